@@ -1,0 +1,105 @@
+"""Scores of the form coefficient × inner product, grouped by class so that no class axis is ever built."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from scipy.sparse import csr_array
+from torch import Tensor
+
+from whence.attributors.base import Ranked
+
+_BLOCK = 1 << 22  # scores computed at a time: scratch memory stays small whatever the number of tests
+
+
+class Expansion:
+    """τ_c(x, i) = λ_ic (f_i·f(x) + 1 with a bias), for the samples i that have some λ_ic ≠ 0.
+
+    Tests are grouped by target. For class c only the samples with λ_ic ≠ 0 enter, so all products together
+    are at most one (B, d) × (d, S) product, and memory does not depend on the number of classes.
+
+    Parameters
+    ----------
+    vectors : (S, d) tensor, features of the support vectors
+    support : (S,) their places in the training set, ascending
+    lam : (N, K) sparse coefficients, rows outside ``support`` empty
+    bias : whether features carry a constant 1
+    """
+
+    def __init__(
+        self, vectors: Tensor, support: npt.NDArray[np.int64], lam: csr_array, *, bias: bool
+    ) -> None:
+        self.vectors = vectors
+        self.bias = bias
+        self.n_train, self.n_classes = lam.shape
+        columns = lam[support].tocsc()
+        columns.sort_indices()
+        self._indptr = columns.indptr
+        # Entries of class c, in training order: which vector, which sample, which coefficient.
+        self._vector = torch.as_tensor(columns.indices.astype(np.int64), device=vectors.device)
+        self._sample = torch.as_tensor(support[columns.indices], device=vectors.device)
+        self._lam = torch.as_tensor(columns.data, dtype=vectors.dtype, device=vectors.device)
+
+    def dense(self, tests: Tensor, target: Tensor) -> Tensor:
+        """All scores, shape (B, N), zero for samples that are no support vectors of the target."""
+        out = tests.new_zeros(len(tests), self.n_train)
+        for rows, samples, scores in self._blocks(tests, target):
+            _put(out, rows, samples, scores)
+        return out
+
+    def sparse(self, tests: Tensor, target: Tensor) -> csr_array:
+        """The same scores as CSR (B, N); an entry for every support vector of the test's target."""
+        counts = np.diff(self._indptr)[target.numpy()]
+        indptr = np.concatenate([[0], np.cumsum(counts)])
+        indices = np.empty(indptr[-1], dtype=np.int64)
+        data = np.empty(indptr[-1], dtype=tests.cpu().numpy().dtype)
+        for rows, samples, scores in self._blocks(tests, target):
+            columns, values = samples.cpu().numpy(), scores.cpu().numpy()
+            for row, value in zip(rows.tolist(), values, strict=True):
+                indices[indptr[row] : indptr[row + 1]] = columns
+                data[indptr[row] : indptr[row + 1]] = value
+        return csr_array((data, indices, indptr), shape=(len(tests), self.n_train))
+
+    def top_k(self, tests: Tensor, target: Tensor, k: int) -> tuple[Ranked, Ranked]:
+        """The k largest positive and the k most negative scores of each test, each (B, k)."""
+        ranked = []
+        for _ in range(2):
+            indices = torch.full((len(tests), k), -1, dtype=torch.int64, device=tests.device)
+            ranked.append(Ranked(indices, tests.new_zeros(len(tests), k)))
+        for rows, samples, scores in self._blocks(tests, target):
+            width = min(k, scores.shape[1])
+            for sign, (indices, values) in zip((1, -1), ranked, strict=True):
+                best, where = scores.topk(width, dim=1, largest=sign > 0)
+                right = best * sign > 0
+                values[rows, :width] = best.where(right, 0)
+                indices[rows, :width] = samples[where].where(right, -1)
+        return ranked[0], ranked[1]
+
+    def _blocks(self, tests: Tensor, target: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        """Yield (test rows (b,), training samples (s,), scores (b, s)), each test exactly once."""
+        for c in torch.unique(target).tolist():
+            entries = slice(int(self._indptr[c]), int(self._indptr[c + 1]))
+            lam, samples = self._lam[entries], self._sample[entries]
+            rows = torch.nonzero(target == c)[:, 0].to(tests.device)
+            # λ goes into the vectors once, and the constant 1 of the bias into the product's accumulator,
+            # so that the product writes finished scores.
+            scaled = self.vectors[self._vector[entries]].mul_(lam[:, None]).T
+            for part in rows.split(max(1, _BLOCK // max(1, len(lam)))):
+                scores = torch.addmm(lam, tests[part], scaled) if self.bias else tests[part] @ scaled
+                yield part, samples, scores
+
+
+def _put(out: Tensor, rows: Tensor, columns: Tensor, values: Tensor) -> None:
+    """out[rows, columns] = values."""
+    if out.device.type != "cpu":
+        out[rows[:, None], columns] = values
+        return
+    # numpy's one-row scatter is several times faster than torch's two-index one.
+    array: npt.NDArray[Any] = out.numpy()
+    places = columns.numpy()
+    for row, value in zip(rows.tolist(), values.numpy(), strict=True):
+        array[row][places] = value

@@ -1,0 +1,265 @@
+"""Solutions along C, and the choice of C that makes the surrogate agree best with the model."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from tqdm.auto import tqdm
+
+from whence.errors import ConvergenceWarning
+from whence.svm.problem import Doubles, Floats, Ints, Problem, make_problem
+from whence.svm.solve import Solution, solve
+
+# κ below 1 leaves every margin unreached: all samples are support vectors at their bound and W only gets
+# longer with C. By 1e6 separable features have reached their hard margin. Half a decade is as fine as the
+# agreement can tell apart on a few thousand rows.
+_KAPPAS = tuple(10.0 ** (e / 2) for e in range(13))
+_TOL = 1e-3  # agreement and cosine do not move below this gap
+_SECONDS = 10.0  # for one point; a guard only, far above what a subsample needs
+_COSINE_TIE = 0.01
+
+
+def solve_path(
+    features: npt.ArrayLike, labels: npt.ArrayLike, Cs: Sequence[float], **options: Any
+) -> list[Solution]:
+    """Solve for several C, from small to large, each starting from the solution before.
+
+    Parameters
+    ----------
+    features, labels
+        As for ``solve``: (N, d) and (N,).
+    Cs
+        The values of C, in any order.
+    **options
+        Passed to ``solve``.
+
+    Returns
+    -------
+    list of Solution, in the order of ``Cs``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> f, y = np.eye(3), np.array([0, 1, 2])
+    >>> [s.C for s in solve_path(f, y, [0.1, 0.01])]
+    [0.1, 0.01]
+    """
+    solutions: dict[int, Solution] = {}
+    previous: Solution | None = None
+    for i in sorted(range(len(Cs)), key=lambda i: Cs[i]):
+        previous = solve(features, labels, C=Cs[i], warm_start=previous, **options)
+        solutions[i] = previous
+    return [solutions[i] for i in range(len(Cs))]
+
+
+@dataclass(frozen=True)
+class PathPoint:
+    """One C of the path, with what it gives on the subsample.
+
+    Attributes
+    ----------
+    C : in the units of the whole training set
+    kappa : C·N·mean‖f‖², the same setting without units
+    agreement : share of scored rows where surrogate and model name the same class
+    logit_cosine : mean cosine of their logits, centred over classes; None without the model's head
+    support : share of the subsample that are support vectors
+    gap : relative duality gap reached
+    """
+
+    C: float
+    kappa: float
+    agreement: float
+    logit_cosine: float | None
+    support: float
+    gap: float
+
+
+@dataclass(frozen=True)
+class CChoice:
+    """The chosen C, the path it was chosen from, and why; ``print`` shows all of it.
+
+    Attributes
+    ----------
+    C : the chosen value, in the units of the whole training set
+    path : every C that was tried, ascending
+    n_fitted, n_scored : rows each C was solved on and judged on
+    held_out : whether the judged rows are outside the solved ones
+    reason : the rule that decided, in words
+    """
+
+    C: float
+    path: tuple[PathPoint, ...]
+    n_fitted: int
+    n_scored: int
+    held_out: bool
+    reason: str
+
+    def __str__(self) -> str:
+        rows = "held-out rows" if self.held_out else "the same rows"
+        lines = [
+            f"C = {self.C:.3g}: {self.reason}.",
+            f"Solved on {self.n_fitted} rows, judged on {self.n_scored} {rows}.",
+            "         C     kappa  agreement  logit cosine  support      gap",
+        ]
+        for p in self.path:
+            cosine = "–" if p.logit_cosine is None else f"{p.logit_cosine:.4f}"
+            mark = "  ← chosen" if self.C == p.C else ""
+            lines.append(
+                f"{p.C:10.3g} {p.kappa:9.3g} {p.agreement:10.4f} {cosine:>13} {p.support:8.1%} {p.gap:8.1e}{mark}"
+            )
+        return "\n".join(lines)
+
+
+def choose_C(
+    features: npt.ArrayLike,
+    labels: npt.ArrayLike,
+    *,
+    head: tuple[Floats, Floats | None] | None = None,
+    n_classes: int | None = None,
+    bias: bool = True,
+    seed: int = 0,
+    max_samples: int = 3000,
+    n_threads: int | None = None,
+    show_progress: bool = False,
+) -> CChoice:
+    """Choose C so that the surrogate agrees best with the model's own head.
+
+    What a value of C means depends on the data: scaling features by s is the same as scaling C by s², and
+    the loss is a sum over N samples. So the path runs over κ = C·N·mean‖f‖², one value every half decade
+    from 1 to 10⁶, on a stratified subsample of n rows, where C becomes C·N/n. Each C is judged on rows
+    outside the subsample (at least a fifth of the data is kept for that, unless there are fewer than 50 rows):
+
+    1. agreement of the surrogate's class with the head's, up to one standard error below the best;
+    2. among those, mean cosine of the logits, up to 0.01 below the best. Logits are centred over classes
+       first: the head's class is blind to a shift of all logits, and the surrogate's sum to zero;
+    3. among those, the fewest support vectors.
+
+    Parameters
+    ----------
+    features : (N, d)
+    labels : (N,) integers
+    head
+        The model's last layer, weight (K, d) and bias (K,) or None. Without it the labels stand in for the
+        model's classes, and step 2 falls away.
+    n_classes
+        K, read off the labels when None.
+    bias
+        Whether a constant 1 joins the features.
+    seed
+        Draws the subsample and seeds the solver.
+    max_samples
+        Rows each C is solved on, and at most three times as many it is judged on.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> y = np.arange(300) % 3
+    >>> f = np.eye(3)[y] + 0.1 * rng.normal(size=(300, 3))
+    >>> choose_C(f, y).path[0].kappa
+    1.0
+    """
+    p = make_problem(features, labels, n_classes, 1.0, bias)
+    rng = np.random.default_rng(seed)
+    fitted, judged, held_out = _split(p.labels, max_samples, rng)
+    X, y = p.features[fitted], p.labels[fitted]
+    judge = _Judge(p, judged, head)
+    # All-zero features without a bias give W = 0 whatever C is.
+    scale = float(p.squared_norms.sum()) or 1.0
+    share = len(p.labels) / len(fitted)
+    path: list[PathPoint] = []
+    previous: Solution | None = None
+    for kappa in tqdm(_KAPPAS, desc="Choosing C", unit="C", disable=not show_progress):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # the gap is in the table
+            previous = solve(
+                X,
+                y,
+                n_classes=p.n_classes,
+                C=kappa / scale * share,
+                bias=bias,
+                tol=_TOL,
+                max_seconds=_SECONDS,
+                warm_start=previous,
+                seed=seed,
+                n_threads=n_threads,
+            )
+        agreement, cosine = judge(previous.weight)
+        support = float(np.count_nonzero(np.diff(previous.lam.indptr))) / len(fitted)
+        path.append(PathPoint(kappa / scale, kappa, agreement, cosine, support, previous.gap))
+    best, reason = _best(path, len(judged), head is not None)
+    return CChoice(best.C, tuple(path), len(fitted), len(judged), held_out, reason)
+
+
+def _split(labels: Ints, max_samples: int, rng: np.random.Generator) -> tuple[Ints, Ints, bool]:
+    """Rows to solve on, stratified by class, and rows to judge on, both ascending."""
+    n = len(labels)
+    size = n if n < 50 else min(max_samples, n - n // 5)
+    order = rng.permutation(n)
+    # A sample's rank within its class, as a share of the class: taking the smallest shares takes from every
+    # class in proportion, and from each class at least its first.
+    by_class = order[np.argsort(labels[order], kind="stable")]
+    counts = np.bincount(labels)
+    starts = np.cumsum(counts) - counts
+    rank = np.arange(n) - np.repeat(starts, counts)
+    share = np.where(rank == 0, 0.0, (rank + 0.5) / np.repeat(counts, counts))
+    taken = by_class[np.argsort(share, kind="stable")]
+    rest = taken[size:]
+    if len(rest) == 0:
+        return np.sort(taken), np.sort(taken), False
+    return np.sort(taken[:size]), np.sort(rng.permutation(rest)[: 3 * max_samples]), True
+
+
+class _Judge:
+    """Compares a surrogate with the model on fixed rows."""
+
+    def __init__(self, p: Problem, rows: Ints, head: tuple[Floats, Floats | None] | None) -> None:
+        self.features = p.features[rows].astype(np.float64)
+        self.bias = p.bias
+        self.logits: Doubles | None = None
+        self.classes = p.labels[rows]
+        if head is not None:
+            weight, offset = head
+            logits = self.features @ np.asarray(weight, dtype=np.float64).T
+            self.logits = logits if offset is None else logits + offset
+            self.classes = self.logits.argmax(axis=1)
+
+    def __call__(self, W: Doubles) -> tuple[float, float | None]:
+        """Argmax agreement and mean logit cosine of the surrogate W (K, d[+1])."""
+        d = self.features.shape[1]
+        scores = self.features @ W[:, :d].T
+        if self.bias:
+            scores += W[:, d]
+        agreement = float((scores.argmax(axis=1) == self.classes).mean())
+        return agreement, None if self.logits is None else mean_cosine(scores, self.logits)
+
+
+def mean_cosine(a: Floats, b: Floats) -> float:
+    """Mean over rows of the cosine between a and b, both centred over classes; 0 where one is constant."""
+    a = a - a.mean(axis=1, keepdims=True)
+    b = b - b.mean(axis=1, keepdims=True)
+    lengths = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
+    products = np.einsum("ic,ic->i", a, b)
+    return float(np.divide(products, lengths, out=np.zeros_like(products), where=lengths > 0).mean())
+
+
+def _best(path: list[PathPoint], n: int, with_head: bool) -> tuple[PathPoint, str]:
+    """The point that the three steps of ``choose_C`` lead to, and the reason in words."""
+    top = max(p.agreement for p in path)
+    # Smoothed by one hit and one miss, so that a perfect score on few rows still has an error.
+    rate = (top * n + 1) / (n + 2)
+    error = float(np.sqrt(rate * (1 - rate) / n))
+    left = [p for p in path if p.agreement >= top - error]
+    model = "the model's classes" if with_head else "the labels"
+    reason = f"agreement with {model} within one standard error ({error:.2g}) of the best, {top:.4f}"
+    if with_head:
+        cosine = max(p.logit_cosine or 0.0 for p in left)
+        left = [p for p in left if (p.logit_cosine or 0.0) >= cosine - _COSINE_TIE]
+        reason += f"; logit cosine within {_COSINE_TIE} of the best of those, {cosine:.4f}"
+    chosen = min(left, key=lambda p: (p.support, p.C))
+    return chosen, f"{reason}; of those the fewest support vectors, {chosen.support:.1%}"
