@@ -1,0 +1,113 @@
+"""A small convolutional network for the embedded sample, and its training from a seed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+from tqdm.auto import tqdm
+
+from whence.errors import InvalidInputError
+from whence.sample.dataset import CLASS_NAMES, load
+
+EPOCHS = 12
+BATCH_SIZE = 64
+LEARNING_RATE = 6e-3
+
+
+class SmallCNN(nn.Module):
+    """Two convolutions, a hidden layer of 128 ReLU features, and a linear head of 10 classes.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from whence.sample import SmallCNN
+    >>> SmallCNN()(torch.zeros(2, 1, 28, 28)).shape
+    torch.Size([2, 10])
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.features = nn.Sequential(
+            nn.Conv2d(1, 16, kernel_size=3, padding=1),  # (B, 16, 28, 28)
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+            nn.Conv2d(16, 32, kernel_size=3, padding=1),  # (B, 32, 14, 14)
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+            nn.Flatten(),
+            nn.Linear(32 * 7 * 7, 128),
+            nn.ReLU(),
+        )
+        self.head = nn.Linear(128, len(CLASS_NAMES))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map images (B, 1, 28, 28) to logits (B, 10)."""
+        logits: Tensor = self.head(self.features(x))
+        return logits
+
+
+def train(seed: int = 0, *, epochs: int = EPOCHS, show_progress: bool = True) -> SmallCNN:
+    """Train a ``SmallCNN`` on the embedded training images; about 88 % right on the test images.
+
+    Parameters
+    ----------
+    seed
+        Sets the initial weights and the order of the samples. Torch's own random state is left as it was.
+    epochs
+        Passes over the training images.
+    show_progress
+        Whether to show a progress bar.
+
+    Returns
+    -------
+    SmallCNN, in evaluation mode.
+    """
+    if epochs < 1:
+        raise InvalidInputError(f"'epochs' must be at least 1. Got {epochs}.")
+    sample = load()
+    images, labels = sample.train_images, sample.train_labels
+    generator = torch.Generator().manual_seed(seed)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = SmallCNN()
+    # Channels-last halves the time of these small convolutions on a CPU.
+    model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE)
+    n_batches = len(images) // BATCH_SIZE
+    n_steps = epochs * n_batches
+    schedule = torch.optim.lr_scheduler.OneCycleLR(
+        optimizer, max_lr=LEARNING_RATE, total_steps=n_steps, pct_start=0.2
+    )
+    with _one_thread(), tqdm(total=n_steps, desc="Training", unit="step", disable=not show_progress) as bar:
+        for _ in range(epochs):
+            order = torch.randperm(len(images), generator=generator)
+            for batch in order[: n_batches * BATCH_SIZE].view(n_batches, BATCH_SIZE):
+                loss = nn.functional.cross_entropy(model(images[batch]), labels[batch])
+                optimizer.zero_grad()
+                loss.backward()  # type: ignore[no-untyped-call]
+                optimizer.step()
+                schedule.step()
+                bar.update()
+            bar.set_postfix(loss=f"{loss.item():.3f}")
+    model.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
+    return model.eval()
+
+
+@torch.no_grad()
+def accuracy(model: nn.Module, images: Tensor, labels: Tensor) -> float:
+    """Share of the images whose label the model predicts."""
+    return float((model(images).argmax(dim=1) == labels).float().mean())
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Run torch on one thread: steps this small gain little from two, and crawl when a core is taken."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
