@@ -1,6 +1,6 @@
 """Whence: which training samples a prediction comes from, and which of their features."""
 
-from whence.attributors.dualda import DualDA
+from whence.attributors import DualDA, load
 from whence.errors import (
     ConvergenceWarning,
     InvalidInputError,
@@ -21,4 +21,5 @@ __all__ = [
     "StoreError",
     "WhenceError",
     "__version__",
+    "load",
 ]

@@ -16,7 +16,7 @@ from whence.errors import InvalidInputError
 
 @dataclass(frozen=True)
 class Batch:
-    """Some samples: the model's inputs, their labels (B,) int64, and their places (B,) in the training set."""
+    """Some samples: the model's inputs, their labels (B,), and their places (B,) in the training set."""
 
     inputs: Any
     labels: npt.NDArray[np.int64]
@@ -27,10 +27,10 @@ class TrainingSet(Protocol):
     """What the rest of whence reads: a length, and batches in sample order. New sources implement this."""
 
     def __len__(self) -> int:
-        """Number of samples."""
+        """Give the number of samples."""
 
     def __iter__(self) -> Iterator[Batch]:
-        """Batches from the first sample to the last."""
+        """Give batches from the first sample to the last."""
 
 
 def as_training_set(data: Any, batch_size: int = 256) -> TrainingSet:
@@ -104,7 +104,7 @@ class _Loaded:
 
 
 def _in_order(loader: DataLoader[Any]) -> DataLoader[Any]:
-    """The same samples as ``loader`` in the dataset's order, or an error where that has no meaning."""
+    """Read the same samples as ``loader`` in the dataset's order, or an error where that has no meaning."""
     dataset: Dataset[Any] = loader.dataset
     if isinstance(dataset, IterableDataset):
         raise InvalidInputError(
@@ -114,11 +114,9 @@ def _in_order(loader: DataLoader[Any]) -> DataLoader[Any]:
     _check_not_empty(dataset)
     sampler = loader.sampler
     whole = isinstance(sampler, SequentialSampler) or (
-        isinstance(sampler, RandomSampler)
-        and not sampler.replacement
-        and sampler.num_samples == len(dataset)  # type: ignore[arg-type]
+        isinstance(sampler, RandomSampler) and not sampler.replacement and sampler.num_samples == len(dataset)  # type: ignore[arg-type]
     )
-    # A sampler of another kind leaves samples out or repeats them; attributing the ones left out would be wrong.
+    # Other samplers leave samples out or repeat them, and those left out must not be attributed.
     if loader.batch_size is None or not whole:
         cause = type(loader.batch_sampler if loader.batch_size is None else sampler).__name__
         raise InvalidInputError(

@@ -67,7 +67,7 @@ def extract(
             rows = extractor(batch.inputs).float().cpu().numpy()
             if len(rows) != len(batch.labels):
                 raise InvalidInputError(
-                    f"'data' must give one label an input. Got {len(batch.labels)} labels for {len(rows)} inputs."
+                    f"'data' must give one label an input. Got {len(batch.labels)} for {len(rows)} inputs."
                 )
             if features.shape[1] == 0:
                 features = np.empty((n, rows.shape[1]), dtype=np.float32)

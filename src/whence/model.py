@@ -74,7 +74,7 @@ def find_head(model: nn.Module, inputs: Any, layer: str | None = None) -> str:
         The head's name, for models that do something after it (a softmax, say). The model must then rank
         the classes as the layer does.
     """
-    linears = {name: m for name, m in model.named_modules() if isinstance(m, nn.Linear)}
+    linears: dict[str, nn.Linear] = {name: m for name, m in model.named_modules() if isinstance(m, nn.Linear)}
     if layer is not None and layer not in linears:
         raise ModelError(f"'layer' must name a linear layer of the model. Got {layer!r}. {_listed(linears)}")
     inputs = to_model(model, inputs)
@@ -132,12 +132,12 @@ class Extractor:
         if isinstance(inputs, Tensor) and features.shape != (len(inputs), linear.in_features):
             raise ModelError(
                 f"Layer {self.layer!r} must see one row a sample, shape ({len(inputs)}, "
-                f"{linear.in_features}). Got {tuple(features.shape)}. Is the first axis of the input the batch?"
+                f"{linear.in_features}). Got {tuple(features.shape)}. Is the input a batch?"
             )
         return features
 
     def head(self) -> Head:
-        """The layer's weight and bias, copied to float32 arrays."""
+        """Copy the layer's weight and bias to float32 arrays."""
         linear = self._linear()
         bias = None if linear.bias is None else linear.bias.detach().float().cpu().numpy().copy()
         return Head(linear.weight.detach().float().cpu().numpy().copy(), bias)

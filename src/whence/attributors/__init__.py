@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from os import PathLike
+
+from torch import nn
+
+from whence import store
 from whence.attributors.base import Attributor, Ranked, TopK
 from whence.attributors.dualda import DualDA
-from whence.errors import InvalidInputError
+from whence.errors import InvalidInputError, StoreError
 
-__all__ = ["Attributor", "DualDA", "Ranked", "TopK", "get", "names"]
+__all__ = ["Attributor", "DualDA", "Ranked", "TopK", "get", "load", "names"]
 
 _METHODS: dict[str, type[Attributor]] = {method.name: method for method in (DualDA,)}
 
@@ -27,3 +32,21 @@ def get(name: str) -> type[Attributor]:
     if name not in _METHODS:
         raise InvalidInputError(f"'name' must be one of {', '.join(names())}. Got {name!r}.")
     return _METHODS[name]
+
+
+def load(path: str | PathLike[str], model: nn.Module | None = None) -> Attributor:
+    """Read a saved attributor.
+
+    Parameters
+    ----------
+    path
+        The file that ``save`` wrote.
+    model
+        The model it was fitted on, needed to attribute inputs; features can be attributed without it.
+        A model with other weights is refused with StoreError, which says what differs.
+    """
+    arrays, manifest = store.read(path)
+    method = manifest.get("method")
+    if method not in _METHODS:
+        raise StoreError(f"{path} was saved by the method {method!r}, which this version of whence lacks.")
+    return _METHODS[method]._restore(arrays, manifest, model)

@@ -11,6 +11,7 @@ import torch
 from scipy.sparse import csr_array
 from torch import Tensor, nn
 
+from whence import store
 from whence.errors import InvalidInputError
 
 
@@ -64,20 +65,25 @@ class Attributor(ABC):
 
     @abstractmethod
     def top_k(self, x: Any, k: int = 5, target: Any = None) -> TopK:
-        """The k strongest proponents and opponents of each test, without the (test, train) matrix."""
+        """Find the k strongest proponents and opponents of each test, without the (test, train) matrix."""
 
     @abstractmethod
     def self_influence(self) -> Tensor:
         """Score of each training sample for its own label at itself, shape (train,)."""
 
-    @abstractmethod
     def save(self, path: str | PathLike[str]) -> None:
         """Write the fitted attributor to one file, which ``whence.load`` reads."""
+        arrays, manifest = self._state()
+        store.write(path, arrays, {**manifest, "method": self.name})
+
+    @abstractmethod
+    def _state(self) -> tuple[store.Arrays, dict[str, Any]]:
+        """Give what ``save`` writes: arrays, and a manifest that JSON can hold."""
 
     @classmethod
     @abstractmethod
-    def load(cls, path: str | PathLike[str], model: nn.Module | None = None) -> Self:
-        """Read what ``save`` wrote; inputs need the model it was fitted on, features do not."""
+    def _restore(cls, arrays: store.Arrays, manifest: dict[str, Any], model: nn.Module | None) -> Self:
+        """Rebuild the attributor from its state, or raise StoreError when ``model`` is another one."""
 
 
 def check_target(target: Any, n_tests: int, n_classes: int) -> Tensor:
@@ -96,6 +102,6 @@ def check_target(target: Any, n_tests: int, n_classes: int) -> Tensor:
     if outside.any():
         i = int(outside.int().argmax())
         raise InvalidInputError(
-            f"'target' must lie in [0, {n_classes}), the classes of the model. Got {int(classes[i])} for test {i}."
+            f"'target' must lie in [0, {n_classes}), the model's classes. Got {int(classes[i])} for test {i}."
         )
     return classes.long()

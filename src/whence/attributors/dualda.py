@@ -2,26 +2,77 @@
 
 from __future__ import annotations
 
-from os import PathLike
+import dataclasses
 from typing import Any, ClassVar, Literal, Self, overload
 
-import numpy as np
-import numpy.typing as npt
 import torch
 from scipy.sparse import csr_array
 from torch import Tensor, nn
-from tqdm.auto import tqdm
 
+from whence import store
 from whence.attributors.base import Attributor, TopK, check_target
-from whence.attributors.expansion import Expansion
+from whence.attributors.fitted import FittedModel
+from whence.attributors.progress import GapBar
+from whence.attributors.surrogate import Faithfulness, Surrogate, check_head, to_array
 from whence.errors import InvalidInputError, NotFittedError
 from whence.features import extract
-from whence.model import Extractor, Head
-from whence.svm import solve
-from whence.svm.path import CChoice, choose_C
+from whence.model import Head
+from whence.svm import CChoice, choose_C, solve
+from whence.svm.problem import Floats, Ints, check_features, check_labels
 
 
 class DualDA(Attributor):
+    """Attribute predictions to training samples by the dual of a multiclass support vector machine.
+
+    A Crammer–Singer machine with weights W = Σ_i λ_i f_iᵀ replaces the model's last linear layer. The score
+    of training sample i for class c at x is τ_c(x, i) = λ_ic f_i·f(x), **positive is evidence for the target
+    class**, and the scores of all samples sum to the surrogate's logit w_c·f(x). Most λ_i are zero, and only
+    the support vectors' features are kept.
+
+    Parameters
+    ----------
+    C
+        Weight of the loss in ½‖W‖² + C Σ_i loss_i. ``"auto"`` chooses the value whose surrogate agrees best
+        with the model (see ``C_path_``); a number is taken as it is. Smaller is denser.
+    bias
+        Append a constant 1 to the features, so that the bias is attributed too.
+    tol
+        Relative duality gap to reach; at 1e-6 the top proponents no longer change.
+    seed
+        Makes a run repeatable.
+    n_threads
+        Threads of the solver; None leaves it to the solver.
+    max_seconds
+        Time limit of the solver, which then warns with the gap it reached.
+    batch_size
+        Inputs a forward pass.
+    device
+        Where the scores are computed; None is the model's device, or the CPU for features.
+    show_progress
+        Show progress bars.
+
+    Attributes
+    ----------
+    lam_ : csr_array (train, class), λ: the global attributions
+    coef_ : (class, d) float64 weights W, with the bias as a last column when ``bias`` is set
+    support_ : (S,) int64, training samples with λ_i ≠ 0, ascending
+    gap_ : float, relative duality gap reached
+    C_ : float, the C that was used
+    C_path_ : CChoice or None, how C was chosen; print it
+    labels_ : (train,) int64
+    n_train_, n_classes_ : int
+    head_ : Head or None, the model's own last layer
+
+    Examples
+    --------
+    >>> import torch, whence
+    >>> model = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.ReLU(), torch.nn.Linear(3, 2))
+    >>> x, y = torch.randn(20, 4), torch.arange(20) % 2
+    >>> explainer = whence.DualDA(C=1e-2, show_progress=False).fit(model, (x, y))
+    >>> explainer.attribute(x[:3]).shape
+    torch.Size([3, 20])
+    """
+
     name: ClassVar[str] = "dualda"
 
     def __init__(
@@ -36,7 +87,7 @@ class DualDA(Attributor):
         device: str | torch.device | None = None,
         show_progress: bool = True,
     ) -> None:
-        self.C = C
+        self.C: float | Literal["auto"] = C
         self.bias = bias
         self.tol = tol
         self.seed = seed
@@ -47,94 +98,232 @@ class DualDA(Attributor):
         self.show_progress = show_progress
 
     def fit(self, model: nn.Module, data: Any, layer: str | None = None) -> Self:
+        """Fit to a trained classifier and its training set.
+
+        Parameters
+        ----------
+        model
+            A torch classifier that maps a batch to logits (B, K) by a last linear layer. It is run in eval
+            mode and left as it was.
+        data
+            A map-style Dataset of (input, label) samples, a DataLoader over one, or a tuple (X, y).
+        layer
+            Name of the last linear layer, when the model does something after it, such as a softmax.
+        """
+        self._check_parameters()
         bank = extract(model, data, layer=layer, batch_size=self.batch_size, show_progress=self.show_progress)
-        self._extractor: Extractor | None = bank.extractor
-        head = bank.extractor.head()
-        return self._fit(bank.features, bank.labels, head, len(head.weight))
+        self._fit(bank.features, bank.labels, bank.extractor.head(), None, FittedModel(bank.extractor))
+        return self
 
     def fit_features(
         self,
-        features: npt.ArrayLike,
-        labels: npt.ArrayLike,
+        features: Any,
+        labels: Any,
         *,
         head: tuple[Any, Any] | None = None,
         n_classes: int | None = None,
     ) -> Self:
-        self._extractor = None
-        h = None if head is None else Head(np.asarray(head[0]), None if head[1] is None else np.asarray(head[1]))
-        return self._fit(np.asarray(features), np.asarray(labels), h, n_classes)
+        """Fit to features (N, d) and labels (N,), arrays or tensors.
 
-    def _fit(self, features: Any, labels: Any, head: Head | None, n_classes: int | None) -> Self:
-        if n_classes is None and head is not None:
-            n_classes = len(head.weight)
-        self.C_path_: CChoice | None = None
-        C = self.C
-        if C == "auto":
-            self.C_path_ = choose_C(
-                features, labels, head=head, n_classes=n_classes, bias=self.bias, seed=self.seed,
-                n_threads=self.n_threads, show_progress=self.show_progress,
-            )
-            C = self.C_path_.C
-        s = solve(
-            features, labels, n_classes=n_classes, C=C, bias=self.bias, tol=self.tol,
-            max_seconds=self.max_seconds, seed=self.seed, n_threads=self.n_threads,
-        )
-        self.head_ = head
-        self.C_ = s.C
-        self.gap_ = s.gap
-        self.lam_ = s.lam
-        self.coef_ = s.weight
-        self.labels_ = np.asarray(labels, dtype=np.int64)
-        self.n_train_, self.n_classes_ = s.lam.shape
-        self.support_ = np.flatnonzero(np.diff(s.lam.indptr))
-        self._expansion = Expansion(torch.as_tensor(features[self.support_], dtype=torch.float32), self.support_, s.lam, bias=self.bias)
+        Parameters
+        ----------
+        features, labels
+            One row and one integer label a training sample.
+        head
+            The model's last layer, weight (K, d) and bias (K,) or None. With it ``target=None`` is the
+            model's class and ``faithfulness_features`` works; without it the surrogate's class is taken.
+        n_classes
+            K, read off the head or the labels when None.
+        """
+        self._check_parameters()
+        X = check_features(to_array(features))
+        y = check_labels(to_array(labels), len(X))
+        self._fit(X, y, check_head(head, X.shape[1], n_classes), n_classes, None)
         return self
 
-    def _features(self, x: Any) -> Tensor:
-        return torch.cat([self._extractor(part) for part in torch.as_tensor(x).split(self.batch_size)]).float().cpu()
+    @overload
+    def attribute(self, x: Any, target: Any = None, *, sparse: Literal[False] = False) -> Tensor: ...
+    @overload
+    def attribute(self, x: Any, target: Any = None, *, sparse: Literal[True]) -> csr_array: ...
+    def attribute(self, x: Any, target: Any = None, *, sparse: bool = False) -> Tensor | csr_array:
+        """Scores τ_c(x, i) = λ_ic f_i·f(x) of a batch of inputs.
+
+        Parameters
+        ----------
+        x
+            A batch of model inputs, tensor or array (B, …).
+        target
+            The class to explain: None (the class the model predicts), one class, or one class a test.
+        sparse
+            Return a CSR matrix of the target's support vectors instead of the dense tensor.
+
+        Returns
+        -------
+        Tensor or csr_array (B, train). Positive is evidence for the target class; a row sums to the
+        surrogate's logit of the target.
+        """
+        return self._scores(self._features(x), target, sparse)
+
+    @overload
+    def attribute_features(
+        self, features: Any, target: Any = None, *, sparse: Literal[False] = False
+    ) -> Tensor: ...
+    @overload
+    def attribute_features(
+        self, features: Any, target: Any = None, *, sparse: Literal[True]
+    ) -> csr_array: ...
+    def attribute_features(
+        self, features: Any, target: Any = None, *, sparse: bool = False
+    ) -> Tensor | csr_array:
+        """Scores of features (B, d); otherwise as ``attribute``."""
+        return self._scores(self._fitted().check_features(features), target, sparse)
+
+    def top_k(self, x: Any, k: int = 5, target: Any = None) -> TopK:
+        """Find the k strongest proponents and opponents of each test, without the (test, train) matrix.
+
+        Proponents have positive scores, evidence for the target class, largest first; opponents have
+        negative ones, most negative first. Where a test has fewer than k of a sign, the rest is padded with
+        index −1 and score 0.
+
+        Parameters
+        ----------
+        x
+            A batch of model inputs (B, …).
+        k
+            Samples a side.
+        target
+            As for ``attribute``.
+        """
+        return self._top_k(self._features(x), k, target)
+
+    def top_k_features(self, features: Any, k: int = 5, target: Any = None) -> TopK:
+        """``top_k`` of features (B, d)."""
+        return self._top_k(self._fitted().check_features(features), k, target)
+
+    def self_influence(self) -> Tensor:
+        """Score of each training sample for its own label at itself, λ_{i,y_i}‖f_i‖², shape (train,).
+
+        Zero for samples that are no support vectors, never negative. A bias counts as a feature of 1.
+        """
+        return self._fitted().self_influence()
+
+    def global_attribution(self) -> csr_array:
+        """Global attributions λ (train, class): positive is evidence for the class, whatever the test."""
+        return self._fitted().lam
+
+    def predict(self, x: Any) -> Tensor:
+        """Classify inputs by the surrogate, shape (B,)."""
+        return self._fitted().logits(self._features(x)).argmax(1)
+
+    def predict_features(self, features: Any) -> Tensor:
+        """Classify features (B, d) by the surrogate, shape (B,)."""
+        surrogate = self._fitted()
+        return surrogate.logits(surrogate.check_features(features)).argmax(1)
+
+    def faithfulness(self, x: Any) -> Faithfulness:
+        """How well the surrogate stands for the model's own head on a batch of inputs."""
+        return self._fitted().faithfulness(self._features(x))
+
+    def faithfulness_features(self, features: Any) -> Faithfulness:
+        """``faithfulness`` on features (B, d); needs the head."""
+        surrogate = self._fitted()
+        return surrogate.faithfulness(surrogate.check_features(features))
+
+    def _fit(
+        self,
+        features: Floats,
+        labels: Ints,
+        head: Head | None,
+        n_classes: int | None,
+        model: FittedModel | None,
+    ) -> None:
+        common: dict[str, Any] = {
+            "n_classes": n_classes if head is None else len(head.weight),
+            "bias": self.bias,
+            "seed": self.seed,
+            "n_threads": self.n_threads,
+        }
+        choice = None
+        C = self.C
+        if C == "auto":
+            choice = choose_C(features, labels, head=head, show_progress=self.show_progress, **common)
+            C = choice.C
+        with GapBar(self.tol, self.show_progress) as bar:
+            found = solve(
+                features, labels, C=C, tol=self.tol, max_seconds=self.max_seconds, callback=bar, **common
+            )
+        surrogate = Surrogate.from_solution(found, features, labels, head, self._device(model))
+        self.C_, self.C_path_, self.gap_ = found.C, choice, found.gap
+        self._adopt(surrogate, model)
+
+    def _adopt(self, surrogate: Surrogate, model: FittedModel | None) -> None:
+        self._surrogate, self._model = surrogate, model
+        self.lam_, self.coef_, self.support_ = surrogate.lam, surrogate.coef, surrogate.support
+        self.labels_, self.head_ = surrogate.labels, surrogate.head
+        self.n_train_, self.n_classes_ = surrogate.lam.shape
+
+    def _device(self, model: FittedModel | None) -> str | torch.device | None:
+        return model.device if self.device is None and model is not None else self.device
+
+    def _scores(self, features: Tensor, target: Any, sparse: bool) -> Tensor | csr_array:
+        expansion, classes = self._surrogate.expansion, self._target(features, target)
+        return expansion.sparse(features, classes) if sparse else expansion.dense(features, classes)
+
+    def _top_k(self, features: Tensor, k: int, target: Any) -> TopK:
+        if not isinstance(k, int) or k < 1:
+            raise InvalidInputError(f"'k' must be an integer of at least 1. Got {k!r}.")
+        classes = self._target(features, target)
+        return TopK(*self._surrogate.expansion.top_k(features, classes, k), classes)
 
     def _target(self, features: Tensor, target: Any) -> Tensor:
-        if target is not None:
-            return check_target(target, len(features), self.n_classes_)
-        if self.head_ is None:
-            return self.predict_features(features)
-        logits = features @ torch.as_tensor(self.head_.weight).T
-        if self.head_.bias is not None:
-            logits = logits + torch.as_tensor(self.head_.bias)
-        return logits.argmax(1)
+        """One class a test, (B,) on the CPU."""
+        if target is None:
+            return self._surrogate.classes(features).cpu()
+        return check_target(target, len(features), self.n_classes_)
 
-    def attribute(self, x, target=None, *, sparse=False):
-        return self.attribute_features(self._features(x), target, sparse=sparse)
+    def _features(self, x: Any) -> Tensor:
+        """Features (B, d) of inputs."""
+        surrogate = self._fitted()
+        if self._model is None:
+            raise NotFittedError(
+                "This DualDA has no model, so it cannot take inputs. Use the methods that take features, "
+                "fit it with fit(model, data), or pass the model to whence.load."
+            )
+        return surrogate.check_features(self._model.features(x, self.batch_size))
 
-    def attribute_features(self, features, target=None, *, sparse=False):
-        f = torch.as_tensor(features, dtype=torch.float32)
-        t = self._target(f, target)
-        return self._expansion.sparse(f, t) if sparse else self._expansion.dense(f, t)
+    def _fitted(self) -> Surrogate:
+        if not hasattr(self, "_surrogate"):
+            raise NotFittedError("This DualDA is not fitted yet. Call fit or fit_features first.")
+        return self._surrogate
 
-    def top_k(self, x, k=5, target=None):
-        return self.top_k_features(self._features(x), k, target)
+    def _check_parameters(self) -> None:
+        if isinstance(self.C, str) and self.C != "auto":
+            raise InvalidInputError(f"'C' must be \"auto\" or a number above 0. Got {self.C!r}.")
+        if not isinstance(self.batch_size, int) or self.batch_size < 1:
+            raise InvalidInputError(
+                f"'batch_size' must be an integer of at least 1. Got {self.batch_size!r}."
+            )
 
-    def top_k_features(self, features, k=5, target=None):
-        f = torch.as_tensor(features, dtype=torch.float32)
-        t = self._target(f, target)
-        return TopK(*self._expansion.top_k(f, t, k), t)
-
-    def self_influence(self):
-        raise NotImplementedError
-
-    def save(self, path):
-        raise NotImplementedError
+    def _state(self) -> tuple[store.Arrays, dict[str, Any]]:
+        surrogate = self._fitted()
+        manifest = {
+            "parameters": {name: getattr(self, name) for name in _PARAMETERS},
+            "C": self.C_,
+            "C_path": None if self.C_path_ is None else dataclasses.asdict(self.C_path_),
+            "gap": self.gap_,
+            "fingerprint": None if self._model is None else self._model.fingerprint,
+        }
+        return surrogate.arrays(), manifest
 
     @classmethod
-    def load(cls, path, model=None):
-        raise NotImplementedError
+    def _restore(cls, arrays: store.Arrays, manifest: dict[str, Any], model: nn.Module | None) -> Self:
+        fitted = None if model is None else FittedModel.match(model, manifest["fingerprint"])
+        self = cls(**manifest["parameters"])
+        self.C_, self.gap_ = manifest["C"], manifest["gap"]
+        self.C_path_ = None if manifest["C_path"] is None else CChoice.from_dict(manifest["C_path"])
+        self._adopt(Surrogate.from_arrays(arrays, self._device(fitted)), fitted)
+        return self
 
-    def predict(self, x):
-        return self.predict_features(self._features(x))
 
-    def predict_features(self, features):
-        f = torch.as_tensor(features, dtype=torch.float32)
-        W = torch.as_tensor(self.coef_, dtype=torch.float32)
-        d = f.shape[1]
-        s = f @ W[:, :d].T
-        return (s + W[:, d] if self.bias else s).argmax(1)
+# The device is left out: it names a part of the machine that saved.
+_PARAMETERS = ("C", "bias", "tol", "seed", "n_threads", "max_seconds", "batch_size", "show_progress")

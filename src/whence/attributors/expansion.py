@@ -52,7 +52,7 @@ class Expansion:
         return out
 
     def sparse(self, tests: Tensor, target: Tensor) -> csr_array:
-        """The same scores as CSR (B, N); an entry for every support vector of the test's target."""
+        """Give the same scores as CSR (B, N), an entry for every support vector of the test's target."""
         counts = np.diff(self._indptr)[target.numpy()]
         indptr = np.concatenate([[0], np.cumsum(counts)])
         indices = np.empty(indptr[-1], dtype=np.int64)
@@ -65,7 +65,7 @@ class Expansion:
         return csr_array((data, indices, indptr), shape=(len(tests), self.n_train))
 
     def top_k(self, tests: Tensor, target: Tensor, k: int) -> tuple[Ranked, Ranked]:
-        """The k largest positive and the k most negative scores of each test, each (B, k)."""
+        """Find the k largest positive and the k most negative scores of each test, each (B, k)."""
         ranked = []
         for _ in range(2):
             indices = torch.full((len(tests), k), -1, dtype=torch.int64, device=tests.device)
@@ -88,7 +88,9 @@ class Expansion:
             # λ goes into the vectors once, and the constant 1 of the bias into the product's accumulator,
             # so that the product writes finished scores.
             scaled = self.vectors[self._vector[entries]].mul_(lam[:, None]).T
-            for part in rows.split(max(1, _BLOCK // max(1, len(lam)))):
+            width = max(1, _BLOCK // max(1, len(lam)))
+            for start in range(0, len(rows), width):
+                part = rows[start : start + width]
                 scores = torch.addmm(lam, tests[part], scaled) if self.bias else tests[part] @ scaled
                 yield part, samples, scores
 

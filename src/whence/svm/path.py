@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -99,6 +99,11 @@ class CChoice:
     held_out: bool
     reason: str
 
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Self:
+        """Rebuild from ``dataclasses.asdict``."""
+        return cls(**{**values, "path": tuple(PathPoint(**point) for point in values["path"])})
+
     def __str__(self) -> str:
         rows = "held-out rows" if self.held_out else "the same rows"
         lines = [
@@ -110,12 +115,13 @@ class CChoice:
             cosine = "–" if p.logit_cosine is None else f"{p.logit_cosine:.4f}"
             mark = "  ← chosen" if self.C == p.C else ""
             lines.append(
-                f"{p.C:10.3g} {p.kappa:9.3g} {p.agreement:10.4f} {cosine:>13} {p.support:8.1%} {p.gap:8.1e}{mark}"
+                f"{p.C:10.3g} {p.kappa:9.3g} {p.agreement:10.4f} {cosine:>13} {p.support:8.1%} "
+                f"{p.gap:8.1e}{mark}"
             )
         return "\n".join(lines)
 
 
-def choose_C(
+def choose_C(  # noqa: N802
     features: npt.ArrayLike,
     labels: npt.ArrayLike,
     *,
@@ -132,12 +138,12 @@ def choose_C(
     What a value of C means depends on the data: scaling features by s is the same as scaling C by s², and
     the loss is a sum over N samples. So the path runs over κ = C·N·mean‖f‖², one value every half decade
     from 1 to 10⁶, on a stratified subsample of n rows, where C becomes C·N/n. Each C is judged on rows
-    outside the subsample (at least a fifth of the data is kept for that, unless there are fewer than 50 rows):
+    outside the subsample (a fifth of the data at least is kept for that, from 50 rows on):
 
     1. agreement of the surrogate's class with the head's, up to one standard error below the best;
     2. among those, mean cosine of the logits, up to 0.01 below the best. Logits are centred over classes
        first: the head's class is blind to a shift of all logits, and the surrogate's sum to zero;
-    3. among those, the fewest support vectors.
+    3. among those, the fewest support vectors; up to a tenth more is a tie, which the smaller C wins.
 
     Parameters
     ----------
@@ -249,7 +255,7 @@ def mean_cosine(a: Floats, b: Floats) -> float:
 
 
 def _best(path: list[PathPoint], n: int, with_head: bool) -> tuple[PathPoint, str]:
-    """The point that the three steps of ``choose_C`` lead to, and the reason in words."""
+    """Find the point that the three steps of ``choose_C`` lead to, and the reason in words."""
     top = max(p.agreement for p in path)
     # Smoothed by one hit and one miss, so that a perfect score on few rows still has an error.
     rate = (top * n + 1) / (n + 2)
@@ -261,5 +267,6 @@ def _best(path: list[PathPoint], n: int, with_head: bool) -> tuple[PathPoint, st
         cosine = max(p.logit_cosine or 0.0 for p in left)
         left = [p for p in left if (p.logit_cosine or 0.0) >= cosine - _COSINE_TIE]
         reason += f"; logit cosine within {_COSINE_TIE} of the best of those, {cosine:.4f}"
-    chosen = min(left, key=lambda p: (p.support, p.C))
+    fewest = min(p.support for p in left)
+    chosen = next(p for p in left if p.support <= fewest * 1.1)  # the path ascends in C
     return chosen, f"{reason}; of those the fewest support vectors, {chosen.support:.1%}"

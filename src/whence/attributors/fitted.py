@@ -1,0 +1,68 @@
+"""The model an attributor was fitted on, guarded against use after it changed."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from whence import store
+from whence.errors import InvalidInputError, ModelError, StoreError
+from whence.model import Extractor
+
+
+class FittedModel:
+    """Gives the features of inputs, from the model as it was when fitted.
+
+    Parameters
+    ----------
+    extractor
+        The model, split at its last linear layer.
+    fingerprint
+        The model's fingerprint when fitted; taken now when None.
+    """
+
+    def __init__(self, extractor: Extractor, fingerprint: dict[str, str] | None = None) -> None:
+        self.extractor = extractor
+        self.fingerprint = fingerprint or store.fingerprint(extractor.model, extractor.layer)
+        self._versions = store.versions(extractor.model)
+
+    @classmethod
+    def match(cls, model: nn.Module, fingerprint: dict[str, str] | None) -> Self:
+        """Take ``model`` for the one with this fingerprint, or raise StoreError saying what differs."""
+        if fingerprint is None:
+            raise StoreError("The explainer was fitted on features, not on a model. Load it without 'model'.")
+        changed = store.differences(fingerprint, store.fingerprint(model, fingerprint["layer"]))
+        if changed:
+            raise StoreError(
+                f"The explainer was fitted on another model: {'; '.join(changed)}. "
+                "Load the weights it was fitted on, or fit again."
+            )
+        return cls(Extractor(model, fingerprint["layer"]), fingerprint)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model's weights are."""
+        return next(self.extractor.model.parameters()).device
+
+    def features(self, x: Any, batch_size: int) -> Tensor:
+        """Features (B, d) of a batch of inputs (B, …), ``batch_size`` at a time."""
+        if not isinstance(x, Tensor | np.ndarray) or x.ndim == 0 or len(x) == 0:
+            got = f"shape {tuple(x.shape)}" if isinstance(x, Tensor | np.ndarray) else type(x).__name__
+            raise InvalidInputError(f"'x' must be a batch of inputs, a tensor or array (B, …). Got {got}.")
+        self._check_unchanged()
+        inputs = torch.as_tensor(x)
+        starts = range(0, len(inputs), batch_size)
+        return torch.cat([self.extractor(inputs[start : start + batch_size]) for start in starts])
+
+    def _check_unchanged(self) -> None:
+        model = self.extractor.model
+        versions = store.versions(model)
+        if versions == self._versions:
+            return
+        changed = store.differences(self.fingerprint, store.fingerprint(model, self.extractor.layer))
+        if changed:
+            raise ModelError(f"The model changed after fitting: {'; '.join(changed)}. Fit again.")
+        self._versions = versions

@@ -1,0 +1,195 @@
+"""The support vector machine that stands in for a model's head, with the support vectors' features only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+import torch
+from scipy.sparse import csr_array
+from torch import Tensor
+
+from whence.attributors.expansion import Expansion
+from whence.errors import InvalidInputError
+from whence.model import Head
+from whence.store import Arrays
+from whence.svm import Solution
+from whence.svm.path import mean_cosine
+from whence.svm.problem import Doubles, Floats, Ints
+
+
+@dataclass(frozen=True)
+class Faithfulness:
+    """How well the surrogate stands for the model's own head; 1 is best everywhere.
+
+    Attributes
+    ----------
+    agreement : share of tests where both name the same class
+    mcc : Matthews correlation of the two classifications
+    weight_cosine : cosine of the weight matrices, each centred over classes, without biases
+    logit_cosine : mean cosine of the logits, each centred over classes
+    n_tests : tests compared
+
+    Both are centred because no class decision sees a shift common to all classes, and the surrogate's
+    classes sum to zero by construction.
+    """
+
+    agreement: float
+    mcc: float
+    weight_cosine: float
+    logit_cosine: float
+    n_tests: int
+
+
+class Surrogate:
+    """Weights W = Σ_i λ_i f_iᵀ beside the model's own head.
+
+    Parameters
+    ----------
+    lam : (N, K) sparse
+    coef : (K, d[+1]) float64, the bias last
+    vectors : (S, d) features of the samples with λ_i ≠ 0, in training order
+    labels : (N,)
+    head : the model's last layer, where it is known
+    device : where scores are computed
+    """
+
+    def __init__(
+        self,
+        lam: csr_array,
+        coef: Doubles,
+        vectors: Floats,
+        labels: Ints,
+        head: Head | None,
+        device: str | torch.device | None,
+    ) -> None:
+        self.lam, self.coef, self.labels, self.head = lam, coef, labels, head
+        self.support = np.flatnonzero(np.diff(lam.indptr))
+        self.vectors = torch.as_tensor(vectors, device=device)
+        self.bias = coef.shape[1] > vectors.shape[1]
+        self.expansion = Expansion(self.vectors, self.support, lam, bias=self.bias)
+
+    @classmethod
+    def from_solution(
+        cls,
+        solution: Solution,
+        features: Floats,
+        labels: Ints,
+        head: Head | None,
+        device: str | torch.device | None,
+    ) -> Self:
+        """Keep of the features (N, d) what the solution needs."""
+        support = np.flatnonzero(np.diff(solution.lam.indptr))
+        return cls(solution.lam, solution.weight, features[support], labels, head, device)
+
+    def arrays(self) -> Arrays:
+        """Everything to save."""
+        arrays = {
+            "lam_data": self.lam.data,
+            "lam_indices": self.lam.indices,
+            "lam_indptr": self.lam.indptr,
+            "coef": self.coef,
+            "vectors": self.vectors.cpu().numpy(),
+            "labels": self.labels,
+        }
+        if self.head is not None:
+            arrays["head_weight"] = self.head.weight
+            if self.head.bias is not None:
+                arrays["head_bias"] = self.head.bias
+        return arrays
+
+    @classmethod
+    def from_arrays(cls, arrays: Arrays, device: str | torch.device | None) -> Self:
+        """Rebuild from what ``arrays`` gave."""
+        shape = len(arrays["labels"]), len(arrays["coef"])
+        lam = csr_array((arrays["lam_data"], arrays["lam_indices"], arrays["lam_indptr"]), shape=shape)
+        head = Head(arrays["head_weight"], arrays.get("head_bias")) if "head_weight" in arrays else None
+        return cls(lam, arrays["coef"], arrays["vectors"], arrays["labels"], head, device)
+
+    def check_features(self, features: Any) -> Tensor:
+        """Return test features (B, d) as a finite tensor of the vectors' kind, or raise."""
+        tests = torch.as_tensor(features).detach().to(self.vectors)
+        d = self.vectors.shape[1]
+        if tests.ndim != 2 or tests.shape[1] != d or len(tests) == 0:
+            raise InvalidInputError(
+                f"'features' must have shape (tests, {d}), as in fitting. Got {tuple(tests.shape)}."
+            )
+        finite = tests.isfinite()
+        if not finite.all():
+            row, column = (~finite).nonzero()[0].tolist()
+            raise InvalidInputError(
+                f"'features' must be finite. Got {tests[row, column].item()} at row {row}, column {column}."
+            )
+        return tests
+
+    def logits(self, features: Tensor) -> Tensor:
+        """Compute the surrogate's logits W f(x), (B, K)."""
+        W = torch.as_tensor(self.coef).to(features)
+        d = features.shape[1]
+        return torch.addmm(W[:, d], features, W[:, :d].T) if self.bias else features @ W.T
+
+    def classes(self, features: Tensor) -> Tensor:
+        """Give the class that the model predicts, or the surrogate where the head is unknown, (B,)."""
+        logits = self.logits(features) if self.head is None else _head_logits(self.head, features)
+        return logits.argmax(1)
+
+    def self_influence(self) -> Tensor:
+        """λ_{i,y_i}‖f_i‖² of every training sample, (N,)."""
+        own = self.lam[self.support].maximum(0).sum(axis=1)  # only λ_{i,y_i} is ever positive
+        norms = torch.einsum("sd,sd->s", self.vectors, self.vectors) + float(self.bias)
+        out = norms.new_zeros(len(self.labels))
+        out[torch.as_tensor(self.support, device=out.device)] = norms * torch.as_tensor(own).to(norms)
+        return out
+
+    def faithfulness(self, features: Tensor) -> Faithfulness:
+        """Compare with the model's head on features (B, d)."""
+        # Imported here: scikit-learn would make up most of the time that importing whence takes.
+        from sklearn.metrics import matthews_corrcoef
+
+        if self.head is None:
+            raise InvalidInputError(
+                "'head' was not given to fit_features, so there is no model to compare the surrogate with. "
+                "Pass head=(weight, bias), or use fit."
+            )
+        ours = self.logits(features).cpu().numpy()
+        theirs = _head_logits(self.head, features).cpu().numpy()
+        # Centring over classes and then one cosine over all entries: the matrices as single rows.
+        weights = [W - W.mean(axis=0) for W in (self.coef[:, : features.shape[1]], self.head.weight)]
+        lengths = float(np.linalg.norm(weights[0]) * np.linalg.norm(weights[1]))
+        return Faithfulness(
+            agreement=float((ours.argmax(1) == theirs.argmax(1)).mean()),
+            mcc=float(matthews_corrcoef(theirs.argmax(1), ours.argmax(1))),
+            weight_cosine=float(np.vdot(*weights)) / lengths if lengths > 0 else 0.0,
+            logit_cosine=mean_cosine(ours, theirs),
+            n_tests=len(features),
+        )
+
+
+def check_head(head: tuple[Any, Any] | None, n_features: int, n_classes: int | None) -> Head | None:
+    """Return the head as arrays, or raise unless its shapes fit."""
+    if head is None:
+        return None
+    weight = to_array(head[0])
+    bias = None if head[1] is None else to_array(head[1])
+    K = len(weight) if n_classes is None else n_classes
+    if weight.shape != (K, n_features) or (bias is not None and bias.shape != (K,)):
+        raise InvalidInputError(
+            f"'head' must be a weight ({K}, {n_features}) and a bias ({K},) or None. "
+            f"Got shapes {weight.shape} and {None if bias is None else bias.shape}."
+        )
+    return Head(weight, bias)
+
+
+def to_array(values: Any) -> Any:
+    """Turn a tensor, array or list into a numpy array."""
+    if isinstance(values, Tensor):
+        values = values.detach().cpu()
+        return (values.float() if values.dtype == torch.bfloat16 else values).numpy()
+    return np.asarray(values) if not isinstance(values, np.ndarray) else values
+
+
+def _head_logits(head: Head, features: Tensor) -> Tensor:
+    """Compute the model's own logits, (B, K)."""
+    logits = features @ torch.as_tensor(head.weight).to(features).T
+    return logits if head.bias is None else logits + torch.as_tensor(head.bias).to(features)

@@ -1,0 +1,130 @@
+"""Saved explainers: one safetensors file with a JSON manifest, and fingerprints of models. No pickle.
+
+One file rather than a folder, because replacing a file is atomic on every system and a folder's is not, and
+because a file can be copied or sent without losing a part. The manifest travels in the safetensors header.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import uuid
+from collections.abc import Mapping
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
+from torch import nn
+
+from whence.errors import StoreError
+
+FORMAT = 1
+Arrays = Mapping[str, npt.NDArray[Any]]
+
+
+def write(path: str | os.PathLike[str], arrays: Arrays, manifest: Mapping[str, Any]) -> None:
+    """Write arrays and a JSON-able manifest to one file, which is either the old one or whole.
+
+    The file is written beside its place, flushed to disk and then moved there, so that a crash or a full
+    disk leaves what was there before.
+    """
+    target = Path(path)
+    arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    text = json.dumps(manifest, sort_keys=True, allow_nan=False)
+    header = {"format": str(FORMAT), "manifest": text, "checksum": _checksum(arrays, text)}
+    scratch = target.with_name(f".{target.name}.{uuid.uuid4().hex}.tmp")
+    try:
+        save_file(dict(arrays), scratch, metadata=header)
+        with open(scratch, "rb") as file:
+            os.fsync(file.fileno())
+        os.replace(scratch, target)
+    finally:
+        scratch.unlink(missing_ok=True)
+
+
+def read(path: str | os.PathLike[str]) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
+    """Read what ``write`` wrote, or raise StoreError when it is not exactly that."""
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"No saved explainer at {path}.")
+    try:
+        with safe_open(path, framework="np") as file:
+            header = file.metadata() or {}
+            _check_format(path, header)
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except SafetensorError as error:
+        raise StoreError(
+            f"{path} is truncated, altered, or no saved explainer ({error}). Save it again."
+        ) from error
+    text = header["manifest"]
+    if _checksum(arrays, text) != header["checksum"]:
+        raise StoreError(f"{path} was altered after it was saved: its checksum differs. Save it again.")
+    manifest: dict[str, Any] = json.loads(text)
+    return arrays, manifest
+
+
+def fingerprint(model: nn.Module, layer: str) -> dict[str, str]:
+    """Identify a model by the dtype, shape and bytes of every parameter and buffer, and the layer's name.
+
+    Returns one short line a tensor, so that two fingerprints say where they differ.
+    """
+    lines = {"layer": layer}
+    for name, tensor in chain(model.named_parameters(), model.named_buffers()):
+        flat = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
+        digest = hashlib.sha256(flat.numpy().data).hexdigest()[:32]
+        lines[f"tensor {name}"] = f"{_kind(tensor)} {digest}"
+    return lines
+
+
+def differences(saved: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    """Say what differs between two fingerprints, in words; empty when nothing does."""
+    found = []
+    for key in saved.keys() | now.keys():
+        name = key.removeprefix("tensor ")
+        if key not in now:
+            found.append(f"{name} is missing")
+        elif key not in saved:
+            found.append(f"{name} is new")
+        elif key == "layer" and saved[key] != now[key]:
+            found.append(f"the layer is {now[key]!r}, was {saved[key]!r}")
+        elif saved[key] != now[key]:
+            was, got = saved[key].rsplit(" ", 1)[0], now[key].rsplit(" ", 1)[0]
+            found.append(f"{name} has other values" if was == got else f"{name} is {got}, was {was}")
+    found.sort()
+    return found if len(found) <= 5 else [*found[:5], f"and {len(found) - 5} more"]
+
+
+def versions(model: nn.Module) -> tuple[tuple[int, int], ...]:
+    """Cheap sign of a change: differs once a parameter or buffer was replaced or written in place."""
+    tensors = chain(model.parameters(), model.buffers())
+    return tuple((id(t), 0 if t.is_inference() else t._version) for t in tensors)
+
+
+def _kind(tensor: torch.Tensor) -> str:
+    return f"{str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)}"
+
+
+def _check_format(path: Path, header: Mapping[str, str]) -> None:
+    if not {"format", "manifest", "checksum"} <= header.keys():
+        raise StoreError(f"{path} is no saved explainer: its header has no manifest.")
+    if header["format"] != str(FORMAT):
+        raise StoreError(
+            f"{path} has format {header['format']}, this version of whence reads format {FORMAT}. "
+            "Update whence, or save the explainer again with this version."
+        )
+
+
+def _checksum(arrays: Arrays, manifest: str) -> str:
+    """SHA-256 of the manifest and of every array's name, dtype, shape and bytes."""
+    digest = hashlib.sha256(f"{FORMAT}\n{manifest}\n".encode())
+    for name in sorted(arrays):
+        array = arrays[name]
+        digest.update(f"{name} {array.dtype.str} {array.shape}\n".encode())
+        digest.update(array.reshape(-1).view(np.uint8).data)
+    return digest.hexdigest()
