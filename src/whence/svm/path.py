@@ -16,9 +16,9 @@ from whence.svm.problem import Doubles, Floats, Ints, Problem, make_problem
 from whence.svm.solve import Solution, solve
 
 # κ below 1 leaves every margin unreached: all samples are support vectors at their bound and W only gets
-# longer with C. By 1e6 separable features have reached their hard margin. Half a decade is as fine as the
-# agreement can tell apart on a few thousand rows.
-_KAPPAS = tuple(10.0 ** (e / 2) for e in range(13))
+# longer with C. By 1e5 separable features have reached their hard margin, and others hardly get sparser.
+# Half a decade is as fine as the agreement can tell apart on a few thousand rows.
+_KAPPAS = tuple(10.0 ** (e / 2) for e in range(11))
 _TOL = 1e-3  # agreement and cosine do not move below this gap
 _SECONDS = 10.0  # for one point; a guard only, far above what a subsample needs
 _COSINE_TIE = 0.01
@@ -137,7 +137,7 @@ def choose_C(  # noqa: N802
 
     What a value of C means depends on the data: scaling features by s is the same as scaling C by s², and
     the loss is a sum over N samples. So the path runs over κ = C·N·mean‖f‖², one value every half decade
-    from 1 to 10⁶, on a stratified subsample of n rows, where C becomes C·N/n. Each C is judged on rows
+    from 1 to 10⁵, on a stratified subsample of n rows, where C becomes C·N/n. Each C is judged on rows
     outside the subsample (a fifth of the data at least is kept for that, from 50 rows on):
 
     1. agreement of the surrogate's class with the head's, up to one standard error below the best;
@@ -153,7 +153,7 @@ def choose_C(  # noqa: N802
         The model's last layer, weight (K, d) and bias (K,) or None. Without it the labels stand in for the
         model's classes, and step 2 falls away.
     n_classes
-        K, read off the labels when None.
+        K, read off the head or the labels when None.
     bias
         Whether a constant 1 joins the features.
     seed
@@ -170,6 +170,8 @@ def choose_C(  # noqa: N802
     >>> choose_C(f, y).path[0].kappa
     1.0
     """
+    if n_classes is None and head is not None:
+        n_classes = len(head[0])
     p = make_problem(features, labels, n_classes, 1.0, bias)
     rng = np.random.default_rng(seed)
     fitted, judged, held_out = _split(p.labels, max_samples, rng)

@@ -1,0 +1,180 @@
+"""The path over C, and the choice of C."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+from whence.errors import InvalidInputError
+from whence.svm import CChoice, choose_C, solve, solve_path
+from whence.svm.path import PathPoint, _best, _split, mean_cosine
+
+
+def clusters(
+    n: int, K: int = 3, d: int = 6, noise: float = 0.5, seed: int = 0
+) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, K, n)
+    return (np.eye(K, d)[y] * 2 + noise * rng.normal(size=(n, d))).astype(np.float32), y
+
+
+def test_a_path_gives_each_C_in_the_order_asked_for() -> None:
+    X, y = clusters(60)
+    Cs = [0.1, 1e-3, 1.0, 1e-3]
+    path = solve_path(X, y, Cs, tol=1e-6)
+    assert [s.C for s in path] == Cs
+    for s in path:
+        alone = solve(X, y, C=s.C, tol=1e-6)
+        # Two points with gaps below tol bracket the same optimum.
+        assert s.gap <= 1e-6
+        assert s.primal >= alone.dual - 1e-12 * abs(alone.dual)
+        assert alone.primal >= s.dual - 1e-12 * abs(s.dual)
+
+
+def test_an_empty_path_is_empty() -> None:
+    assert solve_path(*clusters(10), []) == []
+
+
+def test_options_reach_the_solver() -> None:
+    X, y = clusters(30)
+    (solution,) = solve_path(X, y, [0.1], n_classes=5, bias=False)
+    assert solution.weight.shape == (5, X.shape[1])
+
+
+def test_the_choice_follows_the_scale_of_the_features() -> None:
+    X, y = clusters(400)
+    plain = choose_C(X, y, bias=False)
+    for scale in [1e-2, 1e2]:
+        scaled = choose_C(X * scale, y, bias=False)
+        assert scaled.C == pytest.approx(plain.C / scale**2, rel=1e-4)
+        assert [p.kappa for p in scaled.path] == [p.kappa for p in plain.path]
+
+
+def test_the_path_is_in_the_units_of_the_whole_set() -> None:
+    X, y = clusters(500)
+    choice = choose_C(X, y, bias=True)
+    scale = float((X.astype(np.float64) ** 2).sum() + len(X))
+    for p in choice.path:
+        assert p.C * scale == pytest.approx(p.kappa, rel=1e-12)
+    assert choice.C in [p.C for p in choice.path]
+
+
+def test_a_subsample_stands_for_the_whole() -> None:
+    X, y = clusters(4000, noise=0.8)
+    few, many = (choose_C(X, y, max_samples=m) for m in (500, 2000))
+    assert few.n_fitted == 500
+    assert few.n_scored == 1500
+    assert few.held_out
+    for a, b in zip(few.path, many.path, strict=True):
+        if max(a.gap, b.gap) < 1e-2:
+            assert a.agreement == pytest.approx(b.agreement, abs=0.05)
+            assert a.support == pytest.approx(b.support, abs=0.1)
+
+
+def test_the_chosen_C_recovers_the_head() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(2000, 8)).astype(np.float32)
+    weight, offset = rng.normal(size=(4, 8)), 0.1 * rng.normal(size=4)
+    y = (X @ weight.T + offset).argmax(1)
+    choice = choose_C(X, y, head=(weight, offset), max_samples=800)
+    point = next(p for p in choice.path if p.C == choice.C)
+    assert point.agreement > 0.95
+    assert point.logit_cosine is not None
+    assert point.logit_cosine > 0.95
+    assert point.agreement >= max(p.agreement for p in choice.path) - 0.02
+
+
+def test_the_head_outvotes_the_labels() -> None:
+    X, y = clusters(600)
+    wrong = np.roll(np.eye(3, 6), 1, axis=0)  # a head that names another class everywhere
+    choice = choose_C(X, y, head=(wrong, None))
+    assert max(p.agreement for p in choice.path[3:]) < 0.2
+
+
+def test_the_seed_repeats_the_choice() -> None:
+    X, y = clusters(300)
+    assert choose_C(X, y, seed=3) == choose_C(X, y, seed=3)
+    assert choose_C(X, y, seed=3).path != choose_C(X, y, seed=4).path
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize(
+    ("X", "y"),
+    [
+        (np.ones((1, 2)), [0]),
+        (np.eye(2), [0, 1]),
+        (np.zeros((20, 3)), np.arange(20) % 2),
+        (np.ones((60, 3)), np.arange(60) % 3),
+        (np.eye(4)[np.arange(70) % 4], np.full(70, 1)),
+        (np.random.default_rng(0).normal(size=(51, 2)), np.r_[np.zeros(50, int), 4]),
+    ],
+    ids=["one row", "two rows", "zero features", "equal rows", "one label", "a lone class"],
+)
+def test_small_and_odd_sets_get_a_finite_C(X: np.ndarray, y: np.ndarray, bias: bool) -> None:
+    choice = choose_C(X, y, n_classes=6, bias=bias, head=(np.ones((6, X.shape[1])), None))
+    assert 0 < choice.C < np.inf
+    assert all(0 <= p.agreement <= 1 for p in choice.path)
+    assert choice.held_out == (len(X) >= 50)
+
+
+def test_bad_input_is_refused() -> None:
+    X, y = clusters(60)
+    X[7, 2] = np.nan
+    with pytest.raises(InvalidInputError, match="row 7, column 2"):
+        choose_C(X, y)
+
+
+def test_the_split_takes_from_every_class_in_proportion() -> None:
+    labels = np.repeat([0, 1, 2, 4], [600, 300, 99, 1])
+    fitted, judged, held_out = _split(labels, 100, np.random.default_rng(0))
+    assert held_out
+    assert np.abs(np.bincount(labels[fitted]) - np.array([60, 30, 10, 0, 1])).max() <= 1
+    assert len(fitted) == 100
+    assert len(judged) == 300
+    assert not set(fitted) & set(judged)
+
+
+def point(C: float, agreement: float, cosine: float | None, support: float) -> PathPoint:
+    return PathPoint(C, C, agreement, cosine, support, 0.0)
+
+
+def test_agreement_comes_first_then_cosine_then_sparsity() -> None:
+    path = [
+        point(1, 0.80, 0.999, 0.01),  # far below in agreement
+        point(2, 0.899, 0.90, 0.02),  # a tie in agreement, below in cosine
+        point(3, 0.895, 0.99, 0.50),
+        point(4, 0.900, 0.985, 0.30),
+        point(5, 0.899, 0.984, 0.29),  # no sparser than a tenth: the smaller C stays
+    ]
+    assert _best(path, 1000, True)[0].C == 4  # one standard error is 0.0095
+    assert _best([p for p in path if p.C != 4], 1000, True)[0].C == 5
+    assert _best(path, 10**6, True)[0].C == 4  # without noise the best agreement alone
+    blind = [PathPoint(p.C, p.kappa, p.agreement, None, p.support, 0.0) for p in path]
+    assert _best(blind, 1000, False)[0].C == 2
+
+
+def test_the_choice_explains_itself() -> None:
+    choice = choose_C(*clusters(100), head=(np.eye(3, 6), None))
+    text = str(choice)
+    assert f"C = {choice.C:.3g}" in text
+    assert "standard error" in text
+    assert text.count("← chosen") == 1
+    assert len(text.splitlines()) == 3 + len(choice.path)
+
+
+def test_mean_cosine_is_blind_to_shifts() -> None:
+    rng = np.random.default_rng(0)
+    a = rng.normal(size=(5, 3))
+    assert mean_cosine(a, 3 * a + rng.normal(size=(5, 1))) == pytest.approx(1)
+    assert mean_cosine(a, -a) == pytest.approx(-1)
+    assert mean_cosine(a, np.ones((5, 3))) == 0
+    pearson = np.mean([np.corrcoef(x, y)[0, 1] for x, y in zip(a, a**2, strict=True)])
+    assert mean_cosine(a, a**2) == pytest.approx(pearson)
+
+
+def test_a_choice_survives_json() -> None:
+    choice = choose_C(*clusters(60))
+    assert CChoice.from_dict(json.loads(json.dumps(dataclasses.asdict(choice)))) == choice
