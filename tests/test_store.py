@@ -43,8 +43,14 @@ def test_what_is_written_comes_back(saved: Path) -> None:
 
 def test_the_file_is_plain_safetensors(saved: Path) -> None:
     with safe_open(saved, framework="np") as file:
-        assert json.loads(file.metadata()["manifest"]) == MANIFEST
+        assert json.loads(json.loads(file.metadata()["whence"])["manifest"]) == MANIFEST
         assert np.array_equal(file.get_tensor("a"), ARRAYS["a"])
+
+
+def test_equal_contents_make_equal_files(saved: Path) -> None:
+    other = saved.with_name("other")
+    store.write(other, dict(reversed(ARRAYS.items())), MANIFEST)
+    assert other.read_bytes() == saved.read_bytes()
 
 
 def test_every_truncation_is_refused(saved: Path) -> None:

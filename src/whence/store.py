@@ -37,10 +37,11 @@ def write(path: str | os.PathLike[str], arrays: Arrays, manifest: Mapping[str, A
     target = Path(path)
     arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     text = json.dumps(manifest, sort_keys=True, allow_nan=False)
-    header = {"format": str(FORMAT), "manifest": text, "checksum": _checksum(arrays, text)}
+    header = {"format": FORMAT, "checksum": _checksum(arrays, text), "manifest": text}
     scratch = target.with_name(f".{target.name}.{uuid.uuid4().hex}.tmp")
     try:
-        save_file(dict(arrays), scratch, metadata=header)
+        # One entry, since safetensors writes several in any order: equal explainers make equal files.
+        save_file(dict(arrays), scratch, metadata={"whence": json.dumps(header)})
         with open(scratch, "rb") as file:
             os.fsync(file.fileno())
         os.replace(scratch, target)
@@ -55,8 +56,7 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, npt.NDArray[Any]], dic
         raise FileNotFoundError(f"No saved explainer at {path}.")
     try:
         with safe_open(path, framework="np") as file:
-            header = file.metadata() or {}
-            _check_format(path, header)
+            header = _header(path, file.metadata() or {})
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except SafetensorError as error:
         raise StoreError(
@@ -110,14 +110,21 @@ def _kind(tensor: torch.Tensor) -> str:
     return f"{str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)}"
 
 
-def _check_format(path: Path, header: Mapping[str, str]) -> None:
-    if not {"format", "manifest", "checksum"} <= header.keys():
-        raise StoreError(f"{path} is no saved explainer: its header has no manifest.")
-    if header["format"] != str(FORMAT):
+def _header(path: Path, metadata: Mapping[str, str]) -> dict[str, str]:
+    """Return checksum and manifest from the file's header, or raise."""
+    try:
+        header = json.loads(metadata["whence"])
+        version, rest = header["format"], {key: str(header[key]) for key in ("checksum", "manifest")}
+    except (KeyError, ValueError, TypeError) as error:
         raise StoreError(
-            f"{path} has format {header['format']}, this version of whence reads format {FORMAT}. "
+            f"{path} is no saved explainer, or was altered: its header has no manifest."
+        ) from error
+    if version != FORMAT:
+        raise StoreError(
+            f"{path} has format {version}, this version of whence reads format {FORMAT}. "
             "Update whence, or save the explainer again with this version."
         )
+    return rest
 
 
 def _checksum(arrays: Arrays, manifest: str) -> str:
