@@ -23,6 +23,7 @@ ROOMS = [
     {"relevance"},
     {"explanation", "audit", "evaluate", "engine"},
     {"ui", "sample"},
+    {"demo"},
     {"cli", "__main__"},
 ]
 LEVEL = {room: level for level, rooms in enumerate(ROOMS) for room in rooms}

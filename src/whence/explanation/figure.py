@@ -26,12 +26,15 @@ def signed(score: float) -> str:
 
 
 def percent(share: float) -> str:
-    """Write a share for reading; only exact certainty reads 100 %, only nothing reads 0 %."""
+    """Write a share for reading; only exact certainty reads 100 %, only nothing reads 0 %.
+
+    The space before the sign does not break.
+    """
     if 0 < share < 0.0005:
-        return "<0.1 %"
+        return "<0.1\u00a0%"
     if 0.9995 <= share < 1:
-        return ">99.9 %"
-    return f"{100 * share:.1f} %"
+        return ">99.9\u00a0%"
+    return f"{100 * share:.1f}\u00a0%"
 
 
 def _short(name: str, length: int = 18) -> str:

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from torch import Tensor, nn
 
 from whence.attributors.base import Ranked
 from whence.attributors.dualda import DualDA
 from whence.errors import InvalidInputError
+from whence.model import evaluating
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -163,7 +163,7 @@ def explain(
     -------
     list of Explanation, one a test. Positive scores are evidence for the target class.
     """
-    with torch.no_grad():
+    with evaluating(model):
         probabilities, predicted = model(x).softmax(dim=1).max(dim=1)
     names = tuple(class_names)
     top = explainer.top_k(x, k, target)

@@ -1,0 +1,178 @@
+"""The main job on the embedded data: train a small network, fit DualDA, explain three test images, report."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from whence import sample
+from whence.attributors.dualda import DualDA
+from whence.errors import InvalidInputError
+from whence.explanation import explain
+from whence.model import evaluating
+from whence.sample.network import EPOCHS
+from whence.ui.report import Case, Facts, render_report
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A test image that was chosen to be shown: a short name, a heading, and the rule that chose it."""
+
+    name: str
+    heading: str
+    rule: str
+    index: int
+
+
+def run(
+    out: Path,
+    *,
+    seed: int = 0,
+    epochs: int = EPOCHS,
+    show_progress: bool = True,
+    say: Callable[[str], None] = print,
+) -> Path:
+    """Run the demo and write its figures and its page.
+
+    Parameters
+    ----------
+    out
+        Folder to write into, made if it is missing.
+    seed
+        Of the network's training and of DualDA.
+    epochs
+        Passes over the training images; fewer are quicker and teach the network less.
+    show_progress
+        Whether to show progress bars.
+    say
+        Receives one line of text after each step.
+
+    Returns
+    -------
+    Path of the HTML summary, which explains itself.
+    """
+    _prepare(out)
+    data = sample.load()
+
+    start = time.perf_counter()
+    model = sample.train(seed, epochs=epochs, show_progress=show_progress)
+    accuracy = sample.accuracy(model, data.test_images, data.test_labels)
+    say(f"Trained a small network in {_since(start)}: {accuracy:.1%} of the test images are right.")
+
+    start = time.perf_counter()
+    explainer = DualDA(seed=seed, show_progress=show_progress)
+    explainer.fit(model, (data.train_images, data.train_labels))
+    faithfulness = explainer.faithfulness(data.test_images)
+    say(
+        f"Fitted DualDA in {_since(start)}: {faithfulness.agreement:.1%} agreement with the network, "
+        f"by {len(explainer.support_):,} of {explainer.n_train_:,} training images."
+    )
+
+    start = time.perf_counter()
+    choices = choose(model, explainer, data.test_images, data.test_labels)
+    shown = [choice.index for choice in choices]
+    explanations = explain(
+        explainer,
+        model,
+        data.test_images[shown],
+        train_images=data.train_images,
+        train_labels=data.train_labels,
+        class_names=data.class_names,
+        truth=data.test_labels[shown],
+    )
+    cases = []
+    for choice, why in zip(choices, explanations, strict=True):
+        figure = out / f"{choice.name}.png"
+        why.plot().savefig(figure)
+        cases.append(Case(choice.heading, f"{choice.rule} Test image {choice.index}.", why, figure.name))
+    choice_of_C = explainer.C_path_
+    facts = Facts(
+        title="Where three predictions come from",
+        model="A convolutional network with 128 features before its last layer, "
+        f"trained from seed {seed} for {epochs} epochs.",
+        data="A sample of Fashion-MNIST, © 2017 Zalando SE, MIT licence.",
+        accuracy=accuracy,
+        n_test=len(data.test_labels),
+        faithfulness=faithfulness,
+        C=explainer.C_,
+        C_reason="" if choice_of_C is None else f"Chosen by whence: {choice_of_C.reason}.",
+    )
+    page = out / "index.html"
+    page.write_text(render_report(facts, cases), encoding="utf-8")
+    say(f"Explained {len(cases)} test images in {_since(start)}.")
+    return page
+
+
+def choose(model: nn.Module, explainer: DualDA, images: Tensor, labels: Tensor) -> list[Choice]:
+    """Choose a clear, a contested and a wrong prediction to show, each by a rule.
+
+    Only images where surrogate and model name the same class are taken, so that what is explained is what the
+    model does. A rule that no image meets is left out.
+
+    Parameters
+    ----------
+    images, labels : (B, channels, height, width) and (B,)
+        The test images to choose from.
+    """
+    with evaluating(model):
+        probabilities, predicted = model(images).softmax(dim=1).max(dim=1)
+    scores = explainer.attribute(images, predicted)
+    opposition = -scores.clamp(max=0).sum(dim=1) / scores.clamp(min=0).sum(dim=1)
+    faithful = explainer.predict(images) == predicted
+    right = faithful & (predicted == labels)
+    wrong = faithful & (predicted != labels)
+    rules = (
+        (
+            "clear",
+            "Right and clear",
+            "Of all right predictions, the one where the evidence against weighs least beside the evidence for: "
+            "its opponents have little in common with it.",
+            right,
+            -opposition,
+        ),
+        (
+            "contested",
+            "Right but contested",
+            "Of all right predictions, the one whose evidence against comes closest to its evidence for: "
+            "look at what the opponents have in common with it.",
+            right,
+            opposition,
+        ),
+        (
+            "wrong",
+            "Sure but wrong",
+            "Of all wrong predictions, the one that the model is surest of: "
+            "its proponents show what it was taken for, its opponents what spoke for another class.",
+            wrong,
+            probabilities,
+        ),
+    )
+    return [
+        Choice(name, heading, rule, int(torch.where(candidates, key, -torch.inf).argmax()))
+        for name, heading, rule, candidates, key in rules
+        if candidates.any()
+    ]
+
+
+def _prepare(out: Path) -> None:
+    """Make the folder before any work is done, so that a mistake costs no time."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InvalidInputError(
+            f"'out' must be a folder or a new path. Got '{out}' ({error.strerror}). Name another folder."
+        ) from error
+    if not os.access(out, os.W_OK):
+        raise InvalidInputError(
+            f"'out' must be a folder that can be written. Got '{out}'. Name another folder."
+        )
+
+
+def _since(start: float) -> str:
+    return f"{time.perf_counter() - start:.1f} s"

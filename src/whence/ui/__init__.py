@@ -1,0 +1,1 @@
+"""What people look at: pages made from explanations."""
