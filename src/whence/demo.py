@@ -131,8 +131,8 @@ def choose(model: nn.Module, explainer: DualDA, images: Tensor, labels: Tensor) 
         (
             "clear",
             "Right and clear",
-            "Of all right predictions, the one where the evidence against weighs least beside the evidence for: "
-            "its opponents have little in common with it.",
+            "Of all right predictions, the one where the evidence against weighs least beside the evidence "
+            "for: its opponents have little in common with it.",
             right,
             -opposition,
         ),
