@@ -20,7 +20,8 @@ class Expansion:
     """τ_c(x, i) = λ_ic (f_i·f(x) + 1 with a bias), for the samples i that have some λ_ic ≠ 0.
 
     Tests are grouped by target. For class c only the samples with λ_ic ≠ 0 enter, so all products together
-    are at most one (B, d) × (d, S) product, and memory does not depend on the number of classes.
+    are at most one (B, d) × (d, S) product, usually a fraction of it: a support vector speaks for its own
+    class and against the one or two that rival it. Memory does not depend on the number of classes.
 
     Parameters
     ----------
@@ -46,7 +47,7 @@ class Expansion:
 
     def dense(self, tests: Tensor, target: Tensor) -> Tensor:
         """All scores, shape (B, N), zero for samples that are no support vectors of the target."""
-        out = tests.new_zeros(len(tests), self.n_train)
+        out = _zeros(tests, len(tests), self.n_train)
         for rows, samples, scores in self._blocks(tests, target):
             _put(out, rows, samples, scores)
         return out
@@ -81,18 +82,27 @@ class Expansion:
 
     def _blocks(self, tests: Tensor, target: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         """Yield (test rows (b,), training samples (s,), scores (b, s)), each test exactly once."""
+        one = tests.new_ones(1)
         for c in torch.unique(target).tolist():
             entries = slice(int(self._indptr[c]), int(self._indptr[c + 1]))
             lam, samples = self._lam[entries], self._sample[entries]
             rows = torch.nonzero(target == c)[:, 0].to(tests.device)
-            # λ goes into the vectors once, and the constant 1 of the bias into the product's accumulator,
-            # so that the product writes finished scores.
-            scaled = self.vectors[self._vector[entries]].mul_(lam[:, None]).T
+            everyone = len(lam) == len(self.vectors)
+            vectors = (self.vectors if everyone else self.vectors[self._vector[entries]]).T
             width = max(1, _BLOCK // max(1, len(lam)))
             for start in range(0, len(rows), width):
                 part = rows[start : start + width]
-                scores = torch.addmm(lam, tests[part], scaled) if self.bias else tests[part] @ scaled
-                yield part, samples, scores
+                # The constant 1 of the bias is what the product starts from: no pass of its own.
+                products = torch.addmm(one, tests[part], vectors) if self.bias else tests[part] @ vectors
+                yield part, samples, products.mul_(lam)
+
+
+def _zeros(like: Tensor, rows: int, columns: int) -> Tensor:
+    """Make a matrix of zeros of the kind of ``like``."""
+    if like.device.type != "cpu":
+        return like.new_zeros(rows, columns)
+    # numpy leaves fresh pages to the system, which hands them out zeroed; torch would write every one twice.
+    return torch.from_numpy(np.zeros((rows, columns), dtype=like.numpy().dtype))
 
 
 def _put(out: Tensor, rows: Tensor, columns: Tensor, values: Tensor) -> None:
