@@ -24,6 +24,7 @@ ROOMS = [
     {"explanation", "audit", "evaluate", "engine"},
     {"ui", "sample"},
     {"demo"},
+    {"demo"},
     {"cli", "__main__"},
 ]
 LEVEL = {room: level for level, rooms in enumerate(ROOMS) for room in rooms}
