@@ -53,17 +53,22 @@ def demo(
     typer.echo(page.resolve())
 
 
+class _Interrupted(BaseException):
+    """Ctrl-C, for a command that should end: the solver answers KeyboardInterrupt with its best so far."""
+
+
+def _interrupt(signum: int, frame: FrameType | None) -> NoReturn:
+    raise _Interrupted
+
+
 def main() -> None:
     """Run the command line. A user's mistake is one line and exit code 2, Ctrl-C is exit code 130."""
-    # The solver answers KeyboardInterrupt with its best solution so far; a command should end instead.
-    signal.signal(signal.SIGINT, _interrupted)
+    signal.signal(signal.SIGINT, _interrupt)
     try:
         app()
     except WhenceError as error:
         typer.echo(f"Error: {error}", err=True)
         sys.exit(2)
-
-
-def _interrupted(signum: int, frame: FrameType | None) -> NoReturn:
-    typer.echo("Interrupted.", err=True)
-    sys.exit(130)
+    except _Interrupted:
+        typer.echo("Interrupted.", err=True)
+        sys.exit(130)

@@ -121,7 +121,7 @@ def choose(model: nn.Module, explainer: DualDA, images: Tensor, labels: Tensor) 
         The test images to choose from.
     """
     with evaluating(model):
-        probabilities, predicted = model(images).softmax(dim=1).max(dim=1)
+        probabilities, predicted = model(images).double().softmax(dim=1).max(dim=1)
     scores = explainer.attribute(images, predicted)
     opposition = -scores.clamp(max=0).sum(dim=1) / scores.clamp(min=0).sum(dim=1)
     faithful = explainer.predict(images) == predicted

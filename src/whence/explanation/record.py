@@ -164,7 +164,7 @@ def explain(
     list of Explanation, one a test. Positive scores are evidence for the target class.
     """
     with evaluating(model):
-        probabilities, predicted = model(x).softmax(dim=1).max(dim=1)
+        probabilities, predicted = model(x).double().softmax(dim=1).max(dim=1)
     names = tuple(class_names)
     top = explainer.top_k(x, k, target)
     scores = explainer.attribute(x, target)  # (B, N)
