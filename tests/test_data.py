@@ -34,7 +34,7 @@ class Pairs(Dataset[Any]):
 
 def collected(data: Any, batch_size: int = 4) -> tuple[torch.Tensor, list[int], list[int], list[int]]:
     batches = list(as_training_set(data, batch_size))
-    inputs = torch.cat([b.inputs for b in batches])
+    inputs = torch.cat([torch.as_tensor(b.inputs) for b in batches])
     labels = [int(y) for b in batches for y in b.labels]
     indices = [int(i) for b in batches for i in b.indices]
     return inputs, labels, indices, [len(b.labels) for b in batches]

@@ -330,6 +330,21 @@ def test_progress_can_be_shown(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().err == ""
 
 
+def test_arrays_need_be_neither_writable_nor_contiguous() -> None:
+    model, inputs, labels = trained()
+    expected = whence.DualDA(C=0.01, show_progress=False).fit(model, (inputs, labels)).attribute(inputs, 0)
+    backwards = np.ascontiguousarray(inputs.numpy()[::-1])[::-1]
+    backwards.flags.writeable = False
+    y = labels.numpy()
+    y.flags.writeable = False
+    e = whence.DualDA(C=0.01, show_progress=False).fit(model, (backwards, y))
+    assert torch.equal(e.attribute(backwards, 0), expected)
+    X, y, tests = data()
+    X.flags.writeable = tests.flags.writeable = False
+    e = whence.DualDA(C=0.05, show_progress=False).fit_features(X[:, ::-1], y)
+    assert e.attribute_features(tests[:, ::-1]).shape == (B, N)
+
+
 # Bad input
 
 

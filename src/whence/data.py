@@ -60,11 +60,11 @@ def as_training_set(data: Any, batch_size: int = 256) -> TrainingSet:
 
 
 class _Arrays:
-    """Arrays (X, y), read by slices without a copy."""
+    """Arrays (X, y), read by slices; memory maps stay on disk."""
 
     def __init__(self, inputs: Any, labels: Any, batch_size: int) -> None:
         _check_not_empty(inputs)
-        self.inputs = torch.as_tensor(inputs)
+        self.inputs = inputs
         self.labels = _check_labels(labels, len(self.inputs))
         self.batch_size = batch_size
 

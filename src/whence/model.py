@@ -151,7 +151,8 @@ class Extractor:
 def to_model(model: nn.Module, inputs: Any) -> Any:
     """Tensors and arrays on the model's device, floating-point ones in its precision; the rest as it is."""
     if isinstance(inputs, np.ndarray):
-        inputs = torch.as_tensor(inputs)
+        # A copy, since torch warns of arrays it cannot write to and refuses those that run backwards.
+        inputs = torch.from_numpy(np.array(inputs, order="C"))
     parameter = next((p for p in model.parameters() if p.is_floating_point()), None)
     if not isinstance(inputs, Tensor) or parameter is None:
         return inputs

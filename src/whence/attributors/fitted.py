@@ -53,9 +53,8 @@ class FittedModel:
             got = f"shape {tuple(x.shape)}" if isinstance(x, Tensor | np.ndarray) else type(x).__name__
             raise InvalidInputError(f"'x' must be a batch of inputs, a tensor or array (B, …). Got {got}.")
         self._check_unchanged()
-        inputs = torch.as_tensor(x)
-        starts = range(0, len(inputs), batch_size)
-        return torch.cat([self.extractor(inputs[start : start + batch_size]) for start in starts])
+        starts = range(0, len(x), batch_size)
+        return torch.cat([self.extractor(x[start : start + batch_size]) for start in starts])
 
     def _check_unchanged(self) -> None:
         model = self.extractor.model

@@ -109,7 +109,9 @@ class Surrogate:
 
     def check_features(self, features: Any) -> Tensor:
         """Return test features (B, d) as a finite tensor of the vectors' kind, or raise."""
-        tests = torch.as_tensor(features).detach().to(self.vectors)
+        if not isinstance(features, Tensor):
+            features = torch.from_numpy(np.array(features, order="C"))  # read-only arrays are welcome
+        tests: Tensor = features.detach().to(self.vectors)
         d = self.vectors.shape[1]
         if tests.ndim != 2 or tests.shape[1] != d or len(tests) == 0:
             raise InvalidInputError(
