@@ -1,36 +1,65 @@
-"""The solver."""
+"""The solver: a Crammer–Singer SVM to a certified duality gap."""
 
 from __future__ import annotations
 
+import os
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, issparse
+from threadpoolctl import threadpool_limits
 
-from whence.errors import ConvergenceWarning
-from whence.svm import kernels
-from whence.svm.problem import Doubles, make_problem
+from whence.errors import ConvergenceWarning, InvalidInputError
+from whence.svm.ascent import Ascent, Certificate, OutOfTimeError
+from whence.svm.problem import Doubles, Problem, make_problem
+
+Status = Literal["converged", "time limit", "interrupted", "stalled"]
+
+_PATIENCE = 60  # rounds without a better gap after which the search gives up
+_BETTER = 0.9
 
 
 @dataclass(frozen=True)
 class Solution:
-    """A feasible point with its certificate."""
+    """A feasible λ with the certificate of how good it is.
+
+    Attributes
+    ----------
+    lam : (N, K) csr_array, float64
+        Dual coefficients: rows sum to zero exactly, λ_ic ≤ C·δ_{c,y_i}. A row without entries is no support
+        vector; positive entries are evidence for their class.
+    weight : (K, d) or, with a bias, (K, d + 1) float64
+        W = Σ_i λ_i f_iᵀ; the last column is the bias.
+    primal, dual : float
+        Bounds of the optimum in float64: the dual value of ``lam``, and the smallest primal value of a weight
+        matrix that was seen (``weight`` itself or one close to it).
+    gap : float
+        (primal − dual)/primal, which bounds how far ``lam`` is from optimal.
+    status : "converged", "time limit", "interrupted" or "stalled"
+    n_iter : int
+        Rounds of the search, each with one pass over all samples.
+    seconds : float
+    history : list of (seconds, gap)
+        The estimated gap after every round; 1.0 while the search is still at a smaller C.
+    """
 
     lam: csr_array
     weight: Doubles
     primal: float
     dual: float
     gap: float
-    status: str
+    status: Status
     n_iter: int
     seconds: float
     C: float
     bias: bool
-    history: list[tuple[float, float]] = field(default_factory=list)
+    history: list[tuple[float, float]] = field(repr=False)
 
 
 def solve(
@@ -42,40 +71,142 @@ def solve(
     bias: bool = True,
     tol: float = 1e-5,
     max_seconds: float | None = None,
-    warm_start: csr_array | None = None,
+    warm_start: Solution | csr_array | None = None,
     seed: int = 0,
     n_threads: int | None = None,
     callback: Callable[[float, float], object] | None = None,
 ) -> Solution:
-    """Provisional: plain coordinate descent."""
-    start = time.perf_counter()
-    p = make_problem(features, labels, n_classes, C, bias)
-    N, K = len(p.labels), p.n_classes
-    alpha = np.zeros((N, K))
-    alpha[np.arange(N), p.labels] = p.C
-    W = np.zeros(p.shape)
-    rng = np.random.default_rng(seed)
-    history = []
-    limit = np.inf if max_seconds is None else max_seconds
-    n_iter = 0
-    while True:
-        for _ in range(5):
-            kernels.sweep(p.features, p.labels, p.squared_norms, rng.permutation(N), W, alpha, p.C, p.bias)
-            n_iter += 1
-        lam_dense = -alpha
-        lam_dense[np.arange(N), p.labels] = 0.0
-        lam_dense[np.arange(N), p.labels] = -lam_dense.sum(axis=1)
-        lam = csr_array(lam_dense)
-        lam.eliminate_zeros()
-        W = p.weight(lam)
-        primal, dual = p.primal(W), p.dual(lam, W)
-        gap = (primal - dual) / primal
-        history.append((time.perf_counter() - start, gap))
-        if callback is not None:
-            callback(history[-1][0], gap)
-        if gap <= tol or history[-1][0] > limit or n_iter > 2000:
-            break
-    status = "converged" if gap <= tol else "stopped"
+    """Solve min_W ½‖W‖² + C Σ_i max_c (1 − δ_{c,y_i} − w_{y_i}·f_i + w_c·f_i) through its dual.
+
+    Parameters
+    ----------
+    features : (N, d) array or memory map of float32, float64 or float16
+        Rows of float32 and float64 are read in place; float16 is widened to float32 once.
+    labels : (N,) integers in [0, n_classes)
+    n_classes : int, optional
+        Read off the labels when absent.
+    C : float
+        Weight of the losses. What a value means depends on C·‖f‖²: see :func:`whence.svm.choose_C`.
+    bias : bool
+        Append a constant 1 to the features.
+    tol : float
+        Relative duality gap to reach.
+    max_seconds : float, optional
+        After this time the best solution so far is returned, with a warning; Ctrl-C does the same.
+    warm_start : Solution or λ, optional
+        Solution of a similar problem with as many samples and classes.
+    seed : int
+        Same seed, same thread count, same machine: same bits.
+    n_threads : int, optional
+        All cores by default.
+    callback : callable, optional
+        Called with (seconds, gap) after every round.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> y = rng.integers(0, 3, 200)
+    >>> X = np.eye(3)[y] + 0.3 * rng.normal(size=(200, 3))
+    >>> solution = solve(X, y, C=0.1)
+    >>> bool(solution.gap <= 1e-5)
+    True
+    """
+    started = time.perf_counter()
+    problem = make_problem(features, labels, n_classes, C, bias)
+    _check_options(tol, max_seconds, n_threads)
+    deadline = np.inf if max_seconds is None else started + max_seconds
+    lam, weight = _check_warm_start(warm_start, problem)
+    history: list[tuple[float, float]] = []
+    threads = n_threads or os.cpu_count() or 1
+    # Products of blocks run side by side; threads inside each would only get in their way.
+    with threadpool_limits(limits=1, user_api="blas"), ThreadPoolExecutor(threads) as pool:
+        ascent = Ascent(problem, seed, pool, deadline)
+        certificate: Certificate | None = None
+        try:
+            status: Status = "converged"
+            goal = tol
+            rounds: Iterable[None] = ascent.run(goal)
+            if lam is not None:
+                ascent.start_from(lam, weight)
+                rounds = ascent.rounds(goal)
+            while True:
+                if not _follow(rounds, ascent, problem.C, started, history, callback):
+                    status = "stalled"
+                    break
+                certificate = ascent.certificate()
+                if certificate.gap <= tol:
+                    break
+                goal *= 0.5
+                rounds = ascent.rounds(goal)
+        except OutOfTimeError:
+            status = "time limit"
+        except KeyboardInterrupt:
+            status = "interrupted"
+        if status != "converged" or certificate is None:
+            ascent.settle(problem.C)
+            certificate = ascent.certificate()
+    seconds = time.perf_counter() - started
+    gap = certificate.gap
+    history.append((seconds, gap))
     if gap > tol:
-        warnings.warn(ConvergenceWarning(f"gap {gap:.1e} > tol {tol:.1e}"), stacklevel=2)
-    return Solution(lam, W, primal, dual, gap, status, n_iter, history[-1][0], p.C, p.bias, history)
+        warnings.warn(
+            f"The solver stopped ({status}) at a relative duality gap of {gap:.1e}, above tol = {tol:.1e}. "
+            "Attributions of this solution are feasible but not final; allow more time, raise tol, or use a "
+            "smaller C.",
+            ConvergenceWarning,
+            stacklevel=2,
+        )
+    return Solution(
+        certificate.lam, certificate.weight, certificate.primal, certificate.dual, gap,
+        "converged" if gap <= tol else status, ascent.n_iter, seconds, problem.C, problem.bias, history,
+    )  # fmt: skip
+
+
+def _follow(
+    rounds: Iterable[None],
+    ascent: Ascent,
+    C: float,
+    started: float,
+    history: list[tuple[float, float]],
+    callback: Callable[[float, float], object] | None,
+) -> bool:
+    """Run rounds to their end, keeping the history; False when the gap has stopped falling."""
+    best, since = np.inf, 0
+    for _ in rounds:
+        gap = min(ascent.gap, 1.0) if ascent.problem.C == C else 1.0
+        history.append((time.perf_counter() - started, gap))
+        if callback is not None:
+            callback(*history[-1])
+        since = 0 if ascent.gap < _BETTER * best or ascent.problem.C != C else since + 1
+        best = min(best, ascent.gap)
+        if since > _PATIENCE:
+            return False
+    return True
+
+
+def _check_options(tol: float, max_seconds: float | None, n_threads: int | None) -> None:
+    if not isinstance(tol, int | float | np.number) or not 0 < tol < 1:
+        raise InvalidInputError(f"'tol' must be a number in (0, 1). Got {tol!r}.")
+    if max_seconds is not None and not max_seconds > 0:
+        raise InvalidInputError(f"'max_seconds' must be None or above 0. Got {max_seconds!r}.")
+    if n_threads is not None and (not isinstance(n_threads, int | np.integer) or n_threads < 1):
+        raise InvalidInputError(f"'n_threads' must be None or an integer of at least 1. Got {n_threads!r}.")
+
+
+def _check_warm_start(
+    warm_start: Solution | csr_array | None, problem: Problem
+) -> tuple[csr_array | None, Doubles | None]:
+    if warm_start is None:
+        return None, None
+    lam, weight = (
+        (warm_start.lam, warm_start.weight) if isinstance(warm_start, Solution) else (warm_start, None)
+    )
+    shape = (len(problem.labels), problem.n_classes)
+    if not issparse(lam) or lam.shape != shape:
+        got = getattr(lam, "shape", type(lam).__name__)
+        raise InvalidInputError(
+            f"'warm_start' must be a Solution or a sparse λ of shape {shape}. Got {got}. "
+            "Pass one of the same samples and classes, or none."
+        )
+    return csr_array(lam), weight

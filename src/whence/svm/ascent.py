@@ -1,0 +1,337 @@
+"""The search for the dual's maximum: which samples to move, by which method, and when to stop."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from whence.svm import kernels
+from whence.svm.newton import Restricted, newton, step_cost
+from whence.svm.problem import Doubles, Floats, Problem
+
+_LOOSE = 1e-2  # gap at which the search moves on to a larger C
+_FACTOR = 10.0  # ratio of neighbouring C on the way up
+_DOUBLE_BELOW = 1e-4  # relative gap from which float32 products no longer carry the search
+_NEWTON_STEPS = 15  # steps that a Newton phase usually takes
+_SHARPNESS = 0.05
+
+
+class OutOfTimeError(Exception):
+    """The time limit was reached."""
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """A feasible λ with W = Σ λ_i f_iᵀ and bounds on both sides of the optimum, all in float64."""
+
+    lam: csr_array
+    weight: Doubles
+    primal: float
+    dual: float
+
+    @property
+    def gap(self) -> float:
+        """(P − D)/P."""
+        return (self.primal - self.dual) / self.primal
+
+
+class Ascent:
+    """Working-set ascent of the dual: full passes choose the samples, inner solvers move them.
+
+    A full pass scores every sample, bounds the primal and lists the samples and classes that may move. They
+    are moved by coordinate descent, or by Newton steps where these are predicted to be cheaper. A large C is
+    approached from a smaller one, where the problem is easy.
+    """
+
+    def __init__(self, problem: Problem, seed: int, pool: Executor, deadline: float) -> None:
+        N, K = len(problem.labels), problem.n_classes
+        self.problem = problem
+        self.pool = pool
+        self.deadline = deadline
+        self.state = np.random.default_rng(seed).integers(1, 2**63, 1, dtype=np.uint64)
+        self.each = np.arange(N)
+        self.alpha = np.zeros((N, K))
+        norms = problem.squared_norms
+        small = problem.features.dtype == np.float32 and 1e-12 < norms.mean() and norms.max() < 1e12
+        self.W: Floats = np.zeros(problem.shape, np.float32 if small else np.float64)
+        self.stored = np.zeros((N, K), np.float32)
+        self.rows = np.empty(N, np.int32)
+        self.ptr = np.empty(N + 1, np.int32 if N * K < 2**31 else np.int64)
+        self.classes = np.empty(N * K, np.int16 if K < 2**15 else np.int32)
+        self.slack = np.inf
+        self.widest = 0.0  # largest mean change of the scores in a round at this C
+        self.gap = 1.0
+        self.n_iter = 0
+        self.best_primal = np.inf
+        self.best_W: Doubles = np.zeros(problem.shape)
+        self.by_newton = False
+        self.set_C(problem.C, 0.0)
+
+    # Where the search stands
+
+    def set_C(self, C: float, scale: float) -> None:
+        """Continue at another C from ``scale`` times the present λ."""
+        problem, y = self.problem, self.problem.labels
+        self.alpha *= scale
+        self.alpha[self.each, y] = 0.0
+        self.alpha[self.each, y] = np.maximum(C - self.alpha.sum(axis=1), 0.0)
+        self.problem = Problem(problem.features, y, problem.n_classes, C, problem.bias, problem.squared_norms)
+        self.best_primal = np.inf
+
+    def start_from(self, lam: csr_array, weight: Doubles | None) -> None:
+        """Start from λ of a similar problem, made feasible for this one."""
+        C, y = self.problem.C, self.problem.labels
+        dense = -lam.toarray()
+        dense[self.each, y] = 0.0
+        np.maximum(dense, 0.0, out=dense)
+        most = dense.sum(axis=1).max()
+        self.alpha[:] = dense
+        self.set_C(C, 1.0 if most <= C else C / most)
+        self.W = self.exact_weight()
+        scale = self._best_scale(C / most) if 0 < most < C else 1.0
+        if scale > 1.0:
+            self.set_C(C, scale)
+            self.W *= scale
+        self._measure()
+        if weight is not None and weight.shape == self.W.shape:
+            self.best_W, keep = weight.copy(), self.best_primal
+            self.best_primal = min(keep, self._primal(weight))
+            if self.best_primal == keep:
+                self.best_W = self.W.astype(np.float64)
+
+    def sum_own(self) -> float:
+        """Σ_i λ_{i,y_i}."""
+        return float((self.problem.C - self.alpha[self.each, self.problem.labels]).sum())
+
+    def _best_scale(self, most: float) -> float:
+        """The t in [1, most] that maximises the dual of t·λ."""
+        square = float(np.vdot(self.W, self.W))
+        return min(most, max(1.0, self.sum_own() / square)) if square > 0 else most
+
+    # Full passes
+
+    def parallel(self, function: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
+        """Map over items in threads; results come in order, so that sums do not depend on the threads."""
+        return list(self.pool.map(function, items))
+
+    def _score(self, W: Floats) -> tuple[float, float, float]:
+        """Score every sample with W; returns Σ loss, its slope in the scale of W, and the mean change."""
+        problem = self.problem
+        d = problem.features.shape[1]
+        single = W.dtype == np.float32
+        weight = np.ascontiguousarray(W[:, :d].T)
+
+        def one(rows: slice) -> tuple[float, float, float]:
+            block = problem.features[rows]
+            scores = (block if single else block.astype(np.float64, copy=False)) @ weight
+            if problem.bias:
+                scores += W[:, d]
+            result: tuple[float, float, float] = kernels.digest(
+                scores, problem.labels[rows], self.stored[rows]
+            )
+            return result
+
+        sums = np.array(self.parallel(one, problem.blocks())).sum(axis=0)
+        return float(sums[0]), float(sums[1]), float(sums[2]) / self.stored.size
+
+    def _primal(self, W: Doubles) -> float:
+        """Primal objective of W, in W's precision; the scores are kept for the choice of samples."""
+        loss, _, _ = self._score(W)
+        return 0.5 * float(np.vdot(W, W)) + self.problem.C * loss
+
+    def _measure(self, W: Floats | None = None, dual_W: Floats | None = None) -> None:
+        """One full pass: update the best primal point (W or a multiple of it), the slack and the gap."""
+        W = self.W if W is None else W
+        dual_W = self.W if dual_W is None else dual_W
+        C = self.problem.C
+        square = float(np.vdot(W.astype(np.float64), W))
+        loss, slope, change = self._score(W)
+        self.slack = 0.5 * change
+        self.widest = max(self.widest, change)
+        scale, primal = self._rescale(square, C * loss, C * slope)
+        if primal < self.best_primal:
+            self.best_primal = primal
+            self.best_W = scale * W.astype(np.float64)
+        dual = self.sum_own() - 0.5 * float(np.vdot(dual_W.astype(np.float64), dual_W))
+        self.gap = max((self.best_primal - dual) / self.best_primal, 0.0)
+
+    def _rescale(self, square: float, loss: float, slope: float) -> tuple[float, float]:
+        """Minimise the primal over multiples a·W by secant steps on its slope; returns a and the value."""
+        best = (1.0, 0.5 * square + loss)
+        low, at_low, high, at_high = 0.0, -np.inf, np.inf, np.inf
+        a, at = 1.0, square + slope
+        for _ in range(4):
+            if abs(at) <= 1e-3 * square:
+                break
+            if at > 0:
+                high, at_high = a, at
+            else:
+                low, at_low = a, at
+            if np.isinf(high):
+                a *= 1.5
+            elif np.isinf(at_low):
+                a /= 1.5
+            else:
+                a = low - at_low * (high - low) / (at_high - at_low)
+            parts = self.parallel(lambda rows: self._scaled(rows, a), self.problem.blocks())
+            total, slope = self.problem.C * np.array(parts).sum(axis=0)
+            at = a * square + slope
+            best = min(best, (a, 0.5 * a * a * square + float(total)), key=lambda pair: pair[1])
+        return best
+
+    def _scaled(self, rows: slice, a: float) -> tuple[float, float]:
+        result: tuple[float, float] = kernels.scaled_loss(self.stored[rows], self.problem.labels[rows], a)
+        return result
+
+    def exact_weight(self) -> Doubles:
+        """W = Σ λ_i f_iᵀ in float64."""
+        problem, y = self.problem, self.problem.labels
+        support = np.flatnonzero(self.alpha[self.each, y] < problem.C)
+        coefficients = -self.alpha[support]
+        coefficients[np.arange(len(support)), y[support]] += problem.C
+        return Restricted(problem, support, self.parallel).combine(coefficients)
+
+    # The two ways to move
+
+    def descend(self) -> tuple[float, float]:
+        """One round of coordinate descent; returns its cost and that of a Newton phase, in operations."""
+        problem = self.problem
+        N, K = self.stored.shape
+        n, used, free, pairs = kernels.select(
+            self.stored, problem.labels, self.alpha, self.slack, self.rows, self.ptr, self.classes
+        )
+        epochs = 1 if np.isinf(self.slack) else min(max(2 * N * K // max(used, 1), 5), 1000)
+        visits = kernels.descend(
+            problem.features, problem.labels, problem.squared_norms, self.rows, self.ptr, self.classes, n,
+            self.W, self.alpha, problem.C, problem.bias, epochs, self.slack, self.state,
+        )  # fmt: skip
+        if self.gap < _DOUBLE_BELOW and self.W.dtype == np.float32:
+            self.W = self.exact_weight()
+        self._measure()
+        single = 1.0 if self.W.dtype == np.float32 else 2.0
+        return 8.0 * single * visits * problem.shape[1], _NEWTON_STEPS * step_cost(free, pairs, problem.shape)[0]
+
+    def newton(self, tol: float, spread: float) -> None:
+        """Newton steps over the samples nearest to a change."""
+        problem = self.problem
+        if self.W.dtype == np.float32:
+            self.W = self.exact_weight()
+        distance = np.empty(len(self.each))
+        kernels.kink_distance(self.stored, problem.labels, self.alpha, distance)
+        wanted = max(
+            1000, int(spread * np.isneginf(distance).sum()), int((distance < self.slack).sum()),
+            int(1.3 * (distance < 0).sum()),
+        )  # fmt: skip
+        rows = self.each
+        if wanted < len(rows):
+            rows = np.sort(np.argpartition(distance, wanted)[:wanted])
+        before = self.alpha[rows]
+        after, W = newton(
+            problem, rows, before, self.W, self.best_W, max(0.1 * self.gap, 0.3 * tol) * self.best_primal,
+            _SHARPNESS, self.parallel, self._late,
+        )  # fmt: skip
+        move = after - before
+        dW = -Restricted(problem, rows, self.parallel).combine(move)
+        square = float(np.vdot(dW, dW))
+        rise = -float(move[np.arange(len(rows)), problem.labels[rows]].sum()) - float(np.vdot(self.W, dW))
+        t = min(max(rise / square, 0.0), 1.0) if square > 0 else 0.0
+        self.alpha[rows] = after if t == 1.0 else before + t * move
+        self.W += t * dW
+        self._measure(W, self.W)
+
+    # The plan
+
+    def _late(self) -> bool:
+        return time.perf_counter() > self.deadline
+
+    def rounds(self, tol: float) -> Any:
+        """Move until the estimated gap is at most tol; yields after every round."""
+        spread, tried = 4.0, 0
+        while self.gap > tol or tried == 0:
+            before = self.gap
+            if self.by_newton:
+                self.newton(tol, spread)
+                if self.gap > 0.7 * before:
+                    spread *= 2.0
+                    if spread > 20.0:
+                        self.by_newton, spread, tried = False, 4.0, 0
+                        self.W = self.exact_weight()
+                        self._measure()
+            else:
+                cost, newton_cost = self.descend()
+                if tried >= 2:
+                    ratio = self.gap / before
+                    left = np.log(self.gap / tol) / -np.log(ratio) if ratio < 1 else np.inf
+                    if self.gap > tol and newton_cost < cost * left:
+                        self.by_newton = True
+                        self._measure(self.best_W, self.W)
+            tried += 1
+            self.n_iter += 1
+            yield
+            if self._late():
+                raise OutOfTimeError
+
+    def path(self) -> list[float]:
+        """The values of C to go through: from one where C·‖f‖² is about 1, up to the one asked for."""
+        C = self.problem.C
+        first = 1.0 / float(self.problem.squared_norms.mean() or 1.0)
+        steps = int(np.ceil(np.log(max(C / first, 1.0)) / np.log(_FACTOR) - 0.5))
+        return [C * _FACTOR ** (k - steps) for k in range(max(steps, 0) + 1)]
+
+    def run(self, tol: float) -> Any:
+        """The whole search from a cold start; yields after every round."""
+        stages = self.path()
+        self.set_C(stages[0], 0.0)
+        for k, C in enumerate(stages):
+            if k > 0:
+                scale = self._best_scale(C / stages[k - 1])
+                self.set_C(C, scale)
+                self.W *= scale
+                expected = self.widest
+                if self.by_newton:
+                    self._measure(self.best_W, self.W)
+                else:
+                    self._measure()
+                self.slack, self.widest = max(self.slack, expected), 0.0
+            yield from self.rounds(tol if C == stages[-1] else _LOOSE)
+
+    def settle(self, C: float) -> None:
+        """Bring a search that was stopped on its way to the C that was asked for."""
+        if self.problem.C != C:
+            self.set_C(C, self._best_scale(C / self.problem.C))
+
+    def certificate(self) -> Certificate:
+        """λ made exactly feasible, and both bounds recomputed in float64."""
+        problem = self.problem
+        lam = quantise(self.alpha, problem.labels, problem.C)
+        weight = problem.weight(lam)
+        primal = min(self._primal(self.best_W), self._primal(weight))
+        return Certificate(lam, weight, primal, problem.dual(lam, weight))
+
+
+def quantise(alpha: Doubles, labels: Any, C: float) -> csr_array:
+    """λ = C·e_y − α on a grid so fine that it costs nothing and so coarse that row sums are exactly zero."""
+    N = len(labels)
+    each = np.arange(N)
+    grid = 2.0 ** (np.floor(np.log2(C)) - 44)
+    lam = np.floor(alpha / grid)
+    lam *= -grid
+    lam[each, labels] = 0.0
+    own = -lam.sum(axis=1)
+    over = np.flatnonzero(own > C)
+    lam[over, lam[over].argmin(axis=1)] += grid
+    own[over] -= grid
+    # A sample that is wholly on one other class is at its bound: exactly (C, −C).
+    bound = np.flatnonzero(((lam < 0).sum(axis=1) == 1) & (own >= C - 2 * grid))
+    lam[bound, lam[bound].argmin(axis=1)] = -C
+    own[bound] = C
+    lam[each, labels] = own
+    sparse = csr_array(lam)
+    sparse.eliminate_zeros()
+    return sparse
