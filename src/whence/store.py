@@ -10,7 +10,8 @@ import hashlib
 import json
 import os
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -38,10 +39,23 @@ def write(path: str | os.PathLike[str], arrays: Arrays, manifest: Mapping[str, A
     arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     text = json.dumps(manifest, sort_keys=True, allow_nan=False)
     header = {"format": FORMAT, "checksum": _checksum(arrays, text), "manifest": text}
-    scratch = target.with_name(f".{target.name}.{uuid.uuid4().hex}.tmp")
-    try:
+    with _replacing(target) as scratch:
         # One entry, since safetensors writes several in any order: equal explainers make equal files.
         save_file(dict(arrays), scratch, metadata={"whence": json.dumps(header)})
+
+
+def write_text(path: str | os.PathLike[str], text: str) -> None:
+    """Write a text file, which is either the old one or whole."""
+    with _replacing(Path(path)) as scratch:
+        scratch.write_text(text, encoding="utf-8")
+
+
+@contextmanager
+def _replacing(target: Path) -> Iterator[Path]:
+    """Give a path to write to, which then takes the place of ``target`` at once and on the disk itself."""
+    scratch = target.with_name(f".{target.name}.{uuid.uuid4().hex}.tmp")
+    try:
+        yield scratch
         with open(scratch, "rb") as file:
             os.fsync(file.fileno())
         os.replace(scratch, target)
@@ -91,13 +105,29 @@ def differences(saved: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
             found.append(f"{name} is missing")
         elif key not in saved:
             found.append(f"{name} is new")
-        elif key == "layer" and saved[key] != now[key]:
-            found.append(f"the layer is {now[key]!r}, was {saved[key]!r}")
         elif saved[key] != now[key]:
-            was, got = saved[key].rsplit(" ", 1)[0], now[key].rsplit(" ", 1)[0]
-            found.append(f"{name} has other values" if was == got else f"{name} is {got}, was {was}")
+            found.append(_difference(key, saved[key], now[key]))
     found.sort()
     return found if len(found) <= 5 else [*found[:5], f"and {len(found) - 5} more"]
+
+
+def _difference(key: str, was: str, now: str) -> str:
+    """Say how one line of a fingerprint differs. Tensors, data and code are lines that end in a digest."""
+    kind, _, name = key.partition(" ")
+    if kind not in ("tensor", "data", "code"):
+        return f"the {key} is {_short(now)}, was {_short(was)}"
+    before, after = was.rsplit(" ", 1)[0], now.rsplit(" ", 1)[0]
+    if before != after:
+        return f"{name} is {after}, was {before}"
+    return {
+        "tensor": f"{name} has other values",
+        "data": f"the {name} differ",
+        "code": f"the code of {name} differs",
+    }[kind]
+
+
+def _short(text: str) -> str:
+    return repr(text if len(text) <= 80 else text[:79] + "…")
 
 
 def versions(model: nn.Module) -> tuple[tuple[int, int], ...]:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import time
+from os import PathLike
 from typing import Any, ClassVar, Literal, Self, overload
 
+import numpy as np
 import torch
 from scipy.sparse import csr_array
 from torch import Tensor, nn
@@ -13,9 +16,10 @@ from whence import store
 from whence.attributors.base import Attributor, TopK, check_target
 from whence.attributors.fitted import FittedModel
 from whence.attributors.progress import GapBar
+from whence.attributors.solutions import Solved, from_cache
 from whence.attributors.surrogate import Faithfulness, Surrogate, check_head, to_array
 from whence.errors import InvalidInputError, NotFittedError
-from whence.features import extract
+from whence.features import Cache, FeatureBank, OnError, as_float32, extract
 from whence.model import Head
 from whence.svm import CChoice, choose_C, solve
 from whence.svm.problem import Floats, Ints, check_features, check_labels
@@ -47,7 +51,7 @@ class DualDA(Attributor):
     batch_size
         Inputs a forward pass.
     device
-        Where the scores are computed; None is the model's device, or the CPU for features.
+        Where the features and scores are computed; None is the model's device, or the CPU for features.
     show_progress
         Show progress bars.
 
@@ -59,7 +63,10 @@ class DualDA(Attributor):
     gap_ : float, relative duality gap reached
     C_ : float, the C that was used
     C_path_ : CChoice or None, how C was chosen; print it
-    labels_ : (train,) int64
+    labels_ : (train,) int64, −1 for skipped samples
+    skipped_ : int64, samples that could not be read and took no part in the fit
+    seconds_, origins_ : dict, how long ``fit`` took for "features" and "solution", and where they come from:
+        computed, and why; resumed; reused
     n_train_, n_classes_ : int
     head_ : Head or None, the model's own last layer
 
@@ -97,7 +104,18 @@ class DualDA(Attributor):
         self.device = device
         self.show_progress = show_progress
 
-    def fit(self, model: nn.Module, data: Any, layer: str | None = None) -> Self:
+    def fit(
+        self,
+        model: nn.Module,
+        data: Any,
+        layer: str | None = None,
+        *,
+        cache_dir: str | PathLike[str] | None = None,
+        dtype: str = "float32",
+        autocast: str | None = None,
+        num_workers: int = 0,
+        on_error: OnError = "raise",
+    ) -> Self:
         """Fit to a trained classifier and its training set.
 
         Parameters
@@ -109,10 +127,40 @@ class DualDA(Attributor):
             A map-style Dataset of (input, label) samples, a DataLoader over one, or a tuple (X, y).
         layer
             Name of the last linear layer, when the model does something after it, such as a softmax.
+        cache_dir
+            Folder that keeps features and solutions. A fit that was killed resumes there, and one with the
+            same model, data and options takes what is there; see ``whence cache ls``.
+        dtype
+            Of the features: "float32", or "float16" for half the room.
+        autocast
+            "bfloat16" or "float16": run the model in mixed precision.
+        num_workers
+            Processes that read samples.
+        on_error
+            What to do with a sample that cannot be read: "raise" names it; "skip" leaves it out of the fit,
+            lists it in ``skipped_``, and its scores are 0.
         """
         self._check_parameters()
-        bank = extract(model, data, layer=layer, batch_size=self.batch_size, show_progress=self.show_progress)
-        self._fit(bank.features, bank.labels, bank.extractor.head(), None, FittedModel(bank.extractor))
+        started = time.perf_counter()
+        bank = extract(
+            model,
+            data,
+            layer=layer,
+            batch_size=self.batch_size,
+            cache_dir=cache_dir,
+            dtype=dtype,
+            device=self.device,
+            autocast=autocast,
+            num_workers=num_workers,
+            on_error=on_error,
+            show_progress=self.show_progress,
+        )
+        extracted = time.perf_counter()
+        features, head = as_float32(bank.features), bank.extractor.head()
+        solved, note = self._solve_cached(bank, features, head, cache_dir)
+        self.seconds_ = {"features": extracted - started, "solution": time.perf_counter() - extracted}
+        self.origins_ = {"features": bank.note, "solution": note}
+        self._keep(solved, features, bank.labels, head, FittedModel(bank.extractor))
         return self
 
     def fit_features(
@@ -138,7 +186,12 @@ class DualDA(Attributor):
         self._check_parameters()
         X = check_features(to_array(features))
         y = check_labels(to_array(labels), len(X))
-        self._fit(X, y, check_head(head, X.shape[1], n_classes), n_classes, None)
+        checked = check_head(head, X.shape[1], n_classes)
+        started = time.perf_counter()
+        solved = self._solve(X, y, checked, n_classes)
+        self.seconds_ = {"solution": time.perf_counter() - started}
+        self.origins_ = {"solution": "computed"}
+        self._keep(solved, X, y, checked, None)
         return self
 
     @overload
@@ -229,14 +282,8 @@ class DualDA(Attributor):
         surrogate = self._fitted()
         return surrogate.faithfulness(surrogate.check_features(features))
 
-    def _fit(
-        self,
-        features: Floats,
-        labels: Ints,
-        head: Head | None,
-        n_classes: int | None,
-        model: FittedModel | None,
-    ) -> None:
+    def _solve(self, features: Floats, labels: Ints, head: Head | None, n_classes: int | None) -> Solved:
+        """Choose C where that is asked for, and solve."""
         common: dict[str, Any] = {
             "n_classes": n_classes if head is None else len(head.weight),
             "bias": self.bias,
@@ -252,14 +299,41 @@ class DualDA(Attributor):
             found = solve(
                 features, labels, C=C, tol=self.tol, max_seconds=self.max_seconds, callback=bar, **common
             )
-        surrogate = Surrogate.from_solution(found, features, labels, head, self._device(model))
-        self.C_, self.C_path_, self.gap_ = found.C, choice, found.gap
+        return Solved(found.lam, found.weight, found.C, found.gap, choice)
+
+    def _solve_cached(
+        self, bank: FeatureBank, features: Floats, head: Head, cache_dir: str | PathLike[str] | None
+    ) -> tuple[Solved, str]:
+        """Solve on a bank, or take the solution from the cache; also say which."""
+
+        def now() -> Solved:
+            return self._solve(features, bank.labels[bank.rows], head, None)
+
+        if cache_dir is None:
+            return now(), "computed"
+        options = {"C": self.C, "bias": self.bias, "tol": self.tol, "seed": self.seed}
+        parts = {**bank.parts, "data features": f"{bank.features.shape} {bank.checksum}"}
+        parts |= {name: str(value) for name, value in options.items()}
+        title = f"{type(bank.extractor.model).__qualname__}, {len(features):,} × {features.shape[1]}, " + (
+            ", ".join(f"{name} {value}" for name, value in options.items())
+        )
+        return from_cache(Cache(cache_dir), parts, title, self.tol, now, self.show_progress)
+
+    def _keep(
+        self, solved: Solved, features: Floats, labels: Ints, head: Head | None, model: FittedModel | None
+    ) -> None:
+        """Take over a solution on the features (M, d) of the samples with labels (N,) of at least 0."""
+        surrogate = Surrogate.from_solution(
+            solved.lam, solved.weight, features, labels, head, self._device(model)
+        )
+        self.C_, self.C_path_, self.gap_ = solved.C, solved.choice, solved.gap
         self._adopt(surrogate, model)
 
     def _adopt(self, surrogate: Surrogate, model: FittedModel | None) -> None:
         self._surrogate, self._model = surrogate, model
         self.lam_, self.coef_, self.support_ = surrogate.lam, surrogate.coef, surrogate.support
         self.labels_, self.head_ = surrogate.labels, surrogate.head
+        self.skipped_ = np.flatnonzero(surrogate.labels < 0)
         self.n_train_, self.n_classes_ = surrogate.lam.shape
 
     def _device(self, model: FittedModel | None) -> str | torch.device | None:

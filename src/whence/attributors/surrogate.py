@@ -14,7 +14,6 @@ from whence.attributors.expansion import Expansion
 from whence.errors import InvalidInputError
 from whence.model import Head
 from whence.store import Arrays
-from whence.svm import Solution
 from whence.svm.path import mean_cosine
 from whence.svm.problem import Doubles, Floats, Ints
 
@@ -73,15 +72,25 @@ class Surrogate:
     @classmethod
     def from_solution(
         cls,
-        solution: Solution,
+        lam: csr_array,
+        coef: Doubles,
         features: Floats,
         labels: Ints,
         head: Head | None,
         device: str | torch.device | None,
     ) -> Self:
-        """Keep of the features (N, d) what the solution needs."""
-        support = np.flatnonzero(np.diff(solution.lam.indptr))
-        return cls(solution.lam, solution.weight, features[support], labels, head, device)
+        """Keep of the features (M, d) what a solution λ (M, K) needs.
+
+        Where ``labels`` (N,) are more than the rows, the rows belong to the samples with a label of at least
+        0, in order; the others have no part in the solution.
+        """
+        support = np.flatnonzero(np.diff(lam.indptr))
+        vectors = np.asarray(features[support])
+        if len(labels) != lam.shape[0]:
+            entries = np.zeros(len(labels) + 1, dtype=lam.indptr.dtype)
+            entries[1:][labels >= 0] = np.diff(lam.indptr)
+            lam = csr_array((lam.data, lam.indices, np.cumsum(entries)), shape=(len(labels), lam.shape[1]))
+        return cls(lam, coef, vectors, labels, head, device)
 
     def arrays(self) -> Arrays:
         """Everything to save."""

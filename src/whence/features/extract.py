@@ -1,0 +1,389 @@
+"""Run a model's extractor over a training set, into memory or into a bank that can be resumed and reused."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+import numpy as np
+import torch
+from torch import nn
+from tqdm.auto import tqdm
+
+from whence import store
+from whence.errors import InvalidInputError, StoreError
+from whence.features import prints
+from whence.features.bank import Folder, Growing, InFile, InMemory, Ints, Rows, full_disk, widened
+from whence.features.cache import Cache, Parts
+from whence.features.resources import free_disk, free_memory, in_words
+from whence.features.source import Part, Source, open_source
+from whence.model import Extractor, find_head
+
+CHECKPOINT_SECONDS = 1.0
+DTYPES = ("float32", "float16")
+AUTOCASTS = (None, "bfloat16", "float16")
+
+OnError = Literal["raise", "skip"]
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class FeatureBank:
+    """The features of a training set, in the user's sample order.
+
+    Attributes
+    ----------
+    features : (M, d) float32 or float16, inputs of the model's last linear layer; in memory, or a read-only
+        memory map
+    labels : (N,) int64, −1 where a sample was skipped
+    skipped : (N − M,) int64, samples that could not be read and have no row
+    extractor : what made them; it also gives the head and the features of new inputs
+    parts : the fingerprint of everything the features depend on, empty without a cache
+    checksum : of the features and labels themselves, empty without a cache
+    note : where the features come from, in words: computed, and why; resumed; reused
+    """
+
+    features: Rows
+    labels: Ints
+    skipped: Ints
+    extractor: Extractor
+    parts: Parts
+    checksum: str
+    note: str
+
+    @property
+    def rows(self) -> Ints:
+        """The samples (M,) that the rows of ``features`` belong to."""
+        return np.flatnonzero(self.labels >= 0) if len(self.skipped) else np.arange(len(self.labels))
+
+
+def extract(
+    model: nn.Module,
+    data: Any,
+    *,
+    layer: str | None = None,
+    batch_size: int = 256,
+    cache_dir: str | os.PathLike[str] | None = None,
+    dtype: str = "float32",
+    device: str | torch.device | None = None,
+    autocast: str | None = None,
+    num_workers: int = 0,
+    on_error: OnError = "raise",
+    show_progress: bool = True,
+) -> FeatureBank:
+    """Collect the features and labels of every training sample.
+
+    With a ``cache_dir`` the rows go to a file there as they come, a run that was killed resumes where it
+    was, and a later run with the same model, data and options takes the file as it is. Without one they are
+    kept in memory, or in a temporary file when they would fill more than half of the free memory.
+
+    Parameters
+    ----------
+    model
+        A torch classifier whose last layer is linear.
+    data
+        Anything ``whence.data.as_training_set`` reads.
+    layer
+        The last linear layer's name, when the model does something after it.
+    batch_size
+        Samples a forward pass.
+    cache_dir
+        Folder for banks, made if it is missing; see ``whence cache ls``.
+    dtype
+        "float32", or "float16" for half the disk and three digits.
+    device
+        Where the model runs, which is moved there and back; None leaves it where it is.
+    autocast
+        "bfloat16" or "float16": run the forward passes in mixed precision.
+    num_workers
+        Processes that read samples.
+    on_error
+        What to do with a sample that cannot be read: "raise", or "skip" it, leaving it out of the features.
+    show_progress
+        Show what is needed, a progress bar, and what the cache does.
+    """
+    _check_options(dtype, autocast, num_workers, on_error)
+    with nullcontext() if device is None else _placed(model, device):
+        source = open_source(data, batch_size, num_workers, skip=on_error == "skip")
+        first = next(part for part in source.batches(0) if len(part.indices))
+        extractor = Extractor(model, find_head(model, first.inputs, layer))
+        forward = _Forward(extractor, np.dtype(dtype), autocast)
+        dimension = forward(first).shape[1]
+        job = _Job(source, forward, dimension, show_progress, teller(show_progress))
+        return job.uncached() if cache_dir is None else job.cached(Cache(cache_dir))
+
+
+def teller(show: bool) -> Say:
+    """Give a function that prints a line beside the progress bars, or one that does nothing."""
+
+    def say(line: str) -> None:
+        if show:
+            tqdm.write(line, file=sys.stderr)
+
+    return say
+
+
+def as_float32(features: Rows) -> Rows:
+    """Widen float16 rows, which the solver does not read; other rows come back as they are."""
+    if features.dtype != np.float16:
+        return features
+    n, dimension = features.shape
+    rows, _ = _room_for(n, dimension, np.dtype(np.float32))
+    with full_disk(tempfile.gettempdir()):
+        return widened(features, rows)
+
+
+class _Forward:
+    """Checked features of a batch, in the bank's dtype."""
+
+    def __init__(self, extractor: Extractor, dtype: np.dtype[Any], autocast: str | None) -> None:
+        self.extractor, self.dtype, self.autocast = extractor, dtype, autocast
+        self.n_classes = len(extractor.head().weight)
+
+    def __call__(self, part: Part) -> Rows:
+        """Features (B, d), or an error that names the sample."""
+        with self._precision():
+            rows = self.extractor(part.inputs).float().cpu().numpy()
+        if len(rows) != len(part.labels):
+            raise InvalidInputError(
+                f"'data' must give one label an input. Got {len(part.labels)} for {len(rows)} inputs."
+            )
+        outside = (part.labels < 0) | (part.labels >= self.n_classes)
+        if outside.any():
+            i = int(outside.argmax())
+            raise InvalidInputError(
+                f"'data' must give labels in [0, {self.n_classes}), the classes of layer "
+                f"{self.extractor.layer!r}. Got {part.labels[i]} for sample {part.indices[i]}."
+            )
+        self._check_finite(rows, part, "Check the model's activations on that sample, or leave it out.")
+        if rows.dtype != self.dtype:
+            with np.errstate(over="ignore"):  # infinity is found below
+                rows = rows.astype(self.dtype)
+            self._check_finite(rows, part, 'It is too large for float16; use dtype="float32".')
+        return rows
+
+    def _precision(self) -> AbstractContextManager[Any]:
+        if self.autocast is None:
+            return nullcontext()
+        device = next(self.extractor.model.parameters()).device.type
+        return torch.autocast(device, getattr(torch, self.autocast))
+
+    @staticmethod
+    def _check_finite(rows: Rows, part: Part, remedy: str) -> None:
+        finite = np.isfinite(rows)
+        if not finite.all():
+            i, j = np.argwhere(~finite)[0]
+            raise InvalidInputError(
+                f"The model's features must be finite. Got {rows[i, j]} for row {part.indices[i]} of 'data', "
+                f"feature {j}. {remedy}"
+            )
+
+
+class _Sink(Protocol):
+    """Where the rows go."""
+
+    def append(self, features: Rows, labels: Ints, skipped: list[int]) -> None:
+        """Add the rows of the next samples, and name those of them that were skipped."""
+
+    def checkpoint(self) -> None:
+        """Make what was added survive."""
+
+
+class _Loose:
+    """Rows that end with the process."""
+
+    def __init__(self, features: Growing, n: int) -> None:
+        self.features = features
+        self.labels = InMemory(n, (), np.int64)
+        self.skipped: list[int] = []
+
+    def append(self, features: Rows, labels: Ints, skipped: list[int]) -> None:
+        self.features.append(features)
+        self.labels.append(labels)
+        self.skipped += skipped
+
+    def checkpoint(self) -> None:
+        pass
+
+
+@dataclass(frozen=True)
+class _Job:
+    """One extraction."""
+
+    source: Source
+    forward: _Forward
+    dimension: int
+    show_progress: bool
+    say: Say
+
+    def uncached(self) -> FeatureBank:
+        """Keep the features in memory, or in a temporary file."""
+        n = len(self.source)
+        rows, on_disk = _room_for(n, self.dimension, self.forward.dtype)
+        self.say(self._needs(n, Path(tempfile.gettempdir()) if on_disk else None))
+        sink = _Loose(rows, n)
+        with full_disk(tempfile.gettempdir()):
+            self._fill(sink, 0)
+            features = rows.whole()
+        return self._bank(features, sink.labels.whole(), sink.skipped, {}, "", "computed")
+
+    def cached(self, cache: Cache) -> FeatureBank:
+        """Keep the features in a cache, and take from it what is there."""
+        parts = self._parts()
+        path = cache.path("bank", parts)
+        with cache.locked(path, say=self.say):
+            cache.sweep()
+            folder, note = self._open(cache, path, parts)
+            self.say(f"Features: {note} ({path}).")
+            try:
+                if not folder.journal.complete:
+                    self._into(folder, path)
+                features, labels = folder.finish()
+                journal = folder.journal
+            finally:
+                folder.close()
+        return self._bank(features, labels, journal.skipped, parts, str(journal.sums), note)
+
+    def _open(self, cache: Cache, path: Path, parts: Parts) -> tuple[Folder, str]:
+        """Open the entry, whole, half or new, and say which."""
+        dtype = self.forward.dtype.name
+        if path.exists():
+            try:
+                if not cache.holds(path, parts):
+                    raise StoreError(f"{path} does not say what it is for.")
+                folder = Folder(path, self.dimension, dtype)
+                self._check_skipped(folder)
+            except StoreError as error:
+                why = f"computed again, since the cached ones are damaged or stale: {error}"
+            else:
+                journal = folder.journal
+                if journal.complete:
+                    return folder, "reused"
+                return folder, f"resumed at sample {journal.samples:,}" if journal.samples else "computed"
+        else:
+            why = cache.why_new("bank", parts)
+            why = f"computed, since {why}" if why else "computed"
+        layer, model = self.forward.extractor.layer, type(self.forward.extractor.model).__qualname__
+        title = f"{model}, layer {layer!r}, {len(self.source):,} × {self.dimension} {dtype}"
+        cache.begin(path, "bank", parts, title)
+        return Folder(path, self.dimension, dtype), why
+
+    def _check_skipped(self, folder: Folder) -> None:
+        """Raise when a sample that was skipped can be read now, or when it must not be skipped any more."""
+        try:
+            for index in folder.journal.skipped:
+                if not self.source.read(index).skipped:
+                    raise StoreError(f"sample {index}, which was skipped, can be read now.")
+        except BaseException:
+            folder.close()
+            raise
+
+    def _into(self, folder: Folder, path: Path) -> None:
+        start = folder.journal.samples
+        self.say(self._needs(len(self.source) - start, path, start))
+        with full_disk(path, "What was done so far is kept and is taken up again. "):
+            try:
+                self._fill(folder, start)
+            finally:
+                # Also when interrupted: everything up to the last whole batch is then kept.
+                folder.checkpoint()
+
+    def _fill(self, sink: _Sink, start: int) -> None:
+        """Add the rows of all samples from ``start``."""
+        n, done = len(self.source), start
+        mark = time.monotonic()
+        with tqdm(
+            total=n, initial=start, desc="Features", unit="sample", disable=not self.show_progress
+        ) as bar:
+            for part in self.source.batches(start):
+                rows = self.forward(part) if len(part.indices) else np.empty((0, self.dimension))
+                sink.append(rows, part.labels, part.skipped)
+                done += len(rows) + len(part.skipped)
+                bar.update(len(rows) + len(part.skipped))
+                if time.monotonic() - mark >= CHECKPOINT_SECONDS:
+                    sink.checkpoint()
+                    mark = time.monotonic()
+        if done != n:
+            raise InvalidInputError(f"'data' says it has {n} samples but gave {done}. Check its __len__.")
+
+    def _needs(self, n: int, folder: Path | None, start: int = 0) -> str:
+        """Say what ``n`` more rows need and what there is, or raise where the disk is too small."""
+        size = n * self.dimension * self.forward.dtype.itemsize
+        small = self.source.batch_size * self.dimension * 4
+        more = f" from sample {start:,}" if start else ""
+        line = f"Features: {n:,} rows × {self.dimension} {self.forward.dtype}{more}; "
+        if folder is not None:
+            free = free_disk(folder)
+            needed = size + 8 * n
+            if needed > free:
+                raise StoreError(
+                    f"The features need {in_words(needed)} of disk at {folder}, where {in_words(free)} are "
+                    'free. Free some space, name another cache_dir, or use dtype="float16".'
+                )
+            line += f"disk {in_words(needed)} of {in_words(free)} free; "
+        free_now = free_memory()
+        known = "" if free_now is None else f" of {in_words(free_now)} free"
+        return line + f"memory {in_words((small if folder else size) + 8 * n)}{known}."
+
+    def _parts(self) -> Parts:
+        """Fingerprint everything the features depend on."""
+        extractor = self.forward.extractor
+        parameter = next(extractor.model.parameters())
+        return {
+            **store.fingerprint(extractor.model, extractor.layer),
+            **prints.settings(extractor.model),
+            **self.source.prints(),
+            "dtype": self.forward.dtype.name,
+            "autocast": str(self.forward.autocast),
+            "batch size": str(self.source.batch_size),
+            "device": parameter.device.type,
+            "version of torch": str(torch.__version__),
+        }
+
+    def _bank(
+        self, features: Rows, labels: Ints, skipped: list[int], parts: Parts, checksum: str, note: str
+    ) -> FeatureBank:
+        left_out = np.array(sorted(skipped), dtype=np.int64)
+        if len(left_out) == len(self.source):
+            raise InvalidInputError("'data' must have a sample that can be read. None of them can.")
+        everyone = np.full(len(self.source), -1)
+        everyone[np.setdiff1d(np.arange(len(everyone)), left_out)] = labels
+        return FeatureBank(features, everyone, left_out, self.forward.extractor, parts, checksum, note)
+
+
+def _room_for(n: int, dimension: int, dtype: np.dtype[Any]) -> tuple[Growing, bool]:
+    """Room for rows in memory, or in a temporary file when they would fill half of what is free."""
+    free = free_memory()
+    if free is None or n * dimension * dtype.itemsize <= free / 2:
+        return InMemory(n, (dimension,), dtype), False
+    # The system removes the file when the last map of it is gone, however the process ends.
+    return InFile(tempfile.TemporaryFile(buffering=0), (dimension,), dtype), True
+
+
+@contextmanager
+def _placed(model: nn.Module, device: str | torch.device) -> Iterator[None]:
+    """Move a model to a device, and back afterwards."""
+    before = next(model.parameters()).device
+    model.to(device)
+    try:
+        yield
+    finally:
+        model.to(before)
+
+
+def _check_options(dtype: str, autocast: str | None, num_workers: int, on_error: str) -> None:
+    if dtype not in DTYPES:
+        raise InvalidInputError(f"'dtype' must be one of {', '.join(DTYPES)}. Got {dtype!r}.")
+    if autocast not in AUTOCASTS:
+        raise InvalidInputError(f'\'autocast\' must be None, "bfloat16" or "float16". Got {autocast!r}.')
+    if not isinstance(num_workers, int) or num_workers < 0:
+        raise InvalidInputError(f"'num_workers' must be an integer of at least 0. Got {num_workers!r}.")
+    if on_error not in ("raise", "skip"):
+        raise InvalidInputError(f'\'on_error\' must be "raise" or "skip". Got {on_error!r}.')

@@ -1,0 +1,223 @@
+"""A training set read in fixed batches from any of them on, sample by sample where one cannot be read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+from torch import Tensor
+from torch.utils.data import ConcatDataset, DataLoader, Dataset, Subset, TensorDataset
+
+from whence.data import as_training_set
+from whence.errors import InvalidInputError
+from whence.features.prints import Digest, callable_name
+
+Ints = npt.NDArray[np.int64]
+
+_SAMPLED = 64  # items of a lazy set whose contents enter its fingerprint
+
+
+class Part(NamedTuple):
+    """A batch: the model's inputs, labels (B,) and places (B,) of what could be read, and what could not."""
+
+    inputs: Any
+    labels: Ints
+    indices: Ints
+    skipped: list[int]
+
+
+class Source(Protocol):
+    """What extraction reads."""
+
+    batch_size: int
+
+    def __len__(self) -> int:
+        """Give the number of samples."""
+
+    def batches(self, start: int) -> Iterator[Part]:
+        """Give batches from sample ``start``, a multiple of the batch size, to the last."""
+
+    def read(self, index: int) -> Part:
+        """Give one sample as a batch."""
+
+    def prints(self) -> dict[str, str]:
+        """Fingerprint the labels of all samples, and the contents of all or of a seeded choice."""
+
+
+def open_source(data: Any, batch_size: int, num_workers: int, *, skip: bool) -> Source:
+    """Read ``data`` as ``whence.data.as_training_set`` does; with ``skip``, pass over unreadable samples."""
+    samples: Any = as_training_set(data, batch_size)
+    if hasattr(samples, "loader"):
+        return _Loaded(samples.loader, num_workers, skip)
+    return _Arrays(samples.inputs, samples.labels, samples.batch_size)
+
+
+class _Arrays:
+    """Arrays (X, y), of which every sample can be read and hashed in place."""
+
+    def __init__(self, inputs: Any, labels: Ints, batch_size: int) -> None:
+        self.inputs, self.labels, self.batch_size = inputs, labels, batch_size
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def batches(self, start: int) -> Iterator[Part]:
+        for first in range(start, len(self), self.batch_size):
+            yield self._part(first, min(first + self.batch_size, len(self)))
+
+    def read(self, index: int) -> Part:
+        return self._part(index, index + 1)
+
+    def prints(self) -> dict[str, str]:
+        return {**_labels_print(self.labels), **_items_print(len(self), len(self), [self.inputs])}
+
+    def _part(self, first: int, last: int) -> Part:
+        rows = slice(first, last)
+        return Part(self.inputs[rows], self.labels[rows], np.arange(first, last), [])
+
+
+class _Loaded:
+    """A map-style dataset, read by a DataLoader that is given the indices of each batch."""
+
+    def __init__(self, loader: DataLoader[Any], num_workers: int, skip: bool) -> None:
+        assert loader.batch_size is not None
+        self.loader, self.skip = loader, skip
+        self.batch_size: int = loader.batch_size
+        self.num_workers = num_workers or loader.num_workers
+
+    def __len__(self) -> int:
+        return len(self.loader.dataset)  # type: ignore[arg-type]
+
+    def batches(self, start: int) -> Iterator[Part]:
+        n = len(self)
+        places = [range(a, min(a + self.batch_size, n)) for a in range(start, n, self.batch_size)]
+        yield from self._read(places, self.num_workers)
+
+    def read(self, index: int) -> Part:
+        return next(self._read([range(index, index + 1)], 0))
+
+    def prints(self) -> dict[str, str]:
+        n = len(self)
+        collate = {"collate_fn": callable_name(self.loader.collate_fn)}
+        dataset = self.loader.dataset
+        if isinstance(dataset, TensorDataset):
+            *inputs, targets = dataset.tensors
+            return {**_labels_print(_integers(targets)), **_items_print(n, n, inputs), **collate}
+        chosen = np.random.default_rng(0).choice(n, min(n, _SAMPLED), replace=False)
+        parts = [self.read(int(i)) for i in np.sort(chosen)]
+        known = known_labels(dataset)
+        if known is not None and all(np.array_equal(p.labels, known[p.indices]) for p in parts):
+            return {**_labels_print(known), **_items_print(len(parts), n, parts), **collate}
+        # Only reading every sample tells its label; then its contents cost little more.
+        labels = np.full(n, -1, dtype=np.int64)
+        digest = Digest()
+        for part in self.batches(0):
+            labels[part.indices] = part.labels
+            digest.add(part)
+        return {**_labels_print(labels), "data items": f"{n} of {n} {digest.hexdigest()}", **collate}
+
+    def _read(self, places: Sequence[range], num_workers: int) -> Iterator[Part]:
+        loader = DataLoader(
+            _Guarded(self.loader.dataset),
+            batch_sampler=[list(indices) for indices in places],
+            num_workers=num_workers,
+            collate_fn=_Collate(self.loader.collate_fn),
+            worker_init_fn=self.loader.worker_init_fn,
+            multiprocessing_context=self.loader.multiprocessing_context if num_workers else None,
+        )
+        for indices, batch, failures in loader:
+            if failures and not self.skip:
+                index, message = failures[0]
+                raise InvalidInputError(
+                    f"'data' must give every sample. Sample {index} cannot be read: {message}. "
+                    'Repair or remove it, or pass on_error="skip" to leave such samples out.'
+                )
+            skipped = [index for index, _ in failures]
+            if batch is None:
+                yield Part(None, np.empty(0, np.int64), np.empty(0, np.int64), skipped)
+                continue
+            inputs, labels = _pair(batch)
+            yield Part(inputs, _integers(labels), np.array(indices), skipped)
+
+
+@dataclass(frozen=True)
+class _Failure:
+    """Stands for a sample that could not be read; an exception would end the reading of all others."""
+
+    message: str
+
+
+class _Guarded(Dataset[Any]):
+    """A dataset that gives each sample with its index, or with what went wrong."""
+
+    def __init__(self, dataset: Any) -> None:
+        self.dataset = dataset
+
+    def __getitem__(self, index: int) -> tuple[int, Any]:
+        try:
+            return index, self.dataset[index]
+        except Exception as error:
+            return index, _Failure(f"{type(error).__name__}: {error}")
+
+
+class _Collate:
+    """The user's collate_fn on what could be read."""
+
+    def __init__(self, collate: Callable[[list[Any]], Any]) -> None:
+        self.collate = collate
+
+    def __call__(self, items: list[tuple[int, Any]]) -> tuple[list[int], Any, list[tuple[int, str]]]:
+        failures = [(index, item.message) for index, item in items if isinstance(item, _Failure)]
+        good = [(index, item) for index, item in items if not isinstance(item, _Failure)]
+        batch = self.collate([item for _, item in good]) if good else None
+        return [index for index, _ in good], batch, failures
+
+
+def known_labels(dataset: Any) -> Ints | None:
+    """Give all labels of a dataset without reading its samples; None where that cannot be done."""
+    if isinstance(dataset, Subset):
+        labels = known_labels(dataset.dataset)
+        return None if labels is None else labels[np.asarray(dataset.indices)]
+    if isinstance(dataset, ConcatDataset):
+        several = [known_labels(part) for part in dataset.datasets]
+        known = [labels for labels in several if labels is not None]
+        return np.concatenate(known) if len(known) == len(several) else None
+    if isinstance(dataset, TensorDataset):
+        return _integers(dataset.tensors[-1])
+    for name in ("targets", "labels"):
+        try:
+            labels = _integers(getattr(dataset, name, None))
+        except (TypeError, ValueError):
+            continue
+        if labels.shape == (len(dataset),):
+            return labels
+    return None
+
+
+def _labels_print(labels: Ints) -> dict[str, str]:
+    digest = Digest()
+    digest.add(np.ascontiguousarray(labels, np.int64))
+    return {"number of samples": str(len(labels)), "data labels": f"{len(labels)} {digest.hexdigest()}"}
+
+
+def _items_print(hashed: int, n: int, contents: Sequence[Any]) -> dict[str, str]:
+    digest = Digest()
+    for part in contents:
+        digest.add(part)
+    return {"data items": f"{hashed} of {n} {digest.hexdigest()}"}
+
+
+def _pair(batch: Any) -> tuple[Any, Any]:
+    if not isinstance(batch, tuple | list) or len(batch) != 2:
+        raise InvalidInputError(
+            f"'data' must give (input, label) pairs. Got a batch of type {type(batch).__name__}. "
+            "Wrap the dataset so that each sample is a pair."
+        )
+    return batch[0], batch[1]
+
+
+def _integers(labels: Any) -> Ints:
+    return np.asarray(labels.numpy(force=True) if isinstance(labels, Tensor) else labels, dtype=np.int64)
