@@ -160,6 +160,8 @@ class Folder:
 
     def __init__(self, folder: Path, dimension: int, dtype: str) -> None:
         self.folder = folder
+        for scrap in folder.glob(".*.tmp"):  # of a process that was killed while it wrote its journal
+            scrap.unlink()
         self.journal = _read_journal(folder) or Journal(dimension, dtype)
         if (self.journal.dimension, self.journal.dtype) != (dimension, dtype):
             raise StoreError(f"{folder}: the journal is of features of another size or dtype.")

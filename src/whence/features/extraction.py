@@ -7,7 +7,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -22,8 +22,9 @@ from whence.errors import InvalidInputError, StoreError
 from whence.features import prints
 from whence.features.bank import Folder, Growing, InFile, InMemory, Ints, Rows, full_disk, widened
 from whence.features.cache import Cache, Parts
+from whence.features.forward import Forward
 from whence.features.resources import free_disk, free_memory, in_words
-from whence.features.source import Part, Source, open_source
+from whence.features.source import Source, open_source
 from whence.model import Extractor, find_head
 
 CHECKPOINT_SECONDS = 1.0
@@ -114,7 +115,7 @@ def extract(
         source = open_source(data, batch_size, num_workers, skip=on_error == "skip")
         first = next(part for part in source.batches(0) if len(part.indices))
         extractor = Extractor(model, find_head(model, first.inputs, layer))
-        forward = _Forward(extractor, np.dtype(dtype), autocast)
+        forward = Forward(extractor, np.dtype(dtype), autocast)
         dimension = forward(first).shape[1]
         job = _Job(source, forward, dimension, show_progress, teller(show_progress))
         return job.uncached() if cache_dir is None else job.cached(Cache(cache_dir))
@@ -138,52 +139,6 @@ def as_float32(features: Rows) -> Rows:
     rows, _ = _room_for(n, dimension, np.dtype(np.float32))
     with full_disk(tempfile.gettempdir()):
         return widened(features, rows)
-
-
-class _Forward:
-    """Checked features of a batch, in the bank's dtype."""
-
-    def __init__(self, extractor: Extractor, dtype: np.dtype[Any], autocast: str | None) -> None:
-        self.extractor, self.dtype, self.autocast = extractor, dtype, autocast
-        self.n_classes = len(extractor.head().weight)
-
-    def __call__(self, part: Part) -> Rows:
-        """Features (B, d), or an error that names the sample."""
-        with self._precision():
-            rows = self.extractor(part.inputs).float().cpu().numpy()
-        if len(rows) != len(part.labels):
-            raise InvalidInputError(
-                f"'data' must give one label an input. Got {len(part.labels)} for {len(rows)} inputs."
-            )
-        outside = (part.labels < 0) | (part.labels >= self.n_classes)
-        if outside.any():
-            i = int(outside.argmax())
-            raise InvalidInputError(
-                f"'data' must give labels in [0, {self.n_classes}), the classes of layer "
-                f"{self.extractor.layer!r}. Got {part.labels[i]} for sample {part.indices[i]}."
-            )
-        self._check_finite(rows, part, "Check the model's activations on that sample, or leave it out.")
-        if rows.dtype != self.dtype:
-            with np.errstate(over="ignore"):  # infinity is found below
-                rows = rows.astype(self.dtype)
-            self._check_finite(rows, part, 'It is too large for float16; use dtype="float32".')
-        return rows
-
-    def _precision(self) -> AbstractContextManager[Any]:
-        if self.autocast is None:
-            return nullcontext()
-        device = next(self.extractor.model.parameters()).device.type
-        return torch.autocast(device, getattr(torch, self.autocast))
-
-    @staticmethod
-    def _check_finite(rows: Rows, part: Part, remedy: str) -> None:
-        finite = np.isfinite(rows)
-        if not finite.all():
-            i, j = np.argwhere(~finite)[0]
-            raise InvalidInputError(
-                f"The model's features must be finite. Got {rows[i, j]} for row {part.indices[i]} of 'data', "
-                f"feature {j}. {remedy}"
-            )
 
 
 class _Sink(Protocol):
@@ -218,7 +173,7 @@ class _Job:
     """One extraction."""
 
     source: Source
-    forward: _Forward
+    forward: Forward
     dimension: int
     show_progress: bool
     say: Say

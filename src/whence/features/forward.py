@@ -1,0 +1,60 @@
+"""Checked features of one batch."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import numpy as np
+import torch
+
+from whence.errors import InvalidInputError
+from whence.features.bank import Rows
+from whence.features.source import Part
+from whence.model import Extractor
+
+
+class Forward:
+    """Checked features of a batch, in the bank's dtype."""
+
+    def __init__(self, extractor: Extractor, dtype: np.dtype[Any], autocast: str | None) -> None:
+        self.extractor, self.dtype, self.autocast = extractor, dtype, autocast
+        self.n_classes = len(extractor.head().weight)
+
+    def __call__(self, part: Part) -> Rows:
+        """Features (B, d), or an error that names the sample."""
+        with self._precision():
+            rows = self.extractor(part.inputs).float().cpu().numpy()
+        if len(rows) != len(part.labels):
+            raise InvalidInputError(
+                f"'data' must give one label an input. Got {len(part.labels)} for {len(rows)} inputs."
+            )
+        outside = (part.labels < 0) | (part.labels >= self.n_classes)
+        if outside.any():
+            i = int(outside.argmax())
+            raise InvalidInputError(
+                f"'data' must give labels in [0, {self.n_classes}), the classes of layer "
+                f"{self.extractor.layer!r}. Got {part.labels[i]} for sample {part.indices[i]}."
+            )
+        self._check_finite(rows, part, "Check the model's activations on that sample, or leave it out.")
+        if rows.dtype != self.dtype:
+            with np.errstate(over="ignore"):  # infinity is found below
+                rows = rows.astype(self.dtype)
+            self._check_finite(rows, part, 'It is too large for float16; use dtype="float32".')
+        return rows
+
+    def _precision(self) -> AbstractContextManager[Any]:
+        if self.autocast is None:
+            return nullcontext()
+        device = next(self.extractor.model.parameters()).device.type
+        return torch.autocast(device, getattr(torch, self.autocast))
+
+    @staticmethod
+    def _check_finite(rows: Rows, part: Part, remedy: str) -> None:
+        finite = np.isfinite(rows)
+        if not finite.all():
+            i, j = np.argwhere(~finite)[0]
+            raise InvalidInputError(
+                f"The model's features must be finite. Got {rows[i, j]} for row {part.indices[i]} of 'data', "
+                f"feature {j}. {remedy}"
+            )
