@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -33,7 +34,21 @@ class Net(nn.Module):
         if self.after == "negate":
             return -z
         if self.after == "tuple":
-            return z, x
+            return z.mean(), x, z
+        if self.after == "dict":
+            return {"features": x, "scores": z}
+        if self.after == "named":
+            return {"embedding": self.body(x), "logits": z}
+        if self.after == "object":
+            return SimpleNamespace(embedding=self.body(x), logits=z)
+        if self.after == "both":
+            return z, self.body(x)
+        if self.after == "set":
+            return {z}
+        if self.after == "row":
+            return z[0]
+        if self.after == "written":
+            return z.mul_(2)
         if self.after == "raise":
             raise RuntimeError("in the middle")
         if self.after == "twice":
@@ -98,7 +113,10 @@ def test_a_named_layer_may_be_followed_by_a_softmax() -> None:
         ("negate", "out", "rank the classes"),
         ("nothing", "unused", "ran 0 times"),
         ("twice", "out", "ran 2 times"),
-        ("tuple", None, "one tensor of logits.*tuple"),
+        ("set", None, "must return logits.*set"),
+        ("row", None, r"must return logits.*\(3,\)"),
+        ("both", None, r"several linear layers: 'out' made \(8, 3\), 'body' made \(8, 5\).*'layer'"),
+        ("both", "norm", "must name a linear layer"),
     ],
 )
 def test_a_layer_that_is_no_head_is_refused(after: str, layer: str | None, message: str) -> None:
@@ -106,18 +124,97 @@ def test_a_layer_that_is_no_head_is_refused(after: str, layer: str | None, messa
         find_head(net(after), X, layer)
 
 
+@pytest.mark.parametrize("after", ["tuple", "dict", "named", "object"])
+def test_logits_are_taken_from_any_output(after: str) -> None:
+    model = net(after)
+    assert find_head(model, X) == "out"
+    np.testing.assert_allclose(Extractor(model, "out")(X).double(), expected_features(model, X), rtol=1e-5)
+
+
+def test_a_layer_chooses_among_several_outputs() -> None:
+    assert find_head(net("both"), X, layer="out") == "out"
+
+
+def test_a_model_may_write_into_its_logits() -> None:
+    model = net("written")
+    with pytest.raises(ModelError, match="No linear layer"):
+        find_head(model, X)
+    assert find_head(model, X, layer="out") == "out"
+    assert torch.equal(Extractor(model, "out")(X), Extractor(net(), "out")(X))
+
+
+def test_a_long_list_of_layers_is_cut() -> None:
+    model = nn.Sequential(*(nn.Linear(4, 4) for _ in range(20)), nn.Linear(4, 3), nn.Softmax(1))
+    with pytest.raises(ModelError, match=r"Its linear layers: '20' \(4→3\), '0' \(4→4\).* and 9 more\."):
+        find_head(model, X)
+
+
 def test_models_without_a_linear_layer_are_refused() -> None:
     with pytest.raises(ModelError, match=r"no nn\.Linear"):
         find_head(nn.Sequential(nn.Flatten(), nn.ReLU()), X)
 
 
-def test_a_subclass_that_does_more_than_its_weight_is_no_head() -> None:
+def test_a_subclass_counts_for_what_it_does() -> None:
     class Scaled(nn.Linear):
         def forward(self, x: Tensor) -> Tensor:
             return 2 * super().forward(x)
 
+    class Cosine(nn.Linear):
+        def forward(self, x: Tensor) -> Tensor:
+            return super().forward(nn.functional.normalize(x))
+
+    model = nn.Sequential(Scaled(4, 3))
+    weight, bias = Extractor(model, find_head(model, X)).head()
+    assert torch.equal(torch.as_tensor(weight), 2 * model[0].weight.detach())
+    assert torch.equal(torch.as_tensor(bias), 2 * model[0].bias.detach())
     with pytest.raises(ModelError, match="No linear layer"):
-        find_head(nn.Sequential(Scaled(4, 3)), X)
+        find_head(nn.Sequential(Cosine(4, 3)), X)
+
+
+def test_weight_normalisation_is_taken_in() -> None:
+    model = nn.utils.parametrizations.weight_norm(nn.Linear(4, 3))
+    model.parametrizations.weight.original0.data.mul_(3)
+    weight, _ = Extractor(model, find_head(model, X)).head()
+    np.testing.assert_allclose(weight, model.weight.detach(), rtol=1e-6)
+
+
+class Named(nn.Module):
+    """Takes its inputs by name."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.out = nn.Linear(4, 3)
+
+    def forward(self, tokens: Tensor, scale: Tensor | None = None) -> Tensor:
+        return self.out(tokens if scale is None else tokens * scale)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "factor"),
+    [
+        ({"tokens": X}, 1),
+        ({"tokens": X.numpy(), "scale": np.full((12, 1), 2.0), "text": ["a"] * 12, "idx": Y}, 2),
+        ({"image": X, "name": ["a"] * 12}, 1),
+        ((X, torch.full((12, 1), 3.0)), 3),
+    ],
+    ids=["by name", "with more than it takes", "under another name", "by place"],
+)
+def test_inputs_go_in_by_name_or_by_place(inputs: Any, factor: int) -> None:
+    model = Named()
+    assert find_head(model, inputs) == "out"
+    assert torch.equal(Extractor(model, "out")(inputs), factor * X)
+
+
+def test_a_head_that_its_model_leaves_out_is_named() -> None:
+    class Sometimes(Named):
+        def forward(self, tokens: Tensor, scale: Tensor | None = None) -> Tensor:
+            z = self.out(tokens[:, None])[:, 0]
+            return z if scale is None else z.detach()
+
+    model = Sometimes()
+    assert find_head(model, {"tokens": X}) == "out"
+    with pytest.raises(ModelError, match=r"'out' must make the model's logits.*\(12, 1, 3\)"):
+        Extractor(model, "out")((X, X))
 
 
 @pytest.mark.parametrize("training", [True, False])
@@ -185,8 +282,11 @@ def test_flags_come_back_when_eval_itself_fails() -> None:
 
 def test_an_input_without_a_batch_axis_is_refused() -> None:
     model = nn.Sequential(nn.Flatten(0), nn.Linear(4, 3))
-    with pytest.raises(ModelError, match="one row a sample"):
+    with pytest.raises(ModelError, match=r"shape \(B, K\).*Is the input a batch"):
         Extractor(model, "1")(X[0])
+    model = nn.Sequential(nn.Linear(4, 3))
+    with pytest.raises(ModelError, match="one row a sample"):
+        Extractor(nn.Sequential(nn.Flatten(0, 1), nn.Linear(4, 3)), "1")(X[None])
 
 
 def test_a_set_that_lies_about_its_length_is_refused() -> None:

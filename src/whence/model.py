@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
 from whence.errors import ModelError
-
-Floats = npt.NDArray[np.floating[Any]]
-
-
-class Head(NamedTuple):
-    """The last linear layer: logits are ``features @ weight.T + bias``, weight (K, d), bias (K,) or None."""
-
-    weight: Floats
-    bias: Floats | None
+from whence.heads import Call, Head, candidates, effective, head_inputs, listed, made_by, recording, widths
+from whence.inputs import n_rows, run, take, to_model
 
 
 @contextmanager
@@ -29,7 +20,8 @@ def evaluating(model: nn.Module) -> Iterator[None]:
     flags = [(module, module.training) for module in model.modules()]
     try:
         model.eval()
-        with torch.no_grad():
+        # Out of inference mode, whose tensors autograd cannot follow from the head on.
+        with torch.inference_mode(False), torch.no_grad():
             yield
     finally:
         # Set one by one: model.train() would switch on modules that the user had frozen.
@@ -37,78 +29,70 @@ def evaluating(model: nn.Module) -> Iterator[None]:
             module.training = flag
 
 
-@contextmanager
-def _recording(layers: dict[str, nn.Linear]) -> Iterator[dict[str, list[tuple[Tensor, Tensor]]]]:
-    """Record (input, output) of each call of the layers; the hooks are gone on leaving, whatever happens."""
-    calls: dict[str, list[tuple[Tensor, Tensor]]] = {name: [] for name in layers}
-    handles = []
-
-    def hook_for(name: str) -> Any:
-        def hook(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Tensor) -> None:
-            calls[name].append((args[0] if args else kwargs["input"], output))
-
-        return hook
-
-    try:
-        for name, layer in layers.items():
-            handles.append(layer.register_forward_hook(hook_for(name), with_kwargs=True))
-        yield calls
-    finally:
-        for handle in handles:
-            handle.remove()
+def unwrap(model: nn.Module) -> nn.Module:
+    """Give the model inside ``DataParallel``, ``DistributedDataParallel`` and ``torch.compile``."""
+    while True:
+        if isinstance(model, nn.DataParallel | nn.parallel.DistributedDataParallel):
+            model = model.module
+        elif (inner := model._modules.get("_orig_mod")) is not None:
+            model = inner
+        else:
+            return model
 
 
 def find_head(model: nn.Module, inputs: Any, layer: str | None = None) -> str:
-    """Name the linear layer whose output is the model's output.
+    """Name the linear layer whose output is the model's logits.
 
-    One forward pass on ``inputs`` records every ``nn.Linear``; the one whose output has the same values as
-    the model's output is the head. Nothing is guessed from names.
+    Forward passes on ``inputs`` record what goes through every linear layer and 1×1 convolution. The head
+    is the one whose output has the values of the model's logits, or from which the model picks its logits:
+    one place a sample (the last token), or an average over places (pooling). Nothing is guessed from names.
 
     Parameters
     ----------
     model
-        A classifier that maps a batch to logits (B, K).
+        A classifier that returns logits (B, K): as a tensor, as ``output.logits``, or in a tuple or dict.
     inputs
-        A small batch.
+        A small batch: a tensor, a tuple of them (by place) or a mapping (by name).
     layer
         The head's name, for models that do something after it (a softmax, say). The model must then rank
         the classes as the layer does.
+
+    Returns
+    -------
+    The layer's name, inside ``DataParallel`` and compiled models the one in the original module.
     """
-    linears: dict[str, nn.Linear] = {name: m for name, m in model.named_modules() if isinstance(m, nn.Linear)}
-    if layer is not None and layer not in linears:
-        raise ModelError(f"'layer' must name a linear layer of the model. Got {layer!r}. {_listed(linears)}")
-    inputs = to_model(model, inputs)
-    if isinstance(inputs, Tensor):
-        inputs = inputs[:8]  # enough to tell layers apart, and little to record
-    with evaluating(model), _recording(linears) as calls:
-        output = model(inputs)
-    if not isinstance(output, Tensor) or output.ndim != 2:
-        got = f"shape {tuple(output.shape)}" if isinstance(output, Tensor) else type(output).__name__
-        raise ModelError(f"The model must return one tensor of logits, shape (B, K). Got {got}.")
-    if layer is None:
-        # Reversed: where an identity head repeats its input, the later layer is the head.
-        for name in reversed(linears):
-            if any(_is_head(linears[name], call, output) for call in calls[name]):
-                return name
-        raise ModelError(
-            "No linear layer's output is the model's output, so the head is unknown. "
-            f"{_listed(linears)} If the model does something after its last linear layer that keeps the "
-            "order of the classes, such as a softmax, pass that layer's name as 'layer'."
-        )
-    _, logits = _single_call(calls[layer], layer)
-    if logits.shape != output.shape or not torch.equal(logits.argmax(1), output.argmax(1)):
-        raise ModelError(
-            f"'layer' must rank the classes as the model does. Got {layer!r}, output {tuple(logits.shape)}, "
-            f"whose classes differ from those of the model's output {tuple(output.shape)}. {_listed(linears)}"
-        )
+    model = unwrap(model)
+    layers = candidates(model)
+    if layer is not None and layer not in layers:
+        raise ModelError(f"'layer' must name a linear layer of the model. Got {layer!r}. {listed(layers)}")
+    inputs = take(to_model(model, inputs), slice(8))  # enough to tell layers apart, and little to record
+    with evaluating(model), _eagerly(model):
+        if layer is None:
+            # Known now, K keeps the second pass from holding the tensors of every layer of a large model.
+            K = {logits.shape[1] for logits in _logits(run(model, inputs))}
+            wanted = {name: module for name, module in layers.items() if widths(module)[1] in K}
+        else:
+            wanted = {layer: layers[layer]}
+        with recording(wanted) as calls:
+            outputs = _logits(run(model, inputs))
+        if layer is None:
+            return _only_head(calls, outputs, layers)
+        _check_ranks(_single_call(calls, layer), outputs, layers)
     return layer
 
 
 class Extractor:
-    """Features f(x): what goes into the linear layer ``layer`` of ``model``.
+    """Features f(x): what goes into the linear layer ``layer`` of ``model`` to make the logits.
 
     Calling it runs the whole model on a batch in eval mode and returns features (B, d) on the model's
-    device. The model's weights, gradients, training flags and hooks are as before afterwards.
+    device. Where the layer runs on many places of a sample, the features are those of the place that the
+    model picks, or averaged as the model does. The model's weights, gradients, training flags and hooks are
+    as before afterwards.
+
+    Attributes
+    ----------
+    model : the model itself, inside ``DataParallel`` and ``torch.compile``
+    layer : the name of its head
 
     Examples
     --------
@@ -119,58 +103,100 @@ class Extractor:
     """
 
     def __init__(self, model: nn.Module, layer: str) -> None:
-        self.model = model
+        self.model = unwrap(model)
         self.layer = layer
 
     def __call__(self, inputs: Any) -> Tensor:
         """Features (B, d) of a batch."""
+        layer = self.model.get_submodule(self.layer)
         inputs = to_model(self.model, inputs)
-        linear = self._linear()
-        with evaluating(self.model), _recording({self.layer: linear}) as calls:
-            self.model(inputs)
-        features, _ = _single_call(calls[self.layer], self.layer)
-        if isinstance(inputs, Tensor) and features.shape != (len(inputs), linear.in_features):
+        with evaluating(self.model), _eagerly(self.model), recording({self.layer: layer}) as calls:
+            outputs = _logits(run(self.model, inputs))
+            call = _single_call(calls, self.layer)
+            tries = (head_inputs(call, logits) for logits in outputs)
+            found = next((f for f in tries if f is not None), None)
+        if found is None:
             raise ModelError(
-                f"Layer {self.layer!r} must see one row a sample, shape ({len(inputs)}, "
-                f"{linear.in_features}). Got {tuple(features.shape)}. Is the input a batch?"
+                f"Layer {self.layer!r} must make the model's logits. Its output {tuple(call.output.shape)} "
+                "has no traceable part in them. Find the head again with the batch that was passed."
             )
-        return features
+        n = n_rows(inputs)
+        if n is not None and len(found.features) != n:
+            raise ModelError(
+                f"Layer {self.layer!r} must see one row a sample, shape ({n}, {widths(layer)[0]}). "
+                f"Got {tuple(found.features.shape)}. Is the input a batch?"
+            )
+        return found.features
 
     def head(self) -> Head:
-        """Copy the layer's weight and bias to float32 arrays."""
-        linear = self._linear()
-        bias = None if linear.bias is None else linear.bias.detach().float().cpu().numpy().copy()
-        return Head(linear.weight.detach().float().cpu().numpy().copy(), bias)
-
-    def _linear(self) -> nn.Linear:
-        linear = self.model.get_submodule(self.layer)
-        assert isinstance(linear, nn.Linear)
-        return linear
+        """Copy the layer's weight and bias to float32 arrays; of wrapped layers, what they stand for."""
+        with evaluating(self.model), _eagerly(self.model):
+            weight, bias = effective(self.model.get_submodule(self.layer))
+        arrays = [None if t is None else t.float().cpu().numpy().copy() for t in (weight, bias)]
+        assert arrays[0] is not None
+        return Head(arrays[0], arrays[1])
 
 
-def to_model(model: nn.Module, inputs: Any) -> Any:
-    """Tensors and arrays on the model's device, floating-point ones in its precision; the rest as it is."""
-    if isinstance(inputs, np.ndarray):
-        # A copy, since torch warns of arrays it cannot write to and refuses those that run backwards.
-        inputs = torch.from_numpy(np.array(inputs, order="C"))
-    parameter = next((p for p in model.parameters() if p.is_floating_point()), None)
-    if not isinstance(inputs, Tensor) or parameter is None:
-        return inputs
-    return inputs.to(parameter.device, parameter.dtype if inputs.is_floating_point() else None)
+def _logits(output: Any) -> list[Tensor]:
+    """List what may be the logits in a model's output: floating-point tensors (B, K)."""
+    if isinstance(output, Mapping):
+        parts = [output["logits"]] if "logits" in output else list(output.values())
+    elif hasattr(output, "logits"):
+        parts = [output.logits]
+    else:
+        parts = list(output) if isinstance(output, tuple | list) else [output]
+    found = [p for p in parts if isinstance(p, Tensor) and p.ndim == 2 and p.is_floating_point()]
+    if not found:
+        got = f"shape {tuple(output.shape)}" if isinstance(output, Tensor) else type(output).__name__
+        raise ModelError(
+            "The model must return logits, shape (B, K), alone, as output.logits, or in a tuple or dict. "
+            f"Got {got}. Is the input a batch?"
+        )
+    return found
 
 
-def _is_head(linear: nn.Linear, call: tuple[Tensor, Tensor], output: Tensor) -> bool:
-    """Whether this call made the model's output, by the plain rule x Wᵀ + b."""
-    x, y = call
-    # NaN equals NaN here: the features' own check then names the sample that made it.
-    if y.shape != output.shape or not torch.allclose(y, output, rtol=0, atol=0, equal_nan=True):
-        return False
-    # A subclass may do more than its weight says (low-rank adapters, scalings); then it is no linear head.
-    plain = nn.functional.linear(x, linear.weight, linear.bias)
-    return torch.allclose(plain, y, rtol=1e-3, atol=1e-4, equal_nan=True)
+def _only_head(calls: list[Call], outputs: list[Tensor], layers: Mapping[str, nn.Module]) -> str:
+    """Name the one layer that made an output, or raise."""
+    heads: dict[str, tuple[int, ...]] = {}
+    for logits in outputs:
+        # Backwards: where an identity repeats its input or a wrapper its content, the later call is the head.
+        name = next((call.name for call in reversed(calls) if made_by(call, logits)), None)
+        if name is not None:
+            heads.setdefault(name, tuple(logits.shape))
+    if len(heads) == 1:
+        (name,) = heads
+        _single_call([call for call in calls if call.name == name], name)
+        return name
+    if heads:
+        several = ", ".join(f"{name!r} made {shape}" for name, shape in heads.items())
+        raise ModelError(
+            f"The model returns the outputs of several linear layers: {several}. "
+            "Pass the name of the one that makes the logits as 'layer'."
+        )
+    shapes = " or ".join(str(tuple(logits.shape)) for logits in outputs)
+    raise ModelError(
+        "No linear layer's output is the model's output, so the head is unknown. Expected one whose output, "
+        f"at one place a sample or averaged over places, equals the logits of shape {shapes}. "
+        f"{listed(layers, outputs[0].shape[1])} If the model does something after its last linear layer that "
+        "keeps the order of the classes, such as a softmax, pass that layer's name as 'layer'."
+    )
 
 
-def _single_call(calls: list[tuple[Tensor, Tensor]], layer: str) -> tuple[Tensor, Tensor]:
+def _check_ranks(call: Call, outputs: list[Tensor], layers: Mapping[str, nn.Module]) -> None:
+    """Raise unless the layer puts the same class first as one of the outputs."""
+    for output in outputs:
+        found = head_inputs(call, output)
+        if found is not None and torch.equal(found.logits.argmax(1), output.argmax(1)):
+            return
+    shapes = " or ".join(str(tuple(output.shape)) for output in outputs)
+    raise ModelError(
+        f"'layer' must rank the classes as the model does. Got {call.name!r}, output "
+        f"{tuple(call.output.shape)}, whose classes differ from those of the model's output {shapes}. "
+        f"{listed(layers, outputs[0].shape[1])}"
+    )
+
+
+def _single_call(calls: list[Call], layer: str) -> Call:
     if len(calls) != 1:
         raise ModelError(
             f"Layer {layer!r} must run exactly once a forward pass. It ran {len(calls)} times; "
@@ -179,8 +205,7 @@ def _single_call(calls: list[tuple[Tensor, Tensor]], layer: str) -> tuple[Tensor
     return calls[0]
 
 
-def _listed(linears: dict[str, nn.Linear]) -> str:
-    if not linears:
-        return "The model has no nn.Linear."
-    names = ", ".join(f"{name!r} ({m.in_features}→{m.out_features})" for name, m in linears.items())
-    return f"Its linear layers: {names}."
+def _eagerly(model: nn.Module) -> Any:
+    """Keep compiled parts from running compiled, where they would not see the hooks."""
+    compiled = any(m._compiled_call_impl is not None or "_orig_mod" in m._modules for m in model.modules())
+    return torch.compiler.set_stance("force_eager") if compiled else nullcontext()

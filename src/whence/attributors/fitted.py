@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from whence import store
 from whence.errors import InvalidInputError, ModelError, StoreError
-from whence.model import Extractor
+from whence.model import Extractor, unwrap
 
 
 class FittedModel:
@@ -34,6 +34,8 @@ class FittedModel:
         """Take ``model`` for the one with this fingerprint, or raise StoreError saying what differs."""
         if fingerprint is None:
             raise StoreError("The explainer was fitted on features, not on a model. Load it without 'model'.")
+        # Names as in the original module, so that a model may be wrapped or compiled after fitting.
+        model = unwrap(model)
         changed = store.differences(fingerprint, store.fingerprint(model, fingerprint["layer"]))
         if changed:
             raise StoreError(

@@ -1,0 +1,197 @@
+"""What a linear head is: the layers that can be one, what goes into them, and the weight they stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+Floats = npt.NDArray[np.floating[Any]]
+
+
+class Head(NamedTuple):
+    """The last linear layer: logits are ``features @ weight.T + bias``, weight (K, d), bias (K,) or None."""
+
+    weight: Floats
+    bias: Floats | None
+
+
+class Call(NamedTuple):
+    """One call of a layer: its name, the layer itself, and the tensors that went in and came out."""
+
+    name: str
+    layer: nn.Module
+    inputs: Tensor
+    output: Tensor
+
+
+def candidates(model: nn.Module) -> dict[str, nn.Module]:
+    """Every layer of the model that maps d features to K at each place of its input."""
+    return {name: module for name, module in model.named_modules() if _maps_features(module)}
+
+
+def widths(layer: nn.Module) -> tuple[int, int]:
+    """Give a candidate's d and K."""
+    if isinstance(layer, nn.Conv1d | nn.Conv2d):
+        return layer.in_channels, layer.out_channels
+    return int(layer.in_features), int(layer.out_features)  # type: ignore[arg-type]
+
+
+@contextmanager
+def recording(layers: Mapping[str, nn.Module]) -> Iterator[list[Call]]:
+    """Record the calls of the layers in order; the hooks are gone on leaving, whatever happens.
+
+    From a layer's output on, autograd follows what the model does with it, so that ``head_inputs`` can ask
+    which places of the output the logits came from. The values stay the same to the bit.
+    """
+    calls: list[Call] = []
+    handles = []
+
+    def hook_for(name: str) -> Any:
+        def hook(layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> Any:
+            x = args[0] if args else next(iter(kwargs.values()), None)
+            if not isinstance(x, Tensor) or not isinstance(output, Tensor):
+                return None
+            leaf = output.detach()
+            calls.append(Call(name, layer, x, leaf))
+            if leaf.is_inference() or not leaf.is_floating_point():
+                return None
+            torch.set_grad_enabled(True)
+            # A clone, because the model may write into its logits, which autograd forbids for a leaf.
+            return leaf.requires_grad_().clone()
+
+        return hook
+
+    mode = torch.is_grad_enabled()
+    try:
+        for name, layer in layers.items():
+            handles.append(layer.register_forward_hook(hook_for(name), with_kwargs=True))
+        yield calls
+    finally:
+        torch.set_grad_enabled(mode)
+        for handle in handles:
+            handle.remove()
+
+
+class HeadInputs(NamedTuple):
+    """What the head made the logits from: features (B, d), and its output (B, K) at the same places."""
+
+    features: Tensor
+    logits: Tensor
+    size: Tensor | None  # where the model averages over places, the mean |output|: rounding is relative to it
+
+
+def head_inputs(call: Call, logits: Tensor) -> HeadInputs | None:
+    """Find the input of the layer at the places that the model's logits (B, K) came from.
+
+    A head that runs once a sample is simple. One that runs on every token or pixel is followed by the
+    model's own choice of a place a sample, or by an average over places: logits_b = Σ_p a_bp y_bp. Autograd
+    gives a_bp, and since the layer is linear, the features are Σ_p a_bp x_bp. None where the layer's
+    output has no part in the logits.
+    """
+    n, (d, K) = len(logits), widths(call.layer)
+    if logits.shape[1] != K or n == 0 or call.output.numel() % (n * K):
+        return None
+    if call.output.shape == logits.shape and call.inputs.shape == (n, d):
+        return HeadInputs(call.inputs.detach(), call.output.detach(), None)
+    places = call.output.numel() // (n * K)
+    if call.inputs.numel() != n * places * d or not logits.requires_grad:
+        return None
+    # Different factors for the classes, because the gradient of a sum of softmax values would vanish.
+    factors = torch.linspace(1, 2, K, dtype=logits.dtype, device=logits.device).expand_as(logits)
+    gradient: Tensor | None = torch.autograd.grad(
+        logits, call.output, grad_outputs=factors, retain_graph=True, allow_unused=True
+    )[0]
+    if gradient is None:
+        return None
+    precise = torch.promote_types(gradient.dtype, torch.float32)
+    share = _rows(call, gradient, n).to(precise).abs().sum(2)  # (B, P)
+    total = share.sum(1, keepdim=True)
+    if (total == 0).any():
+        return None
+    x, y = (_rows(call, t.detach(), n) for t in (call.inputs, call.output))
+    share = share / total
+    best, place = share.max(1)
+    if (best == 1).all():  # one place a sample: taken, not multiplied by 0, as padding may hold NaN
+        samples = torch.arange(n, device=place.device)
+        return HeadInputs(x[samples, place], y[samples, place], None)
+    means = (torch.einsum("bp,bpd->bd", share, t.to(share.dtype)) for t in (x, y, y.abs()))
+    return HeadInputs(*means)
+
+
+def made_by(call: Call, logits: Tensor) -> bool:
+    """Whether the layer made the logits, by value: they are its output, and its output is x Wᵀ + b."""
+    found = head_inputs(call, logits)
+    if found is None:
+        return False
+    out, y, x = (t.detach().double() for t in (logits, found.logits, found.features))
+    eps = max(torch.finfo(t.dtype).eps for t in (call.inputs, call.output, logits))
+    rounding = 0 if found.size is None else max(2e-6, 4 * eps) * found.size
+    if not _close(y, out, rounding):
+        return False
+    weight, bias = (None if t is None else t.double() for t in effective(call.layer))
+    assert weight is not None
+    plain, size = x @ weight.T, x.abs() @ weight.abs().T
+    if bias is not None:
+        plain, size = plain + bias, size + bias.abs()
+    # Matrix products in reduced precision (TF32, autocast, 8 bit) leave about this much.
+    return _close(plain, y, max(1e-3, 4 * eps) * size)
+
+
+def effective(layer: nn.Module) -> tuple[Tensor, Tensor | None]:
+    """Give the weight (K, d) and bias (K,) that the layer stands for, whatever it is made of.
+
+    A plain layer's own; of any other (low-rank adapters, parametrisations, subclasses) the derivative and
+    the value at zero, which are the weight and the bias if the layer is linear. To be called in eval mode.
+    """
+    if type(layer) in (nn.Linear, nn.Conv1d, nn.Conv2d):
+        bias = layer.bias
+        return layer.weight.detach().flatten(1), None if bias is None else bias.detach()  # type: ignore
+    d, K = widths(layer)
+    like = next(p for p in layer.parameters() if p.is_floating_point())
+    places = (1,) * (layer.weight.ndim - 2) if isinstance(layer, nn.Conv1d | nn.Conv2d) else ()
+    with torch.enable_grad():
+        zeros = torch.zeros(K, d, *places, device=like.device, dtype=like.dtype, requires_grad=True)
+        values = layer(zeros).reshape(K, K)
+        (weight,) = torch.autograd.grad(values, zeros, grad_outputs=torch.eye(K).to(values))
+    value = values[0].detach()
+    return weight.reshape(K, d), value if value.any() else None
+
+
+def listed(layers: Mapping[str, nn.Module], K: int | None = None) -> str:
+    """Name the candidates and their widths, those with K outputs first."""
+    if not layers:
+        return "The model has no linear layer: no nn.Linear and no 1×1 convolution."
+    names = sorted(layers, key=lambda name: widths(layers[name])[1] != K)
+    shown = ", ".join(f"{name!r} ({'→'.join(map(str, widths(layers[name])))})" for name in names[:12])
+    more = f" and {len(names) - 12} more" if len(names) > 12 else ""
+    return f"Its linear layers: {shown}{more}."
+
+
+def _maps_features(module: nn.Module) -> bool:
+    if isinstance(module, nn.Conv1d | nn.Conv2d):
+        # Other strides and paddings make places that the input does not have.
+        ones = (*module.kernel_size, *module.stride, module.groups)
+        return all(n == 1 for n in ones) and module.padding in ("same", "valid", (0,), (0, 0))
+    if isinstance(module, nn.Linear):
+        return True
+    # Wrapped and quantised layers are no nn.Linear but tell their widths in the same words.
+    return all(isinstance(getattr(module, name, None), int) for name in ("in_features", "out_features"))
+
+
+def _rows(call: Call, tensor: Tensor, n: int) -> Tensor:
+    """Bring one of the call's tensors to (B, places, channels)."""
+    if isinstance(call.layer, nn.Conv1d | nn.Conv2d):
+        tensor = tensor.movedim(1, -1)
+    return tensor.reshape(n, -1, tensor.shape[-1])
+
+
+def _close(a: Tensor, b: Tensor, tolerance: Tensor | int) -> bool:
+    # Where neither is finite they agree: the features' own check then names the sample.
+    broken = ~a.isfinite() & ~b.isfinite()
+    return bool(((a == b) | ((a - b).abs() <= tolerance) | broken).all())
