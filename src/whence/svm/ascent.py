@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ _FACTOR = 10.0  # ratio of neighbouring C on the way up
 _DOUBLE_BELOW = 1e-4  # relative gap from which float32 products no longer carry the search
 _NEWTON_STEPS = 15  # steps that a Newton phase usually takes
 _SHARPNESS = 0.05
+_PATIENCE = 40  # rounds without a better gap after which the search gives up at this C
 
 
 class OutOfTimeError(Exception):
@@ -68,10 +70,11 @@ class Ascent:
         self.widest = 0.0  # largest mean change of the scores in a round at this C
         self.gap = 1.0
         self.n_iter = 0
+        self.stages = _geometric(min(problem.C, 1.0 / float(norms.mean() or 1.0)), problem.C)
         self.best_primal = np.inf
         self.best_W: Doubles = np.zeros(problem.shape)
+        self.best_scale: float | None = None  # best_W is this multiple of W, where it is one
         self.by_newton = False
-        self.set_C(problem.C, 0.0)
 
     # Where the search stands
 
@@ -87,27 +90,36 @@ class Ascent:
     def start_from(self, lam: csr_array, weight: Doubles | None) -> None:
         """Start from λ of a similar problem, made feasible for this one."""
         C, y = self.problem.C, self.problem.labels
-        dense = -lam.toarray()
-        dense[self.each, y] = 0.0
-        np.maximum(dense, 0.0, out=dense)
-        most = dense.sum(axis=1).max()
-        self.alpha[:] = dense
-        self.set_C(C, 1.0 if most <= C else C / most)
+        self.alpha[:] = -lam.toarray()
+        self.alpha[self.each, y] = 0.0
+        np.maximum(self.alpha, 0.0, out=self.alpha)
+        most = float(self.alpha.sum(axis=1).max())
+        if most == 0.0:
+            return
+        self.stages = _geometric(min(C, 4.0 * most), C)
+        first = self.stages[0]
+        self.set_C(first, min(1.0, C / most))
         self.W = self.exact_weight()
-        scale = self._best_scale(C / most) if 0 < most < C else 1.0
-        if scale > 1.0:
-            self.set_C(C, scale)
-            self.W *= scale
+        self._scale_up(self._best_scale(max(first / most, 1.0)))
         self._measure()
         if weight is not None and weight.shape == self.W.shape:
-            self.best_W, keep = weight.copy(), self.best_primal
-            self.best_primal = min(keep, self._primal(weight))
-            if self.best_primal == keep:
-                self.best_W = self.W.astype(np.float64)
+            self._measure(weight, self.W)
+        self.slack = np.inf if np.isinf(self.slack) else max(self.slack, self.widest)
+
+    def _scale_up(self, scale: float) -> None:
+        """λ ← scale·λ."""
+        self.set_C(self.problem.C, scale)
+        self.W *= scale
+
+    def most_own(self) -> float:
+        """The largest λ_{i,y_i}."""
+        # Not as C − α_{i,y_i}, which loses the digits of a small λ under a large C.
+        own = self.alpha[self.each, self.problem.labels]
+        return float((self.alpha.sum(axis=1) - own).max())
 
     def sum_own(self) -> float:
         """Σ_i λ_{i,y_i}."""
-        return float((self.problem.C - self.alpha[self.each, self.problem.labels]).sum())
+        return float(self.alpha.sum() - self.alpha[self.each, self.problem.labels].sum())
 
     def _best_scale(self, most: float) -> float:
         """The t in [1, most] that maximises the dual of t·λ."""
@@ -120,30 +132,33 @@ class Ascent:
         """Map over items in threads; results come in order, so that sums do not depend on the threads."""
         return list(self.pool.map(function, items))
 
-    def _score(self, W: Floats) -> tuple[float, float, float]:
-        """Score every sample with W; returns Σ loss, its slope in the scale of W, and the mean change."""
+    def _score(self, W: Floats) -> tuple[float, float, float, float]:
+        """Score every sample with W; returns Σ loss, its slope in the scale of W, mean change, least margin."""
         problem = self.problem
         d = problem.features.shape[1]
         single = W.dtype == np.float32
         weight = np.ascontiguousarray(W[:, :d].T)
 
-        def one(rows: slice) -> tuple[float, float, float]:
+        def one(rows: slice) -> tuple[float, float, float, float]:
             block = problem.features[rows]
             scores = (block if single else block.astype(np.float64, copy=False)) @ weight
             if problem.bias:
                 scores += W[:, d]
-            result: tuple[float, float, float] = kernels.digest(
+            result: tuple[float, float, float, float] = kernels.digest(
                 scores, problem.labels[rows], self.stored[rows]
             )
             return result
 
-        sums = np.array(self.parallel(one, problem.blocks())).sum(axis=0)
-        return float(sums[0]), float(sums[1]), float(sums[2]) / self.stored.size
+        parts = np.array(self.parallel(one, problem.blocks()))
+        loss, slope, change, _ = parts.sum(axis=0)
+        return float(loss), float(slope), float(change) / self.stored.size, float(parts[:, 3].min())
 
     def _primal(self, W: Doubles) -> float:
-        """Primal objective of W, in W's precision; the scores are kept for the choice of samples."""
-        loss, _, _ = self._score(W)
-        return 0.5 * float(np.vdot(W, W)) + self.problem.C * loss
+        """Primal objective in W's precision, of W or of the multiple of it that has no loss."""
+        square = float(np.vdot(W, W))
+        loss, _, _, margin = self._score(W)
+        plain = 0.5 * square + self.problem.C * loss
+        return min(plain, _without_loss(square, margin)[1])
 
     def _measure(self, W: Floats | None = None, dual_W: Floats | None = None) -> None:
         """One full pass: update the best primal point (W or a multiple of it), the slack and the gap."""
@@ -151,14 +166,21 @@ class Ascent:
         dual_W = self.W if dual_W is None else dual_W
         C = self.problem.C
         square = float(np.vdot(W.astype(np.float64), W))
-        loss, slope, change = self._score(W)
+        loss, slope, change, margin = self._score(W)
         self.slack = 0.5 * change
         self.widest = max(self.widest, change)
-        scale, primal = self._rescale(square, C * loss, C * slope)
+        dual = self.sum_own() - 0.5 * float(np.vdot(dual_W.astype(np.float64), dual_W))
+        scale, primal = 1.0, 0.5 * square + C * loss
+        # P(aW) is at least as curved as a²‖W‖²/2, which bounds what another a can gain.
+        if (square + C * slope) ** 2 > 0.6 * square * (primal - dual):
+            scale, primal = self._rescale(square, C * loss, C * slope)
+        scale, primal = min((scale, primal), _without_loss(square, margin), key=lambda pair: pair[1])
         if primal < self.best_primal:
             self.best_primal = primal
             self.best_W = scale * W.astype(np.float64)
-        dual = self.sum_own() - 0.5 * float(np.vdot(dual_W.astype(np.float64), dual_W))
+            self.best_scale = scale if W is dual_W else None
+        else:
+            self.best_scale = None
         self.gap = max((self.best_primal - dual) / self.best_primal, 0.0)
 
     def _rescale(self, square: float, loss: float, slope: float) -> tuple[float, float]:
@@ -189,17 +211,31 @@ class Ascent:
         result: tuple[float, float] = kernels.scaled_loss(self.stored[rows], self.problem.labels[rows], a)
         return result
 
+    def _sum_over_rows(self, add: Callable[[slice, Doubles], None]) -> Doubles:
+        """Σ over eight fixed parts of the rows, so that the sum does not depend on the threads."""
+        cuts = np.linspace(0, len(self.each), 9).astype(int).tolist()
+
+        def one(rows: slice) -> Doubles:
+            out = np.zeros(self.problem.shape)
+            add(rows, out)
+            return out
+
+        parts = self.parallel(one, [slice(s, e) for s, e in pairwise(cuts)])
+        total: Doubles = np.sum(parts, axis=0)
+        return total
+
     def exact_weight(self) -> Doubles:
-        """W = Σ λ_i f_iᵀ in float64."""
-        problem, y = self.problem, self.problem.labels
-        support = np.flatnonzero(self.alpha[self.each, y] < problem.C)
-        coefficients = -self.alpha[support]
-        coefficients[np.arange(len(support)), y[support]] += problem.C
-        return Restricted(problem, support, self.parallel).combine(coefficients)
+        """W = Σ λ_i f_iᵀ of the present α, in float64."""
+        p = self.problem
+        return self._sum_over_rows(
+            lambda rows, out: kernels.weight_of_alpha(
+                p.features[rows], p.labels[rows], self.alpha[rows], p.C, p.bias, out
+            )
+        )
 
     # The two ways to move
 
-    def descend(self) -> tuple[float, float]:
+    def descend(self, tol: float) -> tuple[float, float]:
         """One round of coordinate descent; returns its cost and that of a Newton phase, in operations."""
         problem = self.problem
         N, K = self.stored.shape
@@ -209,7 +245,8 @@ class Ascent:
         epochs = 1 if np.isinf(self.slack) else min(max(2 * N * K // max(used, 1), 5), 1000)
         visits = kernels.descend(
             problem.features, problem.labels, problem.squared_norms, self.rows, self.ptr, self.classes, n,
-            self.W, self.alpha, problem.C, problem.bias, epochs, self.slack, self.state,
+            self.W, self.alpha, problem.C, problem.bias, epochs, self.slack, 0.01 * tol * self.best_primal if self.gap < 1 else 0.0,
+            self.state,
         )  # fmt: skip
         if self.gap < _DOUBLE_BELOW and self.W.dtype == np.float32:
             self.W = self.exact_weight()
@@ -251,9 +288,10 @@ class Ascent:
         return time.perf_counter() > self.deadline
 
     def rounds(self, tol: float) -> Any:
-        """Move until the estimated gap is at most tol; yields after every round."""
+        """Move until the estimated gap is at most tol or stops falling; yields after every round."""
         spread, tried = 4.0, 0
-        while self.gap > tol or tried == 0:
+        best, since = np.inf, 0
+        while (self.gap > tol or tried == 0) and since < _PATIENCE:
             before = self.gap
             if self.by_newton:
                 self.newton(tol, spread)
@@ -264,33 +302,28 @@ class Ascent:
                         self.W = self.exact_weight()
                         self._measure()
             else:
-                cost, newton_cost = self.descend()
+                cost, newton_cost = self.descend(tol)
                 if tried >= 2:
                     ratio = self.gap / before
                     left = np.log(self.gap / tol) / -np.log(ratio) if ratio < 1 else np.inf
                     if self.gap > tol and newton_cost < cost * left:
                         self.by_newton = True
                         self._measure(self.best_W, self.W)
+            since = 0 if self.gap < 0.9 * best else since + 1
+            best = min(best, self.gap)
             tried += 1
             self.n_iter += 1
             yield
             if self._late():
                 raise OutOfTimeError
 
-    def path(self) -> list[float]:
-        """The values of C to go through: from one where C·‖f‖² is about 1, up to the one asked for."""
-        C = self.problem.C
-        first = 1.0 / float(self.problem.squared_norms.mean() or 1.0)
-        steps = int(np.ceil(np.log(max(C / first, 1.0)) / np.log(_FACTOR) - 0.5))
-        return [C * _FACTOR ** (k - steps) for k in range(max(steps, 0) + 1)]
-
     def run(self, tol: float) -> Any:
-        """The whole search from a cold start; yields after every round."""
-        stages = self.path()
-        self.set_C(stages[0], 0.0)
-        for k, C in enumerate(stages):
+        """The whole search; yields after every round."""
+        if np.isinf(self.slack):
+            self.set_C(self.stages[0], 0.0)
+        for k, C in enumerate(self.stages):
             if k > 0:
-                scale = self._best_scale(C / stages[k - 1])
+                scale = self._best_scale(C / self.problem.C)
                 self.set_C(C, scale)
                 self.W *= scale
                 expected = self.widest
@@ -299,39 +332,56 @@ class Ascent:
                 else:
                     self._measure()
                 self.slack, self.widest = max(self.slack, expected), 0.0
-            yield from self.rounds(tol if C == stages[-1] else _LOOSE)
+            last = C == self.stages[-1]
+            yield from self.rounds(tol if last else _LOOSE)
+            # Where no sample is at its bound, a larger C has the same solution.
+            if not last and self.most_own() < 0.5 * C:
+                yield from self.rounds(tol)
+                if self.most_own() < 0.9 * C:
+                    return
 
     def settle(self, C: float) -> None:
-        """Bring a search that was stopped on its way to the C that was asked for."""
+        """Bring a search that ended on its way to the C that was asked for; every λ stays feasible."""
         if self.problem.C != C:
-            self.set_C(C, self._best_scale(C / self.problem.C))
+            scale = 1.0 if self.most_own() < 0.9 * self.problem.C else self._best_scale(C / self.problem.C)
+            self.set_C(C, scale)
+            self.best_scale = 1.0
 
     def certificate(self) -> Certificate:
         """λ made exactly feasible, and both bounds recomputed in float64."""
-        problem = self.problem
-        lam = quantise(self.alpha, problem.labels, problem.C)
-        weight = problem.weight(lam)
-        primal = min(self._primal(self.best_W), self._primal(weight))
-        return Certificate(lam, weight, primal, problem.dual(lam, weight))
+        p = self.problem
+        lam = self._sparse_lam()
+        weight = self._sum_over_rows(
+            lambda rows, out: kernels.weight_of_lam(
+                p.features[rows], lam.indptr[rows.start : rows.stop + 1], lam.indices, lam.data, p.bias, out
+            )
+        )
+        primal_W = self.best_W if self.best_scale is None else self.best_scale * weight
+        # Rows sum to zero and only λ_{i,y_i} is positive, so Σ_i λ_{i,y_i} is the sum of positive entries.
+        own = float(lam.data[lam.data > 0].sum())
+        return Certificate(lam, weight, self._primal(primal_W), own - 0.5 * float(np.vdot(weight, weight)))
+
+    def _sparse_lam(self) -> csr_array:
+        """λ on a grid so fine that it costs nothing and so coarse that row sums are exactly zero."""
+        p = self.problem
+        grid = 2.0 ** (np.floor(np.log2(self.most_own() or p.C)) - 44)
+        indptr = np.zeros(len(p.labels) + 1, np.int64)
+        indices, data = np.empty(0, np.int32), np.empty(0)
+        size = kernels.quantise(self.alpha, p.labels, p.C, grid, indptr, indices, data, False)
+        indices, data = np.empty(size, np.int32), np.empty(size)
+        kernels.quantise(self.alpha, p.labels, p.C, grid, indptr, indices, data, True)
+        return csr_array((data, indices, indptr), shape=self.alpha.shape)
 
 
-def quantise(alpha: Doubles, labels: Any, C: float) -> csr_array:
-    """λ = C·e_y − α on a grid so fine that it costs nothing and so coarse that row sums are exactly zero."""
-    N = len(labels)
-    each = np.arange(N)
-    grid = 2.0 ** (np.floor(np.log2(C)) - 44)
-    lam = np.floor(alpha / grid)
-    lam *= -grid
-    lam[each, labels] = 0.0
-    own = -lam.sum(axis=1)
-    over = np.flatnonzero(own > C)
-    lam[over, lam[over].argmin(axis=1)] += grid
-    own[over] -= grid
-    # A sample that is wholly on one other class is at its bound: exactly (C, −C).
-    bound = np.flatnonzero(((lam < 0).sum(axis=1) == 1) & (own >= C - 2 * grid))
-    lam[bound, lam[bound].argmin(axis=1)] = -C
-    own[bound] = C
-    lam[each, labels] = own
-    sparse = csr_array(lam)
-    sparse.eliminate_zeros()
-    return sparse
+def _geometric(first: float, last: float) -> list[float]:
+    """The values of C to go through, each about ten times the one before."""
+    steps = max(int(np.ceil(np.log(last / first) / np.log(_FACTOR) - 0.5)), 0)
+    return [last * _FACTOR ** (k - steps) for k in range(steps)] + [last]
+
+
+def _without_loss(square: float, margin: float) -> tuple[float, float]:
+    """The multiple of W, given ‖W‖² and its least margin, that has no loss at all, and its primal value."""
+    if margin <= 0.0:
+        return 1.0, np.inf
+    scale = (1.0 + 1e-12) / margin
+    return scale, 0.5 * scale * scale * square

@@ -92,28 +92,115 @@ def random_below(state, n):
 
 
 @jit
+def squared_norms(X, out):
+    """‖f_i‖² of every row, in float64."""
+    for i in range(X.shape[0]):
+        f = X[i]
+        total = 0.0
+        for j in range(X.shape[1]):
+            x = np.float64(f[j])
+            total += x * x
+        out[i] = total
+
+
+@jit
+def weight_of_alpha(X, y, alpha, C, bias, out):
+    """out += Σ_i λ_i f_iᵀ with λ_i = C·e_{y_i} − α_i."""
+    d = X.shape[1]
+    for i in range(X.shape[0]):
+        for c in range(alpha.shape[1]):
+            lam = -alpha[i, c]
+            if c == y[i]:
+                lam += C
+            if lam != 0.0:
+                axpy(lam, X[i], out[c], d)
+                if bias:
+                    out[c, d] += lam
+
+
+@jit
+def weight_of_lam(X, indptr, indices, data, bias, out):
+    """out += Σ_i λ_i f_iᵀ with λ in compressed rows."""
+    d = X.shape[1]
+    for i in range(X.shape[0]):
+        for p in range(indptr[i], indptr[i + 1]):
+            axpy(data[p], X[i], out[indices[p]], d)
+            if bias:
+                out[indices[p], d] += data[p]
+
+
+@jit
+def quantise(alpha, y, C, grid, indptr, indices, data, fill):
+    """λ = C·e_y − α on a grid, in compressed rows; only counts unless ``fill``.
+
+    Entries are multiples of ``grid`` small enough to add without rounding, so that rows sum to exactly zero;
+    a sample wholly on one other class is at its bound, exactly (C, −C).
+    """
+    K = alpha.shape[1]
+    steps = np.empty(K)
+    most = np.floor(C / grid)
+    p = 0
+    for i in range(alpha.shape[0]):
+        count = 0
+        total = 0.0
+        largest = -1
+        for c in range(K):
+            k = np.floor(alpha[i, c] / grid) if c != y[i] else 0.0
+            steps[c] = k
+            if k > 0.0:
+                count += 1
+                total += k
+                if largest < 0 or k > steps[largest]:
+                    largest = c
+        # Rounding in α can leave the sum a few steps above C.
+        if total > most:
+            steps[largest] -= total - most
+            total = most
+        bound = count == 1 and total >= most - 1.0
+        if count > 0:
+            if fill:
+                for c in range(K):
+                    if c == y[i]:
+                        indices[p] = c
+                        data[p] = C if bound else total * grid
+                        p += 1
+                    elif steps[c] > 0.0:
+                        indices[p] = c
+                        data[p] = -C if bound else -steps[c] * grid
+                        p += 1
+            else:
+                p += count + 1
+        indptr[i + 1] = p
+    return p
+
+
+@jit
 def digest(scores, y, stored):
     """Losses of a block of score rows, which replace the stored ones.
 
-    Returns Σ loss, Σ d loss/d scale of W, and Σ |change| against the stored scores.
+    Returns Σ loss, Σ d loss/d scale of W, Σ |change| against the stored scores, and the smallest margin
+    s_y − s_c.
     """
     loss = 0.0
     slope = 0.0
     change = 0.0
+    smallest = np.inf
     for i in range(scores.shape[0]):
         own = scores[i, y[i]]
         worst = 0.0
         margin = 0.0
         for c in range(scores.shape[1]):
             s = scores[i, c]
-            if c != y[i] and 1.0 + s - own > worst:
-                worst = 1.0 + s - own
-                margin = s - own
+            if c != y[i]:
+                smallest = min(smallest, own - s)
+                if 1.0 + s - own > worst:
+                    worst = 1.0 + s - own
+                    margin = s - own
             change += abs(s - stored[i, c])
             stored[i, c] = s
         loss += worst
         slope += margin
-    return loss, slope, change
+    return loss, slope, change, smallest
 
 
 @jit
@@ -192,10 +279,11 @@ def kink_distance(stored, y, alpha, out):
 
 
 @jit
-def descend(X, y, norms, rows, ptr, classes, n, W, alpha, C, bias, epochs, slack, rng):
+def descend(X, y, norms, rows, ptr, classes, n, W, alpha, C, bias, epochs, slack, enough, rng):
     """Dual coordinate descent over the listed samples and classes, which keeps W = Σ λ_i f_iᵀ.
 
-    Samples that stay at a corner by more than ``slack`` drop out; it ends when an epoch gains little.
+    Samples that stay at a corner by more than ``slack`` drop out; it ends when an epoch gains little,
+    either against the first one or less than ``enough``.
     Returns the number of products w·f taken.
     """
     d = X.shape[1]
@@ -252,9 +340,8 @@ def descend(X, y, norms, rows, ptr, classes, n, W, alpha, C, bias, epochs, slack
                 order[p], order[active] = order[active], order[p]
             else:
                 p += 1
-        if epoch == 0:
-            first_gain = gained
-        elif gained < 0.05 * first_gain:
+        first_gain = max(first_gain, gained)
+        if gained < max(0.05 * first_gain, enough):
             break
     return visits
 

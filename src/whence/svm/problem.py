@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import csr_array
 
 from whence.errors import InvalidInputError
+from whence.svm import kernels
 
 Floats = npt.NDArray[np.floating[Any]]
 Doubles = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
-_BLOCK_BYTES = 1 << 22  # float64 copies of feature blocks stay inside the outer cache
+_BLOCK_BYTES = 1 << 20  # float64 copies of feature blocks stay inside the outer cache
 
 
 @dataclass(frozen=True)
@@ -44,55 +44,11 @@ class Problem:
         """The shape of W: (K, d), or (K, d + 1) with a bias."""
         return self.n_classes, self.features.shape[1] + int(self.bias)
 
-    def blocks(self, width: int | None = None) -> list[slice]:
+    def blocks(self) -> list[slice]:
         """Row slices whose float64 copies fit the cache."""
         n, d = self.features.shape
-        rows = max(64, _BLOCK_BYTES // (8 * (width or d)))
+        rows = max(64, _BLOCK_BYTES // (8 * d))
         return [slice(start, min(start + rows, n)) for start in range(0, n, rows)]
-
-    def scores(self, W: Doubles, rows: slice | Ints = slice(None)) -> Doubles:
-        """Class scores W f_i of some samples in float64, shape (rows, K)."""
-        d = self.features.shape[1]
-        block = self.features[rows].astype(np.float64, copy=False)
-        scores: Doubles = block @ W[:, :d].T
-        if self.bias:
-            scores += W[:, d]
-        return scores
-
-    def primal(self, W: Doubles) -> float:
-        """Primal objective of W in float64."""
-        loss = 0.0
-        for rows in self.blocks():
-            loss += float(self.losses(self.scores(W, rows), self.labels[rows]).sum())
-        return 0.5 * float(np.vdot(W, W)) + self.C * loss
-
-    @staticmethod
-    def losses(scores: Doubles, labels: Ints) -> Doubles:
-        """Hinge losses max_c (1 − δ_{c,y} + s_c − s_y) ≥ 0 of score rows, shape (rows,)."""
-        each = np.arange(len(labels))
-        own = scores[each, labels]
-        margins = scores - own[:, None] + 1.0
-        margins[each, labels] = 0.0
-        return np.maximum(margins.max(axis=1), 0.0)
-
-    def dual(self, lam: csr_array, W: Doubles) -> float:
-        """Dual objective of λ, given W = Σ_i λ_i f_iᵀ."""
-        # Rows sum to zero and only λ_{i,y_i} is positive, so Σ_i λ_{i,y_i} is the sum of positive entries.
-        return float(lam.data[lam.data > 0].sum()) - 0.5 * float(np.vdot(W, W))
-
-    def weight(self, lam: csr_array) -> Doubles:
-        """W = Σ_i λ_i f_iᵀ in float64, from the samples with λ_i ≠ 0 only, shape (K, d[+1])."""
-        d = self.features.shape[1]
-        W = np.zeros(self.shape)
-        support = np.flatnonzero(np.diff(lam.indptr))
-        width = max(64, _BLOCK_BYTES // (8 * d))
-        for start in range(0, len(support), width):
-            rows = support[start : start + width]
-            part = lam[rows].T
-            W[:, :d] += part @ self.features[rows].astype(np.float64)
-        if self.bias:
-            W[:, d] = lam.sum(axis=0)
-        return W
 
 
 def make_problem(
@@ -175,11 +131,7 @@ def check_n_classes(n_classes: int | None, labels: Ints) -> int:
 def _squared_norms(X: Floats) -> Doubles:
     """‖f_i‖² in float64; raises on NaN, infinity and overflow."""
     norms = np.empty(len(X))
-    rows = max(64, _BLOCK_BYTES // (8 * X.shape[1]))
-    with np.errstate(over="ignore", invalid="ignore"):
-        for start in range(0, len(X), rows):
-            block = X[start : start + rows].astype(np.float64, copy=False)
-            norms[start : start + rows] = np.einsum("ij,ij->i", block, block)
+    kernels.squared_norms(X, norms)
     finite = np.isfinite(norms)
     if not finite.all():
         i = int(np.argmin(finite))

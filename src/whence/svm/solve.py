@@ -21,9 +21,6 @@ from whence.svm.problem import Doubles, Problem, make_problem
 
 Status = Literal["converged", "time limit", "interrupted", "stalled"]
 
-_PATIENCE = 60  # rounds without a better gap after which the search gives up
-_BETTER = 0.9
-
 
 @dataclass(frozen=True)
 class Solution:
@@ -126,16 +123,17 @@ def solve(
         try:
             status: Status = "converged"
             goal = tol
-            rounds: Iterable[None] = ascent.run(goal)
             if lam is not None:
                 ascent.start_from(lam, weight)
-                rounds = ascent.rounds(goal)
+            rounds: Iterable[None] = ascent.run(goal)
             while True:
-                if not _follow(rounds, ascent, problem.C, started, history, callback):
-                    status = "stalled"
-                    break
+                _follow(rounds, ascent, problem.C, started, history, callback)
+                ascent.settle(problem.C)
                 certificate = ascent.certificate()
                 if certificate.gap <= tol:
+                    break
+                if ascent.gap > goal or goal < 1e-2 * tol:
+                    status = "stalled"
                     break
                 goal *= 0.5
                 rounds = ascent.rounds(goal)
@@ -143,7 +141,7 @@ def solve(
             status = "time limit"
         except KeyboardInterrupt:
             status = "interrupted"
-        if status != "converged" or certificate is None:
+        if status in ("time limit", "interrupted"):
             ascent.settle(problem.C)
             certificate = ascent.certificate()
     seconds = time.perf_counter() - started
@@ -170,19 +168,13 @@ def _follow(
     started: float,
     history: list[tuple[float, float]],
     callback: Callable[[float, float], object] | None,
-) -> bool:
-    """Run rounds to their end, keeping the history; False when the gap has stopped falling."""
-    best, since = np.inf, 0
+) -> None:
+    """Run rounds to their end, keeping the history."""
     for _ in rounds:
         gap = min(ascent.gap, 1.0) if ascent.problem.C == C else 1.0
         history.append((time.perf_counter() - started, gap))
         if callback is not None:
             callback(*history[-1])
-        since = 0 if ascent.gap < _BETTER * best or ascent.problem.C != C else since + 1
-        best = min(best, ascent.gap)
-        if since > _PATIENCE:
-            return False
-    return True
 
 
 def _check_options(tol: float, max_seconds: float | None, n_threads: int | None) -> None:

@@ -1,0 +1,117 @@
+"""The solver against scikit-learn's LinearSVC, at equal certified duality gap."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning as SklearnWarning
+from sklearn.svm import LinearSVC
+
+from benchmarks.data import fashion_features, synthetic_features
+from benchmarks.machine import describe
+from whence.svm import solve
+
+SHAPES = {"60,000×128×10": None, "50,000×512×10": (50_000, 512, 10), "30,000×2,048×50": (30_000, 2_048, 50),
+          "120,000×1,024×4": (120_000, 1_024, 4)}  # fmt: skip
+CS = (1e-5, 1e-3, 1e-1, 10.0)
+GAP = 1e-3  # the peer is stopped at the first of its tolerances that reaches this gap
+PEER_TOLERANCES = (1.0, 1e-1, 1e-2, 1e-3)
+
+
+def features(shape: str, data: Path, cache: Path) -> tuple[np.ndarray, np.ndarray]:
+    size = SHAPES[shape]
+    return fashion_features(data, cache) if size is None else synthetic_features(*size)
+
+
+def primal(X: np.ndarray, y: np.ndarray, W: np.ndarray, C: float) -> float:
+    """The primal objective, written without the package, in float64; the last column of W is the bias."""
+    loss = 0.0
+    for start in range(0, len(X), 4096):
+        part = slice(start, start + 4096)
+        scores = X[part].astype(np.float64) @ W[:, :-1].T + W[:, -1]
+        each = np.arange(len(scores))
+        margins = 1.0 + scores - scores[each, y[part]][:, None]
+        margins[each, y[part]] = 0.0
+        loss += margins.max(axis=1).sum()
+    return 0.5 * float((W**2).sum()) + C * loss
+
+
+def _peer(pipe, X: np.ndarray, y: np.ndarray, C: float, tol: float) -> None:
+    warnings.simplefilter("ignore", SklearnWarning)
+    model = LinearSVC(multi_class="crammer_singer", fit_intercept=False, C=C, tol=tol, random_state=0)
+    start = time.perf_counter()
+    model.fit(X, y)
+    pipe.send((time.perf_counter() - start, model.coef_))
+
+
+def peer(X: np.ndarray, y: np.ndarray, C: float, limit: float, dual: float):
+    """Seconds and gap of LinearSVC at its first tolerance that reaches GAP, or (None, gap) past the limit."""
+    with_bias = np.hstack([X, np.ones((len(X), 1), X.dtype)])
+    gap = 1.0
+    for tol in PEER_TOLERANCES:
+        ours, theirs = multiprocessing.get_context("fork").Pipe()
+        process = multiprocessing.get_context("fork").Process(target=_peer, args=(theirs, with_bias, y, C, tol))
+        process.start()
+        if not ours.poll(limit):
+            process.kill()
+            process.join()
+            return None, gap
+        seconds, W = ours.recv()
+        process.join()
+        value = primal(X, y, W, C)
+        gap = (value - dual) / value
+        if gap <= GAP:
+            return seconds, gap
+    return None, gap
+
+
+def timed(X: np.ndarray, y: np.ndarray, C: float, tol: float, repeats: int):
+    """The fastest of some runs."""
+    runs = [solve(X, y, C=C, tol=tol) for _ in range(repeats)]
+    return min(runs, key=lambda run: run.seconds)
+
+
+def run(data: Path, cache: Path, limit: float, out: Path | None) -> None:
+    print(describe(), flush=True)
+    print(f"Time to a certified gap; LinearSVC at most {limit:.0f} s a fit.\n")
+    print("| shape | C | LinearSVC | its gap | whence | gap | ratio | whence to 1e-6 |")
+    print("|---|---|---|---|---|---|---|---|", flush=True)
+    rows = []
+    for shape in SHAPES:
+        X, y = features(shape, data, cache)
+        for C in (1e-3, 10.0):  # compile every kernel before any clock runs
+            solve(X[:500], y[:500], C=C, n_classes=int(y.max()) + 1, tol=1e-7)
+        for C in CS:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                tight = solve(X, y, C=C, tol=1e-6, max_seconds=limit)
+            seconds, their_gap = peer(X, y, C, limit, tight.dual)
+            ours = timed(X, y, C, their_gap if seconds else GAP, 3 if tight.seconds < 20 else 1)
+            ratio = (seconds or limit) / ours.seconds
+            mark = "" if seconds else "> "
+            rows.append({"shape": shape, "C": C, "ratio": ratio, "bound": seconds is None, "peer": seconds,
+                         "seconds": ours.seconds, "gap": ours.gap, "tight": tight.seconds,
+                         "tight_gap": tight.gap})  # fmt: skip
+            print(f"| {shape} | {C:g} | {mark}{seconds or limit:.2f} s | {their_gap:.0e} | {ours.seconds:.2f} s "
+                  f"| {ours.gap:.0e} | {mark}{ratio:.1f}× | {tight.seconds:.1f} s ({tight.gap:.0e}) |",
+                  flush=True)  # fmt: skip
+    ratios = np.array([row["ratio"] for row in rows])
+    mean = float(np.exp(np.log(ratios).mean()))
+    print(f"\nGeometric mean {mean:.1f}×, smallest {ratios.min():.1f}×.", flush=True)
+    if out is not None:
+        out.write_text(json.dumps(rows, indent=1))
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", type=Path, default=Path.home() / ".cache/whence/data")
+    parser.add_argument("--cache", type=Path, default=Path("bench-data"))
+    parser.add_argument("--limit", type=float, default=120.0, help="seconds for one fit of LinearSVC")
+    parser.add_argument("--out", type=Path, help="write the figures as JSON")
+    run(**vars(parser.parse_args()))

@@ -1,0 +1,72 @@
+"""The parts of the Newton method against their closed matrix forms."""
+
+import numpy as np
+import pytest
+from scipy.optimize import brentq
+
+from whence.svm import kernels, newton
+from whence.svm.problem import make_problem
+
+
+def sequential(function, items):
+    return [function(item) for item in items]
+
+
+@pytest.fixture
+def part():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(30, 4))
+    problem = make_problem(X, rng.integers(0, 5, 30), 5, 1.0, True)
+    rows = np.arange(3, 25)
+    a = rng.random((len(rows), 5)) * (rng.random((len(rows), 5)) < 0.6)
+    a[:, 0] += 0.1
+    return problem, newton.Restricted(problem, rows, sequential), a, (a > 0).sum(axis=1)
+
+
+def test_the_three_ways_to_a_newton_step_agree_with_the_matrix(part):
+    problem, restricted, a, counts = part
+    residual = np.random.default_rng(1).normal(size=problem.shape)
+    F = np.hstack([problem.features[restricted.rows], np.ones((len(a), 1))])
+    H = np.eye(residual.size)
+    for f, row in zip(F, a, strict=True):
+        used = row > 0
+        P = np.diag(used.astype(float)) - np.outer(used, used) / used.sum()
+        H += 3.0 * np.kron(P, np.outer(f, f))
+    want = np.linalg.solve(H, residual.ravel()).reshape(residual.shape)
+    free = np.flatnonzero(counts > 1)
+    used, pairs = a[free] > 0, int((counts[free] - 1).sum())
+    by_gram = newton._by_gram(F[free], used, 3.0, residual, pairs)
+    by_dense = newton._by_dense(F[free], used, 3.0, residual)
+    by_cg = newton._by_cg(problem, restricted, restricted.rows[free], used, 3.0, residual, 1e-12)
+    for got in (by_gram, by_dense, by_cg):
+        np.testing.assert_allclose(got, want, atol=1e-10)
+
+
+def test_zero_sum_bases_are_orthonormal_and_complete(part):
+    _, _, a, counts = part
+    used = a[counts > 1] > 0
+    basis, at = newton.zero_sum_bases(used, int((counts[counts > 1] - 1).sum()))
+    for i, row in enumerate(used):
+        mine = basis[at == i]
+        P = np.diag(row.astype(float)) - np.outer(row, row) / row.sum()
+        np.testing.assert_allclose(mine.T @ mine, P, atol=1e-12)
+        np.testing.assert_allclose(mine @ mine.T, np.eye(len(mine)), atol=1e-12)
+
+
+def test_projection_onto_the_simplex():
+    rng = np.random.default_rng(2)
+    V = rng.normal(size=(200, 7)) * rng.choice([0.01, 1.0, 100.0], (200, 1))
+    out, counts = np.empty_like(V), np.empty(200, np.int64)
+    kernels.project_rows(V, 0.0, V, 0.0, V, 2.5, out, counts)
+    for v, got, count in zip(V, out, counts, strict=True):
+        theta = brentq(lambda t, v=v: np.maximum(v - t, 0).sum() - 2.5, v.min() - 3, v.max(), xtol=1e-14)
+        np.testing.assert_allclose(got, np.maximum(v - theta, 0), atol=1e-10)
+        assert count == (got > 0).sum()
+
+
+@pytest.mark.parametrize(
+    ("free", "pairs", "shape", "method"),
+    [(50, 60, (10, 2049), "gram"), (9000, 12000, (10, 65), "dense"), (9000, 12000, (50, 2049), "cg")],
+)
+def test_the_cheapest_way_is_taken(free, pairs, shape, method):
+    assert newton.step_cost(free, pairs, shape)[1] == method
