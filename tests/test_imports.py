@@ -24,8 +24,7 @@ ROOMS = [
     {"relevance"},
     {"explanation", "audit", "evaluate", "engine"},
     {"ui", "sample"},
-    {"demo"},
-    {"demo"},
+    {"demo", "fitting"},
     {"cli", "__main__"},
 ]
 LEVEL = {room: level for level, rooms in enumerate(ROOMS) for room in rooms}

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from whence.attributors.expansion import Expansion
 from whence.errors import InvalidInputError
-from whence.model import Head
+from whence.heads import Head
 from whence.store import Arrays
 from whence.svm.path import mean_cosine
 from whence.svm.problem import Doubles, Floats, Ints

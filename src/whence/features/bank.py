@@ -165,15 +165,16 @@ class Folder:
         self.journal = _read_journal(folder) or Journal(dimension, dtype)
         if (self.journal.dimension, self.journal.dtype) != (dimension, dtype):
             raise StoreError(f"{folder}: the journal is of features of another size or dtype.")
-        with full_disk(folder):
-            self.files = [
-                self._open("features.npy", (dimension,), dtype),
-                self._open("labels.npy", (), np.int64),
-            ]
-        sums = [_crc(file.mapped()) for file in self.files]
-        if sums != self.journal.sums:
+        self.files: list[InFile] = []
+        try:
+            with full_disk(folder):
+                self._open("features.npy", (dimension,), dtype)
+                self._open("labels.npy", (), np.int64)
+            if [_crc(file.mapped()) for file in self.files] != self.journal.sums:
+                raise StoreError(f"{folder}: the rows are not those that were written (checksum).")
+        except BaseException:
             self.close()
-            raise StoreError(f"{folder}: the rows are not those that were written (checksum).")
+            raise
 
     def append(self, features: Rows, labels: Ints, skipped: list[int]) -> None:
         """Add the rows of the next samples, and name those of them that were skipped."""
@@ -214,22 +215,20 @@ class Folder:
         for file in self.files:
             file.file.close()
 
-    def _open(self, name: str, tail: tuple[int, ...], dtype: npt.DTypeLike) -> InFile:
+    def _open(self, name: str, tail: tuple[int, ...], dtype: npt.DTypeLike) -> None:
         path = self.folder / name
         rows = self.journal.rows
         if rows and not path.is_file():
             raise StoreError(f"{path} is missing.")
         handle = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o644)
         file = InFile(io.FileIO(handle, "r+"), tail, dtype, rows)
+        self.files.append(file)
         size = path.stat().st_size
         expected = file.start + rows * file.row_bytes
         if size < expected or (self.journal.complete and size != expected):
-            file.file.close()
             raise StoreError(f"{path} has {size:,} bytes where {expected:,} were written.")
         if self.journal.complete and not file.has_header():
-            file.file.close()
             raise StoreError(f"{path} has another header than was written.")
-        return file
 
     def _write_journal(self) -> None:
         store.write_text(self.folder / "journal.json", json.dumps({"format": 1, **asdict(self.journal)}))

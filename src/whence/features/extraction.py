@@ -113,7 +113,9 @@ def extract(
     _check_options(dtype, autocast, num_workers, on_error)
     with nullcontext() if device is None else _placed(model, device):
         source = open_source(data, batch_size, num_workers, skip=on_error == "skip")
-        first = next(part for part in source.batches(0) if len(part.indices))
+        first = next((part for part in source.batches(0) if len(part.indices)), None)
+        if first is None:
+            raise InvalidInputError("'data' must have a sample that can be read. None of them can.")
         extractor = Extractor(model, find_head(model, first.inputs, layer))
         forward = Forward(extractor, np.dtype(dtype), autocast)
         dimension = forward(first).shape[1]
@@ -136,8 +138,7 @@ def as_float32(features: Rows) -> Rows:
     if features.dtype != np.float16:
         return features
     n, dimension = features.shape
-    rows, _ = _room_for(n, dimension, np.dtype(np.float32))
-    with full_disk(tempfile.gettempdir()):
+    with _room_for(n, dimension, np.dtype(np.float32)) as rows:
         return widened(features, rows)
 
 
@@ -181,10 +182,9 @@ class _Job:
     def uncached(self) -> FeatureBank:
         """Keep the features in memory, or in a temporary file."""
         n = len(self.source)
-        rows, on_disk = _room_for(n, self.dimension, self.forward.dtype)
-        self.say(self._needs(n, Path(tempfile.gettempdir()) if on_disk else None))
-        sink = _Loose(rows, n)
-        with full_disk(tempfile.gettempdir()):
+        with _room_for(n, self.dimension, self.forward.dtype) as rows:
+            self.say(self._needs(n, Path(tempfile.gettempdir()) if isinstance(rows, InFile) else None))
+            sink = _Loose(rows, n)
             self._fill(sink, 0)
             features = rows.whole()
         return self._bank(features, sink.labels.whole(), sink.skipped, {}, "", "computed")
@@ -306,20 +306,21 @@ class _Job:
         self, features: Rows, labels: Ints, skipped: list[int], parts: Parts, checksum: str, note: str
     ) -> FeatureBank:
         left_out = np.array(sorted(skipped), dtype=np.int64)
-        if len(left_out) == len(self.source):
-            raise InvalidInputError("'data' must have a sample that can be read. None of them can.")
         everyone = np.full(len(self.source), -1)
         everyone[np.setdiff1d(np.arange(len(everyone)), left_out)] = labels
         return FeatureBank(features, everyone, left_out, self.forward.extractor, parts, checksum, note)
 
 
-def _room_for(n: int, dimension: int, dtype: np.dtype[Any]) -> tuple[Growing, bool]:
+@contextmanager
+def _room_for(n: int, dimension: int, dtype: np.dtype[Any]) -> Iterator[Growing]:
     """Room for rows in memory, or in a temporary file when they would fill half of what is free."""
     free = free_memory()
     if free is None or n * dimension * dtype.itemsize <= free / 2:
-        return InMemory(n, (dimension,), dtype), False
+        yield InMemory(n, (dimension,), dtype)
+        return
     # The system removes the file when the last map of it is gone, however the process ends.
-    return InFile(tempfile.TemporaryFile(buffering=0), (dimension,), dtype), True
+    with full_disk(tempfile.gettempdir()), tempfile.TemporaryFile(buffering=0) as file:
+        yield InFile(file, (dimension,), dtype)
 
 
 @contextmanager
