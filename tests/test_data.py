@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+import pickle
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import pytest
 import torch
 from torch.utils.data import (
+    ConcatDataset,
     DataLoader,
     Dataset,
     IterableDataset,
@@ -17,8 +22,8 @@ from torch.utils.data import (
     WeightedRandomSampler,
 )
 
-from whence.data import as_training_set
-from whence.errors import InvalidInputError
+from whence.data import Arrays, Loaded, as_training_set
+from whence.errors import DataWarning, InvalidInputError, SampleError
 
 X = torch.arange(20.0).reshape(10, 2)
 Y = torch.tensor([0, 1, 2, 0, 1, 2, 0, 1, 2, 0])
@@ -32,9 +37,26 @@ class Pairs(Dataset[Any]):
         return X[i], int(Y[i])
 
 
+class Stream(IterableDataset[Any]):
+    def __iter__(self) -> Any:
+        return ((X[i], int(Y[i])) for i in range(10))
+
+
+@dataclass
+class Sample:
+    image: np.ndarray
+    label: int
+
+
+class Named(NamedTuple):
+    y: int
+    image: torch.Tensor
+
+
 def collected(data: Any, batch_size: int = 4) -> tuple[torch.Tensor, list[int], list[int], list[int]]:
     batches = list(as_training_set(data, batch_size))
-    inputs = torch.cat([torch.as_tensor(b.inputs) for b in batches])
+    parts = [next(iter(b.inputs.values())) if isinstance(b.inputs, dict) else b.inputs for b in batches]
+    inputs = torch.cat([torch.as_tensor(part) for part in parts])
     labels = [int(y) for b in batches for y in b.labels]
     indices = [int(i) for b in batches for i in b.indices]
     return inputs, labels, indices, [len(b.labels) for b in batches]
@@ -52,6 +74,16 @@ def collected(data: Any, batch_size: int = 4) -> tuple[torch.Tensor, list[int], 
         DataLoader(Pairs(), batch_size=4),
         DataLoader(Pairs(), batch_size=4, shuffle=True),
         DataLoader(Pairs(), batch_size=4, shuffle=True, drop_last=True),
+        DataLoader(Pairs(), batch_size=4, num_workers=1),
+        DataLoader(TensorDataset(X, Y), batch_size=4, shuffle=True),
+        [{"x": X[i], "label": Y[i]} for i in range(10)],
+        [{"target": int(Y[i]), "x": X[i].tolist()} for i in range(10)],
+        [Sample(X[i].numpy(), int(Y[i])) for i in range(10)],
+        [Named(int(Y[i]), X[i]) for i in range(10)],
+        ({"x": X}, Y),
+        (X.tolist(), Y.tolist()),
+        Stream(),
+        DataLoader(Stream(), batch_size=4),
     ],
     ids=[
         "tensors",
@@ -63,6 +95,16 @@ def collected(data: Any, batch_size: int = 4) -> tuple[torch.Tensor, list[int], 
         "loader",
         "shuffled",
         "dropped",
+        "worker",
+        "tensor loader",
+        "mappings",
+        "lists in mappings",
+        "dataclasses",
+        "named tuples",
+        "columns",
+        "lists",
+        "stream",
+        "stream loader",
     ],
 )
 def test_every_source_gives_all_samples_in_order(data: Any) -> None:
@@ -97,11 +139,6 @@ def test_reading_twice_gives_the_same() -> None:
     assert first == second
 
 
-class Stream(IterableDataset[Any]):
-    def __iter__(self) -> Any:
-        return iter(Pairs())
-
-
 @pytest.mark.parametrize(
     "loader",
     [
@@ -109,12 +146,12 @@ class Stream(IterableDataset[Any]):
         DataLoader(Pairs(), sampler=WeightedRandomSampler([1.0] * 10, 10)),
         DataLoader(Pairs(), batch_sampler=[[0, 1], [2]]),
         DataLoader(Pairs(), batch_size=None),
-        DataLoader(Stream(), batch_size=2),
-        Stream(),
+        DataLoader(Stream(), batch_size=None),
         iter([1]),
+        {"train": Pairs(), "test": Pairs()},
         3,
     ],
-    ids=["subset", "weighted", "batches", "unbatched", "stream loader", "stream", "iterator", "number"],
+    ids=["subset", "weighted", "batches", "unbatched", "loose stream", "iterator", "splits", "number"],
 )
 def test_sources_without_a_known_order_are_refused(loader: Any) -> None:
     with pytest.raises(InvalidInputError, match="'data'"):
@@ -133,9 +170,10 @@ def test_an_empty_set_is_refused(data: Any) -> None:
     ("labels", "message"),
     [
         (Y.float(), "integer labels"),
-        (Y[:9], r"shape \(10,\)"),
+        (Y[:9], "10 inputs and 9 labels"),
         (torch.nn.functional.one_hot(Y), "one label a sample"),
-        (np.array(list("abcdefghij")), "integer labels"),
+        (np.array(list("abcdefghij")), "labels of text, such as 'a'.*id2label"),
+        ([[1, 2], [3]] * 5, "one label a sample"),
     ],
 )
 def test_labels_that_are_no_classes_are_refused(labels: Any, message: str) -> None:
@@ -144,8 +182,263 @@ def test_labels_that_are_no_classes_are_refused(labels: Any, message: str) -> No
 
 
 @pytest.mark.parametrize(
-    "data", [TensorDataset(X), TensorDataset(X, Y, Y), list(X)], ids=["one", "three", "bare"]
+    ("data", "message"),
+    [
+        (TensorDataset(X), "pairs.*tuple with 1 parts"),
+        (TensorDataset(X, Y, Y), "pairs.*tuple with 3 parts"),
+        ([3], "pairs.*int"),
+        ([{"x": X[0]}], "one label, named one of label.*the names x"),
+        ([{"x": X[0], "label": 0, "y": 1}], "the names x, label, y"),
+        ([{"label": 0}], "inputs and one label"),
+        ([{"x": X[0], "label": 0}, {"z": X[0], "label": 0}], "the same names"),
+    ],
 )
-def test_samples_that_are_no_pairs_are_refused(data: Any) -> None:
-    with pytest.raises(InvalidInputError, match="pairs"):
+def test_samples_without_inputs_and_label_are_refused(data: Any, message: str) -> None:
+    with pytest.raises(InvalidInputError, match=message):
         list(as_training_set(data))
+
+
+def test_several_inputs_stay_apart() -> None:
+    data = [((X[i], Y[i]), int(Y[i])) for i in range(10)]
+    (batch,) = as_training_set(data)
+    assert isinstance(batch.inputs, tuple)
+    assert torch.equal(batch.inputs[0], X)
+    assert torch.equal(batch.inputs[1], Y)
+
+
+def test_a_memory_map_stays_on_disk(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", X.numpy())
+    mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
+    samples = as_training_set((mapped, Y.numpy()), 4)
+    assert isinstance(samples, Arrays)
+    assert samples.inputs is mapped
+    assert np.array_equal(np.concatenate([batch.inputs for batch in samples]), X.numpy())
+
+
+def test_a_stream_can_be_read_by_index() -> None:
+    samples = as_training_set(Stream(), 4)
+    assert isinstance(samples, Loaded)
+    order = [3, 4, 9, 0, 0, 7]
+    assert [samples.samples[i][0] for i in order] == order
+    assert torch.equal(torch.stack([samples.samples[i][1][0] for i in order]), X[order])
+    copied = pickle.loads(pickle.dumps(samples.samples))
+    assert torch.equal(copied[8][1][0], X[8])
+
+
+def test_a_stream_that_ends_early_names_the_sample() -> None:
+    class Shrinking(IterableDataset[Any]):
+        lengths = iter([10, 10, 10, 6])
+
+        def __iter__(self) -> Any:
+            return iter([(X[i], 0) for i in range(next(self.lengths))])
+
+    samples = as_training_set(Shrinking(), 4)
+    with pytest.raises(SampleError, match="fewer than the 10 samples") as caught:
+        list(samples)
+    assert caught.value.index == 6
+
+
+# Labels and class names
+
+
+def test_text_labels_go_by_the_models_names() -> None:
+    labels = ["dog", "cat", "dog"]
+    samples = as_training_set((X[:3], labels), names=["cat", "dog"])
+    assert [b.labels.tolist() for b in samples] == [[1, 0, 1]]
+    assert samples.class_names == ("cat", "dog")
+    samples = as_training_set(list(zip(X[:3], labels, strict=True)), names=["cat", "dog"])
+    assert [b.labels.tolist() for b in samples] == [[1, 0, 1]]
+
+
+def test_an_unknown_name_is_refused_with_its_index() -> None:
+    data = list(zip(X[:3], ["dog", "cat", "cow"], strict=True))
+    with pytest.raises(SampleError, match=r"Sample 2 .*'cow' is no class of the model: cat, dog") as caught:
+        list(as_training_set(data, 2, names=["cat", "dog"]))
+    assert caught.value.index == 2
+
+
+def test_class_names_are_picked_up() -> None:
+    class Classy(Pairs):
+        classes: ClassVar = ["a", "b", "c"]
+
+    assert as_training_set(Classy()).class_names == ("a", "b", "c")
+    assert as_training_set(DataLoader(Subset(Classy(), [1, 2]))).class_names == ("a", "b", "c")
+    assert as_training_set(ConcatDataset([Classy(), Classy()])).class_names == ("a", "b", "c")
+    assert as_training_set(ConcatDataset([Classy(), Pairs()])).class_names is None
+    assert as_training_set(Classy(), names=["x", "y", "z"]).class_names == ("x", "y", "z")
+    with pytest.warns(DataWarning, match="model calls class 1 'c', the data 'b'.*id2label"):
+        assert as_training_set(Classy(), names=["a", "c", "b"]).class_names == ("a", "c", "b")
+    assert as_training_set((X, Y)).class_names is None
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        Pairs(),
+        Subset(TensorDataset(X, Y), range(10)),
+        ConcatDataset([TensorDataset(X[:4], Y[:4]), TensorDataset(X[4:], Y[4:])]),
+        ConcatDataset([Pairs(), TensorDataset(X, Y)]),
+    ],
+)
+def test_labels_known_beforehand_are_those_of_the_samples(data: Any) -> None:
+    samples = as_training_set(data)
+    assert isinstance(samples, Loaded)
+    known = samples.samples.labels()
+    if known is not None:
+        assert known.tolist() == [int(y) for b in samples for y in b.labels]
+    assert (known is None) == isinstance(getattr(data, "datasets", [data])[0], Pairs)
+
+
+# Preprocessing
+
+
+def test_preprocess_gets_tensors_where_inputs_stack_and_lists_where_not() -> None:
+    seen: list[Any] = []
+
+    def note(batch: Any) -> torch.Tensor:
+        seen.append(batch)
+        return torch.zeros(len(next(iter(batch.values())) if isinstance(batch, dict) else batch), 2)
+
+    list(as_training_set([("a", 0), ("b", 1)], preprocess=note))
+    assert seen[-1] == ["a", "b"]
+    list(as_training_set([{"text": "a", "n": 3, "y": 0}, {"text": "b", "n": 4, "y": 1}], preprocess=note))
+    assert seen[-1]["text"] == ["a", "b"]
+    assert seen[-1]["n"].tolist() == [3, 4]
+    list(as_training_set((X, Y), 4, preprocess=note))
+    assert torch.equal(seen[-1], X[8:])
+
+
+def test_preprocess_follows_collate_fn() -> None:
+    def collate(samples: list[Any]) -> dict[str, Any]:
+        return {"x": torch.stack([x for x, _ in samples]), "labels": [y for _, y in samples]}
+
+    (batch,) = as_training_set(Pairs(), collate_fn=collate, preprocess=lambda b: {"x": 2 * b["x"]})
+    assert torch.equal(batch.inputs["x"], 2 * X)
+    assert batch.labels.tolist() == Y.tolist()
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ([("text", 0)], "a list of str.*'preprocess'"),
+        ([{"text": "text", "label": 0}], "'text': a list of str"),
+        ([([1, 2], 0), ([1, 2, 3], 1)], "lists of lengths 2, 3 .*collate_fn"),
+        ([{"ids": [1], "label": 0}, {"ids": [1, 2], "label": 1}], "'ids': lists of lengths 1, 2"),
+        ([(torch.ones(2), 0), (torch.ones(3), 1)], "Tensors of lengths 2, 3"),
+        ([(object(), 0)], "a list of object"),
+    ],
+)
+def test_inputs_that_are_no_tensors_are_refused(data: Any, message: str) -> None:
+    with pytest.raises(InvalidInputError, match=message):
+        list(as_training_set(data))
+
+
+def test_a_batch_with_other_numbers_of_labels_is_refused() -> None:
+    loader = DataLoader(Pairs(), batch_size=4, collate_fn=lambda s: (X[:4], Y[:3]))
+    with pytest.raises(InvalidInputError, match=r"one label a sample. Got 3 for 4 samples"):
+        list(as_training_set(loader))
+
+
+# Samples that cannot be read, and samples that change
+
+
+class Broken(Pairs):
+    def __getitem__(self, i: int) -> tuple[torch.Tensor, int]:
+        if i == 5:
+            raise OSError("truncated")
+        return super().__getitem__(i)
+
+
+def test_a_sample_that_cannot_be_read_is_named() -> None:
+    with pytest.raises(SampleError, match=r"Sample 5 .*OSError: truncated") as caught:
+        list(as_training_set(Broken(), 4))
+    assert caught.value.index == 5
+    assert isinstance(caught.value.__cause__, OSError)
+
+
+class Augmented(Pairs):
+    def __getitem__(self, i: int) -> tuple[torch.Tensor, int]:
+        x, y = super().__getitem__(i)
+        return x + torch.rand(()), y
+
+
+def test_samples_that_change_are_noticed() -> None:
+    with pytest.warns(DataWarning, match="different inputs for the same sample, such as 0.*testing"):
+        as_training_set(Augmented())
+    with pytest.warns(DataWarning, match="different inputs"):
+        as_training_set((X, Y), preprocess=lambda x: x + torch.rand(()))
+
+    class AugmentedStream(IterableDataset[Any]):
+        def __iter__(self) -> Any:
+            return iter([Augmented()[i] for i in range(10)])
+
+    with pytest.warns(DataWarning, match="different inputs"):
+        as_training_set(AugmentedStream())
+
+
+def test_missing_values_are_no_change() -> None:
+    data = [(torch.tensor([torch.nan, 1.0]), 0), (torch.tensor([torch.nan, 2.0]), 1)]
+    assert len(as_training_set(data)) == 2
+
+
+# Image folders
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Two classes of images; the colours tell the files apart."""
+    Image = pytest.importorskip("PIL.Image")
+    for name, colours in {"dog": [10, 20, 30], "cat": [40, 50]}.items():
+        for i, colour in enumerate(colours):
+            path = tmp_path / name / ("deep" if i == 2 else "") / f"{i}.png"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            Image.new("L" if i else "RGB", (4, 4), colour if i else (colour,) * 3).save(path)
+        (tmp_path / name / "notes.txt").write_text("no image")
+    (tmp_path / "empty").mkdir()
+    (tmp_path / ".hidden").mkdir()
+    return tmp_path
+
+
+def brightness(images: list[Any]) -> torch.Tensor:
+    assert all(image.mode == "RGB" for image in images)
+    return torch.stack([torch.from_numpy(np.array(image)).float().movedim(-1, 0) for image in images])
+
+
+def test_an_image_folder_is_read_class_by_class(folder: Path) -> None:
+    for path in (folder, str(folder)):
+        samples = as_training_set(path, 2, preprocess=brightness)
+        batches = list(samples)
+        pixels = [int(image[0, 0, 0]) for b in batches for image in b.inputs]
+        assert pixels == [40, 50, 10, 20, 30]
+        assert [int(y) for b in batches for y in b.labels] == [0, 0, 1, 1, 1]
+        assert samples.class_names == ("cat", "dog", "empty")
+    with pytest.raises(InvalidInputError, match=r"a list of Image.*'preprocess'"):
+        list(as_training_set(folder))
+
+
+def test_folders_go_by_the_models_names(folder: Path) -> None:
+    samples = as_training_set(folder, preprocess=brightness, names=["dog", "horse", "cat"])
+    assert [b.labels.tolist() for b in samples] == [[2, 2, 0, 0, 0]]
+    with pytest.raises(SampleError, match=r"Sample 0 .*'cat' is no class of the model: dogs, cats"):
+        list(as_training_set(folder, preprocess=brightness, names=["dogs", "cats"]))
+
+
+def test_a_corrupt_image_is_named_with_its_file(folder: Path) -> None:
+    path = folder / "dog" / "1.png"
+    path.write_bytes(path.read_bytes()[:-30])
+    with pytest.raises(SampleError, match=r"Sample 3 .*dog.1\.png") as caught:
+        list(as_training_set(folder, preprocess=brightness))
+    assert caught.value.index == 3
+
+
+def test_a_folder_without_images_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInputError, match="no image in them"):
+        as_training_set(tmp_path)
+    with pytest.raises(InvalidInputError, match="which is none"):
+        as_training_set(tmp_path / "nowhere")
+
+
+def test_pillow_is_asked_for_by_its_extra(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "PIL", None)
+    with pytest.raises(SampleError, match=r"whence\[images\]"):
+        list(as_training_set(folder, preprocess=brightness))

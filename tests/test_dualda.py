@@ -386,7 +386,7 @@ def test_nan_features_of_a_model_name_the_sample() -> None:
         whence.DualDA(C=0.01, show_progress=False).fit(model, (inputs, labels))
 
 
-@pytest.mark.parametrize("x", [3, [[1.0]], torch.tensor(1.0), torch.empty(0, D)])
+@pytest.mark.parametrize("x", [3, [], {}, torch.tensor(1.0), torch.empty(0, D)])
 def test_inputs_must_be_a_batch(x: Any) -> None:
     model, inputs, labels = trained()
     e = whence.DualDA(C=0.01, show_progress=False).fit(model, (inputs, labels))

@@ -9,6 +9,15 @@ class InvalidInputError(WhenceError, ValueError):
     """An argument breaks a rule; the message names the argument, the rule, the value and the remedy."""
 
 
+class SampleError(InvalidInputError):
+    """A training sample cannot be used; ``index`` is its place, and ``reason`` says what is wrong with it."""
+
+    def __init__(self, index: int, reason: str, remedy: str = "Repair or remove it.") -> None:
+        super().__init__(f"'data' must give every sample. Sample {index} cannot be used: {reason}. {remedy}")
+        self.index = index
+        self.reason = reason
+
+
 class NotFittedError(WhenceError, AttributeError):
     """A method that needs a fitted explainer was called before ``fit``."""
 
@@ -19,6 +28,10 @@ class ModelError(WhenceError):
 
 class StoreError(WhenceError):
     """A saved file is truncated, altered, of another version, or belongs to another model."""
+
+
+class DataWarning(UserWarning):
+    """The training set is not what it seems: its samples change, or its classes go by other names."""
 
 
 class ConvergenceWarning(UserWarning):

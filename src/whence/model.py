@@ -40,6 +40,17 @@ def unwrap(model: nn.Module) -> nn.Module:
             return model
 
 
+def class_names(model: nn.Module) -> tuple[str, ...] | None:
+    """Give the names that the model's configuration has for its classes, in order; None where it has none."""
+    config = getattr(unwrap(model), "config", None)
+    table = getattr(config, "id2label", None)
+    if not isinstance(table, Mapping) or not table or set(table) != set(range(len(table))):
+        return None
+    names = tuple(str(table[i]) for i in range(len(table)))
+    # What transformers puts where nobody has named anything.
+    return None if names == tuple(f"LABEL_{i}" for i in range(len(names))) else names
+
+
 def find_head(model: nn.Module, inputs: Any, layer: str | None = None) -> str:
     """Name the linear layer whose output is the model's logits.
 

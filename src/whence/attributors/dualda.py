@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from collections.abc import Callable
 from os import PathLike
 from typing import Any, ClassVar, Literal, Self, overload
 
@@ -18,9 +19,11 @@ from whence.attributors.fitted import FittedModel
 from whence.attributors.progress import GapBar
 from whence.attributors.solutions import Solved, from_cache
 from whence.attributors.surrogate import Faithfulness, Surrogate, check_head, to_array
+from whence.data import as_training_set
 from whence.errors import InvalidInputError, NotFittedError
 from whence.features import Cache, FeatureBank, OnError, as_float32, extract
-from whence.model import Head
+from whence.heads import Head
+from whence.model import class_names
 from whence.svm import CChoice, choose_C, solve
 from whence.svm.problem import Floats, Ints, check_features, check_labels
 
@@ -64,6 +67,7 @@ class DualDA(Attributor):
     C_ : float, the C that was used
     C_path_ : CChoice or None, how C was chosen; print it
     labels_ : (train,) int64, −1 for skipped samples
+    class_names_ : tuple of str or None, from the model's id2label, the data, or a folder's subfolders
     skipped_ : int64, samples that could not be read and took no part in the fit
     seconds_, origins_ : dict, how long ``fit`` took for "features" and "solution", and where they come from:
         computed, and why; resumed; reused
@@ -110,6 +114,8 @@ class DualDA(Attributor):
         data: Any,
         layer: str | None = None,
         *,
+        preprocess: Callable[[Any], Any] | None = None,
+        collate_fn: Callable[[list[Any]], Any] | None = None,
         cache_dir: str | PathLike[str] | None = None,
         dtype: str = "float32",
         autocast: str | None = None,
@@ -124,9 +130,16 @@ class DualDA(Attributor):
             A torch classifier that maps a batch to logits (B, K) by a last linear layer. It is run in eval
             mode and left as it was.
         data
-            A map-style Dataset of (input, label) samples, a DataLoader over one, or a tuple (X, y).
+            A Dataset, map-style or iterable, a DataLoader, a datasets.Dataset, a tuple (X, y) of arrays or
+            tensors, or the path of a folder with a subfolder of images a class. Samples are pairs (input,
+            label), or mappings or dataclasses with a label: 0 … K−1 or the name of a class.
         layer
             Name of the last linear layer, when the model does something after it, such as a softmax.
+        preprocess
+            Makes the model's inputs of a batch of inputs: a tokeniser, an image processor, or any function.
+            New inputs go through it as well.
+        collate_fn
+            Makes a batch of a list of samples, as in a DataLoader.
         cache_dir
             Folder that keeps features and solutions. A fit that was killed resumes there, and one with the
             same model, data and options takes what is there; see ``whence cache ls``.
@@ -142,9 +155,16 @@ class DualDA(Attributor):
         """
         self._check_parameters()
         started = time.perf_counter()
+        samples = as_training_set(
+            data,
+            self.batch_size,
+            names=class_names(model),
+            preprocess=preprocess,
+            collate_fn=collate_fn,
+        )
         bank = extract(
             model,
-            data,
+            samples,
             layer=layer,
             batch_size=self.batch_size,
             cache_dir=cache_dir,
@@ -160,7 +180,8 @@ class DualDA(Attributor):
         solved, note = self._solve_cached(bank, features, head, cache_dir)
         self.seconds_ = {"features": extracted - started, "solution": time.perf_counter() - extracted}
         self.origins_ = {"features": bank.note, "solution": note}
-        self._keep(solved, features, bank.labels, head, FittedModel(bank.extractor))
+        fitted = FittedModel(bank.extractor, prepare=samples.prepare)
+        self._keep(solved, features, bank.labels, head, fitted, samples.class_names)
         return self
 
     def fit_features(
@@ -204,7 +225,9 @@ class DualDA(Attributor):
         Parameters
         ----------
         x
-            A batch of model inputs, tensor or array (B, …).
+            A batch of inputs: a tensor or array (B, …), a mapping of these such as a tokeniser gives, or a
+            list of samples as they are in the training set. Where ``fit`` was given ``preprocess``, inputs
+            before it.
         target
             The class to explain: None (the class the model predicts), one class, or one class a test.
         sparse
@@ -320,13 +343,20 @@ class DualDA(Attributor):
         return from_cache(Cache(cache_dir), parts, title, self.tol, now, self.show_progress)
 
     def _keep(
-        self, solved: Solved, features: Floats, labels: Ints, head: Head | None, model: FittedModel | None
+        self,
+        solved: Solved,
+        features: Floats,
+        labels: Ints,
+        head: Head | None,
+        model: FittedModel | None,
+        names: tuple[str, ...] | None = None,
     ) -> None:
         """Take over a solution on the features (M, d) of the samples with labels (N,) of at least 0."""
         surrogate = Surrogate.from_solution(
             solved.lam, solved.weight, features, labels, head, self._device(model)
         )
         self.C_, self.C_path_, self.gap_ = solved.C, solved.choice, solved.gap
+        self.class_names_ = names
         self._adopt(surrogate, model)
 
     def _adopt(self, surrogate: Surrogate, model: FittedModel | None) -> None:
@@ -385,6 +415,7 @@ class DualDA(Attributor):
             "C": self.C_,
             "C_path": None if self.C_path_ is None else dataclasses.asdict(self.C_path_),
             "gap": self.gap_,
+            "class_names": self.class_names_,
             "fingerprint": None if self._model is None else self._model.fingerprint,
         }
         return surrogate.arrays(), manifest
@@ -394,6 +425,8 @@ class DualDA(Attributor):
         fitted = None if model is None else FittedModel.match(model, manifest["fingerprint"])
         self = cls(**manifest["parameters"])
         self.C_, self.gap_ = manifest["C"], manifest["gap"]
+        names = manifest.get("class_names")  # files of version 0.1 have none
+        self.class_names_ = None if names is None else tuple(names)
         self.C_path_ = None if manifest["C_path"] is None else CChoice.from_dict(manifest["C_path"])
         self._adopt(Surrogate.from_arrays(arrays, self._device(fitted)), fitted)
         return self

@@ -9,7 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from whence import store
+from whence.data import Prepare
 from whence.errors import InvalidInputError, ModelError, StoreError
+from whence.inputs import n_rows, take
 from whence.model import Extractor, unwrap
 
 
@@ -22,10 +24,18 @@ class FittedModel:
         The model, split at its last linear layer.
     fingerprint
         The model's fingerprint when fitted; taken now when None.
+    prepare
+        What makes the model's inputs of new inputs, as it made them of the training set.
     """
 
-    def __init__(self, extractor: Extractor, fingerprint: dict[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        extractor: Extractor,
+        fingerprint: dict[str, str] | None = None,
+        prepare: Prepare | None = None,
+    ) -> None:
         self.extractor = extractor
+        self.prepare = prepare or Prepare()
         self.fingerprint = fingerprint or store.fingerprint(extractor.model, extractor.layer)
         self._versions = store.versions(extractor.model)
 
@@ -50,13 +60,21 @@ class FittedModel:
         return next(self.extractor.model.parameters()).device
 
     def features(self, x: Any, batch_size: int) -> Tensor:
-        """Features (B, d) of a batch of inputs (B, …), ``batch_size`` at a time."""
-        if not isinstance(x, Tensor | np.ndarray) or x.ndim == 0 or len(x) == 0:
+        """Features (B, d) of a batch of inputs, ``batch_size`` at a time.
+
+        The batch is a tensor or array (B, …), a mapping of these, a tuple of them for a model with several
+        inputs, or a list of samples as they are in the training set, with or without their labels if named.
+        """
+        n = n_rows(x)
+        if not n:
             got = f"shape {tuple(x.shape)}" if isinstance(x, Tensor | np.ndarray) else type(x).__name__
-            raise InvalidInputError(f"'x' must be a batch of inputs, a tensor or array (B, …). Got {got}.")
+            raise InvalidInputError(
+                "'x' must be a batch of inputs: a tensor or array (B, …), a mapping of these, or a list. "
+                f"Got {'nothing' if n == 0 else got}."
+            )
         self._check_unchanged()
-        starts = range(0, len(x), batch_size)
-        return torch.cat([self.extractor(x[start : start + batch_size]) for start in starts])
+        parts = (take(x, slice(start, start + batch_size)) for start in range(0, n, batch_size))
+        return torch.cat([self.extractor(self.prepare.unlabelled(part)) for part in parts])
 
     def _check_unchanged(self) -> None:
         model = self.extractor.model

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
-from torch import Tensor
-from torch.utils.data import ConcatDataset, DataLoader, Dataset, Subset, TensorDataset
+from torch.utils.data import DataLoader, Dataset
 
-from whence.data import as_training_set
-from whence.errors import InvalidInputError
+from whence.data import Arrays, Loaded, as_training_set
+from whence.errors import SampleError
 from whence.features.prints import Digest, callable_name
 
 Ints = npt.NDArray[np.int64]
@@ -49,10 +49,10 @@ class Source(Protocol):
 
 def open_source(data: Any, batch_size: int, num_workers: int, *, skip: bool) -> Source:
     """Read ``data`` as ``whence.data.as_training_set`` does; with ``skip``, pass over unreadable samples."""
-    samples: Any = as_training_set(data, batch_size)
-    if hasattr(samples, "loader"):
-        return _Loaded(samples.loader, num_workers, skip)
-    return _Arrays(samples.inputs, samples.labels, samples.batch_size)
+    samples = as_training_set(data, batch_size)
+    if isinstance(samples, Arrays):
+        return _Arrays(samples.inputs, samples.labels, samples.batch_size)
+    return _Loaded(samples, num_workers, skip)
 
 
 class _Arrays:
@@ -82,9 +82,10 @@ class _Arrays:
 class _Loaded:
     """A map-style dataset, read by a DataLoader that is given the indices of each batch."""
 
-    def __init__(self, loader: DataLoader[Any], num_workers: int, skip: bool) -> None:
+    def __init__(self, samples: Loaded, num_workers: int, skip: bool) -> None:
+        loader = samples.loader
         assert loader.batch_size is not None
-        self.loader, self.skip = loader, skip
+        self.samples, self.loader, self.skip = samples, loader, skip
         self.batch_size: int = loader.batch_size
         self.num_workers = num_workers or loader.num_workers
 
@@ -101,14 +102,16 @@ class _Loaded:
 
     def prints(self) -> dict[str, str]:
         n = len(self)
-        collate = {"collate_fn": callable_name(self.loader.collate_fn)}
-        dataset = self.loader.dataset
-        if isinstance(dataset, TensorDataset):
-            *inputs, targets = dataset.tensors
-            return {**_labels_print(_integers(targets)), **_items_print(n, n, inputs), **collate}
+        functions = vars(self.samples.prepare).items()
+        collate = {name: callable_name(function) for name, function in functions if function is not None}
         chosen = np.random.default_rng(0).choice(n, min(n, _SAMPLED), replace=False)
         parts = [self.read(int(i)) for i in np.sort(chosen)]
-        known = known_labels(dataset)
+        arrays = self.samples.samples.arrays()
+        if arrays is not None:
+            inputs, labels = arrays
+            # With what the functions make of some samples: their code does not say all they do.
+            return {**_labels_print(labels), **_items_print(n, n, [inputs, parts]), **collate}
+        known = self.samples.samples.labels()
         if known is not None and all(np.array_equal(p.labels, known[p.indices]) for p in parts):
             return {**_labels_print(known), **_items_print(len(parts), n, parts), **collate}
         # Only reading every sample tells its label; then its contents cost little more.
@@ -117,7 +120,7 @@ class _Loaded:
         for part in self.batches(0):
             labels[part.indices] = part.labels
             digest.add(part)
-        return {**_labels_print(labels), "data items": f"{n} of {n} {digest.hexdigest()}", **collate}
+        return {**_labels_print(labels), "data items": f"all {digest.hexdigest()}", **collate}
 
     def _read(self, places: Sequence[range], num_workers: int) -> Iterator[Part]:
         loader = DataLoader(
@@ -125,22 +128,21 @@ class _Loaded:
             batch_sampler=[list(indices) for indices in places],
             num_workers=num_workers,
             collate_fn=_Collate(self.loader.collate_fn),
-            worker_init_fn=self.loader.worker_init_fn,
+            worker_init_fn=_Start(self.loader.worker_init_fn) if num_workers else None,
             multiprocessing_context=self.loader.multiprocessing_context if num_workers else None,
         )
         for indices, batch, failures in loader:
             if failures and not self.skip:
                 index, message = failures[0]
-                raise InvalidInputError(
-                    f"'data' must give every sample. Sample {index} cannot be read: {message}. "
-                    'Repair or remove it, or pass on_error="skip" to leave such samples out.'
+                raise SampleError(
+                    index, message, 'Repair or remove it, or pass on_error="skip" to leave such samples out.'
                 )
             skipped = [index for index, _ in failures]
             if batch is None:
                 yield Part(None, np.empty(0, np.int64), np.empty(0, np.int64), skipped)
                 continue
-            inputs, labels = _pair(batch)
-            yield Part(inputs, _integers(labels), np.array(indices), skipped)
+            inputs, labels = batch
+            yield Part(inputs, labels, np.array(indices), skipped)
 
 
 @dataclass(frozen=True)
@@ -148,6 +150,18 @@ class _Failure:
     """Stands for a sample that could not be read; an exception would end the reading of all others."""
 
     message: str
+
+
+class _Start:
+    """What a reading process does first: leave Ctrl-C to the process that started it, which ends it."""
+
+    def __init__(self, own: Callable[[int], None] | None) -> None:
+        self.own = own
+
+    def __call__(self, worker: int) -> None:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        if self.own is not None:
+            self.own(worker)
 
 
 class _Guarded(Dataset[Any]):
@@ -159,8 +173,8 @@ class _Guarded(Dataset[Any]):
     def __getitem__(self, index: int) -> tuple[int, Any]:
         try:
             return index, self.dataset[index]
-        except Exception as error:
-            return index, _Failure(f"{type(error).__name__}: {error}")
+        except SampleError as error:
+            return index, _Failure(error.reason)
 
 
 class _Collate:
@@ -176,48 +190,14 @@ class _Collate:
         return [index for index, _ in good], batch, failures
 
 
-def known_labels(dataset: Any) -> Ints | None:
-    """Give all labels of a dataset without reading its samples; None where that cannot be done."""
-    if isinstance(dataset, Subset):
-        labels = known_labels(dataset.dataset)
-        return None if labels is None else labels[np.asarray(dataset.indices)]
-    if isinstance(dataset, ConcatDataset):
-        several = [known_labels(part) for part in dataset.datasets]
-        known = [labels for labels in several if labels is not None]
-        return np.concatenate(known) if len(known) == len(several) else None
-    if isinstance(dataset, TensorDataset):
-        return _integers(dataset.tensors[-1])
-    for name in ("targets", "labels"):
-        try:
-            labels = _integers(getattr(dataset, name, None))
-        except (TypeError, ValueError):
-            continue
-        if labels.shape == (len(dataset),):
-            return labels
-    return None
-
-
 def _labels_print(labels: Ints) -> dict[str, str]:
     digest = Digest()
     digest.add(np.ascontiguousarray(labels, np.int64))
-    return {"number of samples": str(len(labels)), "data labels": f"{len(labels)} {digest.hexdigest()}"}
+    return {"number of samples": str(len(labels)), "data labels": f"int64 {digest.hexdigest()}"}
 
 
 def _items_print(hashed: int, n: int, contents: Sequence[Any]) -> dict[str, str]:
     digest = Digest()
     for part in contents:
         digest.add(part)
-    return {"data items": f"{hashed} of {n} {digest.hexdigest()}"}
-
-
-def _pair(batch: Any) -> tuple[Any, Any]:
-    if not isinstance(batch, tuple | list) or len(batch) != 2:
-        raise InvalidInputError(
-            f"'data' must give (input, label) pairs. Got a batch of type {type(batch).__name__}. "
-            "Wrap the dataset so that each sample is a pair."
-        )
-    return batch[0], batch[1]
-
-
-def _integers(labels: Any) -> Ints:
-    return np.asarray(labels.numpy(force=True) if isinstance(labels, Tensor) else labels, dtype=np.int64)
+    return {"data items": f"{'all' if hashed == n else 'some'} {digest.hexdigest()}"}

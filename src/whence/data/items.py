@@ -1,0 +1,192 @@
+"""Samples as users have them, taken apart into inputs and label and put together into batches."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from whence.errors import InvalidInputError
+
+LABEL_NAMES = ("label", "labels", "target", "targets", "y", "class")
+
+_REMEDY = "Pass 'preprocess' (a tokeniser, an image processor or a function of a batch), or a 'collate_fn'."
+
+
+def split(item: Any) -> tuple[Any, Any]:
+    """Take a sample, or a batch, apart into inputs and label.
+
+    A pair is taken as it is. In a mapping, a dataclass or a named tuple the label goes by one of the names
+    label, labels, target, targets, y or class, and the rest is the inputs.
+    """
+    fields = as_fields(item)
+    if fields is None:
+        if isinstance(item, tuple | list) and len(item) == 2:
+            return item[0], item[1]
+        parts = f" with {len(item)} parts" if isinstance(item, tuple | list) else ""
+        raise InvalidInputError(
+            "'data' must give (input, label) pairs, or mappings or dataclasses with a label. "
+            f"Got {type(item).__name__}{parts}. Wrap the dataset so that each sample is a pair."
+        )
+    found = [name for name in LABEL_NAMES if name in fields]
+    if len(found) != 1 or len(fields) < 2:
+        raise InvalidInputError(
+            f"'data' must give inputs and one label, named one of {', '.join(LABEL_NAMES)}. "
+            f"Got the names {', '.join(map(str, fields))}. Rename or remove columns."
+        )
+    return {name: value for name, value in fields.items() if name != found[0]}, fields[found[0]]
+
+
+def without_label(inputs: Any) -> Any:
+    """Drop the label from a mapping or dataclass that has one; anything else is inputs already."""
+    fields = as_fields(inputs)
+    if fields is None:
+        return inputs
+    return {name: value for name, value in fields.items() if name not in LABEL_NAMES}
+
+
+def as_fields(item: Any) -> dict[str, Any] | None:
+    """Give the named parts of a mapping, dataclass or named tuple; None for what has no names."""
+    if isinstance(item, Mapping):
+        return dict(item)
+    if dataclasses.is_dataclass(item) and not isinstance(item, type):
+        return {field.name: getattr(item, field.name) for field in dataclasses.fields(item)}
+    names = getattr(item, "_fields", ())
+    return dict(zip(names, item, strict=True)) if set(names) & set(LABEL_NAMES) else None
+
+
+@dataclass(frozen=True)
+class Prepare:
+    """What lies between samples and model.
+
+    Attributes
+    ----------
+    collate_fn : makes a batch of a list of samples, as in a DataLoader; None stacks them
+    preprocess : makes the model's inputs of a batch of inputs. It gets tensors where the samples' inputs
+        stack, lists where they do not (texts, images), and a dict of these where samples have named parts.
+        A tokeniser or an image processor of transformers is called as usual.
+    """
+
+    collate_fn: Callable[[list[Any]], Any] | None = None
+    preprocess: Callable[[Any], Any] | None = None
+
+    def labelled(self, items: list[Any]) -> tuple[Any, Any]:
+        """Make inputs and labels of samples."""
+        if self.collate_fn is not None:
+            inputs, labels = split(self.collate_fn(items))
+        else:
+            pairs = [split(item) for item in items]
+            inputs, labels = gather([x for x, _ in pairs]), [label for _, label in pairs]
+        return self.inputs(inputs), labels
+
+    def unlabelled(self, x: Any) -> Any:
+        """Make inputs of new inputs: a batch as the model or ``preprocess`` takes it, or a list of them."""
+        if isinstance(x, list):
+            if self.collate_fn is not None:
+                x = self.collate_fn(x)
+            else:
+                x = gather([without_label(item) for item in x])
+        return self.inputs(without_label(x))
+
+    def inputs(self, batch: Any) -> Any:
+        """Make the model's inputs of a batch, or raise where they are no tensors."""
+        if self.preprocess is not None:
+            batch = _called(self.preprocess, batch)
+        parts = list(batch.values()) if isinstance(batch, Mapping) else [batch]
+        # Beside tensors, texts may stay: the model is not given them. Numbers that do not stack may not.
+        ragged = any(isinstance(part, list) and part and _numeric(part[0]) for part in parts)
+        if ragged or not any(isinstance(part, Tensor | np.ndarray | tuple) for part in parts):
+            raise InvalidInputError(f"'data' must give tensors of one shape. Got {_shown(batch)}. {_REMEDY}")
+        return batch
+
+
+def gather(values: Sequence[Any]) -> Any:
+    """Stack the inputs of several samples part by part; what cannot be stacked becomes a list."""
+    first = values[0]
+    fields = [as_fields(value) for value in values]
+    if fields[0] is not None:
+        names = fields[0].keys()
+        if any(f is None or f.keys() != names for f in fields):
+            raise InvalidInputError("'data' must give samples with the same names. Some have others.")
+        return {name: gather([f[name] for f in fields if f is not None]) for name in names}
+    tensors = [_tensor(value) for value in values]
+    stackable = [t for t in tensors if t is not None and t.shape == tensors[0].shape]  # type: ignore[union-attr]
+    if len(stackable) == len(values):
+        return torch.stack(stackable)
+    several = isinstance(first, tuple | list) and any(isinstance(part, Tensor | np.ndarray) for part in first)
+    if several and all(isinstance(value, tuple | list) and len(value) == len(first) for value in values):
+        return tuple(gather(parts) for parts in zip(*values, strict=True))
+    return list(values)
+
+
+def same(a: Any, b: Any) -> bool:
+    """Whether two batches have the same values."""
+    if isinstance(a, Mapping) and isinstance(b, Mapping):
+        return a.keys() == b.keys() and all(same(a[name], b[name]) for name in a)
+    if isinstance(a, tuple | list) and isinstance(b, tuple | list):
+        return len(a) == len(b) and all(map(same, a, b))
+    if isinstance(a, Tensor) and isinstance(b, Tensor):
+        return a.shape == b.shape and torch.allclose(a.double(), b.double(), rtol=0, atol=0, equal_nan=True)
+    if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
+        return np.array_equal(a, b, equal_nan=a.dtype.kind in "fc" and b.dtype.kind in "fc")
+    return bool(a == b)
+
+
+def _tensor(value: Any) -> Tensor | None:
+    """Turn numbers in any container into a tensor; None where they are something else or ragged."""
+    if isinstance(value, Tensor):
+        return value
+    if not _numeric(value):
+        return None
+    try:
+        return torch.from_numpy(np.array(value, order="C"))
+    except (TypeError, ValueError):
+        return None
+
+
+def _numeric(value: Any) -> bool:
+    """Whether a value is made of numbers all through, as far as its first entries tell."""
+    while isinstance(value, list | tuple) and value:
+        value = value[0]
+    if isinstance(value, Tensor):
+        return True
+    return isinstance(value, int | float | np.number | np.ndarray) and np.asarray(value).dtype.kind in "biuf"
+
+
+def _called(preprocess: Callable[..., Any], batch: Any) -> Any:
+    """Call a tokeniser or image processor of transformers as it wants; any other function on the batch."""
+    if not hasattr(preprocess, "model_input_names"):
+        return preprocess(batch)
+    if hasattr(preprocess, "pad_token"):
+        texts = _only_column(batch, lambda v: isinstance(v, list) and all(isinstance(t, str) for t in v))
+        return preprocess(texts, padding=True, truncation=True, return_tensors="pt")
+    images = _only_column(batch, lambda v: not isinstance(v, list) or not isinstance(v[0], str))
+    return preprocess(images, return_tensors="pt")
+
+
+def _only_column(batch: Any, fits: Callable[[Any], bool]) -> Any:
+    """Give the batch itself, or of named columns the one that fits."""
+    if not isinstance(batch, Mapping):
+        return batch
+    columns = [value for value in batch.values() if fits(value)]
+    if len(columns) != 1:
+        raise InvalidInputError(
+            f"'preprocess' cannot tell its column. Got {_shown(batch)}. "
+            "Pass a function of the batch, such as lambda b: tokeniser(b['text'], return_tensors='pt')."
+        )
+    return columns[0]
+
+
+def _shown(batch: Any) -> str:
+    if isinstance(batch, Mapping):
+        return ", ".join(f"{name!r}: {_shown(value)}" for name, value in batch.items())
+    if isinstance(batch, list) and batch:
+        ragged = isinstance(batch[0], list | tuple | Tensor | np.ndarray)
+        kind = type(batch[0]).__name__
+        return f"{kind}s of lengths {len(batch[0])}, {len(batch[-1])} …" if ragged else f"a list of {kind}"
+    return f"shape {tuple(batch.shape)}" if isinstance(batch, Tensor | np.ndarray) else type(batch).__name__

@@ -1,0 +1,148 @@
+"""Labels as classes 0 … K−1, and the names of the classes."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from torch import Tensor
+from torch.utils.data import ConcatDataset, Subset, TensorDataset
+
+from whence.data.items import LABEL_NAMES
+from whence.errors import DataWarning, InvalidInputError, SampleError
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Labels:
+    """Turns labels into classes.
+
+    Attributes
+    ----------
+    names : one a class, or None where neither the model nor the data name them
+    """
+
+    names: tuple[str, ...] | None
+
+    @classmethod
+    def of(cls, model_names: Sequence[str] | None, data_names: Sequence[str] | None) -> Labels:
+        """Take the model's names where it has some, else those of the data, and warn where they disagree."""
+        if model_names is None or data_names is None:
+            names = data_names if model_names is None else model_names
+            return cls(None if names is None else tuple(names))
+        if set(model_names) == set(data_names) and list(model_names) != list(data_names):
+            i = next(
+                i for i, pair in enumerate(zip(model_names, data_names, strict=False)) if len({*pair}) > 1
+            )
+            warnings.warn(
+                f"The model calls class {i} {model_names[i]!r}, the data {data_names[i]!r}. Integers are "
+                "taken as they are; where the model is right about the names, give labels as text, where "
+                "the data are, set model.config.id2label.",
+                DataWarning,
+                stacklevel=4,
+            )
+        return cls(tuple(model_names))
+
+    def encode(self, labels: Any, indices: Sequence[int] | None = None) -> Ints:
+        """Give the classes of labels: integers as they are, whose range the head decides; text by its name.
+
+        Parameters
+        ----------
+        labels
+            One a sample: an array, a tensor, or a list of numbers or text.
+        indices
+            The samples' places, for the error; None counts from 0.
+        """
+        if isinstance(labels, list | tuple):
+            labels = [label.item() if _is_scalar(label) else label for label in labels]
+        array = labels.numpy(force=True) if isinstance(labels, Tensor) else _array(labels)
+        if array.ndim != 1:
+            raise InvalidInputError(
+                f"'data' must give one label a sample, a number or a name. Got labels of shape {array.shape}."
+            )
+        if array.dtype.kind in "UTO" and all(isinstance(label, str) for label in array):
+            array = self._by_name(array, indices)
+        if array.dtype.kind not in "iu":
+            raise InvalidInputError(
+                "'data' must give integer labels in [0, n_classes), or names of classes. "
+                f"Got dtype {array.dtype}, such as {array[0]!r}. Map the labels to 0 … K−1 first."
+            )
+        return array.astype(np.int64)
+
+    def _by_name(self, array: npt.NDArray[Any], indices: Sequence[int] | None) -> Ints:
+        if self.names is None:
+            raise InvalidInputError(
+                f"'data' has labels of text, such as {str(array[0])!r}, and neither model nor data say which "
+                "class they are. Set model.config.id2label, or map the labels to 0 … K−1."
+            )
+        classes = {name: i for i, name in enumerate(self.names)}
+        unknown = [i for i, name in enumerate(array) if name not in classes]
+        if unknown:
+            i = unknown[0]
+            raise SampleError(
+                i if indices is None else int(indices[i]),
+                f"its label {str(array[i])!r} is no class of the model: {_some(self.names)}",
+                "Rename it, set model.config.id2label, or give integer labels.",
+            )
+        return np.array([classes[name] for name in array], dtype=np.int64)
+
+
+def data_names(dataset: Any) -> tuple[str, ...] | None:
+    """Find the class names that a dataset carries: features["label"].names, or classes."""
+    if isinstance(dataset, Subset):
+        return data_names(dataset.dataset)
+    if isinstance(dataset, ConcatDataset):
+        found = {data_names(part) for part in dataset.datasets}
+        return found.pop() if len(found) == 1 else None
+    features = getattr(dataset, "features", None)
+    for name in LABEL_NAMES:
+        names = (
+            getattr(features[name], "names", None)
+            if isinstance(features, dict) and name in features
+            else None
+        )
+        if names:
+            return tuple(map(str, names))
+    classes = getattr(dataset, "classes", None)
+    return tuple(map(str, classes)) if isinstance(classes, list | tuple) and classes else None
+
+
+def known_labels(dataset: Any) -> Any:
+    """Give all labels of a dataset without reading its samples; None where that cannot be done."""
+    if isinstance(dataset, Subset):
+        labels = known_labels(dataset.dataset)
+        return None if labels is None else [labels[i] for i in dataset.indices]
+    if isinstance(dataset, ConcatDataset):
+        several = [known_labels(part) for part in dataset.datasets]
+        return None if any(part is None for part in several) else [x for part in several for x in part]
+    if isinstance(dataset, TensorDataset):
+        return dataset.tensors[-1]
+    columns = getattr(dataset, "column_names", None)
+    if isinstance(columns, list):
+        names = [name for name in LABEL_NAMES if name in columns]
+        return dataset[names[0]][:] if len(names) == 1 else None
+    for name in ("targets", "labels"):
+        labels = getattr(dataset, name, None)
+        if isinstance(labels, list | Tensor | np.ndarray) and len(labels) == len(dataset):
+            return labels
+    return None
+
+
+def _is_scalar(label: Any) -> bool:
+    return isinstance(label, Tensor | np.ndarray | np.generic) and int(np.prod(label.shape)) == 1
+
+
+def _array(labels: Any) -> npt.NDArray[Any]:
+    try:
+        return np.asarray(labels)
+    except ValueError as error:
+        raise InvalidInputError(f"'data' must give one label a sample. Got labels of {error}.") from error
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")

@@ -1,0 +1,333 @@
+"""Every form of training set as one: batches of inputs and classes, in the user's own sample order."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from torch import Tensor
+from torch.utils.data import (
+    DataLoader,
+    Dataset,
+    IterableDataset,
+    RandomSampler,
+    SequentialSampler,
+    TensorDataset,
+    default_collate,
+)
+
+from whence.data.folder import ImageFolder
+from whence.data.items import Prepare, same
+from whence.data.labels import Ints, Labels, data_names, known_labels
+from whence.errors import DataWarning, InvalidInputError, SampleError
+
+_CHECKED = 8  # samples that are read twice, enough to catch a coin toss 255 times in 256
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Some samples: the model's inputs, their labels (B,), and their places (B,) in the training set."""
+
+    inputs: Any
+    labels: npt.NDArray[np.int64]
+    indices: npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Arrays:
+    """Arrays (X, y), read by slices; memory maps stay on disk."""
+
+    inputs: Any
+    labels: Ints
+    batch_size: int
+    class_names: tuple[str, ...] | None
+    prepare: Prepare
+
+    def __len__(self) -> int:
+        """Give the number of samples."""
+        return len(self.labels)
+
+    def __iter__(self) -> Iterator[Batch]:
+        """Give batches from the first sample to the last."""
+        for start in range(0, len(self), self.batch_size):
+            labels = self.labels[start : start + self.batch_size]
+            rows = slice(start, start + len(labels))
+            yield Batch(self.inputs[rows], labels, np.arange(start, start + len(labels)))
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """Samples that are read one by one.
+
+    Attributes
+    ----------
+    samples : each with its index
+    loader : reads them in order; its ``collate_fn`` makes inputs and classes (B,) of them
+    class_names : one a class, for display; None where nobody names them
+    prepare : what makes model inputs of new inputs
+    """
+
+    samples: Samples
+    loader: DataLoader[Any]
+    class_names: tuple[str, ...] | None
+    prepare: Prepare
+
+    def __len__(self) -> int:
+        """Give the number of samples."""
+        return len(self.samples)
+
+    def __iter__(self) -> Iterator[Batch]:
+        """Give batches from the first sample to the last."""
+        start = 0
+        for inputs, labels in self.loader:
+            yield Batch(inputs, labels, np.arange(start, start + len(labels)))
+            start += len(labels)
+
+
+TrainingSet = Arrays | Loaded
+
+
+def as_training_set(
+    data: Any,
+    batch_size: int = 256,
+    *,
+    names: Sequence[str] | None = None,
+    preprocess: Callable[[Any], Any] | None = None,
+    collate_fn: Callable[[list[Any]], Any] | None = None,
+) -> TrainingSet:
+    """Read ``data`` as a training set whose sample i is always the user's sample i.
+
+    Parameters
+    ----------
+    data
+        - a map-style ``Dataset``, a list, or a ``datasets.Dataset``;
+        - an ``IterableDataset`` or another iterable that can be read again, whose samples count in its order;
+        - a ``DataLoader`` over one of these, with its batch size and ``collate_fn``. Shuffling and
+          ``drop_last`` are left out, so that index i means ``loader.dataset[i]`` and every sample counts;
+        - a tuple ``(X, y)``, X an array, tensor or memory map, a mapping of these, or a list;
+        - the path of a folder with a subfolder of images a class.
+
+        Samples are pairs (input, label), or mappings or dataclasses with a label, which is one of 0 … K−1 or
+        a class's name.
+    batch_size
+        Samples a batch; a ``DataLoader`` keeps its own.
+    names
+        The model's names of the classes, in order.
+    preprocess
+        Makes the model's inputs of a batch of inputs: a tokeniser, an image processor, or any function.
+    collate_fn
+        Makes a batch of a list of samples, as in a ``DataLoader``.
+
+    Warns
+    -----
+    DataWarning
+        When the same sample is not the same twice, or model and data name the classes differently.
+    """
+    if isinstance(data, Arrays | Loaded):
+        return data
+    workers: dict[str, Any] = {}
+    if isinstance(data, DataLoader):
+        _check_order(data)
+        if collate_fn is None and data.collate_fn is not default_collate:
+            collate_fn = data.collate_fn
+        workers = {
+            "num_workers": data.num_workers,
+            "worker_init_fn": data.worker_init_fn,
+            "multiprocessing_context": data.multiprocessing_context,
+        }
+        assert data.batch_size is not None
+        data, batch_size = data.dataset, data.batch_size
+    if isinstance(data, str | Path):
+        data = ImageFolder(Path(data))
+    prepare = Prepare(collate_fn, preprocess)
+    labels = Labels.of(names, data_names(data))
+    if isinstance(data, TensorDataset) and len(data.tensors) == 2:
+        data = data.tensors
+    if (
+        isinstance(data, tuple)
+        and len(data) == 2
+        and isinstance(data[0], Tensor | np.ndarray | Mapping | list)
+    ):
+        data = _Rows(*data)
+        if isinstance(data.inputs, Tensor | np.ndarray) and prepare == Prepare():
+            _check_not_empty(data)
+            return Arrays(data.inputs, labels.encode(data.labels), batch_size, labels.names, prepare)
+    dataset = Samples(data, labels)
+    _check_not_empty(dataset)
+    collate = Collate(prepare, labels)
+    _warn_if_random(dataset, collate)
+    loader = DataLoader(dataset, batch_size=batch_size, collate_fn=collate, **workers)
+    return Loaded(dataset, loader, labels.names, prepare)
+
+
+class Samples(Dataset[Any]):
+    """A dataset's samples, each with its index, whose errors name the sample."""
+
+    def __init__(self, data: Any, encoder: Labels) -> None:
+        self.data = data if _is_map(data) else _Stream(data)
+        self.encoder = encoder
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def __getitem__(self, index: int) -> tuple[int, Any]:
+        try:
+            return index, self.data[index]
+        except Exception as error:
+            raise SampleError(index, f"{type(error).__name__}: {error}") from error
+
+    def arrays(self) -> tuple[Any, Ints] | None:
+        """Give the inputs and classes of all samples where they lie in arrays; None where they do not."""
+        return (
+            (self.data.inputs, self.encoder.encode(self.data.labels))
+            if isinstance(self.data, _Rows)
+            else None
+        )
+
+    def labels(self) -> Ints | None:
+        """Give the classes of all samples without reading them; None where that cannot be done."""
+        known = known_labels(self.data)
+        try:
+            return None if known is None else self.encoder.encode(known)
+        except InvalidInputError:
+            return None
+
+
+@dataclass(frozen=True)
+class Collate:
+    """Makes inputs and classes (B,) of samples and their indices."""
+
+    prepare: Prepare
+    labels: Labels
+
+    def __call__(self, samples: list[tuple[int, Any]]) -> tuple[Any, Ints]:
+        """Put the samples together."""
+        indices, items = [index for index, _ in samples], [item for _, item in samples]
+        inputs, labels = self.prepare.labelled(items)
+        if len(labels) != len(items):
+            raise InvalidInputError(
+                f"'collate_fn' must keep one label a sample. Got {len(labels)} for {len(items)} samples."
+            )
+        return inputs, self.labels.encode(labels, indices)
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """The pairs of (X, y); X may be a mapping of arrays or a list."""
+
+    inputs: Any
+    labels: Any
+
+    def __post_init__(self) -> None:
+        parts = list(self.inputs.values()) if isinstance(self.inputs, Mapping) else [self.inputs]
+        lengths = {len(part) for part in parts}
+        if lengths != {len(self.labels)}:
+            raise InvalidInputError(
+                f"'data' must give one label a sample. Got {' and '.join(map(str, lengths))} inputs and "
+                f"{len(self.labels)} labels."
+            )
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __getitem__(self, index: int) -> tuple[Any, Any]:
+        x = self.inputs
+        row = {name: part[index] for name, part in x.items()} if isinstance(x, Mapping) else x[index]
+        return row, self.labels[index]
+
+
+class _Stream:
+    """An iterable read by index: onwards as it goes, back by beginning again."""
+
+    def __init__(self, data: Any) -> None:
+        if isinstance(data, Mapping) or not isinstance(data, Iterable) or isinstance(data, Iterator):
+            hint = f" with {', '.join(map(str, data))}" if isinstance(data, Mapping) else ""
+            raise InvalidInputError(
+                "'data' must be a Dataset, a DataLoader, a tuple (X, y), the path of an image folder, or an "
+                f"iterable that can be read again. Got {type(data).__name__}{hint}. "
+                "Pass one split of several, and collect the samples of an iterator in a list first."
+            )
+        self.data = data
+        self.length = len(data) if isinstance(data, Sized) else sum(1 for _ in data)
+        self._samples: Iterator[Any] | None = None
+        self._next = 0
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __getitem__(self, index: int) -> Any:
+        if self._samples is None or index < self._next:
+            self._samples, self._next = iter(self.data), 0
+        ahead, self._next = index - self._next, index + 1
+        try:
+            return next(islice(self._samples, ahead, None))
+        except StopIteration:
+            self._samples = None
+            raise IndexError(f"'data' has fewer than the {self.length} samples that it had before") from None
+        except Exception:
+            self._samples = None  # a generator is at its end after an error
+            raise
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_samples": None, "_next": 0}  # a worker process begins its own reading
+
+
+def _is_map(data: Any) -> bool:
+    if isinstance(data, IterableDataset | Mapping | str):
+        return False
+    return hasattr(data, "__len__") and hasattr(data, "__getitem__")
+
+
+def _check_order(loader: DataLoader[Any]) -> None:
+    """Raise where a loader's samples are not those of its dataset, once each."""
+    if loader.batch_size is not None and isinstance(loader.dataset, IterableDataset):
+        return
+    sampler = loader.sampler
+    whole = isinstance(sampler, SequentialSampler) or (
+        isinstance(sampler, RandomSampler)
+        and not sampler.replacement
+        and sampler.num_samples == len(loader.dataset)  # type: ignore[arg-type]
+    )
+    # Other samplers leave samples out or repeat them, and those left out must not be attributed.
+    if loader.batch_size is None or not whole:
+        cause = type(loader.batch_sampler if loader.batch_size is None else sampler).__name__
+        raise InvalidInputError(
+            f"'data' is a DataLoader with its own sampler ({cause}), so the order of its samples is unknown. "
+            "Pass the dataset itself, or torch.utils.data.Subset(dataset, indices)."
+        )
+
+
+def _check_not_empty(samples: Any) -> None:
+    if len(samples) == 0:
+        raise InvalidInputError("'data' must have at least one sample. Got an empty set.")
+
+
+def _warn_if_random(samples: Samples, collate: Collate) -> None:
+    """Read a few samples twice and warn if they differ."""
+    n = len(samples)
+    # A stream is read from its start: its last sample would cost a whole pass.
+    spread = range(min(n, _CHECKED)) if isinstance(samples.data, _Stream) else np.linspace(0, n - 1, _CHECKED)
+    indices = sorted({int(i) for i in spread})
+
+    def read(index: int) -> Any:
+        try:
+            return collate([samples[index]])[0]
+        except Exception:  # whoever reads the sample in earnest reports it
+            return None
+
+    first, second = ([read(i) for i in indices] for _ in range(2))
+    pairs = zip(indices, first, second, strict=True)
+    differ = [i for i, a, b in pairs if a is not None and b is not None and not same(a, b)]
+    if differ:
+        warnings.warn(
+            f"'data' gives different inputs for the same sample, such as {differ[0]}: random augmentation? "
+            "Features then change from run to run. Pass the set with the transform that is used for testing.",
+            DataWarning,
+            stacklevel=3,
+        )
