@@ -15,9 +15,11 @@ import torch
 from torch import nn
 
 from whence.attributors.dualda import DualDA
+from whence.data import as_training_set
 from whence.errors import InvalidInputError
 from whence.features import Cache, as_float32, extract
 from whence.features.resources import in_words
+from whence.model import class_names
 
 
 def run(
@@ -62,8 +64,8 @@ def run(
         say(line)
     if tests is not None:
         started = time.perf_counter()
-        shared = {"batch_size": explainer.batch_size, "show_progress": explainer.show_progress}
-        bank = extract(network, tests, layer=layer, **shared, **reading)
+        held_out = as_training_set(tests, explainer.batch_size, names=class_names(network))
+        bank = extract(network, held_out, layer=layer, show_progress=explainer.show_progress, **reading)
         faith = explainer.faithfulness_features(as_float32(bank.features))
         say(
             f"Faithfulness {faith.agreement:.2%} agreement with the model, MCC {faith.mcc:.4f}, on "

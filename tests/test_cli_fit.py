@@ -1,0 +1,241 @@
+"""whence fit and whence cache, as a user runs them."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from click.testing import Result
+from sklearn.metrics import matthews_corrcoef
+from typer.testing import CliRunner
+
+import whence
+from whence import cli, fitting
+from whence.errors import WhenceError
+
+MODULE = """
+import time
+import numpy as np
+import torch
+
+D, K, N = 5, 3, 120
+rng = np.random.default_rng(0)
+y = rng.integers(0, K, N)
+x = (np.eye(K, D)[y] + 0.3 * rng.normal(size=(N, D))).astype(np.float32)
+train, test = (x[:90], y[:90]), (x[90:], y[90:])
+text = "hello"
+
+def build():
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(D, 8), torch.nn.ReLU(), torch.nn.Linear(8, K))
+    optimiser = torch.optim.Adam(model.parameters(), 0.05)
+    for _ in range(30):
+        optimiser.zero_grad()
+        torch.nn.functional.cross_entropy(model(torch.tensor(x[:90])), torch.tensor(y[:90])).backward()
+        optimiser.step()
+    return model
+
+class Softmax(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = build()
+    def forward(self, x):
+        return self.inner(x).softmax(1)
+
+class Slow(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.fc = torch.nn.Linear(D, K)
+    def forward(self, x):
+        time.sleep(0.05)
+        return self.fc(x)
+
+class Broken(torch.utils.data.Dataset):
+    def __len__(self):
+        return 90
+    def __getitem__(self, i):
+        if i in (7, 8):
+            raise OSError("image file is truncated")
+        return x[i], int(y[i])
+"""
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with the user's module, to work in."""
+    (tmp_path / "my_module.py").write_text(MODULE)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.delitem(sys.modules, "my_module", raising=False)
+    return tmp_path
+
+
+def fit(*arguments: str) -> Result:
+    common = ["fit", "--model", "my_module:build", "--data", "my_module:train", "--out", "x.whence"]
+    return CliRunner().invoke(cli.app, [*common, *arguments])
+
+
+def facts(result: Result) -> dict[str, str]:
+    assert result.exit_code == 0, result.output
+    return {line.split()[0]: line.split(maxsplit=1)[1] for line in result.stdout.splitlines()}
+
+
+def mistake(result: Result) -> str:
+    assert isinstance(result.exception, WhenceError), result.exception
+    text = str(result.exception)
+    assert "\n" not in text
+    return text
+
+
+def test_fit_says_what_it_found_and_saves_the_explainer(place: Path) -> None:
+    found = facts(fit("--test", "my_module:test"))
+    assert found["Head"] == "'2', 8 features to 3 classes"
+    assert found["Features"].startswith("90 rows × 8, computed, ")
+    assert "agreement with the model's classes" in found["C"]
+    assert "computed" in found["Solution"]
+    import my_module  # type: ignore[import-not-found]
+
+    model = my_module.build()
+    explainer = whence.load("x.whence", model=model)
+    assert isinstance(explainer, whence.DualDA)
+    assert found["Support"].startswith(f"{len(explainer.support_)} of 90 samples")
+    assert float(found["C"].split(",")[0]) == pytest.approx(explainer.C_, rel=1e-2)
+    assert float(re.search(r"gap (\S+),", found["Solution"])[1]) <= 1e-6  # type: ignore[index]
+    with torch.no_grad():
+        theirs = model(torch.tensor(my_module.test[0])).argmax(1)
+    ours = explainer.predict(my_module.test[0])
+    agreement, mcc = (ours == theirs).double().mean(), matthews_corrcoef(theirs, ours)
+    assert found["Faithfulness"].startswith(
+        f"{agreement:.2%} agreement with the model, MCC {mcc:.4f}, on 30 held-out"
+    )
+    assert found["Cache"].startswith("whence-cache, 3 entries")
+
+
+def test_a_second_fit_reuses_and_no_cache_keeps_nothing(place: Path) -> None:
+    facts(fit("--no-cache", "--C", "0.1"))
+    assert not (place / "whence-cache").exists()
+    facts(fit("--C", "0.1", "--cache-dir", "mine"))
+    before = (place / "x.whence").read_bytes()
+    again = facts(fit("--C", "0.1", "--cache-dir", "mine"))
+    assert "reused" in again["Features"]
+    assert "reused" in again["Solution"]
+    assert again["C"] == "0.1, as given"
+    assert (place / "x.whence").read_bytes() == before
+
+
+def test_options_reach_the_fit(place: Path) -> None:
+    found = facts(
+        fit(
+            *("--data", "my_module:Broken", "--on-error", "skip", "--dtype", "float16", "--tol", "1e-3"),
+            *("--model", "my_module:Softmax", "--layer", "inner.2", "--batch-size", "10", "--seed", "3"),
+            *("--device", "cpu", "--autocast", "bfloat16", "--num-workers", "1", "--C", "0.5"),
+        )
+    )
+    assert found["Head"].startswith("'inner.2'")
+    assert found["Skipped"] == "2 samples that could not be read: 7, 8"
+    explainer = whence.load("x.whence")
+    assert isinstance(explainer, whence.DualDA)
+    assert (explainer.C, explainer.tol, explainer.seed, explainer.batch_size) == (0.5, 1e-3, 3, 10)
+    assert explainer.skipped_.tolist() == [7, 8]
+    listed = CliRunner().invoke(cli.app, ["cache", "ls"]).stdout
+    assert "Softmax, layer 'inner.2', 90 × 8 float16" in listed
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--model", "nowhere:build"], r"'model' must name a module that can be imported.*nowhere"),
+        (["--model", "my_module:nothing"], r"'model': the module 'my_module' has no 'nothing'"),
+        (["--model", "my_module"], r"'model' must be given as module:name. Got 'my_module'"),
+        (["--model", "my_module:text"], r"'model' must name a torch module.*Got str"),
+        (["--data", "my_module:"], r"'data' must be given as module:name"),
+        (["--test", "my_module:nothing"], r"'test': the module"),
+        (["--data", "my_module:Broken"], r"Sample 7 .*image file is truncated.*on_error=\"skip\""),
+        (["--model", "my_module:Softmax"], r"'inner\.2'"),
+        (["--layer", "nothing"], r"'layer' must name a linear layer"),
+        (["--C", "best"], r"'C' must be \"auto\" or a number above 0. Got 'best'"),
+        (["--C", "-1"], r"'C' must be a finite number above 0. Got -1.0"),
+        (["--dtype", "int8"], r"'dtype' must be one of float32, float16"),
+        (["--device", "nonsense"], r"'device' must be one that torch has here.*'nonsense'"),
+        (["--out", "missing/x.whence"], r"'out' must be a file in a folder that exists"),
+        (["--out", "."], r"'out' must be a file.*a folder"),
+        (["--cache-dir", "my_module.py"], r"'cache_dir' must be a folder"),
+    ],
+)
+def test_mistakes_are_one_clear_line(place: Path, arguments: list[str], message: str) -> None:
+    assert re.search(message, mistake(fit(*arguments)))
+
+
+def test_a_broken_import_in_the_users_module_is_shown_as_it_is(place: Path) -> None:
+    (place / "other.py").write_text("import not_installed")
+    with pytest.raises(ModuleNotFoundError, match="not_installed"):
+        fitting.find("model", "other:x")
+
+
+def test_cache_ls_and_rm(place: Path) -> None:
+    def cache(*arguments: str) -> Any:
+        return CliRunner().invoke(cli.app, ["cache", *arguments])
+
+    assert cache("ls").stdout == "0 entries, 0 bytes in whence-cache\n"
+    fit("--C", "0.1", "--cache-dir", "mine")
+    fit("--C", "0.2", "--cache-dir", "mine")
+    *lines, total = cache("ls", "mine").stdout.splitlines()
+    assert [line.split("-")[0] for line in lines] == ["solution", "solution", "bank"]
+    assert "C 0.2" in lines[0]
+    assert re.search(r"bank-\w{16} +\S+ kB +\d+ s  Sequential, layer '2', 90 × 8 float32$", lines[2])
+    assert total.startswith("3 entries, ")
+    assert "2 fit" in mistake(cache("rm", "sol", "--dir", "mine"))
+    assert "none fits" in mistake(cache("rm", "x", "--dir", "mine"))
+    assert "or pass --all" in mistake(cache("rm", "--dir", "mine"))
+    assert "or pass --all" in mistake(cache("rm", "bank", "--all", "--dir", "mine"))
+    assert cache("rm", "bank", "--dir", "mine").stdout.startswith("Removed 1 entries, ")
+    (place / "mine" / "bank-broken").mkdir()
+    assert "bank-broken" in cache("ls", "mine").stdout
+    assert cache("rm", "--all", "--dir", "mine").stdout.startswith("Removed 3 entries, ")
+    assert list((place / "mine").iterdir()) == []
+
+
+def command(place: Path, *arguments: str, group: bool = False) -> subprocess.Popen[str]:
+    code = "from whence.cli import main; main()"
+    common = ["fit", "--model", "my_module:Slow", "--data", "my_module:train", "--out", "x.whence"]
+    return subprocess.Popen(
+        [sys.executable, "-c", code, *common, "--batch-size", "2", "--C", "0.1", *arguments],
+        cwd=place, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=group,
+    )  # fmt: skip
+
+
+def test_interrupt_is_clean_and_the_next_run_resumes(place: Path) -> None:
+    # With a worker, which a terminal interrupts as well: it sends the signal to the whole group.
+    arguments = "--num-workers", "1", "--data", "my_module:Broken", "--on-error", "skip"
+    with command(place, *arguments, group=True) as process:
+        deadline = time.monotonic() + 60
+        while not list(place.glob("whence-cache/bank-*/journal.json")) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        os.killpg(process.pid, signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    assert (process.returncode, out, err) == (130, "", "Interrupted.\n")
+    (journal,) = place.glob("whence-cache/bank-*/journal.json")
+    done = json.loads(journal.read_text())["samples"]
+    assert 0 < done < 90
+    with command(place, *arguments) as process:
+        out, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (0, "")
+    assert f"88 rows × 5, resumed at sample {done}, " in out
+
+
+def test_a_mistake_is_exit_code_2(place: Path) -> None:
+    with command(place, "--dtype", "int8") as process:
+        out, err = process.communicate(timeout=60)
+    assert process.returncode == 2
+    assert out == ""
+    assert re.fullmatch(r"Error: 'dtype' must be one of float32, float16\. Got 'int8'\.\n", err)
