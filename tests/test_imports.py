@@ -98,7 +98,8 @@ compiled = []
 original = dispatcher.Dispatcher.compile
 dispatcher.Dispatcher.compile = lambda self, sig: (compiled.append(self), original(self, sig))[1]
 import whence
-heavy = {"matplotlib", "transformers", "ray", "fastapi", "sklearn"} & set(sys.modules)
+names = "matplotlib transformers peft datasets PIL ray fastapi sklearn"
+heavy = set(names.split()) & set(sys.modules)
 assert not heavy, heavy
 assert not compiled, compiled
 print(whence.__version__)

@@ -87,8 +87,15 @@ def find_head(model: nn.Module, inputs: Any, layer: str | None = None) -> str:
         with recording(wanted) as calls:
             outputs = _logits(run(model, inputs))
         if layer is None:
-            return _only_head(calls, outputs, layers)
-        _check_ranks(_single_call(calls, layer), outputs, layers)
+            layer = _only_head(calls, outputs, layers)
+        else:
+            _check_ranks(_single_call(calls, layer), outputs, layers)
+    d, n_classes = widths(layers[layer])
+    if n_classes == 1:
+        raise ModelError(
+            f"The model must give one logit a class. Layer {layer!r} gives one in all. For two classes, put "
+            f"nn.Linear({d}, 2) in its place, the first row 0 and the second the old weight: the same model."
+        )
     return layer
 
 
@@ -219,4 +226,5 @@ def _single_call(calls: list[Call], layer: str) -> Call:
 def _eagerly(model: nn.Module) -> Any:
     """Keep compiled parts from running compiled, where they would not see the hooks."""
     compiled = any(m._compiled_call_impl is not None or "_orig_mod" in m._modules for m in model.modules())
-    return torch.compiler.set_stance("force_eager") if compiled else nullcontext()
+    stance = getattr(torch.compiler, "set_stance", None)  # since torch 2.6
+    return stance("force_eager") if compiled and stance is not None else nullcontext()

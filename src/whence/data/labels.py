@@ -92,6 +92,19 @@ class Labels:
         return np.array([classes[name] for name in array], dtype=np.int64)
 
 
+def check_range(labels: Ints, indices: Ints, n_classes: int) -> None:
+    """Raise, naming the sample, unless every label lies in [0, n_classes)."""
+    outside = (labels < 0) | (labels >= n_classes)
+    if outside.any():
+        i = int(outside.argmax())
+        raise SampleError(
+            int(indices[i]),
+            f"its label must be at least 0 and below {n_classes}, the number of the model's classes; it is "
+            f"{labels[i]}",
+            "Map the labels to 0 … K−1, or leave the sample out.",
+        )
+
+
 def data_names(dataset: Any) -> tuple[str, ...] | None:
     """Find the class names that a dataset carries: features["label"].names, or classes."""
     if isinstance(dataset, Subset):
