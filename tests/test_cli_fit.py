@@ -35,13 +35,10 @@ train, test = (x[:90], y[:90]), (x[90:], y[90:])
 text = "hello"
 
 def build():
-    torch.manual_seed(0)
     model = torch.nn.Sequential(torch.nn.Linear(D, 8), torch.nn.ReLU(), torch.nn.Linear(8, K))
-    optimiser = torch.optim.Adam(model.parameters(), 0.05)
-    for _ in range(30):
-        optimiser.zero_grad()
-        torch.nn.functional.cross_entropy(model(torch.tensor(x[:90])), torch.tensor(y[:90])).backward()
-        optimiser.step()
+    for layer in (model[0], model[2]):
+        torch.nn.init.eye_(layer.weight)
+        torch.nn.init.zeros_(layer.bias)
     return model
 
 class Softmax(torch.nn.Module):

@@ -61,8 +61,13 @@ def from_cache(
             say(f"Solution: {note}.")
         solved = solve()
         if solved.gap <= tol:
-            cache.begin(path, "solution", parts, title)
-            _write(path / SOLUTION, solved)
+            try:
+                cache.begin(path, "solution", parts, title)
+                _write(path / SOLUTION, solved)
+            except OSError as error:  # a full disk must not cost the solution itself
+                cache.drop(path)
+                note += f"; not kept ({error.strerror})"
+                say(f"Solution: {note}.")
     return solved, note
 
 

@@ -124,12 +124,19 @@ class Cache:
         file = self.folder / f".{path.name}.lock"
         while True:
             handle = os.open(file, os.O_RDWR | os.O_CREAT, 0o644)
-            if _lock(handle):
-                if _is_same(handle, file):
-                    break
+            try:
+                mine = _lock(handle)
+            except OSError as error:
                 os.close(handle)
-                continue
+                raise StoreError(
+                    f"Files in '{self.folder}' cannot be locked ({error.strerror}). "
+                    "Name a cache_dir on a local disk."
+                ) from error
+            if mine and _is_same(handle, file):
+                break
             os.close(handle)
+            if mine:
+                continue
             if not wait:
                 raise StoreError(f"{path.name} is in use by another process. Try again when it is done.")
             if say is not None:
@@ -178,7 +185,10 @@ class Cache:
         kind = next((kind for kind in get_args(Kind) if path.name.startswith(f"{kind}-")), None)
         if kind is None:
             return None
-        size = sum(file.stat().st_size for file in path.iterdir())
+        try:
+            size, made = sum(file.stat().st_size for file in path.iterdir()), path.stat().st_mtime
+        except OSError:  # no folder, or removed just now
+            return None
         try:
             about = json.loads((path / "about.json").read_text(encoding="utf-8"))
             if about["format"] != FORMAT:
@@ -212,6 +222,6 @@ def _lock(handle: int) -> bool:
             import fcntl
 
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
+    except (BlockingIOError, PermissionError):
         return False
     return True

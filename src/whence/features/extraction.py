@@ -193,7 +193,7 @@ class _Job:
         """Keep the features in a cache, and take from it what is there."""
         parts = self._parts()
         path = cache.path("bank", parts)
-        with cache.locked(path, say=self.say):
+        with full_disk(cache.folder), cache.locked(path, say=self.say):
             cache.sweep()
             folder, note = self._open(cache, path, parts)
             self.say(f"Features: {note} ({path}).")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from whence.errors import InvalidInputError
+from whence.errors import InvalidInputError, SampleError
 from whence.features.bank import Rows
 from whence.features.source import Part
 from whence.model import Extractor
@@ -32,9 +32,11 @@ class Forward:
         outside = (part.labels < 0) | (part.labels >= self.n_classes)
         if outside.any():
             i = int(outside.argmax())
-            raise InvalidInputError(
-                f"'data' must give labels in [0, {self.n_classes}), the classes of layer "
-                f"{self.extractor.layer!r}. Got {part.labels[i]} for sample {part.indices[i]}."
+            raise SampleError(
+                int(part.indices[i]),
+                f"its label must be in [0, {self.n_classes}), the classes of layer "
+                f"{self.extractor.layer!r}; it is {part.labels[i]}",
+                "Map the labels to 0 … K−1, or leave the sample out.",
             )
         self._check_finite(rows, part, "Check the model's activations on that sample, or leave it out.")
         if rows.dtype != self.dtype:

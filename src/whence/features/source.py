@@ -104,16 +104,15 @@ class _Loaded:
         n = len(self)
         functions = vars(self.samples.prepare).items()
         collate = {name: callable_name(function) for name, function in functions if function is not None}
-        chosen = np.random.default_rng(0).choice(n, min(n, _SAMPLED), replace=False)
-        parts = [self.read(int(i)) for i in np.sort(chosen)]
-        arrays = self.samples.samples.arrays()
+        arrays, known = self.samples.samples.arrays(), self.samples.samples.labels()
         if arrays is not None:
             inputs, labels = arrays
             # With what the functions make of some samples: their code does not say all they do.
-            return {**_labels_print(labels), **_items_print(n, n, [inputs, parts]), **collate}
-        known = self.samples.samples.labels()
-        if known is not None and all(np.array_equal(p.labels, known[p.indices]) for p in parts):
-            return {**_labels_print(known), **_items_print(len(parts), n, parts), **collate}
+            return {**_labels_print(labels), **_items_print(n, n, [inputs, self._some()]), **collate}
+        if known is not None:
+            parts = self._some()
+            if all(np.array_equal(part.labels, known[part.indices]) for part in parts):
+                return {**_labels_print(known), **_items_print(len(parts), n, parts), **collate}
         # Only reading every sample tells its label; then its contents cost little more.
         labels = np.full(n, -1, dtype=np.int64)
         digest = Digest()
@@ -121,6 +120,12 @@ class _Loaded:
             labels[part.indices] = part.labels
             digest.add(part)
         return {**_labels_print(labels), "data items": f"all {digest.hexdigest()}", **collate}
+
+    def _some(self) -> list[Part]:
+        """Read the samples of a seeded choice."""
+        n = len(self)
+        chosen = np.random.default_rng(0).choice(n, min(n, _SAMPLED), replace=False)
+        return [self.read(int(i)) for i in np.sort(chosen)]
 
     def _read(self, places: Sequence[range], num_workers: int) -> Iterator[Part]:
         loader = DataLoader(
