@@ -99,7 +99,7 @@ class Cache:
 
     def why_new(self, kind: Kind, parts: Parts) -> str:
         """Say what differs between this fingerprint and the nearest entry's; empty in an empty cache."""
-        others = [entry for entry in self.entries() if entry.kind == kind and entry.parts != parts]
+        others = [entry for entry in self.entries() if entry.kind == kind and entry.parts not in ({}, parts)]
         if not others:
             return ""
         nearest = min(others, key=lambda entry: len(set(entry.parts.items()) ^ set(parts.items())))
