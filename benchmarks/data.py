@@ -53,7 +53,7 @@ def _train_and_extract(x: torch.Tensor, y: torch.Tensor, epochs: int = 5) -> np.
 
 
 def synthetic_features(n: int, d: int, k: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Features that look like a trained network's: class clusters, a decaying spectrum, ReLU, 1 % wrong labels."""
+    """Features like a trained network's: class clusters, a decaying spectrum, ReLU, 1 % wrong labels."""
     rng = np.random.default_rng(seed)
     y = rng.integers(0, k, n)
     rank = d // 2

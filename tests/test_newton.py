@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.optimize import brentq
 
-from whence.svm import kernels, newton
+from whence.svm import hessian, kernels
 from whence.svm.problem import make_problem
 
 
@@ -20,13 +20,13 @@ def part():
     rows = np.arange(3, 25)
     a = rng.random((len(rows), 5)) * (rng.random((len(rows), 5)) < 0.6)
     a[:, 0] += 0.1
-    return problem, newton.Restricted(problem, rows, sequential), a, (a > 0).sum(axis=1)
+    return problem, hessian.Rows(problem, rows, sequential), a, (a > 0).sum(axis=1)
 
 
 def test_the_three_ways_to_a_newton_step_agree_with_the_matrix(part):
-    problem, restricted, a, counts = part
+    problem, rows, a, counts = part
     residual = np.random.default_rng(1).normal(size=problem.shape)
-    F = np.hstack([problem.features[restricted.rows], np.ones((len(a), 1))])
+    F = np.hstack([problem.features[rows.rows], np.ones((len(a), 1))])
     H = np.eye(residual.size)
     for f, row in zip(F, a, strict=True):
         used = row > 0
@@ -34,18 +34,21 @@ def test_the_three_ways_to_a_newton_step_agree_with_the_matrix(part):
         H += 3.0 * np.kron(P, np.outer(f, f))
     want = np.linalg.solve(H, residual.ravel()).reshape(residual.shape)
     free = np.flatnonzero(counts > 1)
-    used, pairs = a[free] > 0, int((counts[free] - 1).sum())
-    by_gram = newton._by_gram(F[free], used, 3.0, residual, pairs)
-    by_dense = newton._by_dense(F[free], used, 3.0, residual)
-    by_cg = newton._by_cg(problem, restricted, restricted.rows[free], used, 3.0, residual, 1e-12)
-    for got in (by_gram, by_dense, by_cg):
+    used = a[free] > 0
+    system = hessian.NewtonSystem(rows)
+    plain = system.by_cg(free, used, 3.0, residual, 1e-12, plain=True)
+    assert system.blocks is None
+    conditioned = system.by_cg(free, used, 3.0, residual, 1e-12)
+    assert system.blocks is not None
+    ways = (hessian.by_gram, hessian.by_dense)
+    for got in (plain, conditioned, *(way(F[free], used, 3.0, residual) for way in ways)):
         np.testing.assert_allclose(got, want, atol=1e-10)
 
 
 def test_zero_sum_bases_are_orthonormal_and_complete(part):
     _, _, a, counts = part
     used = a[counts > 1] > 0
-    basis, at = newton.zero_sum_bases(used, int((counts[counts > 1] - 1).sum()))
+    basis, at = hessian.zero_sum_bases(used)
     for i, row in enumerate(used):
         mine = basis[at == i]
         P = np.diag(row.astype(float)) - np.outer(row, row) / row.sum()
@@ -69,4 +72,4 @@ def test_projection_onto_the_simplex():
     [(50, 60, (10, 2049), "gram"), (9000, 12000, (10, 65), "dense"), (9000, 12000, (50, 2049), "cg")],
 )
 def test_the_cheapest_way_is_taken(free, pairs, shape, method):
-    assert newton.step_cost(free, pairs, shape)[1] == method
+    assert hessian.step_cost(free, pairs, shape)[1] == method

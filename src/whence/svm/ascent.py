@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -13,14 +14,14 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from whence.svm import kernels
-from whence.svm.newton import Restricted, newton, step_cost
+from whence.svm.hessian import Rows, step_cost
+from whence.svm.newton import Phase
 from whence.svm.problem import Doubles, Floats, Problem
 
 _LOOSE = 1e-2  # gap at which the search moves on to a larger C
 _FACTOR = 10.0  # ratio of neighbouring C on the way up
 _DOUBLE_BELOW = 1e-4  # relative gap from which float32 products no longer carry the search
 _NEWTON_STEPS = 15  # steps that a Newton phase usually takes
-_SHARPNESS = 0.05
 _PATIENCE = 40  # rounds without a better gap after which the search gives up at this C
 
 
@@ -60,7 +61,7 @@ class Ascent:
         self.each = np.arange(N)
         self.alpha = np.zeros((N, K))
         norms = problem.squared_norms
-        small = problem.features.dtype == np.float32 and 1e-12 < norms.mean() and norms.max() < 1e12
+        small = problem.features.dtype == np.float32 and norms.mean() > 1e-12 and norms.max() < 1e12
         self.W: Floats = np.zeros(problem.shape, np.float32 if small else np.float64)
         self.stored = np.zeros((N, K), np.float32)
         self.rows = np.empty(N, np.int32)
@@ -133,7 +134,7 @@ class Ascent:
         return list(self.pool.map(function, items))
 
     def _score(self, W: Floats) -> tuple[float, float, float, float]:
-        """Score every sample with W; returns Σ loss, its slope in the scale of W, mean change, least margin."""
+        """Score every sample with W: Σ loss, its slope in the scale of W, mean change, least margin."""
         problem = self.problem
         d = problem.features.shape[1]
         single = W.dtype == np.float32
@@ -201,13 +202,13 @@ class Ascent:
                 a /= 1.5
             else:
                 a = low - at_low * (high - low) / (at_high - at_low)
-            parts = self.parallel(lambda rows: self._scaled(rows, a), self.problem.blocks())
+            parts = self.parallel(partial(self._scaled, a), self.problem.blocks())
             total, slope = self.problem.C * np.array(parts).sum(axis=0)
             at = a * square + slope
             best = min(best, (a, 0.5 * a * a * square + float(total)), key=lambda pair: pair[1])
         return best
 
-    def _scaled(self, rows: slice, a: float) -> tuple[float, float]:
+    def _scaled(self, a: float, rows: slice) -> tuple[float, float]:
         result: tuple[float, float] = kernels.scaled_loss(self.stored[rows], self.problem.labels[rows], a)
         return result
 
@@ -245,14 +246,17 @@ class Ascent:
         epochs = 1 if np.isinf(self.slack) else min(max(2 * N * K // max(used, 1), 5), 1000)
         visits = kernels.descend(
             problem.features, problem.labels, problem.squared_norms, self.rows, self.ptr, self.classes, n,
-            self.W, self.alpha, problem.C, problem.bias, epochs, self.slack, 0.01 * tol * self.best_primal if self.gap < 1 else 0.0,
-            self.state,
+            self.W, self.alpha, problem.C, problem.bias, epochs, self.slack, self.state,
         )  # fmt: skip
         if self.gap < _DOUBLE_BELOW and self.W.dtype == np.float32:
             self.W = self.exact_weight()
         self._measure()
+        D = problem.shape[1]
         single = 1.0 if self.W.dtype == np.float32 else 2.0
-        return 8.0 * single * visits * problem.shape[1], _NEWTON_STEPS * step_cost(free, pairs, problem.shape)[0]
+        # A Newton phase gains about one digit; each of its steps also scores its rows and sums over them.
+        step = step_cost(free, pairs, problem.shape)[0] + 16.0 * free * K * D
+        digits = max(np.log10(max(self.gap, tol) / tol), 1.0)
+        return 8.0 * single * visits * D, _NEWTON_STEPS * digits * step
 
     def newton(self, tol: float, spread: float) -> None:
         """Newton steps over the samples nearest to a change."""
@@ -268,13 +272,13 @@ class Ascent:
         rows = self.each
         if wanted < len(rows):
             rows = np.sort(np.argpartition(distance, wanted)[:wanted])
+        moving = Rows(problem, rows, self.parallel)
         before = self.alpha[rows]
-        after, W = newton(
-            problem, rows, before, self.W, self.best_W, max(0.1 * self.gap, 0.3 * tol) * self.best_primal,
-            _SHARPNESS, self.parallel, self._late,
-        )  # fmt: skip
+        dual_W = self.W.astype(np.float64, copy=False)
+        target = max(0.1 * self.gap, 0.3 * tol) * self.best_primal
+        after, W = Phase(moving, before, dual_W, self.best_W).run(target, self._late)
         move = after - before
-        dW = -Restricted(problem, rows, self.parallel).combine(move)
+        dW = -moving.combine(move)
         square = float(np.vdot(dW, dW))
         rise = -float(move[np.arange(len(rows)), problem.labels[rows]].sum()) - float(np.vdot(self.W, dW))
         t = min(max(rise / square, 0.0), 1.0) if square > 0 else 0.0
@@ -332,7 +336,7 @@ class Ascent:
                 else:
                     self._measure()
                 self.slack, self.widest = max(self.slack, expected), 0.0
-            last = C == self.stages[-1]
+            last = self.stages[-1] == C
             yield from self.rounds(tol if last else _LOOSE)
             # Where no sample is at its bound, a larger C has the same solution.
             if not last and self.most_own() < 0.5 * C:

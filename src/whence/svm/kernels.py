@@ -262,7 +262,7 @@ def select(stored, y, alpha, slack, rows, ptr, classes):
 
 @jit
 def kink_distance(stored, y, alpha, out):
-    """How far each sample is from changing: g of its class less the largest other g; −inf where it is split."""
+    """How far each sample is from changing: g of its class less the largest other; −inf where it is split."""
     K = stored.shape[1]
     for i in range(stored.shape[0]):
         count = 0
@@ -279,11 +279,10 @@ def kink_distance(stored, y, alpha, out):
 
 
 @jit
-def descend(X, y, norms, rows, ptr, classes, n, W, alpha, C, bias, epochs, slack, enough, rng):
+def descend(X, y, norms, rows, ptr, classes, n, W, alpha, C, bias, epochs, slack, rng):
     """Dual coordinate descent over the listed samples and classes, which keeps W = Σ λ_i f_iᵀ.
 
-    Samples that stay at a corner by more than ``slack`` drop out; it ends when an epoch gains little,
-    either against the first one or less than ``enough``.
+    Samples that stay at a corner by more than ``slack`` drop out; it ends when an epoch gains little.
     Returns the number of products w·f taken.
     """
     d = X.shape[1]
@@ -294,7 +293,7 @@ def descend(X, y, norms, rows, ptr, classes, n, W, alpha, C, bias, epochs, slack
     active = n
     visits = 0
     first_gain = 0.0
-    for epoch in range(epochs):
+    for _ in range(epochs):
         gained = 0.0
         for p in range(active - 1, 0, -1):
             q = random_below(rng, p + 1)
@@ -341,7 +340,7 @@ def descend(X, y, norms, rows, ptr, classes, n, W, alpha, C, bias, epochs, slack
             else:
                 p += 1
         first_gain = max(first_gain, gained)
-        if gained < max(0.05 * first_gain, enough):
+        if gained < 0.05 * first_gain:
             break
     return visits
 
@@ -368,7 +367,7 @@ def project_rows(base, sigma, g, t, dg, C, out, counts):
 
 @jit
 def hessian_product(X, rows, ptr, classes, bias, V, out):
-    """out += Σ_i P_i V f_i f_iᵀ, P_i the projection onto the zero-sum vectors of sample i's listed classes."""
+    """out += Σ_i P_i V f_i f_iᵀ, P_i the projection onto zero-sum vectors of sample i's listed classes."""
     d = X.shape[1]
     z = np.empty(V.shape[0])
     for o in range(len(rows)):

@@ -121,7 +121,7 @@ class CChoice:
         return "\n".join(lines)
 
 
-def choose_C(  # noqa: N802
+def choose_C(
     features: npt.ArrayLike,
     labels: npt.ArrayLike,
     *,

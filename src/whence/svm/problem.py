@@ -122,9 +122,7 @@ def check_n_classes(n_classes: int | None, labels: Ints) -> int:
             + (" from the labels; pass n_classes when some classes are absent." if n_classes is None else ".")
         )
     if labels[top] >= K:
-        raise InvalidInputError(
-            f"'labels' must be below n_classes = {K}. Got {labels[top]} at index {top}."
-        )
+        raise InvalidInputError(f"'labels' must be below n_classes = {K}. Got {labels[top]} at index {top}.")
     return int(K)
 
 

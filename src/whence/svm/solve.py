@@ -141,7 +141,7 @@ def solve(
             status = "time limit"
         except KeyboardInterrupt:
             status = "interrupted"
-        if status in ("time limit", "interrupted"):
+        if status in ("time limit", "interrupted") or certificate is None:
             ascent.settle(problem.C)
             certificate = ascent.certificate()
     seconds = time.perf_counter() - started

@@ -1,0 +1,28 @@
+"""Run the benchmarks: ``python -m benchmarks [solver attribution memory tolerance]``."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from benchmarks import attribution, memory, solver, tolerance
+from benchmarks.machine import describe
+
+PARTS = ("solver", "attribution", "memory", "tolerance")
+
+parser = argparse.ArgumentParser(description=__doc__)
+parser.add_argument("parts", nargs="*", choices=[*PARTS, []], help="what to run; everything by default")
+parser.add_argument("--data", type=Path, default=Path.home() / ".cache/whence/data", help="data folder")
+parser.add_argument("--cache", type=Path, default=Path("bench-data"), help="where features are kept")
+parser.add_argument("--limit", type=float, default=120.0, help="seconds for one fit of LinearSVC")
+options = parser.parse_args()
+chosen = options.parts or PARTS
+print(describe(), "\n", flush=True)
+if "solver" in chosen:
+    solver.run(options.data, options.cache, options.limit)
+if "attribution" in chosen:
+    attribution.run()
+if "memory" in chosen:
+    memory.run(options.data, options.cache)
+if "tolerance" in chosen:
+    tolerance.run(options.data, options.cache)

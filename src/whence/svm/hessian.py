@@ -1,0 +1,255 @@
+"""Newton systems (I + σ Σ_i P_i ⊗ f_i f_iᵀ) x = r, by whichever of three methods is cheapest.
+
+P_i is the projection onto the zero-sum vectors of the classes that sample i uses; only samples that use two
+or more, the free ones, take part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.linalg import cho_factor, cho_solve
+
+from whence.svm import kernels
+from whence.svm.problem import Doubles, Ints, Problem
+
+Parallel = Callable[[Callable[[Any], Any], Sequence[Any]], list[Any]]
+Flags = npt.NDArray[np.bool_]
+
+_STEPS = 10  # Newton steps that share one preconditioner
+_PRODUCT = 16  # cost of a product with the Hessian a number it reads, in operations of a matrix product
+_MAX_CG = 150
+_PART_BYTES = 1 << 20
+
+
+@dataclass
+class Rows:
+    """Some rows of the features; products run over parts of them in parallel."""
+
+    problem: Problem
+    rows: Ints
+    parallel: Parallel
+    parts: list[Ints] = field(init=False)
+
+    def __post_init__(self) -> None:
+        width = max(64, _PART_BYTES // (8 * self.problem.shape[1]))
+        self.parts = [self.rows[start : start + width] for start in range(0, len(self.rows), width)]
+
+    def block(self, rows: Ints) -> Doubles:
+        """The features of some rows in float64, bias column included."""
+        d = self.problem.features.shape[1]
+        block = np.ones((len(rows), self.problem.shape[1]))
+        block[:, :d] = self.problem.features[rows]
+        return block
+
+    def scores(self, W: Doubles) -> Doubles:
+        """W f_i of the rows, (n, K)."""
+        return np.concatenate(self.parallel(lambda part: self.block(part) @ W.T, self.parts))
+
+    def combine(self, coefficients: Doubles) -> Doubles:
+        """Σ_i coefficients_i f_iᵀ, (K, D)."""
+        cuts = np.cumsum([len(part) for part in self.parts])[:-1]
+        pairs = list(zip(np.split(coefficients, cuts), self.parts, strict=True))
+        total = np.zeros(self.problem.shape)
+        for piece in self.parallel(lambda pair: pair[0].T @ self.block(pair[1]), pairs):
+            total += piece
+        return total
+
+
+def step_cost(
+    n_free: float, n_pairs: float, shape: tuple[int, int], iterations: float | None = None
+) -> tuple[float, str]:
+    """Floating point operations of one Newton step by its cheapest method, and that method's name.
+
+    ``n_pairs`` is the rank Σ (classes in use − 1) of the Hessian's data part, ``iterations`` what conjugate
+    gradients took last time.
+    """
+    K, D = shape
+    used = n_free + n_pairs
+    costs = {
+        "gram": n_free**2 * D + n_pairs**3 / 3,
+        "dense": 4 * n_pairs * D**2 + (K * D) ** 3 / 3,
+        "cg": min(_cg_cost(used, shape)) if iterations is None else iterations * _PRODUCT * used * D,
+    }
+    method = min(costs, key=costs.__getitem__)
+    return costs[method], method
+
+
+def _cg_cost(n_used: float, shape: tuple[int, int]) -> tuple[float, float]:
+    """Operations of one Newton step by conjugate gradients, plain and preconditioned.
+
+    Some ninety products with the Hessian are needed, or fifteen with a preconditioner, which a few steps
+    share.
+    """
+    K, D = shape
+    product = _PRODUCT * n_used * D
+    return 90 * product, 15 * product + (2 * n_used * D**2 + K * D**3) / _STEPS
+
+
+class NewtonSystem:
+    """Solves the systems of one phase of Newton steps over ``rows``."""
+
+    def __init__(self, rows: Rows) -> None:
+        self.rows = rows
+        self.iterations: int | None = None  # of the last solve by conjugate gradients
+        self.blocks: BlockInverses | None = None
+
+    def solve(self, used: Flags, sigma: float, residual: Doubles, accuracy: float) -> Doubles:
+        """Solve for a residual (K, D), where ``used`` (n, K) tells each row's classes in use."""
+        counts = used.sum(axis=1)
+        free = np.flatnonzero(counts > 1)
+        if len(free) == 0:
+            return residual
+        used = used[free]
+        n_pairs = int((counts[free] - 1).sum())
+        shape = self.rows.problem.shape
+        _, method = step_cost(len(free), n_pairs, shape, self.iterations)
+        if method == "cg":
+            return self.by_cg(free, used, sigma, residual, accuracy)
+        F = self.rows.block(self.rows.rows[free])
+        return by_gram(F, used, sigma, residual) if method == "gram" else by_dense(F, used, sigma, residual)
+
+    def by_cg(
+        self, free: Ints, used: Flags, sigma: float, residual: Doubles, accuracy: float, plain: bool = False
+    ) -> Doubles:
+        """Conjugate gradients, whose products touch only the classes in use."""
+        if not plain:
+            self._condition(free, used, sigma)
+        blocks = self.blocks
+        x = np.zeros_like(residual)
+        r = residual.copy()
+        z = direction = r if blocks is None else blocks.divide(r)
+        rz = float(np.vdot(r, z))
+        enough = accuracy**2 * float(np.vdot(r, r))
+        product = self._product(free, used, sigma)
+        for k in range(_MAX_CG):
+            self.iterations = k + 1
+            image = product(direction)
+            length = rz / float(np.vdot(direction, image))
+            x += length * direction
+            r = r - length * image
+            if float(np.vdot(r, r)) <= enough:
+                break
+            z = r if blocks is None else blocks.divide(r)
+            new = float(np.vdot(r, z))
+            direction = z + (new / rz) * direction
+            rz = new
+        return x
+
+    def _condition(self, free: Ints, used: Flags, sigma: float) -> None:
+        """Build the preconditioner where it pays, unless the one at hand was built for a similar σ."""
+        plain, preconditioned = _cg_cost(int(used.sum()), self.rows.problem.shape)
+        if preconditioned < plain and (self.blocks is None or sigma > 5.0 * self.blocks.sigma):
+            self.blocks = BlockInverses.build(self.rows, free, used, sigma)
+
+    def _product(self, free: Ints, used: Flags, sigma: float) -> Callable[[Doubles], Doubles]:
+        problem, parallel = self.rows.problem, self.rows.parallel
+        rows = self.rows.rows[free]
+        ptr = np.concatenate([[0], np.cumsum(used.sum(axis=1))]).astype(np.int32)
+        classes = np.nonzero(used)[1].astype(np.int16 if problem.n_classes < 2**15 else np.int32)
+        cuts = np.linspace(0, len(rows), 9).astype(int).tolist()
+        spans = [(rows[start:stop], ptr[start : stop + 1]) for start, stop in pairwise(cuts)]
+
+        def product(V: Doubles) -> Doubles:
+            def one(span: tuple[Ints, Ints]) -> Doubles:
+                out = np.zeros_like(V)
+                kernels.hessian_product(problem.features, span[0], span[1], classes, problem.bias, V, out)
+                return out
+
+            total: Doubles = V + sigma * np.sum(parallel(one, spans), axis=0)
+            return total
+
+        return product
+
+
+@dataclass(frozen=True)
+class BlockInverses:
+    """Inverses of the Hessian's diagonal blocks, one a class, as a preconditioner.
+
+    The classes' coupling is to the diagonal as a graph's edges are to its degrees: well conditioned once the
+    diagonal is divided out. Single precision is enough here.
+    """
+
+    sigma: float
+    inverses: npt.NDArray[np.float32]
+
+    @classmethod
+    def build(cls, rows: Rows, free: Ints, used: Flags, sigma: float) -> BlockInverses:
+        """Blocks I + σ Σ_i (1 − 1/m_i) f_i f_iᵀ over the samples that use the class, m_i classes each."""
+        K, D = rows.problem.shape
+        weight = sigma * (1.0 - 1.0 / used.sum(axis=1))
+
+        def one(c: int) -> npt.NDArray[np.float32]:
+            H = np.eye(D)
+            mine = np.flatnonzero(used[:, c])
+            for start in range(0, len(mine), 1024):
+                some = mine[start : start + 1024]
+                F = rows.block(rows.rows[free[some]])
+                H += (F * weight[some, None]).T @ F
+            inverse: npt.NDArray[np.float32] = _cholesky_solve(H, np.eye(D)).astype(np.float32)
+            return inverse
+
+        return cls(sigma, np.stack(rows.parallel(one, range(K))))
+
+    def divide(self, V: Doubles) -> Doubles:
+        """V (K, D) divided by the blocks."""
+        quotient: Doubles = np.matmul(self.inverses, V.astype(np.float32)[:, :, None])[:, :, 0].astype(float)
+        return quotient
+
+
+def by_gram(F: Doubles, used: Flags, sigma: float, residual: Doubles) -> Doubles:
+    """Woodbury's identity: a system of the size of the data part's rank."""
+    basis, at = zero_sum_bases(used)
+    gram = (F @ F.T)[np.ix_(at, at)]
+    gram *= basis @ basis.T
+    gram[np.diag_indices(len(at))] += 1.0 / sigma
+    right = np.einsum("rk,rk->r", (F @ residual.T)[at], basis)
+    combined = np.zeros(used.shape)
+    np.add.at(combined, at, basis * _cholesky_solve(gram, right)[:, None])
+    result: Doubles = residual - combined.T @ F
+    return result
+
+
+def by_dense(F: Doubles, used: Flags, sigma: float, residual: Doubles) -> Doubles:
+    """The whole Hessian, (K·D) × (K·D)."""
+    K, D = residual.shape
+    H = np.zeros((K, D, K, D))
+    share = sigma / used.sum(axis=1)
+    for c in range(K):
+        for e in range(c, K):
+            both = np.flatnonzero(used[:, c] & used[:, e])
+            weight = sigma - share[both] if c == e else -share[both]
+            block = (F[both] * weight[:, None]).T @ F[both]
+            H[c, :, e, :] = block
+            H[e, :, c, :] = block
+    matrix = H.reshape(K * D, K * D)
+    matrix[np.diag_indices(K * D)] += 1.0
+    return _cholesky_solve(matrix, residual.ravel()).reshape(K, D)
+
+
+def zero_sum_bases(used: Flags) -> tuple[Doubles, Ints]:
+    """Orthonormal (Helmert) bases of the zero-sum vectors on each row's classes in use.
+
+    Returns the basis vectors (Σ rank, K) and the row of each.
+    """
+    rank = used.sum(axis=1) - 1
+    at = np.repeat(np.arange(len(used)), rank)
+    order = np.arange(len(at)) - np.repeat(np.cumsum(rank) - rank, rank) + 1  # 1 … rank within a row
+    position = np.cumsum(used, axis=1)[at]  # 1 … classes in use
+    mine = used[at]
+    basis = np.where(mine & (position <= order[:, None]), 1.0, 0.0)
+    basis[mine & (position == order[:, None] + 1)] = -order
+    basis /= np.sqrt(order * (order + 1.0))[:, None]
+    return basis, at
+
+
+def _cholesky_solve(matrix: Doubles, right: Doubles) -> Doubles:
+    """Solve a positive definite system; the matrix is overwritten."""
+    factor = cho_factor(matrix, lower=True, overwrite_a=True, check_finite=False)
+    solution: Doubles = cho_solve(factor, right, check_finite=False)
+    return solution
