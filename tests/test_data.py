@@ -22,6 +22,7 @@ from torch.utils.data import (
     WeightedRandomSampler,
 )
 
+import whence
 from whence.data import Arrays, Loaded, as_training_set
 from whence.errors import DataWarning, InvalidInputError, SampleError
 
@@ -238,6 +239,13 @@ def test_a_stream_that_ends_early_names_the_sample() -> None:
     assert caught.value.index == 6
 
 
+def test_a_training_set_is_taken_as_it_is() -> None:
+    samples = as_training_set(Pairs(), 4)
+    assert as_training_set(samples, 7, names=["a"]) is samples
+    with pytest.raises(InvalidInputError, match="'preprocess' and 'collate_fn'"):
+        as_training_set(samples, preprocess=brightness)
+
+
 # Labels and class names
 
 
@@ -326,6 +334,7 @@ def test_preprocess_follows_collate_fn() -> None:
         ([{"ids": [1], "label": 0}, {"ids": [1, 2], "label": 1}], "'ids': lists of lengths 1, 2"),
         ([(torch.ones(2), 0), (torch.ones(3), 1)], "Tensors of lengths 2, 3"),
         ([(object(), 0)], "a list of object"),
+        ((np.array(["a", "b"]), [0, 1]), "a list of str"),
     ],
 )
 def test_inputs_that_are_no_tensors_are_refused(data: Any, message: str) -> None:
@@ -429,6 +438,23 @@ def test_a_corrupt_image_is_named_with_its_file(folder: Path) -> None:
     with pytest.raises(SampleError, match=r"Sample 3 .*dog.1\.png") as caught:
         list(as_training_set(folder, preprocess=brightness))
     assert caught.value.index == 3
+
+
+def test_a_corrupt_image_can_be_skipped(folder: Path) -> None:
+    (folder / "dog" / "1.png").write_bytes(b"no image")
+    model = torch.nn.Sequential(
+        torch.nn.Flatten(), torch.nn.Linear(48, 4), torch.nn.ReLU(), torch.nn.Linear(4, 2)
+    )
+    (folder / "empty").rmdir()
+    e = whence.DualDA(C=1e-2, show_progress=False)
+    with pytest.raises(SampleError, match=r"Sample 3 .*dog.1\.png.*on_error"):
+        e.fit(model, folder, preprocess=brightness)
+    e.fit(model, folder, preprocess=brightness, on_error="skip")
+    assert e.skipped_.tolist() == [3]
+    assert e.labels_.tolist() == [0, 0, 1, -1, 1]
+    assert e.class_names_ == ("cat", "dog")
+    image = as_training_set(folder, preprocess=brightness).samples[0][1][0]  # type: ignore[union-attr]
+    assert e.attribute([image]).shape == (1, 5)
 
 
 def test_a_folder_without_images_is_refused(tmp_path: Path) -> None:

@@ -118,6 +118,22 @@ def test_an_average_over_some_places_is_followed() -> None:
     np.testing.assert_allclose(Extractor(model, "score")(inputs), expected, rtol=1e-12)
 
 
+def test_places_before_samples_are_refused() -> None:
+    class TimeFirst(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.score = nn.Linear(4, 3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.score(x.movedim(1, 0))[-1]
+
+    model, x = TimeFirst(), torch.randn(2, 6, 4)
+    with pytest.raises(ModelError, match=r"logits of shape \(2, 3\).*'score' \(4→3\)"):
+        find_head(model, x)
+    with pytest.raises(ModelError, match="must make the model's logits"):
+        Extractor(model, "score")(x)
+
+
 @pytest.mark.parametrize("after", ["relu", "max"])
 def test_a_convolution_followed_by_more_than_an_average_is_no_head(after: str) -> None:
     torch.manual_seed(0)

@@ -100,7 +100,9 @@ def head_inputs(call: Call, logits: Tensor) -> HeadInputs | None:
     if call.output.shape == logits.shape and call.inputs.shape == (n, d):
         return HeadInputs(call.inputs.detach(), call.output.detach(), None)
     places = call.output.numel() // (n * K)
-    if call.inputs.numel() != n * places * d or not logits.requires_grad:
+    # Samples come first, or lie flat one after the other; time first would pair them wrongly.
+    mixed = call.output.ndim > 2 and len(call.output) != n
+    if mixed or call.inputs.numel() != n * places * d or not logits.requires_grad:
         return None
     # Different factors for the classes, because the gradient of a sum of softmax values would vanish.
     factors = torch.linspace(1, 2, K, dtype=logits.dtype, device=logits.device).expand_as(logits)

@@ -91,7 +91,10 @@ class Prepare:
                 x = self.collate_fn(x)
             else:
                 x = gather([without_label(item) for item in x])
-        return self.inputs(without_label(x))
+        x = without_label(x)
+        if isinstance(x, Mapping):
+            x = {name: gather(part) if isinstance(part, list) else part for name, part in x.items()}
+        return self.inputs(x)
 
     def inputs(self, batch: Any) -> Any:
         """Make the model's inputs of a batch, or raise where they are no tensors."""
@@ -100,7 +103,7 @@ class Prepare:
         parts = list(batch.values()) if isinstance(batch, Mapping) else [batch]
         # Beside tensors, texts may stay: the model is not given them. Numbers that do not stack may not.
         ragged = any(isinstance(part, list) and part and _numeric(part[0]) for part in parts)
-        if ragged or not any(isinstance(part, Tensor | np.ndarray | tuple) for part in parts):
+        if ragged or not any(is_array(part) or isinstance(part, tuple) for part in parts):
             raise InvalidInputError(f"'data' must give tensors of one shape. Got {_shown(batch)}. {_REMEDY}")
         return batch
 
@@ -122,6 +125,11 @@ def gather(values: Sequence[Any]) -> Any:
     if several and all(isinstance(value, tuple | list) and len(value) == len(first) for value in values):
         return tuple(gather(parts) for parts in zip(*values, strict=True))
     return list(values)
+
+
+def is_array(values: Any) -> bool:
+    """Whether values are a tensor, or an array of numbers."""
+    return isinstance(values, Tensor) or (isinstance(values, np.ndarray) and values.dtype.kind in "biufc")
 
 
 def same(a: Any, b: Any) -> bool:

@@ -92,19 +92,6 @@ class Labels:
         return np.array([classes[name] for name in array], dtype=np.int64)
 
 
-def check_range(labels: Ints, indices: Ints, n_classes: int) -> None:
-    """Raise, naming the sample, unless every label lies in [0, n_classes)."""
-    outside = (labels < 0) | (labels >= n_classes)
-    if outside.any():
-        i = int(outside.argmax())
-        raise SampleError(
-            int(indices[i]),
-            f"its label must be at least 0 and below {n_classes}, the number of the model's classes; it is "
-            f"{labels[i]}",
-            "Map the labels to 0 … K−1, or leave the sample out.",
-        )
-
-
 def data_names(dataset: Any) -> tuple[str, ...] | None:
     """Find the class names that a dataset carries: features["label"].names, or classes."""
     if isinstance(dataset, Subset):
@@ -125,24 +112,25 @@ def data_names(dataset: Any) -> tuple[str, ...] | None:
     return tuple(map(str, classes)) if isinstance(classes, list | tuple) and classes else None
 
 
-def known_labels(dataset: Any) -> Any:
+def known_labels(dataset: Any) -> npt.NDArray[Any] | None:
     """Give all labels of a dataset without reading its samples; None where that cannot be done."""
     if isinstance(dataset, Subset):
-        labels = known_labels(dataset.dataset)
-        return None if labels is None else [labels[i] for i in dataset.indices]
+        known = known_labels(dataset.dataset)
+        return None if known is None else known[np.asarray(dataset.indices)]
     if isinstance(dataset, ConcatDataset):
         several = [known_labels(part) for part in dataset.datasets]
-        return None if any(part is None for part in several) else [x for part in several for x in part]
+        parts = [part for part in several if part is not None]
+        return np.concatenate(parts) if len(parts) == len(several) else None
     if isinstance(dataset, TensorDataset):
-        return dataset.tensors[-1]
+        return dataset.tensors[-1].numpy(force=True)
     columns = getattr(dataset, "column_names", None)
     if isinstance(columns, list):
         names = [name for name in LABEL_NAMES if name in columns]
-        return dataset[names[0]][:] if len(names) == 1 else None
+        return np.asarray(dataset[names[0]][:]) if len(names) == 1 else None
     for name in ("targets", "labels"):
         labels = getattr(dataset, name, None)
         if isinstance(labels, list | Tensor | np.ndarray) and len(labels) == len(dataset):
-            return labels
+            return labels.numpy(force=True) if isinstance(labels, Tensor) else _array(labels)
     return None
 
 

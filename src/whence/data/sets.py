@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from torch.utils.data import (
 )
 
 from whence.data.folder import ImageFolder
-from whence.data.items import Prepare, same
+from whence.data.items import Prepare, is_array, same
 from whence.data.labels import Ints, Labels, data_names, known_labels
 from whence.errors import DataWarning, InvalidInputError, SampleError
 
@@ -130,6 +131,11 @@ def as_training_set(
         When the same sample is not the same twice, or model and data name the classes differently.
     """
     if isinstance(data, Arrays | Loaded):
+        if preprocess is not None or collate_fn is not None:
+            raise InvalidInputError(
+                "'preprocess' and 'collate_fn' must be given where the samples are first read. "
+                f"Got them beside {type(data).__name__}, which has its own. Pass them to as_training_set."
+            )
         return data
     workers: dict[str, Any] = {}
     if isinstance(data, DataLoader):
@@ -155,7 +161,7 @@ def as_training_set(
         and isinstance(data[0], Tensor | np.ndarray | Mapping | list)
     ):
         data = _Rows(*data)
-        if isinstance(data.inputs, Tensor | np.ndarray) and prepare == Prepare():
+        if is_array(data.inputs) and prepare == Prepare():
             _check_not_empty(data)
             return Arrays(data.inputs, labels.encode(data.labels), batch_size, labels.names, prepare)
     dataset = Samples(data, labels)
@@ -256,14 +262,15 @@ class _Stream:
         self.data = data
         self.length = len(data) if isinstance(data, Sized) else sum(1 for _ in data)
         self._samples: Iterator[Any] | None = None
-        self._next = 0
+        self._next, self._process = 0, os.getpid()
 
     def __len__(self) -> int:
         return self.length
 
     def __getitem__(self, index: int) -> Any:
-        if self._samples is None or index < self._next:
-            self._samples, self._next = iter(self.data), 0
+        # A forked process has a copy of the iterator, but the files behind it are one and the same.
+        if self._samples is None or index < self._next or self._process != os.getpid():
+            self._samples, self._next, self._process = iter(self.data), 0, os.getpid()
         ahead, self._next = index - self._next, index + 1
         try:
             return next(islice(self._samples, ahead, None))
