@@ -6,19 +6,23 @@ import copy
 import json
 import tracemalloc
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from torch import Tensor, nn
 from torch.utils.data import ConcatDataset, DataLoader, Dataset, Subset, TensorDataset
 
 import whence
+from whence.data import as_training_set
 from whence.errors import InvalidInputError, StoreError
 from whence.features import Cache, FeatureBank, extract, extraction
 from whence.features.bank import Folder
+from whence.features.prints import Digest
 from whence.svm import choose_C, solve
 
 N, D, K = 203, 6, 3
@@ -142,6 +146,12 @@ def test_workers_change_nothing(tmp_path: Path) -> None:
     helped = quiet(net(), Lazy(bad=(7,)), on_error="skip", num_workers=2, cache_dir=tmp_path)
     assert np.array_equal(alone.features, helped.features)
     assert alone.skipped.tolist() == helped.skipped.tolist() == [7]
+
+
+def test_a_mistake_that_a_worker_finds_is_one_line() -> None:
+    data = [(row, float(label)) for row, label in zip(*arrays(), strict=True)]
+    with pytest.raises(InvalidInputError, match=r"^'data' must give integer labels.*\Z"):
+        quiet(net(), data, num_workers=1)
 
 
 def test_features_too_large_for_memory_go_to_a_temporary_file(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -379,6 +389,43 @@ def test_every_kind_of_set_is_known_again_and_a_change_is_seen(tmp_path: Path, k
     assert quiet(net(), make(x, y), cache_dir=tmp_path).note == "reused"
     y[30] = (y[30] + 1) % K
     assert "the labels differ" in quiet(net(), make(x, y), cache_dir=tmp_path).note
+
+
+def test_what_preprocess_does_is_seen_even_if_its_code_is_the_same(tmp_path: Path) -> None:
+    def scaling(factor: float) -> Any:
+        return as_training_set(arrays(), preprocess=lambda batch: factor * batch)
+
+    quiet(net(), scaling(1.0), cache_dir=tmp_path)
+    assert quiet(net(), scaling(1.0), cache_dir=tmp_path).note == "reused"
+    bank = quiet(net(), scaling(2.0), cache_dir=tmp_path)
+    assert bank.note.startswith("computed, since the items differ (beside")
+    np.testing.assert_allclose(bank.features, features_of(net(), 2 * arrays()[0]), rtol=1e-5, atol=1e-6)
+
+
+@dataclass
+class Pair:
+    a: Any
+    b: Any
+
+
+def test_different_contents_have_different_digests() -> None:
+    one = np.arange(6, dtype=np.float32)
+    values = [
+        one, one.astype(np.float64), one.reshape(2, 3), one.reshape(3, 2), one[::-1], -one, one[:0],
+        torch.from_numpy(one), torch.from_numpy(one).bfloat16(), torch.tensor(1.0), torch.tensor(True),
+        np.float32(1), np.array(1.0, np.float32), 1, 1.0, "1", b"1", True, None, "", [], {}, (1, 2), (12,),
+        [[1], 2], [1, [2]], ["a", "b"], ["ab"], {"a": 1}, {"a": 2}, {"b": 1}, Pair(1, 2), Pair(2, 1),
+        np.array(["x", None], dtype=object), np.array([None, "x"], dtype=object),
+        Image.new("RGB", (2, 3)), Image.new("RGB", (3, 2)), Image.new("L", (2, 3)), Image.new("L", (2, 3), 1),
+    ]  # fmt: skip
+    digests = []
+    for value in values:
+        for copied in (value, copy.deepcopy(value)):
+            digest = Digest()
+            digest.add(copied)
+            digests.append(digest.hexdigest())
+    assert digests[::2] == digests[1::2]
+    assert len(set(digests)) == len(values)
 
 
 @pytest.mark.parametrize("name", ["features.npy", "labels.npy", "journal.json", "about.json"])

@@ -25,7 +25,7 @@ from whence.features import Cache, FeatureBank, OnError, as_float32, extract
 from whence.heads import Head
 from whence.model import class_names
 from whence.svm import CChoice, choose_C, solve
-from whence.svm.problem import Floats, Ints, check_features, check_labels
+from whence.svm.problem import Floats, Ints, check_C, check_features, check_labels
 
 
 class DualDA(Attributor):
@@ -403,6 +403,8 @@ class DualDA(Attributor):
     def _check_parameters(self) -> None:
         if isinstance(self.C, str) and self.C != "auto":
             raise InvalidInputError(f"'C' must be \"auto\" or a number above 0. Got {self.C!r}.")
+        if self.C != "auto":
+            check_C(self.C)  # the solver would say so after the features are computed
         if not isinstance(self.batch_size, int) or self.batch_size < 1:
             raise InvalidInputError(
                 f"'batch_size' must be an integer of at least 1. Got {self.batch_size!r}."

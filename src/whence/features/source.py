@@ -9,10 +9,10 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader, Dataset, get_worker_info
 
 from whence.data import Arrays, Loaded, as_training_set
-from whence.errors import SampleError
+from whence.errors import InvalidInputError, SampleError, WhenceError
 from whence.features.prints import Digest, callable_name
 
 Ints = npt.NDArray[np.int64]
@@ -142,6 +142,8 @@ class _Loaded:
                 raise SampleError(
                     index, message, 'Repair or remove it, or pass on_error="skip" to leave such samples out.'
                 )
+            if isinstance(batch, _Failure):
+                raise InvalidInputError(batch.message)
             skipped = [index for index, _ in failures]
             if batch is None:
                 yield Part(None, np.empty(0, np.int64), np.empty(0, np.int64), skipped)
@@ -152,7 +154,7 @@ class _Loaded:
 
 @dataclass(frozen=True)
 class _Failure:
-    """Stands for a sample that could not be read; an exception would end the reading of all others."""
+    """Stands for what could not be read; an exception would end the reading of all other samples."""
 
     message: str
 
@@ -191,7 +193,12 @@ class _Collate:
     def __call__(self, items: list[tuple[int, Any]]) -> tuple[list[int], Any, list[tuple[int, str]]]:
         failures = [(index, item.message) for index, item in items if isinstance(item, _Failure)]
         good = [(index, item) for index, item in items if not isinstance(item, _Failure)]
-        batch = self.collate([item for _, item in good]) if good else None
+        try:
+            batch = self.collate([item for _, item in good]) if good else None
+        except WhenceError as error:
+            if get_worker_info() is None:
+                raise
+            batch = _Failure(str(error))  # torch would wrap it in the traceback of the reading process
         return [index for index, _ in good], batch, failures
 
 
