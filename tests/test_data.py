@@ -20,6 +20,7 @@ from torch.utils.data import (
     SubsetRandomSampler,
     TensorDataset,
     WeightedRandomSampler,
+    default_collate,
 )
 
 import whence
@@ -207,6 +208,15 @@ def test_several_inputs_stay_apart() -> None:
     assert torch.equal(batch.inputs[1], Y)
 
 
+def test_several_inputs_stay_apart_after_a_collate_fn() -> None:
+    def collate(samples: list[Any]) -> Any:
+        return default_collate([((x, 2 * x), y) for x, y in samples])
+
+    (batch,) = as_training_set(Pairs(), collate_fn=collate)
+    assert isinstance(batch.inputs, tuple)
+    assert torch.equal(batch.inputs[1], 2 * X)
+
+
 def test_a_memory_map_stays_on_disk(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", X.numpy())
     mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
@@ -334,6 +344,7 @@ def test_preprocess_follows_collate_fn() -> None:
         ([{"ids": [1], "label": 0}, {"ids": [1, 2], "label": 1}], "'ids': lists of lengths 1, 2"),
         ([(torch.ones(2), 0), (torch.ones(3), 1)], "Tensors of lengths 2, 3"),
         ([(object(), 0)], "a list of object"),
+        ([("text", 0), (torch.ones(2), 1)], "a list of str"),
         ((np.array(["a", "b"]), [0, 1]), "a list of str"),
     ],
 )

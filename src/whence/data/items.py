@@ -79,6 +79,7 @@ class Prepare:
         """Make inputs and labels of samples."""
         if self.collate_fn is not None:
             inputs, labels = split(self.collate_fn(items))
+            inputs = _several(inputs)
         else:
             pairs = [split(item) for item in items]
             inputs, labels = gather([x for x, _ in pairs]), [label for _, label in pairs]
@@ -88,7 +89,7 @@ class Prepare:
         """Make inputs of new inputs: a batch as the model or ``preprocess`` takes it, or a list of them."""
         if isinstance(x, list):
             if self.collate_fn is not None:
-                x = self.collate_fn(x)
+                x = _several(self.collate_fn(x))
             else:
                 x = gather([without_label(item) for item in x])
         x = without_label(x)
@@ -118,13 +119,18 @@ def gather(values: Sequence[Any]) -> Any:
             raise InvalidInputError("'data' must give samples with the same names. Some have others.")
         return {name: gather([f[name] for f in fields if f is not None]) for name in names}
     tensors = [_tensor(value) for value in values]
-    stackable = [t for t in tensors if t is not None and t.shape == tensors[0].shape]  # type: ignore[union-attr]
-    if len(stackable) == len(values):
+    stackable = [t for t in tensors if t is not None]
+    if len(stackable) == len(values) and len({t.shape for t in stackable}) == 1:
         return torch.stack(stackable)
     several = isinstance(first, tuple | list) and any(isinstance(part, Tensor | np.ndarray) for part in first)
     if several and all(isinstance(value, tuple | list) and len(value) == len(first) for value in values):
         return tuple(gather(parts) for parts in zip(*values, strict=True))
     return list(values)
+
+
+def _several(inputs: Any) -> Any:
+    """Make a tuple of a list of tensors, which is how torch collates samples with several inputs."""
+    return tuple(inputs) if isinstance(inputs, list) and all(map(is_array, inputs)) else inputs
 
 
 def is_array(values: Any) -> bool:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +13,6 @@ import numpy.typing as npt
 from torch import Tensor
 from torch.utils.data import (
     DataLoader,
-    Dataset,
     IterableDataset,
     RandomSampler,
     SequentialSampler,
@@ -25,8 +22,9 @@ from torch.utils.data import (
 
 from whence.data.folder import ImageFolder
 from whence.data.items import Prepare, is_array, same
-from whence.data.labels import Ints, Labels, data_names, known_labels
-from whence.errors import DataWarning, InvalidInputError, SampleError
+from whence.data.labels import Ints, Labels, data_names
+from whence.data.samples import Rows, Samples, Stream
+from whence.errors import DataWarning, InvalidInputError
 
 _CHECKED = 8  # samples that are read twice, enough to catch a coin toss 255 times in 256
 
@@ -160,7 +158,7 @@ def as_training_set(
         and len(data) == 2
         and isinstance(data[0], Tensor | np.ndarray | Mapping | list)
     ):
-        data = _Rows(*data)
+        data = Rows(*data)
         if is_array(data.inputs) and prepare == Prepare():
             _check_not_empty(data)
             return Arrays(data.inputs, labels.encode(data.labels), batch_size, labels.names, prepare)
@@ -170,39 +168,6 @@ def as_training_set(
     _warn_if_random(dataset, collate)
     loader = DataLoader(dataset, batch_size=batch_size, collate_fn=collate, **workers)
     return Loaded(dataset, loader, labels.names, prepare)
-
-
-class Samples(Dataset[Any]):
-    """A dataset's samples, each with its index, whose errors name the sample."""
-
-    def __init__(self, data: Any, encoder: Labels) -> None:
-        self.data = data if _is_map(data) else _Stream(data)
-        self.encoder = encoder
-
-    def __len__(self) -> int:
-        return len(self.data)
-
-    def __getitem__(self, index: int) -> tuple[int, Any]:
-        try:
-            return index, self.data[index]
-        except Exception as error:
-            raise SampleError(index, f"{type(error).__name__}: {error}") from error
-
-    def arrays(self) -> tuple[Any, Ints] | None:
-        """Give the inputs and classes of all samples where they lie in arrays; None where they do not."""
-        return (
-            (self.data.inputs, self.encoder.encode(self.data.labels))
-            if isinstance(self.data, _Rows)
-            else None
-        )
-
-    def labels(self) -> Ints | None:
-        """Give the classes of all samples without reading them; None where that cannot be done."""
-        known = known_labels(self.data)
-        try:
-            return None if known is None else self.encoder.encode(known)
-        except InvalidInputError:
-            return None
 
 
 @dataclass(frozen=True)
@@ -221,74 +186,6 @@ class Collate:
                 f"'collate_fn' must keep one label a sample. Got {len(labels)} for {len(items)} samples."
             )
         return inputs, self.labels.encode(labels, indices)
-
-
-@dataclass(frozen=True)
-class _Rows:
-    """The pairs of (X, y); X may be a mapping of arrays or a list."""
-
-    inputs: Any
-    labels: Any
-
-    def __post_init__(self) -> None:
-        parts = list(self.inputs.values()) if isinstance(self.inputs, Mapping) else [self.inputs]
-        lengths = {len(part) for part in parts}
-        if lengths != {len(self.labels)}:
-            raise InvalidInputError(
-                f"'data' must give one label a sample. Got {' and '.join(map(str, lengths))} inputs and "
-                f"{len(self.labels)} labels."
-            )
-
-    def __len__(self) -> int:
-        return len(self.labels)
-
-    def __getitem__(self, index: int) -> tuple[Any, Any]:
-        x = self.inputs
-        row = {name: part[index] for name, part in x.items()} if isinstance(x, Mapping) else x[index]
-        return row, self.labels[index]
-
-
-class _Stream:
-    """An iterable read by index: onwards as it goes, back by beginning again."""
-
-    def __init__(self, data: Any) -> None:
-        if isinstance(data, Mapping) or not isinstance(data, Iterable) or isinstance(data, Iterator):
-            hint = f" with {', '.join(map(str, data))}" if isinstance(data, Mapping) else ""
-            raise InvalidInputError(
-                "'data' must be a Dataset, a DataLoader, a tuple (X, y), the path of an image folder, or an "
-                f"iterable that can be read again. Got {type(data).__name__}{hint}. "
-                "Pass one split of several, and collect the samples of an iterator in a list first."
-            )
-        self.data = data
-        self.length = len(data) if isinstance(data, Sized) else sum(1 for _ in data)
-        self._samples: Iterator[Any] | None = None
-        self._next, self._process = 0, os.getpid()
-
-    def __len__(self) -> int:
-        return self.length
-
-    def __getitem__(self, index: int) -> Any:
-        # A forked process has a copy of the iterator, but the files behind it are one and the same.
-        if self._samples is None or index < self._next or self._process != os.getpid():
-            self._samples, self._next, self._process = iter(self.data), 0, os.getpid()
-        ahead, self._next = index - self._next, index + 1
-        try:
-            return next(islice(self._samples, ahead, None))
-        except StopIteration:
-            self._samples = None
-            raise IndexError(f"'data' has fewer than the {self.length} samples that it had before") from None
-        except Exception:
-            self._samples = None  # a generator is at its end after an error
-            raise
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_samples": None, "_next": 0}  # a worker process begins its own reading
-
-
-def _is_map(data: Any) -> bool:
-    if isinstance(data, IterableDataset | Mapping | str):
-        return False
-    return hasattr(data, "__len__") and hasattr(data, "__getitem__")
 
 
 def _check_order(loader: DataLoader[Any]) -> None:
@@ -319,7 +216,7 @@ def _warn_if_random(samples: Samples, collate: Collate) -> None:
     """Read a few samples twice and warn if they differ."""
     n = len(samples)
     # A stream is read from its start: its last sample would cost a whole pass.
-    spread = range(min(n, _CHECKED)) if isinstance(samples.data, _Stream) else np.linspace(0, n - 1, _CHECKED)
+    spread = range(min(n, _CHECKED)) if isinstance(samples.data, Stream) else np.linspace(0, n - 1, _CHECKED)
     indices = sorted({int(i) for i in spread})
 
     def read(index: int) -> Any:
