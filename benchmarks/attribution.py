@@ -43,8 +43,8 @@ def run() -> None:
     vectors = torch.randn(support, WIDTH)
     gemm = best_of(lambda: tests @ vectors.T)
     print(
-        f"\n{TESTS:,} tests × {support:,} support vectors × {WIDTH}, {lam.nnz / support:.1f} classes a support "
-        f"vector, {torch.get_num_threads()} threads; one matrix product takes {gemm:.3f} s.\n"
+        f"\n{TESTS:,} tests × {support:,} support vectors × {WIDTH}, {lam.nnz / support:.1f} classes each, "
+        f"{torch.get_num_threads()} threads; one matrix product takes {gemm:.3f} s.\n"
     )
     print("| call | ratio to the product |\n|---|---|")
     calls = {

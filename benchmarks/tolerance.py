@@ -18,7 +18,7 @@ def run(data: Path, cache: Path) -> None:
     tests = np.sort(rng.choice(len(X), TESTS, replace=False))
     train = np.setdiff1d(np.arange(len(X)), tests)[:20_000]
     print(
-        f"\nTop five proponents against a solution to {REFERENCE:g}; 20,000 training samples, {TESTS} tests.\n"
+        f"\nTop five proponents against a solution to {REFERENCE:g}; 20,000 samples, {TESTS} tests.\n"
     )
     print("| C | tol | gap | same five | same five in order |\n|---|---|---|---|---|", flush=True)
     for C in (1e-4, 1e-3, 1e-2):
