@@ -115,7 +115,8 @@ def _difference(key: str, was: str, now: str) -> str:
     """Say how one line of a fingerprint differs. Tensors, data and code are lines that end in a digest."""
     kind, _, name = key.partition(" ")
     if kind not in ("tensor", "data", "code"):
-        return f"the {key} is {_short(now)}, was {_short(was)}"
+        start = _first_difference(was, now)
+        return f"the {key} is {_excerpt(now, start)}, was {_excerpt(was, start)}"
     before, after = was.rsplit(" ", 1)[0], now.rsplit(" ", 1)[0]
     if before != after:
         return f"{name} is {after}, was {before}"
@@ -126,8 +127,18 @@ def _difference(key: str, was: str, now: str) -> str:
     }[kind]
 
 
-def _short(text: str) -> str:
-    return repr(text if len(text) <= 80 else text[:79] + "…")
+def _first_difference(a: str, b: str) -> int:
+    same = (x == y for x, y in zip(a, b, strict=False))
+    return next((i for i, equal in enumerate(same) if not equal), min(len(a), len(b)))
+
+
+def _excerpt(text: str, place: int) -> str:
+    """Quote a text, and of a long one what lies around a place."""
+    if len(text) <= 80:
+        return repr(text)
+    start = max(0, place - 40)
+    part = text[start : start + 80]
+    return repr("…" * (start > 0) + part + "…" * (start + 80 < len(text)))
 
 
 def versions(model: nn.Module) -> tuple[tuple[int, int], ...]:

@@ -204,7 +204,9 @@ class _Job:
                 journal = folder.journal
             finally:
                 folder.close()
-        return self._bank(features, labels, journal.skipped, parts, str(journal.sums), note)
+        return self._bank(
+            features, labels, journal.skipped, parts, "".join(f"{value:08x}" for value in journal.sums), note
+        )
 
     def _open(self, cache: Cache, path: Path, parts: Parts) -> tuple[Folder, str]:
         """Open the entry, whole, half or new, and say which."""

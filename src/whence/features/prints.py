@@ -25,9 +25,10 @@ def settings(model: nn.Module) -> dict[str, str]:
     Weights say nothing of a stride, a flag that ``forward`` reads, or an edited ``forward``.
     """
     lines = {}
-    kinds = set()
+    kinds: set[type[nn.Module]] = set()
+    known: set[int] = set()
     for name, module in model.named_modules():
-        lines[f"module {name}".rstrip()] = _module(module)
+        lines[f"module {name}".rstrip()] = _module(module, known)
         kinds.add(type(module))
     for kind in kinds:
         # The version of torch stands for the code of its own modules.
@@ -95,27 +96,25 @@ class Digest:
         self._hash.update(f"{text}\n".encode())
 
 
-def _module(module: nn.Module) -> str:
-    """Describe one module without its children and its weights."""
-    plain = {
-        name: _value(value)
-        for name, value in sorted(vars(module).items())
-        if not name.startswith("_") and name != "training" and _is_plain(value)
-    }
-    return (
-        f"{type(module).__qualname__}({module.extra_repr()}) {json.dumps(plain, default=str, sort_keys=True)}"
-    )
+def _module(module: nn.Module, known: set[int]) -> str:
+    """Describe one module without its children and its weights, and without objects ``known`` from others."""
+    plain: dict[str, Any] = {}
+    for name, value in sorted(vars(module).items()):
+        if name.startswith("_") or name == "training":
+            continue
+        if _is_plain(value):
+            plain[name] = value
+        elif callable(getattr(value, "to_dict", None)) and id(value) not in known:
+            known.add(id(value))  # the whole model shares one configuration
+            plain[name] = value.to_dict()
+    text = json.dumps(plain, default=_stable, sort_keys=True)
+    return f"{type(module).__qualname__}({module.extra_repr()}) {text}"
 
 
 def _is_plain(value: Any) -> bool:
     if isinstance(value, tuple | list):
         return all(isinstance(part, _PLAIN) for part in value)
-    return isinstance(value, _PLAIN) or callable(getattr(value, "to_dict", None))
-
-
-def _value(value: Any) -> Any:
-    """Give a plain value as it is; a configuration object as its dictionary."""
-    return value.to_dict() if hasattr(value, "to_dict") else value
+    return isinstance(value, _PLAIN)
 
 
 def _code(target: Any) -> str:
