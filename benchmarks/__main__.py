@@ -1,14 +1,14 @@
-"""Run the benchmarks: ``python -m benchmarks [solver attribution memory tolerance]``."""
+"""Run the benchmarks: ``python -m benchmarks [solver attribution memory tolerance scale]``."""
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
 
-from benchmarks import attribution, memory, solver, tolerance
+from benchmarks import attribution, memory, scale, solver, tolerance
 from benchmarks.machine import describe
 
-PARTS = ("solver", "attribution", "memory", "tolerance")
+PARTS = ("solver", "attribution", "memory", "tolerance", "scale")
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("parts", nargs="*", choices=[*PARTS, []], help="what to run; everything by default")
@@ -24,5 +24,7 @@ if "attribution" in chosen:
     attribution.run()
 if "memory" in chosen:
     memory.run(options.data, options.cache)
+if "scale" in chosen:
+    scale.run()
 if "tolerance" in chosen:
     tolerance.run(options.data, options.cache)

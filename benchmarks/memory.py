@@ -13,7 +13,7 @@ from whence import DualDA
 from whence.svm import solve
 
 
-def _status(name: str) -> int:
+def status(name: str) -> int:
     """A value of /proc/self/status in bytes."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith(name + ":"):
@@ -26,9 +26,9 @@ def _measure(pipe, shape: str, C: float, data: Path, cache: Path) -> None:
     for warm in (1e-3, 10.0):
         solve(X[:500], y[:500], C=warm, n_classes=int(y.max()) + 1, tol=1e-7)
     Path("/proc/self/clear_refs").write_text("5")  # start the peak anew
-    before = _status("VmRSS")
+    before = status("VmRSS")
     explainer = DualDA(C=C, tol=1e-3, show_progress=False).fit_features(X, y)
-    peak = _status("VmHWM") - before
+    peak = status("VmHWM") - before
     with tempfile.TemporaryDirectory() as folder:
         explainer.save(Path(folder) / "x.whence")
         stored = (Path(folder) / "x.whence").stat().st_size

@@ -17,9 +17,7 @@ def run(data: Path, cache: Path) -> None:
     rng = np.random.default_rng(0)
     tests = np.sort(rng.choice(len(X), TESTS, replace=False))
     train = np.setdiff1d(np.arange(len(X)), tests)[:20_000]
-    print(
-        f"\nTop five proponents against a solution to {REFERENCE:g}; 20,000 samples, {TESTS} tests.\n"
-    )
+    print(f"\nTop five proponents against a solution to {REFERENCE:g}; 20,000 samples, {TESTS} tests.\n")
     print("| C | tol | gap | same five | same five in order |\n|---|---|---|---|---|", flush=True)
     for C in (1e-4, 1e-3, 1e-2):
         want = _top(X, y, train, tests, C, REFERENCE)[0]
