@@ -33,6 +33,11 @@ y = rng.integers(0, K, N)
 x = (np.eye(K, D)[y] + 0.3 * rng.normal(size=(N, D))).astype(np.float32)
 train, test = (x[:90], y[:90]), (x[90:], y[90:])
 text = "hello"
+words = lambda part: ([" ".join(map(str, row)) for row in part[0].tolist()], part[1])
+spoken, asked = words(train), words(test)
+
+def numbers(texts):
+    return torch.tensor([[float(word) for word in text.split()] for text in texts])
 
 def build():
     model = torch.nn.Sequential(torch.nn.Linear(D, 8), torch.nn.ReLU(), torch.nn.Linear(8, K))
@@ -118,6 +123,18 @@ def test_fit_says_what_it_found_and_saves_the_explainer(place: Path) -> None:
     assert found["Cache"].startswith("whence-cache, 3 entries")
 
 
+def test_preprocess_reads_training_and_test_samples(place: Path) -> None:
+    plain = facts(fit("--test", "my_module:test", "--C", "0.1"))
+    read = facts(
+        fit(
+            *("--data", "my_module:spoken", "--test", "my_module:asked", "--C", "0.1"),
+            *("--preprocess", "my_module:numbers"),
+        )
+    )
+    assert read["Support"] == plain["Support"]
+    assert read["Faithfulness"].split(", on")[0] == plain["Faithfulness"].split(", on")[0]
+
+
 def test_a_second_fit_reuses_and_no_cache_keeps_nothing(place: Path) -> None:
     facts(fit("--no-cache", "--C", "0.1"))
     assert not (place / "whence-cache").exists()
@@ -157,6 +174,8 @@ def test_options_reach_the_fit(place: Path) -> None:
         (["--model", "my_module:text"], r"'model' must name a torch module.*Got str"),
         (["--data", "my_module:"], r"'data' must be given as module:name"),
         (["--test", "my_module:nothing"], r"'test': the module"),
+        (["--preprocess", "my_module:nothing"], r"'preprocess': the module"),
+        (["--preprocess", "my_module:text"], r"'preprocess' must be.*Got str"),
         (["--data", "my_module:Broken"], r"Sample 7 .*image file is truncated.*on_error=\"skip\""),
         (["--model", "my_module:Softmax"], r"'inner\.2'"),
         (["--layer", "nothing"], r"'layer' must name a linear layer"),

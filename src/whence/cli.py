@@ -65,6 +65,10 @@ def fit(
     test: Annotated[
         str | None, typer.Option(help="Held-out samples to measure faithfulness on.", metavar=_NAMED)
     ] = None,
+    preprocess: Annotated[
+        str | None,
+        typer.Option(help="Function that makes the model's inputs of raw ones.", metavar=_NAMED),
+    ] = None,
     C: Annotated[str, typer.Option("--C", help='A number, or "auto" to choose it.', metavar="C")] = "auto",
     tol: Annotated[float, typer.Option(help="Relative duality gap to reach.")] = 1e-6,
     seed: Annotated[int, typer.Option(help="Of the choice of C and of the solver.", min=0)] = 0,
@@ -94,6 +98,7 @@ def fit(
         data=data,
         out=out,
         test=test,
+        preprocess=preprocess,
         layer=layer,
         device=device,
         options={

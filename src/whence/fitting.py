@@ -28,6 +28,7 @@ def run(
     data: str,
     out: Path,
     test: str | None,
+    preprocess: str | None,
     layer: str | None,
     device: str | None,
     options: dict[str, Any],
@@ -40,6 +41,8 @@ def run(
     ----------
     model, data, test
         ``module:name`` each, of a thing or of a function that makes it.
+    preprocess
+        ``module:name`` of what makes the model's inputs of a batch of inputs: a tokeniser or a function.
     out
         File to save to.
     layer, device
@@ -58,13 +61,21 @@ def run(
         )
     samples = find("data", data)
     tests = None if test is None else find("test", test)
+    prepare = None if preprocess is None else named("preprocess", preprocess)
+    if prepare is not None and not callable(prepare):
+        raise InvalidInputError(
+            f"'preprocess' must be a function of a batch of inputs. Got {type(prepare).__name__} from "
+            f"{preprocess!r}."
+        )
     explainer = DualDA(**options)
-    explainer.fit(_placed(network, device), samples, layer, **reading)
+    explainer.fit(_placed(network, device), samples, layer, preprocess=prepare, **reading)
     for line in describe(explainer):
         say(line)
     if tests is not None:
         started = time.perf_counter()
-        held_out = as_training_set(tests, explainer.batch_size, names=class_names(network))
+        held_out = as_training_set(
+            tests, explainer.batch_size, names=class_names(network), preprocess=prepare
+        )
         bank = extract(network, held_out, layer=layer, show_progress=explainer.show_progress, **reading)
         faith = explainer.faithfulness_features(as_float32(bank.features))
         say(
@@ -80,7 +91,15 @@ def run(
 
 
 def find(argument: str, name: str) -> Any:
-    """Import ``module:name``, from the working folder too, and call it when it is a function."""
+    """Import ``module:name`` and call it when it is a function."""
+    thing = named(argument, name)
+    # Only what is a recipe is called: a torch model can be called too, and is meant as it is.
+    is_recipe = isinstance(thing, type | functools.partial) or inspect.isroutine(thing)
+    return thing() if is_recipe else thing
+
+
+def named(argument: str, name: str) -> Any:
+    """Import ``module:name``, from the working folder too."""
     module, _, attribute = name.partition(":")
     if not module or not attribute:
         raise InvalidInputError(f"'{argument}' must be given as module:name. Got {name!r}.")
@@ -96,12 +115,9 @@ def find(argument: str, name: str) -> Any:
             f"Got {name!r} ({error})."
         ) from error
     try:
-        thing = getattr(found, attribute)
+        return getattr(found, attribute)
     except AttributeError as error:
         raise InvalidInputError(f"'{argument}': the module {module!r} has no {attribute!r}.") from error
-    # Only what is a recipe is called: a torch model can be called too, and is meant as it is.
-    is_recipe = isinstance(thing, type | functools.partial) or inspect.isroutine(thing)
-    return thing() if is_recipe else thing
 
 
 def describe(explainer: DualDA) -> list[str]:
