@@ -1,0 +1,1 @@
+"""Three classifiers to try ``whence fit`` on; ``docs/examples.md`` shows how."""
