@@ -69,7 +69,7 @@ def run() -> None:
             )
             previous = n, fitted
             print(
-                f"| {n:,} | {path.stat().st_size / 1e6:.0f} MB | {fitted:.2f} s | {growth} | {attributed:.2f} s "
-                f"| {peak / 1e6:.0f} MB | {support:,} | {gap:.0e} |",
+                f"| {n:,} | {path.stat().st_size / 1e6:.0f} MB | {fitted:.2f} s | {growth} "
+                f"| {attributed:.2f} s | {peak / 1e6:.0f} MB | {support:,} | {gap:.0e} |",
                 flush=True,
             )
