@@ -33,6 +33,7 @@ y = rng.integers(0, K, N)
 x = (np.eye(K, D)[y] + 0.3 * rng.normal(size=(N, D))).astype(np.float32)
 train, test = (x[:90], y[:90]), (x[90:], y[90:])
 text = "hello"
+empty, unmeasured = (x[:0], y[:0]), (x[:5] * np.nan, y[:5])
 words = lambda part: ([" ".join(map(str, row)) for row in part[0].tolist()], part[1])
 spoken, asked = words(train), words(test)
 
@@ -135,6 +136,14 @@ def test_preprocess_reads_training_and_test_samples(place: Path) -> None:
     assert read["Faithfulness"].split(", on")[0] == plain["Faithfulness"].split(", on")[0]
 
 
+def test_a_fault_in_the_test_set_costs_no_fit(place: Path) -> None:
+    assert "In the samples of 'test'" in mistake(fit("--test", "my_module:empty"))
+    assert not (place / "whence-cache").exists()
+    message = mistake(fit("--test", "my_module:unmeasured", "--C", "0.1"))
+    assert re.search(r"In the samples of 'test': .* Got nan for sample 0", message)
+    assert isinstance(whence.load("x.whence"), whence.DualDA)
+
+
 def test_a_second_fit_reuses_and_no_cache_keeps_nothing(place: Path) -> None:
     facts(fit("--no-cache", "--C", "0.1"))
     assert not (place / "whence-cache").exists()
@@ -174,6 +183,7 @@ def test_options_reach_the_fit(place: Path) -> None:
         (["--model", "my_module:text"], r"'model' must name a torch module.*Got str"),
         (["--data", "my_module:"], r"'data' must be given as module:name"),
         (["--test", "my_module:nothing"], r"'test': the module"),
+        (["--test", "my_module:empty"], r"In the samples of 'test'.*at least one sample"),
         (["--preprocess", "my_module:nothing"], r"'preprocess': the module"),
         (["--preprocess", "my_module:text"], r"'preprocess' must be.*Got str"),
         (["--data", "my_module:Broken"], r"Sample 7 .*image file is truncated.*on_error=\"skip\""),

@@ -471,8 +471,11 @@ def test_a_corrupt_image_can_be_skipped(folder: Path) -> None:
 def test_a_folder_without_images_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError, match="no image in them"):
         as_training_set(tmp_path)
-    with pytest.raises(InvalidInputError, match="which is none"):
+    with pytest.raises(InvalidInputError, match="nowhere', which does not exist"):
         as_training_set(tmp_path / "nowhere")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InvalidInputError, match="which is a file"):
+        as_training_set(tmp_path / "file")
 
 
 def test_pillow_is_asked_for_by_its_extra(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

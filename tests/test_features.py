@@ -251,10 +251,10 @@ def test_a_set_without_one_readable_sample_is_refused() -> None:
 def test_bad_values_name_the_sample() -> None:
     model, data = net(), Lazy(bad=(2,))
     data.x[100, 1] = np.nan
-    with pytest.raises(InvalidInputError, match=r"Got nan for row 100 of 'data', feature 0"):
+    with pytest.raises(InvalidInputError, match=r"Got nan for sample 100 of 'data', feature 0"):
         quiet(model, data, on_error="skip", batch_size=30)
     data.x[100] = 1e6
-    with pytest.raises(InvalidInputError, match=r"Got -?inf for row 100.*too large for float16.*float32"):
+    with pytest.raises(InvalidInputError, match=r"Got -?inf for sample 100.*too large for float16.*float32"):
         quiet(model, data, on_error="skip", batch_size=30, dtype="float16")
     assert quiet(model, data, on_error="skip", batch_size=30).features.shape == (N - 1, D)
     for label in (K, -1):

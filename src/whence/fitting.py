@@ -7,7 +7,8 @@ import importlib
 import inspect
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -68,22 +69,26 @@ def run(
             f"{preprocess!r}."
         )
     explainer = DualDA(**options)
+    held_out = None
+    if tests is not None:
+        with _about_test():
+            held_out = as_training_set(
+                tests, explainer.batch_size, names=class_names(network), preprocess=prepare
+            )
     explainer.fit(_placed(network, device), samples, layer, preprocess=prepare, **reading)
     for line in describe(explainer):
         say(line)
-    if tests is not None:
+    explainer.save(out)  # before the test, whose samples may have faults of their own
+    say(f"Saved        {out}, {in_words(out.stat().st_size)}")
+    if held_out is not None:
         started = time.perf_counter()
-        held_out = as_training_set(
-            tests, explainer.batch_size, names=class_names(network), preprocess=prepare
-        )
-        bank = extract(network, held_out, layer=layer, show_progress=explainer.show_progress, **reading)
+        with _about_test():
+            bank = extract(network, held_out, layer=layer, show_progress=explainer.show_progress, **reading)
         faith = explainer.faithfulness_features(as_float32(bank.features))
         say(
             f"Faithfulness {faith.agreement:.2%} agreement with the model, MCC {faith.mcc:.4f}, on "
             f"{faith.n_tests:,} held-out samples, {time.perf_counter() - started:.1f} s"
         )
-    explainer.save(out)
-    say(f"Saved        {out}, {in_words(out.stat().st_size)}")
     if reading["cache_dir"] is not None:
         entries = Cache(reading["cache_dir"]).entries()
         size = in_words(sum(entry.bytes for entry in entries))
@@ -141,6 +146,15 @@ def describe(explainer: DualDA) -> list[str]:
         f"Support      {support:,} of {n:,} samples ({support / n:.1%})",
     ]
     return lines
+
+
+@contextmanager
+def _about_test() -> Iterator[None]:
+    """Say of errors that they are about the test set: where they arise, every set is called 'data'."""
+    try:
+        yield
+    except InvalidInputError as error:
+        raise InvalidInputError(f"In the samples of 'test': {error}") from error
 
 
 def _check_out(out: Path) -> None:

@@ -24,8 +24,9 @@ class ImageFolder(Dataset[Any]):
 
     def __init__(self, root: Path) -> None:
         if not root.is_dir():
+            what = "is a file" if root.exists() else "does not exist"
             raise InvalidInputError(
-                f"'data' must be a folder with a subfolder a class. Got '{root}', which is none."
+                f"'data' must be a folder with a subfolder of images a class. Got '{root}', which {what}."
             )
         folders = sorted(path for path in root.iterdir() if path.is_dir() and not path.name.startswith("."))
         found = [(path, folder.name) for folder in folders for path in _images(folder)]

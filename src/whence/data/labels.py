@@ -70,7 +70,7 @@ class Labels:
         if array.dtype.kind not in "iu":
             raise InvalidInputError(
                 "'data' must give integer labels in [0, n_classes), or names of classes. "
-                f"Got dtype {array.dtype}, such as {array[0]!r}. Map the labels to 0 … K−1 first."
+                f"Got dtype {array.dtype}, such as {array[0]}. Map the labels to 0 … K−1 first."
             )
         return array.astype(np.int64)
 

@@ -57,6 +57,6 @@ class Forward:
         if not finite.all():
             i, j = np.argwhere(~finite)[0]
             raise InvalidInputError(
-                f"The model's features must be finite. Got {rows[i, j]} for row {part.indices[i]} of 'data', "
-                f"feature {j}. {remedy}"
+                f"The model's features must be finite. Got {rows[i, j]} for sample {part.indices[i]} of "
+                f"'data', feature {j}. {remedy}"
             )
