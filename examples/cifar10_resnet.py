@@ -10,11 +10,11 @@ import time
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, pad, relu
+from torch.utils.data import TensorDataset
 from tqdm import tqdm
 
 from examples.places import data_folder, weights
@@ -25,23 +25,25 @@ WEIGHTS = "cifar10-resnet8.safetensors"
 MEAN = np.array([0.491, 0.482, 0.447], dtype=np.float32)[:, None, None]
 STD = np.array([0.247, 0.243, 0.262], dtype=np.float32)[:, None, None]
 
-Images = tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]
+
+class Images(TensorDataset):
+    """Images (N, 3, 32, 32) and their labels (N,), with the names of the classes."""
+
+    classes = CLASSES
 
 
 def read(path: Path, n: int) -> Images:
     """Read the first ``n`` images of a file: records of a label byte and 3×32×32 bytes of colour.
 
-    Returns
-    -------
-    images : (n, 3, 32, 32), each colour of mean 0 and deviation 1 over the whole set
-    labels : (n,)
+    Over the whole set, each colour has mean 0 and deviation 1.
     """
     records = np.fromfile(path, dtype=np.uint8, count=n * 3073)
     if records.size % 3073:
         raise SystemExit(f"{path} must hold records of 3,073 bytes. It ends within one.")
     records = records.reshape(-1, 3073)
     pixels = records[:, 1:].reshape(-1, 3, 32, 32).astype(np.float32) / 255
-    return (pixels - MEAN) / STD, records[:, 0].astype(np.int64)
+    labels = records[:, 0].astype(np.int64)
+    return Images(torch.from_numpy((pixels - MEAN) / STD), torch.from_numpy(labels))
 
 
 def train() -> Images:
@@ -140,13 +142,13 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=12)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
-    images, labels = map(torch.from_numpy, train())
+    images, labels = train().tensors
     started = time.perf_counter()
     model = fit(images, labels, options.epochs, options.seed)
     seconds = time.perf_counter() - started
     path = weights(WEIGHTS)
     save_file({name: value.contiguous() for name, value in model.state_dict().items()}, path)
-    score = accuracy(model, *map(torch.from_numpy, test()))
+    score = accuracy(model, *test().tensors)
     print(f"Trained on {len(images):,} images in {seconds:.0f} s, accuracy {score:.1%}, saved {path}")
 
 
