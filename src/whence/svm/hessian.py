@@ -144,7 +144,7 @@ class NewtonSystem:
     def _condition(self, free: Ints, used: Flags, sigma: float) -> None:
         """Build the preconditioner where it pays, unless the one at hand was built for a similar σ."""
         plain, preconditioned = _cg_cost(int(used.sum()), self.rows.problem.shape)
-        if preconditioned < plain and (self.blocks is None or sigma > 5.0 * self.blocks.sigma):
+        if preconditioned < plain and (self.blocks is None or sigma > 30.0 * self.blocks.sigma):
             self.blocks = BlockInverses.build(self.rows, free, used, sigma)
 
     def _product(self, free: Ints, used: Flags, sigma: float) -> Callable[[Doubles], Doubles]:

@@ -20,7 +20,7 @@ _MAX_PROXIMAL = 12
 _MAX_STEPS = 40  # Newton steps within one proximal step
 _ENOUGH_STEPS = 25  # after which the other samples are looked at again
 _ACCURACY = 0.1  # of a Newton step, and of a line search
-_SHARPNESS = 0.05  # change of g that the first σ turns into a typical λ
+_SHARPNESS = 1.5  # change of g that the first σ turns into a typical λ
 
 
 class Phase:
