@@ -382,7 +382,7 @@ def test_bad_input_names_the_argument(call: Any, message: str) -> None:
 def test_nan_features_of_a_model_name_the_sample() -> None:
     model, inputs, labels = trained()
     inputs[3, 0] = torch.nan
-    with pytest.raises(InvalidInputError, match="row 3"):
+    with pytest.raises(InvalidInputError, match="sample 3"):
         whence.DualDA(C=0.01, show_progress=False).fit(model, (inputs, labels))
 
 
