@@ -99,7 +99,7 @@ def main() -> None:
     head = LogisticRegression(C=0.01, fit_intercept=False, max_iter=1_000).fit(known.features, known.labels)
     seconds = time.perf_counter() - started
     path = weights(WEIGHTS)
-    save_file({"weight": torch.from_numpy(head.coef_).float()}, path)
+    save_file({"weight": torch.from_numpy(head.coef_).float().contiguous()}, path)
     score = head.score(held_out.features, held_out.labels)
     print(f"Trained on {len(known.labels)} articles in {seconds:.0f} s, accuracy {score:.1%}, saved {path}")
 
