@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import partial
@@ -85,6 +85,7 @@ class Ascent:
         self.alpha *= scale
         self.alpha[self.each, y] = 0.0
         self.alpha[self.each, y] = np.maximum(C - self.alpha.sum(axis=1), 0.0)
+        self.W *= scale
         self.problem = Problem(problem.features, y, problem.n_classes, C, problem.bias, problem.squared_norms)
         self.best_primal = np.inf
 
@@ -101,16 +102,11 @@ class Ascent:
         first = self.stages[0]
         self.set_C(first, min(1.0, C / most))
         self.W = self.exact_weight()
-        self._scale_up(self._best_scale(max(first / most, 1.0)))
+        self.set_C(first, self._best_scale(max(first / most, 1.0)))
         self._measure()
         if weight is not None and weight.shape == self.W.shape:
             self._measure(weight, self.W)
         self.slack = np.inf if np.isinf(self.slack) else max(self.slack, self.widest)
-
-    def _scale_up(self, scale: float) -> None:
-        """λ ← scale·λ."""
-        self.set_C(self.problem.C, scale)
-        self.W *= scale
 
     def most_own(self) -> float:
         """The largest λ_{i,y_i}."""
@@ -291,7 +287,7 @@ class Ascent:
     def _late(self) -> bool:
         return time.perf_counter() > self.deadline
 
-    def rounds(self, tol: float) -> Any:
+    def rounds(self, tol: float) -> Iterator[None]:
         """Move until the estimated gap is at most tol or stops falling; yields after every round."""
         spread, tried = 4.0, 0
         best, since = np.inf, 0
@@ -321,15 +317,13 @@ class Ascent:
             if self._late():
                 raise OutOfTimeError
 
-    def run(self, tol: float) -> Any:
+    def run(self, tol: float) -> Iterator[None]:
         """The whole search; yields after every round."""
         if np.isinf(self.slack):
             self.set_C(self.stages[0], 0.0)
         for k, C in enumerate(self.stages):
             if k > 0:
-                scale = self._best_scale(C / self.problem.C)
-                self.set_C(C, scale)
-                self.W *= scale
+                self.set_C(C, self._best_scale(C / self.problem.C))
                 expected = self.widest
                 if self.by_newton:
                     self._measure(self.best_W, self.W)
