@@ -118,8 +118,7 @@ def extract(
             raise InvalidInputError("'data' must have a sample that can be read. None of them can.")
         extractor = Extractor(model, find_head(model, first.inputs, layer))
         forward = Forward(extractor, np.dtype(dtype), autocast)
-        dimension = forward(first).shape[1]
-        job = _Job(source, forward, dimension, show_progress, teller(show_progress))
+        job = _Job(source, forward, forward.dimension, show_progress, teller(show_progress))
         return job.uncached() if cache_dir is None else job.cached(Cache(cache_dir))
 
 

@@ -19,7 +19,7 @@ class Forward:
 
     def __init__(self, extractor: Extractor, dtype: np.dtype[Any], autocast: str | None) -> None:
         self.extractor, self.dtype, self.autocast = extractor, dtype, autocast
-        self.n_classes = len(extractor.head().weight)
+        self.n_classes, self.dimension = extractor.head().weight.shape
 
     def __call__(self, part: Part) -> Rows:
         """Features (B, d), or an error that names the sample."""
