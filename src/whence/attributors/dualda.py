@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Callable
+from importlib.metadata import version
 from os import PathLike
 from typing import Any, ClassVar, Literal, Self, overload
 
@@ -337,6 +338,7 @@ class DualDA(Attributor):
         options = {"C": self.C, "bias": self.bias, "tol": self.tol, "seed": self.seed}
         parts = {**bank.parts, "data features": f"{bank.features.shape} {bank.checksum}"}
         parts |= {name: str(value) for name, value in options.items()}
+        parts["version of whence"] = version("whence")  # stands for the solver's code
         title = f"{type(bank.extractor.model).__qualname__}, {len(features):,} × {features.shape[1]}, " + (
             ", ".join(f"{name} {value}" for name, value in options.items())
         )

@@ -205,8 +205,12 @@ class BlockInverses:
 def by_gram(F: Doubles, used: Flags, sigma: float, residual: Doubles) -> Doubles:
     """Woodbury's identity: a system of the size of the data part's rank."""
     basis, at = zero_sum_bases(used)
-    gram = (F @ F.T)[np.ix_(at, at)]
-    gram *= basis @ basis.T
+    products = F @ F.T
+    gram = np.empty((len(at), len(at)))
+    for start in range(0, len(at), 256):  # by parts, so that only one matrix of this size is ever held
+        some = slice(start, start + 256)
+        gram[some] = products[at[some]][:, at]
+        gram[some] *= basis[some] @ basis.T
     gram[np.diag_indices(len(at))] += 1.0 / sigma
     right = np.einsum("rk,rk->r", (F @ residual.T)[at], basis)
     combined = np.zeros(used.shape)
