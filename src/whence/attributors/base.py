@@ -3,16 +3,40 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
 from os import PathLike
-from typing import Any, ClassVar, Literal, NamedTuple, Self, overload
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import torch
-from scipy.sparse import csr_array
 from torch import Tensor, nn
 
 from whence import store
-from whence.errors import InvalidInputError
+from whence.errors import InvalidInputError, NotFittedError, StoreError
+from whence.inputs import n_rows, take
+
+_BLOCK = 1 << 22  # scores that top_k holds at a time
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a method asks for, and what it leaves out.
+
+    Attributes
+    ----------
+    needs_checkpoints : whether ``fit`` must be given weights from the course of training
+    needs_loss : whether it uses gradients or curvature of the training loss, which is taken to be the
+        cross-entropy
+    last_layer_only : whether it sees the model as features and a last linear layer, and so nothing of how
+        the layers before were trained
+    memory : what its memory grows with, in a phrase; N training samples, d features, K classes, P parameters
+    """
+
+    needs_checkpoints: bool
+    needs_loss: bool
+    last_layer_only: bool
+    memory: str
 
 
 class Ranked(NamedTuple):
@@ -46,44 +70,119 @@ class Attributor(ABC):
     Scores have shape (test, train). A positive score is evidence for the target class. ``target`` is None
     (the class the model predicts), one class, or one class a test. The constructor only stores
     hyper-parameters; ``fit`` returns the attributor itself; what it learned ends in an underscore.
+
+    Attributes
+    ----------
+    n_train_, n_classes_ : int
+    cache_bytes_ : int, size of what ``fit`` keeps for attributing, without the model and the training set
+    fit_seconds_ : float, how long ``fit`` took; 0 for an attributor that was loaded
     """
 
     name: ClassVar[str]
     """The method's name in the registry and in saved files."""
 
+    limits: ClassVar[Limits]
+    """What the method asks for, and what it leaves out."""
+
+    n_train_: int
+    n_classes_: int
+    cache_bytes_: int
+    fit_seconds_: float
+
     @abstractmethod
-    def fit(self, model: nn.Module, data: Any, layer: str | None = None) -> Self:
+    def fit(
+        self,
+        model: nn.Module,
+        data: Any,
+        layer: str | None = None,
+        *,
+        preprocess: Callable[[Any], Any] | None = None,
+        collate_fn: Callable[[list[Any]], Any] | None = None,
+    ) -> Self:
         """Learn from a trained classifier and its training set."""
 
-    @overload
-    def attribute(self, x: Any, target: Any = None, *, sparse: Literal[False] = False) -> Tensor: ...
-    @overload
-    def attribute(self, x: Any, target: Any = None, *, sparse: Literal[True]) -> csr_array: ...
     @abstractmethod
-    def attribute(self, x: Any, target: Any = None, *, sparse: bool = False) -> Tensor | csr_array:
+    def attribute(self, x: Any, target: Any = None) -> Tensor:
         """Scores (test, train) of a batch of inputs; positive is evidence for the target class."""
-
-    @abstractmethod
-    def top_k(self, x: Any, k: int = 5, target: Any = None) -> TopK:
-        """Find the k strongest proponents and opponents of each test, without the (test, train) matrix."""
 
     @abstractmethod
     def self_influence(self) -> Tensor:
         """Score of each training sample for its own label at itself, shape (train,)."""
 
+    @abstractmethod
+    def _classes(self, x: Any, target: Any) -> Tensor:
+        """Class (B,) that is explained for each input, int64 on the CPU; the model's own for None."""
+
+    def top_k(self, x: Any, k: int = 5, target: Any = None) -> TopK:
+        """Find the k strongest proponents and opponents of each test, without the (test, train) matrix.
+
+        Proponents have positive scores, evidence for the target class, largest first; opponents have
+        negative ones, most negative first. Where a test has fewer than k of a sign, the rest is padded with
+        index −1 and score 0.
+
+        Parameters
+        ----------
+        x
+            A batch of inputs, as for ``attribute``.
+        k
+            Samples a side.
+        target
+            As for ``attribute``.
+        """
+        check_count("k", k)
+        classes = self._classes(x, target)
+        width = max(1, _BLOCK // self.n_train_)
+        parts = [
+            rank(self.attribute(take(x, rows), classes[rows]), k)
+            for rows in (slice(start, start + width) for start in range(0, n_rows(x) or 0, width))
+        ]
+        proponents, opponents = (
+            Ranked(torch.cat([p.indices for p in side]), torch.cat([p.scores for p in side]))
+            for side in zip(*parts, strict=True)
+        )
+        return TopK(proponents, opponents, classes)
+
     def save(self, path: str | PathLike[str]) -> None:
         """Write the fitted attributor to one file, which ``whence.load`` reads."""
+        self._check_fitted()
         arrays, manifest = self._state()
         store.write(path, arrays, {**manifest, "method": self.name})
 
-    @abstractmethod
     def _state(self) -> tuple[store.Arrays, dict[str, Any]]:
         """Give what ``save`` writes: arrays, and a manifest that JSON can hold."""
+        raise StoreError(
+            f"{type(self).__name__} keeps no cache that is worth saving. Fit it again where it is needed."
+        )
 
     @classmethod
-    @abstractmethod
     def _restore(cls, arrays: store.Arrays, manifest: dict[str, Any], model: nn.Module | None) -> Self:
         """Rebuild the attributor from its state, or raise StoreError when ``model`` is another one."""
+        raise StoreError(f"{cls.__name__} is never saved, so this file was not written by whence.")
+
+    def _check_fitted(self) -> None:
+        if not hasattr(self, "fit_seconds_"):
+            raise NotFittedError(f"This {type(self).__name__} is not fitted yet. Call fit first.")
+
+
+def rank(scores: Tensor, k: int) -> tuple[Ranked, Ranked]:
+    """Find the k largest positive and the k most negative of scores (B, N), each (B, k), padded."""
+    width = min(k, scores.shape[1])
+    sides = []
+    for sign in (1, -1):
+        best, where = scores.topk(width, dim=1, largest=sign > 0)
+        right = best * sign > 0
+        indices = torch.full((len(scores), k), -1, device=scores.device)
+        values = scores.new_zeros(len(scores), k)
+        indices[:, :width] = where.where(right, -1)
+        values[:, :width] = best.where(right, 0)
+        sides.append(Ranked(indices, values))
+    return sides[0], sides[1]
+
+
+def check_count(name: str, value: Any) -> None:
+    """Raise unless a parameter is an integer of at least 1."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise InvalidInputError(f"'{name}' must be an integer of at least 1. Got {value!r}.")
 
 
 def check_target(target: Any, n_tests: int, n_classes: int) -> Tensor:

@@ -15,7 +15,7 @@ from scipy.sparse import csr_array
 from torch import Tensor, nn
 
 from whence import store
-from whence.attributors.base import Attributor, TopK, check_target
+from whence.attributors.base import Attributor, Limits, TopK, check_count, check_target
 from whence.attributors.fitted import FittedModel
 from whence.attributors.progress import GapBar
 from whence.attributors.solutions import Solved, from_cache
@@ -73,6 +73,8 @@ class DualDA(Attributor):
     seconds_, origins_ : dict, how long ``fit`` took for "features" and "solution", and where they come from:
         computed, and why; resumed; reused
     n_train_, n_classes_ : int
+    cache_bytes_ : int, size of λ, W, the support vectors' features and the head
+    fit_seconds_ : float, the sum of ``seconds_``
     head_ : Head or None, the model's own last layer
 
     Examples
@@ -86,6 +88,12 @@ class DualDA(Attributor):
     """
 
     name: ClassVar[str] = "dualda"
+    limits: ClassVar[Limits] = Limits(
+        needs_checkpoints=False,
+        needs_loss=False,
+        last_layer_only=True,
+        memory="d numbers a support vector, often a small part of N; N × d while fitting",
+    )
 
     def __init__(
         self,
@@ -359,10 +367,12 @@ class DualDA(Attributor):
         )
         self.C_, self.C_path_, self.gap_ = solved.C, solved.choice, solved.gap
         self.class_names_ = names
+        self.fit_seconds_ = sum(self.seconds_.values())
         self._adopt(surrogate, model)
 
     def _adopt(self, surrogate: Surrogate, model: FittedModel | None) -> None:
         self._surrogate, self._model = surrogate, model
+        self.cache_bytes_ = sum(array.nbytes for array in surrogate.arrays().values())
         self.lam_, self.coef_, self.support_ = surrogate.lam, surrogate.coef, surrogate.support
         self.labels_, self.head_ = surrogate.labels, surrogate.head
         self.skipped_ = np.flatnonzero(surrogate.labels < 0)
@@ -376,10 +386,12 @@ class DualDA(Attributor):
         return expansion.sparse(features, classes) if sparse else expansion.dense(features, classes)
 
     def _top_k(self, features: Tensor, k: int, target: Any) -> TopK:
-        if not isinstance(k, int) or k < 1:
-            raise InvalidInputError(f"'k' must be an integer of at least 1. Got {k!r}.")
+        check_count("k", k)
         classes = self._target(features, target)
         return TopK(*self._surrogate.expansion.top_k(features, classes, k), classes)
+
+    def _classes(self, x: Any, target: Any) -> Tensor:
+        return self._target(self._features(x), target)
 
     def _target(self, features: Tensor, target: Any) -> Tensor:
         """One class a test, (B,) on the CPU."""
@@ -407,10 +419,7 @@ class DualDA(Attributor):
             raise InvalidInputError(f"'C' must be \"auto\" or a number above 0. Got {self.C!r}.")
         if self.C != "auto":
             check_C(self.C)  # the solver would say so after the features are computed
-        if not isinstance(self.batch_size, int) or self.batch_size < 1:
-            raise InvalidInputError(
-                f"'batch_size' must be an integer of at least 1. Got {self.batch_size!r}."
-            )
+        check_count("batch_size", self.batch_size)
 
     def _state(self) -> tuple[store.Arrays, dict[str, Any]]:
         surrogate = self._fitted()

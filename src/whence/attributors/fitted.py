@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Self
 
 import numpy as np
@@ -11,7 +12,7 @@ from torch import Tensor, nn
 from whence import store
 from whence.data import Prepare
 from whence.errors import InvalidInputError, ModelError, StoreError
-from whence.inputs import n_rows, take
+from whence.inputs import n_rows, take, to_model
 from whence.model import Extractor, unwrap
 
 
@@ -60,21 +61,20 @@ class FittedModel:
         return next(self.extractor.model.parameters()).device
 
     def features(self, x: Any, batch_size: int) -> Tensor:
-        """Features (B, d) of a batch of inputs, ``batch_size`` at a time.
+        """Features (B, d) of a batch of inputs, ``batch_size`` at a time; ``batches`` says what it takes."""
+        return torch.cat([self.extractor(part) for part in self.batches(x, batch_size)])
+
+    def batches(self, x: Any, batch_size: int) -> Iterator[Any]:
+        """Give a batch of inputs as the model takes it, ``batch_size`` at a time, on the model's device.
 
         The batch is a tensor or array (B, …), a mapping of these, a tuple of them for a model with several
         inputs, or a list of samples as they are in the training set, with or without their labels if named.
         """
-        n = n_rows(x)
-        if not n:
-            got = f"shape {tuple(x.shape)}" if isinstance(x, Tensor | np.ndarray) else type(x).__name__
-            raise InvalidInputError(
-                "'x' must be a batch of inputs: a tensor or array (B, …), a mapping of these, or a list. "
-                f"Got {'nothing' if n == 0 else got}."
-            )
+        n = check_batch(x)
         self._check_unchanged()
-        parts = (take(x, slice(start, start + batch_size)) for start in range(0, n, batch_size))
-        return torch.cat([self.extractor(self.prepare.unlabelled(part)) for part in parts])
+        for start in range(0, n, batch_size):
+            part = self.prepare.unlabelled(take(x, slice(start, start + batch_size)))
+            yield to_model(self.extractor.model, part)
 
     def _check_unchanged(self) -> None:
         model = self.extractor.model
@@ -85,3 +85,15 @@ class FittedModel:
         if changed:
             raise ModelError(f"The model changed after fitting: {'; '.join(changed)}. Fit again.")
         self._versions = versions
+
+
+def check_batch(x: Any) -> int:
+    """Count the inputs of a batch, or raise where it is none."""
+    n = n_rows(x)
+    if not n:
+        got = f"shape {tuple(x.shape)}" if isinstance(x, Tensor | np.ndarray) else type(x).__name__
+        raise InvalidInputError(
+            "'x' must be a batch of inputs: a tensor or array (B, …), a mapping of these, or a list. "
+            f"Got {'nothing' if n == 0 else got}."
+        )
+    return n
