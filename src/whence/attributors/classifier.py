@@ -108,8 +108,8 @@ def read(
     data: Any,
     layer: str | None,
     *,
-    preprocess: Function | None,
-    collate_fn: Function | None,
+    preprocess: Function | None = None,
+    collate_fn: Function | None = None,
     batch_size: int,
     show_progress: bool,
 ) -> tuple[Classifier, Training]:
