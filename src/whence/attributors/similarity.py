@@ -1,0 +1,147 @@
+"""Similarity of training and test samples, signed by whether the training label is the class explained."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from whence.attributors.base import Limits
+from whence.attributors.checks import check_choice
+from whence.attributors.classifier import Classifier, ModelAttributor, Training
+from whence.errors import InvalidInputError
+
+
+class Similarity(ModelAttributor):
+    """Attribute predictions to similar training samples.
+
+    A similarity alone says nothing about classes. Here the score of training sample i for class c at x is
+    τ_c(x, i) = s(x, x_i) where y_i = c, and −s(x, x_i) where the label is another: **positive is evidence
+    for the target class**, and a near copy with another label speaks against it. With u and v the features,
+    or the flattened inputs, of x and x_i, s is
+
+    - ``"dot"``: u·v, larger for long vectors, and negative where they point apart;
+    - ``"cosine"``: u·v / (‖u‖‖v‖), between −1 and 1;
+    - ``"l2"``: 1 / (1 + ‖u − v‖/r), between 0 and 1, with r the root mean square distance of the training
+      samples from their mean.
+
+    Parameters
+    ----------
+    metric
+        "dot", "cosine" or "l2".
+    space
+        "features", or "input" for the model's inputs as they are.
+    batch_size
+        Inputs a forward pass.
+    show_progress
+        Show progress bars.
+
+    Attributes
+    ----------
+    labels_ : (train,) int64
+
+    Examples
+    --------
+    >>> import torch, whence
+    >>> model = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.ReLU(), torch.nn.Linear(3, 2))
+    >>> x, y = torch.randn(20, 4), torch.arange(20) % 2
+    >>> explainer = whence.attributors.get("similarity")("l2", show_progress=False).fit(model, (x, y))
+    >>> explainer.attribute(x[:3], target=0).shape
+    torch.Size([3, 20])
+    """
+
+    name: ClassVar[str] = "similarity"
+    limits: ClassVar[Limits] = Limits(
+        needs_checkpoints=False,
+        needs_loss=False,
+        last_layer_only=True,
+        memory="N × d, or N × the size of an input",
+    )
+
+    def __init__(
+        self,
+        metric: Literal["dot", "cosine", "l2"] = "dot",
+        space: Literal["features", "input"] = "features",
+        batch_size: int = 256,
+        show_progress: bool = True,
+    ) -> None:
+        self.metric: Literal["dot", "cosine", "l2"] = metric
+        self.space: Literal["features", "input"] = space
+        self.batch_size = batch_size
+        self.show_progress = show_progress
+
+    def attribute(self, x: Any, target: Any = None) -> Tensor:
+        """Scores ±s(x, x_i), shape (test, train): plus where the training label is the target.
+
+        Parameters
+        ----------
+        x
+            A batch of inputs: a tensor or array (B, …), a mapping of these, or a list of samples.
+        target
+            The class to explain: None (the class the model predicts), one class, or one class a test.
+        """
+        self._check_fitted()
+        features = self._classifier.features(x)
+        classes = self._classifier.classes(features, target).to(features.device)
+        if self.space == "input":
+            parts = self._classifier.fitted.batches(x, self.batch_size)
+            features = torch.cat([_flat(part) for part in parts])
+        vectors = self._cache["vectors"]
+        if self.metric == "l2":
+            # Not by ‖u‖² + ‖v‖² − 2u·v, which rounds the distance of near copies to a thousandth of ‖u‖.
+            scores = torch.cdist(features, vectors, compute_mode="donot_use_mm_for_euclid_dist")
+            scores.div_(self._cache["radius"]).add_(1).reciprocal_()
+        else:
+            if self.metric == "cosine":
+                features = _unit(features, "x", "test")
+            scores = features @ vectors.T
+        return scores.mul_(torch.where(self.labels_ == classes[:, None], 1, -1))
+
+    def self_influence(self) -> Tensor:
+        """Similarity of each training sample to itself, shape (train,): ‖v‖² for "dot", otherwise 1."""
+        self._check_fitted()
+        vectors = self._cache["vectors"]
+        if self.metric == "dot":
+            return torch.einsum("nd,nd->n", vectors, vectors)
+        return vectors.new_ones(len(vectors))
+
+    def _learn(self, classifier: Classifier, training: Training) -> dict[str, Tensor]:
+        if self.space == "features":
+            vectors = training.features
+        else:
+            vectors = torch.cat([_flat(inputs) for inputs, _ in training.batches(classifier.model)])
+        if self.metric == "cosine":
+            return {"vectors": _unit(vectors, "data", "training sample")}
+        if self.metric == "dot":
+            return {"vectors": vectors}
+        radius = (vectors - vectors.mean(0)).norm(dim=1).square().mean().sqrt()
+        return {"vectors": vectors, "radius": radius.where(radius > 0, 1.0)}
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        check_choice("metric", self.metric, ("dot", "cosine", "l2"))
+        check_choice("space", self.space, ("features", "input"))
+
+
+def _flat(inputs: Any) -> Tensor:
+    """Rows (B, D) of a batch of inputs, or raise where they are no numbers of one size."""
+    if not isinstance(inputs, Tensor) or not inputs.is_floating_point():
+        got = f"dtype {inputs.dtype}" if isinstance(inputs, Tensor) else type(inputs).__name__
+        raise InvalidInputError(
+            "'space' must be \"features\" unless an input is one tensor of real numbers, such as an image. "
+            f"Got {got}. Tokens have no distance of their own: compare features."
+        )
+    return inputs.flatten(1)
+
+
+def _unit(vectors: Tensor, argument: str, kind: str) -> Tensor:
+    """Rows of length 1, or raise where one has no direction."""
+    norms: Tensor = vectors.norm(dim=1, keepdim=True)
+    if not (norms > 0).all():
+        i = int((norms[:, 0] == 0).int().argmax())
+        raise InvalidInputError(
+            f"'metric' must not be \"cosine\" where a vector has length 0. Got one for {kind} {i} of "
+            f'\'{argument}\'. Use "dot" or "l2".'
+        )
+    return vectors / norms
