@@ -71,12 +71,13 @@ class FittedModel:
         inputs, or a list of samples as they are in the training set, with or without their labels if named.
         """
         n = check_batch(x)
-        self._check_unchanged()
+        self.check_unchanged()
         for start in range(0, n, batch_size):
             part = self.prepare.unlabelled(take(x, slice(start, start + batch_size)))
             yield to_model(self.extractor.model, part)
 
-    def _check_unchanged(self) -> None:
+    def check_unchanged(self) -> None:
+        """Raise ModelError where the model has other weights than when it was fitted."""
         model = self.extractor.model
         versions = store.versions(model)
         if versions == self._versions:
