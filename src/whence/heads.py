@@ -79,7 +79,10 @@ def recording(layers: Mapping[str, nn.Module]) -> Iterator[list[Call]]:
 
 
 class HeadInputs(NamedTuple):
-    """What the head made the logits from: features (B, d), and its output (B, K) at the same places."""
+    """What the head made the logits from: features (B, d), and its output (B, K) at the same places.
+
+    Autograd follows the features back to the model's inputs where it was on.
+    """
 
     features: Tensor
     logits: Tensor
@@ -98,7 +101,7 @@ def head_inputs(call: Call, logits: Tensor) -> HeadInputs | None:
     if logits.shape[1] != K or n == 0 or call.output.numel() % (n * K):
         return None
     if call.output.shape == logits.shape and call.inputs.shape == (n, d):
-        return HeadInputs(call.inputs.detach(), call.output.detach(), None)
+        return HeadInputs(call.inputs, call.output.detach(), None)
     places = call.output.numel() // (n * K)
     # Samples come first, or lie flat one after the other; time first would pair them wrongly.
     mixed = call.output.ndim > 2 and len(call.output) != n
@@ -116,7 +119,7 @@ def head_inputs(call: Call, logits: Tensor) -> HeadInputs | None:
     total = share.sum(1, keepdim=True)
     if (total == 0).any():
         return None
-    x, y = (_rows(call, t.detach(), n) for t in (call.inputs, call.output))
+    x, y = (_rows(call, t, n) for t in (call.inputs, call.output.detach()))
     share = share / total
     best, place = share.max(1)
     if (best == 1).all():  # one place a sample: taken, not multiplied by 0, as padding may hold NaN

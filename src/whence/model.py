@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from typing import Any
@@ -14,19 +15,23 @@ from whence.heads import Call, Head, candidates, effective, head_inputs, listed,
 from whence.inputs import n_rows, run, take, to_model
 
 
+_one_at_a_time = threading.RLock()  # flags and hooks are the model's own, which all threads share
+
+
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
     """Run in eval mode without gradients; every module's own training flag comes back afterwards."""
-    flags = [(module, module.training) for module in model.modules()]
-    try:
-        model.eval()
-        # Out of inference mode, whose tensors autograd cannot follow from the head on.
-        with torch.inference_mode(False), torch.no_grad():
-            yield
-    finally:
-        # Set one by one: model.train() would switch on modules that the user had frozen.
-        for module, flag in flags:
-            module.training = flag
+    with _one_at_a_time:
+        flags = [(module, module.training) for module in model.modules()]
+        try:
+            model.eval()
+            # Out of inference mode, whose tensors autograd cannot follow from the head on.
+            with torch.inference_mode(False), torch.no_grad():
+                yield
+        finally:
+            # Set one by one: model.train() would switch on modules that the user had frozen.
+            for module, flag in flags:
+                module.training = flag
 
 
 def unwrap(model: nn.Module) -> nn.Module:
@@ -126,9 +131,13 @@ class Extractor:
 
     def __call__(self, inputs: Any) -> Tensor:
         """Features (B, d) of a batch."""
+        with evaluating(self.model):
+            return self.forward(to_model(self.model, inputs))
+
+    def forward(self, inputs: Any) -> Tensor:
+        """Features (B, d) of the model's inputs, in the caller's own modes; autograd follows if it is on."""
         layer = self.model.get_submodule(self.layer)
-        inputs = to_model(self.model, inputs)
-        with evaluating(self.model), _eagerly(self.model), recording({self.layer: layer}) as calls:
+        with _eagerly(self.model), recording({self.layer: layer}) as calls:
             outputs = _logits(run(self.model, inputs))
             call = _single_call(calls, self.layer)
             tries = (head_inputs(call, logits) for logits in outputs)

@@ -1,0 +1,6 @@
+"""Which features of an input a prediction, or a pair of samples, comes from."""
+
+from whence.relevance.lrp import Flow, lrp, trace
+from whence.relevance.presets import Rules
+
+__all__ = ["Flow", "Rules", "lrp", "trace"]

@@ -1,0 +1,83 @@
+"""The leak check: every operation that relevance flows through is linear or has a rule."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from torch import Tensor
+
+from whence.errors import ModelError
+
+Node = Any  # torch.autograd.graph.Node
+
+# Operations whose gradient is their rule: linear ones, those that choose among their inputs, and activations
+# that are linear on either side of 0. By the names of their autograd nodes.
+_LINEAR = (
+    "Add Sub Rsub Neg Sum Mean Cumsum Trace Diff View UnsafeView Reshape ReshapeAlias AsStrided Expand "
+    "Permute Transpose T MT Unsqueeze Squeeze Select Slice Narrow Index IndexSelect Gather Scatter "
+    "ScatterAdd IndexAdd IndexCopy IndexPut IndexPutImpl TakeAlongDim Take Cat Stack Split SplitWithSizes "
+    "SafeSplit Chunk Unbind Clone ToCopy Copy CopyBackwards CopySlices Alias Detach Diagonal Unfold "
+    "Im2Col Col2Im Repeat RepeatInterleave Roll Flip Rot90 Tril Triu MaskedFill MaskedScatter "
+    "MaskedSelect Where PixelShuffle PixelUnshuffle ChannelShuffle ConstantPadNd ReflectionPad1D "
+    "ReflectionPad2D ReflectionPad3D ReplicationPad1D ReplicationPad2D ReplicationPad3D AvgPool2D "
+    "AvgPool3D AdaptiveAvgPool2D AdaptiveAvgPool3D MkldnnAdaptiveAvgPool2D UpsampleNearest1D "
+    "UpsampleNearest2D UpsampleBilinear2D UpsampleBicubic2D UpsampleLinear1D NativeDropout Relu LeakyRelu "
+    "Prelu PreluKernel Abs Maximum Minimum Max Min Amax Amin Topk Sort Kthvalue MaxPool2DWithIndices "
+    "MaxPool3DWithIndices AdaptiveMaxPool2D AdaptiveMaxPool3D AccumulateGrad Lift Real ViewAsReal "
+    "ViewAsComplex Ruled Stabilised Fraction"
+)
+# Linear as long as one of their inputs carries relevance; of a quotient, the numerator.
+_BILINEAR = {"Mul", "Div", "Mm", "Bmm", "Mv", "Dot", "Addmm", "Addmv", "Baddbmm", "Addbmm", "Linear", "Outer"}
+_BILINEAR |= {"Convolution", "MklLinear", "Bilinear", "Einsum", "Addr", "Addcmul", "Lerp"}
+_PLAIN = set(_LINEAR.split())
+_SUMMAND_FIRST = {"Addmm", "Addmv", "Baddbmm", "Addbmm", "Addcmul", "Addr"}
+
+
+def nodes_between(output: Tensor, inputs: Iterable[Any]) -> set[Node]:
+    """Collect the autograd nodes of one operation, from its output to its inputs."""
+    ends = {x.grad_fn for x in inputs if isinstance(x, Tensor)}
+    return set(_walk(output.grad_fn, ends))
+
+
+def check_no_leak(features: Tensor, approved: set[Node]) -> None:
+    """Raise ModelError, naming the operation, where relevance would flow by a gradient that is no rule."""
+    for node in _walk(features.grad_fn, set()):
+        if node in approved:
+            continue
+        kind = _kind(node)
+        carriers = [i for i, (inner, _) in enumerate(node.next_functions) if inner is not None]
+        if kind in _PLAIN:
+            continue
+        factors = [i for i in carriers if i > 0] if kind in _SUMMAND_FIRST else carriers
+        if kind in _BILINEAR and len(factors) <= 1 and (kind != "Div" or factors == [0]):
+            continue
+        raise ModelError(
+            f"Relevance has no rule for the operation '{_readable(kind)}' (autograd node {node.name()}). "
+            "If it is a torch function, give it a rule with Rules(operations={…}): gradient where "
+            "it is linear, identity for an activation, detach for a gate. If it is a custom autograd "
+            "Function or a scripted part, write it with torch functions."
+        )
+
+
+def _walk(start: Node | None, ends: set[Node]) -> Iterator[Node]:
+    """Give all nodes from ``start`` on, up to ``ends`` and without them."""
+    seen, waiting = set(ends), [start]
+    while waiting:
+        node = waiting.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        yield node
+        waiting += [inner for inner, _ in node.next_functions]
+
+
+def _kind(node: Node) -> str:
+    """Give a node's name without namespace, number and suffix: AddBackward0 is Add."""
+    name = node.name().split("::")[-1].removesuffix("Backward")
+    return re.sub(r"Backward\d*$", "", name) or name
+
+
+def _readable(kind: str) -> str:
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", kind).lower()

@@ -1,0 +1,194 @@
+"""Layer-wise relevance propagation through any torch model, by intercepting the functions that it calls."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+from whence.errors import InvalidInputError, ModelError
+from whence.inputs import to_model
+from whence.model import Extractor, evaluating
+from whence.relevance.graph import check_no_leak
+from whence.relevance.presets import ATTN_LRP, EPSILON, EPSILON_PLUS_FLAT, Rules, as_rules
+from whence.relevance.propagation import Propagation, Source
+
+Maps = dict[str, Tensor]
+"""Relevance of each input of a model, by its name; a single tensor's name is "input"."""
+
+
+class Flow:
+    """A forward pass of an extractor that relevance can flow back through, any number of times.
+
+    Attributes
+    ----------
+    features : (B, d), the extractor's own to the bit
+    """
+
+    def __init__(self, features: Tensor, sources: dict[str, Source]) -> None:
+        self.features = features.detach()
+        self._features, self._sources = features, sources
+
+    def maps(self, coefficients: Tensor) -> Maps:
+        """Relevance of the inputs, where the features' relevance is ``coefficients`` times the features.
+
+        Parameters
+        ----------
+        coefficients : (B, d) or (m, B, d)
+            One a sample, or m a sample, all in one pass.
+
+        Returns
+        -------
+        Maps of each input's shape, of tokens (B, T), with m in front where it was given.
+        """
+        shape = tuple(self.features.shape)
+        if coefficients.shape[-2:] != shape or coefficients.ndim not in (2, 3):
+            raise InvalidInputError(
+                f"Relevance must have the features' shape {shape}, or m of them in front. "
+                f"Got {tuple(coefficients.shape)}."
+            )
+        ends = [source.leaf for source in self._sources.values()]
+        ends += [source.shadow for source in self._sources.values() if source.shadow is not None]
+        found = torch.autograd.grad(
+            self._features,
+            ends,
+            coefficients.to(self.features),
+            retain_graph=True,
+            allow_unused=True,
+            is_grads_batched=coefficients.ndim == 3,
+        )
+        received = {id(end): c for end, c in zip(ends, found, strict=True) if c is not None}
+        maps = {}
+        for name, source in self._sources.items():
+            like = source.leaf.detach()
+            total = like.expand(*coefficients.shape[:-2], *like.shape) * received.get(id(source.leaf), 0)
+            total = total + received.get(id(source.shadow), 0)
+            maps[name] = total.sum(-1) if source.is_embedding else total
+        return maps
+
+
+def trace(extractor: Extractor, inputs: Any, rules: str | Rules | None = None) -> Flow:
+    """Run an extractor on a batch such that relevance can flow back.
+
+    Parameters
+    ----------
+    extractor
+        A model, split at its head.
+    inputs
+        A batch of the model's inputs.
+    rules
+        ``"epsilon_plus_flat"``, ``"attn_lrp"``, ``"attn_lrp_cp"``, ``"epsilon"``, or ``Rules``. None looks
+        at what the model does: attention takes attn_lrp, convolutions epsilon_plus_flat, others epsilon.
+    """
+    model = extractor.model
+    scripted = [name for name, module in model.named_modules() if isinstance(module, torch.jit.ScriptModule)]
+    if scripted:
+        raise ModelError(
+            f"Relevance cannot look into scripted modules. Got {scripted[0]!r}. Use what it was made of."
+        )
+    chosen = default_rules(extractor, inputs) if rules is None else as_rules(rules)
+    inputs = to_model(model, inputs)
+    mode = Propagation(chosen, model, _tokens(inputs))
+    inputs = _start(mode, inputs)
+    with evaluating(model), torch.enable_grad(), mode:
+        features = extractor.forward(inputs)
+    unused = [key for key in chosen.layers if key not in mode.used]
+    if unused:
+        key = unused[0] if isinstance(unused[0], str) else unused[0].__qualname__
+        raise InvalidInputError(
+            f"'layers' must name linear or convolutional layers that run. {key!r} did not."
+        )
+    if not features.requires_grad:
+        raise ModelError(
+            "The features must depend on an input by differentiable operations. Relevance found no "
+            f"way from {', '.join(mode.sources) or 'any input'} to the head."
+        )
+    check_no_leak(features, mode.nodes)
+    return Flow(features, mode.sources)
+
+
+def lrp(
+    extractor: Extractor, inputs: Any, relevance: Tensor, rules: str | Rules | None = None
+) -> Tensor | Maps:
+    """Propagate the relevance of a model's features to its inputs.
+
+    Parameters
+    ----------
+    extractor
+        A model, split at its head.
+    inputs
+        A batch of the model's inputs.
+    relevance : (B, d) or (m, B, d)
+        Of the features, one or m a sample. Where a feature is 0 it has no relevance to give.
+    rules
+        ``"epsilon_plus_flat"``, ``"attn_lrp"``, ``"attn_lrp_cp"``, ``"epsilon"``, or ``Rules``. None looks
+        at what the model does: attention takes attn_lrp, convolutions epsilon_plus_flat, others epsilon.
+
+    Returns
+    -------
+    Tensor of the input's shape, of tokens (B, T), with m in front where it was given; a dict of them by name
+    for a model with several inputs. Positive values speak for what the relevance is of, negative against.
+    Their sum is the features' relevance, less what biases and stabilisers take.
+
+    Examples
+    --------
+    >>> import torch
+    >>> model = torch.nn.Sequential(torch.nn.Linear(4, 3, bias=False), torch.nn.ReLU(), torch.nn.Linear(3, 2))
+    >>> extractor = Extractor(model, "2")
+    >>> x = torch.rand(5, 4)
+    >>> R = extractor(x)  # each feature is worth what it is
+    >>> torch.allclose(lrp(extractor, x, R, "epsilon").sum(1), R.sum(1), atol=1e-4)
+    True
+    """
+    flow = trace(extractor, inputs, rules)
+    f = flow.features
+    maps = flow.maps(torch.where(f == 0, 0, relevance.to(f) / torch.where(f == 0, 1, f)))
+    return next(iter(maps.values())) if len(maps) == 1 else maps
+
+
+def default_rules(extractor: Extractor, inputs: Any) -> Rules:
+    """Choose rules by what the model does up to its features: attention, convolutions, or neither."""
+    seen: set[str] = set()
+
+    class Watch(TorchFunctionMode):
+        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            seen.add(getattr(func, "__name__", ""))
+            return func(*args, **(kwargs or {}))
+
+    with Watch():
+        extractor(inputs)
+    if seen & {"softmax", "scaled_dot_product_attention", "multi_head_attention_forward"}:
+        return ATTN_LRP
+    return EPSILON_PLUS_FLAT if any(name.startswith("conv") for name in seen) else EPSILON
+
+
+def _start(mode: Propagation, inputs: Any) -> Any:
+    """Let relevance end at the floating-point inputs that are no masks."""
+    if isinstance(inputs, Tensor):
+        return mode.start("input", inputs) if inputs.is_floating_point() else inputs
+    if type(inputs) is tuple:
+        return tuple(
+            mode.start(str(i), x) if isinstance(x, Tensor) and x.is_floating_point() else x
+            for i, x in enumerate(inputs)
+        )
+    if isinstance(inputs, Mapping):
+        return {
+            name: mode.start(name, x)
+            if isinstance(x, Tensor) and x.is_floating_point() and "mask" not in name
+            else x
+            for name, x in inputs.items()
+        }
+    return inputs
+
+
+def _tokens(inputs: Any) -> Tensor | None:
+    """Find the tokens among a model's inputs."""
+    if isinstance(inputs, Mapping):
+        named = {name: x for name, x in inputs.items() if "mask" not in name and "type" not in name}
+        parts = [named["input_ids"]] if "input_ids" in named else list(named.values())
+    else:
+        parts = list(inputs) if type(inputs) is tuple else [inputs]
+    return next((x for x in parts if isinstance(x, Tensor) and not x.is_floating_point()), None)

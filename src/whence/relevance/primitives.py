@@ -1,0 +1,161 @@
+"""What rules are made of: autograd functions with a rule for a gradient, and layers as they were called."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F  # noqa: N812
+
+from whence.relevance.presets import LayerRule
+
+
+def stab(z: Tensor, epsilon: float) -> Tensor:
+    """Move z away from 0 by ε, upwards at 0."""
+    return z + torch.where(z >= 0, epsilon, -epsilon).to(z)
+
+
+def kept(z: Tensor, epsilon: float) -> Tensor:
+    """Give z / stab(z), the part of c that the stabiliser leaves: 0 at 0."""
+    return z / stab(z, epsilon)
+
+
+def identity(z: Tensor, x: Tensor) -> Tensor:
+    """Give z / x, by which all relevance goes on, 0 at x = 0 where there is none."""
+    return torch.where(x == 0, 0, z / torch.where(x == 0, 1, x))
+
+
+class Ruled(torch.autograd.Function):
+    """An operation with a rule: ``compute(*inputs)`` is its value, ``back(c, z, *inputs)`` the inputs' c."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, compute: Callable[..., Tensor], back: Callable[..., Any], *inputs: Tensor
+    ) -> Tensor:
+        """Compute the value."""
+        z = compute(*inputs)
+        ctx.save_for_backward(*inputs)
+        ctx.compute, ctx.back = compute, back
+        ctx.z, ctx.version = z.detach(), z._version
+        return z
+
+    @staticmethod
+    def backward(ctx: Any, c: Tensor) -> Any:
+        """Apply the rule."""
+        inputs = ctx.saved_tensors
+        # A ReLU in place may have overwritten the value since.
+        z = ctx.z if ctx.z._version == ctx.version else ctx.compute(*inputs)
+        given = ctx.back(c, z, *inputs)
+        return None, None, *(given if isinstance(given, tuple) else (given,))
+
+
+class Stabilised(torch.autograd.Function):
+    """The value of a linear operation, in its own memory, whose c is multiplied by z / stab(z)."""
+
+    @staticmethod
+    def forward(ctx: Any, z: Tensor, epsilon: float) -> Tensor:
+        """Give z itself."""
+        ctx.mark_dirty(z)
+        ctx.kept = kept(z, epsilon)
+        return z
+
+    @staticmethod
+    def backward(ctx: Any, c: Tensor) -> Any:
+        """Apply the rule."""
+        return c * ctx.kept, None
+
+
+class Fraction(torch.autograd.Function):
+    """A factor of a product, which gets a fraction of the product's c."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, fraction: float) -> Tensor:
+        """Give x itself."""
+        ctx.fraction = fraction
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx: Any, c: Tensor) -> Any:
+        """Apply the rule."""
+        return c * ctx.fraction, None
+
+
+def ruled(compute: Callable[..., Tensor], back: Callable[..., Any], *inputs: Tensor) -> Tensor:
+    """Give the value ``compute(*inputs)``, whose rule is ``back(c, z, *inputs)``."""
+    return Ruled.apply(compute, back, *inputs)  # type: ignore[no-untyped-call, no-any-return]
+
+
+def fraction(x: Tensor, part: float) -> Tensor:
+    """Give x, which gets a part of the c that comes back."""
+    return Fraction.apply(x, part)  # type: ignore[no-untyped-call, no-any-return]
+
+
+def stabilise(z: Tensor, epsilon: float) -> Tensor:
+    """Give z, whose c is multiplied by z / stab(z)."""
+    return Stabilised.apply(z, epsilon)  # type: ignore[no-untyped-call, no-any-return]
+
+
+class Layer(NamedTuple):
+    """A dense or convolutional layer as it was called: z = W∗x + b.
+
+    Attributes
+    ----------
+    geometry : stride, padding, dilation, transposed, output padding and groups of a convolution; None for
+        a dense layer
+    named : whether the user chose the rule for this very layer
+    """
+
+    x: Tensor
+    weight: Tensor
+    bias: Tensor | None
+    geometry: tuple[Any, ...] | None
+    rule: LayerRule
+    named: bool
+
+    def apply(self, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+        """Apply the layer with another weight."""
+        if self.geometry is None:
+            return F.linear(x, weight, bias)
+        return torch.convolution(x, weight, bias, *self.geometry)
+
+    def transpose(self, s: Tensor, weight: Tensor) -> Tensor:
+        """Apply the layer's transpose, Wᵀs."""
+        if self.geometry is None:
+            return s @ weight
+        found = torch.ops.aten.convolution_backward(
+            s, self.x.detach(), weight, None, *self.geometry, [True, False, False]
+        )
+        return found[0]  # type: ignore[no-any-return]
+
+    def fused(self, scale: Tensor, shift: Tensor) -> Layer:
+        """Give the layer whose output is ``scale`` times this one's plus ``shift``, channel by channel."""
+        transposed = self.geometry is not None and self.geometry[3]
+        weight = self.weight
+        if transposed:  # (in, out / groups, …): output channels lie in groups
+            groups = self.geometry[5]  # type: ignore[index]
+            per_input = scale.view(groups, -1).repeat_interleave(len(weight) // groups, 0)
+            weight = weight * per_input.view(*per_input.shape, *(1,) * (weight.ndim - 2))
+        else:
+            weight = weight * scale.view(-1, *(1,) * (weight.ndim - 1))
+        return self._replace(weight=weight, bias=shift if self.bias is None else self.bias * scale + shift)
+
+    def back(self, c: Tensor, z: Tensor, x: Tensor, epsilon: float) -> Tensor:
+        """c of the layer's input, by the epsilon or the plus rule."""
+        if self.rule == "epsilon":
+            return self.transpose(c * kept(z, epsilon) if epsilon else c, self.weight)
+        positive, negative = self.weight.clamp(min=0), self.weight.clamp(max=0)
+        bias = None if self.bias is None else self.bias.clamp(min=0)
+        z_plus = self.apply(x.clamp(min=0), positive, bias)
+        any_below = bool((x < 0).any())
+        if any_below:
+            z_plus = z_plus + self.apply(x.clamp(max=0), negative)
+        s = c * (z / stab(z_plus, epsilon))
+        from_above = self.transpose(s, positive)
+        return torch.where(x >= 0, from_above, self.transpose(s, negative)) if any_below else from_above
+
+    def spread(self, R: Tensor, mask: Tensor, epsilon: float) -> Tensor:
+        """Relevance of the layer's input by the flat rule: equal shares to all inputs that are no padding."""
+        ones = torch.ones_like(self.weight)
+        return mask * self.transpose(R / stab(self.apply(mask, ones), epsilon), ones)
