@@ -19,68 +19,16 @@ from whence.relevance.primitives import Layer, ruled
 from whence.relevance.rules import GATES, TABLE, activation, carries, detached
 
 # Functions whose output has at each place a function of the input at that place.
-_ELEMENTWISE = [
-    "add",
-    "sub",
-    "rsub",
-    "radd",
-    "mul",
-    "rmul",
-    "div",
-    "truediv",
-    "true_divide",
-    "neg",
-    "pow",
-    "square",
-    "gelu",
-    "silu",
-    "mish",
-    "tanh",
-    "elu",
-    "selu",
-    "celu",
-    "softplus",
-    "softsign",
-    "hardswish",
-    "hardtanh",
-    "relu",
-    "relu6",
-    "sigmoid",
-    "hardsigmoid",
-    "logsigmoid",
-    "erf",
-    "clamp",
-    "clip",
-    "clamp_min",
-    "clamp_max",
-    "threshold",
-    "leaky_relu",
-    "prelu",
-    "dropout",
-    "alpha_dropout",
-    "feature_dropout",
-]
+_ELEMENTWISE = (
+    "add sub rsub radd mul rmul div truediv true_divide neg pow square gelu silu mish tanh elu selu "
+    "celu softplus softsign hardswish hardtanh relu relu6 sigmoid hardsigmoid logsigmoid erf clamp clip "
+    "clamp_min clamp_max threshold leaky_relu prelu dropout alpha_dropout feature_dropout"
+)
 # Functions that put the values of their first argument elsewhere.
-_STRUCTURAL = [
-    "pad",
-    "view",
-    "reshape",
-    "permute",
-    "transpose",
-    "flatten",
-    "unflatten",
-    "squeeze",
-    "unsqueeze",
-    "contiguous",
-    "clone",
-    "to",
-    "float",
-    "double",
-    "getitem",
-    "movedim",
-    "expand",
-    "expand_as",
-]
+_STRUCTURAL = (
+    "pad view reshape permute transpose flatten unflatten squeeze unsqueeze contiguous clone to float "
+    "double getitem movedim expand expand_as"
+)
 
 
 @dataclass(frozen=True)
@@ -200,7 +148,7 @@ class Propagation(TorchFunctionMode):
     def _describe(self, base: str, func: Any, args: Any, kwargs: Any, result: Tensor) -> None:
         known = _tag_of(result)
         first = args[0] if args and isinstance(args[0], Tensor) else None
-        if base in _ELEMENTWISE:
+        if base in _ELEMENTWISE.split():
             carriers = [x for x in args if carries(x)]
             roots = {id(root): root for root in map(self.root, carriers)}
             if len(roots) == 1:
@@ -210,7 +158,7 @@ class Propagation(TorchFunctionMode):
                 old = _tag_of(carriers[0])
                 known = replace(known, shadow=old.shadow, mask=old.mask, first=old.first)
             known = replace(known, gate=base in GATES)
-        elif base in _STRUCTURAL and first is not None:
+        elif base in _STRUCTURAL.split() and first is not None:
             old = _tag_of(first)
             known = replace(known, gate=old.gate)
             if old.shadow is not None and old.mask is not None:
