@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from whence import store
 from whence.attributors.base import Attributor, check_count, check_target
-from whence.attributors.fitted import FittedModel
+from whence.attributors.fitted import FittedModel, check_batch
 from whence.data import TrainingSet, as_training_set
 from whence.errors import InvalidInputError, StoreError
 from whence.features import extract
@@ -217,7 +217,9 @@ class ModelAttributor(Attributor):
 
     def _classes(self, x: Any, target: Any) -> Tensor:
         self._check_fitted()
-        return self._classifier.classes(self._classifier.features(x), target)
+        if target is not None:
+            return check_target(target, check_batch(x), self.n_classes_)
+        return self._classifier.classes(self._classifier.features(x), None)
 
     def _state(self) -> tuple[store.Arrays, dict[str, Any]]:
         arrays = {name: tensor.cpu().numpy() for name, tensor in self._cache.items()}

@@ -85,9 +85,6 @@ class Gradients:
     ----------
     classifier
         The model.
-    inputs
-        A small batch as the model takes it, on which is found where the logits are, and checked that a
-        sample's logits do not depend on the rest of its batch.
     scalar
         What is differentiated: a function of logits (B, K) and classes (B,) to (B,).
     memory
@@ -97,7 +94,7 @@ class Gradients:
     ----------
     names : the trainable parameters
     n_parameters : P
-    chunk : samples computed at a time
+    chunk : samples computed at a time, known after ``check`` or the first call
 
     Examples
     --------
@@ -105,15 +102,13 @@ class Gradients:
     >>> from whence.attributors.classifier import read
     >>> model, x, y = torch.nn.Linear(4, 3), torch.randn(6, 4), torch.arange(6) % 3
     >>> classifier, _ = read(model, (x, y), None, batch_size=8, show_progress=False)
-    >>> [rows.shape for rows in Gradients(classifier, x)(x, y)]
+    >>> [rows.shape for rows in Gradients(classifier)(x, y)]
     [torch.Size([6, 15])]
     """
 
-    def __init__(
-        self, classifier: Classifier, inputs: Any, scalar: Loss = cross_entropy, memory: int = MEMORY
-    ) -> None:
+    def __init__(self, classifier: Classifier, scalar: Loss = cross_entropy, memory: int = MEMORY) -> None:
+        self.classifier, self.scalar, self.memory = classifier, scalar, memory
         self.model, self.layer = classifier.model, classifier.extractor.layer
-        self.scalar = scalar
         trainable = {name: p for name, p in self.model.named_parameters() if p.requires_grad}
         if not trainable:
             raise ModelError(
@@ -122,13 +117,22 @@ class Gradients:
             )
         self.names = tuple(trainable)
         self.n_parameters = sum(p.numel() for p in trainable.values())
+        self.itemsize = max(p.element_size() for p in trainable.values())
+        self.chunk = 0
+
+    def check(self, inputs: Any) -> None:
+        """Find on a few inputs which output the logits are, and check that samples have gradients; once.
+
+        A call does this itself; ``values`` needs it done before.
+        """
+        if self.chunk:
+            return
         inputs = take(inputs, slice(8))
         self._output = self._find_output(inputs)
-        self._check_samples_alone(classifier, inputs)
-        itemsize = max(p.element_size() for p in trainable.values())
+        self._check_samples_alone(inputs)
         # Gradients lie once by parameter and once as rows; activations have gradients of their own size.
-        a_sample = 2 * (self.n_parameters * itemsize + self._activation_bytes(inputs))
-        self.chunk = max(1, memory // a_sample)
+        a_sample = 2 * (self.n_parameters * self.itemsize + self._activation_bytes(inputs))
+        self.chunk = max(1, self.memory // a_sample)
 
     def parameters(self, weights: Weights | None = None) -> dict[str, Tensor]:
         """Give the trainable parameters, of the model or of other ``weights``."""
@@ -157,19 +161,27 @@ class Gradients:
         weights
             Parameters and buffers to use instead of the model's own.
         """
+        for rows, _ in self.with_values(inputs, classes, weights):
+            yield rows
+
+    def with_values(
+        self, inputs: Any, classes: Tensor, weights: Weights | None = None
+    ) -> Iterator[tuple[Tensor, Tensor]]:
+        """Give gradients as rows (b, P), each with the values (b,) of the scalar."""
+        self.check(inputs)
         parameters = self.parameters(weights)
 
         def value(parameters: Weights, inputs: Any, classes: Tensor) -> tuple[Tensor, Tensor]:
             found = self.values(parameters, inputs, classes, weights)[0]
             return found, found
 
+        gradient = grad(value, has_aux=True)
         for start in range(0, len(classes), self.chunk):
-            rows = slice(start, start + self.chunk)
-            gradient = grad(value, has_aux=True)
-            found, values = map_samples(self.model, gradient, parameters, take(inputs, rows), classes[rows])
+            some = slice(start, start + self.chunk)
+            found, values = map_samples(self.model, gradient, parameters, take(inputs, some), classes[some])
             _check_finite(values)
-            flat = torch.cat([found[name].flatten(1) for name in self.names], dim=1)
-            yield flat.to(torch.promote_types(flat.dtype, torch.float32))
+            rows = torch.cat([found[name].flatten(1) for name in self.names], dim=1)
+            yield rows.to(torch.promote_types(rows.dtype, torch.float32)), values
 
     def _logits(self, parameters: Weights, inputs: Any, weights: Weights | None = None) -> Tensor:
         """Logits (B, K) as a function of the parameters."""
@@ -191,8 +203,9 @@ class Gradients:
             )
         return found
 
-    def _check_samples_alone(self, classifier: Classifier, inputs: Any) -> None:
+    def _check_samples_alone(self, inputs: Any) -> None:
         """Raise unless a sample by itself has the logits that it has in a batch."""
+        classifier = self.classifier
         together = classifier.logits(classifier.extractor(inputs).to(classifier.weight))
         alone = map_samples(
             self.model,

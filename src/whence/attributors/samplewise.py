@@ -52,9 +52,8 @@ def map_samples(
 
 def _culprit(model: nn.Module, call: Callable[[], Any]) -> str:
     """Name the innermost module in which a call fails."""
-    with _entered(model) as names:
-        with suppress(RuntimeError, NotImplementedError):
-            call()
+    with _entered(model) as names, suppress(RuntimeError, NotImplementedError):
+        call()
     if not names:
         return "the backward pass"
     return f"{type(model.get_submodule(names[-1])).__name__} {names[-1]!r}"

@@ -1,0 +1,316 @@
+"""GradDot, GradCos and TracIn: inner products of the gradients of the loss."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, ClassVar, Literal, Self
+
+import torch
+from torch import Tensor, nn
+
+from whence import store
+from whence.attributors.base import Attributor, Limits, check_count
+from whence.attributors.checkpoints import Checkpoints, read_checkpoints
+from whence.attributors.classifier import Classifier, Function, ModelAttributor, Training
+from whence.attributors.gradients import MEMORY, Gradients, Loss, Weights, cross_entropy
+from whence.attributors.products import Factored, Products, Stored, Streamed
+from whence.attributors.projection import Projection
+from whence.errors import InvalidInputError, StoreError
+from whence.model import unwrap
+
+Params = Literal["all", "last"]
+Dimension = int | Literal["auto"] | None
+
+AUTO_DIMENSION = 2048
+
+
+class GradientAttributor(ModelAttributor):
+    """Scores from inner products of gradients of the loss at one or more sets of weights.
+
+    Parameters
+    ----------
+    params
+        "all": gradients by all parameters with ``requires_grad``. "last": by the weight and bias of the
+        last layer only, frozen or not, whose products are exact and cost no more than features do.
+    projection
+        How gradients by all parameters are kept. "auto": as 2,048 random projections, or whole where they
+        have no more parameters than that. A number: as so many projections. None: not at all; every
+        ``attribute`` passes through the training set again, exact and slow.
+    loss
+        The loss that the model was trained with, a function of logits (B, K) and classes (B,) to one number
+        a sample (B,); None is the cross-entropy.
+    seed
+        Of the projection.
+    memory
+        Bytes that gradients and activations may take at a time.
+    batch_size
+        Inputs a forward pass.
+    show_progress
+        Show progress bars.
+    """
+
+    def __init__(
+        self,
+        params: Params = "all",
+        projection: Dimension = "auto",
+        loss: Loss | None = None,
+        seed: int = 0,
+        memory: int = MEMORY,
+        batch_size: int = 256,
+        show_progress: bool = True,
+    ) -> None:
+        self.params: Params = params
+        self.projection: Dimension = projection
+        self.loss = loss
+        self.seed = seed
+        self.memory = memory
+        self.batch_size = batch_size
+        self.show_progress = show_progress
+
+    cosine: ClassVar[bool] = False
+    """Whether products are divided by the lengths of both gradients."""
+
+    def attribute(self, x: Any, target: Any = None) -> Tensor:
+        """Scores (B, train) of a batch of inputs; positive is evidence for the target class.
+
+        Parameters
+        ----------
+        x
+            A batch of inputs, as in the training set; where ``fit`` was given ``preprocess``, before it.
+        target
+            The class to explain: None (the class the model predicts), one class, or one class a test.
+        """
+        classes = self._classes(x, target)
+        scores = self._rates[0] * self._products[0].between(self._kept(0), x, classes, self.cosine)
+        for i, rate in enumerate(self._rates[1:], start=1):
+            scores += rate * self._products[i].between(self._kept(i), x, classes, self.cosine)
+        return scores
+
+    def self_influence(self) -> Tensor:
+        """Score of each training sample for its own label at itself, shape (train,), without projection."""
+        self._check_fitted()
+        self._classifier.fitted.check_unchanged()
+        several = zip(self._rates, self._products, strict=True)
+        return torch.stack([rate * p.squares(self._kept(i)) for i, (rate, p) in enumerate(several)]).sum(0)
+
+    def _learn(
+        self,
+        classifier: Classifier,
+        training: Training,
+        points: Sequence[Weights | None] = (None,),
+        rates: Sequence[float] = (1.0,),
+    ) -> dict[str, Tensor]:
+        products = self._open(classifier, points, training)
+        kept = [p.keep(training, self.show_progress) for p in products]
+        self._products, self._rates = products, list(rates)
+        return {f"{i}.{name}": tensor for i, part in enumerate(kept) for name, tensor in part.items()}
+
+    def _kept(self, place: int) -> dict[str, Tensor]:
+        """Give the part of the cache that belongs to one set of weights."""
+        start = f"{place}."
+        return {n.removeprefix(start): t for n, t in self._cache.items() if n.startswith(start)}
+
+    def _open(
+        self, classifier: Classifier, points: Sequence[Weights | None], training: Training | None
+    ) -> list[Products]:
+        """Make the products at each set of weights."""
+        scalar = self.loss or cross_entropy
+        if self.params == "last":
+            return [Factored(classifier, scalar, weights) for weights in points]
+        if self.projection is None:
+            assert training is not None
+            gradients = Gradients(classifier, scalar, self.memory // 2)
+            return [Streamed(gradients, training, weights, self.show_progress) for weights in points]
+        gradients = Gradients(classifier, scalar, self.memory)
+        P = gradients.n_parameters
+        k = min(AUTO_DIMENSION, P) if self.projection == "auto" else self.projection
+        # "auto" keeps all of a small gradient; a number is taken at its word, and refused where too large.
+        whole = self.projection == "auto" and k == P
+        projection = None if whole else Projection(k, P, self.seed)
+        return [Stored(gradients, projection, weights) for weights in points]
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        check_gradient_options(self.params, self.projection, self.loss, self.seed, self.memory)
+        if self.params == "last" and self.projection not in ("auto", None):
+            raise InvalidInputError(
+                '\'projection\' must be left at "auto" with params="last", whose products are exact without '
+                f"one. Got {self.projection!r}."
+            )
+
+    def _state(self) -> tuple[store.Arrays, dict[str, Any]]:
+        if not self._cache:
+            return Attributor._state(self)
+        if self.loss is not None:
+            raise StoreError(
+                f"A {type(self).__name__} with a loss of its own cannot be saved: the loss is code. Fit it "
+                "again where it is needed."
+            )
+        return super()._state()
+
+    @classmethod
+    def _restore(cls, arrays: store.Arrays, manifest: dict[str, Any], model: nn.Module | None) -> Self:
+        self = super()._restore(arrays, manifest, model)
+        self._products, self._rates = self._open(self._classifier, (None,), None), [1.0]
+        return self
+
+
+class GradDot(GradientAttributor):
+    """Attribute predictions by inner products of the gradients of the loss.
+
+    With ℓ(x, c) the loss of the model θ at x for class c, the score of training sample i for class c at x is
+
+        τ_c(x, i) = ∇ℓ(x, c) · ∇ℓ(x_i, y_i),
+
+    the first-order decrease of the test's loss when a gradient step is taken on sample i. **Positive is
+    evidence for the target class.** Self-influence is ‖∇ℓ(x_i, y_i)‖².
+
+    Projected products have the right expectation and a standard deviation of up to
+    (‖∇ℓ(x, c)‖ ‖∇ℓ(x_i, y_i)‖) (2/k)^½, about 3 % of the lengths' product at k = 2,048.
+
+    Its parameters are those of ``GradientAttributor``.
+
+    Examples
+    --------
+    >>> import torch, whence
+    >>> model = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.ReLU(), torch.nn.Linear(3, 2))
+    >>> x, y = torch.randn(20, 4), torch.arange(20) % 2
+    >>> whence.attributors.GradDot(show_progress=False).fit(model, (x, y)).attribute(x[:3]).shape
+    torch.Size([3, 20])
+    """
+
+    name: ClassVar[str] = "graddot"
+    limits: ClassVar[Limits] = Limits(
+        needs_checkpoints=False,
+        needs_loss=True,
+        last_layer_only=False,
+        memory='N × 2,048 projections; N × (d + K) with params="last"; nothing with projection=None',
+    )
+
+
+class GradCos(GradientAttributor):
+    """Attribute predictions by cosines of the gradients of the loss.
+
+    The score of training sample i for class c at x is
+
+        τ_c(x, i) = ∇ℓ(x, c) · ∇ℓ(x_i, y_i) / (‖∇ℓ(x, c)‖ ‖∇ℓ(x_i, y_i)‖),
+
+    GradDot without the lengths, which differ by orders of magnitude between samples that are fitted well and
+    badly. **Positive is evidence for the target class.** A gradient of length 0 scores 0. Every sample's
+    self-influence is 1, so it ranks nothing. Projected cosines are those of the projections.
+
+    Its parameters are those of ``GradientAttributor``.
+
+    Examples
+    --------
+    >>> import torch, whence
+    >>> model = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.ReLU(), torch.nn.Linear(3, 2))
+    >>> x, y = torch.randn(20, 4), torch.arange(20) % 2
+    >>> whence.attributors.GradCos(show_progress=False).fit(model, (x, y)).attribute(x[:3]).shape
+    torch.Size([3, 20])
+    """
+
+    name: ClassVar[str] = "gradcos"
+    limits: ClassVar[Limits] = GradDot.limits
+    cosine: ClassVar[bool] = True
+
+    def self_influence(self) -> Tensor:
+        """1 for each training sample, 0 where its gradient is zero, shape (train,)."""
+        return (super().self_influence() > 0).to(torch.float32)
+
+
+class TracIn(GradientAttributor):
+    """Attribute predictions by inner products of gradients along the course of training.
+
+    With θ_t the weights at checkpoint t and η_t its learning rate, the score of training sample i for class c
+    at x is
+
+        τ_c(x, i) = Σ_t η_t ∇ℓ(x, c; θ_t) · ∇ℓ(x_i, y_i; θ_t),
+
+    to first order by how much the steps on sample i decreased the test's loss. **Positive is evidence for
+    the target class.** Self-influence is Σ_t η_t ‖∇ℓ(x_i, y_i; θ_t)‖².
+
+    The sum is over the checkpoints only: the model's own weights tell the class for ``target=None``, and
+    count when they are among the checkpoints.
+
+    Its parameters are those of ``GradientAttributor``.
+
+    Examples
+    --------
+    >>> import copy, torch, whence
+    >>> model = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.ReLU(), torch.nn.Linear(3, 2))
+    >>> x, y = torch.randn(20, 4), torch.arange(20) % 2
+    >>> checkpoints = [copy.deepcopy(model.state_dict())]  # one every epoch or so
+    >>> explainer = whence.attributors.TracIn(show_progress=False)
+    >>> explainer.fit(model, (x, y), checkpoints=checkpoints, learning_rates=0.1).attribute(x[:3]).shape
+    torch.Size([3, 20])
+    """
+
+    name: ClassVar[str] = "tracin"
+    limits: ClassVar[Limits] = Limits(
+        needs_checkpoints=True,
+        needs_loss=True,
+        last_layer_only=False,
+        memory="every checkpoint's weights, and for each what GradDot keeps",
+    )
+
+    def fit(
+        self,
+        model: nn.Module,
+        data: Any,
+        layer: str | None = None,
+        *,
+        preprocess: Function | None = None,
+        collate_fn: Function | None = None,
+        checkpoints: Checkpoints | None = None,
+        learning_rates: float | Sequence[float] = 1.0,
+    ) -> Self:
+        """Fit to a trained classifier, its training set, and its weights in the course of training.
+
+        Parameters
+        ----------
+        model, data, layer, preprocess, collate_fn
+            As for ``GradDot``.
+        checkpoints
+            State dicts, models, or paths of files with a state dict, of safetensors or ``torch.save``.
+        learning_rates
+            One for all checkpoints, which only scales the scores, or one a checkpoint.
+        """
+        points = read_checkpoints(unwrap(model), checkpoints)
+        rates = _check_rates(learning_rates, len(points))
+        return self._fit(model, data, layer, preprocess, collate_fn, points=points, rates=rates)
+
+    def _state(self) -> tuple[store.Arrays, dict[str, Any]]:
+        raise StoreError(
+            "TracIn needs the weights of all its checkpoints to attribute, so its cache alone is not worth "
+            "saving. Keep the checkpoints, and fit it again where it is needed."
+        )
+
+
+def check_gradient_options(params: Any, projection: Any, loss: Any, seed: Any, memory: Any) -> None:
+    """Raise unless the options of a method on gradients are ones it has."""
+    if params not in ("all", "last"):
+        raise InvalidInputError(f'\'params\' must be "all" or "last". Got {params!r}.')
+    if projection is not None and projection != "auto":
+        check_count("projection", projection)
+    if loss is not None and not callable(loss):
+        raise InvalidInputError(
+            f"'loss' must be None or a function of logits and classes. Got {loss!r}. "
+            "None is the cross-entropy."
+        )
+    if not isinstance(seed, int) or seed < 0:
+        raise InvalidInputError(f"'seed' must be an integer of at least 0. Got {seed!r}.")
+    check_count("memory", memory)
+
+
+def _check_rates(rates: Any, n: int) -> list[float]:
+    """Give one learning rate a checkpoint, or raise."""
+    single = isinstance(rates, int | float)
+    several = [rates] * n if single else list(rates)
+    if len(several) != n or not all(isinstance(r, int | float) and 0 <= r < math.inf for r in several):
+        raise InvalidInputError(
+            f"'learning_rates' must be a number of at least 0, or one for each of the {n} checkpoints. "
+            f"Got {rates!r}."
+        )
+    return [float(rate) for rate in several]
