@@ -9,14 +9,33 @@ from torch import nn
 from whence import store
 from whence.attributors.base import Attributor, Limits, Ranked, TopK
 from whence.attributors.dualda import DualDA
+from whence.attributors.graddot import GradCos, GradDot, TracIn
+from whence.attributors.trak import TRAK
 from whence.errors import InvalidInputError, StoreError
 
-__all__ = ["Attributor", "DualDA", "Limits", "Ranked", "TopK", "get", "load", "names"]
+__all__ = [
+    "TRAK",
+    "Attributor",
+    "DualDA",
+    "GradCos",
+    "GradDot",
+    "Limits",
+    "Ranked",
+    "TopK",
+    "TracIn",
+    "get",
+    "load",
+    "names",
+]
 
 # One line a method; the command line, the evaluation and the contract tests read this table.
 _TABLE: tuple[type[Attributor], ...] = (
     DualDA,
-)  # fmt: skip
+    GradDot,
+    GradCos,
+    TracIn,
+    TRAK,
+)
 _METHODS = {method.name: method for method in _TABLE}
 
 

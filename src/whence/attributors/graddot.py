@@ -15,14 +15,11 @@ from whence.attributors.checkpoints import Checkpoints, read_checkpoints
 from whence.attributors.classifier import Classifier, Function, ModelAttributor, Training
 from whence.attributors.gradients import MEMORY, Gradients, Loss, Weights, cross_entropy
 from whence.attributors.products import Factored, Products, Stored, Streamed
-from whence.attributors.projection import Projection
+from whence.attributors.projection import Dimension, projection_for
 from whence.errors import InvalidInputError, StoreError
 from whence.model import unwrap
 
 Params = Literal["all", "last"]
-Dimension = int | Literal["auto"] | None
-
-AUTO_DIMENSION = 2048
 
 
 class GradientAttributor(ModelAttributor):
@@ -123,11 +120,7 @@ class GradientAttributor(ModelAttributor):
             gradients = Gradients(classifier, scalar, self.memory // 2)
             return [Streamed(gradients, training, weights, self.show_progress) for weights in points]
         gradients = Gradients(classifier, scalar, self.memory)
-        P = gradients.n_parameters
-        k = min(AUTO_DIMENSION, P) if self.projection == "auto" else self.projection
-        # "auto" keeps all of a small gradient; a number is taken at its word, and refused where too large.
-        whole = self.projection == "auto" and k == P
-        projection = None if whole else Projection(k, P, self.seed)
+        projection = projection_for(self.projection, gradients.n_parameters, self.seed)
         return [Stored(gradients, projection, weights) for weights in points]
 
     def _check_parameters(self) -> None:

@@ -46,14 +46,6 @@ class Products(ABC):
     def squares(self, kept: Kept) -> Tensor:
         """Squared lengths (N,) of the training gradients."""
 
-    def tests(self, x: Any, classes: Tensor) -> Labelled:
-        """Give new inputs in batches with their classes."""
-        start = 0
-        for inputs in self.classifier.fitted.batches(x, self.classifier.batch_size):
-            stop = start + self.classifier.batch_size
-            yield inputs, classes[start:stop].to(self.classifier.fitted.device)
-            start = stop
-
 
 class Factored(Products):
     """Gradients by the last layer's weight and bias, r ⊗ (f, 1), kept as r (N, K) and f (N, d).
@@ -77,7 +69,9 @@ class Factored(Products):
 
     def between(self, kept: Kept, x: Any, classes: Tensor, cosine: bool = False) -> Tensor:
         """Multiply residuals, and features with a 1 for the bias."""
-        features = torch.cat([self.layer.features(inputs) for inputs, _ in self.tests(x, classes)])
+        features = torch.cat(
+            [self.layer.features(inputs) for inputs, _ in batches_of(self.classifier, x, classes)]
+        )
         tests = self._factors(features, classes.to(features.device))
         out = (tests["features"] @ kept["features"].T).add_(self.layer.bias)
         out.mul_(tests["residuals"] @ kept["residuals"].T)
@@ -109,7 +103,7 @@ class Stored(Products):
 
     def between(self, kept: Kept, x: Any, classes: Tensor, cosine: bool = False) -> Tensor:
         """Multiply rows; cosines are those of the rows, so that they lie in [−1, 1] when projected too."""
-        tests, _ = self._rows(self.tests(x, classes))
+        tests, _ = self._rows(batches_of(self.classifier, x, classes))
         rows = kept["rows"]
         out = tests @ rows.T
         return over_lengths(out, (tests * tests).sum(1), (rows * rows).sum(1)) if cosine else out
@@ -145,7 +139,7 @@ class Streamed(Products):
 
     def between(self, kept: Kept, x: Any, classes: Tensor, cosine: bool = False) -> Tensor:
         """Pass through the training set for as many tests as fit into memory, until all are done."""
-        batches = self.tests(x, classes)
+        batches = batches_of(self.classifier, x, classes)
         pieces = (part for batch in batches for part in self.gradients(*batch, self.weights))
         return torch.cat([self._pass(tests, cosine) for tests in _gathered(pieces, self.n_tests)])
 
@@ -171,6 +165,15 @@ def over_lengths(products: Tensor, squares: Tensor, others: Tensor) -> Tensor:
     """Divide products (B, N) by the lengths of both sides; 0 where one has none."""
     lengths = squares.sqrt()[:, None] * others.sqrt()
     return torch.where(lengths > 0, products / lengths, 0.0)
+
+
+def batches_of(classifier: Classifier, x: Any, classes: Tensor) -> Labelled:
+    """Give new inputs in batches with their classes (B,)."""
+    start = 0
+    for inputs in classifier.fitted.batches(x, classifier.batch_size):
+        stop = start + classifier.batch_size
+        yield inputs, classes[start:stop].to(classifier.fitted.device)
+        start = stop
 
 
 def progress(training: Training, classifier: Classifier, what: str, show: bool) -> Labelled:

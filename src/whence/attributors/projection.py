@@ -2,11 +2,27 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 import torch
 from torch import Tensor
 
 from whence.errors import InvalidInputError
+
+Dimension = int | Literal["auto"] | None
+
+AUTO_DIMENSION = 2048
+
+
+def projection_for(dimension: Dimension, n_parameters: int, seed: int) -> Projection | None:
+    """Make the projection of gradients with P parameters; None where they stay whole.
+
+    "auto" is 2,048 dimensions for gradients that have more, None is none, and a number is taken at its word.
+    """
+    if dimension == "auto":
+        dimension = AUTO_DIMENSION if n_parameters > AUTO_DIMENSION else None
+    return None if dimension is None else Projection(dimension, n_parameters, seed)
 
 
 class Projection:

@@ -1,0 +1,209 @@
+"""TRAK: influence on the margin in a random projection of its gradients."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, ClassVar, Self
+
+import torch
+from torch import Tensor, nn
+
+from whence import store
+from whence.attributors.base import Limits
+from whence.attributors.checkpoints import Checkpoints, read_checkpoints
+from whence.attributors.classifier import Classifier, Function, ModelAttributor, Training
+from whence.attributors.graddot import Params, check_gradient_options
+from whence.attributors.gradients import MEMORY, Gradients, Weights, margin
+from whence.attributors.last_layer import LastLayerGradients
+from whence.attributors.products import Labelled, batches_of, progress
+from whence.attributors.projection import Dimension, projection_for
+from whence.errors import InvalidInputError, StoreError
+from whence.model import unwrap
+
+
+class TRAK(ModelAttributor):
+    """Attribute predictions by a linear model of the margin in projected gradients.
+
+    With m(x, c) = log(p_c / (1 − p_c)) the margin of class c, φ(x, c) = S ∇m(x, c) its gradient in k random
+    projections, and Φ (N, k) the rows φ_i = φ(x_i, y_i) of the training set, the score of training sample i
+    for class c at x is
+
+        τ_c(x, i) = φ(x, c)ᵀ (ΦᵀΦ + λI)⁻¹ φ_i (1 − p_i),
+
+    with p_i the probability of the training label: to first order by how much the margin falls without
+    sample i. **Positive is evidence for the target class.** With several checkpoints M, the mean over them of
+    φᵀ(ΦᵀΦ + λI)⁻¹φ_i is multiplied by the mean of 1 − p_i.
+
+    Parameters
+    ----------
+    params
+        "all": gradients by all parameters with ``requires_grad``. "last": by the last layer's weight and
+        bias, frozen or not.
+    projection
+        k, at most the number of parameters. "auto" is 2,048, or the number of parameters where that is less,
+        without a projection then. None: all parameters.
+    ridge
+        λ as a multiple of the mean eigenvalue of ΦᵀΦ. With k near or above N the inverse is of noise unless
+        λ holds it; both are worth choosing with care.
+    seed
+        Of the projection; checkpoint j has seed + j.
+    memory
+        Bytes that gradients and activations may take at a time.
+    batch_size
+        Inputs a forward pass.
+    show_progress
+        Show progress bars.
+
+    Examples
+    --------
+    >>> import torch, whence
+    >>> model = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.ReLU(), torch.nn.Linear(3, 2))
+    >>> x, y = torch.randn(20, 4), torch.arange(20) % 2
+    >>> whence.attributors.TRAK(show_progress=False).fit(model, (x, y)).attribute(x[:3]).shape
+    torch.Size([3, 20])
+    """
+
+    name: ClassVar[str] = "trak"
+    limits: ClassVar[Limits] = Limits(
+        needs_checkpoints=False,
+        needs_loss=False,
+        last_layer_only=False,
+        memory="N × k projections, k × k while fitting, for each model of an ensemble its weights too",
+    )
+
+    def __init__(
+        self,
+        params: Params = "all",
+        projection: Dimension = "auto",
+        ridge: float = 1.0,
+        seed: int = 0,
+        memory: int = MEMORY,
+        batch_size: int = 256,
+        show_progress: bool = True,
+    ) -> None:
+        self.params: Params = params
+        self.projection: Dimension = projection
+        self.ridge = ridge
+        self.seed = seed
+        self.memory = memory
+        self.batch_size = batch_size
+        self.show_progress = show_progress
+
+    def fit(
+        self,
+        model: nn.Module,
+        data: Any,
+        layer: str | None = None,
+        *,
+        preprocess: Function | None = None,
+        collate_fn: Function | None = None,
+        checkpoints: Checkpoints | None = None,
+    ) -> Self:
+        """Fit to a trained classifier and its training set, or to an ensemble of such classifiers.
+
+        Parameters
+        ----------
+        model, data, layer, preprocess, collate_fn
+            As for ``GradDot``.
+        checkpoints
+            An ensemble instead of the model's own weights, which then only tell the class for
+            ``target=None``: models of its architecture, state dicts, or paths of files with one.
+        """
+        points: Sequence[Weights | None] = (None,)
+        if checkpoints is not None:
+            points = read_checkpoints(unwrap(model), checkpoints)
+        return self._fit(model, data, layer, preprocess, collate_fn, points=points)
+
+    def attribute(self, x: Any, target: Any = None) -> Tensor:
+        """Scores (B, train) of a batch of inputs; positive is evidence for the target class.
+
+        Parameters
+        ----------
+        x
+            A batch of inputs, as in the training set; where ``fit`` was given ``preprocess``, before it.
+        target
+            The class to explain: None (the class the model predicts), one class, or one class a test.
+        """
+        classes = self._classes(x, target)
+        scores: Tensor | float = 0.0
+        for j, weights in enumerate(self._points):
+            tests, _ = self._rows(self._gradients, j, batches_of(self._classifier, x, classes), weights)
+            scores = tests @ self._cache[f"{j}.solved"].T + scores
+        return scores * (self._cache["doubt"] / len(self._points))
+
+    def self_influence(self) -> Tensor:
+        """Score of each training sample for its own label at itself, shape (train,)."""
+        self._check_fitted()
+        return self._cache["own"]
+
+    def _learn(
+        self, classifier: Classifier, training: Training, points: Sequence[Weights | None] = (None,)
+    ) -> dict[str, Tensor]:
+        gradients = self._open(classifier)
+        cache: dict[str, Tensor] = {}
+        doubts, own = [], []
+        for j, weights in enumerate(points):
+            batches = progress(training, classifier, "Gradients", self.show_progress)
+            rows, margins = self._rows(gradients, j, batches, weights)
+            solved = self._solve(rows)
+            cache[f"{j}.solved"] = solved
+            doubts.append(torch.sigmoid(-margins))  # 1 − p, from log(p / (1 − p))
+            own.append((rows * solved).sum(1))
+        cache["doubt"] = torch.stack(doubts).mean(0)
+        cache["own"] = torch.stack(own).mean(0) * cache["doubt"]
+        self._gradients, self._points = gradients, points
+        return cache
+
+    def _open(self, classifier: Classifier) -> Gradients | LastLayerGradients:
+        kind = Gradients if self.params == "all" else LastLayerGradients
+        return kind(classifier, margin, self.memory)
+
+    def _rows(
+        self,
+        gradients: Gradients | LastLayerGradients,
+        place: int,
+        batches: Labelled,
+        weights: Weights | None,
+    ) -> tuple[Tensor, Tensor]:
+        """Projected gradients (B, k) of the margins, and the margins (B,), at one set of weights."""
+        project = projection_for(self.projection, gradients.n_parameters, self.seed + place)
+        rows, margins = [], []
+        for batch in batches:
+            for part, values in gradients.with_values(*batch, weights):
+                rows.append(part if project is None else project(part))
+                margins.append(values.to(part))
+        return torch.cat(rows), torch.cat(margins)
+
+    def _solve(self, rows: Tensor) -> Tensor:
+        """(ΦᵀΦ + λI)⁻¹φ_i for each row φ_i of Φ (N, k), in float64."""
+        precise = rows.double()
+        square = precise.T @ precise
+        square.diagonal().add_(self.ridge * square.diagonal().mean())
+        factor, fault = torch.linalg.cholesky_ex(square)
+        if fault:
+            raise InvalidInputError(
+                f"'ridge' must be above 0 where ΦᵀΦ is singular, as with {rows.shape[1]:,} projections of "
+                f"{len(rows):,} samples' gradients. Got {self.ridge!r}. Choose a ridge, or fewer projections."
+            )
+        return torch.cholesky_solve(precise.T, factor).T.to(rows).contiguous()
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        check_gradient_options(self.params, self.projection, None, self.seed, self.memory)
+        if not isinstance(self.ridge, int | float) or not 0 <= self.ridge < math.inf:
+            raise InvalidInputError(f"'ridge' must be a number of at least 0. Got {self.ridge!r}.")
+
+    def _state(self) -> tuple[store.Arrays, dict[str, Any]]:
+        if self._points != (None,):
+            raise StoreError(
+                "An ensemble of TRAK needs the weights of all its checkpoints to attribute, so its cache "
+                "alone is not worth saving. Keep the checkpoints, and fit it again where it is needed."
+            )
+        return super()._state()
+
+    @classmethod
+    def _restore(cls, arrays: store.Arrays, manifest: dict[str, Any], model: nn.Module | None) -> Self:
+        self = super()._restore(arrays, manifest, model)
+        self._gradients, self._points = self._open(self._classifier), (None,)
+        return self
