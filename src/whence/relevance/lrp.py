@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -15,6 +14,7 @@ from whence.model import Extractor, evaluating
 from whence.relevance.graph import check_no_leak
 from whence.relevance.presets import ATTN_LRP, EPSILON, EPSILON_PLUS_FLAT, Rules, as_rules
 from whence.relevance.propagation import Propagation, Source
+from whence.relevance.sources import floating, replaced, tokens_of
 
 Maps = dict[str, Tensor]
 """Relevance of each input of a model, by its name; a single tensor's name is "input"."""
@@ -91,8 +91,8 @@ def trace(extractor: Extractor, inputs: Any, rules: str | Rules | None = None) -
         )
     chosen = default_rules(extractor, inputs) if rules is None else as_rules(rules)
     inputs = to_model(model, inputs)
-    mode = Propagation(chosen, model, _tokens(inputs))
-    inputs = _start(mode, inputs)
+    mode = Propagation(chosen, model, tokens_of(inputs))
+    inputs = replaced(inputs, {name: mode.start(name, x) for name, x in floating(inputs).items()})
     with evaluating(model), torch.enable_grad(), mode:
         features = extractor.forward(inputs)
     unused = [key for key in chosen.layers if key not in mode.used]
@@ -163,32 +163,3 @@ def default_rules(extractor: Extractor, inputs: Any) -> Rules:
     if seen & {"softmax", "scaled_dot_product_attention", "multi_head_attention_forward"}:
         return ATTN_LRP
     return EPSILON_PLUS_FLAT if any(name.startswith("conv") for name in seen) else EPSILON
-
-
-def _start(mode: Propagation, inputs: Any) -> Any:
-    """Let relevance end at the floating-point inputs that are no masks."""
-    if isinstance(inputs, Tensor):
-        return mode.start("input", inputs) if inputs.is_floating_point() else inputs
-    if type(inputs) is tuple:
-        return tuple(
-            mode.start(str(i), x) if isinstance(x, Tensor) and x.is_floating_point() else x
-            for i, x in enumerate(inputs)
-        )
-    if isinstance(inputs, Mapping):
-        return {
-            name: mode.start(name, x)
-            if isinstance(x, Tensor) and x.is_floating_point() and "mask" not in name
-            else x
-            for name, x in inputs.items()
-        }
-    return inputs
-
-
-def _tokens(inputs: Any) -> Tensor | None:
-    """Find the tokens among a model's inputs."""
-    if isinstance(inputs, Mapping):
-        named = {name: x for name, x in inputs.items() if "mask" not in name and "type" not in name}
-        parts = [named["input_ids"]] if "input_ids" in named else list(named.values())
-    else:
-        parts = list(inputs) if type(inputs) is tuple else [inputs]
-    return next((x for x in parts if isinstance(x, Tensor) and not x.is_floating_point()), None)

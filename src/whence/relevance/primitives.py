@@ -14,7 +14,7 @@ from whence.relevance.presets import LayerRule
 
 def stab(z: Tensor, epsilon: float) -> Tensor:
     """Move z away from 0 by ε, upwards at 0."""
-    return z + torch.where(z >= 0, epsilon, -epsilon).to(z)
+    return z + epsilon * torch.where(z >= 0, 1.0, -1.0).to(z)  # ±1 is exact in every precision
 
 
 def kept(z: Tensor, epsilon: float) -> Tensor:

@@ -17,6 +17,7 @@ from whence.relevance.graph import Node, nodes_between
 from whence.relevance.presets import LayerRule, Rules
 from whence.relevance.primitives import Layer, ruled
 from whence.relevance.rules import GATES, TABLE, activation, carries, detached
+from whence.relevance.sources import TOKENS, looks_up
 
 # Functions whose output has at each place a function of the input at that place.
 _ELEMENTWISE = (
@@ -109,8 +110,8 @@ class Propagation(TorchFunctionMode):
         if self._past_head or name in ("__get__", "__set__", "__delete__", "backward", "detach", "detach_"):
             return func(*args, **kwargs)
         args, kwargs = self._plain(args), {key: self._plain(value) for key, value in kwargs.items()}
-        if name == "embedding" and self._looks_up_tokens(args):
-            return self.start("tokens", func(*args, **kwargs), is_embedding=True)
+        if name == "embedding" and TOKENS not in self.sources and looks_up(args, self.tokens):
+            return self.start(TOKENS, func(*args, **kwargs), is_embedding=True)
         if not torch.is_grad_enabled() or not _any_carries((args, kwargs)):
             return func(*args, **kwargs)
         if (inner := _opened(func)) is not None:
@@ -254,13 +255,6 @@ class Propagation(TorchFunctionMode):
             if id(parameter) in self._names:
                 self._names[id(known)] = self._names[id(parameter)]
         return known
-
-    def _looks_up_tokens(self, args: Any) -> bool:
-        tokens = self.tokens
-        if tokens is None or "tokens" in self.sources or len(args) < 2:
-            return False
-        ids = next((x for x in args[:2] if isinstance(x, Tensor) and not x.is_floating_point()), None)
-        return ids is not None and ids.numel() == tokens.numel() and torch.equal(ids.view_as(tokens), tokens)
 
 
 def _any_carries(values: Any) -> bool:

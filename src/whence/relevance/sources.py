@@ -1,0 +1,54 @@
+"""Where relevance ends: the inputs of a model, or the embeddings of its tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+TOKENS = "tokens"
+"""The name of a model's tokens among its inputs, whatever the model calls them."""
+
+
+def floating(inputs: Any) -> dict[str, Tensor]:
+    """Name the inputs that relevance can end at: floating-point tensors that are no masks."""
+    if isinstance(inputs, Tensor):
+        named = {"input": inputs}
+    elif type(inputs) is tuple:
+        named = {str(i): part for i, part in enumerate(inputs)}
+    else:
+        named = dict(inputs) if isinstance(inputs, Mapping) else {}
+    return {
+        name: x
+        for name, x in named.items()
+        if isinstance(x, Tensor) and x.is_floating_point() and "mask" not in name
+    }
+
+
+def replaced(inputs: Any, values: Mapping[str, Tensor]) -> Any:
+    """Put other tensors in the place of some inputs, by the names that ``floating`` gives them."""
+    if isinstance(inputs, Tensor):
+        return values.get("input", inputs)
+    if type(inputs) is tuple:
+        return tuple(values.get(str(i), part) for i, part in enumerate(inputs))
+    return {**inputs, **values} if isinstance(inputs, Mapping) else inputs
+
+
+def tokens_of(inputs: Any) -> Tensor | None:
+    """Find the tokens (B, T) among a model's inputs."""
+    if isinstance(inputs, Mapping):
+        named = {name: x for name, x in inputs.items() if "mask" not in name and "type" not in name}
+        parts = [named["input_ids"]] if "input_ids" in named else list(named.values())
+    else:
+        parts = list(inputs) if type(inputs) is tuple else [inputs]
+    return next((x for x in parts if isinstance(x, Tensor) and not x.is_floating_point()), None)
+
+
+def looks_up(args: Any, tokens: Tensor | None) -> bool:
+    """Whether ``embedding`` was called with these tokens, and not with positions or types."""
+    ids = next((x for x in args[:2] if isinstance(x, Tensor) and not x.is_floating_point()), None)
+    if ids is None or tokens is None or ids.numel() != tokens.numel():
+        return False
+    return torch.equal(ids.reshape(tokens.shape), tokens)
