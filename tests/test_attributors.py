@@ -22,7 +22,7 @@ PLANTED, FLIPPED = 0, N - 1  # the last sample is the first one again, with anot
 
 METHODS = attributors.names()
 NETWORKS = ["mlp", "cnn"]
-NOT_SAVED = {"tracin"}
+NOT_SAVED = {"ekfac", "tracin"}
 
 
 class Case(NamedTuple):

@@ -2,25 +2,45 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from os import PathLike
+from typing import Any
 
 from torch import nn
 
 from whence import store
+from whence.attributors.arnoldi import Arnoldi
 from whence.attributors.base import Attributor, Limits, Ranked, TopK
 from whence.attributors.dualda import DualDA
+from whence.attributors.ekfac import EKFAC
+from whence.attributors.ensemble import Ensemble
 from whence.attributors.graddot import GradCos, GradDot, TracIn
+from whence.attributors.hinge import HingeRP
+from whence.attributors.influence import Influence
+from whence.attributors.lissa import LiSSA
+from whence.attributors.representer import Representer
+from whence.attributors.similarity import Similarity
 from whence.attributors.trak import TRAK
+from whence.data import as_training_set
 from whence.errors import InvalidInputError, StoreError
+from whence.model import class_names
 
 __all__ = [
+    "EKFAC",
     "TRAK",
+    "Arnoldi",
     "Attributor",
     "DualDA",
+    "Ensemble",
     "GradCos",
     "GradDot",
+    "HingeRP",
+    "Influence",
+    "LiSSA",
     "Limits",
     "Ranked",
+    "Representer",
+    "Similarity",
     "TopK",
     "TracIn",
     "get",
@@ -35,6 +55,13 @@ _TABLE: tuple[type[Attributor], ...] = (
     GradCos,
     TracIn,
     TRAK,
+    Representer,
+    HingeRP,
+    Similarity,
+    Influence,
+    LiSSA,
+    Arnoldi,
+    EKFAC,
 )
 _METHODS = {method.name: method for method in _TABLE}
 
@@ -57,7 +84,14 @@ def get(name: str) -> type[Attributor]:
     return _METHODS[name]
 
 
-def load(path: str | PathLike[str], model: nn.Module | None = None) -> Attributor:
+def load(
+    path: str | PathLike[str],
+    model: nn.Module | None = None,
+    data: Any = None,
+    *,
+    preprocess: Callable[[Any], Any] | None = None,
+    collate_fn: Callable[[list[Any]], Any] | None = None,
+) -> Attributor:
     """Read a saved attributor.
 
     Parameters
@@ -67,6 +101,9 @@ def load(path: str | PathLike[str], model: nn.Module | None = None) -> Attributo
     model
         The model it was fitted on, needed to attribute inputs; features can be attributed without it.
         A model with other weights is refused with StoreError, which says what differs.
+    data, preprocess, collate_fn
+        The training set as it was given to ``fit``, needed to explain: a file does not hold it. Samples with
+        other features than those that were fitted are refused when they are to be shown.
     """
     arrays, manifest = store.read(path)
     method = manifest.get("method")
@@ -74,4 +111,11 @@ def load(path: str | PathLike[str], model: nn.Module | None = None) -> Attributo
         raise StoreError(f"{path} was saved by the method {method!r}, which this version of whence lacks.")
     attributor = _METHODS[method]._restore(arrays, manifest, model)
     attributor.fit_seconds_ = 0.0
+    if data is not None:
+        if model is None:
+            raise InvalidInputError("'data' must come with 'model', which reads it. Got data alone.")
+        samples = as_training_set(
+            data, names=class_names(model), preprocess=preprocess, collate_fn=collate_fn
+        )
+        attributor._take_data(samples)
     return attributor

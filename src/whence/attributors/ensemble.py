@@ -1,0 +1,144 @@
+"""One attribution method over several models of the same training set."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Self
+
+import torch
+from torch import Tensor, nn
+
+from whence import store
+from whence.attributors.base import Attributor, Limits, check_target
+from whence.attributors.fitted import check_batch
+from whence.errors import InvalidInputError, StoreError
+
+Function = Callable[[Any], Any]
+
+
+class Ensemble(Attributor):
+    """Average the scores of several models, such as trainings from different seeds.
+
+    The score of training sample i for class c at x is the mean over members m of τ_m(x, i)/σ_m(x), where
+    σ_m(x) is the standard deviation of the member's scores over the training samples. So every member has
+    the same weight, whatever its scale. The mean is not subtracted: zero is the border between evidence for
+    and against, and **positive stays evidence for the target class**. A member whose scores of a test are
+    all the same says nothing about it and counts as zero.
+
+    Parameters
+    ----------
+    members
+        A function that makes an attributor, such as a class, for as many models as ``fit`` is given; or a
+        list of attributors, one a model.
+
+    Attributes
+    ----------
+    members_ : list of fitted attributors
+    n_train_, n_classes_ : int
+
+    Examples
+    --------
+    >>> import torch, whence
+    >>> from whence.attributors.ensemble import Ensemble
+    >>> models = [torch.nn.Linear(4, 2) for _ in range(3)]
+    >>> x, y = torch.randn(20, 4), torch.arange(20) % 2
+    >>> explainer = Ensemble(lambda: whence.DualDA(C=1e-2, show_progress=False)).fit(models, (x, y))
+    >>> explainer.attribute(x[:3]).shape
+    torch.Size([3, 20])
+    """
+
+    name: ClassVar[str] = "ensemble"
+    limits: ClassVar[Limits] = Limits(
+        needs_checkpoints=False,
+        needs_loss=False,
+        last_layer_only=False,
+        memory="the sum of its members'",
+    )
+
+    def __init__(self, members: Callable[[], Attributor] | Sequence[Attributor]) -> None:
+        self.members = members
+
+    def fit(
+        self,
+        model: nn.Module | Sequence[nn.Module],
+        data: Any,
+        layer: str | None = None,
+        *,
+        preprocess: Function | None = None,
+        collate_fn: Function | None = None,
+    ) -> Self:
+        """Fit a member to each model, all on the same training set.
+
+        Parameters
+        ----------
+        model
+            The models, with the same classes.
+        data, layer, preprocess, collate_fn
+            As for every attributor.
+        """
+        models = [model] if isinstance(model, nn.Module) else list(model)
+        options = {"preprocess": preprocess, "collate_fn": collate_fn}
+        pairs = zip(self._unfitted(len(models)), models, strict=True)
+        members = [member.fit(one, data, layer, **options) for member, one in pairs]
+        classes = {member.n_classes_ for member in members}
+        if len(classes) > 1:
+            raise InvalidInputError(
+                f"'model' must be models with the same classes. Got numbers of classes {sorted(classes)}."
+            )
+        self.members_ = members
+        self.n_train_, self.n_classes_ = members[0].n_train_, members[0].n_classes_
+        self.cache_bytes_ = sum(member.cache_bytes_ for member in members)
+        self.fit_seconds_ = sum(member.fit_seconds_ for member in members)
+        return self
+
+    def attribute(self, x: Any, target: Any = None) -> Tensor:
+        """Mean standardised scores (test, train); positive is evidence for the target class.
+
+        Parameters
+        ----------
+        x
+            A batch of inputs.
+        target
+            The class to explain: None (the class that most members predict, the smallest of several), one
+            class, or one class a test. It is the same for all members.
+        """
+        classes = self._classes(x, target)
+        total = _standardised(self.members_[0].attribute(x, classes))
+        for member in self.members_[1:]:
+            total += _standardised(member.attribute(x, classes)).to(total)
+        return total.div_(len(self.members_))
+
+    def self_influence(self) -> Tensor:
+        """Mean over members of their self-influence divided by its standard deviation, shape (train,)."""
+        self._check_fitted()
+        parts = [_standardised(member.self_influence()[None])[0].cpu() for member in self.members_]
+        return torch.stack(parts).mean(0)
+
+    def _classes(self, x: Any, target: Any) -> Tensor:
+        self._check_fitted()
+        if target is not None:
+            return check_target(target, check_batch(x), self.n_classes_)
+        return torch.stack([member._classes(x, None) for member in self.members_]).mode(0).values
+
+    def _unfitted(self, n: int) -> list[Attributor]:
+        """Give one new attributor a model, or raise."""
+        if n == 0:
+            raise InvalidInputError("'model' must have at least one model. Got none.")
+        if callable(self.members):
+            return [self.members() for _ in range(n)]
+        if len(self.members) != n:
+            raise InvalidInputError(
+                f"'model' must have one model for each of the {len(self.members)} members. Got {n}."
+            )
+        return [copy.copy(member) for member in self.members]
+
+    def _state(self) -> tuple[store.Arrays, dict[str, Any]]:
+        raise StoreError("An Ensemble is not saved as one. Save each of its members_.")
+
+
+def _standardised(scores: Tensor) -> Tensor:
+    """Scores (B, N) divided by their standard deviation in each row; zero where they are all the same."""
+    deviation = scores.std(1, correction=0, keepdim=True)
+    same = scores.amax(1, keepdim=True) == scores.amin(1, keepdim=True)
+    return (scores / deviation.where(~same, 1)).masked_fill(same, 0)
