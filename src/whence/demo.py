@@ -14,7 +14,6 @@ from torch import Tensor, nn
 from whence import sample
 from whence.attributors.dualda import DualDA
 from whence.errors import InvalidInputError
-from whence.explanation import explain
 from whence.model import evaluating
 from whence.sample.network import EPOCHS
 from whence.ui.report import Case, Facts, render_report
@@ -67,7 +66,7 @@ def run(
 
     start = time.perf_counter()
     explainer = DualDA(seed=seed, show_progress=show_progress)
-    explainer.fit(model, (data.train_images, data.train_labels))
+    explainer.fit(model, (data.train_images, data.train_labels), class_names=data.class_names)
     faithfulness = explainer.faithfulness(data.test_images)
     say(
         f"Fitted DualDA in {_since(start)}: {faithfulness.agreement:.1%} agreement with the network, "
@@ -77,15 +76,7 @@ def run(
     start = time.perf_counter()
     choices = choose(model, explainer, data.test_images, data.test_labels)
     shown = [choice.index for choice in choices]
-    explanations = explain(
-        explainer,
-        model,
-        data.test_images[shown],
-        train_images=data.train_images,
-        train_labels=data.train_labels,
-        class_names=data.class_names,
-        truth=data.test_labels[shown],
-    )
+    explanations = explainer.explain(data.test_images[shown], truth=data.test_labels[shown])
     cases = []
     for choice, why in zip(choices, explanations, strict=True):
         figure = out / f"{choice.name}.png"

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from whence import store
+from whence.data import TrainingSet
 from whence.errors import InvalidInputError, NotFittedError, StoreError
 from whence.inputs import n_rows, take
 
@@ -158,6 +159,10 @@ class Attributor(ABC):
     def _restore(cls, arrays: store.Arrays, manifest: dict[str, Any], model: nn.Module | None) -> Self:
         """Rebuild the attributor from its state, or raise StoreError when ``model`` is another one."""
         raise StoreError(f"{cls.__name__} is never saved, so this file was not written by whence.")
+
+    def _take_data(self, data: TrainingSet) -> None:
+        """Take the training set, which a saved attributor is without."""
+        raise InvalidInputError(f"{type(self).__name__} has no use for 'data' after fitting. Leave it out.")
 
     def _check_fitted(self) -> None:
         if not hasattr(self, "fit_seconds_"):

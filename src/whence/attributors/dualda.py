@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from os import PathLike
 from typing import Any, ClassVar, Literal, Self, overload
@@ -13,18 +13,22 @@ import numpy as np
 import torch
 from scipy.sparse import csr_array
 from torch import Tensor, nn
+from tqdm.auto import tqdm
 
 from whence import store
 from whence.attributors.base import Attributor, Limits, TopK, check_count, check_target
-from whence.attributors.fitted import FittedModel
+from whence.attributors.explaining import Explaining
+from whence.attributors.fitted import FittedModel, check_batch
 from whence.attributors.progress import GapBar
 from whence.attributors.solutions import Solved, from_cache
 from whence.attributors.surrogate import Faithfulness, Surrogate, check_head, to_array
-from whence.data import as_training_set
+from whence.data import TrainingSet, as_training_set
 from whence.errors import InvalidInputError, NotFittedError
+from whence.explanation import Explanations
 from whence.features import Cache, FeatureBank, OnError, as_float32, extract
 from whence.heads import Head
-from whence.model import class_names
+from whence.model import class_names as model_class_names
+from whence.relevance.xda import Method
 from whence.svm import CChoice, choose_C, solve
 from whence.svm.problem import Floats, Ints, check_C, check_features, check_labels
 
@@ -88,6 +92,7 @@ class DualDA(Attributor):
     """
 
     name: ClassVar[str] = "dualda"
+    _data: TrainingSet | None
     limits: ClassVar[Limits] = Limits(
         needs_checkpoints=False,
         needs_loss=False,
@@ -130,6 +135,7 @@ class DualDA(Attributor):
         autocast: str | None = None,
         num_workers: int = 0,
         on_error: OnError = "raise",
+        class_names: Sequence[str] | None = None,
     ) -> Self:
         """Fit to a trained classifier and its training set.
 
@@ -161,13 +167,15 @@ class DualDA(Attributor):
         on_error
             What to do with a sample that cannot be read: "raise" names it; "skip" leaves it out of the fit,
             lists it in ``skipped_``, and its scores are 0.
+        class_names
+            One name a class, in order; None takes those of the model or of the data, if they have any.
         """
         self._check_parameters()
         started = time.perf_counter()
         samples = as_training_set(
             data,
             self.batch_size,
-            names=class_names(model),
+            names=model_class_names(model) if class_names is None else class_names,
             preprocess=preprocess,
             collate_fn=collate_fn,
         )
@@ -191,6 +199,7 @@ class DualDA(Attributor):
         self.origins_ = {"features": bank.note, "solution": note}
         fitted = FittedModel(bank.extractor, prepare=samples.prepare)
         self._keep(solved, features, bank.labels, head, fitted, samples.class_names)
+        self._data = samples
         return self
 
     def fit_features(
@@ -285,6 +294,56 @@ class DualDA(Attributor):
         """``top_k`` of features (B, d)."""
         return self._top_k(self._fitted().check_features(features), k, target)
 
+    def explain(
+        self, x: Any, k: int = 5, target: Any = None, *, truth: Any = None, method: Method | None = None
+    ) -> Explanations:
+        """Explain predictions by their strongest training samples, and these by relevance maps on both.
+
+        The relevance of feature j of a pair is λ_ic f(x)_j f(x_i)_j. It is propagated to the input of the
+        test sample and to that of the training sample. A test sample costs one pass forward, its training
+        samples one in a batch, and either one pass back.
+
+        Parameters
+        ----------
+        x
+            A batch of inputs, as for ``attribute``.
+        k
+            Proponents and opponents to show; fewer where there are fewer.
+        target
+            As for ``attribute``.
+        truth
+            The true classes (B,), where they are known, for display.
+        method
+            How relevance goes from features to inputs: "epsilon_plus_flat", "attn_lrp", "attn_lrp_cp",
+            "epsilon", ``whence.relevance.Rules``, or a class of ``captum.attr``. None takes attn_lrp for a
+            model with attention, epsilon_plus_flat for other convolutional ones, epsilon for the rest.
+
+        Returns
+        -------
+        Explanations, one a test sample. Positive scores and relevance are evidence for the target class.
+        """
+        check_count("k", k)
+        if self._data is None:
+            raise NotFittedError(
+                "This DualDA has no training set, so it has no samples to show. "
+                "Pass it to whence.load as 'data', or use fit(model, data)."
+            )
+        fitted, surrogate, n = self._with_model(), self._fitted(), check_batch(x)
+        wanted = [None] * n if target is None else check_target(target, n, self.n_classes_).tolist()
+        truths = [None] * n if truth is None else check_target(truth, n, self.n_classes_).tolist()
+        explaining = Explaining(
+            model=fitted,
+            surrogate=surrogate,
+            data=self._data,
+            method=fitted.rules(x) if method is None else method,
+            class_names=self.class_names_ or tuple(map(str, range(self.n_classes_))),
+            gap=self.gap_,
+            batch_size=self.batch_size,
+            choose=lambda f, c: self._top_k(f, k, c),
+        )
+        tests = tqdm(fitted.batches(x, 1), "explaining", n, disable=not self.show_progress or n < 4)
+        return Explanations([explaining(*test) for test in zip(tests, wanted, truths, strict=True)])
+
     def self_influence(self) -> Tensor:
         """Score of each training sample for its own label at itself, λ_{i,y_i}‖f_i‖², shape (train,).
 
@@ -372,11 +431,20 @@ class DualDA(Attributor):
 
     def _adopt(self, surrogate: Surrogate, model: FittedModel | None) -> None:
         self._surrogate, self._model = surrogate, model
+        self._data = None
         self.cache_bytes_ = sum(array.nbytes for array in surrogate.arrays().values())
         self.lam_, self.coef_, self.support_ = surrogate.lam, surrogate.coef, surrogate.support
         self.labels_, self.head_ = surrogate.labels, surrogate.head
         self.skipped_ = np.flatnonzero(surrogate.labels < 0)
         self.n_train_, self.n_classes_ = surrogate.lam.shape
+
+    def _take_data(self, data: TrainingSet) -> None:
+        fitted = self._with_model()
+        if len(data) != self.n_train_:
+            raise InvalidInputError(
+                f"'data' must be the training set that was fitted, {self.n_train_} samples. Got {len(data)}."
+            )
+        self._data, fitted.prepare = data, data.prepare
 
     def _device(self, model: FittedModel | None) -> str | torch.device | None:
         return model.device if self.device is None and model is not None else self.device
@@ -402,12 +470,16 @@ class DualDA(Attributor):
     def _features(self, x: Any) -> Tensor:
         """Features (B, d) of inputs."""
         surrogate = self._fitted()
+        return surrogate.check_features(self._with_model().features(x, self.batch_size))
+
+    def _with_model(self) -> FittedModel:
+        self._fitted()
         if self._model is None:
             raise NotFittedError(
                 "This DualDA has no model, so it cannot take inputs. Use the methods that take features, "
                 "fit it with fit(model, data), or pass the model to whence.load."
             )
-        return surrogate.check_features(self._model.features(x, self.batch_size))
+        return self._model
 
     def _fitted(self) -> Surrogate:
         if not hasattr(self, "_surrogate"):

@@ -14,6 +14,8 @@ from whence.data import Prepare
 from whence.errors import InvalidInputError, ModelError, StoreError
 from whence.inputs import n_rows, take, to_model
 from whence.model import Extractor, unwrap
+from whence.relevance.lrp import default_rules
+from whence.relevance.presets import NAMED
 
 
 class FittedModel:
@@ -39,6 +41,7 @@ class FittedModel:
         self.prepare = prepare or Prepare()
         self.fingerprint = fingerprint or store.fingerprint(extractor.model, extractor.layer)
         self._versions = store.versions(extractor.model)
+        self._rules: str | None = None
 
     @classmethod
     def match(cls, model: nn.Module, fingerprint: dict[str, str] | None) -> Self:
@@ -75,6 +78,14 @@ class FittedModel:
         for start in range(0, n, batch_size):
             part = self.prepare.unlabelled(take(x, slice(start, start + batch_size)))
             yield to_model(self.extractor.model, part)
+
+    def rules(self, x: Any) -> str:
+        """Name the rules by which relevance goes back through the model; looked for once."""
+        if self._rules is None:
+            inputs = next(self.batches(take(x, slice(1)), 1))
+            chosen = default_rules(self.extractor, inputs)
+            self._rules = next(name for name, rules in NAMED.items() if rules is chosen)
+        return self._rules
 
     def check_unchanged(self) -> None:
         """Raise ModelError where the model has other weights than when it was fitted."""

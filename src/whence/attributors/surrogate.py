@@ -142,8 +142,11 @@ class Surrogate:
 
     def classes(self, features: Tensor) -> Tensor:
         """Give the class that the model predicts, or the surrogate where the head is unknown, (B,)."""
-        logits = self.logits(features) if self.head is None else _head_logits(self.head, features)
-        return logits.argmax(1)
+        return self.model_logits(features).argmax(1)
+
+    def model_logits(self, features: Tensor) -> Tensor:
+        """Compute the model's own logits (B, K), or the surrogate's where the head is unknown."""
+        return self.logits(features) if self.head is None else _head_logits(self.head, features)
 
     def self_influence(self) -> Tensor:
         """λ_{i,y_i}‖f_i‖² of every training sample, (N,)."""

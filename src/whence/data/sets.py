@@ -52,6 +52,10 @@ class Arrays:
         """Give the number of samples."""
         return len(self.labels)
 
+    def take(self, indices: Sequence[int]) -> Any:
+        """Give the model's inputs of some samples, as one batch."""
+        return self.inputs[list(indices)]
+
     def __iter__(self) -> Iterator[Batch]:
         """Give batches from the first sample to the last."""
         for start in range(0, len(self), self.batch_size):
@@ -80,6 +84,11 @@ class Loaded:
     def __len__(self) -> int:
         """Give the number of samples."""
         return len(self.samples)
+
+    def take(self, indices: Sequence[int]) -> Any:
+        """Give the model's inputs of some samples, as one batch."""
+        assert self.loader.collate_fn is not None
+        return self.loader.collate_fn([self.samples[index] for index in indices])[0]
 
     def __iter__(self) -> Iterator[Batch]:
         """Give batches from the first sample to the last."""

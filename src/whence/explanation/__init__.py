@@ -1,5 +1,6 @@
-"""What one prediction comes from, as data and as a figure."""
+"""What one prediction comes from, as data, as a figure and as a page."""
 
-from whence.explanation.record import Contribution, Explanation, Picture, explain
+from whence.explanation.record import Contribution, Explanation, Explanations
+from whence.explanation.samples import Picture, Sample
 
-__all__ = ["Contribution", "Explanation", "Picture", "explain"]
+__all__ = ["Contribution", "Explanation", "Explanations", "Picture", "Sample"]

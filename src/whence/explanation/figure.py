@@ -8,7 +8,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from whence.explanation.record import Contribution, Explanation, Picture
+    from whence.explanation.record import Contribution, Explanation
+    from whence.explanation.samples import Picture
 
 BLUE, ORANGE = "#0072B2", "#D55E00"  # told apart by readers with any common colour vision deficiency
 PALE_BLUE, PALE_ORANGE = "#B9D7E8", "#F3CDB2"
@@ -81,7 +82,7 @@ class _Drawing:
         """Draw the test sample with what the model says, what is true, and what is explained."""
         why, names, x, size = self.why, self.why.class_names, 0.12, 1.62
         self._text(x, self.TOP - 0.14, "test sample", size=8, weight="bold")
-        self._image(x, self.TOP, size, why.image, INK)
+        self._image(x, self.TOP, size, why.sample.image, INK)
         bold = {"weight": "bold"}
         lines: list[tuple[str, dict[str, Any]]] = [
             (f"predicted: {_short(names[why.predicted])}", bold),
@@ -105,7 +106,7 @@ class _Drawing:
             self._text(self.LEFT, y + 0.15, "none", color=GREY)
         for j, sample in enumerate(samples):
             x = self.LEFT + j * self.COLUMN
-            self._image(x, y, self.TILE, sample.image, colour)
+            self._image(x, y, self.TILE, sample.sample.image, colour)
             mark = "" if sample.label == why.target else "≠ "
             label = mark + _short(why.class_names[sample.label], 14)
             middle, below = x + self.TILE / 2, y + self.TILE

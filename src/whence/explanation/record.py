@@ -1,25 +1,19 @@
-"""What one prediction comes from: the training samples that speak for it and those that speak against it."""
+"""What one prediction comes from: the training samples that speak for and against it, and their features."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from os import PathLike
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
-import numpy.typing as npt
-from torch import Tensor, nn
 
-from whence.attributors.base import Ranked
-from whence.attributors.dualda import DualDA
 from whence.errors import InvalidInputError
-from whence.model import evaluating
+from whence.explanation.samples import Array, Sample
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-Picture = npt.NDArray[np.float32]
-"""An image to look at: (height, width) in grey or (height, width, 3) in colour, in [0, 1]."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,14 +26,20 @@ class Contribution:
     label : its class
     score : τ; positive is evidence for the target class, negative evidence against it
     share : its part of all evidence of its sign, in [0, 1]
-    image : the sample itself
+    coefficient : λ, its global attribution for the target class
+    sample : the sample itself
+    test_map, train_map : relevance of the pair's score on the test and on the training sample, in the
+        input's shape; of a text, one value a token. Positive speaks for the target class.
     """
 
     index: int
     label: int
     score: float
     share: float
-    image: Picture
+    coefficient: float
+    sample: Sample
+    test_map: Array
+    train_map: Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,27 +48,36 @@ class Explanation:
 
     Attributes
     ----------
-    image : the test sample
+    sample : the test sample
     predicted, probability : the model's class for it, and the probability the model gives that class
+    surrogate_class : the class that the surrogate gives it; where it differs, do not trust the explanation
     truth : its true class, or None where it is not known
     target : the class that the scores are about
     class_names : one name a class
     evidence_for, evidence_against : sums of all positive and of all negative scores
+    bias : the part of the logit that comes from the bias, which no feature of an input carries
     proponents, opponents : the strongest samples of either sign, strongest first
+    logit_map : relevance of the surrogate's logit on the test sample, which is the sum of the test maps of
+        all training samples
+    method : how relevance was brought to the inputs
     n_train, n_support : training samples, and how many of them are support vectors and so can score
     gap : relative duality gap of the surrogate, the certificate of its scores
     """
 
-    image: Picture
+    sample: Sample
     predicted: int
     probability: float
+    surrogate_class: int
     truth: int | None
     target: int
     class_names: tuple[str, ...]
     evidence_for: float
     evidence_against: float
+    bias: float
     proponents: tuple[Contribution, ...]
     opponents: tuple[Contribution, ...]
+    logit_map: Array
+    method: str
     n_train: int
     n_support: int
     gap: float
@@ -81,41 +90,95 @@ class Explanation:
     @property
     def share_for(self) -> float:
         """The part of ``evidence_for`` that the shown proponents carry, in [0, 1]."""
-        return sum(sample.share for sample in self.proponents)
+        return sum(pair.share for pair in self.proponents)
 
     @property
     def share_against(self) -> float:
         """The part of ``evidence_against`` that the shown opponents carry, in [0, 1]."""
-        return sum(sample.share for sample in self.opponents)
+        return sum(pair.share for pair in self.opponents)
+
+    @property
+    def pairs(self) -> tuple[Contribution, ...]:
+        """Proponents, then opponents."""
+        return self.proponents + self.opponents
+
+    @property
+    def maps(self) -> dict[str, Any]:
+        """Relevance as arrays: ``logit``, ``test`` (pair, …), and ``train``, an array a pair.
+
+        Pairs are in the order of ``pairs``. Images' maps have the input's shape, texts' one value a token.
+        """
+        shape = (len(self.pairs), *self.logit_map.shape)
+        test = np.array([pair.test_map for pair in self.pairs], dtype=np.float32).reshape(shape)
+        return {"logit": self.logit_map, "test": test, "train": [pair.train_map for pair in self.pairs]}
+
+    @property
+    def sums(self) -> dict[str, float]:
+        """What the maps sum to, beside what they are of.
+
+        ``logit`` = ``features`` + ``bias``; ``features`` is what the logit's map starts from and
+        ``logit_map`` what arrives at the input: biases and stabilisers inside the model take the rest.
+        ``shown`` is the sum of the shown pairs' scores, ``shown_maps`` that of their test maps, and
+        ``likeness`` the cosine between the sum of their test maps and the logit's map.
+        """
+        shown = self.maps["test"].sum(axis=0) if self.pairs else np.zeros_like(self.logit_map)
+        lengths = float(np.linalg.norm(shown) * np.linalg.norm(self.logit_map))
+        return {
+            "logit": self.logit,
+            "features": self.logit - self.bias,
+            "bias": self.bias,
+            "logit_map": float(self.logit_map.sum()),
+            "shown": sum(pair.score for pair in self.pairs),
+            "shown_maps": float(shown.sum()),
+            "likeness": float(np.vdot(shown, self.logit_map)) / lengths if lengths else 0.0,
+        }
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything but the pixels, in plain types that JSON takes."""
+        """Everything but pixels, in plain types that JSON takes; of texts also the tokens and their maps."""
 
-        def plain(sample: Contribution) -> dict[str, Any]:
-            name = self.class_names[sample.label]
-            numbers = {"score": sample.score, "share": sample.share}
-            return {"index": sample.index, "label": sample.label, "class": name} | numbers
+        def shown(sample: Sample, **maps: Array) -> dict[str, Any]:
+            if sample.tokens is None:
+                return {}
+            return {"tokens": list(sample.tokens)} | {name: m.tolist() for name, m in maps.items()}
+
+        def plain(pair: Contribution) -> dict[str, Any]:
+            return {
+                "index": pair.index,
+                "label": pair.label,
+                "class": self.class_names[pair.label],
+                "score": pair.score,
+                "share": pair.share,
+                "coefficient": pair.coefficient,
+                "test_map_sum": float(pair.test_map.sum()),
+                "train_map_sum": float(pair.train_map.sum()),
+                **shown(pair.sample, test_map=pair.test_map, train_map=pair.train_map),
+            }
 
         return {
             "predicted": self.predicted,
             "probability": self.probability,
+            "surrogate_class": self.surrogate_class,
             "truth": self.truth,
             "target": self.target,
             "class_names": list(self.class_names),
             "logit": self.logit,
+            "bias": self.bias,
             "evidence_for": self.evidence_for,
             "evidence_against": self.evidence_against,
             "share_for": self.share_for,
             "share_against": self.share_against,
-            "proponents": [plain(sample) for sample in self.proponents],
-            "opponents": [plain(sample) for sample in self.opponents],
+            "sums": self.sums,
+            "proponents": [plain(pair) for pair in self.proponents],
+            "opponents": [plain(pair) for pair in self.opponents],
+            "method": self.method,
             "n_train": self.n_train,
             "n_support": self.n_support,
             "gap": self.gap,
+            **shown(self.sample, logit_map=self.logit_map),
         }
 
     def plot(self) -> Figure:
-        """Draw the test sample, its proponents and opponents with their scores, and the balance of evidence.
+        """Draw the test sample with its map, its proponents and opponents, and the maps of each pair.
 
         Returns
         -------
@@ -126,85 +189,52 @@ class Explanation:
         return draw(self)
 
 
-def explain(
-    explainer: DualDA,
-    model: nn.Module,
-    x: Tensor,
-    *,
-    train_images: Tensor,
-    train_labels: Tensor,
-    class_names: Sequence[str],
-    truth: Tensor | None = None,
-    target: int | Sequence[int] | Tensor | None = None,
-    k: int = 5,
-) -> list[Explanation]:
-    """Explain a batch of images by the training samples that their predictions come from.
+class Explanations(Sequence[Explanation]):
+    """Where the predictions of a batch come from: one ``Explanation`` a test sample."""
 
-    Parameters
-    ----------
-    explainer
-        Fitted on ``model`` and the training set.
-    model
-        The classifier itself, for its probabilities.
-    x : (B, channels, height, width)
-        The images to explain, in [0, 1].
-    train_images, train_labels : (N, channels, height, width) and (N,)
-        The training set, in the order that the explainer was fitted on.
-    class_names
-        One name a class.
-    truth : (B,)
-        The true classes, where they are known.
-    target
-        The class to explain: None for the model's own, one class, or one a test.
-    k
-        How many proponents and opponents to show.
+    def __init__(self, explanations: Sequence[Explanation]) -> None:
+        self._all = tuple(explanations)
 
-    Returns
-    -------
-    list of Explanation, one a test. Positive scores are evidence for the target class.
-    """
-    with evaluating(model):
-        probabilities, predicted = model(x).double().softmax(dim=1).max(dim=1)
-    names = tuple(class_names)
-    top = explainer.top_k(x, k, target)
-    scores = explainer.attribute(x, target)  # (B, N)
-    evidence_for = scores.clamp(min=0).sum(dim=1).tolist()
-    evidence_against = scores.clamp(max=0).sum(dim=1).tolist()
+    def __len__(self) -> int:
+        return len(self._all)
 
-    def contributions(ranked: Ranked, b: int, total: float) -> tuple[Contribution, ...]:
-        pairs = zip(ranked.indices[b].tolist(), ranked.scores[b].tolist(), strict=True)
-        return tuple(
-            Contribution(i, int(train_labels[i]), score, score / total, as_picture(train_images[i]))
-            for i, score in pairs
-            if i >= 0  # fewer than k samples of this sign
-        )
+    @overload
+    def __getitem__(self, test: int) -> Explanation: ...
+    @overload
+    def __getitem__(self, test: slice) -> Explanations: ...
+    def __getitem__(self, test: int | slice) -> Explanation | Explanations:
+        return Explanations(self._all[test]) if isinstance(test, slice) else self._all[test]
 
-    return [
-        Explanation(
-            image=as_picture(x[b]),
-            predicted=int(predicted[b]),
-            probability=float(probabilities[b]),
-            truth=None if truth is None else int(truth[b]),
-            target=int(top.target[b]),
-            class_names=names,
-            evidence_for=evidence_for[b],
-            evidence_against=evidence_against[b],
-            proponents=contributions(top.proponents, b, evidence_for[b]),
-            opponents=contributions(top.opponents, b, evidence_against[b]),
-            n_train=len(train_labels),
-            n_support=len(explainer.support_),
-            gap=explainer.gap_,
-        )
-        for b in range(len(x))
-    ]
+    def __repr__(self) -> str:
+        return f"Explanations of {len(self)} predictions"
 
+    @property
+    def maps(self) -> list[dict[str, Any]]:
+        """The relevance maps of each test sample, see ``Explanation.maps``."""
+        return [why.maps for why in self]
 
-def as_picture(image: Tensor) -> Picture:
-    """Turn an image tensor (1 or 3, height, width) in [0, 1] into an array to look at."""
-    pixels = image.detach().cpu().float().numpy()
-    if pixels.ndim != 3 or pixels.shape[0] not in (1, 3) or not (pixels.min() >= 0 and pixels.max() <= 1):
-        raise InvalidInputError(
-            "An image must have shape (1 or 3, height, width) and values in [0, 1] to be shown. "
-            f"Got shape {pixels.shape} and values in [{pixels.min():g}, {pixels.max():g}]. Undo its scaling."
-        )
-    return pixels[0] if len(pixels) == 1 else np.moveaxis(pixels, 0, -1)
+    def plot(self, test: int = 0) -> Figure:
+        """Draw the explanation of one test sample, the first if none is named."""
+        if not -len(self) <= test < len(self):
+            raise InvalidInputError(f"'test' must be one of the {len(self)} test samples. Got {test}.")
+        return self[test].plot()
+
+    def to_dict(self) -> list[dict[str, Any]]:
+        """Each explanation in plain types that JSON takes."""
+        return [why.to_dict() for why in self]
+
+    def to_html(self, path: str | PathLike[str] | None = None) -> str:
+        """Write all explanations as one page that needs no network and no scripts.
+
+        Parameters
+        ----------
+        path
+            Where to write it; None only returns it.
+
+        Returns
+        -------
+        The page. Texts and names are escaped.
+        """
+        from whence.explanation.page import write
+
+        return write(self._all, path)

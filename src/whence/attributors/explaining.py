@@ -1,0 +1,168 @@
+"""From scores to explanations: the strongest pairs of a test sample, with relevance maps on both samples."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from whence.attributors.base import TopK
+from whence.attributors.fitted import FittedModel
+from whence.attributors.surrogate import Surrogate
+from whence.data import TrainingSet
+from whence.errors import InvalidInputError, StoreError
+from whence.explanation import Contribution, Explanation, Sample
+from whence.explanation.samples import Array, as_samples, kept_tokens
+from whence.inputs import to_model
+from whence.relevance.sources import floating
+from whence.relevance.xda import Backward, Method, PairMaps, only, pair_maps, start
+
+
+@dataclass(frozen=True)
+class Explaining:
+    """Explains test samples one at a time: one pass of the sample, one of its training samples, two back.
+
+    Attributes
+    ----------
+    model, surrogate, data : what was fitted, and on what
+    method : how relevance goes from features to inputs
+    class_names : one a class
+    gap : the surrogate's certificate
+    batch_size : training samples a pass
+    choose : finds the pairs to show, by the test sample's features (1, d) and the target
+    """
+
+    model: FittedModel
+    surrogate: Surrogate
+    data: TrainingSet
+    method: Method
+    class_names: tuple[str, ...]
+    gap: float
+    batch_size: int
+    choose: Callable[[Tensor, int | None], TopK]
+
+    def __call__(self, inputs: Any, target: int | None, truth: int | None) -> Explanation:
+        """Explain one test sample, a batch of one."""
+        surrogate = self.surrogate
+        inputs = to_model(self.model.extractor.model, inputs)
+        test = start(self.model.extractor, inputs, self.method)
+        f = surrogate.check_features(test.features)
+        top = self.choose(f, target)
+        target = int(top.target[0])
+        scores = surrogate.expansion.sparse(f, top.target).data.astype(np.float64)
+        evidence = float(scores.clip(min=0).sum()), float(scores.clip(max=0).sum())
+        ranked = [side.indices[0][side.indices[0] >= 0].tolist() for side in top[:2]]
+        pairs = self._pairs(inputs, test, target, ranked[0] + ranked[1])
+        n = len(ranked[0])
+        values = torch.cat(
+            [side.scores[0, : len(found)] for side, found in zip(top[:2], ranked, strict=True)]
+        )
+        contributions = [
+            Contribution(
+                index=index,
+                label=int(surrogate.labels[index]),
+                score=float(values[j]),
+                share=float(values[j]) / evidence[j >= n],
+                coefficient=float(pairs.lam[j]),
+                sample=pairs.samples[j],
+                test_map=pairs.test_maps[j],
+                train_map=pairs.train_maps[j],
+            )
+            for j, index in enumerate(ranked[0] + ranked[1])
+        ]
+        probabilities = surrogate.model_logits(f)[0].double().softmax(0)
+        return Explanation(
+            sample=as_samples(inputs, self.model.prepare.preprocess)[0],
+            predicted=int(probabilities.argmax()),
+            probability=float(probabilities.max()),
+            surrogate_class=int(surrogate.logits(f)[0].argmax()),
+            truth=truth,
+            target=target,
+            class_names=self.class_names,
+            evidence_for=evidence[0],
+            evidence_against=evidence[1],
+            bias=float(surrogate.coef[target, -1]) if surrogate.bias else 0.0,
+            proponents=tuple(contributions[:n]),
+            opponents=tuple(contributions[n:]),
+            logit_map=pairs.logit_map,
+            method=_name(self.method),
+            n_train=len(surrogate.labels),
+            n_support=len(surrogate.support),
+            gap=self.gap,
+        )
+
+    def _pairs(self, inputs: Any, test: Backward, target: int, indices: list[int]) -> _Pairs:
+        """Maps of the pairs with some training samples, ``batch_size`` a pass."""
+        weight = torch.as_tensor(self.surrogate.coef[target, : test.features.shape[1]])
+        lam = torch.as_tensor(self.surrogate.lam[indices][:, [target]].toarray()[:, 0])
+        if not indices:
+            return _Pairs(_array(only(test.maps(weight[None]))[0]), lam)
+        found = None
+        for begin in range(0, len(indices), self.batch_size):
+            part = indices[begin : begin + self.batch_size]
+            train_inputs = to_model(self.model.extractor.model, self.data.take(part))
+            _check_same_shape(inputs, train_inputs)
+            train = start(self.model.extractor, train_inputs, self.method)
+            self._check_same_samples(part, train.features)
+            maps = pair_maps(test, train, lam[begin : begin + len(part)], weight)
+            found = found or _Pairs(_array(maps.logit), lam)
+            found.add(maps, train_inputs, self.model.prepare.preprocess)
+        assert found is not None
+        return found
+
+    def _check_same_samples(self, indices: list[int], features: Tensor) -> None:
+        """Raise unless the training samples have the features that they had when fitted."""
+        surrogate = self.surrogate
+        rows = torch.as_tensor(np.searchsorted(surrogate.support, indices), device=surrogate.vectors.device)
+        expected = surrogate.vectors[rows]
+        apart = (features.detach().to(expected) - expected).norm(dim=1) / expected.norm(dim=1).clamp(
+            min=1e-12
+        )
+        if (apart > 0.05).any():  # mixed precision and padding leave less
+            j = int(apart.argmax())
+            raise StoreError(
+                f"Training sample {indices[j]} is not the one that was fitted: its features differ by "
+                f"{float(apart[j]):.0%}. Give the training set in its old order, or fit again."
+            )
+
+
+class _Pairs:
+    """Maps of the pairs so far."""
+
+    def __init__(self, logit_map: Array, lam: Tensor) -> None:
+        self.logit_map, self.lam = logit_map, lam
+        self.samples: list[Sample] = []
+        self.test_maps: list[Array] = []
+        self.train_maps: list[Array] = []
+
+    def add(self, maps: PairMaps, train_inputs: Any, tokenizer: Any) -> None:
+        self.samples += as_samples(train_inputs, tokenizer)
+        self.test_maps += list(_array(maps.test))
+        self.train_maps += kept_tokens(train_inputs, _array(maps.train))
+
+
+def _array(maps: Tensor) -> Array:
+    return maps.detach().float().cpu().numpy()
+
+
+def _name(method: Method) -> str:
+    return method if isinstance(method, str) else getattr(method, "name", None) or _class_name(method)
+
+
+def _class_name(method: Any) -> str:
+    return method.__name__ if isinstance(method, type) else type(method).__name__
+
+
+def _check_same_shape(inputs: Any, train_inputs: Any) -> None:
+    """Raise where the test sample has another shape than the training samples."""
+    ours, theirs = floating(inputs), floating(train_inputs)
+    for name in ours.keys() & theirs.keys():
+        if ours[name].shape[1:] != theirs[name].shape[1:]:
+            raise InvalidInputError(
+                f"'x' must have the shape of the training samples, {tuple(theirs[name].shape[1:])}. "
+                f"Got {tuple(ours[name].shape[1:])}. Resize or crop it as the training samples were."
+            )

@@ -1,0 +1,100 @@
+"""Samples as they are shown: images, texts as tokens, or plain values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from torch import Tensor
+
+Array = npt.NDArray[np.float32]
+Picture = Array
+"""An image to look at: (height, width) in grey or (height, width, 3) in colour, in [0, 1]."""
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """A sample as it is shown; one of the three is there.
+
+    Attributes
+    ----------
+    image : (height, width) in grey or (height, width, 3) in colour, in [0, 1]
+    tokens : of a text, each with the blank before it if it begins a word
+    values : of any other input, in its shape
+    """
+
+    image: Picture | None = None
+    tokens: tuple[str, ...] | None = None
+    values: Array | None = None
+
+
+def as_samples(inputs: Any, tokenizer: Any = None) -> list[Sample]:
+    """Make samples to show of a batch of model inputs.
+
+    Parameters
+    ----------
+    inputs
+        A tensor or a mapping. Tokens are told by their integer type.
+    tokenizer
+        Of transformers; names the tokens. Without one they are shown as numbers.
+    """
+    tokens, values = _parts(inputs)
+    if tokens is None:
+        assert values is not None
+        return [as_sample(row) for row in values]
+    mask = inputs.get("attention_mask") if isinstance(inputs, Mapping) else None
+    keep = np.ones(tokens.shape, dtype=bool) if mask is None else mask.cpu().numpy().astype(bool)
+    return [Sample(tokens=words(row[kept], tokenizer)) for row, kept in zip(tokens, keep, strict=True)]
+
+
+def kept_tokens(inputs: Any, maps: Array) -> list[Array]:
+    """Take the maps (m, T) of a padded batch of texts apart into one of each text's own length."""
+    mask = inputs.get("attention_mask") if isinstance(inputs, Mapping) else None
+    if mask is None or maps.ndim != 2:
+        return list(maps)
+    return [row[kept] for row, kept in zip(maps, mask.cpu().numpy().astype(bool), strict=True)]
+
+
+def as_sample(values: Any) -> Sample:
+    """Make a sample to show of one input: (1 or 3, height, width) and (height, width) are images."""
+    array = values.detach().cpu().float().numpy() if isinstance(values, Tensor) else np.asarray(values)
+    array = array.astype(np.float32)
+    planes = array[None] if array.ndim == 2 else array
+    if planes.ndim != 3 or planes.shape[0] not in (1, 3) or min(planes.shape[1:]) < 2:
+        return Sample(values=array)
+    lowest, highest = float(planes.min()), float(planes.max())
+    if lowest < 0 or highest > 1:  # normalised for the model: stretched for the eye
+        planes = (planes - lowest) / ((highest - lowest) or 1.0)
+    return Sample(image=planes[0] if len(planes) == 1 else np.moveaxis(planes, 0, -1))
+
+
+def words(ids: npt.NDArray[np.int64], tokenizer: Any) -> tuple[str, ...]:
+    """Write tokens for reading: a blank before those that begin a word."""
+    if not hasattr(tokenizer, "convert_ids_to_tokens"):
+        return tuple(f" {i}" for i in ids.tolist())
+    pieces = tokenizer.convert_ids_to_tokens(ids.tolist())
+    special = set(tokenizer.all_special_tokens)
+    marked = any(piece.startswith(("Ġ", "▁")) for piece in pieces)  # the tokenizer writes blanks itself
+    out = []
+    for piece in pieces:
+        if piece in special:
+            out.append(f" {piece}")
+        elif marked:
+            out.append(
+                tokenizer.convert_tokens_to_string([piece]) if "▁" not in piece else piece.replace("▁", " ")
+            )
+        else:
+            out.append(piece[2:] if piece.startswith("##") else f" {piece}")
+    return tuple(out)
+
+
+def _parts(inputs: Any) -> tuple[npt.NDArray[np.int64] | None, Any]:
+    """Find the tokens, or the values, among a model's inputs."""
+    named = dict(inputs) if isinstance(inputs, Mapping) else {"input": inputs}
+    named = {name: x for name, x in named.items() if "mask" not in name and hasattr(x, "shape")}
+    first = named["input_ids"] if "input_ids" in named else next(iter(named.values()))
+    whole = first.cpu().numpy() if isinstance(first, Tensor) else np.asarray(first)
+    return (whole, None) if whole.dtype.kind in "iu" and whole.ndim == 2 else (None, first)
