@@ -191,7 +191,7 @@ class GradCos(GradientAttributor):
 
     GradDot without the lengths, which differ by orders of magnitude between samples that are fitted well and
     badly. **Positive is evidence for the target class.** A gradient of length 0 scores 0. Every sample's
-    self-influence is 1, so it ranks nothing. Projected cosines are those of the projections.
+    self-influence is 1, which ranks nothing. Projected cosines are those of the projections.
 
     Its parameters are those of ``GradientAttributor``.
 
@@ -209,8 +209,9 @@ class GradCos(GradientAttributor):
     cosine: ClassVar[bool] = True
 
     def self_influence(self) -> Tensor:
-        """1 for each training sample, 0 where its gradient is zero, shape (train,)."""
-        return (super().self_influence() > 0).to(torch.float32)
+        """1 for each training sample, shape (train,): it ranks nothing."""
+        self._check_fitted()
+        return torch.ones(self.n_train_, device=self.labels_.device)
 
 
 class TracIn(GradientAttributor):

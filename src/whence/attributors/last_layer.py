@@ -13,12 +13,14 @@ from whence.attributors.gradients import MEMORY, Loss, Weights, at, cross_entrop
 
 
 class LastLayer:
-    """Features and logits of the classifier at its own or at other weights.
+    """Gradients by the last layer's weight and bias, at the model's own or at other weights.
+
+    The gradient of a scalar of the logits is r ⊗ (f, 1), with r its gradient by the logits, p − e_c for the
+    cross-entropy, f the features, and the 1 only where the layer has a bias.
 
     Attributes
     ----------
-    n_parameters : K·d, and K more where the layer has a bias
-    bias : 1 where the layer has a bias, else 0: the last feature of each sample
+    n_parameters : P, K·d and K more where the layer has a bias
     """
 
     def __init__(self, classifier: Classifier, weights: Weights | None = None) -> None:
@@ -27,8 +29,7 @@ class LastLayer:
         if weights is not None:
             model, fitted = classifier.model, classifier.fitted
             head = at(model, weights, lambda: Classifier(fitted, classifier.batch_size))
-        self.logits = head.logits
-        self.bias = int(head.bias is not None)
+        self.logits, self.bias = head.logits, head.bias is not None
         self.n_parameters = head.weight.numel() + self.bias * classifier.n_classes
 
     def features(self, inputs: Any) -> Tensor:
@@ -39,13 +40,19 @@ class LastLayer:
         features: Tensor = at(self.classifier.model, self.weights, lambda: extractor(inputs))
         return features.to(like)
 
+    def factors(self, scalar: Loss, features: Tensor, classes: Tensor) -> tuple[Tensor, Tensor]:
+        """Give r (B, K) and (f, 1) (B, d + 1), of which the gradients are outer products."""
+        residuals = logit_gradients(scalar, self.logits(features), classes)
+        if self.bias:
+            features = torch.cat([features, features.new_ones(len(features), 1)], dim=1)
+        return residuals, features
+
 
 class LastLayerGradients:
     """Gradients of a scalar of the logits by the last layer's weight and bias, one a sample, as rows (B, P).
 
-    A row is r ⊗ (f, 1), with r the gradient by the logits, p − e_c for the cross-entropy: class after class
-    the features, and where the layer has a bias a 1 after them. It takes the layer whether frozen or not.
-    Used as ``Gradients``, of which it is the short cut.
+    A row is r ⊗ (f, 1): class after class the features, and where the layer has a bias a 1 after them. The
+    layer counts whether frozen or not. It is used as ``Gradients`` is, without any pass back through a model.
 
     Parameters
     ----------
@@ -70,10 +77,8 @@ class LastLayerGradients:
         """Give gradients as rows (b, P), each with the values (b,) of the scalar."""
         layer = LastLayer(self.classifier, weights)
         features = layer.features(inputs)
-        logits = layer.logits(features)
-        residuals, values = logit_gradients(self.scalar, logits, classes), self.scalar(logits, classes)
-        if layer.bias:
-            features = torch.cat([features, features.new_ones(len(features), 1)], dim=1)
+        values = self.scalar(layer.logits(features), classes)
+        residuals, features = layer.factors(self.scalar, features, classes)
         for start in range(0, len(features), self.chunk):
             some = slice(start, start + self.chunk)
             yield (residuals[some, :, None] * features[some, None, :]).flatten(1), values[some]

@@ -11,7 +11,7 @@ from torch import Tensor
 from tqdm.auto import tqdm
 
 from whence.attributors.classifier import Classifier, Training
-from whence.attributors.gradients import Gradients, Loss, Weights, logit_gradients
+from whence.attributors.gradients import Gradients, Loss, Weights
 from whence.attributors.last_layer import LastLayer
 from whence.attributors.projection import Projection
 
@@ -48,10 +48,9 @@ class Products(ABC):
 
 
 class Factored(Products):
-    """Gradients by the last layer's weight and bias, r ⊗ (f, 1), kept as r (N, K) and f (N, d).
+    """Gradients by the last layer's weight and bias, r ⊗ (f, 1), kept as r (N, K) and (f, 1) (N, d + 1).
 
-    With r the gradient by the logits, p − e_y for the cross-entropy, (r ⊗ f)·(r' ⊗ f') = (r·r')(f·f'):
-    the products are exact, and no gradient is ever formed.
+    Since (r ⊗ f)·(r' ⊗ f') = (r·r')(f·f'), the products are exact, and no gradient is ever formed.
     """
 
     def __init__(self, classifier: Classifier, scalar: Loss, weights: Weights | None = None) -> None:
@@ -59,32 +58,25 @@ class Factored(Products):
         self.scalar, self.layer = scalar, LastLayer(classifier, weights)
 
     def keep(self, training: Training, show_progress: bool) -> Kept:
-        """Give features and residuals of the training set."""
-        if self.weights is None:
-            return self._factors(training.features, training.labels)
-        batches = progress(training, self.classifier, "Features", show_progress)
-        return self._factors(
-            torch.cat([self.layer.features(inputs) for inputs, _ in batches]), training.labels
-        )
+        """Give the factors of the training set."""
+        features = training.features
+        if self.weights is not None:
+            batches = progress(training, self.classifier, "Features", show_progress)
+            features = torch.cat([self.layer.features(inputs) for inputs, _ in batches])
+        residuals, features = self.layer.factors(self.scalar, features, training.labels)
+        return {"residuals": residuals, "features": features}
 
     def between(self, kept: Kept, x: Any, classes: Tensor, cosine: bool = False) -> Tensor:
-        """Multiply residuals, and features with a 1 for the bias."""
-        features = torch.cat(
-            [self.layer.features(inputs) for inputs, _ in batches_of(self.classifier, x, classes)]
-        )
-        tests = self._factors(features, classes.to(features.device))
-        out = (tests["features"] @ kept["features"].T).add_(self.layer.bias)
-        out.mul_(tests["residuals"] @ kept["residuals"].T)
-        return over_lengths(out, self.squares(tests), self.squares(kept)) if cosine else out
+        """Multiply factor by factor."""
+        batches = batches_of(self.classifier, x, classes)
+        pairs = [self.layer.factors(self.scalar, self.layer.features(x), c) for x, c in batches]
+        tests = map(torch.cat, zip(*pairs, strict=True))
+        r, f = (inner(t, kept[n], cosine) for t, n in zip(tests, ("residuals", "features"), strict=True))
+        return r.mul_(f)
 
     def squares(self, kept: Kept) -> Tensor:
-        """‖r‖²(‖f‖² + 1 for the bias)."""
-        r, f = kept["residuals"], kept["features"]
-        return (r * r).sum(1) * ((f * f).sum(1) + self.layer.bias)
-
-    def _factors(self, features: Tensor, classes: Tensor) -> Kept:
-        residuals = logit_gradients(self.scalar, self.layer.logits(features), classes)
-        return {"features": features, "residuals": residuals}
+        """‖r‖²(‖f‖² + 1)."""
+        return (kept["residuals"] ** 2).sum(1) * (kept["features"] ** 2).sum(1)
 
 
 class Stored(Products):
@@ -104,9 +96,7 @@ class Stored(Products):
     def between(self, kept: Kept, x: Any, classes: Tensor, cosine: bool = False) -> Tensor:
         """Multiply rows; cosines are those of the rows, so that they lie in [−1, 1] when projected too."""
         tests, _ = self._rows(batches_of(self.classifier, x, classes))
-        rows = kept["rows"]
-        out = tests @ rows.T
-        return over_lengths(out, (tests * tests).sum(1), (rows * rows).sum(1)) if cosine else out
+        return inner(tests, kept["rows"], cosine)
 
     def squares(self, kept: Kept) -> Tensor:
         """Lengths before the projection."""
@@ -148,23 +138,25 @@ class Streamed(Products):
         return torch.cat([(rows * rows).sum(1) for rows in self._training_rows()])
 
     def _pass(self, tests: Tensor, cosine: bool) -> Tensor:
-        columns = []
-        for rows in self._training_rows():
-            out = tests @ rows.T
-            if cosine:
-                out = over_lengths(out, (tests * tests).sum(1), (rows * rows).sum(1))
-            columns.append(out)
-        return torch.cat(columns, dim=1)
+        return torch.cat([inner(tests, rows, cosine) for rows in self._training_rows()], dim=1)
 
     def _training_rows(self) -> Iterator[Tensor]:
         for batch in progress(self.training, self.classifier, "Gradients", self.show_progress):
             yield from self.gradients(*batch, self.weights)
 
 
-def over_lengths(products: Tensor, squares: Tensor, others: Tensor) -> Tensor:
-    """Divide products (B, N) by the lengths of both sides; 0 where one has none."""
-    lengths = squares.sqrt()[:, None] * others.sqrt()
-    return torch.where(lengths > 0, products / lengths, 0.0)
+def inner(a: Tensor, b: Tensor, cosine: bool) -> Tensor:
+    """Inner products, or cosines, of the rows of a (B, P) and b (N, P), shape (B, N)."""
+    return _unit(a) @ _unit(b).T if cosine else a @ b.T
+
+
+def _unit(rows: Tensor) -> Tensor:
+    """Scale rows to length 1; rows of zeros stay."""
+    tiny = torch.finfo(rows.dtype).tiny
+    # By the largest entry first: the squares of a confident sample's gradient are below the smallest float32.
+    rows = rows / rows.abs().amax(1, keepdim=True).clamp(min=tiny)
+    lengths: Tensor = rows.norm(dim=1, keepdim=True)
+    return rows / lengths.clamp(min=tiny)
 
 
 def batches_of(classifier: Classifier, x: Any, classes: Tensor) -> Labelled:
