@@ -14,7 +14,6 @@ from whence.errors import ModelError
 from whence.heads import Call, Head, candidates, effective, head_inputs, listed, made_by, recording, widths
 from whence.inputs import n_rows, run, take, to_model
 
-
 _one_at_a_time = threading.RLock()  # flags and hooks are the model's own, which all threads share
 
 

@@ -24,10 +24,11 @@ from whence.attributors.solutions import Solved, from_cache
 from whence.attributors.surrogate import Faithfulness, Surrogate, check_head, to_array
 from whence.data import TrainingSet, as_training_set
 from whence.errors import InvalidInputError, NotFittedError
-from whence.explanation import Explanations
+from whence.explanation import ConceptExplanation, Explanations
 from whence.features import Cache, FeatureBank, OnError, as_float32, extract
 from whence.heads import Head
 from whence.model import class_names as model_class_names
+from whence.relevance.concepts import Concepts
 from whence.relevance.xda import Method
 from whence.svm import CChoice, choose_C, solve
 from whence.svm.problem import Floats, Ints, check_C, check_features, check_labels
@@ -68,6 +69,7 @@ class DualDA(Attributor):
     lam_ : csr_array (train, class), λ: the global attributions
     coef_ : (class, d) float64 weights W, with the bias as a last column when ``bias`` is set
     support_ : (S,) int64, training samples with λ_i ≠ 0, ascending
+    vectors_ : (S, d) float32 tensor, the support vectors' features
     gap_ : float, relative duality gap reached
     C_ : float, the C that was used
     C_path_ : CChoice or None, how C was chosen; print it
@@ -323,17 +325,65 @@ class DualDA(Attributor):
         Explanations, one a test sample. Positive scores and relevance are evidence for the target class.
         """
         check_count("k", k)
+        n = check_batch(x)
+        wanted = [None] * n if target is None else check_target(target, n, self.n_classes_).tolist()
+        truths = [None] * n if truth is None else check_target(truth, n, self.n_classes_).tolist()
+        explaining = self._explaining(x, k, method)
+        batches = explaining.model.batches(x, 1)
+        tests = tqdm(batches, "explaining", n, disable=not self.show_progress or n < 4)
+        return Explanations([explaining(*test) for test in zip(tests, wanted, truths, strict=True)])
+
+    def explain_concepts(
+        self,
+        x: Any,
+        concepts: Concepts | None = None,
+        index: int | None = None,
+        n: int = 3,
+        k: int = 9,
+        target: Any = None,
+        *,
+        method: Method | None = None,
+    ) -> list[ConceptExplanation]:
+        """Take the score of a pair apart into concepts: τ_c(x, i | v) = λ_ic (f(x)·v)(f_i·v).
+
+        Parameters
+        ----------
+        x
+            A batch of inputs, as for ``attribute``.
+        concepts
+            Directions in feature space, see ``whence.relevance.Concepts``; None takes the single features.
+        index
+            The training sample, a support vector; None takes each test's strongest proponent.
+        n
+            Concepts to show, those with the largest parts of the score.
+        k
+            Samples to show for each concept, the support vectors that show it most.
+        target, method
+            As for ``explain``.
+
+        Returns
+        -------
+        list of ConceptExplanation, one a test sample. Positive parts are evidence for the target class.
+        """
+        check_count("n", n)
+        check_count("k", k)
+        count = check_batch(x)
+        wanted = [None] * count if target is None else check_target(target, count, self.n_classes_).tolist()
+        explaining = self._explaining(x, 1, method)
+        chosen = Concepts.neurons(self.vectors_.shape[1]) if concepts is None else concepts
+        tests = zip(explaining.model.batches(x, 1), wanted, strict=True)
+        return [explaining.concepts(inputs, c, index, chosen, n, k) for inputs, c in tests]
+
+    def _explaining(self, x: Any, k: int, method: Method | None) -> Explaining:
+        fitted = self._with_model()
         if self._data is None:
             raise NotFittedError(
                 "This DualDA has no training set, so it has no samples to show. "
                 "Pass it to whence.load as 'data', or use fit(model, data)."
             )
-        fitted, surrogate, n = self._with_model(), self._fitted(), check_batch(x)
-        wanted = [None] * n if target is None else check_target(target, n, self.n_classes_).tolist()
-        truths = [None] * n if truth is None else check_target(truth, n, self.n_classes_).tolist()
-        explaining = Explaining(
+        return Explaining(
             model=fitted,
-            surrogate=surrogate,
+            surrogate=self._surrogate,
             data=self._data,
             method=fitted.rules(x) if method is None else method,
             class_names=self.class_names_ or tuple(map(str, range(self.n_classes_))),
@@ -341,8 +391,6 @@ class DualDA(Attributor):
             batch_size=self.batch_size,
             choose=lambda f, c: self._top_k(f, k, c),
         )
-        tests = tqdm(fitted.batches(x, 1), "explaining", n, disable=not self.show_progress or n < 4)
-        return Explanations([explaining(*test) for test in zip(tests, wanted, truths, strict=True)])
 
     def self_influence(self) -> Tensor:
         """Score of each training sample for its own label at itself, λ_{i,y_i}‖f_i‖², shape (train,).
@@ -434,6 +482,7 @@ class DualDA(Attributor):
         self._data = None
         self.cache_bytes_ = sum(array.nbytes for array in surrogate.arrays().values())
         self.lam_, self.coef_, self.support_ = surrogate.lam, surrogate.coef, surrogate.support
+        self.vectors_ = surrogate.vectors
         self.labels_, self.head_ = surrogate.labels, surrogate.head
         self.skipped_ = np.flatnonzero(surrogate.labels < 0)
         self.n_train_, self.n_classes_ = surrogate.lam.shape

@@ -15,9 +15,10 @@ from whence.attributors.fitted import FittedModel
 from whence.attributors.surrogate import Surrogate
 from whence.data import TrainingSet
 from whence.errors import InvalidInputError, StoreError
-from whence.explanation import Contribution, Explanation, Sample
+from whence.explanation import ConceptExplanation, ConceptPart, Contribution, Explanation, Sample
 from whence.explanation.samples import Array, as_samples, kept_tokens
 from whence.inputs import to_model
+from whence.relevance.concepts import Concepts, concept_maps
 from whence.relevance.sources import floating
 from whence.relevance.xda import Backward, Method, PairMaps, only, pair_maps, start
 
@@ -94,6 +95,76 @@ class Explaining:
             n_support=len(surrogate.support),
             gap=self.gap,
         )
+
+    def concepts(
+        self, inputs: Any, target: int | None, index: int | None, concepts: Concepts, n: int, k: int
+    ) -> ConceptExplanation:
+        """Take the score of one pair apart into concepts; the strongest proponent's if no index is given."""
+        surrogate, extractor = self.surrogate, self.model.extractor
+        inputs = to_model(extractor.model, inputs)
+        test = start(extractor, inputs, self.method)
+        f = surrogate.check_features(test.features)
+        top = self.choose(f, target)
+        target = int(top.target[0])
+        index = int(top.proponents.indices[0, 0]) if index is None else index
+        self._check_support(index, target)
+        train_inputs = to_model(extractor.model, self.data.take([index]))
+        _check_same_shape(inputs, train_inputs)
+        train = start(extractor, train_inputs, self.method)
+        self._check_same_samples([index], train.features)
+        lam = float(surrogate.lam[[index]][:, [target]].toarray()[0, 0])
+        scores = concepts.scores(f[0].cpu(), train.features.cpu(), [lam])[0]
+        bias = lam * surrogate.bias
+        score = lam * float(f[0].double() @ train.features[0].to(f).double()) + bias
+        best = np.argsort(-np.sign(lam) * scores, kind="stable")[:n]
+        chosen = Concepts(concepts.vectors[best], tuple(concepts.names[j] for j in best))
+        maps = concept_maps(test, train, lam, chosen)
+        activations = [chosen.activations(x.cpu())[0] for x in (f, train.features)]
+        rows = chosen.top_samples(surrogate.vectors.cpu(), k)
+        tokenizer = self.model.prepare.preprocess
+        parts = []
+        for j, name in enumerate(chosen.names):
+            indices = surrogate.support[rows[j]].tolist()
+            parts.append(
+                ConceptPart(
+                    name=name,
+                    score=float(scores[best[j]]),
+                    test_activation=float(activations[0][j]),
+                    train_activation=float(activations[1][j]),
+                    test_map=_array(maps.test[j]),
+                    train_map=kept_tokens(train_inputs, _array(maps.train[j][None]))[0],
+                    indices=tuple(indices),
+                    samples=tuple(as_samples(self.data.take(indices), tokenizer)),
+                )
+            )
+        return ConceptExplanation(
+            test=as_samples(inputs, tokenizer)[0],
+            train=as_samples(train_inputs, tokenizer)[0],
+            index=index,
+            label=int(surrogate.labels[index]),
+            target=target,
+            class_names=self.class_names,
+            score=score,
+            bias=bias,
+            names=concepts.names,
+            scores=scores,
+            is_basis=concepts.is_basis,
+            parts=tuple(parts),
+            among="support vectors",
+            method=_name(self.method),
+        )
+
+    def _check_support(self, index: int, target: int) -> None:
+        if index < 0:
+            raise InvalidInputError(
+                f"'x' must have a proponent for class {self.class_names[target]!r}. It has none; "
+                "name a training sample with 'index', or another 'target'."
+            )
+        if index not in self.surrogate.support:
+            raise InvalidInputError(
+                f"'index' must be one of the {len(self.surrogate.support):,} support vectors, in support_. "
+                f"Got {index}, whose scores are all 0."
+            )
 
     def _pairs(self, inputs: Any, test: Backward, target: int, indices: list[int]) -> _Pairs:
         """Maps of the pairs with some training samples, ``batch_size`` a pass."""

@@ -1,6 +1,15 @@
 """What one prediction comes from, as data, as a figure and as a page."""
 
+from whence.explanation.concepts import ConceptExplanation, ConceptPart
 from whence.explanation.record import Contribution, Explanation, Explanations
 from whence.explanation.samples import Picture, Sample
 
-__all__ = ["Contribution", "Explanation", "Explanations", "Picture", "Sample"]
+__all__ = [
+    "ConceptExplanation",
+    "ConceptPart",
+    "Contribution",
+    "Explanation",
+    "Explanations",
+    "Picture",
+    "Sample",
+]

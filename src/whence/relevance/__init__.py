@@ -1,6 +1,8 @@
 """Which features of an input a prediction, or a pair of samples, comes from."""
 
+from whence.relevance.attribution import Captum
+from whence.relevance.concepts import Concepts
 from whence.relevance.lrp import Flow, lrp, trace
 from whence.relevance.presets import Rules
 
-__all__ = ["Flow", "Rules", "lrp", "trace"]
+__all__ = ["Captum", "Concepts", "Flow", "Rules", "lrp", "trace"]

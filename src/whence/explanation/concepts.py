@@ -1,0 +1,112 @@
+"""What lies between two samples: the parts of a pair's score that go through concepts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from whence.explanation.samples import Array, Sample
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True, eq=False)
+class ConceptPart:
+    """What one concept contributes to the score of a pair.
+
+    Attributes
+    ----------
+    name : of the concept
+    score : τ(x, i | v), the part of the pair's score; positive is evidence for the target class
+    test_activation, train_activation : how strongly the two samples show it, f·v
+    test_map, train_map : relevance of the part on either sample
+    indices, samples : the training samples that show the concept most, strongest first
+    """
+
+    name: str
+    score: float
+    test_activation: float
+    train_activation: float
+    test_map: Array
+    train_map: Array
+    indices: tuple[int, ...]
+    samples: tuple[Sample, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class ConceptExplanation:
+    """Why a training sample speaks for or against a prediction: the concepts that it shares with it.
+
+    Attributes
+    ----------
+    test, train : the two samples
+    index, label : the training sample's place and class
+    target : the class that the scores are about
+    class_names : one name a class
+    score, bias : τ of the pair, and the part of it that comes from the bias and goes through no concept
+    names, scores : all concepts, and each one's part (q,) of the score
+    is_basis : whether the concepts are an orthonormal basis: the parts then sum to ``score`` − ``bias``
+    parts : the concepts that contribute most with the score's own sign, largest first
+    among : which training samples the concepts' samples were chosen from
+    method : how relevance was brought to the inputs
+    """
+
+    test: Sample
+    train: Sample
+    index: int
+    label: int
+    target: int
+    class_names: tuple[str, ...]
+    score: float
+    bias: float
+    names: tuple[str, ...]
+    scores: npt.NDArray[np.float64]
+    is_basis: bool
+    parts: tuple[ConceptPart, ...]
+    among: str
+    method: str
+
+    @property
+    def shown(self) -> float:
+        """The sum of the shown concepts' parts."""
+        return sum(part.score for part in self.parts)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything but pixels, in plain types that JSON takes."""
+        return {
+            "index": self.index,
+            "label": self.label,
+            "target": self.target,
+            "class_names": list(self.class_names),
+            "score": self.score,
+            "bias": self.bias,
+            "is_basis": self.is_basis,
+            "scores": dict(zip(self.names, self.scores.tolist(), strict=True)),
+            "parts": [
+                {
+                    "name": part.name,
+                    "score": part.score,
+                    "test_activation": part.test_activation,
+                    "train_activation": part.train_activation,
+                    "samples": list(part.indices),
+                }
+                for part in self.parts
+            ],
+            "among": self.among,
+            "method": self.method,
+        }
+
+    def plot(self) -> Figure:
+        """Draw the pair, and for each concept the samples that show it most and its maps on both samples.
+
+        Returns
+        -------
+        matplotlib Figure; ``figure.savefig("concepts.pdf")`` writes it.
+        """
+        from whence.explanation.figure_concepts import draw
+
+        return draw(self)

@@ -1,0 +1,202 @@
+"""Concepts between samples: how much of a pair's score goes through a direction of the features."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from whence.errors import InvalidInputError
+from whence.relevance.xda import Backward, only
+
+Doubles = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Concepts:
+    """Directions v of length 1 in the space of a model's features.
+
+    The part of τ_c(x, i) = λ_ic f(x)·f_i that goes through a concept is τ_c(x, i | v) = λ_ic (f(x)·v)(f_i·v).
+    Over an orthonormal basis the parts of all concepts sum to the whole. A bias goes through no concept.
+
+    Attributes
+    ----------
+    vectors : (q, d), rows of length 1
+    names : one a concept
+    accuracy : of the probe that found each concept, by cross-validation; None where none was fitted
+
+    Examples
+    --------
+    >>> Concepts.neurons(4).names
+    ('neuron 0', 'neuron 1', 'neuron 2', 'neuron 3')
+    >>> Concepts.of([[3.0, 4.0]], ["stripes"]).vectors
+    array([[0.6, 0.8]])
+    """
+
+    vectors: Doubles
+    names: tuple[str, ...]
+    accuracy: tuple[float, ...] | None = None
+
+    @classmethod
+    def of(cls, vectors: Any, names: Sequence[str] | None = None) -> Self:
+        """Take any directions (q, d), at whatever length."""
+        rows = np.array(vectors.detach().cpu() if isinstance(vectors, Tensor) else vectors, dtype=np.float64)
+        if rows.ndim != 2 or 0 in rows.shape or not np.isfinite(rows).all():
+            raise InvalidInputError(
+                f"'vectors' must be finite, one row a concept, shape (q, d). Got shape {rows.shape}."
+            )
+        lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+        if not lengths.all():
+            raise InvalidInputError(
+                f"'vectors' must have a direction. Row {int(np.argmin(lengths))} has length 0."
+            )
+        chosen = tuple(f"concept {i}" for i in range(len(rows))) if names is None else tuple(names)
+        if len(chosen) != len(rows):
+            raise InvalidInputError(f"'names' must be one a concept, {len(rows)}. Got {len(chosen)}.")
+        return cls(rows / lengths, chosen)
+
+    @classmethod
+    def neurons(cls, n_features: int) -> Self:
+        """Take each feature as a concept: an orthonormal basis."""
+        return cls(np.eye(n_features), tuple(f"neuron {j}" for j in range(n_features)))
+
+    @classmethod
+    def principal(cls, features: Any) -> Self:
+        """Principal components of features (n, d), in the order of their variance: an orthonormal basis.
+
+        Those of the support vectors span what attributions are made of: ``features=explainer.vectors_``.
+        """
+        X = _features("features", features)
+        _, axes = np.linalg.eigh(np.cov(X.T, bias=True).reshape(X.shape[1], X.shape[1]))
+        axes = axes.T[::-1]
+        # The sign of an axis is arbitrary: towards the mean, so that a concept is rather present than absent.
+        axes = axes * np.where(axes @ X.mean(0) < 0, -1.0, 1.0)[:, None]
+        return cls(axes, tuple(f"component {j}" for j in range(len(axes))))
+
+    @classmethod
+    def probe(cls, positive: Any, negative: Any, name: str = "concept", seed: int = 0) -> Self:
+        """Fit a concept activation vector: the direction that tells examples from counterexamples.
+
+        Parameters
+        ----------
+        positive, negative : (n, d)
+            Features of samples that show the concept, and of samples that do not.
+        name
+            Of the concept.
+        seed
+            Of the cross-validation.
+        """
+        from sklearn.linear_model import LogisticRegression
+        from sklearn.model_selection import StratifiedKFold, cross_val_score
+
+        shown, absent = _features("positive", positive), _features("negative", negative)
+        if shown.shape[1] != absent.shape[1]:
+            raise InvalidInputError(
+                f"'negative' must have as many features as 'positive', {shown.shape[1]}. "
+                f"Got {absent.shape[1]}."
+            )
+        X = np.concatenate([shown, absent])
+        y = np.arange(len(X)) < len(shown)
+        scale = float(np.sqrt((X**2).mean())) or 1.0  # so that one strength of regularisation fits all models
+        folds = min(5, len(shown), len(absent))
+        probe = LogisticRegression(max_iter=1000)
+        splits = StratifiedKFold(folds, shuffle=True, random_state=seed) if folds > 1 else None
+        accuracy = cross_val_score(probe, X / scale, y, cv=splits).mean() if splits else float("nan")
+        direction = probe.fit(X / scale, y).coef_
+        found = cls.of(direction, [name])
+        return cls(found.vectors, found.names, (float(accuracy),))
+
+    def __len__(self) -> int:
+        """Give the number of concepts."""
+        return len(self.names)
+
+    def __add__(self, other: Concepts) -> Concepts:
+        """Put concepts side by side; such a set is no basis any more."""
+        both = [found.accuracy for found in (self, other)]
+        accuracy = None if both[0] is None or both[1] is None else both[0] + both[1]
+        return Concepts(np.concatenate([self.vectors, other.vectors]), self.names + other.names, accuracy)
+
+    @property
+    def is_basis(self) -> bool:
+        """Whether the concepts are an orthonormal basis, so that their parts sum to the whole."""
+        q, d = self.vectors.shape
+        return q == d and np.allclose(self.vectors @ self.vectors.T, np.eye(d), atol=1e-8)
+
+    def activations(self, features: Any) -> Doubles:
+        """How strongly samples show the concepts: f·v for features (n, d), shape (n, q)."""
+        X = _features("features", features)
+        if X.shape[1] != self.vectors.shape[1]:
+            raise InvalidInputError(
+                f"'features' must have the concepts' {self.vectors.shape[1]} dimensions. Got {X.shape[1]}."
+            )
+        return X @ self.vectors.T
+
+    def scores(self, test: Any, train: Any, lam: Any) -> Doubles:
+        """Parts τ(x, i | v) of the scores of pairs.
+
+        Parameters
+        ----------
+        test : (d,)
+            Features of the test sample.
+        train : (m, d)
+            Features of the training samples.
+        lam : (m,)
+            Their coefficients λ_ic for the class in question.
+
+        Returns
+        -------
+        array (m, q); positive is evidence for the class.
+        """
+        coefficients = np.asarray(lam, dtype=np.float64)
+        return coefficients[:, None] * self.activations(train) * self.activations(np.asarray(test)[None])
+
+    def top_samples(self, features: Any, k: int = 9) -> npt.NDArray[np.int64]:
+        """Find the rows of features (n, d) that show each concept most, (q, k), strongest first."""
+        a = self.activations(features)
+        return np.argsort(-a, axis=0, kind="stable")[:k].T.astype(np.int64)
+
+
+class ConceptMaps(NamedTuple):
+    """Relevance of one pair through q concepts, (q, …) on the test and on the training sample."""
+
+    test: Tensor
+    train: Tensor
+
+
+def concept_maps(test: Backward, train: Backward, lam: float, concepts: Concepts) -> ConceptMaps:
+    """Bring the parts of a pair's score that go through concepts to both inputs.
+
+    On the test sample the features' relevance is λ (f_i·v) v ⊙ f(x), which sums to the part τ(x, i | v); on
+    the training sample it is λ (f(x)·v) v ⊙ f_i.
+
+    Parameters
+    ----------
+    test, train
+        Passes of the test sample and of the training sample, batches of one.
+    lam
+        The training sample's coefficient λ_ic.
+    concepts
+        Over a basis, the maps of all concepts sum to that of the pair.
+    """
+    v = torch.as_tensor(concepts.vectors).to(test.features)  # (q, d)
+
+    def through(own: Backward, other: Backward) -> Tensor:
+        coefficients = lam * (v @ other.features[0])[:, None] * v
+        return only(own.maps(coefficients[:, None]))[:, 0]
+
+    return ConceptMaps(through(test, train), through(train, test))
+
+
+def _features(name: str, values: Any) -> Doubles:
+    array = values.detach().cpu() if isinstance(values, Tensor) else values
+    rows = np.asarray(array, dtype=np.float64)
+    if rows.ndim != 2 or 0 in rows.shape or not np.isfinite(rows).all():
+        raise InvalidInputError(
+            f"'{name}' must be finite features, one row a sample, shape (n, d). Got shape {rows.shape}."
+        )
+    return rows
