@@ -14,14 +14,13 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 from torch import Tensor
-from torch.func import jvp, vjp, vmap
+from torch.func import vjp, vmap
 from tqdm.auto import tqdm
 
 from whence.attributors.classifier import Classifier, Training
 from whence.attributors.gradients import MEMORY, Gradients
 from whence.attributors.products import batches_of
 from whence.data import Arrays, TrainingSet
-from whence.errors import ModelError
 from whence.inputs import to_model
 from whence.model import evaluating
 from whence.svm.problem import Ints
@@ -162,7 +161,7 @@ class FullCurvature:
         return torch.cat([V @ rows.to(V).T for rows in self.train()], dim=1)
 
     def product(self, V: Tensor, rows: Ints | None = None) -> Tensor:
-        """V G (m, P), by a forward-mode and a reverse-mode pass for every row of V."""
+        """V G (m, P), by three passes back through the model for every row of V."""
         places = np.arange(self.n_train) if rows is None else rows
         out = torch.zeros_like(V)
         width = self.classifier.batch_size
@@ -185,21 +184,16 @@ class FullCurvature:
             return self.gradients._logits(parameters, inputs)
 
         def one(tangent: dict[str, Tensor]) -> dict[str, Tensor]:
-            z, moved, *_ = jvp(logits, (parameters,), (tangent,))
-            p = z.softmax(1)
+            z, back, *_ = vjp(logits, parameters)
+            # J v as the transpose of u ↦ uᵀJ, for operations that have no forward-mode derivative.
+            _, forward, *_ = vjp(lambda u: back(u)[0], torch.zeros_like(z))
+            p, (moved,) = z.softmax(1), forward(tangent)
             moved = p * moved
-            moved = moved - p * moved.sum(1, keepdim=True)
-            back: dict[str, Tensor] = vjp(logits, parameters)[1](moved)[0]
-            return back
+            found: dict[str, Tensor] = back(moved - p * moved.sum(1, keepdim=True))[0]
+            return found
 
-        try:
-            with evaluating(self.classifier.model), torch.enable_grad():
-                found = vmap(one, chunk_size=max(1, self.gradients.chunk // n))(tangents)
-        except NotImplementedError as error:
-            raise ModelError(
-                "The model must allow forward-mode differentiation (torch.func.jvp). It fails: "
-                f'{str(error).strip().splitlines()[0]} Take only the last layer with params="last".'
-            ) from error
+        with evaluating(self.classifier.model), torch.enable_grad():
+            found = vmap(one, chunk_size=max(1, self.gradients.chunk // n))(tangents)
         return torch.cat([found[name].detach().flatten(1) for name in parameters], dim=1).to(V)
 
 

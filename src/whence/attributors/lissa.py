@@ -99,7 +99,8 @@ class LiSSA(SolvingAttributor):
     def _learn(self, classifier: Classifier, training: Training) -> dict[str, Tensor]:
         curvature = self._open(classifier, training)
         generator = np.random.default_rng(self.seed)
-        batches = [self._draw(generator, curvature.n_train) for _ in range(_PROBES)]
+        probes = 1 if self.curvature_batch >= curvature.n_train else _PROBES
+        batches = [self._draw(generator, curvature.n_train) for _ in range(probes)]
         scale = max(largest_eigenvalue(curvature, rows, self.seed, training.features) for rows in batches)
         return {**self._kept(curvature), "scale": torch.tensor(scale + self.damping, dtype=torch.float64)}
 
