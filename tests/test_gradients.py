@@ -326,11 +326,11 @@ def test_tracin_of_the_final_weights_is_graddot() -> None:
     assert torch.equal(e.attribute(tests), GradDot(show_progress=False).fit(model, (x, y)).attribute(tests))
 
 
-def trak(T: Tensor, G: Tensor, S: Tensor, p: Tensor, ridge: float) -> Tensor:
-    """φ(x)ᵀ(ΦᵀΦ + λI)⁻¹φ_i and 1 − p_i, by numpy."""
+def trak(T: Tensor, G: Tensor, S: Tensor, ridge: float) -> Tensor:
+    """φ(x)ᵀ(ΦᵀΦ + λI)⁻¹φ_i, by numpy."""
     tests, rows = (T @ S).numpy(), (G @ S).numpy()
     square = rows.T @ rows
-    square += ridge * np.trace(square) / len(square) * np.eye(len(square))
+    square += ridge * np.trace(square) / min(rows.shape) * np.eye(len(square))
     return torch.as_tensor(tests @ np.linalg.inv(square) @ rows.T)
 
 
@@ -347,10 +347,10 @@ def test_trak_is_its_formula(k: Any, ridge: float) -> None:
     eye = torch.eye(P, dtype=torch.float64)
     S = Projection(k, P, seed=5)(eye) if isinstance(k, int) else eye
     p = probabilities(model)
-    expected = trak(T, G, S, p, ridge) * (1 - p)
+    expected = trak(T, G, S, ridge) * (1 - p)
     e = TRAK(projection=k, ridge=ridge, seed=5, batch_size=7, show_progress=False).fit(model, (x, y))
     torch.testing.assert_close(e.attribute(tests, TARGET), expected, rtol=1e-7, atol=1e-9)
-    own = (trak(G, G, S, p, ridge) * (1 - p)).diagonal()
+    own = (trak(G, G, S, ridge) * (1 - p)).diagonal()
     torch.testing.assert_close(e.self_influence(), own, rtol=1e-7, atol=1e-9)
 
 
@@ -370,7 +370,7 @@ def test_trak_of_the_last_layer_is_its_closed_form() -> None:
 
     T, G = rows(tests, TARGET), rows(x, y)
     p = probabilities(model)
-    expected = trak(T, G, torch.eye(13 * K, dtype=torch.float64), p, 0.1) * (1 - p)
+    expected = trak(T, G, torch.eye(13 * K, dtype=torch.float64), 0.1) * (1 - p)
     e = TRAK(params="last", ridge=0.1, show_progress=False).fit(model, (x, y))
     torch.testing.assert_close(e.attribute(tests, TARGET).double(), expected, rtol=1e-3, atol=1e-5)
 
@@ -382,7 +382,7 @@ def test_an_ensemble_of_trak_averages_products_and_weights() -> None:
         T, G = both(plain_margin, state=state)
         S = Projection(16, T.shape[1], seed=1 + j)(torch.eye(T.shape[1], dtype=torch.float64))
         p = probabilities(at(state))
-        products.append(trak(T, G, S, p, ridge))
+        products.append(trak(T, G, S, ridge))
         doubts.append(1 - p)
     expected = torch.stack(products).mean(0) * torch.stack(doubts).mean(0)
     e = TRAK(projection=16, ridge=ridge, seed=1, show_progress=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -10,6 +10,7 @@ from torch import Tensor
 
 from whence.attributors.classifier import Classifier
 from whence.attributors.gradients import MEMORY, Loss, Weights, at, cross_entropy, logit_gradients
+from whence.model import evaluating
 
 
 class LastLayer:
@@ -25,20 +26,14 @@ class LastLayer:
 
     def __init__(self, classifier: Classifier, weights: Weights | None = None) -> None:
         self.classifier, self.weights = classifier, weights
-        head = classifier
-        if weights is not None:
-            model, fitted = classifier.model, classifier.fitted
-            head = at(model, weights, lambda: Classifier(fitted, classifier.batch_size))
+        head = self._at(lambda: Classifier(classifier.fitted, classifier.batch_size))
         self.logits, self.bias = head.logits, head.bias is not None
         self.n_parameters = head.weight.numel() + self.bias * classifier.n_classes
 
     def features(self, inputs: Any) -> Tensor:
         """Features (B, d) of inputs as the model takes them."""
-        extractor, like = self.classifier.extractor, self.classifier.weight
-        if self.weights is None:
-            return extractor(inputs).to(like)
-        features: Tensor = at(self.classifier.model, self.weights, lambda: extractor(inputs))
-        return features.to(like)
+        features: Tensor = self._at(lambda: self.classifier.extractor(inputs))
+        return features.to(self.classifier.weight)
 
     def factors(self, scalar: Loss, features: Tensor, classes: Tensor) -> tuple[Tensor, Tensor]:
         """Give r (B, K) and (f, 1) (B, d + 1), of which the gradients are outer products."""
@@ -46,6 +41,13 @@ class LastLayer:
         if self.bias:
             features = torch.cat([features, features.new_ones(len(features), 1)], dim=1)
         return residuals, features
+
+    def _at(self, function: Callable[[], Any]) -> Any:
+        if self.weights is None:
+            return function()
+        # Nobody else may run the model while it has other weights.
+        with evaluating(self.classifier.model):
+            return at(self.classifier.model, self.weights, function)
 
 
 class LastLayerGradients:

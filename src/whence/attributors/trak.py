@@ -44,8 +44,8 @@ class TRAK(ModelAttributor):
         k, at most the number of parameters. "auto" is 2,048, or the number of parameters where that is less,
         without a projection then. None: all parameters.
     ridge
-        λ as a multiple of the mean eigenvalue of ΦᵀΦ. With k near or above N the inverse is of noise unless
-        λ holds it; both are worth choosing with care.
+        λ as a multiple of tr(ΦᵀΦ) / min(k, N), the mean of the eigenvalues of ΦᵀΦ that need not be zero.
+        Without it the inverse of a ΦᵀΦ with k near N is one of noise.
     seed
         Of the projection; checkpoint j has seed + j.
     memory
@@ -179,7 +179,7 @@ class TRAK(ModelAttributor):
         """(ΦᵀΦ + λI)⁻¹φ_i for each row φ_i of Φ (N, k), in float64."""
         precise = rows.double()
         square = precise.T @ precise
-        square.diagonal().add_(self.ridge * square.diagonal().mean())
+        square.diagonal().add_(self.ridge * square.trace() / min(rows.shape))
         factor, fault = torch.linalg.cholesky_ex(square)
         if fault:
             raise InvalidInputError(
