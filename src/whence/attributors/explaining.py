@@ -106,8 +106,12 @@ class Explaining:
         f = surrogate.check_features(test.features)
         top = self.choose(f, target)
         target = int(top.target[0])
-        index = int(top.proponents.indices[0, 0]) if index is None else index
-        self._check_support(index, target)
+        index = self._strongest(top) if index is None else index
+        if index not in surrogate.support:
+            raise InvalidInputError(
+                f"'index' must be one of the {len(surrogate.support):,} support vectors, in support_. "
+                f"Got {index}, whose scores are all 0."
+            )
         train_inputs = to_model(extractor.model, self.data.take([index]))
         _check_same_shape(inputs, train_inputs)
         train = start(extractor, train_inputs, self.method)
@@ -154,17 +158,14 @@ class Explaining:
             method=_name(self.method),
         )
 
-    def _check_support(self, index: int, target: int) -> None:
+    def _strongest(self, top: TopK) -> int:
+        index = int(top.proponents.indices[0, 0])
         if index < 0:
             raise InvalidInputError(
-                f"'x' must have a proponent for class {self.class_names[target]!r}. It has none; "
+                f"'x' must have a proponent for class {self.class_names[int(top.target[0])]!r}. It has none; "
                 "name a training sample with 'index', or another 'target'."
             )
-        if index not in self.surrogate.support:
-            raise InvalidInputError(
-                f"'index' must be one of the {len(self.surrogate.support):,} support vectors, in support_. "
-                f"Got {index}, whose scores are all 0."
-            )
+        return index
 
     def _pairs(self, inputs: Any, test: Backward, target: int, indices: list[int]) -> _Pairs:
         """Maps of the pairs with some training samples, ``batch_size`` a pass."""
