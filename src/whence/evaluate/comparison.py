@@ -1,0 +1,53 @@
+"""How sure a mean is, and which means differ, where observations come in groups."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+Doubles = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+
+def standard_error(values: Doubles, groups: Ints) -> Doubles:
+    """Standard errors (M,) of the means of values (M, P) whose columns are alike within a group.
+
+    √(G/(G−1) Σ_g (Σ_{p in g} (v_p − v̄))²) / P for G groups. With one column a group that is the usual
+    standard deviation over √P; where the columns of a group agree, they count as one.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> standard_error(np.array([[1.0, 2.0, 3.0]]), np.arange(3)).round(4)
+    array([0.5774])
+    """
+    sums, sizes = _by_group(values - values.mean(axis=1, keepdims=True), groups)
+    G = len(sizes)
+    if G < 2:
+        return np.full(len(values), np.nan)
+    error: Doubles = np.sqrt(G / (G - 1) * (sums**2).sum(axis=1)) / sizes.sum()
+    return error
+
+
+def ties(
+    values: Doubles, groups: Ints, *, level: float = 0.95, draws: int = 4_000, seed: int = 0
+) -> npt.NDArray[np.bool_]:
+    """Tell which rows of values (M, P) have means that cannot be told apart, shape (M, M).
+
+    Whole groups are drawn with replacement, the same for all rows; two rows are tied where the interval that
+    holds ``level`` of the drawn differences of their means holds 0. No correction is made for many rows.
+    """
+    sums, sizes = _by_group(values, groups)
+    G = len(sizes)
+    counts = np.random.default_rng(seed).multinomial(G, np.full(G, 1 / G), size=draws)  # (draws, G)
+    means = (counts @ sums.T) / (counts @ sizes)[:, None]  # (draws, M)
+    low, high = np.quantile(means[:, :, None] - means[:, None], [(1 - level) / 2, (1 + level) / 2], axis=0)
+    tied: npt.NDArray[np.bool_] = (low <= 0) & (high >= 0)
+    return tied
+
+
+def _by_group(values: Doubles, groups: Ints) -> tuple[Doubles, Ints]:
+    """Sums (M, G) over the columns of each group, and how many columns each has."""
+    _, places = np.unique(groups, return_inverse=True)
+    sizes = np.bincount(places)
+    return np.array([np.bincount(places, row) for row in values]), sizes
