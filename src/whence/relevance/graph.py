@@ -7,8 +7,10 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from torch import Tensor
+from torch.autograd.function import BackwardCFunction
 
 from whence.errors import ModelError
+from whence.relevance.primitives import RULES
 
 Node = Any  # torch.autograd.graph.Node
 
@@ -23,42 +25,63 @@ _LINEAR = (
     "MaskedSelect Where PixelShuffle PixelUnshuffle ChannelShuffle ConstantPadNd ReflectionPad1D "
     "ReflectionPad2D ReflectionPad3D ReplicationPad1D ReplicationPad2D ReplicationPad3D AvgPool2D "
     "AvgPool3D AdaptiveAvgPool2D AdaptiveAvgPool3D MkldnnAdaptiveAvgPool2D UpsampleNearest1D "
-    "UpsampleNearest2D UpsampleBilinear2D UpsampleBicubic2D UpsampleLinear1D NativeDropout Relu LeakyRelu "
-    "Prelu PreluKernel Abs Maximum Minimum Max Min Amax Amin Topk Sort Kthvalue MaxPool2DWithIndices "
-    "MaxPool3DWithIndices AdaptiveMaxPool2D AdaptiveMaxPool3D AccumulateGrad Lift Real ViewAsReal "
-    "ViewAsComplex Ruled Stabilised Fraction"
+    "UpsampleNearest2D UpsampleNearest3D UpsampleBilinear2D UpsampleBicubic2D UpsampleLinear1D "
+    "UpsampleTrilinear3D NativeDropout Relu LeakyRelu Abs Maximum Minimum Max Min Amax Amin "
+    "Topk Sort Kthvalue MaxPool2DWithIndices "
+    "MaxPool3DWithIndices AdaptiveMaxPool2D AdaptiveMaxPool3D Lift Real Imag Complex ViewAsReal "
+    "ViewAsComplex Conj ConjPhysical NegView FftR2C FftC2C FftC2R"
 )
 # Linear as long as one of their inputs carries relevance; of a quotient, the numerator.
-_BILINEAR = {"Mul", "Div", "Mm", "Bmm", "Mv", "Dot", "Addmm", "Addmv", "Baddbmm", "Addbmm", "Linear", "Outer"}
-_BILINEAR |= {"Convolution", "MklLinear", "Bilinear", "Einsum", "Addr", "Addcmul", "Lerp"}
+_BILINEAR = {"Mul", "Div", "Mm", "Bmm", "Mv", "Dot", "Addmm", "Addmv", "Baddbmm", "Addbmm", "Addr", "Addcmul"}
+_BILINEAR |= {"Lerp", "Prelu", "PreluKernel"}
 _PLAIN = set(_LINEAR.split())
 _SUMMAND_FIRST = {"Addmm", "Addmv", "Baddbmm", "Addbmm", "Addcmul", "Addr"}
 
 
-def nodes_between(output: Tensor, inputs: Iterable[Any]) -> set[Node]:
-    """Collect the autograd nodes of one operation, from its output to its inputs."""
-    ends = {x.grad_fn for x in inputs if isinstance(x, Tensor)}
-    return set(_walk(output.grad_fn, ends))
+def nodes_between(outputs: Iterable[Tensor], inputs: Iterable[Tensor]) -> set[Node]:
+    """Collect the autograd nodes of one operation, from its outputs to its inputs."""
+    ends = {x.grad_fn for x in inputs}
+    return {node for output in outputs for node in _walk(output.grad_fn, ends)}
 
 
-def check_no_leak(features: Tensor, approved: set[Node]) -> None:
-    """Raise ModelError, naming the operation, where relevance would flow by a gradient that is no rule."""
+def check_no_leak(features: Tensor, approved: set[Node], ends: Iterable[Tensor]) -> None:
+    """Raise ModelError, naming the operation, where relevance would flow by a gradient that is no rule.
+
+    ``approved`` are the nodes whose gradient was chosen for a rule, ``ends`` the tensors where it may end.
+    """
+    leaves = {id(end) for end in ends}
     for node in _walk(features.grad_fn, set()):
         if node in approved:
             continue
         kind = _kind(node)
+        if kind == "AccumulateGrad":
+            if id(node.variable) not in leaves:
+                raise ModelError(
+                    f"Relevance would flow to a tensor of shape {tuple(node.variable.shape)} that is no "
+                    "input of the model. A weight that was computed before the pass, or that a scripted part "
+                    "uses, must not require a gradient: detach it."
+                )
+            continue
+        if isinstance(node, BackwardCFunction):
+            if getattr(node, "_forward_cls", None) in RULES:
+                continue
+            raise _no_rule(node, kind)
         carriers = [i for i, (inner, _) in enumerate(node.next_functions) if inner is not None]
         if kind in _PLAIN:
             continue
         factors = [i for i in carriers if i > 0] if kind in _SUMMAND_FIRST else carriers
         if kind in _BILINEAR and len(factors) <= 1 and (kind != "Div" or factors == [0]):
             continue
-        raise ModelError(
-            f"Relevance has no rule for the operation '{_readable(kind)}' (autograd node {node.name()}). "
-            "If it is a torch function, give it a rule with Rules(operations={…}): gradient where "
-            "it is linear, identity for an activation, detach for a gate. If it is a custom autograd "
-            "Function or a scripted part, write it with torch functions."
-        )
+        raise _no_rule(node, kind)
+
+
+def _no_rule(node: Node, kind: str) -> ModelError:
+    return ModelError(
+        f"Relevance has no rule for the operation '{_readable(kind)}' (autograd node {node.name()}). "
+        "If it is a torch function, give it a rule with Rules(operations={…}): gradient where "
+        "it is linear, identity for an activation, detach for a gate. If it is a custom autograd "
+        "Function or a scripted part, write it with torch functions."
+    )
 
 
 def _walk(start: Node | None, ends: set[Node]) -> Iterator[Node]:
@@ -80,4 +103,4 @@ def _kind(node: Node) -> str:
 
 
 def _readable(kind: str) -> str:
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", kind).lower()
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", kind).lower()

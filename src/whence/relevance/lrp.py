@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -52,14 +54,15 @@ class Flow:
             )
         ends = [source.leaf for source in self._sources.values()]
         ends += [source.shadow for source in self._sources.values() if source.shadow is not None]
-        found = torch.autograd.grad(
-            self._features,
-            ends,
-            coefficients.to(self.features),
-            retain_graph=True,
-            allow_unused=True,
-            is_grads_batched=coefficients.ndim == 3,
-        )
+        with torch.inference_mode(False):
+            found = torch.autograd.grad(
+                self._features,
+                ends,
+                coefficients.to(self.features),
+                retain_graph=True,
+                allow_unused=True,
+                is_grads_batched=coefficients.ndim == 3,
+            )
         received = {id(end): c for end, c in zip(ends, found, strict=True) if c is not None}
         maps = {}
         for name, source in self._sources.items():
@@ -92,9 +95,10 @@ def trace(extractor: Extractor, inputs: Any, rules: str | Rules | None = None) -
     chosen = default_rules(extractor, inputs) if rules is None else as_rules(rules)
     inputs = to_model(model, inputs)
     mode = Propagation(chosen, model, tokens_of(inputs))
-    inputs = replaced(inputs, {name: mode.start(name, x) for name, x in floating(inputs).items()})
-    with evaluating(model), torch.enable_grad(), mode:
-        features = extractor.forward(inputs)
+    with evaluating(model), torch.enable_grad(), _resting_from_the_head_on(extractor, mode):
+        inputs = replaced(inputs, {name: mode.start(name, x) for name, x in floating(inputs).items()})
+        with mode, _whole():
+            features = extractor.forward(inputs)
     unused = [key for key in chosen.layers if key not in mode.used]
     if unused:
         key = unused[0] if isinstance(unused[0], str) else unused[0].__qualname__
@@ -106,7 +110,10 @@ def trace(extractor: Extractor, inputs: Any, rules: str | Rules | None = None) -
             "The features must depend on an input by differentiable operations. Relevance found no "
             f"way from {', '.join(mode.sources) or 'any input'} to the head."
         )
-    check_no_leak(features, mode.nodes)
+    ends = [
+        end for source in mode.sources.values() for end in (source.leaf, source.shadow) if end is not None
+    ]
+    check_no_leak(features, mode.nodes, ends)
     return Flow(features, mode.sources)
 
 
@@ -154,12 +161,43 @@ def default_rules(extractor: Extractor, inputs: Any) -> Rules:
     seen: set[str] = set()
 
     class Watch(TorchFunctionMode):
+        past_head = False
+
         def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            seen.add(getattr(func, "__name__", ""))
+            if not self.past_head:
+                seen.add(getattr(func, "__name__", ""))
             return func(*args, **(kwargs or {}))
 
-    with Watch():
+    watch = Watch()
+    with evaluating(extractor.model), _resting_from_the_head_on(extractor, watch), watch:
         extractor(inputs)
     if seen & {"softmax", "scaled_dot_product_attention", "multi_head_attention_forward"}:
         return ATTN_LRP
     return EPSILON_PLUS_FLAT if any(name.startswith("conv") for name in seen) else EPSILON
+
+
+@contextmanager
+def _resting_from_the_head_on(extractor: Extractor, mode: Any) -> Iterator[None]:
+    """Tell the mode when the features are there."""
+
+    def rest(*_: Any) -> None:
+        mode.past_head = True
+
+    handle = extractor.model.get_submodule(extractor.layer).register_forward_hook(rest)
+    try:
+        yield
+    finally:
+        handle.remove()
+
+
+@contextmanager
+def _whole() -> Iterator[None]:
+    """Refuse parts that are run again when relevance comes back, which would then be without rules."""
+    message = "Relevance cannot flow through checkpointed parts of a model. Turn checkpointing off."
+    try:
+        with torch.autograd.graph.disable_saved_tensors_hooks(message):
+            yield
+    except RuntimeError as error:
+        if message not in str(error):
+            raise
+        raise ModelError(message) from None

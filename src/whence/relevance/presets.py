@@ -46,7 +46,8 @@ class Rules:
 
     def __post_init__(self) -> None:
         chosen = [self.linear, self.convolution, *self.layers.values()]
-        for rule in chosen if self.first is None else [*chosen, self.first]:
+        chosen += [] if self.first is None else [self.first]
+        for rule in chosen:
             if rule not in ("epsilon", "plus", "flat"):
                 raise InvalidInputError(f"A layer's rule must be epsilon, plus or flat. Got {rule!r}.")
         for way in self.operations.values():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import torch
@@ -10,6 +10,15 @@ from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
 from whence.relevance.presets import LayerRule
+
+
+def tensors_in(values: Any) -> Iterator[Tensor]:
+    """Give the tensors in lists, tuples and dicts."""
+    if isinstance(values, Tensor):
+        yield values
+    elif isinstance(values, list | tuple | dict):
+        for value in values.values() if isinstance(values, dict) else values:
+            yield from tensors_in(value)
 
 
 def stab(z: Tensor, epsilon: float) -> Tensor:
@@ -28,16 +37,23 @@ def identity(z: Tensor, x: Tensor) -> Tensor:
 
 
 class Ruled(torch.autograd.Function):
-    """An operation with a rule: ``compute(*inputs)`` is its value, ``back(c, z, *inputs)`` the inputs' c."""
+    """An operation with a rule: ``compute(*inputs)`` is its value, ``back(c, z, *inputs)`` the inputs' c.
+
+    ``again(*inputs)`` gives the value once more, where the model has overwritten it.
+    """
 
     @staticmethod
     def forward(
-        ctx: Any, compute: Callable[..., Tensor], back: Callable[..., Any], *inputs: Tensor
+        ctx: Any,
+        compute: Callable[..., Tensor],
+        back: Callable[..., Any],
+        again: Callable[..., Tensor],
+        *inputs: Tensor,
     ) -> Tensor:
         """Compute the value."""
         z = compute(*inputs)
         ctx.save_for_backward(*inputs)
-        ctx.compute, ctx.back = compute, back
+        ctx.again, ctx.back = again, back
         ctx.z, ctx.version = z.detach(), z._version
         return z
 
@@ -46,9 +62,9 @@ class Ruled(torch.autograd.Function):
         """Apply the rule."""
         inputs = ctx.saved_tensors
         # A ReLU in place may have overwritten the value since.
-        z = ctx.z if ctx.z._version == ctx.version else ctx.compute(*inputs)
+        z = ctx.z if ctx.z._version == ctx.version else ctx.again(*inputs)
         given = ctx.back(c, z, *inputs)
-        return None, None, *(given if isinstance(given, tuple) else (given,))
+        return None, None, None, *(given if isinstance(given, tuple) else (given,))
 
 
 class Stabilised(torch.autograd.Function):
@@ -82,9 +98,17 @@ class Fraction(torch.autograd.Function):
         return c * ctx.fraction, None
 
 
-def ruled(compute: Callable[..., Tensor], back: Callable[..., Any], *inputs: Tensor) -> Tensor:
+RULES = (Ruled, Stabilised, Fraction)
+
+
+def ruled(
+    compute: Callable[..., Tensor],
+    back: Callable[..., Any],
+    *inputs: Tensor,
+    again: Callable[..., Tensor] | None = None,
+) -> Tensor:
     """Give the value ``compute(*inputs)``, whose rule is ``back(c, z, *inputs)``."""
-    return Ruled.apply(compute, back, *inputs)  # type: ignore[no-untyped-call, no-any-return]
+    return Ruled.apply(compute, back, again or compute, *inputs)  # type: ignore[no-untyped-call, no-any-return]
 
 
 def fraction(x: Tensor, part: float) -> Tensor:

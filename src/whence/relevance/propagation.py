@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import types
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,23 +12,28 @@ from torch.nn import functional as F  # noqa: N812
 from torch.overrides import TorchFunctionMode
 
 from whence.errors import InvalidInputError, ModelError
+from whence.relevance.context import carries
+from whence.relevance.functions import UNTOUCHED, base_name, opened, out_of_place
 from whence.relevance.graph import Node, nodes_between
 from whence.relevance.presets import LayerRule, Rules
-from whence.relevance.primitives import Layer, ruled
-from whence.relevance.rules import GATES, TABLE, activation, carries, detached
+from whence.relevance.primitives import Layer, ruled, tensors_in
+from whence.relevance.rules import activation, detached
 from whence.relevance.sources import TOKENS, looks_up
+from whence.relevance.table import GATES, TABLE
 
 # Functions whose output has at each place a function of the input at that place.
 _ELEMENTWISE = (
-    "add sub rsub radd mul rmul div truediv true_divide neg pow square gelu silu mish tanh elu selu "
-    "celu softplus softsign hardswish hardtanh relu relu6 sigmoid hardsigmoid logsigmoid erf clamp clip "
-    "clamp_min clamp_max threshold leaky_relu prelu dropout alpha_dropout feature_dropout"
+    "add sub rsub mul div neg abs pow square gelu silu mish tanh elu selu celu softplus hardswish hardtanh "
+    "relu relu6 sigmoid hardsigmoid log_sigmoid erf clamp clamp_min clamp_max threshold leaky_relu prelu "
+    "dropout alpha_dropout feature_dropout"
 )
 # Functions that put the values of their first argument elsewhere.
 _STRUCTURAL = (
-    "pad view reshape permute transpose flatten unflatten squeeze unsqueeze contiguous clone to float "
-    "double getitem movedim expand expand_as"
+    "pad view reshape view_as permute transpose flatten unflatten squeeze unsqueeze contiguous clone to type "
+    "float double half bfloat16 getitem select narrow chunk split unbind movedim expand expand_as repeat "
+    "repeat_interleave flip roll"
 )
+_IS_ELEMENTWISE, _IS_STRUCTURAL = set(_ELEMENTWISE.split()), set(_STRUCTURAL.split())
 
 
 @dataclass(frozen=True)
@@ -39,8 +43,8 @@ class Tag:
     Attributes
     ----------
     version : of the tensor when it was tagged; a change in place makes the tag void
-    root : the tensor of which it is a function element by element
-    gate : whether it is the output of a sigmoid
+    root : the tensor of which it is a function element by element, as it was at ``root_version``
+    gate : whether it is made of nothing but outputs of sigmoids
     layer : the layer whose output it is
     shadow : zeros of its shape that receive relevance itself, for the flat rule; kept from the input on
         through everything that only moves values
@@ -50,6 +54,7 @@ class Tag:
 
     version: int = 0
     root: Tensor | None = None
+    root_version: int = 0
     gate: bool = False
     layer: Layer | None = None
     shadow: Tensor | None = None
@@ -80,12 +85,14 @@ class Propagation(TorchFunctionMode):
         self.sources: dict[str, Source] = {}
         self.nodes: set[Node] = set()  # approved though they are not linear
         self.used: set[str | type] = set()  # layers and operations whose own rules were needed
-        self._constants: dict[int, Tensor] = {}
-        self._past_head = False
+        self.past_head = False  # the features are there; what comes after them is none of its business
+        # By identity, with the parameter itself, lest another takes its place in memory.
+        self._constants: dict[int, tuple[Tensor, Tensor]] = {}
+        # Not by getattr: a parametrised weight is computed on access, which may change the model.
         self._names = {
-            id(module.weight): (name, type(module))
+            id(module._parameters["weight"]): (name, type(module))
             for name, module in model.named_modules()
-            if isinstance(getattr(module, "weight", None), nn.Parameter)
+            if module._parameters.get("weight") is not None
         }
         # Relevance itself is only carried on beyond the first layer where another one is flat.
         self._deep = "flat" in (rules.linear, rules.convolution, *rules.layers.values())
@@ -105,25 +112,23 @@ class Propagation(TorchFunctionMode):
         """Call a function by its rule."""
         kwargs = kwargs or {}
         name = getattr(func, "__name__", "")
-        if name == "requires_grad_":  # which the extractor calls on the head's output: the features are there
-            self._past_head = True
-        if self._past_head or name in ("__get__", "__set__", "__delete__", "backward", "detach", "detach_"):
+        if self.past_head or name in UNTOUCHED:
             return func(*args, **kwargs)
         args, kwargs = self._plain(args), {key: self._plain(value) for key, value in kwargs.items()}
         if name == "embedding" and TOKENS not in self.sources and looks_up(args, self.tokens):
             return self.start(TOKENS, func(*args, **kwargs), is_embedding=True)
-        if not torch.is_grad_enabled() or not _any_carries((args, kwargs)):
+        if not torch.is_grad_enabled() or not any(map(carries, tensors_in((args, kwargs)))):
             return func(*args, **kwargs)
-        if (inner := _opened(func)) is not None:
-            with self:
-                return inner(*args, **kwargs)
-        base, in_place = _base(name)
-        if not in_place:
+        base, ends_in_place = base_name(name)
+        has_rule = base in TABLE or base in self.rules.operations
+        if base not in self.rules.operations and (inner := opened(func)) is not None:
+            return self.inside(inner, *args, **kwargs)
+        if not (ends_in_place and has_rule):
             return self._call(base, func, args, kwargs)
         target, rest = args[0], args[1:]
         before = target.clone()  # which the rule may need when relevance comes back
         _tag(before, _tag_of(target))
-        result = self._call(base, _out_of_place(base, func), (before, *rest), kwargs)
+        result = self._call(base, out_of_place(base, func), (before, *rest), kwargs)
         target.copy_(result)
         _tag(target, _tag_of(result))
         return target
@@ -142,35 +147,40 @@ class Propagation(TorchFunctionMode):
             return (activation if wish == "identity" else detached)(self, func, *args, **kwargs)
         rule = TABLE.get(base)
         result = func(*args, **kwargs) if rule is None else rule(self, func, *args, **kwargs)
-        if isinstance(result, Tensor) and carries(result) and not any(result is x for x in args):
-            self._describe(base, func, args, kwargs, result)
+        first = args[0] if args else None
+        if any(result is x for x in args):
+            return result
+        if base in _IS_STRUCTURAL and isinstance(first, Tensor):
+            self._describe_moved(base, func, args, kwargs, result)
+        elif base in _IS_ELEMENTWISE and carries(result):
+            self._describe_elementwise(base, [x for x in tensors_in((args, kwargs)) if carries(x)], result)
+        elif base in ("max_pool1d", "max_pool2d", "max_pool3d") and isinstance(first, Tensor):
+            _tag(result, self._pooled(base, first, args[1:], kwargs))
         return result
 
-    def _describe(self, base: str, func: Any, args: Any, kwargs: Any, result: Tensor) -> None:
-        known = _tag_of(result)
-        first = args[0] if args and isinstance(args[0], Tensor) else None
-        if base in _ELEMENTWISE.split():
-            carriers = [x for x in args if carries(x)]
-            roots = {id(root): root for root in map(self.root, carriers)}
-            if len(roots) == 1:
-                (root,) = roots.values()
-                known = replace(known, root=root if root.shape == result.shape else None)
-            if len(carriers) == 1 and carriers[0].shape == result.shape:
-                old = _tag_of(carriers[0])
-                known = replace(known, shadow=old.shadow, mask=old.mask, first=old.first)
-            known = replace(known, gate=base in GATES)
-        elif base in _STRUCTURAL.split() and first is not None:
-            old = _tag_of(first)
-            known = replace(known, gate=old.gate)
-            if old.shadow is not None and old.mask is not None:
-                rest = args[1:]
-                moved = func(old.shadow, *rest, **kwargs)
-                if base == "pad":  # of any value: padding is no input
-                    rest, kwargs = rest[:2], {}
-                known = replace(known, shadow=moved, mask=func(old.mask, *rest, **kwargs), first=old.first)
-        elif base in ("max_pool1d", "max_pool2d", "max_pool3d") and first is not None:
-            known = self._pooled(base, first, args[1:], kwargs)
+    def _describe_elementwise(self, base: str, carriers: list[Tensor], result: Tensor) -> None:
+        known = Tag(gate=base in GATES or all(map(self.is_gate, carriers)))
+        roots = {id(root): root for root in map(self.root, carriers)}
+        root = next(iter(roots.values()))
+        if len(roots) == 1 and root.shape == result.shape:
+            known = replace(known, root=root, root_version=root._version)
+        if len(carriers) == 1 and carriers[0].shape == result.shape:
+            old = _tag_of(carriers[0])
+            known = replace(known, shadow=old.shadow, mask=old.mask, first=old.first)
         _tag(result, known)
+
+    def _describe_moved(self, base: str, func: Any, args: Any, kwargs: Any, result: Any) -> None:
+        old, rest = _tag_of(args[0]), args[1:]
+        results = [result] if isinstance(result, Tensor) else list(result)
+        shadows: list[Any] = [None] * len(results)
+        masks = shadows
+        if old.shadow is not None and old.mask is not None:
+            shadows = list(tensors_in([func(old.shadow, *rest, **kwargs)]))
+            if base == "pad":  # of any value: padding is no input
+                rest, kwargs = rest[:2], {}
+            masks = list(tensors_in([func(old.mask, *rest, **kwargs)]))
+        for x, shadow, mask in zip(results, shadows, masks, strict=True):
+            _tag(x, Tag(gate=old.gate, shadow=shadow, mask=mask, first=old.first))
 
     def _pooled(self, base: str, x: Tensor, args: Any, kwargs: Any) -> Tag:
         """Relevance goes where the largest value came from."""
@@ -187,9 +197,13 @@ class Propagation(TorchFunctionMode):
     def approved(self, func: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """Call the function and let autograd follow, though it is not linear."""
         result = func(*args, **kwargs)
-        flat = [y for x in args for y in (x if isinstance(x, list | tuple) else [x])]
-        self.nodes |= nodes_between(result, flat)
+        self.nodes |= nodes_between(tensors_in(result), tensors_in((args, kwargs)))
         return result
+
+    def inside(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Call the function as the model would, by its own rule."""
+        with self:
+            return func(*args, **kwargs)
 
     def layer_rule(self, weight: Any, convolution: bool) -> tuple[LayerRule, bool]:
         """Give the rule of the layer with this weight, and whether the user chose it."""
@@ -205,8 +219,12 @@ class Propagation(TorchFunctionMode):
         epsilon, x, tag = self.rules.epsilon, layer.x, _tag_of(layer.x)
         if tag.first and self.rules.first is not None and not layer.named:
             layer = layer._replace(rule=self.rules.first)
+
+        def again(*inputs: Tensor) -> Tensor:
+            return layer.apply(inputs[-1], layer.weight, layer.bias)
+
         if layer.rule != "flat":
-            z = ruled(compute, lambda c, z, x: layer.back(c, z, x, epsilon), x)
+            z = ruled(compute, lambda c, z, x: layer.back(c, z, x, epsilon), x, again=again)
             _tag(z, Tag(layer=layer))
             return z
         shadow, mask = tag.shadow, tag.mask
@@ -216,7 +234,13 @@ class Propagation(TorchFunctionMode):
                 "flat too, with only activations, max pooling, padding and reshaping between them."
             )
         values = x.detach()
-        z = ruled(lambda _: compute(values), lambda c, z, _: layer.spread(c * z, mask, epsilon), shadow)
+        z = ruled(
+            lambda _, x: compute(x),
+            lambda c, z, *_: (layer.spread(c * z, mask, epsilon), None),
+            shadow,
+            values,
+            again=again,
+        )
         tag = Tag(layer=layer._replace(x=layer.x))
         if self._deep:
             zeros = ruled(
@@ -232,11 +256,11 @@ class Propagation(TorchFunctionMode):
 
     def root(self, x: Tensor) -> Tensor:
         """Give the tensor of which x is a function element by element, x itself if it is of no other."""
-        root = _tag_of(x).root
-        return x if root is None else root
+        tag = _tag_of(x)
+        return x if tag.root is None or tag.root._version != tag.root_version else tag.root
 
     def is_gate(self, x: Tensor) -> bool:
-        """Whether x is the output of a sigmoid."""
+        """Whether x is made of nothing but outputs of sigmoids."""
         return _tag_of(x).gate
 
     def _plain(self, value: Any) -> Any:
@@ -249,22 +273,12 @@ class Propagation(TorchFunctionMode):
         return value
 
     def _constant(self, parameter: Tensor) -> Tensor:
-        known = self._constants.get(id(parameter))
-        if known is None:
-            known = self._constants[id(parameter)] = parameter.detach()
+        if id(parameter) not in self._constants:
+            constant = parameter.detach()
+            self._constants[id(parameter)] = parameter, constant
             if id(parameter) in self._names:
-                self._names[id(known)] = self._names[id(parameter)]
-        return known
-
-
-def _any_carries(values: Any) -> bool:
-    if isinstance(values, Tensor):
-        return values.requires_grad
-    if isinstance(values, dict):
-        values = values.values()
-    elif not isinstance(values, list | tuple):
-        return False
-    return any(map(_any_carries, values))
+                self._names[id(constant)] = self._names[id(parameter)]
+        return self._constants[id(parameter)][1]
 
 
 def _tag(x: Tensor, tag: Tag) -> None:
@@ -274,48 +288,3 @@ def _tag(x: Tensor, tag: Tag) -> None:
 def _tag_of(x: Any) -> Tag:
     tag = getattr(x, "_whence_tag", None)
     return tag if tag is not None and tag.version == x._version else Tag()
-
-
-_INPLACE_DUNDERS = {f"__i{name}__": name for name in ("add", "sub", "mul", "truediv", "div", "pow", "matmul")}
-
-
-def _base(name: str) -> tuple[str, bool]:
-    """Give a function's plain name, and whether it works in place: ``__iadd__`` and ``add_`` are add."""
-    if name in _INPLACE_DUNDERS:
-        return _INPLACE_DUNDERS[name], True
-    if name.startswith("__") and name.endswith("__"):
-        return name[2:-2], False
-    base = name.removesuffix("_")
-    return base, base != name and base in TABLE
-
-
-def _out_of_place(base: str, func: Any) -> Any:
-    """Find the function that gives a new tensor instead of writing into its argument."""
-    base = {"truediv": "true_divide"}.get(base, base)
-    scopes = (Tensor, torch, torch._C._nn)
-    found = next((getattr(scope, base) for scope in scopes if hasattr(scope, base)), None)
-    if found is None:
-        raise ModelError(f"Relevance cannot follow {func.__name__}, which works in place. Use {base}.")
-    return found
-
-
-_OPENED: dict[Any, Any] = {}
-
-
-def _opened(func: Any) -> Any:
-    """Give a function of ``torch.nn.functional`` that is written in Python, to be run inside the mode.
-
-    Such functions hand themselves over to the mode before they do anything. This copy of the function does
-    not, so that the mode sees what it is made of.
-    """
-    if func not in _OPENED:
-        opens = isinstance(func, types.FunctionType) and func.__globals__ is vars(F)
-        checks = ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic")
-        if opens:
-            inside = {**vars(F), **dict.fromkeys(checks, lambda *_: False)}
-            copy = types.FunctionType(
-                func.__code__, inside, func.__name__, func.__defaults__, func.__closure__
-            )
-            copy.__kwdefaults__ = func.__kwdefaults__
-        _OPENED[func] = copy if opens else None
-    return _OPENED[func]

@@ -1,0 +1,61 @@
+"""The functions that a model calls: their plain names, and what they are made of."""
+
+from __future__ import annotations
+
+import types
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F  # noqa: N812
+
+from whence.errors import ModelError
+
+UNTOUCHED = {"__get__", "__set__", "__delete__", "backward", "detach", "detach_", "requires_grad_"}
+_ALIASES = {"multiply": "mul", "rmul": "mul", "divide": "div", "true_divide": "div", "truediv": "div"}
+_ALIASES |= {"subtract": "sub", "radd": "add", "negative": "neg", "absolute": "abs", "clip": "clamp"}
+_ALIASES |= {"special_erf": "erf", "special_expit": "sigmoid", "special_softmax": "softmax"}
+_INPLACE_DUNDERS = {f"__i{name}__": name for name in ("add", "sub", "mul", "truediv", "div", "pow", "matmul")}
+
+
+def base_name(name: str) -> tuple[str, bool]:
+    """Give a function's plain name, and whether it works in place by its looks: add of ``__iadd__``."""
+    name = name.split(".")[0]  # torch.ops.aten.add.Tensor
+    if name in _INPLACE_DUNDERS:
+        base, in_place = _INPLACE_DUNDERS[name], True
+    elif name.startswith("__") and name.endswith("__"):
+        base, in_place = name[2:-2], False
+    else:
+        base, in_place = name.removesuffix("_"), name.endswith("_")
+    return _ALIASES.get(base, base), in_place
+
+
+def out_of_place(base: str, func: Any) -> Any:
+    """Find the function that gives a new tensor instead of writing into its argument."""
+    scopes = (Tensor, torch, torch._C._nn)
+    found = next((getattr(scope, base) for scope in scopes if hasattr(scope, base)), None)
+    if found is None:
+        raise ModelError(f"Relevance cannot follow {func.__name__}, which works in place. Use {base}.")
+    return found
+
+
+_OPENED: dict[Any, Any] = {}
+
+
+def opened(func: Any) -> Any:
+    """Give a function of ``torch.nn.functional`` that is written in Python, to be run inside the mode.
+
+    Such functions hand themselves over to the mode before they do anything. This copy of the function does
+    not, so that the mode sees what it is made of.
+    """
+    if func not in _OPENED:
+        opens = isinstance(func, types.FunctionType) and func.__globals__ is vars(F)
+        checks = ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic")
+        if opens:
+            inside = {**vars(F), **dict.fromkeys(checks, lambda *_: False)}
+            copy = types.FunctionType(
+                func.__code__, inside, func.__name__, func.__defaults__, func.__closure__
+            )
+            copy.__kwdefaults__ = func.__kwdefaults__
+        _OPENED[func] = copy if opens else None
+    return _OPENED[func]

@@ -1,0 +1,172 @@
+"""The rules of layers with weights: dense, convolutional, and normalisations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F  # noqa: N812
+
+from whence.errors import ModelError
+from whence.relevance.context import Context, carries, must_be_constant
+from whence.relevance.primitives import Layer, kept, ruled
+from whence.relevance.rules import product, stabilised
+
+
+def linear(ctx: Context, func: Any, input: Any, weight: Any, bias: Any = None) -> Any:
+    """Dense layer."""
+    if carries(weight) or carries(bias) or weight.ndim == 1:
+        z = product(ctx, torch.matmul, input, weight.t())
+        return z if bias is None else stabilised(ctx, torch.add, z, bias)
+    rule, named = ctx.layer_rule(weight, False)
+    return ctx.run_layer(Layer(input, weight, bias, None, rule, named), lambda x: F.linear(x, weight, bias))
+
+
+def addmm(ctx: Context, func: Any, input: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+    """Dense layer whose weight is stored the other way round."""
+    if carries(mat2) or carries(input) or input.ndim > 1 or beta != 1 or alpha != 1:
+        return product(ctx, func, input, mat1, mat2, beta=beta, alpha=alpha)
+    rule, named = ctx.layer_rule(mat2, False)
+    layer = Layer(mat1, mat2.t(), input, None, rule, named)
+    return ctx.run_layer(layer, lambda x: torch.addmm(input, x, mat2))
+
+
+def convolution(dims: int, transposed: bool) -> Callable[..., Any]:
+    """Make the rule of ``conv1d`` … ``conv_transpose3d``."""
+
+    def several(value: Any) -> list[int]:
+        return [value] * dims if isinstance(value, int) else list(value)
+
+    def forwards(
+        ctx: Context, func: Any, input: Any, weight: Any, bias: Any = None,
+        stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1,
+    ) -> Any:  # fmt: skip
+        x = input
+        if padding == "same":
+            total = [d * (k - 1) for d, k in zip(several(dilation), weight.shape[2:], strict=True)]
+            if any(t % 2 for t in total):
+                x = ctx.inside(F.pad, x, [side for t in reversed(total) for side in (0, t % 2)])
+            padding = [t // 2 for t in total]
+        padding = 0 if padding == "valid" else padding
+        geometry = (several(stride), several(padding), several(dilation), False, [0] * dims, groups)
+        return run(ctx, func, x, weight, bias, geometry)
+
+    def backwards(
+        ctx: Context, func: Any, input: Any, weight: Any, bias: Any = None, stride: Any = 1,
+        padding: Any = 0, output_padding: Any = 0, groups: int = 1, dilation: Any = 1,
+    ) -> Any:  # fmt: skip
+        parts = (several(part) for part in (stride, padding, dilation, output_padding))
+        stride, padding, dilation, output_padding = parts
+        return run(ctx, func, input, weight, bias, (stride, padding, dilation, True, output_padding, groups))
+
+    def run(ctx: Context, func: Any, x: Any, weight: Any, bias: Any, geometry: tuple[Any, ...]) -> Any:
+        must_be_constant("a convolution's weight", weight, bias)
+        batched = x if x.ndim == dims + 2 else ctx.inside(torch.unsqueeze, x, 0)
+        rule, named = ctx.layer_rule(weight, True)
+        layer = Layer(batched, weight, bias, geometry, rule, named)
+        z = ctx.run_layer(layer, lambda x: torch.convolution(x, weight, bias, *geometry))
+        return z if batched is x else z[0]
+
+    return backwards if transposed else forwards
+
+
+def batch_norm(
+    ctx: Context, func: Any, input: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any,
+    training: bool, momentum: float, eps: float, cudnn_enabled: bool = True,
+) -> Any:  # fmt: skip
+    """Batch normalisation with fixed statistics: one layer with the dense or convolutional one before it."""
+    if training:
+        raise ModelError(
+            "Relevance has no rule for batch normalisation by the batch's own statistics. "
+            "Set track_running_stats=True, or normalise by group or layer."
+        )
+    must_be_constant("a normalisation's weight", weight, bias)
+    scale = torch.rsqrt(running_var + eps) * (1 if weight is None else weight)
+    shift = (0 if bias is None else bias) - running_mean * scale
+
+    def compute(x: Tensor) -> Tensor:
+        return torch.batch_norm(
+            x, weight, bias, running_mean, running_var, False, momentum, eps, cudnn_enabled
+        )
+
+    layer = ctx.made_by(input)
+    # Of a dense layer's output (B, T, d), it is the T places that are normalised.
+    if layer is not None and (layer.geometry is not None or input.ndim == 2):
+        before = input.detach()
+        fused = layer.fused(scale, shift)
+        # Computed from the layer's own output, so that the value is the model's to the bit.
+        return ctx.run_layer(fused, lambda x: compute(before))
+    across = scale.view(1, -1, *(1,) * (input.ndim - 2))
+    epsilon = ctx.rules.epsilon
+    return ruled(compute, lambda c, z, x: c * (kept(z, epsilon) if epsilon else 1) * across, input)
+
+
+def layer_norm(
+    ctx: Context, func: Any, input: Any, normalized_shape: Any, weight: Any = None, bias: Any = None,
+    eps: float = 1e-5, cudnn_enable: bool = True,
+) -> Any:  # fmt: skip
+    """Layer normalisation: the scale is a constant, the subtraction of the mean is linear."""
+    must_be_constant("a normalisation's weight", weight, bias)
+    shape = normalized_shape
+    dims = list(range(-len(shape), 0))
+
+    def back(c: Tensor, z: Tensor, x: Tensor) -> Tensor:
+        s = (c if weight is None else c * weight) * torch.rsqrt(x.var(dims, correction=0, keepdim=True) + eps)
+        return s - s.mean(dims, keepdim=True)
+
+    return ruled(lambda x: torch.layer_norm(x, shape, weight, bias, eps, cudnn_enable), back, input)
+
+
+def group_norm(
+    ctx: Context, func: Any, input: Any, num_groups: int, weight: Any = None, bias: Any = None,
+    eps: float = 1e-5, cudnn_enabled: bool = True,
+) -> Any:  # fmt: skip
+    """Group normalisation, as layer normalisation of each group."""
+    return _normalised(
+        lambda x: torch.group_norm(x, num_groups, weight, bias, eps, cudnn_enabled),
+        input, num_groups, weight, bias, eps,
+    )  # fmt: skip
+
+
+def _normalised(
+    compute: Callable[[Tensor], Tensor], x: Any, num_groups: int, weight: Any, bias: Any, eps: float
+) -> Any:
+    must_be_constant("a normalisation's weight", weight, bias)
+
+    def back(c: Tensor, z: Tensor, x: Tensor) -> Tensor:
+        groups = x.reshape(len(x), num_groups, -1)  # (B, groups, channels × places)
+        scale = torch.rsqrt(groups.var(2, correction=0, keepdim=True) + eps)
+        s = c if weight is None else c * weight.view(-1, *(1,) * (x.ndim - 2))
+        s = s.reshape(groups.shape) * scale
+        return (s - s.mean(2, keepdim=True)).view_as(x)
+
+    return ruled(compute, back, x)
+
+
+def instance_norm(
+    ctx: Context, func: Any, input: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any,
+    use_input_stats: bool, momentum: float, eps: float, cudnn_enabled: bool = True,
+) -> Any:  # fmt: skip
+    """Instance normalisation, as group normalisation with a group a channel."""
+    rest = (weight, bias, running_mean, running_var, use_input_stats, momentum, eps, cudnn_enabled)
+    if not use_input_stats:
+        return batch_norm(ctx, func, input, *rest)
+    return _normalised(lambda x: torch.instance_norm(x, *rest), input, input.shape[1], weight, bias, eps)
+
+
+def rms_norm(
+    ctx: Context, func: Any, input: Any, normalized_shape: Any, weight: Any = None, eps: float | None = None
+) -> Any:
+    """Root mean square normalisation: the scale is a constant."""
+    must_be_constant("a normalisation's weight", weight)
+    shape = normalized_shape
+    dims = list(range(-len(shape), 0))
+    floor = torch.finfo(input.dtype).eps if eps is None else eps
+
+    def back(c: Tensor, z: Tensor, x: Tensor) -> Tensor:
+        s = c if weight is None else c * weight
+        return s * torch.rsqrt(x.square().mean(dims, keepdim=True) + floor)
+
+    return ruled(lambda x: torch.rms_norm(x, shape, weight, eps), back, input)
