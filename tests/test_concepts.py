@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
@@ -9,6 +11,7 @@ from torch import nn
 
 import whence
 from whence.errors import InvalidInputError
+from whence.explanation import Sample
 from whence.model import Extractor
 from whence.relevance import Concepts, lrp, trace
 from whence.relevance.concepts import concept_maps
@@ -148,3 +151,48 @@ def test_bad_concepts(fitted):
     idle = next(i for i in range(60) if i not in explainer.support_)
     with pytest.raises(InvalidInputError, match=f"Got {idle}, whose scores are all 0"):
         explainer.explain_concepts(images[:1], index=idle)
+
+
+def texts(figure):
+    return " | ".join(text.get_text() for text in figure.texts)
+
+
+def test_figure(fitted, tmp_path):
+    explainer, images = fitted
+    (why,) = explainer.explain_concepts(images[:1])
+    figure = why.plot()
+    found = texts(figure)
+    for expected in (
+        f"training sample {why.index} ",
+        "evidence for",
+        "in no concept",
+        "= τ − bias",
+        why.parts[0].name,
+        "support vectors",
+        "maps by epsilon_plus_flat",
+        "blue: for the target",
+        "orange: against it",
+    ):
+        assert expected in found
+    assert len(figure.axes) == 3 + 3 * (2 + 9)
+    figure.savefig(tmp_path / "concepts.png")
+
+
+def test_figure_of_texts_and_of_values(fitted, tmp_path):
+    explainer, images = fitted
+    (why,) = explainer.explain_concepts(images[:1], n=2, k=3)
+    relevance = np.array([0.5, -0.25], dtype=np.float32)
+    for sample in (
+        Sample(tokens=(" stocks", " $fell_{")),
+        Sample(values=np.array([1.0, -2.0], dtype=np.float32)),
+    ):
+        parts = tuple(
+            dataclasses.replace(part, test_map=relevance, train_map=relevance, samples=(sample,) * 3)
+            for part in why.parts
+        )
+        shown = dataclasses.replace(why, test=sample, train=sample, parts=parts)
+        figure = shown.plot()
+        figure.savefig(tmp_path / "figure.png")
+        if sample.tokens is not None:
+            assert "$fell_{" in texts(figure)
+            assert "−0.250" in texts(figure)

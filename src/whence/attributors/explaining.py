@@ -124,7 +124,8 @@ class Explaining:
         chosen = Concepts(concepts.vectors[best], tuple(concepts.names[j] for j in best))
         maps = concept_maps(test, train, lam, chosen)
         activations = [chosen.activations(x.cpu())[0] for x in (f, train.features)]
-        rows = chosen.top_samples(surrogate.vectors.cpu(), k)
+        sides = np.where(activations[1] < 0, -1.0, 1.0)[:, None]
+        rows = Concepts(sides * chosen.vectors, chosen.names).top_samples(surrogate.vectors.cpu(), k)
         tokenizer = self.model.prepare.preprocess
         parts = []
         for j, name in enumerate(chosen.names):

@@ -24,7 +24,8 @@ class ConceptPart:
     score : τ(x, i | v), the part of the pair's score; positive is evidence for the target class
     test_activation, train_activation : how strongly the two samples show it, f·v
     test_map, train_map : relevance of the part on either sample
-    indices, samples : the training samples that show the concept most, strongest first
+    indices, samples : the training samples that show the concept most, strongest first; where the pair's
+        training sample shows it negatively, those that show it most negatively
     """
 
     name: str
