@@ -142,11 +142,11 @@ def test_bad_concepts(fitted):
         Concepts.of([[1.0, 0.0], [0.0, 0.0]])
     with pytest.raises(InvalidInputError, match=r"'vectors' must be finite"):
         Concepts.of([[float("nan"), 1.0]])
-    with pytest.raises(InvalidInputError, match="'names' must be one a concept, 1. Got 2"):
+    with pytest.raises(InvalidInputError, match=r"'names' must be one a concept, 1\. Got 2"):
         Concepts.of([[1.0, 0.0]], ["a", "b"])
-    with pytest.raises(InvalidInputError, match="6. Got 3|3 dimensions. Got 6"):
+    with pytest.raises(InvalidInputError, match=r"3 dimensions\. Got 6"):
         explainer.explain_concepts(images[:1], Concepts.neurons(3))
-    with pytest.raises(InvalidInputError, match="as many features as 'positive', 4. Got 5"):
+    with pytest.raises(InvalidInputError, match=r"as many features as 'positive', 4\. Got 5"):
         Concepts.probe(np.ones((3, 4)), np.ones((3, 5)))
     idle = next(i for i in range(60) if i not in explainer.support_)
     with pytest.raises(InvalidInputError, match=f"Got {idle}, whose scores are all 0"):
