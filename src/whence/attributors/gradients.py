@@ -131,8 +131,9 @@ class Gradients:
         inputs = take(inputs, slice(8))
         self._output = self._find_output(inputs)
         self._check_samples_alone(inputs)
-        # Gradients lie once by parameter and once as rows; activations have gradients of their own size.
-        a_sample = 2 * (self.n_parameters * self.itemsize + self._activation_bytes(inputs))
+        # Gradients lie once by parameter, once as rows, and the caller may hold the rows before; activations
+        # have gradients of their own size.
+        a_sample = 3 * self.n_parameters * self.itemsize + 2 * self._activation_bytes(inputs)
         self.chunk = max(1, self.memory // a_sample)
 
     def parameters(self, weights: Weights | None = None) -> dict[str, Tensor]:
@@ -182,6 +183,7 @@ class Gradients:
             found, values = map_samples(self.model, gradient, parameters, take(inputs, some), classes[some])
             _check_finite(values)
             rows = torch.cat([found[name].flatten(1) for name in self.names], dim=1)
+            del found
             yield rows.to(torch.promote_types(rows.dtype, torch.float32)), values
 
     def _logits(self, parameters: Weights, inputs: Any, weights: Weights | None = None) -> Tensor:
