@@ -366,7 +366,7 @@ def test_ekfac_is_exact_where_the_curvature_is_a_kronecker_product() -> None:
     model = model_of(torch.zeros(K * (D + 1)))
     expected = Influence(DAMPING, **QUIET).fit(model, (x.float(), y)).attribute(tests.float(), classes)
     for params in ("last", "all"):
-        explainer = EKFAC(params, DAMPING, **QUIET).fit(model, (x.float(), y))
+        explainer = EKFAC(params, DAMPING, labels="exact", **QUIET).fit(model, (x.float(), y))
         found = explainer.attribute(tests.float(), classes)
         torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5 * expected.abs().max().item())
 
@@ -439,10 +439,9 @@ def test_ekfac_of_all_layers_against_loops(damping: float | None) -> None:
     model, x, y, tests = images()
     classes = torch.arange(len(tests)) % K
     expected = ekfac_by_loops(model, x, y, tests, classes, damping)
-    explainer = EKFAC(damping=damping, batch_size=16, **QUIET).fit(model, (x, y))
+    explainer = EKFAC(damping=damping, labels="exact", batch_size=16, **QUIET).fit(model, (x, y))
     assert explainer.layers_ == ("0", "3", "5")
     assert explainer.left_out_ == ()
-    assert explainer.exact_labels_
     found = explainer.attribute(tests, classes).double()
     torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-4 * expected.abs().max().item())
 
@@ -450,7 +449,7 @@ def test_ekfac_of_all_layers_against_loops(damping: float | None) -> None:
 def test_ekfac_of_the_last_layer_against_loops() -> None:
     model, x, y, tests = images()
     classes = torch.arange(len(tests)) % K
-    explainer = EKFAC("last", **QUIET).fit(model, (x, y))
+    explainer = EKFAC("last", labels="exact", **QUIET).fit(model, (x, y))
     features, more = model[:-1](x).detach(), model[:-1](tests).detach()
     head = nn.Sequential(nn.Identity(), model[-1])
     expected = ekfac_by_loops(head, features, y, more, classes, None)

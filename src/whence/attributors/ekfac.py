@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar, Literal, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 from tqdm.auto import tqdm
@@ -13,12 +14,18 @@ from whence import store
 from whence.attributors.base import Limits
 from whence.attributors.checks import check_choice, check_positive
 from whence.attributors.classifier import Classifier, ModelAttributor, Training
-from whence.attributors.curvature import residuals
 from whence.attributors.influence import Params
-from whence.attributors.layers import AllLayers, HeadOnly, Layers, Record, Vectors
+from whence.attributors.layers import (
+    AllLayers,
+    HeadOnly,
+    Layers,
+    Record,
+    Vectors,
+    for_all_classes,
+    for_classes,
+    for_labels_drawn,
+)
 from whence.errors import ModelError, StoreError
-
-_FEW = 10  # classes up to which "auto" takes the expectation over all of them
 
 
 class EKFAC(ModelAttributor):
@@ -39,8 +46,8 @@ class EKFAC(ModelAttributor):
     damping
         d_l, above 0; None is a tenth of the mean eigenvalue of the layer.
     labels
-        "exact" takes the expectation over the model's labels, a backward pass a class; "sampled" draws one
-        label a sample; "auto" is exact up to 10 classes.
+        How the expectation over the model's labels is taken: "sampled" draws one a training sample; "exact"
+        goes through all classes, each a backward pass.
     seed
         Makes a run repeatable.
     batch_size
@@ -51,7 +58,6 @@ class EKFAC(ModelAttributor):
     Attributes
     ----------
     layers_, left_out_ : tuple of str, the layers, and the trainable parameters that have no part
-    exact_labels_ : bool, whether the expectation was exact
     labels_ : (train,) int64
 
     Examples
@@ -76,14 +82,14 @@ class EKFAC(ModelAttributor):
         self,
         params: Params = "all",
         damping: float | None = None,
-        labels: Literal["auto", "exact", "sampled"] = "auto",
+        labels: Literal["sampled", "exact"] = "sampled",
         seed: int = 0,
         batch_size: int = 256,
         show_progress: bool = True,
     ) -> None:
         self.params: Params = params
         self.damping = damping
-        self.labels: Literal["auto", "exact", "sampled"] = labels
+        self.labels: Literal["sampled", "exact"] = labels
         self.seed = seed
         self.batch_size = batch_size
         self.show_progress = show_progress
@@ -106,7 +112,7 @@ class EKFAC(ModelAttributor):
         features = self._classifier.features(x)
         classes = self._classifier.classes(features, target)
         layers, factors = self._opened(), self._factors()
-        found = [_gradients(r, factors) for (r,) in layers.tests(x, features, _for_classes(classes))]
+        found = [_gradients(r, factors) for (r,) in layers.tests(x, features, for_classes(classes))]
         tests = [torch.cat(parts) for parts in zip(*found, strict=True)]
         for test, factor in zip(tests, factors, strict=True):
             test *= factor.inverse
@@ -114,7 +120,7 @@ class EKFAC(ModelAttributor):
         scores = rows.new_empty(len(rows), self.n_train_)
         done = 0
         with self._bar("Scores") as bar:
-            for (records,) in layers.train(_for_classes(self.labels_)):
+            for (records,) in layers.train(for_classes(self.labels_)):
                 train = torch.cat([g.flatten(1) for g in _gradients(records, factors)], dim=1)
                 torch.mm(rows, train.T, out=scores[:, done : done + len(train)])
                 done += len(train)
@@ -126,7 +132,7 @@ class EKFAC(ModelAttributor):
         self._check_fitted()
         factors, parts = self._factors(), []
         with self._bar("Self-influence") as bar:
-            for (records,) in self._opened().train(_for_classes(self.labels_)):
+            for (records,) in self._opened().train(for_classes(self.labels_)):
                 pairs = zip(_gradients(records, factors), factors, strict=True)
                 each = [torch.einsum("noi,oi->n", g.square(), factor.inverse) for g, factor in pairs]
                 parts.append(torch.stack(each).sum(0))
@@ -137,13 +143,12 @@ class EKFAC(ModelAttributor):
         layers: Layers = HeadOnly(classifier, training.features)
         if self.params == "all":
             layers = AllLayers(classifier, training)
-        exact = self.labels == "exact" or (self.labels == "auto" and classifier.n_classes <= _FEW)
         n = len(training.labels)
         with tqdm(total=2 * n, desc="EK-FAC", disable=not self.show_progress) as bar:
-            bases = _bases(layers, self._labels_of_model(exact), bar.update)
-            eigenvalues = _mean_squares(layers, self._labels_of_model(exact), bases, bar.update)
+            bases = _bases(layers, self._labels_of_model(n), bar.update)
+            sums = _sums_of_squares(layers, self._labels_of_model(n), bases, bar.update)
         cache: dict[str, Tensor] = {}
-        for j, ((out, inner), values) in enumerate(zip(bases, eigenvalues, strict=True)):
+        for j, ((out, inner), values) in enumerate(zip(bases, sums, strict=True)):
             values = values / n
             damping = 0.1 * values.mean() if self.damping is None else self.damping
             if not (values.max() + damping > 0):
@@ -156,26 +161,19 @@ class EKFAC(ModelAttributor):
         cache = {name: tensor.to(training.features) for name, tensor in cache.items()}
         if self.params == "last":
             cache["features"] = training.features
-        cache["exact"] = torch.tensor(exact)
         if isinstance(layers, AllLayers):
             self._all = layers
         return cache
 
-    def _labels_of_model(self, exact: bool) -> Vectors:
-        """Give vectors v with E[v vᵀ] = diag(p) − p pᵀ: one a class, or the residual of a label drawn."""
-        generator = torch.Generator().manual_seed(self.seed)
+    def _labels_of_model(self, n: int) -> Vectors:
+        """Give vectors v with E[v vᵀ] = diag(p) − p pᵀ: one a class, or the residual of a label drawn.
 
-        def all_classes(logits: Tensor) -> list[Tensor]:
-            p = logits.double().softmax(1)
-            eye = torch.eye(p.shape[1], dtype=p.dtype, device=p.device)
-            return [(p[:, k, None].sqrt() * (eye[k] - p)).to(logits) for k in range(p.shape[1])]
-
-        def drawn(logits: Tensor) -> list[Tensor]:
-            p = logits.double().softmax(1)
-            labels = torch.multinomial(p.cpu(), 1, generator=generator)[:, 0]
-            return [residuals(logits, labels).to(logits)]
-
-        return all_classes if exact else drawn
+        ``n`` training samples are taken one batch after the other. The numbers drawn belong to the samples,
+        so that the labels are the same whatever the batches.
+        """
+        if self.labels == "exact":
+            return for_all_classes
+        return for_labels_drawn(torch.from_numpy(np.random.default_rng(self.seed).random(n)))
 
     @property
     def layers_(self) -> tuple[str, ...]:
@@ -187,12 +185,6 @@ class EKFAC(ModelAttributor):
         """Names of the trainable parameters that have none; empty for the last layer alone."""
         layers = self._opened()
         return layers.left_out if isinstance(layers, AllLayers) else ()
-
-    @property
-    def exact_labels_(self) -> bool:
-        """Whether the expectation over the model's labels was exact."""
-        self._check_fitted()
-        return bool(self._cache["exact"])
 
     def _opened(self) -> Layers:
         self._check_fitted()
@@ -217,7 +209,7 @@ class EKFAC(ModelAttributor):
     def _check_parameters(self) -> None:
         super()._check_parameters()
         check_choice("params", self.params, ("last", "all"))
-        check_choice("labels", self.labels, ("auto", "exact", "sampled"))
+        check_choice("labels", self.labels, ("sampled", "exact"))
         if self.damping is not None:
             check_positive("damping", self.damping, ", or None for a tenth of each layer's mean eigenvalue")
 
@@ -245,7 +237,7 @@ def _bases(layers: Layers, vectors: Vectors, done: Callable[[int], object]) -> l
     return [(torch.linalg.eigh(out)[1], torch.linalg.eigh(inner)[1]) for out, inner in sums]
 
 
-def _mean_squares(
+def _sums_of_squares(
     layers: Layers, vectors: Vectors, bases: list[tuple[Tensor, Tensor]], done: Callable[[int], object]
 ) -> list[Tensor]:
     """Sums over samples of the squared gradients along the eigenvectors, (o, i) float64 a layer."""
@@ -253,7 +245,12 @@ def _mean_squares(
     for batch in layers.train(vectors):
         for records in batch:
             for total, basis, record in zip(sums, bases, records, strict=True):
-                total += _rotated(record, *(b.to(record.inputs) for b in basis)).square().sum(0)
+                out, inner = (b.to(record.inputs) for b in basis)
+                if record.inputs.shape[1] == 1:  # of one place the square of the product is that of its parts
+                    d, a = record.derivatives[:, 0] @ out, record.inputs[:, 0] @ inner
+                    total += d.square().T @ a.square()
+                else:
+                    total += _rotated(record, out, inner).square().sum(0)
         done(len(batch[0][0].inputs))
     return sums
 
@@ -264,8 +261,12 @@ def _gradients(records: list[Record], factors: list[_Factor]) -> list[Tensor]:
 
 
 def _rotated(record: Record, out: Tensor, inner: Tensor) -> Tensor:
-    """Gradients (n, o, i) along eigenvectors: Σ_t (outᵀ d_t)(innerᵀ a_t)ᵀ."""
-    return torch.einsum("nto,nti->noi", record.derivatives.to(out) @ out, record.inputs.to(out) @ inner)
+    """Gradients (n, o, i) along eigenvectors, outᵀ (Σ_t d_t a_tᵀ) inner, in the cheaper order."""
+    d, a = record.derivatives.to(out), record.inputs.to(out)
+    (o, i), places = (len(out), len(inner)), a.shape[1]
+    if places * (o * o + i * i) <= o * i * (o + i):
+        return torch.einsum("nto,nti->noi", d @ out, a @ inner)
+    return out.T @ torch.einsum("nto,nti->noi", d, a) @ inner
 
 
 def _square_of(rows: Tensor) -> Tensor:
@@ -276,16 +277,3 @@ def _products(rows: Tensor) -> Tensor:
     """Σ r rᵀ over all rows of (n, T, width)."""
     flat = rows.flatten(0, 1)
     return flat.T @ flat
-
-
-def _for_classes(classes: Tensor) -> Vectors:
-    """Give the derivatives of the loss for given classes, which are taken one batch after the other."""
-    done = 0
-
-    def vectors(logits: Tensor) -> list[Tensor]:
-        nonlocal done
-        some = classes[done : done + len(logits)]
-        done += len(logits)
-        return [residuals(logits, some).to(logits)]
-
-    return vectors
