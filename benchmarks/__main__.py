@@ -1,14 +1,14 @@
-"""Run the benchmarks: ``python -m benchmarks [solver attribution memory tolerance scale]``."""
+"""Run the benchmarks: ``python -m benchmarks [solver attribution memory tolerance scale methods]``."""
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
 
-from benchmarks import attribution, memory, scale, solver, tolerance
+from benchmarks import attribution, memory, methods, scale, solver, tolerance
 from benchmarks.machine import describe
 
-PARTS = ("solver", "attribution", "memory", "tolerance", "scale")
+PARTS = ("solver", "attribution", "memory", "tolerance", "scale", "methods")
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("parts", nargs="*", choices=[*PARTS, []], help="what to run; everything by default")
@@ -28,3 +28,5 @@ if "scale" in chosen:
     scale.run()
 if "tolerance" in chosen:
     tolerance.run(options.data, options.cache)
+if "methods" in chosen:
+    methods.run(options.data, options.cache)

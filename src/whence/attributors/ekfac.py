@@ -27,6 +27,8 @@ from whence.attributors.layers import (
 )
 from whence.errors import ModelError, StoreError
 
+_FEW = 10  # classes up to which labels="auto" goes through all of them
+
 
 class EKFAC(ModelAttributor):
     """Attribute predictions by influence functions with an eigenvalue-corrected Kronecker curvature.
@@ -46,8 +48,9 @@ class EKFAC(ModelAttributor):
     damping
         d_l, above 0; None is a tenth of the mean eigenvalue of the layer.
     labels
-        How the expectation over the model's labels is taken: "sampled" draws one a training sample; "exact"
-        goes through all classes, each a backward pass.
+        How the expectation over the model's labels is taken: "exact" goes through all classes, each a
+        backward pass; "sampled" draws one a training sample, which is noisy for small training sets; "auto"
+        is exact up to 10 classes.
     seed
         Makes a run repeatable.
     batch_size
@@ -82,14 +85,14 @@ class EKFAC(ModelAttributor):
         self,
         params: Params = "all",
         damping: float | None = None,
-        labels: Literal["sampled", "exact"] = "sampled",
+        labels: Literal["auto", "exact", "sampled"] = "auto",
         seed: int = 0,
         batch_size: int = 256,
         show_progress: bool = True,
     ) -> None:
         self.params: Params = params
         self.damping = damping
-        self.labels: Literal["sampled", "exact"] = labels
+        self.labels: Literal["auto", "exact", "sampled"] = labels
         self.seed = seed
         self.batch_size = batch_size
         self.show_progress = show_progress
@@ -145,8 +148,9 @@ class EKFAC(ModelAttributor):
             layers = AllLayers(classifier, training)
         n = len(training.labels)
         with tqdm(total=2 * n, desc="EK-FAC", disable=not self.show_progress) as bar:
-            bases = _bases(layers, self._labels_of_model(n), bar.update)
-            sums = _sums_of_squares(layers, self._labels_of_model(n), bases, bar.update)
+            few = classifier.n_classes <= _FEW
+            bases = _bases(layers, self._labels_of_model(n, few), bar.update)
+            sums = _sums_of_squares(layers, self._labels_of_model(n, few), bases, bar.update)
         cache: dict[str, Tensor] = {}
         for j, ((out, inner), values) in enumerate(zip(bases, sums, strict=True)):
             values = values / n
@@ -165,13 +169,13 @@ class EKFAC(ModelAttributor):
             self._all = layers
         return cache
 
-    def _labels_of_model(self, n: int) -> Vectors:
+    def _labels_of_model(self, n: int, few: bool) -> Vectors:
         """Give vectors v with E[v vᵀ] = diag(p) − p pᵀ: one a class, or the residual of a label drawn.
 
         ``n`` training samples are taken one batch after the other. The numbers drawn belong to the samples,
         so that the labels are the same whatever the batches.
         """
-        if self.labels == "exact":
+        if self.labels == "exact" or (self.labels == "auto" and few):
             return for_all_classes
         return for_labels_drawn(torch.from_numpy(np.random.default_rng(self.seed).random(n)))
 
@@ -209,7 +213,7 @@ class EKFAC(ModelAttributor):
     def _check_parameters(self) -> None:
         super()._check_parameters()
         check_choice("params", self.params, ("last", "all"))
-        check_choice("labels", self.labels, ("sampled", "exact"))
+        check_choice("labels", self.labels, ("auto", "exact", "sampled"))
         if self.damping is not None:
             check_positive("damping", self.damping, ", or None for a tenth of each layer's mean eigenvalue")
 
