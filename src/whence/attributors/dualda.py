@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Sequence
-from importlib.metadata import version
+from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from typing import Any, ClassVar, Literal, Self, overload
 
@@ -19,18 +18,17 @@ from whence import store
 from whence.attributors.base import Attributor, Limits, TopK, check_count, check_target
 from whence.attributors.explaining import Explaining
 from whence.attributors.fitted import FittedModel, check_batch
-from whence.attributors.progress import GapBar
-from whence.attributors.solutions import Solved, from_cache
+from whence.attributors.solutions import Solved, Solving, changed_labels
 from whence.attributors.surrogate import Faithfulness, Surrogate, check_head, to_array
 from whence.data import TrainingSet, as_training_set
 from whence.errors import InvalidInputError, NotFittedError
 from whence.explanation import ConceptExplanation, Explanations
-from whence.features import Cache, FeatureBank, OnError, as_float32, extract
+from whence.features import OnError, as_float32, extract
 from whence.heads import Head
 from whence.model import class_names as model_class_names
 from whence.relevance.concepts import Concepts
 from whence.relevance.xda import Method
-from whence.svm import CChoice, choose_C, solve
+from whence.svm import CChoice
 from whence.svm.problem import Floats, Ints, check_C, check_features, check_labels
 
 
@@ -196,7 +194,7 @@ class DualDA(Attributor):
         )
         extracted = time.perf_counter()
         features, head = as_float32(bank.features), bank.extractor.head()
-        solved, note = self._solve_cached(bank, features, head, cache_dir)
+        solved, note = self._solving().of_bank(bank, features, head, cache_dir)
         self.seconds_ = {"features": extracted - started, "solution": time.perf_counter() - extracted}
         self.origins_ = {"features": bank.note, "solution": note}
         fitted = FittedModel(bank.extractor, prepare=samples.prepare)
@@ -229,7 +227,7 @@ class DualDA(Attributor):
         y = check_labels(to_array(labels), len(X))
         checked = check_head(head, X.shape[1], n_classes)
         started = time.perf_counter()
-        solved = self._solve(X, y, checked, n_classes)
+        solved = self._solving().of_features(X, y, checked, n_classes)
         self.seconds_ = {"solution": time.perf_counter() - started}
         self.origins_ = {"solution": "computed"}
         self._keep(solved, X, y, checked, None)
@@ -421,43 +419,47 @@ class DualDA(Attributor):
         surrogate = self._fitted()
         return surrogate.faithfulness(surrogate.check_features(features))
 
-    def _solve(self, features: Floats, labels: Ints, head: Head | None, n_classes: int | None) -> Solved:
-        """Choose C where that is asked for, and solve."""
-        common: dict[str, Any] = {
-            "n_classes": n_classes if head is None else len(head.weight),
-            "bias": self.bias,
-            "seed": self.seed,
-            "n_threads": self.n_threads,
-        }
-        choice = None
-        C = self.C
-        if C == "auto":
-            choice = choose_C(features, labels, head=head, show_progress=self.show_progress, **common)
-            C = choice.C
-        with GapBar(self.tol, self.show_progress) as bar:
-            found = solve(
-                features, labels, C=C, tol=self.tol, max_seconds=self.max_seconds, callback=bar, **common
-            )
-        return Solved(found.lam, found.weight, found.C, found.gap, choice)
+    def what_if(
+        self,
+        features: Any,
+        *,
+        remove: Sequence[int] = (),
+        relabel: Mapping[int, int] | None = None,
+        C: float | None = None,
+    ) -> DualDA:
+        """Give the explainer of the same model with other training samples, labels or C, solved anew.
 
-    def _solve_cached(
-        self, bank: FeatureBank, features: Floats, head: Head, cache_dir: str | PathLike[str] | None
-    ) -> tuple[Solved, str]:
-        """Solve on a bank, or take the solution from the cache; also say which."""
+        The surrogate is exact, not an estimate: the solver starts from this one's solution and goes on to
+        ``tol``. The model and its features stay as they are.
 
-        def now() -> Solved:
-            return self._solve(features, bank.labels[bank.rows], head, None)
+        Parameters
+        ----------
+        features : (train, d)
+            Of all training samples in their order, such as ``whence.features.extract`` gives; an explainer
+            itself keeps those of the support vectors only.
+        remove
+            Training samples to leave out.
+        relabel
+            New classes of training samples.
+        C
+            Another C; None keeps this one's.
+        """
+        started = time.perf_counter()
+        before = self._fitted()
+        X = check_features(to_array(features))
+        labels = changed_labels(before.labels, len(X), self.n_classes_, remove, relabel or {})
+        solved = self._solving().again(X, labels, before.lam, self.C_ if C is None else check_C(C))
+        other = DualDA(**{name: getattr(self, name) for name in _PARAMETERS}, device=self.device)
+        other.seconds_ = {"solution": time.perf_counter() - started}
+        other.origins_ = {"solution": "solved again"}
+        other._keep(solved, X[labels >= 0], labels, before.head, self._model, self.class_names_)
+        other._data = self._data
+        return other
 
-        if cache_dir is None:
-            return now(), "computed"
-        options = {"C": self.C, "bias": self.bias, "tol": self.tol, "seed": self.seed}
-        parts = {**bank.parts, "data features": f"{bank.features.shape} {bank.checksum}"}
-        parts |= {name: str(value) for name, value in options.items()}
-        parts["version of whence"] = version("whence")  # stands for the solver's code
-        title = f"{type(bank.extractor.model).__qualname__}, {len(features):,} × {features.shape[1]}, " + (
-            ", ".join(f"{name} {value}" for name, value in options.items())
+    def _solving(self) -> Solving:
+        return Solving(
+            self.C, self.bias, self.tol, self.seed, self.n_threads, self.max_seconds, self.show_progress
         )
-        return from_cache(Cache(cache_dir), parts, title, self.tol, now, self.show_progress)
 
     def _keep(
         self,

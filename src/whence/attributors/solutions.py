@@ -1,20 +1,25 @@
-"""Solutions of the surrogate's problem, kept in the cache beside the bank they were solved on."""
+"""Solutions of the surrogate's problem: solved, kept in the cache beside their bank, solved again."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from os import PathLike
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from scipy.sparse import csr_array
 
 from whence import store
-from whence.errors import StoreError
-from whence.features import Cache, teller
+from whence.attributors.progress import GapBar
+from whence.errors import InvalidInputError, StoreError
+from whence.features import Cache, FeatureBank, teller
 from whence.features.cache import SOLUTION, Parts
-from whence.svm import CChoice
-from whence.svm.problem import Doubles
+from whence.heads import Head
+from whence.svm import CChoice, choose_C, solve
+from whence.svm.problem import Doubles, Floats, Ints
 
 
 class Solved(NamedTuple):
@@ -25,6 +30,102 @@ class Solved(NamedTuple):
     C: float
     gap: float
     choice: CChoice | None
+
+
+@dataclass(frozen=True)
+class Solving:
+    """The parameters of ``DualDA`` that its solution depends on."""
+
+    C: float | Literal["auto"]
+    bias: bool
+    tol: float
+    seed: int
+    n_threads: int | None
+    max_seconds: float | None
+    show_progress: bool
+
+    def of_features(self, features: Floats, labels: Ints, head: Head | None, n_classes: int | None) -> Solved:
+        """Choose C where that is asked for, and solve."""
+        K = n_classes if head is None else len(head.weight)
+        choice, C = None, self.C
+        if C == "auto":
+            choice = choose_C(
+                features, labels, head=head, show_progress=self.show_progress, n_classes=K, **self._common()
+            )
+            C = choice.C
+        return self._solve(features, labels, C, K, None)._replace(choice=choice)
+
+    def of_bank(
+        self, bank: FeatureBank, features: Floats, head: Head, cache_dir: str | PathLike[str] | None
+    ) -> tuple[Solved, str]:
+        """Solve on a bank, or take the solution from the cache; also say which."""
+
+        def now() -> Solved:
+            return self.of_features(features, bank.labels[bank.rows], head, None)
+
+        if cache_dir is None:
+            return now(), "computed"
+        options = {"C": self.C, "bias": self.bias, "tol": self.tol, "seed": self.seed}
+        parts = {**bank.parts, "data features": f"{bank.features.shape} {bank.checksum}"}
+        parts |= {name: str(value) for name, value in options.items()}
+        parts["version of whence"] = version("whence")  # stands for the solver's code
+        title = f"{type(bank.extractor.model).__qualname__}, {len(features):,} × {features.shape[1]}, " + (
+            ", ".join(f"{name} {value}" for name, value in options.items())
+        )
+        return from_cache(Cache(cache_dir), parts, title, self.tol, now, self.show_progress)
+
+    def again(self, features: Floats, labels: Ints, lam: csr_array, C: float) -> Solved:
+        """Solve on the samples with a label of at least 0, from the λ (N, K) of a similar problem."""
+        taken = labels >= 0
+        return self._solve(features[taken], labels[taken], C, lam.shape[1], lam[taken])
+
+    def _solve(
+        self, features: Floats, labels: Ints, C: float, n_classes: int | None, start: csr_array | None
+    ) -> Solved:
+        with GapBar(self.tol, self.show_progress) as bar:
+            found = solve(
+                features,
+                labels,
+                n_classes=n_classes,
+                C=C,
+                tol=self.tol,
+                max_seconds=self.max_seconds,
+                warm_start=start,
+                callback=bar,
+                **self._common(),
+            )
+        return Solved(found.lam, found.weight, found.C, found.gap, None)
+
+    def _common(self) -> dict[str, Any]:
+        return {"bias": self.bias, "seed": self.seed, "n_threads": self.n_threads}
+
+
+def changed_labels(
+    labels: Ints, n_rows: int, n_classes: int, remove: Sequence[int], relabel: Mapping[int, int]
+) -> Ints:
+    """Give labels (N,) with some samples left out (−1) and some in other classes, or raise."""
+    changed = labels.copy()
+    if n_rows != len(labels):
+        raise InvalidInputError(
+            f"'features' must be those of all {len(labels):,} training samples. Got {n_rows:,} rows."
+        )
+    for argument, indices in (("remove", list(remove)), ("relabel", list(relabel))):
+        wrong = [i for i in indices if not 0 <= i < len(labels) or labels[i] < 0]
+        if wrong:
+            raise InvalidInputError(
+                f"'{argument}' must name training samples in [0, {len(labels)}) that took part in the fit. "
+                f"Got {wrong[0]}."
+            )
+    for index, label in relabel.items():
+        if not 0 <= label < n_classes:
+            raise InvalidInputError(
+                f"'relabel' must give classes in [0, {n_classes}). Got {label} for sample {index}."
+            )
+        changed[index] = label
+    changed[list(remove)] = -1
+    if not (changed >= 0).any():
+        raise InvalidInputError("'remove' must leave a training sample. Got all of them.")
+    return changed
 
 
 def from_cache(
