@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import functools
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,7 @@ from scipy.stats import pearsonr, spearmanr
 from torch import Tensor, nn
 from torch.nn import functional
 
+import whence
 from whence.attributors import EKFAC, Arnoldi, Influence, LiSSA
 from whence.attributors.classifier import read
 from whence.attributors.curvature import FullCurvature, LastCurvature, read_some, residuals
@@ -356,6 +359,14 @@ def test_all_parameters_against_dense_algebra(method: str) -> None:
     )
 
 
+def test_arnoldi_of_all_parameters_needs_no_training_set_after_fitting(tmp_path: Path) -> None:
+    model, x, y, tests = images()
+    explainer = Arnoldi("all", dimension=20, projections=10, **QUIET).fit(model, (x, y))
+    explainer.save(tmp_path / "x.whence")
+    back = whence.load(tmp_path / "x.whence", model=model)
+    assert torch.equal(back.attribute(tests), explainer.attribute(tests))
+
+
 # EK-FAC
 
 
@@ -583,6 +594,14 @@ class Grouped(nn.Module):
         return z
 
 
+def test_half_precision_models_have_factors_in_float32() -> None:
+    model, x, y, tests = images()
+    half = copy.deepcopy(model).to(torch.float16)
+    expected = EKFAC(damping=0.1, **QUIET).fit(model, (x, y)).attribute(tests, 1)
+    found = EKFAC(damping=0.1, **QUIET).fit(half, (x, y)).attribute(tests, 1)
+    assert pearsonr(found.flatten(), expected.flatten())[0] > 0.999
+
+
 def test_layers_that_ekfac_cannot_take_are_named() -> None:
     torch.manual_seed(0)
     y = torch.arange(12) % K
@@ -602,7 +621,7 @@ def test_a_layer_without_curvature_needs_a_damping() -> None:
     assert EKFAC(damping=0.1, **QUIET).fit(model, (x, y)).attribute(tests).isfinite().all()
 
 
-def test_what_needs_the_training_set_is_not_saved(tmp_path: Any) -> None:
+def test_what_needs_the_training_set_is_not_saved(tmp_path: Path) -> None:
     model, x, y, _ = images()
     for explainer in (EKFAC(**QUIET), LiSSA("all", **QUIET)):
         with pytest.raises(StoreError, match=r"reads the training set.*Fit it again"):

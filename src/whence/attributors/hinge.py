@@ -86,9 +86,7 @@ class HingeRP(PointsAttributor):
         self.show_progress = show_progress
 
     def _learn(self, classifier: Classifier, training: Training) -> dict[str, Tensor]:
-        X, y = training.features.double().cpu().numpy(), training.labels.cpu().numpy()
-        if self.bias:
-            X = np.concatenate([X, np.ones((len(X), 1))], axis=1)
+        X, y = self._rows(training), training.labels.cpu().numpy()
         with GapBar(self.tol, self.show_progress) as bar:
             found = solve(
                 X,

@@ -114,7 +114,7 @@ class AllLayers:
                 derivatives = [
                     _places(self.layers[name], part) for name, part in zip(self.names, parts, strict=True)
                 ]
-                found.append([Record(a, d) for a, d in zip(rows, derivatives, strict=True)])
+                found.append([Record(a, d.to(a)) for a, d in zip(rows, derivatives, strict=True)])
         return found
 
     @contextmanager
@@ -196,6 +196,7 @@ def _supported(module: nn.Module) -> bool:
 def _rows(layer: nn.Module, x: Tensor) -> Tensor:
     """What meets the weights at every place, (B, T, i), a constant 1 last for a bias."""
     rows = _patches(layer, x) if isinstance(layer, nn.Conv2d) else x.reshape(len(x), -1, x.shape[-1])
+    rows = rows.to(torch.promote_types(rows.dtype, torch.float32))
     return rows if layer.bias is None else functional.pad(rows, (0, 1), value=1.0)
 
 

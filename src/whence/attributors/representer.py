@@ -84,6 +84,11 @@ class PointsAttributor(ModelAttributor):
             return tests @ features.T
         return torch.addmm(tests.new_ones(1), tests, features.T)
 
+    def _rows(self, training: Training) -> Doubles:
+        """Features (N, d) in float64, with the bias' 1 as a last column."""
+        X: Doubles = training.features.double().cpu().numpy()
+        return np.concatenate([X, np.ones((len(X), 1))], axis=1) if self.bias else X
+
     def _points(
         self, training: Training, alpha: Doubles, weight: Doubles, residual: float
     ) -> dict[str, Tensor]:
@@ -158,10 +163,7 @@ class Representer(PointsAttributor):
         self.show_progress = show_progress
 
     def _learn(self, classifier: Classifier, training: Training) -> dict[str, Tensor]:
-        X = training.features.double().cpu().numpy()
-        if self.bias:
-            X = np.concatenate([X, np.ones((len(X), 1))], axis=1)
-        labels = training.labels.cpu().numpy()
+        X, labels = self._rows(training), training.labels.cpu().numpy()
         with GapBar(self.tol, self.show_progress) as bar:
             found = fit_softmax(X, labels, classifier.n_classes, self.l2, self.tol, bar)
         if found.residual > max(self.tol, 1e-6):
