@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import base64
-import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-
 from whence import __version__
 from whence.attributors.surrogate import Faithfulness
-from whence.explanation import Explanation, Picture
-from whence.explanation.figure import percent, signed
+from whence.explanation import Explanation
+from whence.explanation.page import render
 
 CITATION = (
     "Galip Ümit Yolcu, Moritz Weckbecker, Thomas Wiegand, Wojciech Samek, Sebastian Lapuschkin: "
@@ -65,22 +61,12 @@ def render_report(facts: Facts, cases: Sequence[Case]) -> str:
     cases
         The explained test samples, at least one, all from one explainer.
     """
-    environment = Environment(
-        loader=PackageLoader("whence.ui"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
+    return render(
+        "report.html",
+        packages=("whence.ui", "whence.explanation"),
+        styles=("explanation.css", "report.css"),
+        facts=facts,
+        cases=cases,
+        citation=CITATION,
+        version=__version__,
     )
-    environment.filters |= {"percent": percent, "signed": signed, "data_uri": data_uri}
-    template = environment.get_template("report.html")
-    return template.render(facts=facts, cases=cases, citation=CITATION, version=__version__)
-
-
-def data_uri(picture: Picture) -> str:
-    """Encode a picture as a PNG inside a ``data:`` address, pixel for pixel."""
-    from matplotlib.image import imsave
-
-    buffer = io.BytesIO()
-    imsave(buffer, picture, cmap="gray", vmin=0, vmax=1, format="png")
-    return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode("ascii")
