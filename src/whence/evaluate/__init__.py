@@ -1,5 +1,6 @@
 """Measures of how good attributions and their relevance maps are."""
 
+from whence.evaluate.chance import RandomAttributor
 from whence.evaluate.coreset import FRACTIONS, coreset, coreset_order, performance, pruned, weighted_mean
 from whence.evaluate.faithfulness import (
     sparsified,
@@ -19,23 +20,38 @@ from whence.evaluate.metrics import (
     random_scores,
     shortcut_ap,
 )
+from whence.evaluate.perturb import add_keywords, add_shortcut, flip_labels, group_labels
+from whence.evaluate.resources import Resources, measure
 from whence.evaluate.result import FlippingResult
+from whence.evaluate.shortcuts import CentreBox, Frame, Word
 from whence.evaluate.sparsity import sparsity_curve
+from whence.evaluate.views import View, subset, view
 
 __all__ = [
     "FRACTIONS",
+    "CentreBox",
     "ExplainedPairs",
     "FlippingResult",
+    "Frame",
+    "RandomAttributor",
+    "Resources",
+    "View",
+    "Word",
+    "add_keywords",
+    "add_shortcut",
     "compare_lds",
     "coreset",
     "coreset_order",
     "explain_pairs",
+    "flip_labels",
     "fooled",
     "group_classes",
+    "group_labels",
     "identical_class",
     "identical_subclass",
     "lds",
     "lds_reliability",
+    "measure",
     "mislabeling_auc",
     "mislabeling_curve",
     "pair_flipping",
@@ -47,7 +63,9 @@ __all__ = [
     "sparsified",
     "sparsified_faithfulness",
     "sparsity_curve",
+    "subset",
     "support_counts",
     "surrogate_faithfulness",
+    "view",
     "weighted_mean",
 ]
