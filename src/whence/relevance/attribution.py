@@ -72,11 +72,12 @@ class Attributed:
         if coefficients.ndim == 3:
             return {self._name: torch.stack([self.maps(each)[self._name] for each in coefficients])}
         scalar = _Scalar(self._extractor, self._name, self._inputs)
-        found = self._captum.method(scalar).attribute(
-            self._values.detach().clone(),
-            additional_forward_args=(coefficients.to(self.features), *scalar.others.values()),
-            **self._captum.options,
-        )
+        with torch.inference_mode(False):
+            found = self._captum.method(scalar).attribute(
+                self._values.detach().clone().requires_grad_(),  # captum warns where it has to ask for it
+                additional_forward_args=(coefficients.to(self.features), *scalar.others.values()),
+                **self._captum.options,
+            )
         return {self._name: found.detach().sum(-1) if self._name == TOKENS else found.detach()}
 
 

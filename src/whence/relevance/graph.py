@@ -80,7 +80,7 @@ def _no_rule(node: Node, kind: str) -> ModelError:
         f"Relevance has no rule for the operation '{_readable(kind)}' (autograd node {node.name()}). "
         "If it is a torch function, give it a rule with Rules(operations={…}): gradient where "
         "it is linear, identity for an activation, detach for a gate. If it is a custom autograd "
-        "Function or a scripted part, write it with torch functions."
+        "Function or a scripted part, write it with torch functions. Remove backward hooks of modules."
     )
 
 

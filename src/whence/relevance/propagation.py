@@ -145,9 +145,14 @@ class Propagation(TorchFunctionMode):
             if wish == "gradient":
                 return self.approved(func, args, kwargs)
             return (activation if wish == "identity" else detached)(self, func, *args, **kwargs)
+        first = args[0] if args else None
+        before = _tag_of(first)
         rule = TABLE.get(base)
         result = func(*args, **kwargs) if rule is None else rule(self, func, *args, **kwargs)
-        first = args[0] if args else None
+        changed = result is first and _tag_of(first) is not before
+        if changed and base in _IS_ELEMENTWISE and len(list(filter(carries, args))) == 1:
+            # A ReLU in place, say, leaves every value at its place.
+            _tag(result, Tag(shadow=before.shadow, mask=before.mask, first=before.first))
         if any(result is x for x in args):
             return result
         if base in _IS_STRUCTURAL and isinstance(first, Tensor):
