@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -12,7 +12,7 @@ from tqdm.auto import tqdm
 
 from whence.attributors.classifier import Classifier, Training
 from whence.attributors.gradients import Gradients, Loss, Weights
-from whence.attributors.last_layer import LastLayer
+from whence.attributors.last_layer import LastLayer, LastLayerGradients
 from whence.attributors.projection import Projection
 
 Kept = dict[str, Tensor]
@@ -90,25 +90,19 @@ class Stored(Products):
 
     def keep(self, training: Training, show_progress: bool) -> Kept:
         """Give rows and exact squared lengths of the training set."""
-        rows, squares = self._rows(progress(training, self.classifier, "Gradients", show_progress))
-        return {"rows": rows, "squares": squares}
+        batches = progress(training, self.classifier, "Gradients", show_progress)
+        found = collect(self.gradients, self.projection, batches, len(training.labels), self.weights)
+        return {"rows": found.rows, "squares": found.lengths**2}
 
     def between(self, kept: Kept, x: Any, classes: Tensor, cosine: bool = False) -> Tensor:
         """Multiply rows; cosines are those of the rows, so that they lie in [−1, 1] when projected too."""
-        tests, _ = self._rows(batches_of(self.classifier, x, classes))
-        return inner(tests, kept["rows"], cosine)
+        batches = batches_of(self.classifier, x, classes)
+        tests = collect(self.gradients, self.projection, batches, len(classes), self.weights)
+        return inner(tests.rows, kept["rows"], cosine)
 
     def squares(self, kept: Kept) -> Tensor:
         """Lengths before the projection."""
         return kept["squares"]
-
-    def _rows(self, batches: Labelled) -> tuple[Tensor, Tensor]:
-        rows, squares = [], []
-        for batch in batches:
-            for part in self.gradients(*batch, self.weights):
-                squares.append((part * part).sum(1))
-                rows.append(part if self.projection is None else self.projection(part))
-        return torch.cat(rows), torch.cat(squares)
 
 
 class Streamed(Products):
@@ -135,7 +129,7 @@ class Streamed(Products):
 
     def squares(self, kept: Kept) -> Tensor:
         """Pass through the training set."""
-        return torch.cat([(rows * rows).sum(1) for rows in self._training_rows()])
+        return torch.cat([torch.linalg.vector_norm(rows, dim=1) for rows in self._training_rows()]) ** 2
 
     def _pass(self, tests: Tensor, cosine: bool) -> Tensor:
         return torch.cat([inner(tests, rows, cosine) for rows in self._training_rows()], dim=1)
@@ -143,6 +137,38 @@ class Streamed(Products):
     def _training_rows(self) -> Iterator[Tensor]:
         for batch in progress(self.training, self.classifier, "Gradients", self.show_progress):
             yield from self.gradients(*batch, self.weights)
+
+
+class Collected(NamedTuple):
+    """Gradients as rows (n, k), projected or whole, their lengths (n,) before, and the values (n,)."""
+
+    rows: Tensor
+    lengths: Tensor
+    values: Tensor
+
+
+def collect(
+    gradients: Gradients | LastLayerGradients,
+    projection: Projection | None,
+    batches: Labelled,
+    n: int,
+    weights: Weights | None = None,
+) -> Collected:
+    """Compute and project the gradients of n samples."""
+    out: Collected | None = None
+    start = 0
+    for batch in batches:
+        for part, values in gradients.with_values(*batch, weights):
+            if out is None:
+                width = part.shape[1] if projection is None else projection.dimension
+                # Made once: a growing list beside large temporary rows leaves the heap full of holes.
+                out = Collected(part.new_empty(n, width), part.new_empty(n), part.new_empty(n))
+            some = slice(start, start := start + len(part))
+            out.rows[some] = part if projection is None else projection(part)
+            out.lengths[some] = torch.linalg.vector_norm(part, dim=1)
+            out.values[some] = values
+    assert out is not None
+    return out
 
 
 def inner(a: Tensor, b: Tensor, cosine: bool) -> Tensor:

@@ -16,10 +16,12 @@ from whence.attributors.classifier import Classifier, Function, ModelAttributor,
 from whence.attributors.graddot import Params, check_gradient_options
 from whence.attributors.gradients import MEMORY, Gradients, Weights, margin
 from whence.attributors.last_layer import LastLayerGradients
-from whence.attributors.products import Labelled, batches_of, progress
-from whence.attributors.projection import Dimension, projection_for
+from whence.attributors.products import batches_of, collect, progress
+from whence.attributors.projection import Dimension, Projection, projection_for
 from whence.errors import InvalidInputError, StoreError
 from whence.model import unwrap
+
+_BLOCK = 1024  # samples whose rows are held in float64 at a time
 
 
 class TRAK(ModelAttributor):
@@ -128,8 +130,11 @@ class TRAK(ModelAttributor):
         classes = self._classes(x, target)
         scores: Tensor | float = 0.0
         for j, weights in enumerate(self._points):
-            tests, _ = self._rows(self._gradients, j, batches_of(self._classifier, x, classes), weights)
-            scores = tests @ self._cache[f"{j}.solved"].T + scores
+            batches = batches_of(self._classifier, x, classes)
+            tests = collect(
+                self._gradients, self._project(self._gradients, j), batches, len(classes), weights
+            )
+            scores = tests.rows @ self._cache[f"{j}.solved"].T + scores
         return scores * (self._cache["doubt"] / len(self._points))
 
     def self_influence(self) -> Tensor:
@@ -145,11 +150,11 @@ class TRAK(ModelAttributor):
         doubts, own = [], []
         for j, weights in enumerate(points):
             batches = progress(training, classifier, "Gradients", self.show_progress)
-            rows, margins = self._rows(gradients, j, batches, weights)
-            solved = self._solve(rows)
+            found = collect(gradients, self._project(gradients, j), batches, len(training.labels), weights)
+            solved = self._solve(found.rows)
             cache[f"{j}.solved"] = solved
-            doubts.append(torch.sigmoid(-margins))  # 1 − p, from log(p / (1 − p))
-            own.append((rows * solved).sum(1))
+            doubts.append(torch.sigmoid(-found.values))  # 1 − p, from log(p / (1 − p))
+            own.append(torch.einsum("nk,nk->n", found.rows, solved))
         cache["doubt"] = torch.stack(doubts).mean(0)
         cache["own"] = torch.stack(own).mean(0) * cache["doubt"]
         self._gradients, self._points = gradients, points
@@ -159,34 +164,26 @@ class TRAK(ModelAttributor):
         kind = Gradients if self.params == "all" else LastLayerGradients
         return kind(classifier, margin, self.memory)
 
-    def _rows(
-        self,
-        gradients: Gradients | LastLayerGradients,
-        place: int,
-        batches: Labelled,
-        weights: Weights | None,
-    ) -> tuple[Tensor, Tensor]:
-        """Projected gradients (B, k) of the margins, and the margins (B,), at one set of weights."""
-        project = projection_for(self.projection, gradients.n_parameters, self.seed + place)
-        rows, margins = [], []
-        for batch in batches:
-            for part, values in gradients.with_values(*batch, weights):
-                rows.append(part if project is None else project(part))
-                margins.append(values.to(part))
-        return torch.cat(rows), torch.cat(margins)
+    def _project(self, gradients: Gradients | LastLayerGradients, place: int) -> Projection | None:
+        return projection_for(self.projection, gradients.n_parameters, self.seed + place)
 
     def _solve(self, rows: Tensor) -> Tensor:
         """(ΦᵀΦ + λI)⁻¹φ_i for each row φ_i of Φ (N, k), in float64."""
-        precise = rows.double()
-        square = precise.T @ precise
+        k = rows.shape[1]
+        square = torch.zeros(k, k, dtype=torch.float64, device=rows.device)
+        for part in map(Tensor.double, torch.split(rows, _BLOCK)):
+            square.addmm_(part.T, part)
         square.diagonal().add_(self.ridge * square.trace() / min(rows.shape))
         factor, fault = torch.linalg.cholesky_ex(square)
         if fault:
             raise InvalidInputError(
-                f"'ridge' must be above 0 where ΦᵀΦ is singular, as with {rows.shape[1]:,} projections of "
+                f"'ridge' must be above 0 where ΦᵀΦ is singular, as with {k:,} projections of "
                 f"{len(rows):,} samples' gradients. Got {self.ridge!r}. Choose a ridge, or fewer projections."
             )
-        return torch.cholesky_solve(precise.T, factor).T.to(rows).contiguous()
+        solved = torch.empty_like(rows)
+        for part, out in zip(torch.split(rows, _BLOCK), torch.split(solved, _BLOCK), strict=True):
+            out.copy_(torch.cholesky_solve(part.double().T, factor).T)
+        return solved
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
