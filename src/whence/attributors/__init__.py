@@ -14,12 +14,13 @@ from whence.attributors.base import Attributor, Limits, Ranked, TopK
 from whence.attributors.dualda import DualDA
 from whence.attributors.ekfac import EKFAC
 from whence.attributors.ensemble import Ensemble
-from whence.attributors.graddot import GradCos, GradDot, TracIn
+from whence.attributors.graddot import GradCos, GradDot
 from whence.attributors.hinge import HingeRP
 from whence.attributors.influence import Influence
 from whence.attributors.lissa import LiSSA
 from whence.attributors.representer import Representer
 from whence.attributors.similarity import Similarity
+from whence.attributors.tracin import TracIn
 from whence.attributors.trak import TRAK
 from whence.data import as_training_set
 from whence.errors import InvalidInputError, StoreError
