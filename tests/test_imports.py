@@ -25,7 +25,7 @@ ROOMS = [
     {"attributors"},
     {"audit", "evaluate", "engine", "session"},
     {"ui"},
-    {"demo", "fitting"},
+    {"demo", "fitting", "commands"},
     {"cli", "__main__"},
 ]
 LEVEL = {room: level for level, rooms in enumerate(ROOMS) for room in rooms}

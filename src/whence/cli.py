@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import sys
 import time
@@ -59,9 +60,16 @@ def demo(
 
 @app.command()
 def fit(
-    model: Annotated[str, typer.Option(help="The trained classifier, or what makes it.", metavar=_NAMED)],
-    data: Annotated[str, typer.Option(help="Its training set, or what makes it.", metavar=_NAMED)],
     out: Annotated[Path, typer.Option(help="File for the fitted explainer.", metavar="FILE")],
+    model: Annotated[
+        str | None, typer.Option(help="The trained classifier, or what makes it.", metavar=_NAMED)
+    ] = None,
+    data: Annotated[
+        str | None, typer.Option(help="Its training set, or what makes it.", metavar=_NAMED)
+    ] = None,
+    config: Annotated[
+        Path | None, typer.Option(help="Configuration of an earlier fit, to repeat it.", metavar="FILE")
+    ] = None,
     test: Annotated[
         str | None, typer.Option(help="Held-out samples to measure faithfulness on.", metavar=_NAMED)
     ] = None,
@@ -90,33 +98,112 @@ def fit(
     ] = _CACHE,
     no_cache: Annotated[bool, typer.Option("--no-cache", help="Keep nothing.")] = False,
 ) -> None:
-    """Fit an explainer to a trained classifier and its training set, and save it."""
-    from whence.fitting import run
+    """Fit an explainer to a trained classifier and its training set, and save it.
 
-    run(
-        model=model,
-        data=data,
-        out=out,
-        test=test,
-        preprocess=preprocess,
-        layer=layer,
-        device=device,
-        options={
-            "C": _number(C),
-            "tol": tol,
-            "seed": seed,
-            "batch_size": batch_size,
-            "show_progress": sys.stderr.isatty(),
-        },
-        reading={
-            "cache_dir": None if no_cache else cache_dir,
-            "dtype": dtype,
-            "autocast": autocast,
-            "num_workers": num_workers,
-            "on_error": on_error,
-        },
-        say=typer.echo,
-    )
+    whence fit --model clothes:model --data clothes:train --test clothes:test --out clothes.whence
+
+    whence fit --config clothes.whence.json --out again.whence
+    """
+    from whence.fitting import run
+    from whence.session import Configuration
+
+    if config is not None:
+        configuration = Configuration.read(config).with_names(model=model, data=data, test=test)
+    elif model is None or data is None:
+        missing = "--model" if model is None else "--data"
+        raise InvalidInputError(f"{missing} must be given as module:name, or an earlier fit with --config.")
+    else:
+        configuration = Configuration(
+            model=model,
+            data=data,
+            test=test,
+            preprocess=preprocess,
+            layer=layer,
+            device=device,
+            options={"C": _number(C), "tol": tol, "seed": seed, "batch_size": batch_size},
+            reading={
+                "cache_dir": None if no_cache else str(cache_dir),
+                "dtype": dtype,
+                "autocast": autocast,
+                "num_workers": num_workers,
+                "on_error": on_error,
+            },
+            version=__version__,
+        )
+    run(configuration, out, show_progress=sys.stderr.isatty(), say=typer.echo)
+
+
+_FILE = typer.Argument(help="The explainer that 'whence fit' wrote.", metavar="FILE")
+_TESTS = typer.Option(help="Places of test samples, such as 0,4-7.", metavar="LIST")
+_TEST = typer.Option(help="Other test samples than the fit's.", metavar=_NAMED)
+_JSON = typer.Option("--json", help="Print JSON.")
+
+
+@app.command()
+def info(
+    explainer: Annotated[Path, _FILE],
+    as_json: Annotated[bool, _JSON] = False,
+) -> None:
+    """Say what a saved explainer is: the data it stands on, its C, its certificate.
+
+    whence info clothes.whence
+    """
+    from whence.commands import facts
+
+    found = facts(explainer)
+    if as_json:
+        typer.echo(json.dumps(found, indent=2))
+    else:
+        for name, value in found.items():
+            typer.echo(f"{name:16} {value}")
+
+
+@app.command()
+def attribute(
+    explainer: Annotated[Path, _FILE],
+    tests: Annotated[str, _TESTS],
+    k: Annotated[int, typer.Option("-k", help="Proponents and opponents to name.", min=1)] = 5,
+    target: Annotated[
+        str | None, typer.Option(help="Class to explain, by number or name; the model's if none.")
+    ] = None,
+    test: Annotated[str | None, _TEST] = None,
+    as_json: Annotated[bool, _JSON] = False,
+) -> None:
+    """Name the training samples that predictions come from, with their scores.
+
+    whence attribute clothes.whence --tests 0-9
+    """
+    from whence.commands import scores, scores_in_words
+    from whence.session import Session
+
+    session = Session.open(explainer, show_progress=sys.stderr.isatty(), test=test)
+    found = scores(session, tests, k, target)
+    typer.echo(json.dumps(found, indent=2) if as_json else scores_in_words(found))
+
+
+@app.command()
+def explain(
+    explainer: Annotated[Path, _FILE],
+    tests: Annotated[str, _TESTS],
+    out: Annotated[Path, typer.Option(help="Folder for the page, figures and data.", metavar="DIR")],
+    k: Annotated[int, typer.Option("-k", help="Proponents and opponents to show.", min=1)] = 5,
+    target: Annotated[
+        str | None, typer.Option(help="Class to explain, by number or name; the model's if none.")
+    ] = None,
+    rules: Annotated[
+        str | None, typer.Option(help="Rules of relevance, such as attn_lrp_cp.", metavar="NAME")
+    ] = None,
+    test: Annotated[str | None, _TEST] = None,
+) -> None:
+    """Explain predictions by training samples and relevance maps: a page, a figure each, and JSON.
+
+    whence explain clothes.whence --tests 3,8 --out why
+    """
+    from whence.commands import write_explanations
+    from whence.session import Session
+
+    session = Session.open(explainer, show_progress=sys.stderr.isatty(), test=test)
+    typer.echo(write_explanations(session, tests, out, k, target, rules).resolve())
 
 
 def _number(text: str) -> float | str:

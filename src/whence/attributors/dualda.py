@@ -326,7 +326,7 @@ class DualDA(Attributor):
         n = check_batch(x)
         wanted = [None] * n if target is None else check_target(target, n, self.n_classes_).tolist()
         truths = [None] * n if truth is None else check_target(truth, n, self.n_classes_).tolist()
-        explaining = self._explaining(x, k, method)
+        explaining = self._explaining(k, method)
         batches = explaining.model.batches(x, 1)
         tests = tqdm(batches, "explaining", n, disable=not self.show_progress or n < 4)
         return Explanations([explaining(*test) for test in zip(tests, wanted, truths, strict=True)])
@@ -367,12 +367,12 @@ class DualDA(Attributor):
         check_count("k", k)
         count = check_batch(x)
         wanted = [None] * count if target is None else check_target(target, count, self.n_classes_).tolist()
-        explaining = self._explaining(x, 1, method)
+        explaining = self._explaining(1, method)
         chosen = Concepts.neurons(self.vectors_.shape[1]) if concepts is None else concepts
         tests = zip(explaining.model.batches(x, 1), wanted, strict=True)
         return [explaining.concepts(inputs, c, index, chosen, n, k) for inputs, c in tests]
 
-    def _explaining(self, x: Any, k: int, method: Method | None) -> Explaining:
+    def _explaining(self, k: int, method: Method | None) -> Explaining:
         fitted = self._with_model()
         if self._data is None:
             raise NotFittedError(
@@ -383,7 +383,7 @@ class DualDA(Attributor):
             model=fitted,
             surrogate=self._surrogate,
             data=self._data,
-            method=fitted.rules(x) if method is None else method,
+            method=method,
             class_names=self.class_names_ or tuple(map(str, range(self.n_classes_))),
             gap=self.gap_,
             batch_size=self.batch_size,

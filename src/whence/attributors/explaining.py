@@ -30,7 +30,7 @@ class Explaining:
     Attributes
     ----------
     model, surrogate, data : what was fitted, and on what
-    method : how relevance goes from features to inputs
+    method : how relevance goes from features to inputs; None leaves it to what the model does
     class_names : one a class
     gap : the surrogate's certificate
     batch_size : training samples a pass
@@ -40,7 +40,7 @@ class Explaining:
     model: FittedModel
     surrogate: Surrogate
     data: TrainingSet
-    method: Method
+    method: Method | None
     class_names: tuple[str, ...]
     gap: float
     batch_size: int
@@ -49,15 +49,15 @@ class Explaining:
     def __call__(self, inputs: Any, target: int | None, truth: int | None) -> Explanation:
         """Explain one test sample, a batch of one."""
         surrogate = self.surrogate
-        inputs = to_model(self.model.extractor.model, inputs)
-        test = start(self.model.extractor, inputs, self.method)
+        inputs, method = self._ready(inputs)
+        test = start(self.model.extractor, inputs, method)
         f = surrogate.check_features(test.features)
         top = self.choose(f, target)
         target = int(top.target[0])
         scores = surrogate.expansion.sparse(f, top.target).data.astype(np.float64)
         evidence = float(scores.clip(min=0).sum()), float(scores.clip(max=0).sum())
         ranked = [side.indices[0][side.indices[0] >= 0].tolist() for side in top[:2]]
-        pairs = self._pairs(inputs, test, target, ranked[0] + ranked[1])
+        pairs = self._pairs(inputs, test, method, target, ranked[0] + ranked[1])
         n = len(ranked[0])
         values = torch.cat(
             [side.scores[0, : len(found)] for side, found in zip(top[:2], ranked, strict=True)]
@@ -90,7 +90,7 @@ class Explaining:
             proponents=tuple(contributions[:n]),
             opponents=tuple(contributions[n:]),
             logit_map=pairs.logit_map,
-            method=_name(self.method),
+            method=_name(method),
             n_train=len(surrogate.labels),
             n_support=len(surrogate.support),
             gap=self.gap,
@@ -101,8 +101,8 @@ class Explaining:
     ) -> ConceptExplanation:
         """Take the score of one pair apart into concepts; the strongest proponent's if no index is given."""
         surrogate, extractor = self.surrogate, self.model.extractor
-        inputs = to_model(extractor.model, inputs)
-        test = start(extractor, inputs, self.method)
+        inputs, method = self._ready(inputs)
+        test = start(extractor, inputs, method)
         f = surrogate.check_features(test.features)
         top = self.choose(f, target)
         target = int(top.target[0])
@@ -114,7 +114,7 @@ class Explaining:
             )
         train_inputs = to_model(extractor.model, self.data.take([index]))
         _check_same_shape(inputs, train_inputs)
-        train = start(extractor, train_inputs, self.method)
+        train = start(extractor, train_inputs, method)
         self._check_same_samples([index], train.features)
         lam = float(surrogate.lam[[index]][:, [target]].toarray()[0, 0])
         scores = concepts.scores(f[0].cpu(), train.features.cpu(), [lam])[0]
@@ -156,8 +156,13 @@ class Explaining:
             is_basis=concepts.is_basis,
             parts=tuple(parts),
             among="support vectors",
-            method=_name(self.method),
+            method=_name(method),
         )
+
+    def _ready(self, inputs: Any) -> tuple[Any, Method]:
+        """Give the inputs on the model's device, and the method to use."""
+        inputs = to_model(self.model.extractor.model, inputs)
+        return inputs, self.model.rules(inputs) if self.method is None else self.method
 
     def _strongest(self, top: TopK) -> int:
         index = int(top.proponents.indices[0, 0])
@@ -168,7 +173,7 @@ class Explaining:
             )
         return index
 
-    def _pairs(self, inputs: Any, test: Backward, target: int, indices: list[int]) -> _Pairs:
+    def _pairs(self, inputs: Any, test: Backward, method: Method, target: int, indices: list[int]) -> _Pairs:
         """Maps of the pairs with some training samples, ``batch_size`` a pass."""
         weight = torch.as_tensor(self.surrogate.coef[target, : test.features.shape[1]])
         lam = torch.as_tensor(self.surrogate.lam[indices][:, [target]].toarray()[:, 0])
@@ -179,7 +184,7 @@ class Explaining:
             part = indices[begin : begin + self.batch_size]
             train_inputs = to_model(self.model.extractor.model, self.data.take(part))
             _check_same_shape(inputs, train_inputs)
-            train = start(self.model.extractor, train_inputs, self.method)
+            train = start(self.model.extractor, train_inputs, method)
             self._check_same_samples(part, train.features)
             maps = pair_maps(test, train, lam[begin : begin + len(part)], weight)
             found = found or _Pairs(_array(maps.logit), lam)

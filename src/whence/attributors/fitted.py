@@ -79,10 +79,9 @@ class FittedModel:
             part = self.prepare.unlabelled(take(x, slice(start, start + batch_size)))
             yield to_model(self.extractor.model, part)
 
-    def rules(self, x: Any) -> str:
-        """Name the rules by which relevance goes back through the model; looked for once."""
+    def rules(self, inputs: Any) -> str:
+        """Name the rules by which relevance goes back through the model; ``inputs`` are run once to see."""
         if self._rules is None:
-            inputs = next(self.batches(take(x, slice(1)), 1))
             chosen = default_rules(self.extractor, inputs)
             self._rules = next(name for name, rules in NAMED.items() if rules is chosen)
         return self._rules
