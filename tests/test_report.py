@@ -1,15 +1,26 @@
+"""Explanations as pages: what they say, that they are safe, and that they need nothing from outside."""
+
+from __future__ import annotations
+
 import base64
 import dataclasses
+import hashlib
 import io
+import re
 from html.parser import HTMLParser
+from pathlib import Path
 
 import numpy as np
 import pytest
 from matplotlib.image import imread
 
+from tests.explained import TEXT, explanation
+from tests.test_explanation import contrast, rgb
 from whence.attributors.surrogate import Faithfulness
-from whence.explanation import Contribution, Explanation
-from whence.ui.report import Case, Facts, data_uri, render_report
+from whence.explanation import Explanations, Sample
+from whence.explanation.page import bars, data_uri, level
+from whence.explanation.style import drawn, heat, scale
+from whence.ui.report import Case, Facts, render_report
 
 HOSTILE = ("<script>alert(1)</script>", '" onerror="alert(1)', "{{ 7 * 7 }} & 'x'")
 
@@ -17,53 +28,35 @@ HOSTILE = ("<script>alert(1)</script>", '" onerror="alert(1)', "{{ 7 * 7 }} & 'x
 class Page(HTMLParser):
     """Collects tags with their attributes, and the visible text."""
 
-    def __init__(self, html):
+    def __init__(self, html: str) -> None:
         super().__init__()
-        self.tags, self.text, self._hidden = [], "", False
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text, self._hidden = "", False
         self.feed(html)
 
-    def handle_starttag(self, tag, attrs):
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append((tag, dict(attrs)))
         self._hidden = tag == "style"
         if tag == "br":
             self.text += "\n"
 
-    def handle_endtag(self, tag):
+    def handle_endtag(self, tag: str) -> None:
         self._hidden = False
 
-    def handle_data(self, data):
+    def handle_data(self, data: str) -> None:
         if not self._hidden:
             self.text += data
 
-    def every(self, tag):
+    def every(self, tag: str) -> list[dict[str, str | None]]:
         return [attributes for name, attributes in self.tags if name == tag]
 
-
-def picture(seed):
-    return np.random.default_rng(seed).random((6, 5)).astype(np.float32)
-
-
-@pytest.fixture
-def why():
-    return Explanation(
-        image=picture(0),
-        predicted=0,
-        probability=0.75,
-        truth=1,
-        target=0,
-        class_names=("cat", "dog", "owl"),
-        evidence_for=4.0,
-        evidence_against=-1.0,
-        proponents=(Contribution(7, 0, 2.0, 0.5, picture(1)), Contribution(2, 0, 1.0, 0.25, picture(2))),
-        opponents=(Contribution(5, 1, -0.5, 0.5, picture(3)),),
-        n_train=12345,
-        n_support=678,
-        gap=3e-7,
-    )
+    @property
+    def words(self) -> str:
+        return " ".join(self.text.split())
 
 
 @pytest.fixture
-def facts():
+def facts() -> Facts:
     faithfulness = Faithfulness(
         agreement=0.984, mcc=0.981, weight_cosine=0.71, logit_cosine=0.92, n_tests=1000
     )
@@ -72,9 +65,21 @@ def facts():
     )
 
 
-def test_page_says_what_a_reader_needs(facts, why):
-    page = Page(render_report(facts, [Case("A case", "A lesson.", why, "case.png")]))
-    text = " ".join(page.text.split())
+def case(**changes: object) -> Case:
+    return Case("A case", "A lesson.", explanation(**changes), "case.png")  # type: ignore[arg-type]
+
+
+def page_of(*kinds: str) -> str:
+    return Explanations([explanation(kind) for kind in kinds]).to_html()
+
+
+def decoded(uri: str | None) -> np.ndarray:
+    assert uri is not None
+    return np.asarray(imread(io.BytesIO(base64.b64decode(uri.split(",")[1]))))[..., :3]
+
+
+def test_report_says_what_a_reader_needs(facts: Facts) -> None:
+    page = Page(render_report(facts, [case()]))
     for expected in (
         "88.1 % right on 1,000 test samples",
         "98.4 % of 1,000 test samples",
@@ -83,56 +88,164 @@ def test_page_says_what_a_reader_needs(facts, why):
         "duality gap 3.0e-07",
         "C = 0.000604",
         "Because it agrees.",
-        "Positive, blue: evidence for the target class.",
-        "Negative, orange: evidence against the target class.",
         "Predicted cat",
-        "True label dog ✗ wrong",
-        "≠ dog −0.500 #5",
-        "cat +2.00 #7",
-        "shown above: 75.0 %",
-        "surrogate logit +3.00",
+        "A lesson.",
         "Sparse, Efficient and Explainable Data Attribution with DualXDA",
     ):
-        assert expected in text
+        assert expected in page.words
     assert {"href": "case.png"} in page.every("a")
+    assert len(page.every("img")) == 2 + 3 * 3
 
 
-def test_page_needs_no_network_and_no_script_and_describes_its_images(facts, why):
-    html = render_report(facts, [Case("A case", "A lesson.", why, "case.png")])
-    page = Page(html)
-    images = page.every("img")
-    assert len(images) == 4
-    assert all(image["src"].startswith("data:image/png;base64,") and image["alt"] for image in images)
-    assert not page.every("script") + page.every("link")
-    assert "http://" not in html
-    assert "https://" not in html
-    assert "prefers-color-scheme: dark" in html
+@pytest.mark.parametrize("kind", ["grey", "colour", "text", "values"])
+def test_page_says_what_was_found(kind: str) -> None:
+    words = Page(page_of(kind)).words
+    for expected in (
+        "Where a prediction comes from",
+        "Why “cat”?",
+        "Positive, blue: evidence for the target class.",
+        "Negative, orange: evidence against the target class.",
+        "Predicted cat with probability 75.0 %",
+        "True label dog ✗ wrong",
+        "The surrogate predicts the same class ✓",
+        "−0.500 ≠ dog #5, 50.0 % of all",
+        "+2.00 cat #7, 50.0 % of all",
+        "shown above: 75.0 %",
+        "surrogate logit +3.00",
+        "Maps by epsilon_plus_flat. The logit +3.00 is +2.75 of features and +0.250 of bias",
+        "The pairs shown score +2.50 together",
+        "678 of 12,345 training samples are support vectors",
+        "Relative duality gap 3.0e-07",
+    ):
+        assert expected in words
+    why = explanation(kind)
+    for maps in ([(why.sample, why.logit_map)], [(one.sample, one.train_map) for one in why.pairs]):
+        assert f"full colour: ±{scale(drawn(*one) for one in maps):.3g}" in words
 
 
-def test_hostile_text_is_escaped(facts, why):
-    case = Case(HOSTILE[0], HOSTILE[1], dataclasses.replace(why, class_names=HOSTILE), HOSTILE[1])
-    html = render_report(dataclasses.replace(facts, title=HOSTILE[2], C_reason=HOSTILE[0]), [case])
-    page = Page(html)
-    assert not page.every("script")
-    assert not any("onerror" in attributes for _, attributes in page.tags)
-    assert HOSTILE[0] in page.text
-    assert HOSTILE[2] in page.text
-    assert HOSTILE[1] in page.text
+def test_page_is_written_as_it_is_returned(tmp_path: Path) -> None:
+    whys = Explanations([explanation(), explanation("text")])
+    html = whys.to_html(tmp_path / "why.html")
+    assert (tmp_path / "why.html").read_text(encoding="utf-8") == html
+    assert "Where 2 predictions come from" in Page(html).words
 
 
-def test_page_without_opponents_truth_or_evidence(facts, why):
-    empty = dataclasses.replace(
-        why, truth=None, target=2, proponents=(), opponents=(), evidence_for=0.0, evidence_against=0.0
+def test_page_needs_no_network_and_no_script_and_describes_its_images(facts: Facts) -> None:
+    for html in (render_report(facts, [case()]), page_of("grey", "text", "values")):
+        page = Page(html)
+        images = page.every("img")
+        assert all((image["src"] or "").startswith("data:image/png;base64,") for image in images)
+        assert all(image["alt"] for image in images)
+        assert all(chart["aria-label"] for chart in page.every("svg"))
+        assert not page.every("script") + page.every("link")
+        assert "http://" not in html
+        assert "https://" not in html
+        assert "prefers-color-scheme: dark" in html
+
+
+def test_policy_allows_the_one_style_by_its_hash_and_nothing_else(facts: Facts) -> None:
+    for html in (render_report(facts, [case()]), page_of("grey", "text", "values")):
+        page = Page(html)
+        style = re.search(r"<style>(.*?)</style>", html, re.DOTALL)
+        assert style is not None
+        digest = base64.b64encode(hashlib.sha256(style[1].encode()).digest()).decode()
+        policy = next(m["content"] for m in page.every("meta") if "http-equiv" in m)
+        assert policy == (
+            f"default-src 'none'; img-src data:; style-src 'sha256-{digest}'; "
+            "base-uri 'none'; form-action 'none'"
+        )
+        assert not any("style" in attributes for _, attributes in page.tags)
+        assert not any(name.startswith("on") for _, attributes in page.tags for name in attributes)
+
+
+def test_hostile_text_is_escaped(facts: Facts) -> None:
+    hostile = {"class_names": HOSTILE, "method": HOSTILE[0]}
+    tokens = Sample(tokens=(*HOSTILE, "</p>", *TEXT[4:]))
+    whys = [explanation(**hostile), explanation("text", sample=tokens, **hostile)]
+    shown = Case(HOSTILE[0], HOSTILE[1], whys[0], HOSTILE[1])
+    report = render_report(dataclasses.replace(facts, title=HOSTILE[2], C_reason=HOSTILE[0]), [shown])
+    for html in (report, Explanations(whys).to_html()):
+        page = Page(html)
+        assert not page.every("script") + page.every("b")
+        assert not any("onerror" in attributes for _, attributes in page.tags)
+        assert all(text in page.text for text in HOSTILE)
+
+
+def test_page_without_opponents_truth_or_evidence(facts: Facts) -> None:
+    empty = {
+        "truth": None,
+        "target": 2,
+        "surrogate_class": 1,
+        "proponents": (),
+        "opponents": (),
+        "evidence_for": 0.0,
+        "evidence_against": 0.0,
+        "logit_map": np.zeros((1, 6, 5), dtype=np.float32),
+    }
+    for html in (render_report(facts, [case(**empty)]), Explanations([explanation(**empty)]).to_html()):
+        words = Page(html).words
+        assert "No training sample speaks against this class." in words
+        assert "True label" not in words
+        assert "Explained owl" in words
+        assert "✗ The surrogate predicts “dog”: do not trust this explanation." in words
+        assert "all 0" in words
+
+
+def test_both_maps_of_a_pair_are_shown() -> None:
+    why = explanation("colour")
+    images = Page(page_of("colour")).every("img")
+    one = why.pairs[1]
+    shown = {image["alt"]: decoded(image["src"]) for image in images}
+    for alt, sample, relevance, maps in (
+        (
+            "Relevance on training sample 2",
+            one.sample,
+            one.train_map,
+            [(p.sample, p.train_map) for p in why.pairs],
+        ),
+        (
+            "Relevance on the test sample of its pair with training sample 2",
+            why.sample,
+            one.test_map,
+            [(why.sample, p.test_map) for p in why.pairs],
+        ),
+    ):
+        expected = heat(relevance.sum(0), scale(drawn(*m) for m in maps), sample.image)
+        assert np.abs(shown[alt] - expected).max() < 1.5 / 255
+
+
+def test_tokens_are_marked_with_their_values_and_can_be_read() -> None:
+    relevance = np.zeros(len(TEXT), dtype=np.float32)
+    relevance[1], relevance[8] = 2.0, -1.0
+    html = Explanations([explanation("text", logit_map=relevance)]).to_html()
+    assert '<span class="p10" title="+2.00">shares</span>' in html
+    assert '<span class="n5" title="−1.00">profit</span><span class="" title="+0.00">s</span>' in html
+    assert "&lt;b&gt;Friday&lt;/b&gt;" in html
+    light, dark = (
+        html[: html.index("</style>")].split(".p1 {", 1)[1].split("@media (prefers-color-scheme: dark)")
     )
-    text = Page(render_report(facts, [Case("A case", "A lesson.", empty, "case.png")])).text
-    assert "No training sample speaks against this class." in text
-    assert "True label" not in text
-    assert "Explained owl" in text
+    for rules, ink in ((light, "#1c1b19"), (dark, "#ecebe7")):
+        grounds = re.findall(r"background: (#\w{6})", rules)
+        assert len(grounds) == 20
+        assert all(contrast(rgb(ground), rgb(ink)) >= 4.5 for ground in grounds)
+
+
+@pytest.mark.parametrize(
+    ("relevance", "name"), [(2.0, "p10"), (-0.5, "n5"), (0.04, ""), (0.0, ""), (-9.0, "n10")]
+)
+def test_levels(relevance: float, name: str) -> None:
+    assert level(relevance, 1.0) == name
+    assert level(0.0, 0.0) == ""
+
+
+def test_bars() -> None:
+    up, down = bars(np.array([1.0, -0.5], dtype=np.float32), 2.0)
+    assert up == (0, 10, 45, 10, "for")
+    assert down == (50, 20, 45, 5, "against")
 
 
 @pytest.mark.parametrize("shape", [(6, 5), (6, 5, 3)])
-def test_images_are_inlined_pixel_for_pixel(shape):
+def test_images_are_inlined_pixel_for_pixel(shape: tuple[int, ...]) -> None:
     pixels = np.random.default_rng(0).integers(0, 256, shape) / 255
-    decoded = imread(io.BytesIO(base64.b64decode(data_uri(pixels.astype(np.float32)).split(",")[1])))
     expected = pixels if len(shape) == 3 else np.repeat(pixels[..., None], 3, axis=2)
-    assert np.abs(decoded[..., :3] - expected).max() < 1.5 / 255
+    assert np.abs(decoded(data_uri(pixels.astype(np.float32))) - expected).max() < 1.5 / 255

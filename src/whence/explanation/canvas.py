@@ -35,7 +35,7 @@ class Canvas:
     Attributes
     ----------
     figure : of matplotlib, bound to no window and no global state
-    width, height : in inches; the height may be set until axes are made
+    width, height : in inches
     """
 
     def __init__(self, width: float, height: float) -> None:
@@ -48,6 +48,7 @@ class Canvas:
         self._down = Affine2D()
         self._inches = self._down + self.figure.dpi_scale_trans
         self._widths: dict[tuple[Any, ...], float] = {}
+        self._axes: list[tuple[Axes, tuple[float, float, float, float]]] = []
         self.width = width
         self.set_height(height)
 
@@ -56,6 +57,8 @@ class Canvas:
         self.height = height
         self.figure.set_size_inches(self.width, height)
         self._down.clear().scale(1, -1).translate(0, height)
+        for axes, box in self._axes:
+            axes.set_position(self._part(*box))
 
     def text(self, x: float, y: float, text: str, **style: Any) -> None:
         """Write one line, centred on y; ``style`` is that of matplotlib."""
@@ -121,12 +124,21 @@ class Canvas:
 
     def axes(self, x: float, y: float, width: float, height: float, colour: str, line: float = 1) -> Axes:
         """Make axes without ticks, framed in a colour."""
-        bottom = 1 - (y + height) / self.height
-        made = self.figure.add_axes((x / self.width, bottom, width / self.width, height / self.height))
+        made = self.figure.add_axes(self._part(x, y, width, height))
+        self._axes.append((made, (x, y, width, height)))
         made.set(xticks=[], yticks=[])
         for spine in made.spines.values():
             spine.set(color=colour, linewidth=line)
         return made
+
+    def _part(self, x: float, y: float, width: float, height: float) -> tuple[float, float, float, float]:
+        """Give a box as a part of the sheet, y up."""
+        return (
+            x / self.width,
+            1 - (y + height) / self.height,
+            width / self.width,
+            height / self.height,
+        )
 
     def key(self, x: float, y: float, width: float, full: float, colours: Colours = heat) -> None:
         """Draw the colours of relevance from −full to +full, with what the full colour stands for."""

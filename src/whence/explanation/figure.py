@@ -66,7 +66,7 @@ class _Overview:
             self._row_names()
         balance(self.canvas, why, self.left, self.middle, right, bottom + 0.35)
         end = legend(self.canvas, why, MARGIN, right, bottom + 0.95)
-        assert end <= self.canvas.height, (end, self.canvas.height)
+        self.canvas.set_height(end + 0.06)
 
     def _test_sample(self) -> None:
         """Draw the test sample, the logit's map on it, and what the model says."""

@@ -1,0 +1,60 @@
+"""Explanations made up by hand, of images, texts and plain values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from whence.explanation import Contribution, Explanation, Sample
+
+TEXT = ("[CLS]", " shares", " rose", " 12", "%", " on", " <b>Friday</b>", " after", " profit", "s", "[SEP]")
+
+
+def random(shape: tuple[int, ...], seed: int) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=shape).astype(np.float32)
+
+
+def sample(kind: str, seed: int) -> tuple[Sample, tuple[int, ...]]:
+    """A sample of a kind, with the shape of its maps."""
+    if kind == "text":
+        return Sample(tokens=TEXT[: 11 - seed % 3]), (11 - seed % 3,)
+    if kind == "values":
+        return Sample(values=random((7,), seed)), (7,)
+    shape = {"grey": (1, 6, 5), "colour": (3, 6, 5)}[kind]
+    picture = np.random.default_rng(seed).random((6, 5, 3) if kind == "colour" else (6, 5))
+    return Sample(image=picture.astype(np.float32)), shape
+
+
+def pair(
+    kind: str, index: int, label: int, score: float, share: float, test: tuple[int, ...]
+) -> Contribution:
+    shown, shape = sample(kind, index)
+    return Contribution(
+        index, label, score, share, score / 4, shown, random(test, index), random(shape, index + 1)
+    )
+
+
+def explanation(kind: str = "grey", **changes: Any) -> Explanation:
+    """Two proponents and an opponent; logit 3, 75 % and 50 % of the evidence shown."""
+    shown, shape = sample(kind, 0)
+    fields: dict[str, Any] = {
+        "sample": shown,
+        "predicted": 0,
+        "probability": 0.75,
+        "surrogate_class": 0,
+        "truth": 1,
+        "target": 0,
+        "class_names": ("cat", "dog", "owl"),
+        "evidence_for": 4.0,
+        "evidence_against": -1.0,
+        "bias": 0.25,
+        "proponents": (pair(kind, 7, 0, 2.0, 0.5, shape), pair(kind, 2, 1, 1.0, 0.25, shape)),
+        "opponents": (pair(kind, 5, 1, -0.5, 0.5, shape),),
+        "logit_map": random(shape, 9),
+        "method": "epsilon_plus_flat",
+        "n_train": 12345,
+        "n_support": 678,
+        "gap": 3e-7,
+    }
+    return Explanation(**(fields | changes))
