@@ -37,8 +37,8 @@ VARIANTS = {
     "XDA, ε = 0.25": Rules(epsilon=0.25),
 }
 TEXT_VARIANTS = {"XDA, attn_lrp_cp": "attn_lrp_cp"}
-N_IMAGES, STEPS, N_RANDOM = 100, 20, 3
-N_TEXTS, TEXT_STEPS, TOKENS = 40, 10, 32
+STEPS = {"MNIST": 20, "CIFAR-10": 10, "BBC News": 10}
+N_IMAGES, N_TEXTS, TOKENS, N_RANDOM = 100, 40, 32, 2
 
 Cells = dict[str, FlippingResult]
 
@@ -62,23 +62,18 @@ def measured() -> Iterator[tuple[str, str, Cells]]:
         pairs = explain_pairs(explainer, x[:N_IMAGES], methods=MAIN | VARIANTS)
         baselines = {"mean": "mean", "blur": "blur", "training mean": training.tensors[0].mean(0)}
         for side in SIDES:
-            yield name, side, flipped_images(pairs, side, baselines)
+            yield name, side, flipped_images(pairs, side, baselines, STEPS[name])
     pairs, baselines, special = texts()
     for side in SIDES:
-        yield (
-            "BBC News",
-            side,
-            {
-                name: pairs.flip(side, steps=TEXT_STEPS, baseline=token, keep=special, n_random=N_RANDOM)
-                for name, token in baselines.items()
-            },
-        )
+        options: dict[str, Any] = {"steps": STEPS["BBC News"], "keep": special, "n_random": N_RANDOM}
+        cells = {name: pairs.flip(side, baseline=token, **options) for name, token in baselines.items()}
+        yield "BBC News", side, cells
 
 
-def flipped_images(pairs: ExplainedPairs, side: Any, baselines: Mapping[str, Any]) -> Cells:
+def flipped_images(pairs: ExplainedPairs, side: Any, baselines: Mapping[str, Any], steps: int) -> Cells:
     return {
         f"{name}, {patch}×{patch}": pairs.flip(
-            side, steps=STEPS, patch=patch, baseline=baseline, n_random=N_RANDOM
+            side, steps=steps, patch=patch, baseline=baseline, n_random=N_RANDOM
         )
         for name, baseline in baselines.items()
         for patch in PATCHES

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import importlib.util
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from examples import bbc_news, cifar10_resnet, places
+from examples import ablation, bbc_news, cifar10_resnet, mnist_cnn, places
 from safetensors.torch import save_file
 
+from whence import DualDA
 from whence.data import as_training_set
-from whence.model import find_head
+from whence.model import Extractor, find_head
 
 needs_transformers = pytest.mark.skipif(
     importlib.util.find_spec("transformers") is None, reason="transformers is not installed"
@@ -66,6 +68,59 @@ def test_cifar_records_are_read_by_colour_and_row(data: Path) -> None:
     file.write_bytes(file.read_bytes()[:-1])
     with pytest.raises(SystemExit, match="It ends within one"):
         cifar10_resnet.train()
+
+
+def test_mnist_files_are_read_in_their_order(data: Path) -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (3, 28, 28), dtype=np.uint8)
+    (data / "mnist").mkdir()
+    for part in ("train", "t10k"):
+        images = b"\0\0\x08\x03" + b"".join(n.to_bytes(4, "big") for n in pixels.shape) + pixels.tobytes()
+        labels = b"\0\0\x08\x01" + (3).to_bytes(4, "big") + bytes([7, 0, 2])
+        (data / "mnist" / f"{part}-images-idx3-ubyte.gz").write_bytes(gzip.compress(images))
+        (data / "mnist" / f"{part}-labels-idx1-ubyte.gz").write_bytes(gzip.compress(labels))
+    images, labels = mnist_cnn.test().tensors
+    assert images.shape == (3, 1, 28, 28)
+    assert images[1, 0, 5, 9].item() == pytest.approx(pixels[1, 5, 9] / 255)
+    assert labels.tolist() == [7, 0, 2]
+    assert len(mnist_cnn.read("train", 2)) == 2
+    assert as_training_set(mnist_cnn.train()).class_names == tuple("0123456789")
+    with pytest.raises(SystemExit, match=r"Make them with: python -m examples.mnist_cnn"):
+        mnist_cnn.build()
+
+
+def test_the_ablation_keeps_its_training_samples_and_loses_what_was_erased(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model = mnist_cnn.SmallCNN().eval()
+    images, labels = torch.rand(60, 1, 28, 28), torch.arange(60) % 10
+    images[:, :, :4] = images[:, :, 24:] = 0
+    explainer = DualDA(C=0.1, show_progress=False).fit(model, (images, labels))
+    variants = ablation.variants(images[0])
+    whole, without_base, without_arc = variants.values()
+    assert ablation.cut_row(images[0]) == 14  # in the middle of rows 4 … 23
+    assert torch.equal(without_base + without_arc, whole)
+    assert not without_base[:, 14:].any()
+
+    indices = ablation.proponents(explainer, images[0])
+    extractor = Extractor(model, "head")
+    cases = {
+        name: ablation.explain(explainer, extractor, image, images, indices)
+        for name, image in variants.items()
+    }
+    (why,) = explainer.explain(images[:1], target=ablation.DIGIT)
+    assert [pair.index for pair in why.proponents] == indices
+    for name, image in variants.items():
+        dots = model.features(image[None]) @ model.features(images[indices]).T + 1
+        lam = torch.tensor([explainer.lam_[i, ablation.DIGIT] for i in indices])
+        assert cases[name].scores == pytest.approx((lam * dots[0].detach()).numpy(), rel=1e-4)
+    for j, pair in enumerate(why.proponents):
+        assert cases["as it is"].test_maps[j] == pytest.approx(pair.test_map[0], abs=1e-6)
+        assert cases["as it is"].train_maps[j] == pytest.approx(pair.train_map[0], abs=1e-6)
+    shares = ablation.erased_share(cases["as it is"], without_base[0].numpy())
+    below = why.maps["test"][: len(indices), 0, 14:24].sum((1, 2))
+    assert shares == pytest.approx(below / why.maps["test"][: len(indices)].sum((1, 2, 3)), rel=1e-3)
+    ablation.draw(cases, list(map(str, indices))).savefig(tmp_path / "figure.png")
+    assert (tmp_path / "figure.png").stat().st_size > 10_000
+    assert len(ablation.table(cases, indices).splitlines()) == 2 + len(indices)
 
 
 def test_the_saved_network_comes_back_with_its_head(data: Path) -> None:
