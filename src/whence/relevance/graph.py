@@ -26,10 +26,10 @@ _LINEAR = (
     "ReflectionPad2D ReflectionPad3D ReplicationPad1D ReplicationPad2D ReplicationPad3D AvgPool2D "
     "AvgPool3D AdaptiveAvgPool2D AdaptiveAvgPool3D MkldnnAdaptiveAvgPool2D UpsampleNearest1D "
     "UpsampleNearest2D UpsampleNearest3D UpsampleBilinear2D UpsampleBicubic2D UpsampleLinear1D "
-    "UpsampleTrilinear3D NativeDropout Relu LeakyRelu Abs Maximum Minimum Max Min Amax Amin "
-    "Topk Sort Kthvalue MaxPool2DWithIndices "
-    "MaxPool3DWithIndices AdaptiveMaxPool2D AdaptiveMaxPool3D Lift Real Imag Complex ViewAsReal "
-    "ViewAsComplex Conj ConjPhysical NegView FftR2C FftC2C FftC2R"
+    "UpsampleTrilinear3D UpsampleNearestExact1D UpsampleNearestExact2D UpsampleNearestExact3D "
+    "NativeDropout Relu LeakyRelu Abs Maximum Minimum Max Min Amax Amin Topk Sort Kthvalue "
+    "MaxPool2DWithIndices MaxPool3DWithIndices AdaptiveMaxPool2D AdaptiveMaxPool3D Lift Real Imag Complex "
+    "ViewAsReal ViewAsComplex Conj ConjPhysical NegView FftR2C FftC2C FftC2R"
 )
 # Linear as long as one of their inputs carries relevance; of a quotient, the numerator.
 _BILINEAR = {"Mul", "Div", "Mm", "Bmm", "Mv", "Dot", "Addmm", "Addmv", "Baddbmm", "Addbmm", "Addr", "Addcmul"}
