@@ -39,7 +39,7 @@ ROWS = [
     Row("lissa", {}, EXACT.label),
     Row("arnoldi", {}, EXACT.label),
     Row("arnoldi", {"dimension": 400, "projections": 400}, EXACT.label),
-    Row("arnoldi", {"params": "all"}),
+    Row("arnoldi", {"params": "all", "n_samples": 1000}),
     Row("ekfac", {"params": "last", "damping": 1e-3}, EXACT.label),
     Row("ekfac", {}),
     DUAL,

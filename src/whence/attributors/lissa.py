@@ -14,6 +14,7 @@ from whence.attributors.base import Limits, check_count
 from whence.attributors.classifier import Classifier, Training
 from whence.attributors.curvature import Curvature
 from whence.attributors.influence import Params, SolvingAttributor
+from whence.errors import ModelError
 from whence.svm.problem import Ints
 
 _DECAY = math.log(100)
@@ -131,10 +132,17 @@ class LiSSA(SolvingAttributor):
         return min(math.ceil(_DECAY * self.scale_ / self.damping), max(n, _DEEP))
 
     def _residual(self, curvature: Curvature, v: Tensor, gradients: Tensor) -> float:
-        """Largest ‖(G + damping·I) v − g‖/‖g‖ of the rows."""
+        """Largest ‖(G + damping·I) v − g‖/‖g‖ of the rows, or raise where the series grew without bound."""
         rest = curvature.product(v) + self.damping * v - gradients
         sizes = gradients.norm(dim=1)
-        return float((rest.norm(dim=1) / sizes.where(sizes > 0, 1)).max())
+        residual = float((rest.norm(dim=1) / sizes.where(sizes > 0, 1)).max())
+        if not math.isfinite(residual):
+            raise ModelError(
+                f"LiSSA's series must converge. It grew without bound with 'curvature_batch' = "
+                f"{self.curvature_batch}: some batches bend far more than those that set its scale, "
+                f"{self.scale_:.3g}. Take a larger 'curvature_batch'."
+            )
+        return residual
 
     def _draw(self, generator: np.random.Generator, n: int) -> Ints | None:
         """Draw a batch; None is all samples."""
