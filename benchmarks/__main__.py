@@ -1,14 +1,14 @@
-"""Run the benchmarks: ``python -m benchmarks [solver attribution memory tolerance scale methods]``."""
+"""Run the benchmarks: ``python -m benchmarks [solver attribution memory tolerance scale methods flipping]``."""
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
 
-from benchmarks import attribution, memory, methods, scale, solver, tolerance
+from benchmarks import attribution, flipping, memory, methods, scale, solver, tolerance
 from benchmarks.machine import describe
 
-PARTS = ("solver", "attribution", "memory", "tolerance", "scale", "methods")
+PARTS = ("solver", "attribution", "memory", "tolerance", "scale", "methods", "flipping")
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("parts", nargs="*", choices=[*PARTS, []], help="what to run; everything by default")
@@ -30,3 +30,5 @@ if "tolerance" in chosen:
     tolerance.run(options.data, options.cache)
 if "methods" in chosen:
     methods.run(options.data, options.cache)
+if "flipping" in chosen:
+    flipping.run(options.data, options.cache)
