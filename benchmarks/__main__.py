@@ -1,4 +1,4 @@
-"""Run the benchmarks: ``python -m benchmarks [solver attribution memory tolerance scale methods flipping]``."""
+"""Run the benchmarks, all or some: ``python -m benchmarks [solver attribution …]``; ``--help`` lists them."""
 
 from __future__ import annotations
 
