@@ -8,6 +8,7 @@ from whence.evaluate.faithfulness import (
     support_counts,
     surrogate_faithfulness,
 )
+from whence.evaluate.flipped import FlippingResult
 from whence.evaluate.flipping import ExplainedPairs, explain_pairs, pair_flipping
 from whence.evaluate.grouping import group_classes
 from whence.evaluate.lds import compare_lds, lds, lds_reliability, random_subsets
@@ -22,7 +23,6 @@ from whence.evaluate.metrics import (
 )
 from whence.evaluate.perturb import add_keywords, add_shortcut, flip_labels, group_labels
 from whence.evaluate.resources import Resources, measure
-from whence.evaluate.result import FlippingResult
 from whence.evaluate.shortcuts import CentreBox, Frame, Word
 from whence.evaluate.sparsity import sparsity_curve
 from whence.evaluate.views import View, subset, view

@@ -17,8 +17,8 @@ from whence.attributors.dualda import DualDA
 from whence.attributors.fitted import check_batch
 from whence.errors import InvalidInputError
 from whence.evaluate.comparison import Doubles, Ints, ties
+from whence.evaluate.flipped import FlippingResult, Side
 from whence.evaluate.removal import Baseline, Removable
-from whence.evaluate.result import FlippingResult, Side
 from whence.explanation import Contribution
 from whence.explanation.samples import kept_tokens
 from whence.inputs import take, to_model
