@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +20,7 @@ from whence.explanation.samples import Array, as_samples, kept_tokens
 from whence.inputs import to_model
 from whence.relevance.concepts import Concepts, concept_maps
 from whence.relevance.sources import floating
-from whence.relevance.xda import Backward, Method, PairMaps, only, pair_maps, start
+from whence.relevance.xda import Backward, Method, only, pair_maps, start
 
 
 @dataclass(frozen=True)
@@ -178,7 +178,7 @@ class Explaining:
         weight = torch.as_tensor(self.surrogate.coef[target, : test.features.shape[1]])
         lam = torch.as_tensor(self.surrogate.lam[indices][:, [target]].toarray()[:, 0])
         if not indices:
-            return _Pairs(_array(only(test.maps(weight[None]))[0]), lam)
+            return _Pairs(_of_test(inputs, only(test.maps(weight[None])))[0], lam)
         found = None
         for begin in range(0, len(indices), self.batch_size):
             part = indices[begin : begin + self.batch_size]
@@ -187,8 +187,10 @@ class Explaining:
             train = start(self.model.extractor, train_inputs, method)
             self._check_same_samples(part, train.features)
             maps = pair_maps(test, train, lam[begin : begin + len(part)], weight)
-            found = found or _Pairs(_array(maps.logit), lam)
-            found.add(maps, train_inputs, self.model.prepare.preprocess)
+            found = found or _Pairs(_of_test(inputs, maps.logit[None])[0], lam)
+            found.samples += as_samples(train_inputs, self.model.prepare.preprocess)
+            found.test_maps += _of_test(inputs, maps.test)
+            found.train_maps += kept_tokens(train_inputs, _array(maps.train))
         assert found is not None
         return found
 
@@ -217,14 +219,16 @@ class _Pairs:
         self.test_maps: list[Array] = []
         self.train_maps: list[Array] = []
 
-    def add(self, maps: PairMaps, train_inputs: Any, tokenizer: Any) -> None:
-        self.samples += as_samples(train_inputs, tokenizer)
-        self.test_maps += list(_array(maps.test))
-        self.train_maps += kept_tokens(train_inputs, _array(maps.train))
-
 
 def _array(maps: Tensor) -> Array:
     return maps.detach().float().cpu().numpy()
+
+
+def _of_test(inputs: Any, maps: Tensor) -> list[Array]:
+    """Give maps (m, …) on the one test sample, of a text without those of its padding."""
+    mask = inputs.get("attention_mask") if isinstance(inputs, Mapping) else None
+    same = inputs if mask is None else {"attention_mask": mask.expand(len(maps), -1)}
+    return kept_tokens(same, _array(maps))
 
 
 def _name(method: Method) -> str:
