@@ -206,6 +206,47 @@ def explain(
     typer.echo(write_explanations(session, tests, out, k, target, rules).resolve())
 
 
+@app.command()
+def report(
+    explainer: Annotated[Path, _FILE],
+    tests: Annotated[str, _TESTS],
+    out: Annotated[Path, typer.Option(help="The page to write.", metavar="FILE")],
+    k: Annotated[int, typer.Option("-k", help="Proponents and opponents to show.", min=1)] = 5,
+    test: Annotated[str | None, _TEST] = None,
+) -> None:
+    """Write one page with explanations and the audit, which opens from disk and can be mailed.
+
+    whence report clothes.whence --tests 0-19 --out report.html
+    """
+    from whence.commands import write_report
+    from whence.session import Session
+
+    session = Session.open(explainer, show_progress=sys.stderr.isatty(), test=test)
+    typer.echo(write_report(session, tests, out, k).resolve())
+
+
+@app.command()
+def serve(
+    explainer: Annotated[Path, _FILE],
+    host: Annotated[str, typer.Option(help="Address to listen at; others need --token.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port to listen at.", min=1, max=65535)] = 8000,
+    token: Annotated[
+        str | None, typer.Option(help="Word that visitors' addresses must carry.", metavar="TEXT")
+    ] = None,
+    test: Annotated[str | None, _TEST] = None,
+) -> None:
+    """Show all test samples on a page of this machine, live.
+
+    whence serve clothes.whence
+    """
+    from whence.session import Session
+    from whence.ui.explorer import Explorer
+    from whence.ui.server import serve as run
+
+    session = Session.open(explainer, show_progress=sys.stderr.isatty(), test=test)
+    run(Explorer(session), host, port, token, typer.echo)
+
+
 def _number(text: str) -> float | str:
     """Read a number where there is one; DualDA refuses what it does not know."""
     try:

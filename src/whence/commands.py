@@ -127,3 +127,15 @@ def write_explanations(
     page = out / "index.html"
     found.to_html(page)
     return page
+
+
+def write_report(session: Session, tests: str, out: Path, k: int) -> Path:
+    """Write the explorer's page with some tests inside; give its path."""
+    from whence.ui.explorer import Explorer
+    from whence.ui.pages import report_page
+
+    chosen = places(tests, session)
+    if out.is_dir() or not out.resolve().parent.is_dir():
+        raise InvalidInputError(f"'out' must be a file in a folder that exists. Got '{out}'.")
+    out.write_text(report_page(Explorer(session), chosen, k), encoding="utf-8")
+    return out

@@ -22,12 +22,16 @@ def evaluating(model: nn.Module) -> Iterator[None]:
     """Run in eval mode without gradients; every module's own training flag comes back afterwards."""
     with _one_at_a_time:
         flags = [(module, module.training) for module in model.modules()]
+        fused = torch.backends.mha.get_fastpath_enabled()
         try:
             model.eval()
+            # The fused encoder of torch gives padding other values than the plain one.
+            torch.backends.mha.set_fastpath_enabled(False)
             # Out of inference mode, whose tensors autograd cannot follow from the head on.
             with torch.inference_mode(False), torch.no_grad():
                 yield
         finally:
+            torch.backends.mha.set_fastpath_enabled(fused)
             # Set one by one: model.train() would switch on modules that the user had frozen.
             for module, flag in flags:
                 module.training = flag

@@ -1,0 +1,106 @@
+"""The explorer's page, in two forms: live, asking for its data; and as one file with everything inside."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from collections.abc import Sequence
+from importlib import resources
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from whence.explanation.style import percent, signed
+from whence.ui.explorer import Explorer
+
+SCRIPTS = ("dom.js", "maps.js", "panels.js", "audit.js", "main.js")
+"""The page's modules, each importing only from those before it."""
+
+
+def policy(script: str | None = None, style: str | None = None) -> str:
+    """Write the content security policy: a live page's own files, or the hashes of a report's parts."""
+    scripts = "'self'" if script is None else f"'sha256-{_digest(script)}'"
+    styles = "'self'" if style is None else f"'sha256-{_digest(style)}'"
+    connect = "'self'" if script is None else "'none'"
+    return (
+        f"default-src 'none'; script-src {scripts}; style-src {styles}; img-src data:; "
+        f"connect-src {connect}; base-uri 'none'; form-action 'none'"
+    )
+
+
+def live_page(explorer: Explorer) -> str:
+    """Render the page that asks the server."""
+    return _render(report=False, info=explorer.info())
+
+
+def report_page(explorer: Explorer, tests: Sequence[int], k: int = 5, n_audit: int = 100) -> str:
+    """Render the page with some test samples inside, which needs no server and no network.
+
+    Parameters
+    ----------
+    explorer
+        What is shown.
+    tests
+        Places of the test samples.
+    k
+        Proponents and opponents of each.
+    n_audit
+        Training samples in the audit queue.
+    """
+    info = explorer.info()
+    rows = explorer.summaries(list(tests))
+    explanations = {index: explorer.explain(index, k) for index in tests}
+    info = {**info, "Cs": [info["C"]]}
+    data = {
+        "info": info,
+        "rows": rows,
+        "explanations": explanations,
+        "audit": explorer.suspects(0, n_audit),
+        "classes": explorer.classes(),
+    }
+    script, style = bundle(), _read("explorer.css")
+    return _render(
+        report=True,
+        info=info,
+        rows=rows,
+        explanations=explanations,
+        data=embedded(data),
+        script=script,
+        style=style,
+        policy=policy(script, style),
+    )
+
+
+def embedded(data: Any) -> str:
+    """Write data as JSON that can stand inside a page: nothing in it ends the element or begins another."""
+    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def bundle() -> str:
+    """Join the modules into one script, for a page that is opened from disk, where imports are forbidden."""
+    joined = "\n".join(_read(name) for name in SCRIPTS)
+    without = re.sub(r"^import .*?;\n", "", joined, flags=re.MULTILINE)
+    return re.sub(r"^export ", "", without, flags=re.MULTILINE)
+
+
+def _render(**context: Any) -> str:
+    environment = Environment(
+        loader=PackageLoader("whence.ui"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {"percent": percent, "signed": signed}
+    return environment.get_template("explorer.html").render(**context)
+
+
+def _read(name: str) -> str:
+    return resources.files("whence.ui").joinpath("static", name).read_text(encoding="utf-8")
+
+
+def _digest(text: str) -> str:
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode("ascii")
