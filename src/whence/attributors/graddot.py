@@ -114,9 +114,9 @@ class GradientAttributor(ModelAttributor):
             return [Factored(classifier, scalar, weights) for weights in points]
         if self.projection is None:
             assert training is not None
-            gradients = Gradients(classifier, scalar, self.memory // 2)
+            gradients = Gradients(classifier, scalar, self.memory // 2, self.show_progress)
             return [Streamed(gradients, training, weights, self.show_progress) for weights in points]
-        gradients = Gradients(classifier, scalar, self.memory)
+        gradients = Gradients(classifier, scalar, self.memory, self.show_progress)
         projection = projection_for(self.projection, gradients.n_parameters, self.seed)
         return [Stored(gradients, projection, weights) for weights in points]
 

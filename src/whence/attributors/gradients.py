@@ -12,8 +12,9 @@ from torch.func import functional_call, grad
 from torch.nn import functional
 
 from whence.attributors.classifier import Classifier
-from whence.attributors.samplewise import map_samples
+from whence.attributors.samplewise import NotMappedError, map_samples
 from whence.errors import InvalidInputError, ModelError
+from whence.features import teller
 from whence.heads import made_by, recording
 from whence.inputs import n_rows, run, take
 from whence.model import _eagerly as eagerly
@@ -79,8 +80,10 @@ class Gradients:
     """Gradients of a scalar of the logits, one a sample, as rows (B, P) over all trainable parameters.
 
     They are computed by ``torch.func``: ``vmap`` over the samples of ``grad`` of the model in eval mode.
-    Trainable are the parameters with ``requires_grad``, in the order of ``named_parameters``; frozen ones
-    have no columns. The model is left as it was: no ``.grad`` is written.
+    Where ``vmap`` cannot follow a model, as with most language models, samples are computed one by one: the
+    same gradients, more slowly; ``note`` says why. Trainable are the parameters with ``requires_grad``, in
+    the order of ``named_parameters``; frozen ones have no columns. The model is left as it was: no ``.grad``
+    is written.
 
     Parameters
     ----------
@@ -90,12 +93,15 @@ class Gradients:
         What is differentiated: a function of logits (B, K) and classes (B,) to (B,).
     memory
         Bytes that gradients and activations may take at a time; at least one sample is computed.
+    show_progress
+        Tell where samples are computed one by one.
 
     Attributes
     ----------
     names : the trainable parameters
     n_parameters : P
-    chunk : samples computed at a time, known after ``check`` or the first call
+    chunk : samples whose rows are given at a time, known after ``check`` or the first call
+    note : why samples are computed one by one; empty where they are not
 
     Examples
     --------
@@ -107,8 +113,15 @@ class Gradients:
     [torch.Size([6, 15])]
     """
 
-    def __init__(self, classifier: Classifier, scalar: Loss = cross_entropy, memory: int = MEMORY) -> None:
+    def __init__(
+        self,
+        classifier: Classifier,
+        scalar: Loss = cross_entropy,
+        memory: int = MEMORY,
+        show_progress: bool = False,
+    ) -> None:
         self.classifier, self.scalar, self.memory = classifier, scalar, memory
+        self.say = teller(show_progress)
         self.model, self.layer = classifier.model, classifier.extractor.layer
         trainable = {name: p for name, p in self.model.named_parameters() if p.requires_grad}
         if not trainable:
@@ -119,7 +132,7 @@ class Gradients:
         self.names = tuple(trainable)
         self.n_parameters = sum(p.numel() for p in trainable.values())
         self.itemsize = max(p.element_size() for p in trainable.values())
-        self.chunk = 0
+        self.chunk, self.note = 0, ""
 
     def check(self, inputs: Any) -> None:
         """Find on a few inputs which output the logits are, and check that samples have gradients; once.
@@ -130,7 +143,13 @@ class Gradients:
             return
         inputs = take(inputs, slice(8))
         self._output = self._find_output(inputs)
-        self._check_samples_alone(inputs)
+        together = self.classifier.logits(self.classifier.extractor(inputs).to(self.classifier.weight))
+        try:
+            self._mapped(self.parameters(), inputs, together.argmax(1), None)
+        except NotMappedError as refusal:
+            self.note = str(refusal)
+            self.say(f"Gradients: one sample at a time, since torch.func.vmap fails in {self.note}.")
+        self._check_samples_alone(inputs, together)
         # Gradients lie once by parameter, once as rows, and the caller may hold the rows before; activations
         # have gradients of their own size.
         a_sample = 3 * self.n_parameters * self.itemsize + 2 * self._activation_bytes(inputs)
@@ -172,19 +191,43 @@ class Gradients:
         """Give gradients as rows (b, P), each with the values (b,) of the scalar."""
         self.check(inputs)
         parameters = self.parameters(weights)
+        compute = self._one_by_one if self.note else self._mapped
+        for start in range(0, len(classes), self.chunk):
+            some = slice(start, start + self.chunk)
+            found, values = compute(parameters, take(inputs, some), classes[some], weights)
+            _check_finite(values)
+            rows = torch.cat([part.flatten(1) for part in found], dim=1)
+            del found
+            yield rows.to(torch.promote_types(rows.dtype, torch.float32)), values
+
+    def _mapped(
+        self, parameters: Weights, inputs: Any, classes: Tensor, weights: Weights | None
+    ) -> tuple[list[Tensor], Tensor]:
+        """Give gradients (B, …) by each parameter, and the values (B,), of all samples at once."""
 
         def value(parameters: Weights, inputs: Any, classes: Tensor) -> tuple[Tensor, Tensor]:
             found = self.values(parameters, inputs, classes, weights)[0]
             return found, found
 
-        gradient = grad(value, has_aux=True)
-        for start in range(0, len(classes), self.chunk):
-            some = slice(start, start + self.chunk)
-            found, values = map_samples(self.model, gradient, parameters, take(inputs, some), classes[some])
-            _check_finite(values)
-            rows = torch.cat([found[name].flatten(1) for name in self.names], dim=1)
-            del found
-            yield rows.to(torch.promote_types(rows.dtype, torch.float32)), values
+        found, values = map_samples(self.model, grad(value, has_aux=True), parameters, inputs, classes)
+        return [found[name] for name in self.names], values
+
+    def _one_by_one(
+        self, parameters: Weights, inputs: Any, classes: Tensor, weights: Weights | None
+    ) -> tuple[list[Tensor], Tensor]:
+        """Give the same without ``vmap``."""
+        leaves = {name: tensor.detach().requires_grad_() for name, tensor in parameters.items()}
+        rows, values = [], []
+        for i in range(len(classes)):
+            one = slice(i, i + 1)
+            with evaluating(self.model), torch.enable_grad(), eagerly(self.model):
+                value = self.values(leaves, take(inputs, one), classes[one], weights)[0]
+                found = torch.autograd.grad(
+                    value, list(leaves.values()), allow_unused=True, materialize_grads=True
+                )
+            rows.append(found)
+            values.append(value.detach())
+        return [torch.stack(parts) for parts in zip(*rows, strict=True)], torch.stack(values)
 
     def _logits(self, parameters: Weights, inputs: Any, weights: Weights | None = None) -> Tensor:
         """Logits (B, K) as a function of the parameters."""
@@ -195,8 +238,9 @@ class Gradients:
     def _find_output(self, inputs: Any) -> int | None:
         """Find which of the model's outputs are the logits; None where only the layer's own output is."""
         layer = self.model.get_submodule(self.layer)
-        with evaluating(self.model), eagerly(self.model), recording({self.layer: layer}) as calls:
-            outputs = logits_in(run(self.model, inputs))
+        with evaluating(self.model), eagerly(self.model):
+            with recording({self.layer: layer}) as calls:
+                outputs = logits_in(run(self.model, inputs))
             found = next((j for j, logits in enumerate(outputs) if made_by(calls[0], logits)), None)
         if found is None and calls[0].output.ndim != 2:
             raise ModelError(
@@ -206,26 +250,20 @@ class Gradients:
             )
         return found
 
-    def _check_samples_alone(self, inputs: Any) -> None:
-        """Raise unless a sample by itself has the logits that it has in a batch."""
-        classifier = self.classifier
-        together = classifier.logits(classifier.extractor(inputs).to(classifier.weight))
-        alone = map_samples(
-            self.model,
-            lambda parameters, inputs, _: self._logits(parameters, inputs)[0],
-            self.parameters(),
-            inputs,
-            together.argmax(1),
-        )
+    def _check_samples_alone(self, inputs: Any, together: Tensor) -> None:
+        """Raise unless samples by themselves have the logits (B, K) that they have in a batch."""
+        ones = [take(inputs, slice(i, i + 1)) for i in range(len(together))]
+        with evaluating(self.model), eagerly(self.model):
+            alone = torch.cat([self._logits(self.parameters(), one) for one in ones])
         error = (alone.to(together) - together).abs().max()
         # Rounding of half precision is within this; what another sample adds is not.
         if error > 0.05 * together.abs().max().clamp(min=1e-6):
             raise ModelError(
-                "A sample's logits must not depend on the other samples of its batch, or it has no gradient "
-                f"of its own. By itself they differ by up to {error.item():.3g}. The model is run in eval "
-                "mode: is there a batch normalisation without running statistics "
-                "(track_running_stats=False), or one that forward puts into training mode? "
-                'Give it running statistics, or take only the last layer with params="last".'
+                "A sample's logits must not depend on the other samples of its batch nor on chance, or it "
+                f"has no gradient of its own. By itself they differ by up to {error.item():.3g}. The model "
+                "is run in eval mode: is there a batch normalisation without running statistics "
+                "(track_running_stats=False), or one or a dropout that forward puts into training mode? "
+                'Mend it, or take only the last layer with params="last".'
             )
 
     def _activation_bytes(self, inputs: Any) -> int:

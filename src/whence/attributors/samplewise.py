@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -10,13 +11,15 @@ import torch
 from torch import Tensor, nn
 from torch.func import vmap
 
-from whence.errors import ModelError
-from whence.inputs import take
 from whence.model import _eagerly as eagerly
 from whence.model import evaluating
 
 Function = Callable[[Mapping[str, Tensor], Any, Tensor], Any]
 """Of parameters, the inputs of one sample as a batch of one, and its class (1,)."""
+
+
+class NotMappedError(Exception):
+    """The model cannot be mapped over samples; the message says in which module, and why."""
 
 
 def map_samples(
@@ -25,13 +28,21 @@ def map_samples(
     """Call ``function`` for every sample of a batch at once, by ``vmap``, and stack what it returns.
 
     The model is in eval mode meanwhile, and gradients are enabled.
+
+    Raises
+    ------
+    NotMappedError
+        Where ``vmap`` refuses, as for control flow that depends on values, for functions with a backward
+        pass of their own and no rule for it, and for randomness.
     """
 
     def one(parameters: Mapping[str, Tensor], sample: Any, label: Tensor) -> Any:
         return function(parameters, _batch_of_one(sample), label[None])
 
     def mapped() -> Any:
-        with evaluating(model), torch.enable_grad(), eagerly(model):
+        with evaluating(model), torch.enable_grad(), eagerly(model), warnings.catch_warnings():
+            # It is a word to torch's own developers.
+            warnings.filterwarnings("ignore", message="There is a performance drop")
             return vmap(one, (None, _rows_or_none(inputs), 0))(parameters, inputs, classes)
 
     try:
@@ -39,15 +50,8 @@ def map_samples(
     except torch.OutOfMemoryError:
         raise
     except (RuntimeError, NotImplementedError) as error:
-        with evaluating(model), torch.enable_grad():
-            function(parameters, take(inputs, slice(1)), classes[:1])  # raises what is wrong without vmap too
         reason = str(error).strip().splitlines()[0].split(". ")[0]
-        raise ModelError(
-            "The model must allow gradients one sample at a time (torch.func.vmap). They fail in "
-            f"{_culprit(model, mapped)}: {reason}. A torch.autograd.Function needs a setup_context and "
-            "generate_vmap_rule = True; control flow must not depend on values, nor anything on chance. "
-            'Or take only the last layer with params="last".'
-        ) from error
+        raise NotMappedError(f"{_culprit(model, mapped)}: {reason}") from error
 
 
 def _culprit(model: nn.Module, call: Callable[[], Any]) -> str:

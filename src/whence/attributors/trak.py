@@ -161,8 +161,9 @@ class TRAK(ModelAttributor):
         return cache
 
     def _open(self, classifier: Classifier) -> Gradients | LastLayerGradients:
-        kind = Gradients if self.params == "all" else LastLayerGradients
-        return kind(classifier, margin, self.memory)
+        if self.params == "last":
+            return LastLayerGradients(classifier, margin, self.memory)
+        return Gradients(classifier, margin, self.memory, self.show_progress)
 
     def _project(self, gradients: Gradients | LastLayerGradients, place: int) -> Projection | None:
         return projection_for(self.projection, gradients.n_parameters, self.seed + place)
