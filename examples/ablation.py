@@ -173,8 +173,14 @@ def table(cases: dict[str, Pairs], indices: list[int]) -> str:
 
 def correlation(
     explainer: whence.DualDA, extractor: Extractor, train: Tensor, images: Tensor
-) -> tuple[float, int]:
-    """Correlate, over pairs of many digits, the relevance that is erased with the fall of the score."""
+) -> tuple[float, float, int]:
+    """Correlate, over pairs of many digits, the relevance that is erased with the fall of the score.
+
+    Returns
+    -------
+    Over all falls; over those of the five samples of a digit and a part about their mean, so that neither a
+    digit nor a part counts that matters more to all five; and how many falls they are.
+    """
     shares, falls = [], []
     for image in images:
         indices = proponents(explainer, image)
@@ -182,7 +188,12 @@ def correlation(
         for other in cases[1:]:
             shares.append(erased_share(cases[0], other.image))
             falls.append(1 - other.scores / cases[0].scores)
-    return float(np.corrcoef(np.concatenate(shares), np.concatenate(falls))[0, 1]), sum(map(len, falls))
+
+    def r(parts: list[np.ndarray], others: list[np.ndarray]) -> float:
+        return float(np.corrcoef(np.concatenate(parts), np.concatenate(others))[0, 1])
+
+    centred = ([part - part.mean() for part in parts] for parts in (shares, falls))
+    return r(shares, falls), r(*centred), sum(map(len, falls))
 
 
 def main() -> None:
@@ -203,8 +214,9 @@ def main() -> None:
     draw(cases, [f"training #{i}" for i in indices]).savefig(options.out)
     print(f"Test image {int(chosen[0])}, cut at row {cut_row(image)}; saved {options.out}\n")
     print(table(cases, indices), "\n")
-    r, n = correlation(explainer, extractor, train, x[chosen[: options.digits]])
-    print(f"Relevance erased and fall of the score, {n} pairs of {options.digits} digits: r = {r:.2f}")
+    r, within, n = correlation(explainer, extractor, train, x[chosen[: options.digits]])
+    print(f"Relevance erased and fall of the score, {n} falls of {options.digits} digits: r = {r:.2f},")
+    print(f"within a digit and part: r = {within:.2f}")
 
 
 if __name__ == "__main__":
