@@ -1,0 +1,22 @@
+"""Rankings of a training set: wrong labels, shared evidence, what to keep, and the classes at a glance."""
+
+from whence.audit.classes import ClassSummary, ClassView, class_view
+from whence.audit.groups import Coreset, GroupAttribution, coreset, group_attribution
+from whence.audit.labels import RANKINGS, WrongLabels, wrong_labels
+from whence.audit.shortcuts import Direction, SharedEvidence, shared_evidence
+
+__all__ = [
+    "RANKINGS",
+    "ClassSummary",
+    "ClassView",
+    "Coreset",
+    "Direction",
+    "GroupAttribution",
+    "SharedEvidence",
+    "WrongLabels",
+    "class_view",
+    "coreset",
+    "group_attribution",
+    "shared_evidence",
+    "wrong_labels",
+]

@@ -1,0 +1,138 @@
+"""What an audit needs of an explainer: features of its training set and of tests, labels and names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from torch import Tensor
+
+from whence.attributors import DualDA
+from whence.attributors.base import check_target
+from whence.attributors.fitted import check_batch
+from whence.attributors.surrogate import Surrogate, to_array
+from whence.errors import InvalidInputError
+from whence.features import FeatureBank, as_float32, extract
+from whence.svm.problem import Floats, check_features
+
+Ints = npt.NDArray[np.int64]
+Doubles = npt.NDArray[np.float64]
+
+
+def surrogate_of(explainer: Any) -> Surrogate:
+    """Give a fitted explainer's surrogate, or raise."""
+    if not isinstance(explainer, DualDA):
+        raise InvalidInputError(
+            f"'explainer' must be a fitted DualDA, whose dual solution is audited. "
+            f"Got {type(explainer).__name__}."
+        )
+    return explainer._fitted()
+
+
+def names_of(explainer: DualDA) -> tuple[str, ...]:
+    """Name the classes; by their numbers where they have no names."""
+    return explainer.class_names_ or tuple(map(str, range(explainer.n_classes_)))
+
+
+def training_features(explainer: DualDA, features: Any) -> Floats:
+    """Features (M, d) of the samples that took part in the fit, in order.
+
+    Taken from ``features``, an array or a FeatureBank, or computed by the model from its training set.
+    """
+    if features is None:
+        if explainer._model is None or explainer._data is None:
+            raise InvalidInputError(
+                "'features' must be given: this audit looks at all training samples, and the explainer has "
+                "no model and training set to compute their features with. Pass the features it was fitted "
+                "on, or load it with 'model' and 'data'."
+            )
+        extractor = explainer._model.extractor
+        explainer._model.check_unchanged()
+        bank = extract(
+            extractor.model,
+            explainer._data,
+            layer=extractor.layer,
+            batch_size=explainer.batch_size,
+            on_error="skip" if len(explainer.skipped_) else "raise",
+            show_progress=explainer.show_progress,
+        )
+        features = bank.features
+    elif isinstance(features, FeatureBank):
+        features = features.features
+    X = as_float32(check_features(to_array(features)))
+    _check_same(explainer, X)
+    return X
+
+
+def _check_same(explainer: DualDA, X: Floats) -> None:
+    """Raise unless the rows are those that were fitted, which the support vectors tell."""
+    n = explainer.n_train_ - len(explainer.skipped_)
+    d = explainer.vectors_.shape[1]
+    if X.shape != (n, d):
+        raise InvalidInputError(
+            f"'features' must be those of the training set, one row a sample that was not skipped, "
+            f"({n}, {d}). Got {X.shape}."
+        )
+    if not np.isfinite(X).all():
+        row, column = np.argwhere(~np.isfinite(X))[0].tolist()
+        raise InvalidInputError(
+            f"'features' must be finite. Got {X[row, column]} at row {row}, column {column}."
+        )
+    place = np.cumsum(explainer.labels_ >= 0) - 1
+    ours, theirs = X[place[explainer.support_]], explainer.vectors_.cpu().numpy()
+    apart = np.linalg.norm(ours - theirs, axis=1) / np.maximum(np.linalg.norm(theirs, axis=1), 1e-12)
+    if len(apart) and apart.max() > 0.05:  # mixed precision and padding leave less
+        i = int(explainer.support_[int(apart.argmax())])
+        raise InvalidInputError(
+            f"'features' must be those that were fitted, in the same order. Those of sample {i} differ by "
+            f"{apart.max():.0%}."
+        )
+
+
+class Tests:
+    """Features of test samples, a part at a time: of inputs ``x``, or of rows ``features`` (B, d).
+
+    Parameters
+    ----------
+    explainer : fitted
+    x : inputs as for ``DualDA.attribute``, or None
+    features : (B, d), read in slices, or None
+    target : None for the model's class, one class, or one class a test
+    """
+
+    def __init__(self, explainer: DualDA, x: Any, features: Any, target: Any) -> None:
+        if (x is None) == (features is None):
+            raise InvalidInputError("Either 'x' or 'features' must be given, and not both.")
+        self.explainer, self.x, self.features = explainer, x, features
+        if features is None:
+            explainer._with_model()
+            self.count = check_batch(x)
+        else:
+            self.features = features if isinstance(features, np.ndarray | Tensor) else np.asarray(features)
+            self.count = len(self.features) if self.features.ndim else 0
+            if not self.count:
+                raise InvalidInputError(
+                    f"'features' must have one row a test. Got shape {tuple(self.features.shape)}."
+                )
+        self.target = None if target is None else check_target(target, self.count, explainer.n_classes_)
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        """Give features (b, d) and classes (b,), ``batch_size`` tests at a time."""
+        surrogate, start = self.explainer._surrogate, 0
+        for part in self._parts():
+            f = surrogate.check_features(part)
+            stop = start + len(f)
+            yield f, surrogate.classes(f).cpu() if self.target is None else self.target[start:stop]
+            start = stop
+
+    def _parts(self) -> Iterator[Any]:
+        size = self.explainer.batch_size
+        if self.features is not None:
+            for start in range(0, self.count, size):
+                yield self.features[start : start + size]
+        else:
+            model = self.explainer._with_model()
+            for part in model.batches(self.x, size):
+                yield model.extractor(part)

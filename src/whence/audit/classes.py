@@ -1,0 +1,134 @@
+"""The classes of a training set at a glance, from the dual solution alone."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from whence.attributors import DualDA
+from whence.attributors.base import check_count
+from whence.audit.access import Doubles, Ints, names_of, surrogate_of
+
+_AT_BOUND = 1 - 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class ClassSummary:
+    """One class.
+
+    Attributes
+    ----------
+    name : of the class
+    n_train : training samples with this label
+    n_support : how many of them are support vectors
+    n_bounded : how many of these are at the bound λ_{i,y_i} = C, because they do not clear their margin
+    bounded : n_bounded / n_support; 0 without support vectors
+    margins : (n_support,) of its support vectors, w_{y_i}·f_i − max_{c≠y_i} w_c·f_i, ascending. All other
+        samples have at least 1; below 0 the surrogate gives another class
+    proponents : (k,) the samples with the largest global attribution λ_ic; those that tie at the bound are
+        ordered by their shares
+    coefficients : (k,) their λ_ic
+    shares : (k,) their parts λ_ic f_i·w_c / ‖w_c‖² of the class's weights. Over all samples, opponents too,
+        these sum to 1
+    """
+
+    name: str
+    n_train: int
+    n_support: int
+    n_bounded: int
+    bounded: float
+    margins: Doubles
+    proponents: Ints
+    coefficients: Doubles
+    shares: Doubles
+
+
+@dataclass(frozen=True, eq=False)
+class ClassView:
+    """All classes, in order.
+
+    Attributes
+    ----------
+    classes : one summary a class
+    C : the C of the solution
+    """
+
+    classes: tuple[ClassSummary, ...]
+    C: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything in plain types that JSON takes."""
+        rows = [dataclasses.asdict(found) for found in self.classes]
+        plain = [
+            {key: value.tolist() if isinstance(value, np.ndarray) else value for key, value in row.items()}
+            for row in rows
+        ]
+        return {"C": self.C, "classes": plain}
+
+    def __str__(self) -> str:
+        """Write a table in Markdown."""
+        lines = [
+            "| class | samples | support vectors | at the bound | median margin | proponents |",
+            "|---|---|---|---|---|---|",
+        ]
+        for found in self.classes:
+            margin = f"{np.median(found.margins):.2f}" if found.n_support else "–"
+            lines.append(
+                f"| {found.name} | {found.n_train} | {found.n_support} | {found.bounded:.0%} | {margin} "
+                f"| {', '.join(map(str, found.proponents.tolist())) or '–'} |"
+            )
+        return "\n".join(lines)
+
+
+def class_view(explainer: DualDA, k: int = 5) -> ClassView:
+    """Summarise every class: its support vectors, how many are at the bound, and what it rests on.
+
+    Parameters
+    ----------
+    explainer
+        A fitted DualDA.
+    k
+        Proponents to name a class; fewer where there are fewer.
+
+    Examples
+    --------
+    >>> import numpy as np, whence
+    >>> from whence.audit import class_view
+    >>> explainer = whence.DualDA(C=0.1, show_progress=False).fit_features(np.eye(3), np.arange(3))
+    >>> [found.n_support for found in class_view(explainer).classes]
+    [1, 1, 1]
+    """
+    surrogate = surrogate_of(explainer)
+    check_count("k", k)
+    support, W = explainer.support_, explainer.coef_
+    f = explainer.vectors_.double().cpu().numpy()
+    scores = f @ W[:, : f.shape[1]].T + (W[:, -1] if surrogate.bias else 0.0)  # (S, K)
+    lam, y, rows = surrogate.lam[support].toarray(), explainer.labels_[support], np.arange(len(support))
+    others = scores.copy()
+    others[rows, y] = -np.inf
+    margins = scores[rows, y] - others.max(axis=1, initial=-np.inf)
+    at_bound = lam[rows, y] >= _AT_BOUND * explainer.C_
+    lengths = np.maximum((W**2).sum(axis=1), np.finfo(np.float64).tiny)
+    found = []
+    for c, name in enumerate(names_of(explainer)):
+        own, share = y == c, lam[:, c] * scores[:, c] / lengths[c]
+        best = np.lexsort((-share, -np.where(own & at_bound, explainer.C_, lam[:, c])))[:k]
+        best = best[lam[best, c] > 0]
+        n_support, n_bounded = int(own.sum()), int((own & at_bound).sum())
+        found.append(
+            ClassSummary(
+                name=name,
+                n_train=int((explainer.labels_ == c).sum()),
+                n_support=n_support,
+                n_bounded=n_bounded,
+                bounded=n_bounded / n_support if n_support else 0.0,
+                margins=np.sort(margins[own]),
+                proponents=support[best],
+                coefficients=lam[best, c],
+                shares=share[best],
+            )
+        )
+    return ClassView(tuple(found), explainer.C_)

@@ -1,0 +1,170 @@
+"""Attribution of many tests together, and the part of a training set that carries it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from os import PathLike
+from typing import Any
+
+import numpy as np
+
+from whence.attributors import DualDA
+from whence.audit.access import Doubles, Ints, Tests, surrogate_of
+from whence.audit.table import Columns, check_ids, chosen_ids, write_csv, write_parquet
+from whence.errors import InvalidInputError
+
+_ENTRIES = 1 << 20  # scores held at a time, whatever the number of tests
+
+
+@dataclass(frozen=True, eq=False)
+class GroupAttribution:
+    """What each training sample contributes to a set of tests.
+
+    Attributes
+    ----------
+    mean : (train,) mean of τ_c(x, i) over the tests, each for its own target c; **positive is evidence for
+        the targets**. It sums to the surrogate's mean logit of the targets
+    mean_absolute : (train,) mean of |τ_c(x, i)|, which does not cancel between tests
+    n_tests : tests in the set
+    targets : (class,) how many tests were explained for each class
+    """
+
+    mean: Doubles
+    mean_absolute: Doubles
+    n_tests: int
+    targets: Ints
+
+    def top(self, k: int = 10) -> Ints:
+        """Find the k samples with the largest positive mean, strongest first; fewer where there are fewer."""
+        order = np.argsort(-self.mean, kind="stable")[:k]
+        return order[self.mean[order] > 0]
+
+
+def group_attribution(
+    explainer: DualDA, x: Any = None, target: Any = None, *, features: Any = None
+) -> GroupAttribution:
+    """Attribute a set of tests as a whole, without the (test, train) matrix.
+
+    The mean needs one sum of features a class, because τ is linear in f(x):
+    Σ_x τ_c(x, i) = λ_ic f_i·Σ_x f(x). The mean of absolute values is summed over parts of the tests. Memory
+    does not grow with their number.
+
+    Parameters
+    ----------
+    explainer
+        A fitted DualDA.
+    x
+        Inputs as for ``explainer.attribute``, or None with ``features``.
+    target
+        The class to explain: None (the model's class of each test), one class, or one class a test.
+    features
+        Features (B, d) of the tests; a memory map is read in slices.
+
+    Examples
+    --------
+    >>> import numpy as np, whence
+    >>> from whence.audit import group_attribution
+    >>> f, y = np.repeat(np.eye(3), 2, axis=0), np.repeat(np.arange(3), 2)
+    >>> explainer = whence.DualDA(C=0.1, show_progress=False).fit_features(f, y)
+    >>> group = group_attribution(explainer, features=np.eye(3))
+    >>> bool(np.allclose(group.mean, explainer.attribute_features(np.eye(3)).mean(0)))
+    True
+    """
+    surrogate = surrogate_of(explainer)
+    tests = Tests(explainer, x, features, target)
+    K, d = explainer.n_classes_, explainer.vectors_.shape[1]
+    sums, counts = np.zeros((K, d)), np.zeros(K, dtype=np.int64)
+    absolute = np.zeros(explainer.n_train_)
+    width = max(1, _ENTRIES // max(1, len(explainer.support_)))
+    for f, classes in tests:
+        np.add.at(sums, classes.numpy(), f.double().cpu().numpy())
+        counts += np.bincount(classes.numpy(), minlength=K)
+        for start in range(0, len(f), width):
+            rows = slice(start, start + width)
+            scores = surrogate.expansion.sparse(f[rows], classes[rows])
+            absolute += np.bincount(scores.indices, np.abs(scores.data), minlength=len(absolute))
+    lam = surrogate.lam[explainer.support_]
+    products = explainer.vectors_.double().cpu().numpy() @ sums.T + surrogate.bias * counts  # (S, K)
+    mean = np.zeros(explainer.n_train_)
+    mean[explainer.support_] = lam.multiply(products).sum(axis=1) / tests.count
+    return GroupAttribution(mean, absolute / tests.count, tests.count, counts)
+
+
+@dataclass(frozen=True, eq=False)
+class Coreset:
+    """The training samples to keep.
+
+    Attributes
+    ----------
+    indices : (n,) their places in the training set, the most important first
+    scores : (n,) mean absolute attribution of each
+    coverage : share of all mean absolute attribution that they carry; 1 where all that matters is kept
+    n_train : size of the training set
+    ids : the user's own names, in the order of ``indices``; None where none were given
+    """
+
+    indices: Ints
+    scores: Doubles
+    coverage: float
+    n_train: int
+    ids: tuple[Any, ...] | None = None
+
+    def columns(self) -> Columns:
+        """Give the list as columns of plain values."""
+        names = {} if self.ids is None else {"id": list(self.ids)}
+        return {"index": self.indices.tolist(), **names, "score": self.scores.tolist()}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything in plain types that JSON takes; ids as they were given."""
+        return {"coverage": self.coverage, "n_train": self.n_train, "columns": dict(self.columns())}
+
+    def to_csv(self, path: str | PathLike[str]) -> None:
+        """Write a CSV file."""
+        write_csv(path, self.columns())
+
+    def to_parquet(self, path: str | PathLike[str]) -> None:
+        """Write a Parquet file; needs pyarrow."""
+        write_parquet(path, self.columns())
+
+
+def coreset(
+    explainer: DualDA,
+    x: Any = None,
+    share: float = 0.1,
+    target: Any = None,
+    *,
+    features: Any = None,
+    ids: Sequence[Any] | None = None,
+) -> Coreset:
+    """Choose the part of the training set that carries most of a set's attribution.
+
+    Samples are ranked by the mean of |τ_c(x, i)| over the set. Samples that are no support vectors have 0;
+    where ``share`` asks for more than there are others, they follow in the order of the training set.
+
+    Parameters
+    ----------
+    explainer, x, target, features
+        As for ``group_attribution``; the set should look like what the model will be used on.
+    share
+        Part of the training set to keep, in (0, 1]; rounded up to whole samples.
+    ids
+        The user's own name of every training sample, for the export.
+    """
+    surrogate_of(explainer)
+    if isinstance(share, bool) or not isinstance(share, int | float | np.number) or not 0 < share <= 1:
+        raise InvalidInputError(f"'share' must be a number in (0, 1]. Got {share!r}.")
+    check_ids(ids, explainer.n_train_)
+    scores = group_attribution(explainer, x, target, features=features).mean_absolute
+    usable = np.flatnonzero(explainer.labels_ >= 0)
+    n = min(math.ceil(share * len(usable)), len(usable))
+    chosen = usable[np.argsort(-scores[usable], kind="stable")[:n]]
+    total = float(scores.sum())
+    return Coreset(
+        indices=chosen,
+        scores=scores[chosen],
+        coverage=float(scores[chosen].sum()) / total if total > 0 else 1.0,
+        n_train=explainer.n_train_,
+        ids=chosen_ids(ids, chosen),
+    )

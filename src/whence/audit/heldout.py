@@ -1,0 +1,124 @@
+"""What surrogates that never saw a sample make of it: cross-fitting along C, and calibration."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from scipy.optimize import minimize
+from scipy.special import log_softmax
+from tqdm.auto import tqdm
+
+from whence.audit.access import Doubles, Ints
+from whence.errors import InvalidInputError
+from whence.svm import solve_path
+from whence.svm.problem import Floats
+
+KAPPAS = (30.0, 300.0, 3000.0)
+"""C·N·mean‖f‖² of the surrogates: from one that is hardly more than class means, which a few wrong labels
+cannot move, to one that bends to single samples."""
+
+_TOL = 1e-3  # margins do not move below this gap
+_STEEPEST = 1e3  # where classes are told apart without an error, likelihood alone would go on for ever
+
+
+def held_out_scores(
+    features: Floats,
+    labels: Ints,
+    n_classes: int,
+    *,
+    bias: bool = True,
+    kappas: Sequence[float] = KAPPAS,
+    n_folds: int = 5,
+    seed: int = 0,
+    n_threads: int | None = None,
+    tol: float = _TOL,
+    show_progress: bool = False,
+) -> list[Doubles]:
+    """Score every sample by surrogates that were solved without it.
+
+    The samples are divided into folds, each with its part of every class. For each fold the others are
+    solved along C, each from the solution before, and score the fold: W_{−fold} f_i. C is
+    κ / Σ_i‖f_i‖² · N/n for n samples, so that the loss counts as much as with all N.
+
+    Parameters
+    ----------
+    features : (N, d)
+    labels : (N,)
+    n_classes : K
+    kappas : C·N·mean‖f‖² of each surrogate
+    n_folds : from 2 to N, which leaves out single samples
+
+    Returns
+    -------
+    list of (N, K), one a κ.
+    """
+    n = len(labels)
+    if not 2 <= n_folds <= n:
+        raise InvalidInputError(
+            f"'n_folds' must lie between 2 and the number of samples, {n}. Got {n_folds}."
+        )
+    fold = folds(labels, n_folds, seed)
+    scale = float(np.einsum("ij,ij->", features, features, dtype=np.float64)) + bias * n
+    found = [np.empty((n, n_classes)) for _ in kappas]
+    for j in tqdm(range(n_folds), "Holding out", unit="fold", disable=not show_progress):
+        rest, out = np.flatnonzero(fold != j), np.flatnonzero(fold == j)
+        solutions = solve_path(
+            np.ascontiguousarray(features[rest]),
+            labels[rest],
+            [kappa / (scale or 1.0) * n / len(rest) for kappa in kappas],
+            n_classes=n_classes,
+            bias=bias,
+            tol=tol,
+            seed=seed,
+            n_threads=n_threads,
+        )
+        f = features[out].astype(np.float64)
+        for scores, solution in zip(found, solutions, strict=True):
+            W = solution.weight
+            scores[out] = f @ W[:, : f.shape[1]].T + (W[:, -1] if bias else 0.0)
+    return found
+
+
+def folds(labels: Ints, n_folds: int, seed: int) -> Ints:
+    """Divide samples into folds (N,) of equal size, each with its part of every class."""
+    order = np.random.default_rng(seed).permutation(len(labels))
+    order = order[np.argsort(labels[order], kind="stable")]
+    fold = np.empty(len(labels), dtype=np.int64)
+    fold[order] = np.arange(len(labels)) % n_folds
+    return fold
+
+
+def calibrated(scores: Floats, labels: Ints) -> Doubles:
+    """Turn scores (N, K) into log-probabilities log softmax(β s_i + b) that suit the labels best.
+
+    β ≥ 0 and one offset a class maximise the likelihood, which is concave, so there is one best answer: the
+    probabilities of a class sum to the number of its labels. A class without labels gets probability 0.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> p = np.exp(calibrated(np.array([[1.0, 0.0], [0.5, 0.0], [0.0, 0.5]]), np.array([0, 1, 1])))
+    >>> p.sum(axis=0).round(3)
+    array([1., 2.])
+    """
+    seen, y = np.unique(labels, return_inverse=True)
+    S = np.asarray(scores, dtype=np.float64)[:, seen]
+    S = S - S.mean(axis=1, keepdims=True)
+    S /= S.std() or 1.0
+    n = np.arange(len(y))
+
+    def loss(parameters: Doubles) -> tuple[float, Doubles]:
+        logs = log_softmax(parameters[0] * S + parameters[1:], axis=1)
+        residual = np.exp(logs)
+        residual[n, y] -= 1.0
+        return -float(logs[n, y].mean()), np.r_[(residual * S).sum(), residual.sum(axis=0)] / len(y)
+
+    bounds: list[Any] = [(0.0, _STEEPEST), *[(None, None)] * len(seen)]
+    options = {"maxiter": 1000, "ftol": 1e-14, "gtol": 1e-8}
+    start = np.r_[1.0, np.zeros(len(seen))]
+    best = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options).x
+    out = np.full(np.shape(scores), -np.inf)
+    out[:, seen] = log_softmax(best[0] * S + best[1:], axis=1)
+    return out

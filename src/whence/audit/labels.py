@@ -1,0 +1,300 @@
+"""Training samples whose label may be wrong, the most suspicious first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from os import PathLike
+from typing import Any
+
+import numpy as np
+from scipy.special import log_softmax
+
+from whence.attributors import DualDA
+from whence.attributors.base import check_count
+from whence.audit.access import Doubles, Ints, names_of, surrogate_of, training_features
+from whence.audit.heldout import calibrated, held_out_scores
+from whence.audit.neighbours import nearest
+from whence.audit.table import Columns, check_ids, chosen_ids, write_csv, write_parquet
+from whence.errors import InvalidInputError
+from whence.svm.problem import Floats
+
+MODEL_SHARE = 2 / 3
+"""Weight of the model's own log-probabilities beside those of the held-out surrogates."""
+
+
+@dataclass(frozen=True, eq=False)
+class WrongLabels:
+    """Training samples ranked by how likely their label is wrong, the most suspicious first.
+
+    Attributes
+    ----------
+    ranking : what they are ranked by, see ``wrong_labels``
+    indices : (n,) places in the training set
+    labels : (n,) the label each has
+    suggested : (n,) the class the ranking's classifier gives it; its own label where it has no better
+    scores : (n,) **larger is more suspicious**
+    self_influence : (n,) λ_{i,y_i}‖f_i‖²
+    neighbours : (n, k) of the k samples with the most similar features those with another label, nearest
+        first, then −1
+    neighbour_labels : (n, k) their labels, then −1
+    among : where neighbours were looked for, "training samples" or "support vectors"
+    class_names : one a class
+    ids : the user's own name of each sample, in the order of ``indices``; None where none were given
+    """
+
+    ranking: str
+    indices: Ints
+    labels: Ints
+    suggested: Ints
+    scores: Doubles
+    self_influence: Doubles
+    neighbours: Ints
+    neighbour_labels: Ints
+    among: str
+    class_names: tuple[str, ...]
+    ids: tuple[Any, ...] | None = None
+
+    def __len__(self) -> int:
+        """Give the number of samples listed."""
+        return len(self.indices)
+
+    def columns(self) -> Columns:
+        """Give the list as columns of plain values, one row a sample."""
+        name = self.class_names
+        kept = [row[row >= 0].tolist() for row in self.neighbours]
+        theirs = [row[row >= 0].tolist() for row in self.neighbour_labels]
+        return {
+            "rank": list(range(1, len(self) + 1)),
+            "index": self.indices.tolist(),
+            **({} if self.ids is None else {"id": list(self.ids)}),
+            "label": self.labels.tolist(),
+            "label_name": [name[c] for c in self.labels],
+            "suggested": self.suggested.tolist(),
+            "suggested_name": [name[c] for c in self.suggested],
+            "score": self.scores.tolist(),
+            "self_influence": self.self_influence.tolist(),
+            "neighbours": kept,
+            "neighbour_labels": theirs,
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything in plain types that JSON takes; ids as they were given."""
+        return {
+            "ranking": self.ranking,
+            "among": self.among,
+            "class_names": list(self.class_names),
+            "columns": dict(self.columns()),
+        }
+
+    def to_csv(self, path: str | PathLike[str]) -> None:
+        """Write a CSV file; the neighbours of a sample stand in one cell, with spaces between."""
+        write_csv(path, self.columns())
+
+    def to_parquet(self, path: str | PathLike[str]) -> None:
+        """Write a Parquet file; needs pyarrow."""
+        write_parquet(path, self.columns())
+
+    def __str__(self) -> str:
+        """Write the first ten as a table in Markdown."""
+        lines = [
+            f"| sample | label | suggested | {self.ranking} | neighbours that disagree |",
+            "|---|---|---|---|---|",
+        ]
+        for j in range(min(10, len(self))):
+            sample = self.indices[j] if self.ids is None else self.ids[j]
+            label, other = (self.class_names[c] for c in (self.labels[j], self.suggested[j]))
+            disagree = int((self.neighbours[j] >= 0).sum())
+            lines.append(
+                f"| {sample} | {label} | {other} | {self.scores[j]:.3g} "
+                f"| {disagree} of {self.neighbours.shape[1]} |"
+            )
+        return "\n".join(lines)
+
+
+def wrong_labels(
+    explainer: DualDA,
+    *,
+    ranking: str | None = None,
+    features: Any = None,
+    n: int | None = None,
+    k: int = 10,
+    ids: Sequence[Any] | None = None,
+) -> WrongLabels:
+    """Rank training samples by how likely their label is wrong.
+
+    Rankings, larger scores being more suspicious:
+
+    - ``"consensus"``: −log p_i(y_i), where log p is ⅓ of what surrogates say that were solved without the
+      sample (``"held_out"``) and ⅔ of what the model's own last layer says, calibrated in the same way.
+    - ``"held_out"``: −log p_i(y_i) of surrogates at three C that were solved on four fifths of the training
+      set, without the sample. Their scores become probabilities by softmax(β s + b), with the scale β and
+      an offset a class that suit the labels best; the log-probabilities are averaged over C.
+    - ``"slack"``: ξ_i = max_c (1 − δ_{c,y_i} − w_{y_i}·f_i + w_c·f_i) at the fitted C, the loss of the
+      surrogate that has seen the sample. It is 0 for all samples that are no support vectors.
+    - ``"self_influence"``: λ_{i,y_i}‖f_i‖², what the label rests on the sample itself. All bounded support
+      vectors have λ = C, so that only the length of their features tells them apart.
+
+    Parameters
+    ----------
+    explainer
+        A fitted DualDA.
+    ranking
+        One of the above; None takes "consensus", or "held_out" where the model's last layer is unknown.
+    features
+        Features (N, d) of all training samples that were not skipped, or their FeatureBank. None computes
+        them again from the model and the training set. "slack" and "self_influence" do without: what
+        neighbours they can show are then support vectors.
+    n
+        Samples to list; None lists all.
+    k
+        Neighbours to look at.
+    ids
+        The user's own name of every training sample, for the export.
+
+    Examples
+    --------
+    >>> import numpy as np, whence
+    >>> from whence.audit import wrong_labels
+    >>> rng = np.random.default_rng(0)
+    >>> y = np.arange(60) % 3
+    >>> f = np.eye(3)[y] + 0.1 * rng.normal(size=(60, 3))
+    >>> y[7] = 0  # it was 1
+    >>> explainer = whence.DualDA(C=0.1, show_progress=False).fit_features(f, y)
+    >>> found = wrong_labels(explainer, features=f, n=3)
+    >>> int(found.indices[0]), int(found.suggested[0])
+    (7, 1)
+    """
+    surrogate = surrogate_of(explainer)
+    name = ("held_out" if surrogate.head is None else "consensus") if ranking is None else ranking
+    if name not in RANKINGS:
+        raise InvalidInputError(
+            f"'ranking' must be one of {', '.join(map(repr, RANKINGS))} or None. Got {ranking!r}."
+        )
+    check_count("k", k)
+    if n is not None:
+        check_count("n", n)
+    check_ids(ids, explainer.n_train_)
+    X = _features(explainer, name, features)
+    samples = np.flatnonzero(explainer.labels_ >= 0)
+    scores, suggested = RANKINGS[name](explainer, X)
+    order = np.argsort(-scores, kind="stable")[:n]
+    chosen = samples[order]
+    pool, pooled = (explainer.support_, explainer.vectors_.cpu().numpy()) if X is None else (samples, X)
+    near = _disagreeing(explainer.labels_, pool, pooled, chosen, k)
+    return WrongLabels(
+        ranking=name,
+        indices=chosen,
+        labels=explainer.labels_[chosen],
+        suggested=suggested[order],
+        scores=scores[order],
+        self_influence=surrogate.self_influence().double().cpu().numpy()[chosen],
+        neighbours=near,
+        neighbour_labels=np.where(near >= 0, explainer.labels_[near], -1),
+        among="support vectors" if X is None else "training samples",
+        class_names=names_of(explainer),
+        ids=chosen_ids(ids, chosen),
+    )
+
+
+def _features(explainer: DualDA, ranking: str, features: Any) -> Floats | None:
+    """Features of all samples; None where there are none and the ranking does without."""
+    unknown = explainer._model is None or explainer._data is None
+    if features is None and unknown and ranking in ("slack", "self_influence"):
+        return None
+    return training_features(explainer, features)
+
+
+def _disagreeing(labels: Ints, pool: Ints, features: Floats, chosen: Ints, k: int) -> Ints:
+    """Neighbours in the pool that have another label than the chosen samples, (n, k), then −1."""
+    found = np.full((len(chosen), k), -1, dtype=np.int64)
+    inside = np.flatnonzero(np.isin(chosen, pool))  # a sample whose features were not kept has none
+    near = nearest(features, np.searchsorted(pool, chosen[inside]), k)
+    places = np.where(near >= 0, pool[near], -1)
+    for i, row in zip(inside, places, strict=True):
+        others = row[(row >= 0) & (labels[row] != labels[chosen[i]])]
+        found[i, : len(others)] = others
+    return found
+
+
+def _self_influence(explainer: DualDA, features: Floats | None) -> tuple[Doubles, Ints]:
+    taking_part = explainer.labels_ >= 0
+    _, classes = _fitted_slack(explainer)
+    return explainer.self_influence().double().cpu().numpy()[taking_part], classes[taking_part]
+
+
+def _slack(explainer: DualDA, features: Floats | None) -> tuple[Doubles, Ints]:
+    taking_part = explainer.labels_ >= 0
+    slack, classes = _fitted_slack(explainer)
+    return slack[taking_part], classes[taking_part]
+
+
+def _fitted_slack(explainer: DualDA) -> tuple[Doubles, Ints]:
+    """ξ_i and the surrogate's class of all samples, (N,).
+
+    Support vectors are enough: at the optimum every other sample clears its margin of 1.
+    """
+    support = explainer.support_
+    f = explainer.vectors_.double().cpu().numpy()
+    W, y = explainer.coef_, explainer.labels_[support]
+    s = f @ W[:, : f.shape[1]].T + (W[:, -1] if explainer.bias else 0.0)  # (S, K)
+    own = s[np.arange(len(y)), y]
+    violation = s + 1.0 - own[:, None]
+    violation[np.arange(len(y)), y] = 0.0
+    slack, classes = np.zeros(explainer.n_train_), explainer.labels_.copy()
+    slack[support], classes[support] = violation.max(axis=1, initial=0.0), s.argmax(axis=1)
+    return slack, classes
+
+
+def _held_out(explainer: DualDA, features: Floats | None) -> tuple[Doubles, Ints]:
+    return _surprise(_held_out_logs(explainer, features), explainer)
+
+
+def _consensus(explainer: DualDA, features: Floats | None) -> tuple[Doubles, Ints]:
+    head = explainer.head_
+    if head is None:
+        raise InvalidInputError(
+            "'ranking' \"consensus\" needs the model's last layer, which this explainer does not know. "
+            'Pass head=(weight, bias) to fit_features, or use "held_out".'
+        )
+    assert features is not None
+    logits = features @ head.weight.T + (0.0 if head.bias is None else head.bias)
+    ours = _held_out_logs(explainer, features)
+    theirs = calibrated(logits, explainer.labels_[explainer.labels_ >= 0])
+    return _surprise((1 - MODEL_SHARE) * ours + MODEL_SHARE * theirs, explainer)
+
+
+def _held_out_logs(explainer: DualDA, features: Floats | None) -> Doubles:
+    """Mean log-probabilities (M, K) of the surrogates that did not see the samples."""
+    assert features is not None
+    y = explainer.labels_[explainer.labels_ >= 0]
+    scores = held_out_scores(
+        features,
+        y,
+        explainer.n_classes_,
+        bias=explainer.bias,
+        n_folds=min(5, len(y)),
+        seed=explainer.seed,
+        n_threads=explainer.n_threads,
+        show_progress=explainer.show_progress,
+    )
+    logs: Doubles = np.mean([calibrated(s, y) for s in scores], axis=0)
+    return logs
+
+
+def _surprise(logs: Doubles, explainer: DualDA) -> tuple[Doubles, Ints]:
+    """−log p_i(y_i) after normalisation, and the likeliest class."""
+    y = explainer.labels_[explainer.labels_ >= 0]
+    normal = log_softmax(logs, axis=1)
+    return -normal[np.arange(len(y)), y], normal.argmax(axis=1)
+
+
+Ranking = Callable[[DualDA, Floats | None], tuple[Doubles, Ints]]
+
+RANKINGS: dict[str, Ranking] = {
+    "consensus": _consensus,
+    "held_out": _held_out,
+    "slack": _slack,
+    "self_influence": _self_influence,
+}
+"""Rankings by name: from an explainer and its training features to scores and suggested classes."""

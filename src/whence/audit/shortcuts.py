@@ -1,0 +1,214 @@
+"""Training samples and directions of the features that carry what suspicious samples have in common."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from tqdm.auto import tqdm
+
+from whence.attributors import DualDA
+from whence.attributors.base import check_count, check_target
+from whence.audit.access import Doubles, Ints, Tests, names_of, surrogate_of, training_features
+from whence.audit.groups import group_attribution
+from whence.errors import InvalidInputError
+from whence.relevance.concepts import Concepts
+from whence.svm import solve
+from whence.svm.problem import Floats, check_C
+
+_KAPPAS = tuple(10.0 ** (e / 2) for e in range(6, -1, -1))  # from 1,000 down to 1
+_BOUNDED = 0.9
+_TOL = 1e-3
+
+
+@dataclass(frozen=True, eq=False)
+class Direction:
+    """A principal component of the training features that carries evidence.
+
+    Attributes
+    ----------
+    name : which component
+    vector : (d,) of length 1
+    evidence : its part (w_c·v)(f̄·v) of the mean logit of the tests' class; positive is evidence for it
+    samples : (k,) the training samples that show it most, the way the tests do
+    """
+
+    name: str
+    vector: Doubles
+    evidence: float
+    samples: Ints
+
+
+@dataclass(frozen=True, eq=False)
+class SharedEvidence:
+    """What a set of samples rests on together.
+
+    Attributes
+    ----------
+    target : the class that the evidence is for
+    class_name : its name
+    C : the low C that the evidence was computed at
+    bounded : share of the training set that is at its bound there
+    samples : (k,) the training samples that contribute most, strongest first
+    scores : (k,) their mean contributions; **positive is evidence for the class**
+    mean : (train,) mean contribution of every training sample; sums to ``logit``
+    logit : the mean logit of the class at this C
+    directions : principal components by their part of the logit, the largest first
+    n_tests : samples in the set
+    """
+
+    target: int
+    class_name: str
+    C: float
+    bounded: float
+    samples: Ints
+    scores: Doubles
+    mean: Doubles
+    logit: float
+    directions: tuple[Direction, ...]
+    n_tests: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything in plain types that JSON takes."""
+
+        def plain(record: Any) -> dict[str, Any]:
+            values = {field.name: getattr(record, field.name) for field in dataclasses.fields(record)}
+            return {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in values.items()}
+
+        return plain(self) | {"directions": [plain(found) for found in self.directions]}
+
+
+def shared_evidence(
+    explainer: DualDA,
+    x: Any = None,
+    target: int | None = None,
+    *,
+    test_features: Any = None,
+    features: Any = None,
+    C: float | None = None,
+    k: int = 20,
+    n_directions: int = 5,
+) -> SharedEvidence:
+    """Find the training samples that carry what suspicious samples have in common.
+
+    A surrogate that predicts well rests on the few samples near its boundaries. What many samples share
+    rather shows where every sample counts alike. So the surrogate is solved again at a low C: the largest,
+    over half decades of κ = C·N·mean‖f‖² from 1,000 down to 1, at which nine tenths of the training set are
+    still at their bound λ_{i,y_i} = C. Then training samples are ranked by their mean contribution to the
+    set, λ_ic f_i·f̄ with f̄ the mean of the set's features.
+
+    Parameters
+    ----------
+    explainer
+        A fitted DualDA.
+    x
+        Suspicious samples, as for ``explainer.attribute``. With neither these nor ``test_features`` the set
+        is the training samples whose label is ``target``.
+    target
+        The class whose evidence is looked for; None takes the class that the model gives most of the set.
+    test_features
+        Features (B, d) of the suspicious samples, instead of ``x``.
+    features
+        Features (N, d) of the training set, as for ``wrong_labels``.
+    C
+        A value of C to use instead.
+    k
+        Training samples to name, and to show for each direction.
+    n_directions
+        Principal components of the training features to name.
+
+    Returns
+    -------
+    SharedEvidence. Whether it is a shortcut, a person must see: a class's honest traits are shared too.
+    """
+    surrogate_of(explainer)
+    check_count("k", k)
+    check_count("n_directions", n_directions)
+    X = training_features(explainer, features)
+    y = explainer.labels_[explainer.labels_ >= 0]
+    tests, chosen = _tests(explainer, x, test_features, target, X, y)
+    low, bounded = _dense(explainer, X, y, C)
+    group = group_attribution(low, features=tests, target=chosen)
+    mean = np.zeros(explainer.n_train_)
+    mean[explainer.labels_ >= 0] = group.mean
+    top = np.argsort(-mean, kind="stable")[:k]
+    top = top[mean[top] > 0]
+    return SharedEvidence(
+        target=chosen,
+        class_name=names_of(explainer)[chosen],
+        C=low.C_,
+        bounded=bounded,
+        samples=top,
+        scores=mean[top],
+        mean=mean,
+        logit=float(mean.sum()),
+        directions=_directions(explainer, low, X, tests.mean(axis=0), chosen, n_directions, k),
+        n_tests=group.n_tests,
+    )
+
+
+def _tests(
+    explainer: DualDA, x: Any, test_features: Any, target: int | None, X: Floats, y: Ints
+) -> tuple[Doubles, int]:
+    """Features (B, d) of the set, and the class whose evidence is looked for."""
+    if target is not None:
+        if np.ndim(target) != 0:
+            raise InvalidInputError(f"'target' must be one class for the whole set. Got {target!r}.")
+        target = int(check_target(target, 1, explainer.n_classes_)[0])
+    if x is None and test_features is None:
+        if target is None:
+            raise InvalidInputError(
+                "One of 'x', 'test_features' and 'target' must be given: suspicious samples, or a class."
+            )
+        if not (y == target).any():
+            raise InvalidInputError(f"'target' must have training samples. Class {target} has none.")
+        return X[y == target].astype(np.float64), target
+    parts = list(Tests(explainer, x, test_features, None))
+    if target is None:
+        counts = sum(np.bincount(classes.numpy(), minlength=explainer.n_classes_) for _, classes in parts)
+        target = int(np.argmax(counts))
+    return np.concatenate([f.double().cpu().numpy() for f, _ in parts]), target
+
+
+def _dense(explainer: DualDA, X: Floats, y: Ints, C: float | None) -> tuple[DualDA, float]:
+    """Fit again at a low C; also the share of samples at their bound there."""
+    common: dict[str, Any] = {
+        "bias": explainer.bias,
+        "seed": explainer.seed,
+        "n_threads": explainer.n_threads,
+    }
+    K, rows = explainer.n_classes_, np.arange(len(y))
+
+    def at_bound(lam: Any, C: float) -> float:
+        return float((lam.toarray()[rows, y] >= (1 - 1e-6) * C).mean())
+
+    if C is None:
+        scale = float(np.einsum("ij,ij->", X, X, dtype=np.float64)) + explainer.bias * len(y)
+        for kappa in tqdm(_KAPPAS, "Choosing C", unit="C", disable=not explainer.show_progress):
+            C = kappa / (scale or 1.0)
+            if at_bound(solve(X, y, n_classes=K, C=C, tol=_TOL, **common).lam, C) >= _BOUNDED:
+                break
+    assert C is not None
+    low = DualDA(C=check_C(C), tol=explainer.tol, show_progress=False, device=explainer.device, **common)
+    low.fit_features(X, y, n_classes=K)
+    return low, at_bound(low.lam_, C)
+
+
+def _directions(
+    explainer: DualDA, low: DualDA, X: Floats, mean: Doubles, target: int, n: int, k: int
+) -> tuple[Direction, ...]:
+    """Principal components by their part of the mean logit, a bias left out."""
+    concepts = Concepts.principal(X)
+    pull = concepts.vectors @ low.coef_[target, : X.shape[1]]
+    shown = concepts.vectors @ mean
+    evidence = pull * shown
+    samples = np.flatnonzero(explainer.labels_ >= 0)
+    best = np.argsort(-evidence, kind="stable")[:n]
+    found = []
+    for j in best:
+        v = concepts.vectors[j] * (1.0 if shown[j] >= 0 else -1.0)
+        order = np.argsort(-(X @ v), kind="stable")[:k]
+        found.append(Direction(concepts.names[j], v, float(evidence[j]), samples[order]))
+    return tuple(found)

@@ -1,0 +1,51 @@
+"""Tables as files: CSV that any program reads, and Parquet."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from whence.errors import InvalidInputError
+
+Columns = Mapping[str, Sequence[Any]]
+
+
+def write_csv(path: str | PathLike[str], columns: Columns) -> None:
+    """Write columns of plain values; a list becomes its members with a space between."""
+    with Path(path).open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(columns)
+        for row in zip(*columns.values(), strict=True):
+            writer.writerow([" ".join(map(str, cell)) if isinstance(cell, list) else cell for cell in row])
+
+
+def write_parquet(path: str | PathLike[str], columns: Columns) -> None:
+    """Write columns of plain values, lists as lists."""
+    try:
+        import pyarrow
+        from pyarrow import parquet
+    except ImportError as error:
+        raise InvalidInputError(
+            "Writing Parquet needs pyarrow, which is not installed. Run pip install pyarrow, or use to_csv."
+        ) from error
+    parquet.write_table(pyarrow.table({name: list(values) for name, values in columns.items()}), path)
+
+
+def check_ids(ids: Sequence[Any] | None, n: int) -> None:
+    """Raise unless there is a name for every training sample."""
+    if ids is not None and len(ids) != n:
+        raise InvalidInputError(f"'ids' must name every training sample, {n} of them. Got {len(ids)}.")
+
+
+def chosen_ids(ids: Sequence[Any] | None, chosen: npt.NDArray[np.int64]) -> tuple[Any, ...] | None:
+    """Give the names of some samples, as plain values."""
+    if ids is None:
+        return None
+    names = (ids[i] for i in chosen.tolist())
+    return tuple(name.item() if isinstance(name, np.generic) else name for name in names)
