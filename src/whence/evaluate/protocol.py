@@ -75,6 +75,7 @@ class Protocol:
     threads : of torch and BLAS
     data : name of the data set
     train, test : samples to draw; None takes all
+    held_out : further tests, on which retrained models are judged and that no attribution sees
     recipe : how models are trained
     checkpoints : of a training, for methods that need them
     methods : random first, then as in the file, then those of the sweep
@@ -89,6 +90,7 @@ class Protocol:
     data: str
     train: int | None
     test: int | None
+    held_out: int
     recipe: Recipe
     checkpoints: int
     methods: tuple[Method, ...]
@@ -161,7 +163,7 @@ def parse(tables: Mapping[str, Any]) -> Protocol:
         ("name", "title", "seed", "threads", "data", "model", "methods", "metrics", "sweep"),
     )
     data, model = _table(tables, "data"), dict(_table(tables, "model"))
-    _known("data", data, ("name", "train", "test"))
+    _known("data", data, ("name", "train", "test", "held_out"))
     _one_of("data.name", data.get("name"), datasets.names())
     _one_of("model.name", model.get("name"), networks.names())
     checkpoints = model.pop("checkpoints", 5)
@@ -175,7 +177,7 @@ def parse(tables: Mapping[str, Any]) -> Protocol:
     _check_unique(methods)
     if any(method.tune for method in methods) and not metrics.get("lds", {}).get("tuning"):
         raise InvalidInputError("'tune' needs the metric lds with 'tuning' subsets, by which it chooses.")
-    for size in ("train", "test"):
+    for size in ("train", "test", "held_out"):
         _positive(f"data.{size}", data.get(size))
     return Protocol(
         name=str(tables.get("name", "unnamed")),
@@ -185,6 +187,7 @@ def parse(tables: Mapping[str, Any]) -> Protocol:
         data=data["name"],
         train=data.get("train"),
         test=data.get("test"),
+        held_out=data.get("held_out", 500),
         recipe=Recipe(**model),
         checkpoints=checkpoints,
         methods=tuple(methods),
@@ -200,6 +203,8 @@ def _metric(name: str, given: Any) -> dict[str, Any]:
     _known(f"metrics.{name}", given, (*_SIZES, *METRICS[name]))
     for size in _SIZES:
         _positive(f"metrics.{name}.{size}", given.get(size))
+    if name == "shortcut":
+        _one_of("metrics.shortcut.kind", given.get("kind", "frame"), ("frame", "box", "word"))
     return {**METRICS[name], **given}
 
 

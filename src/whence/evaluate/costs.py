@@ -1,0 +1,116 @@
+"""What an evaluation will cost, before it begins."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from whence.evaluate.protocol import RANDOM, Method, Protocol
+from whence.evaluate.scenes import SceneSpec
+
+# CPU-seconds a sample and step of training, on one thread; a text's head costs next to nothing.
+_STEP = {
+    "cnn": 1.2e-3,
+    "narrow-cnn": 1.4e-4,
+    "resnet8": 6.5e-4,
+    "resnet18": 2.5e-2,
+    "resnet50": 3e-1,
+    "vgg16": 8e-1,
+    "minilm-head": 2e-6,
+    "smollm2-head": 2e-6,
+}
+# CPU-seconds of fitting and of explaining 200 tests, for 1,000 training samples and the narrow CNN.
+_METHOD = {
+    "dualda": 0.1,
+    "representer": 0.2,
+    "hingerp": 0.2,
+    "similarity": 0.1,
+    "influence": 0.1,
+    "graddot": 0.5,
+    "gradcos": 0.5,
+    "tracin": 2.0,
+    "trak": 1.5,
+    "ekfac": 1.5,
+    "lissa": 1.0,
+    "arnoldi": 6.0,
+    RANDOM: 0.0,
+}
+SWEPT = ("identical_class", "identical_subclass", "mislabeling", "shortcut", "lds", "surrogate")
+"""Metrics that the sweep takes part in: those that need no retraining for a method."""
+_DUALDA_ONLY = ("surrogate",)
+_SURROGATES_ONLY = ("faithfulness",)
+
+
+class Item(NamedTuple):
+    """A part of the plan: what, how often, and for how many CPU-seconds in all."""
+
+    what: str
+    times: int
+    seconds: float
+
+
+def takes_part(method: Method, metric: str) -> bool:
+    """Tell whether a method is measured by a metric."""
+    if method.sweep and metric not in SWEPT:
+        return False
+    if metric in _DUALDA_ONLY:
+        return method.name == "dualda"
+    if metric in _SURROGATES_ONLY:
+        return method.name in ("dualda", "representer", "hingerp")
+    return True
+
+
+def cell_seconds(protocol: Protocol, metric: str, method: Method) -> float:
+    """CPU-seconds that a cell will take, roughly."""
+    spec, options = SceneSpec.of(protocol, metric), protocol.metrics[metric]
+    n = spec.train or 50_000
+    seconds = max(0.05, _METHOD[method.name] * n / 1_000)
+    if metric == "lds":
+        for values in method.tune.values():
+            seconds *= 1 + len(values)
+    if metric in ("coreset", "pruning"):
+        seconds += len(options["fractions"]) * options["seeds"] * _training(protocol, spec)
+    return seconds
+
+
+def scene_seconds(protocol: Protocol, spec: SceneSpec, metrics: list[str]) -> float:
+    """CPU-seconds of the trainings that all methods share."""
+    several = len(dict(spec.options).get("shares", (1,))) + (spec.kind == "groups")
+    seconds = several * _training(protocol, spec)
+    if "lds" in metrics:
+        options = protocol.metrics["lds"]
+        seconds += (options["subsets"] + options["tuning"]) * options["seeds"] * _training(protocol, spec)
+    return seconds
+
+
+def plan(protocol: Protocol) -> list[Item]:
+    """Say what will be done, and what it costs, part by part."""
+    items = []
+    for spec, metrics in groups(protocol).items():
+        what = f"{spec.kind} scene, {_number(spec.train)} samples, {spec.steps:,} steps: models"
+        count = 1 + ("lds" in metrics) * (
+            sum(protocol.metrics.get("lds", {}).get(k, 0) for k in ("subsets", "tuning"))
+            * protocol.metrics.get("lds", {}).get("seeds", 0)
+        )
+        items.append(Item(what, count, scene_seconds(protocol, spec, metrics)))
+        for metric in metrics:
+            methods = [method for method in protocol.methods if takes_part(method, metric)]
+            costs = sum(cell_seconds(protocol, metric, method) for method in methods)
+            items.append(Item(f"  {metric}: methods", len(methods), costs))
+    return items
+
+
+def groups(protocol: Protocol) -> dict[SceneSpec, list[str]]:
+    """Put the metrics that share a scene together, LDS first, since it chooses options."""
+    found: dict[SceneSpec, list[str]] = {}
+    for metric in sorted(protocol.metrics, key=lambda name: name != "lds"):
+        found.setdefault(SceneSpec.of(protocol, metric), []).append(metric)
+    return found
+
+
+def _training(protocol: Protocol, spec: SceneSpec) -> float:
+    recipe = protocol.recipe
+    return max(0.03, spec.steps * recipe.batch_size * _STEP[recipe.name])
+
+
+def _number(n: int | None) -> str:
+    return "all" if n is None else f"{n:,}"

@@ -1,0 +1,258 @@
+"""Scenes: a training set as the evaluation perturbs it, the tests, and the model that was trained on it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.metrics import confusion_matrix
+from torch import Tensor
+
+from whence import store
+from whence.errors import StoreError
+from whence.evaluate import datasets, networks
+from whence.evaluate.arrays import Ints, Mask
+from whence.evaluate.grouping import group_classes
+from whence.evaluate.metrics import fooled
+from whence.evaluate.networks import Recipe, Trained
+from whence.evaluate.perturb import add_shortcut, flip_labels, group_labels
+from whence.evaluate.protocol import Protocol
+from whence.evaluate.shortcuts import CentreBox, Frame, Shortcut, Word
+from whence.evaluate.texts import Encoder, reads_texts
+from whence.evaluate.views import View, view
+from whence.features.prints import Digest
+
+# The scene that each metric is measured in.
+KINDS = {"identical_subclass": "groups", "mislabeling": "flips", "shortcut": "shortcut"}
+
+
+@dataclass(frozen=True)
+class SceneSpec:
+    """What a scene is made of: its kind, sizes, steps of training, and options of the perturbation."""
+
+    kind: str
+    train: int | None
+    test: int | None
+    steps: int
+    options: tuple[tuple[str, Any], ...] = ()
+
+    @classmethod
+    def of(cls, protocol: Protocol, metric: str) -> SceneSpec:
+        """Find the scene that a metric of a protocol is measured in."""
+        options = protocol.metrics[metric]
+        kind = KINDS.get(metric, "clean")
+        perturbing = {
+            "groups": ("groups",),
+            "flips": ("share",),
+            "shortcut": ("kind", "class", "shares", "word", "needed"),
+        }
+        chosen = {name: options[name] for name in perturbing.get(kind, ())}
+        frozen = {name: tuple(v) if isinstance(v, list) else v for name, v in chosen.items()}
+        return cls(
+            kind,
+            options.get("train", protocol.train),
+            options.get("test", protocol.test),
+            options.get("steps", protocol.recipe.steps),
+            tuple(sorted(frozen.items())),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Scene:
+    """A training set, tests and a trained model.
+
+    Attributes
+    ----------
+    spec : what it is made of
+    inputs, labels : the training set, (N, …) and (N,), as the model saw it
+    tests, test_labels : (T, …) and (T,); labels in the model's classes
+    class_names : of the model's classes
+    trained : the model and its checkpoints
+    recipe : how it was trained
+    explained : (T,) the class that attributions explain: the one the model predicts
+    subclasses : true classes of the training set and of the tests, before any grouping
+    marked : (N,) True for the training samples to be found: wrong labels, or shortcuts
+    held_out : further tests and their true labels, which no attribution sees
+    facts : what a reader must know about the scene, by name
+    """
+
+    spec: SceneSpec
+    inputs: Tensor
+    labels: Ints
+    tests: Tensor
+    test_labels: Ints
+    class_names: tuple[str, ...]
+    trained: Trained
+    recipe: Recipe
+    subclasses: tuple[Ints, Ints]
+    marked: Mask
+    held_out: tuple[Tensor, Ints]
+    facts: dict[str, float] = field(default_factory=dict)
+
+    @cached_property
+    def explained(self) -> Ints:
+        """Classes (T,) that the model predicts for the tests."""
+        return networks.logits(self.trained.model, self.tests).argmax(1).numpy()
+
+    @property
+    def data(self) -> tuple[Tensor, Tensor]:
+        """The training set as attribution methods take it."""
+        return self.inputs, torch.from_numpy(self.labels)
+
+
+class Workshop:
+    """Makes the scenes of a protocol; keeps trained models and texts' features in a folder.
+
+    Parameters
+    ----------
+    protocol
+        What to make.
+    folder
+        With the data sets.
+    out
+        Keeps models and features.
+    show_progress
+        Show progress bars.
+    """
+
+    _rest: datasets.Part  # tests that are held out
+
+    def __init__(self, protocol: Protocol, folder: Path, out: Path, show_progress: bool) -> None:
+        self.protocol, self.folder, self.out = protocol, folder, out
+        self._encoder: Encoder | None = None
+        if reads_texts(protocol.recipe.name):
+            name = f"{protocol.recipe.name}.safetensors"
+            self._encoder = Encoder(protocol.recipe.name, folder, out / "features" / name, show_progress)
+
+    def scene(self, spec: SceneSpec) -> Scene:
+        """Make a scene; its models are read where they were trained before."""
+        p = self.protocol
+        n_test = None if spec.test is None else spec.test + p.held_out
+        data = datasets.load(p.data, self.folder, spec.train, n_test, p.seed)
+        asked = datasets.draw(data.test.labels, len(data.test) - p.held_out, p.seed, "test")
+        parts = data.train, data.test.take(asked)
+        train, test = (
+            replace(view((part.inputs, part.labels), show_progress=False), class_names=data.class_names)
+            for part in parts
+        )
+        self._rest = data.test.take(np.setdiff1d(np.arange(len(data.test)), asked))
+        make: dict[str, Callable[[SceneSpec, View, View], Scene]] = {
+            "clean": self._plain,
+            "groups": self._grouped,
+            "flips": self._flipped,
+            "shortcut": self._shortcut,
+        }
+        scene = make[spec.kind](spec, train, test)
+        right = float((scene.explained == scene.test_labels).mean())
+        known = networks.logits(scene.trained.model, scene.inputs).argmax(1).numpy()
+        scene.facts.update(
+            test_accuracy=right,
+            train_accuracy=float((known == scene.labels).mean()),
+            n_train=len(scene.labels),
+        )
+        scene.facts.update(n_test=len(scene.tests))
+        return scene
+
+    def inputs(self, samples: View) -> Tensor:
+        """Read a view's inputs as the model takes them, (N, …)."""
+        read = [samples[i][0] for i in range(len(samples))]
+        if self._encoder is not None:
+            return self._encoder(read)
+        return torch.stack(read)
+
+    def _plain(self, spec: SceneSpec, train: View, test: View) -> Scene:
+        recipe = replace(self.protocol.recipe, steps=spec.steps)
+        inputs = self.inputs(train)
+        trained = self.trained(recipe, inputs, train.labels, train.n_classes)
+        return Scene(
+            spec,
+            inputs,
+            train.labels,
+            self.inputs(test),
+            test.labels,
+            tuple(train.class_names or ()),
+            trained,
+            recipe,
+            (train.true_labels, test.true_labels),
+            train.flipped_mask | train.poisoned_mask,
+            (self.inputs(view((self._rest.inputs, self._rest.labels))), self._rest.labels),
+        )
+
+    def _grouped(self, spec: SceneSpec, train: View, test: View) -> Scene:
+        """Group the classes that a model of the single classes confuses least."""
+        plain = self._plain(replace(spec, kind="clean", options=()), train, test)
+        K = train.n_classes
+        confusion = confusion_matrix(plain.test_labels, plain.explained, labels=np.arange(K))
+        groups = group_classes(confusion, dict(spec.options)["groups"], seed=self.protocol.seed)
+        return self._plain(spec, group_labels(train, groups), group_labels(test, groups))
+
+    def _flipped(self, spec: SceneSpec, train: View, test: View) -> Scene:
+        return self._plain(
+            spec, flip_labels(train, dict(spec.options)["share"], seed=self.protocol.seed), test
+        )
+
+    def _shortcut(self, spec: SceneSpec, train: View, test: View) -> Scene:
+        """Poison more and more of the class, until enough tests are fooled; keep those tests only."""
+        options = dict(spec.options)
+        shortcut, of_class, seed = _shortcut(options), options["class"], self.protocol.seed
+        marked = self.inputs(add_shortcut(test, shortcut, seed=seed))
+        for share in options["shares"]:
+            scene = self._plain(
+                spec, add_shortcut(train, shortcut, share, of_class=of_class, seed=seed), test
+            )
+            after = networks.logits(scene.trained.model, marked).argmax(1).numpy()
+            hit = fooled(scene.explained, after, test.labels, of_class)
+            rate = float(hit.sum() / max(1, (test.labels != of_class).sum()))
+            if rate >= options["needed"]:
+                break
+        facts = {"fooled": rate, "n_fooled": int(hit.sum()), "needed": options["needed"], "poisoned": share}
+        facts["clean_accuracy"] = float((scene.explained == test.labels).mean())
+        rows = torch.from_numpy(np.flatnonzero(hit))
+        return replace(scene, tests=marked[rows], test_labels=test.labels[hit], facts=facts)
+
+    def trained(self, recipe: Recipe, inputs: Tensor, labels: Ints, n_classes: int) -> Trained:
+        """Train a model with its checkpoints, or read it."""
+        seed, n = self.protocol.seed, self.protocol.checkpoints
+        digest = Digest()
+        digest.add([recipe, inputs, labels, n_classes, seed, n])
+        path = self.out / "models" / f"{digest.hexdigest()}.safetensors"
+        if path.exists():
+            try:
+                return _read(path, networks.build(recipe, inputs, n_classes, seed))
+            except StoreError:
+                pass  # damaged: trained anew
+        trained = networks.train(recipe, inputs, torch.from_numpy(labels), n_classes, seed, n)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _write(path, trained)
+        return trained
+
+
+def _write(path: Path, trained: Trained) -> None:
+    states: list[Mapping[str, Tensor]] = [trained.model.state_dict(), *trained.checkpoints]
+    arrays = {
+        f"{place} {name}": tensor.cpu().numpy()
+        for place, state in enumerate(states)
+        for name, tensor in state.items()
+    }
+    store.write(path, arrays, {"learning_rates": trained.learning_rates})
+
+
+def _read(path: Path, model: torch.nn.Module) -> Trained:
+    arrays, manifest = store.read(path)
+    states: dict[int, dict[str, Tensor]] = {}
+    for key, array in arrays.items():
+        place, _, name = key.partition(" ")
+        states.setdefault(int(place), {})[name] = torch.from_numpy(array)
+    model.load_state_dict(states.pop(0))
+    rates = manifest["learning_rates"]
+    return Trained(model.eval(), [states[k] for k in range(1, len(rates) + 1)], rates)
+
+
+def _shortcut(options: Mapping[str, Any]) -> Shortcut:
+    known: dict[str, Shortcut] = {"frame": Frame(), "box": CentreBox(), "word": Word(options["word"])}
+    return known[options["kind"]]
