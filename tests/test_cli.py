@@ -31,7 +31,7 @@ def test_demo_writes_figures_and_a_page_that_explains_three_predictions(tmp_path
         assert f'href="{name}.png"' in html
     assert html.count("✓ right") == 2
     assert html.count("✗ wrong") == 1
-    assert html.count('class="pixels') == 3 * 11
+    assert html.count('class="pixels') == 3 * (2 + 10 * 3)  # image and map; an image and two maps a pair
     assert [line.split()[0] for line in lines] == ["Trained", "Fitted", "Explained"]
 
 

@@ -31,6 +31,7 @@ MARGIN, NAMES, GAP = 0.12, 0.78, 0.09
 TILE, LARGE = 0.78, 1.15
 TOP = 0.52
 CAPTION = 0.62
+HEADING = 2.4
 FRAME = "#BBBBBB"
 
 
@@ -49,8 +50,7 @@ class _Overview:
     def __init__(self, why: Explanation) -> None:
         self.why = why
         self.step = TILE + GAP
-        # Two columns at least, for the headings.
-        against, in_favour = (max(len(side), 2) * self.step for side in (why.opponents, why.proponents))
+        against, in_favour = (self._room(side) for side in (why.opponents, why.proponents))
         self.left = MARGIN + NAMES
         self.middle = self.left + against + 0.08 + LARGE / 2
         right = self.middle + LARGE / 2 + 0.08 + in_favour
@@ -67,6 +67,10 @@ class _Overview:
         balance(self.canvas, why, self.left, self.middle, right, bottom + 0.35)
         end = legend(self.canvas, why, MARGIN, right, bottom + 0.95)
         self.canvas.set_height(end + 0.06)
+
+    def _room(self, pairs: tuple[Contribution, ...]) -> float:
+        """Give the width of a side: that of its pairs, or of its heading."""
+        return max(len(pairs) * self.step, HEADING)
 
     def _test_sample(self) -> None:
         """Draw the test sample, the logit's map on it, and what the model says."""
@@ -90,7 +94,7 @@ class _Overview:
         """Draw the pairs of one sign away from the middle, the strongest first."""
         canvas, why = self.canvas, self.why
         start = self.middle + way * (LARGE / 2 + 0.08 + GAP)
-        room = max(len(pairs), 2) * self.step - GAP
+        room = self._room(pairs) - GAP
         align = "left" if way > 0 else "right"
         title = f"{heading} “"
         name = canvas.fit(

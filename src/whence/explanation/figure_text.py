@@ -20,6 +20,7 @@ WIDTH, MARGIN, NAMES, GUTTER = 7.6, 0.12, 1.0, 0.2
 COLUMN = (WIDTH - 2 * MARGIN - NAMES - GUTTER) / 2
 SIZE, LINE = 6.5, 0.145
 LINES_OF_TEST, LINES_OF_PAIR = 8, 5
+KEY = 0.9
 # Words do not fill a line to its end.
 FILLED = 0.9
 
@@ -46,34 +47,41 @@ class _Texts:
     def _test_text(self) -> float:
         """Write the test text and what the model says of it; give the y below."""
         canvas, why, y = self.canvas, self.why, 0.2
-        canvas.text(MARGIN, y, "test text", size=8, weight="bold")
-        for i, (text, style) in enumerate(verdict(why)):
-            fitted = canvas.fit(text, NAMES - 0.08, 6.5, style.get("weight", "normal"))
-            canvas.text(MARGIN, y + 0.2 + 0.135 * i, fitted, **style)
-        x, width = MARGIN + NAMES, WIDTH - 2 * MARGIN - NAMES
+        title = "test text   "
+        canvas.text(MARGIN, y, title, size=8, weight="bold")
+        x = MARGIN + canvas.measure(title, 8, "bold")
+        for text, style in verdict(why):
+            fitted = canvas.fit(text, 2.4, SIZE, style.get("weight", "normal")) + "   "
+            canvas.text(x, y, fitted, size=SIZE, **style)
+            x += canvas.measure(fitted, SIZE, style.get("weight", "normal"))
+        y += 0.22
         full = scale([why.logit_map])
-        canvas.text(x, y, "relevance of the surrogate’s logit on it", size=6.5, color=GREY)
-        canvas.key(WIDTH - MARGIN - 0.9, y - 0.07, 0.9, full, marker)
+        canvas.text(MARGIN, y, "relevance of the surrogate’s logit on it", size=6, color=GREY)
+        canvas.key(WIDTH - MARGIN - KEY, y - 0.07, KEY, full, marker)
         assert why.sample.tokens is not None
-        end = self._marked(x, y + 0.22, width, why.sample.tokens, why.logit_map, full, LINES_OF_TEST)
-        return max(end, y + 0.85) + 0.18
+        width = WIDTH - 2 * MARGIN
+        return (
+            self._marked(MARGIN, y + 0.22, width, why.sample.tokens, why.logit_map, full, LINES_OF_TEST)
+            + 0.18
+        )
 
     def _side(self, y: float, pairs: tuple[Contribution, ...], colour: str, heading: str) -> float:
         """Write the pairs of one sign, the strongest first; give the y below."""
         canvas, why = self.canvas, self.why
         canvas.rectangle(MARGIN, y - 0.12, WIDTH - 2 * MARGIN, 0.008, colour)
-        title = canvas.fit(f"{heading} “{why.class_names[why.target]}”", NAMES + COLUMN - 1.5, 8, "bold")
+        title = canvas.fit(f"{heading} “{why.class_names[why.target]}”", WIDTH - 2 * MARGIN, 8, "bold")
         canvas.text(MARGIN, y, title, size=8, weight="bold", color=colour)
         if not pairs:
             canvas.text(MARGIN, y + 0.2, "none", color=GREY)
             return y + 0.5
+        y += 0.21
         first, second = MARGIN + NAMES, MARGIN + NAMES + COLUMN + GUTTER
         for x, text, full in (
             (first, "relevance on the training text", self.full_train),
             (second, "relevance on the test text", self.full_test),
         ):
-            canvas.text(x + COLUMN - 0.97, y, text, size=6, ha="right", color=GREY)
-            canvas.key(x + COLUMN - 0.9, y - 0.07, 0.9, full, marker)
+            canvas.text(x, y, text, size=6, color=GREY)
+            canvas.key(x + COLUMN - KEY, y - 0.07, KEY, full, marker)
         y += 0.24
         for pair in pairs:
             y = self._pair(y, pair, colour)
