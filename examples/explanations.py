@@ -89,7 +89,7 @@ def digits(part: str, n: int) -> tuple[Tensor, Tensor]:
         parse_idx(gzip.decompress((folder / name).read_bytes()), name)[:n]
         for name in (f"{part}-images-idx3-ubyte.gz", f"{part}-labels-idx1-ubyte.gz")
     )
-    return torch.from_numpy(images / 255).float()[:, None], torch.from_numpy(labels).long()
+    return torch.from_numpy(images / 255).float()[:, None], torch.from_numpy(labels.astype("int64"))
 
 
 def trained(images: Tensor, labels: Tensor, epochs: int = 4, seed: int = 0) -> nn.Module:

@@ -142,13 +142,13 @@ class _Overview:
     def _sample(self, x: float, y: float, size: float, sample: Sample, colour: str) -> None:
         axes = self.canvas.axes(x, y, size, size, colour)
         if sample.image is not None:
-            axes.imshow(sample.image, cmap="gray", vmin=0, vmax=1, interpolation="nearest")
+            axes.imshow(sample.image, cmap="gray", vmin=0, vmax=1, interpolation="antialiased")
             return
         self.canvas.bars(axes, heights(sample), float(np.abs(heights(sample)).max(initial=0)), GREY)
 
     def _map(self, x: float, y: float, size: float, sample: Sample, relevance: Array, full: float) -> None:
         axes = self.canvas.axes(x, y, size, size, FRAME, 0.6)
         if sample.image is not None:
-            axes.imshow(heat(relevance, full, sample.image), interpolation="nearest")
+            axes.imshow(heat(relevance, full, sample.image), interpolation="antialiased")
             return
         self.canvas.bars(axes, relevance, full, np.where(relevance > 0, BLUE, ORANGE))
