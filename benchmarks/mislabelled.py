@@ -100,8 +100,8 @@ def flipped(truth: np.ndarray, noise: str, seed: int, partner: np.ndarray) -> np
 Fit = Callable[[Tensor, Tensor, int], tuple[Tensor, nn.Linear]]
 
 
-def _of(model: nn.Module, layer: str, inputs: Tensor) -> tuple[Tensor, nn.Linear]:
-    """Features of all inputs, and the head."""
+def features_and_head(model: nn.Module, layer: str, inputs: Tensor) -> tuple[Tensor, nn.Linear]:
+    """Features (N, d) of all inputs, and the last layer."""
     extractor = Extractor(model, layer)
     with torch.inference_mode():
         features = torch.cat([extractor(part) for part in inputs.split(500)])
@@ -120,7 +120,7 @@ def _digits(folder: str, seed: int, n: int = 6_000) -> tuple[Tensor, Tensor, Fit
     labels = torch.from_numpy(load("labels-idx1").astype(np.int64))
 
     def fit(inputs: Tensor, given: Tensor, seed: int) -> tuple[Tensor, nn.Linear]:
-        return _of(mnist_cnn.fit(inputs, given, epochs=6, seed=seed), "head", inputs)
+        return features_and_head(mnist_cnn.fit(inputs, given, epochs=6, seed=seed), "head", inputs)
 
     return images, labels, fit
 
@@ -130,7 +130,7 @@ def _cifar(seed: int, n: int = 3_000) -> tuple[Tensor, Tensor, Fit]:
     images, labels = cifar10_resnet.read(data_folder("cifar-10") / f"data_batch_{seed + 1}.bin", n).tensors
 
     def fit(inputs: Tensor, given: Tensor, seed: int) -> tuple[Tensor, nn.Linear]:
-        return _of(cifar10_resnet.fit(inputs, given, epochs=10, seed=seed), "fc", inputs)
+        return features_and_head(cifar10_resnet.fit(inputs, given, epochs=10, seed=seed), "fc", inputs)
 
     return images, labels, fit
 
@@ -163,9 +163,8 @@ def _bbc(seed: int, n: int = 800) -> tuple[Tensor, Tensor, Fit]:
     parts = []
     with torch.inference_mode():
         for start in range(0, n, 32):
-            tokens = {
-                key: part[:, :LENGTH] for key, part in bbc_minilm.tokens(texts[start : start + 32]).items()
-            }
+            whole = bbc_minilm.tokens(texts[start : start + 32])
+            tokens = {name: part[:, :LENGTH] for name, part in whole.items()}
             states = encoder.bert(**tokens, output_hidden_states=True).hidden_states[5]
             states = states * tokens["attention_mask"][..., None]
             parts.append(nn.functional.pad(states, (0, 0, 0, LENGTH - states.shape[1])))
@@ -181,7 +180,7 @@ def _bbc(seed: int, n: int = 800) -> tuple[Tensor, Tensor, Fit]:
                 optimizer.zero_grad()
                 loss.backward()
                 optimizer.step()
-        return _of(model.eval(), "classifier", inputs)
+        return features_and_head(model.eval(), "classifier", inputs)
 
     return torch.cat(parts).clone(), labels, fit
 

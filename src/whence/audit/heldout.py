@@ -116,9 +116,10 @@ def calibrated(scores: Floats, labels: Ints) -> Doubles:
         return -float(logs[n, y].mean()), np.r_[(residual * S).sum(), residual.sum(axis=0)] / len(y)
 
     bounds: list[Any] = [(0.0, _STEEPEST), *[(None, None)] * len(seen)]
-    options = {"maxiter": 1000, "ftol": 1e-14, "gtol": 1e-8}
+    options: Any = {"maxiter": 1000, "ftol": 1e-14, "gtol": 1e-8}
     start = np.r_[1.0, np.zeros(len(seen))]
-    best = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options).x
+    result = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
+    best = result.x
     out = np.full(np.shape(scores), -np.inf)
     out[:, seen] = log_softmax(best[0] * S + best[1:], axis=1)
     return out

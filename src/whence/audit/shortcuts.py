@@ -19,7 +19,7 @@ from whence.svm import solve
 from whence.svm.problem import Floats, check_C
 
 _KAPPAS = tuple(10.0 ** (e / 2) for e in range(6, -1, -1))  # from 1,000 down to 1
-_BOUNDED = 0.9
+_BOUNDED = 0.999
 _TOL = 1e-3
 
 
@@ -94,10 +94,11 @@ def shared_evidence(
     """Find the training samples that carry what suspicious samples have in common.
 
     A surrogate that predicts well rests on the few samples near its boundaries. What many samples share
-    rather shows where every sample counts alike. So the surrogate is solved again at a low C: the largest,
-    over half decades of κ = C·N·mean‖f‖² from 1,000 down to 1, at which nine tenths of the training set are
-    still at their bound λ_{i,y_i} = C. Then training samples are ranked by their mean contribution to the
-    set, λ_ic f_i·f̄ with f̄ the mean of the set's features.
+    rather shows where every sample counts alike; samples with a shortcut are easy, so that they are the first
+    to clear their margin and drop out when C grows. So the surrogate is solved again at a low C: the
+    largest, over half decades of κ = C·N·mean‖f‖² from 1,000 down to 1, at which all but one in a thousand
+    training samples are at their bound λ_{i,y_i} = C. Then training samples are ranked by their mean
+    contribution to the set, λ_ic f_i·f̄ with f̄ the mean of the set's features.
 
     Parameters
     ----------
@@ -174,11 +175,7 @@ def _tests(
 
 def _dense(explainer: DualDA, X: Floats, y: Ints, C: float | None) -> tuple[DualDA, float]:
     """Fit again at a low C; also the share of samples at their bound there."""
-    common: dict[str, Any] = {
-        "bias": explainer.bias,
-        "seed": explainer.seed,
-        "n_threads": explainer.n_threads,
-    }
+    common: dict[str, Any] = {name: getattr(explainer, name) for name in ("bias", "seed", "n_threads")}
     K, rows = explainer.n_classes_, np.arange(len(y))
 
     def at_bound(lam: Any, C: float) -> float:
