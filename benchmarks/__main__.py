@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from benchmarks import attribution, flipping, memory, methods, scale, solver, tolerance
+from benchmarks import attribution, audit, flipping, memory, methods, scale, solver, tolerance
 from benchmarks.machine import describe
 
-PARTS = ("solver", "attribution", "memory", "tolerance", "scale", "methods", "flipping")
+PARTS = ("solver", "attribution", "memory", "tolerance", "scale", "methods", "flipping", "audit")
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("parts", nargs="*", choices=[*PARTS, []], help="what to run; everything by default")
@@ -32,3 +32,5 @@ if "methods" in chosen:
     methods.run(options.data, options.cache)
 if "flipping" in chosen:
     flipping.run(options.data, options.cache)
+if "audit" in chosen:
+    audit.run(options.data, options.cache)

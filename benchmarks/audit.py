@@ -5,6 +5,7 @@ cleanlab is installed, without dependencies, into a folder below the cache and n
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import warnings
@@ -17,6 +18,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import average_precision_score
 from sklearn.model_selection import StratifiedKFold, cross_val_predict
 
+from benchmarks import shortcuts
 from benchmarks.mislabelled import NOISES, Planted, planted
 from whence import DualDA
 from whence.audit import RANKINGS, wrong_labels
@@ -98,6 +100,13 @@ def precision(name: str, noise: str, seed: int, cache: Path) -> dict[str, float]
 
 
 def run(folder: Path, cache: Path) -> None:
+    """Print how well wrong labels and a shortcut are found in the data sets below ``folder``."""
+    os.environ["WHENCE_DATA"] = str(folder)  # where the examples look
+    labels(cache)
+    shortcuts.run(cache)
+
+
+def labels(cache: Path) -> None:
     """Print average precision, mean and spread over seeds."""
     columns: dict[str, list[dict[str, float]]] = {}
     for name, seed in CHOSEN_ON:
@@ -121,7 +130,3 @@ def run(folder: Path, cache: Path) -> None:
 def _cell(values: list[Any]) -> str:
     spread = f" ± {np.std(values, ddof=1):.3f}" if len(values) > 1 else ""
     return f"{np.mean(values):.3f}{spread}"
-
-
-if __name__ == "__main__":
-    run(Path(), Path("bench-data"))

@@ -89,7 +89,3 @@ def run(cache: Path) -> None:
     print("| | " + " | ".join(f"seed {seed}" for seed in range(3)) + " |\n|---|---|---|---|")
     for key in columns[0]:
         print(f"| {key} | " + " | ".join(f"{values[key]:.3g}" for values in columns) + " |")
-
-
-if __name__ == "__main__":
-    run(Path("bench-data"))
