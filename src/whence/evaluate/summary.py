@@ -1,0 +1,196 @@
+"""What results say: scores side by side, ties, ranks, costs, and the paper's own numbers beside them."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from functools import cache, cached_property
+from importlib.resources import files
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.stats import rankdata
+
+from whence.evaluate.comparison import ties
+from whence.evaluate.protocol import RANDOM, Method
+from whence.evaluate.results import ERROR, Results
+
+_INFLUENCE = ("influence", "lissa", "arnoldi", "ekfac")
+
+
+class Column(NamedTuple):
+    """A column of the table of scores: what is measured, and which way is better."""
+
+    title: str
+    metric: str
+    first: bool  # the loss at the smallest share instead of the metric's own score
+    rising: bool
+
+
+COLUMNS = (
+    Column("Identical class", "identical_class", False, True),
+    Column("Identical subclass", "identical_subclass", False, True),
+    Column("Mislabeling", "mislabeling", False, True),
+    Column("Shortcut", "shortcut", False, True),
+    Column("LDS", "lds", False, True),
+    Column("Coreset, smallest", "coreset", True, False),
+    Column("Coreset, mean", "coreset", False, False),
+    Column("Pruning, smallest", "pruning", True, True),
+    Column("Pruning, mean", "pruning", False, True),
+)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A number of a table: its value, whether it is the best or tied with it, and what to know about it."""
+
+    value: float | None
+    best: bool
+    tied: bool
+    note: str
+    failed: bool
+
+
+class Summary:
+    """Reads results for the page and for the command line."""
+
+    def __init__(self, results: Results) -> None:
+        self.results = results
+        fields = results.protocol["methods"]
+        self.everyone = [Method(**given) for given in fields]
+        self.methods = [method for method in self.everyone if not method.sweep]
+        self.columns = [c for c in COLUMNS if c.metric in results.protocol["metrics"]]
+
+    @cached_property
+    def values(self) -> dict[tuple[str, Column], float]:
+        """Scores by method and column, where there are any."""
+        found = {}
+        for method in self.methods:
+            for column in self.columns:
+                value = self._value(method.key, column)
+                if value is not None:
+                    found[method.key, column] = value
+        return found
+
+    def _value(self, key: str, column: Column) -> float | None:
+        if not column.first:
+            return self.results.value(column.metric, key)
+        losses = self.results.select(column.metric, key, "loss")
+        return min(losses, key=lambda row: row.x or 0).value if losses else None
+
+    def table(self) -> list[tuple[Method, list[Cell]]]:
+        """Scores of all methods, column by column."""
+        by_column = [self._column(column) for column in self.columns]
+        return [(method, [cells[i] for cells in by_column]) for i, method in enumerate(self.methods)]
+
+    def _column(self, column: Column) -> list[Cell]:
+        present = [m.key for m in self.methods if (m.key, column) in self.values]
+        tied = self._tied(column, present)
+        values = [self.values[key, column] for key in present]
+        best = (max if column.rising else min)(values) if values else None
+        cells = []
+        for method in self.methods:
+            value = self.values.get((method.key, column))
+            failed = self.results.select(column.metric, method.key, ERROR)
+            scores = self.results.select(column.metric, method.key, "score")
+            note = (failed or scores)[0].note if failed or scores else ""
+            is_best = value is not None and value == best
+            cells.append(Cell(value, is_best, method.key in tied and not is_best, note, bool(failed)))
+        return cells
+
+    def _tied(self, column: Column, present: list[str]) -> set[str]:
+        """Methods that cannot be told from the best one, by a bootstrap over tests or subsets."""
+        if column.metric == "lds":
+            return {key for key in present if self.results.value("lds", key, "tied_with_best")}
+        if column.metric in ("coreset", "pruning", "mislabeling") or not present:
+            return set()
+        each = [[row.value for row in self.results.select(column.metric, key, "each")] for key in present]
+        values = np.array(each, dtype=np.float64)
+        if values.shape[1] < 2:
+            return set()
+        best = int(np.argmax(values.mean(axis=1)))
+        return {
+            key
+            for key, same in zip(present, ties(values, np.arange(values.shape[1]))[best], strict=True)
+            if same
+        }
+
+    @cached_property
+    def ranks(self) -> dict[str, tuple[float, int]]:
+        """Average rank of each method over the columns it has a score in, and how many those are."""
+        found: dict[str, list[float]] = {}
+        for column in self.columns:
+            present = [m.key for m in self.methods if (m.key, column) in self.values]
+            values = np.array([self.values[key, column] for key in present])
+            for key, rank in zip(present, rankdata(-values if column.rising else values), strict=True):
+                found.setdefault(key, []).append(float(rank))
+        return {key: (float(np.mean(some)), len(some)) for key, some in found.items()}
+
+    def seconds(self, key: str) -> float | None:
+        """Seconds of fitting and of explaining all tests: of the CPU, where that does the work."""
+        if self.results.protocol["recipe"]["device"] == "cpu":
+            return self.results.value("resources", key, "cpu_seconds")
+        parts = [self.results.value("resources", key, name) for name in ("fit_seconds", "explain_seconds")]
+        return None if None in parts else sum(part for part in parts if part is not None)
+
+    def statements(self) -> list[dict[str, Any]]:
+        """The paper's statements about its data sets, and what was measured here in the same terms."""
+        ours = self._measured()
+        rows = []
+        for statement in paper()["statements"]:
+            theirs = statement["values"].get(self.results.protocol["data"])
+            if statement["id"] in ours or theirs is not None:
+                rows.append({**statement, "theirs": theirs, "ours": ours.get(statement["id"])})
+        return rows
+
+    def _measured(self) -> dict[str, float]:
+        """The paper's quantities as measured here; of several DualDA the one the paper recommends."""
+        found: dict[str, float] = {}
+        dual = next((m for m in self.methods if m.key == "dualda(C=0.001)"), None)
+        if dual is None or dual.key not in self.ranks:
+            return found
+        others = [m for m in self.methods if m.name not in ("dualda", RANDOM) and m.key in self.ranks]
+        found["rank"] = 1 + sum(self.ranks[m.key][0] < self.ranks[dual.key][0] for m in others)
+        found["top_three"] = sum(self._among_three(column) for column in self.columns)
+        names = ("fit_seconds", "explain_seconds", "cache_bytes")
+        cost = {
+            m.key: {name: self.results.value("resources", m.key, name) or 0.0 for name in names}
+            for m in self.methods
+        }
+        mine = cost[dual.key]
+        influence = [cost[m.key] for m in self.methods if m.name in _INFLUENCE and self.seconds(m.key)]
+        if influence and mine["explain_seconds"]:
+            total = min(one["fit_seconds"] + one["explain_seconds"] for one in influence)
+            found["faster"] = total / (mine["fit_seconds"] + mine["explain_seconds"])
+            explaining = min(one["explain_seconds"] for one in influence)
+            found["faster_explaining"] = explaining / mine["explain_seconds"]
+        for method in self.methods:
+            if method.name == "lissa" and mine["explain_seconds"]:
+                found["lissa"] = cost[method.key]["explain_seconds"] / mine["explain_seconds"]
+            if method.name == "tracin" and mine["cache_bytes"]:
+                found["cache"] = cost[method.key]["cache_bytes"] / mine["cache_bytes"]
+        return {name: value for name, value in found.items() if value}
+
+    def _among_three(self, column: Column) -> bool:
+        """Tell whether DualDA with its best C is among the best three methods of a column."""
+        sign = 1 if column.rising else -1
+        dual = [sign * v for (key, c), v in self.values.items() if c == column and key.startswith("dualda")]
+        rest = [
+            sign * self.values[m.key, column]
+            for m in self.methods
+            if m.name not in ("dualda", RANDOM) and (m.key, column) in self.values
+        ]
+        return bool(dual) and sum(value > max(dual) for value in rest) < 3
+
+
+@cache
+def paper() -> dict[str, Any]:
+    """Numbers that the paper prints."""
+    return tomllib.loads(files("whence.evaluate").joinpath("paper.toml").read_text(encoding="utf-8"))
+
+
+def printed(metric: str, data: str, method: Method) -> list[float] | None:
+    """Accuracies, in per cent at 10 … 90 % kept, that the paper prints for a method on a data set."""
+    table = paper()[metric].get(data, {})
+    found: list[float] | None = table.get(method.key if method.name == "dualda" else method.name)
+    return found
