@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
@@ -112,7 +113,9 @@ class Streamed(Products):
         self, gradients: Gradients, training: Training, weights: Weights | None, show_progress: bool
     ) -> None:
         super().__init__(gradients.classifier, weights)
-        self.gradients, self.training, self.show_progress = gradients, training, show_progress
+        # Without the features, which nothing here needs.
+        self.training = replace(training, features=training.features.new_empty(0))
+        self.gradients, self.show_progress = gradients, show_progress
         # As much again as the gradients of the training samples that are computed meanwhile.
         self.n_tests = max(1, gradients.memory // (gradients.n_parameters * gradients.itemsize))
 
