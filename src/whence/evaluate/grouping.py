@@ -56,20 +56,26 @@ def group_classes(confusion: Any, n_groups: int, seed: int = 0) -> Ints:
 
 
 def _improved(likeness: Doubles, groups: Ints) -> Ints:
-    """Exchange the two classes that lower the cost most, until none do."""
+    """Exchange each class in turn with the one that lowers the cost most, until none does."""
     groups = groups.copy()
     everyone = np.arange(len(groups))
-    while True:
-        member = np.eye(groups.max() + 1)[groups]
-        pull = likeness @ member  # (K, G) likeness of a class with a group
-        own = pull[everyone, groups]
-        move = pull[:, groups] - own[:, None]  # (K, K) what class a costs more in the group of b
-        change = move + move.T - 2 * likeness
-        change[groups[:, None] == groups] = 0
-        a, b = np.unravel_index(change.argmin(), change.shape)
-        if change[a, b] > -1e-12:  # below rounding, exchanges would go round in circles
-            return groups
-        groups[[a, b]] = groups[[b, a]]
+    pull = likeness @ np.eye(groups.max() + 1)[groups]  # (K, G) likeness of a class with a group
+    better = True
+    while better:
+        better = False
+        for a in everyone:
+            g = groups[a]
+            # What a costs more in the group of each b, and b in that of a; not with each other.
+            change = pull[a, groups] - pull[a, g] + pull[:, g] - pull[everyone, groups] - 2 * likeness[a]
+            change[groups == g] = 0
+            b = change.argmin()
+            if change[b] < -1e-12:  # below rounding, exchanges would go round in circles
+                difference = likeness[:, b] - likeness[:, a]
+                pull[:, g] += difference
+                pull[:, groups[b]] -= difference
+                groups[a], groups[b] = groups[b], g
+                better = True
+    return groups
 
 
 def _cost(likeness: Doubles, groups: Ints) -> float:

@@ -91,7 +91,7 @@ class View(Dataset[Any]):
         return {**inputs, next(name for name in LABEL_NAMES if name in fields): label}
 
     def contents(self) -> str:
-        """Identify the samples of ``data``: all inputs of arrays, a seeded choice of what is read one by one."""
+        """Identify the inputs in ``data``: all of arrays, a seeded choice of what is read one by one."""
         digest = Digest()
         digest.add(_contents(self.data))
         return digest.hexdigest()
