@@ -126,8 +126,9 @@ def _digits(folder: str, seed: int, n: int = 6_000) -> tuple[Tensor, Tensor, Fit
 
 
 def _cifar(seed: int, n: int = 3_000) -> tuple[Tensor, Tensor, Fit]:
-    """Images of the batch with the seed's number, and a ResNet of eight layers."""
-    images, labels = cifar10_resnet.read(data_folder("cifar-10") / f"data_batch_{seed + 1}.bin", n).tensors
+    """Images of the five training files in turn, and a ResNet of eight layers."""
+    path, start = data_folder("cifar-10") / f"data_batch_{seed % 5 + 1}.bin", seed // 5 * n
+    images, labels = (part[start:] for part in cifar10_resnet.read(path, start + n).tensors)
 
     def fit(inputs: Tensor, given: Tensor, seed: int) -> tuple[Tensor, nn.Linear]:
         return features_and_head(cifar10_resnet.fit(inputs, given, epochs=10, seed=seed), "fc", inputs)

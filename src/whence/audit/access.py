@@ -36,6 +36,20 @@ def names_of(explainer: DualDA) -> tuple[str, ...]:
     return explainer.class_names_ or tuple(map(str, range(explainer.n_classes_)))
 
 
+def support_scores(explainer: DualDA) -> Doubles:
+    """Logits W f_i (S, K) of the surrogate at its support vectors, in float64."""
+    f = explainer.vectors_.double().cpu().numpy()
+    W = explainer.coef_
+    scores: Doubles = f @ W[:, : f.shape[1]].T + (W[:, -1] if explainer.bias else 0.0)
+    return scores
+
+
+def total_norm(features: Floats, bias: bool) -> float:
+    """Σ_i‖f_i‖², by which κ = C·Σ_i‖f_i‖² is C without units; 1 where all features are 0."""
+    total = float(np.einsum("ij,ij->", features, features, dtype=np.float64)) + bias * len(features)
+    return total or 1.0
+
+
 def training_features(explainer: DualDA, features: Any) -> Floats:
     """Features (M, d) of the samples that took part in the fit, in order.
 

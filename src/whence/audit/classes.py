@@ -10,7 +10,7 @@ import numpy as np
 
 from whence.attributors import DualDA
 from whence.attributors.base import check_count
-from whence.audit.access import Doubles, Ints, names_of, surrogate_of
+from whence.audit.access import Doubles, Ints, names_of, support_scores, surrogate_of
 
 _AT_BOUND = 1 - 1e-9
 
@@ -104,8 +104,7 @@ def class_view(explainer: DualDA, k: int = 5) -> ClassView:
     surrogate = surrogate_of(explainer)
     check_count("k", k)
     support, W = explainer.support_, explainer.coef_
-    f = explainer.vectors_.double().cpu().numpy()
-    scores = f @ W[:, : f.shape[1]].T + (W[:, -1] if surrogate.bias else 0.0)  # (S, K)
+    scores = support_scores(explainer)
     lam, y, rows = surrogate.lam[support].toarray(), explainer.labels_[support], np.arange(len(support))
     others = scores.copy()
     others[rows, y] = -np.inf

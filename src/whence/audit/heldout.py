@@ -10,7 +10,7 @@ from scipy.optimize import minimize
 from scipy.special import log_softmax
 from tqdm.auto import tqdm
 
-from whence.audit.access import Doubles, Ints
+from whence.audit.access import Doubles, Ints, total_norm
 from whence.errors import InvalidInputError
 from whence.svm import solve_path
 from whence.svm.problem import Floats
@@ -60,14 +60,14 @@ def held_out_scores(
             f"'n_folds' must lie between 2 and the number of samples, {n}. Got {n_folds}."
         )
     fold = folds(labels, n_folds, seed)
-    scale = float(np.einsum("ij,ij->", features, features, dtype=np.float64)) + bias * n
+    scale = total_norm(features, bias)
     found = [np.empty((n, n_classes)) for _ in kappas]
     for j in tqdm(range(n_folds), "Holding out", unit="fold", disable=not show_progress):
         rest, out = np.flatnonzero(fold != j), np.flatnonzero(fold == j)
         solutions = solve_path(
             np.ascontiguousarray(features[rest]),
             labels[rest],
-            [kappa / (scale or 1.0) * n / len(rest) for kappa in kappas],
+            [kappa / scale * n / len(rest) for kappa in kappas],
             n_classes=n_classes,
             bias=bias,
             tol=tol,

@@ -12,7 +12,7 @@ from scipy.special import log_softmax
 
 from whence.attributors import DualDA
 from whence.attributors.base import check_count
-from whence.audit.access import Doubles, Ints, names_of, surrogate_of, training_features
+from whence.audit.access import Doubles, Ints, names_of, support_scores, surrogate_of, training_features
 from whence.audit.heldout import calibrated, held_out_scores
 from whence.audit.neighbours import nearest
 from whence.audit.table import Columns, check_ids, chosen_ids, write_csv, write_parquet
@@ -234,10 +234,8 @@ def _fitted_slack(explainer: DualDA) -> tuple[Doubles, Ints]:
 
     Support vectors are enough: at the optimum every other sample clears its margin of 1.
     """
-    support = explainer.support_
-    f = explainer.vectors_.double().cpu().numpy()
-    W, y = explainer.coef_, explainer.labels_[support]
-    s = f @ W[:, : f.shape[1]].T + (W[:, -1] if explainer.bias else 0.0)  # (S, K)
+    support, s = explainer.support_, support_scores(explainer)
+    y = explainer.labels_[support]
     own = s[np.arange(len(y)), y]
     violation = s + 1.0 - own[:, None]
     violation[np.arange(len(y)), y] = 0.0

@@ -11,7 +11,7 @@ from tqdm.auto import tqdm
 
 from whence.attributors import DualDA
 from whence.attributors.base import check_count, check_target
-from whence.audit.access import Doubles, Ints, Tests, names_of, surrogate_of, training_features
+from whence.audit.access import Doubles, Ints, Tests, names_of, surrogate_of, total_norm, training_features
 from whence.audit.groups import group_attribution
 from whence.errors import InvalidInputError
 from whence.relevance.concepts import Concepts
@@ -176,15 +176,16 @@ def _tests(
 def _dense(explainer: DualDA, X: Floats, y: Ints, C: float | None) -> tuple[DualDA, float]:
     """Fit again at a low C; also the share of samples at their bound there."""
     common: dict[str, Any] = {name: getattr(explainer, name) for name in ("bias", "seed", "n_threads")}
-    K, rows = explainer.n_classes_, np.arange(len(y))
+    K = explainer.n_classes_
 
     def at_bound(lam: Any, C: float) -> float:
-        return float((lam.toarray()[rows, y] >= (1 - 1e-6) * C).mean())
+        own = lam.maximum(0).sum(axis=1)  # only λ_{i,y_i} is ever positive
+        return float((own >= (1 - 1e-6) * C).mean())
 
     if C is None:
-        scale = float(np.einsum("ij,ij->", X, X, dtype=np.float64)) + explainer.bias * len(y)
+        scale = total_norm(X, explainer.bias)
         for kappa in tqdm(_KAPPAS, "Choosing C", unit="C", disable=not explainer.show_progress):
-            C = kappa / (scale or 1.0)
+            C = kappa / scale
             if at_bound(solve(X, y, n_classes=K, C=C, tol=_TOL, **common).lam, C) >= _BOUNDED:
                 break
     assert C is not None
