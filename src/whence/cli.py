@@ -255,6 +255,38 @@ def _number(text: str) -> float | str:
         return text
 
 
+@app.command()
+def evaluate(
+    protocol: Annotated[
+        str, typer.Option(help="Name of a packaged protocol, or a TOML file.", metavar="NAME")
+    ] = "quick",
+    data: Annotated[
+        Path | None, typer.Option(help="Folder with the data sets; WHENCE_DATA by default.", metavar="DIR")
+    ] = None,
+    out: Annotated[
+        Path, typer.Option(help="Folder for results and page; a stopped run goes on there.", metavar="DIR")
+    ] = Path("whence-evaluation"),
+    methods: Annotated[
+        str | None, typer.Option(help="Only these methods, as in dualda,trak.", metavar="NAMES")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what it would cost.")] = False,
+) -> None:
+    """Compare attribution methods by every metric, as a protocol says."""
+    from whence.evaluate.command import evaluate as run
+
+    page = run(
+        protocol,
+        data,
+        out,
+        methods.split(",") if methods else None,
+        dry_run=dry_run,
+        show_progress=sys.stderr.isatty(),
+        say=typer.echo,
+    )
+    if page is not None:
+        typer.echo(page.resolve())
+
+
 cache = typer.Typer(help="Show and clear what fits have kept.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(cache, name="cache")
 

@@ -65,6 +65,11 @@ def versions() -> dict[str, str]:
     return {"python": platform.python_version(), **{name: version(name) for name in _PACKAGES}}
 
 
+def require() -> None:
+    """Raise where the package that writes results is missing: before the work, not after it."""
+    _arrow()
+
+
 def write(path: str | PathLike[str], results: Results) -> None:
     """Write results to a Parquet file, which is either the old one or whole."""
     pa, parquet = _arrow()
