@@ -23,8 +23,10 @@ from whence.evaluate.metrics import (
 )
 from whence.evaluate.perturb import add_keywords, add_shortcut, flip_labels, group_labels
 from whence.evaluate.resources import Resources, measure
+from whence.evaluate.retrain import Run, retrain
 from whence.evaluate.shortcuts import CentreBox, Frame, Word
 from whence.evaluate.sparsity import sparsity_curve
+from whence.evaluate.training import fixed_steps, predict
 from whence.evaluate.views import View, subset, view
 
 __all__ = [
@@ -35,6 +37,7 @@ __all__ = [
     "Frame",
     "RandomAttributor",
     "Resources",
+    "Run",
     "View",
     "Word",
     "add_keywords",
@@ -43,6 +46,7 @@ __all__ = [
     "coreset",
     "coreset_order",
     "explain_pairs",
+    "fixed_steps",
     "flip_labels",
     "fooled",
     "group_classes",
@@ -56,9 +60,11 @@ __all__ = [
     "mislabeling_curve",
     "pair_flipping",
     "performance",
+    "predict",
     "pruned",
     "random_scores",
     "random_subsets",
+    "retrain",
     "shortcut_ap",
     "sparsified",
     "sparsified_faithfulness",
