@@ -14,13 +14,13 @@ from whence.errors import ModelError
 from whence.heads import Call, Head, candidates, effective, head_inputs, listed, made_by, recording, widths
 from whence.inputs import n_rows, run, take, to_model
 
-_one_at_a_time = threading.RLock()  # flags and hooks are the model's own, which all threads share
+one_at_a_time = threading.RLock()  # flags and hooks are the model's own, which all threads share
 
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
     """Run in eval mode without gradients; every module's own training flag comes back afterwards."""
-    with _one_at_a_time:
+    with one_at_a_time:
         flags = [(module, module.training) for module in model.modules()]
         fused = torch.backends.mha.get_fastpath_enabled()
         try:
@@ -85,15 +85,15 @@ def find_head(model: nn.Module, inputs: Any, layer: str | None = None) -> str:
     if layer is not None and layer not in layers:
         raise ModelError(f"'layer' must name a linear layer of the model. Got {layer!r}. {listed(layers)}")
     inputs = take(to_model(model, inputs), slice(8))  # enough to tell layers apart, and little to record
-    with evaluating(model), _eagerly(model):
+    with evaluating(model), eagerly(model):
         if layer is None:
             # Known now, K keeps the second pass from holding the tensors of every layer of a large model.
-            K = {logits.shape[1] for logits in _logits(run(model, inputs))}
+            K = {logits.shape[1] for logits in logits_in(run(model, inputs))}
             wanted = {name: module for name, module in layers.items() if widths(module)[1] in K}
         else:
             wanted = {layer: layers[layer]}
         with recording(wanted) as calls:
-            outputs = _logits(run(model, inputs))
+            outputs = logits_in(run(model, inputs))
         if layer is None:
             layer = _only_head(calls, outputs, layers)
         else:
@@ -140,8 +140,8 @@ class Extractor:
     def forward(self, inputs: Any) -> Tensor:
         """Features (B, d) of the model's inputs, in the caller's own modes; autograd follows if it is on."""
         layer = self.model.get_submodule(self.layer)
-        with _eagerly(self.model), recording({self.layer: layer}) as calls:
-            outputs = _logits(run(self.model, inputs))
+        with eagerly(self.model), recording({self.layer: layer}) as calls:
+            outputs = logits_in(run(self.model, inputs))
             call = _single_call(calls, self.layer)
             tries = (head_inputs(call, logits) for logits in outputs)
             found = next((f for f in tries if f is not None), None)
@@ -160,14 +160,14 @@ class Extractor:
 
     def head(self) -> Head:
         """Copy the layer's weight and bias to float32 arrays; of wrapped layers, what they stand for."""
-        with evaluating(self.model), _eagerly(self.model):
+        with evaluating(self.model), eagerly(self.model):
             weight, bias = effective(self.model.get_submodule(self.layer))
         arrays = [None if t is None else t.float().cpu().numpy().copy() for t in (weight, bias)]
         assert arrays[0] is not None
         return Head(arrays[0], arrays[1])
 
 
-def _logits(output: Any) -> list[Tensor]:
+def logits_in(output: Any) -> list[Tensor]:
     """List what may be the logits in a model's output: floating-point tensors (B, K)."""
     if isinstance(output, Mapping):
         parts = [output["logits"]] if "logits" in output else list(output.values())
@@ -235,7 +235,7 @@ def _single_call(calls: list[Call], layer: str) -> Call:
     return calls[0]
 
 
-def _eagerly(model: nn.Module) -> Any:
+def eagerly(model: nn.Module) -> Any:
     """Keep compiled parts from running compiled, where they would not see the hooks."""
     compiled = any(m._compiled_call_impl is not None or "_orig_mod" in m._modules for m in model.modules())
     stance = getattr(torch.compiler, "set_stance", None)  # since torch 2.6

@@ -13,7 +13,7 @@ from whence import store
 from whence.data import Prepare
 from whence.errors import InvalidInputError, ModelError, StoreError
 from whence.inputs import n_rows, take, to_model
-from whence.model import Extractor, unwrap
+from whence.model import Extractor, one_at_a_time, unwrap
 from whence.relevance.lrp import default_rules
 from whence.relevance.presets import NAMED
 
@@ -89,10 +89,11 @@ class FittedModel:
     def check_unchanged(self) -> None:
         """Raise ModelError where the model has other weights than when it was fitted."""
         model = self.extractor.model
-        versions = store.versions(model)
-        if versions == self._versions:
-            return
-        changed = store.differences(self.fingerprint, store.fingerprint(model, self.extractor.layer))
+        with one_at_a_time:  # gradients of a checkpoint lend the model other weights for a while
+            versions = store.versions(model)
+            if versions == self._versions:
+                return
+            changed = store.differences(self.fingerprint, store.fingerprint(model, self.extractor.layer))
         if changed:
             raise ModelError(f"The model changed after fitting: {'; '.join(changed)}. Fit again.")
         self._versions = versions

@@ -17,9 +17,8 @@ from whence.errors import InvalidInputError, ModelError
 from whence.features import teller
 from whence.heads import made_by, recording
 from whence.inputs import n_rows, run, take
-from whence.model import _eagerly as eagerly
-from whence.model import _logits as logits_in
-from whence.model import evaluating
+from whence.model import logits_in
+from whence.model import eagerly, evaluating
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 """One number a sample: of logits (B, K) and classes (B,), shape (B,)."""

@@ -11,8 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import vmap
 
-from whence.model import _eagerly as eagerly
-from whence.model import evaluating
+from whence.model import eagerly, evaluating
 
 Function = Callable[[Mapping[str, Tensor], Any, Tensor], Any]
 """Of parameters, the inputs of one sample as a batch of one, and its class (1,)."""
