@@ -17,8 +17,7 @@ from whence.errors import InvalidInputError, ModelError
 from whence.features import teller
 from whence.heads import made_by, recording
 from whence.inputs import n_rows, run, take
-from whence.model import logits_in
-from whence.model import eagerly, evaluating
+from whence.model import eagerly, evaluating, logits_in
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 """One number a sample: of logits (B, K) and classes (B,), shape (B,)."""
