@@ -31,7 +31,7 @@ CACHE = "whence-cache"
 
 
 def fashion() -> Explanation:
-    """Explain a shirt of the embedded data that the network does not take for what it is."""
+    """Explain a coat of the embedded data, which might as well be a shirt."""
     data = sample.load()
     explainer = whence.DualDA().fit(
         sample.train(), (data.train_images, data.train_labels), class_names=data.class_names
@@ -107,11 +107,11 @@ def trained(images: Tensor, labels: Tensor, epochs: int = 4, seed: int = 0) -> n
 
 
 def save(figure: Figure, path: Path) -> None:
-    """Write a figure as a PNG of 128 colours, which is small and looks the same."""
+    """Write a figure as a PNG of 256 colours, which is small and looks the same."""
     buffer = io.BytesIO()
     figure.savefig(buffer, dpi=150)
     with Image.open(buffer) as image:
-        image.convert("RGB").quantize(128).save(path, optimize=True)
+        image.convert("RGB").quantize(256).save(path, optimize=True)
 
 
 FIGURES: dict[str, Callable[[], Explanation]] = {

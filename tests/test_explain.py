@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from matplotlib.patches import PathPatch
 from torch import Tensor, nn
 
 import whence
@@ -313,7 +314,7 @@ def test_texts_from_words_to_a_page(texts: tuple[Any, Any, DualDA], tmp_path: Pa
         assert one.test_map.shape == (7,)
     figure = why.plot()
     figure.savefig(tmp_path / "text.png")
-    assert {"old", "cat", "s", "[SEP]"} <= {text.get_text() for text in figure.texts}
+    assert {"old", "cat", "s", "[SEP]"} <= {patch.get_label() for patch in figure.findobj(PathPatch)}
     html = whys.to_html()
     assert f'title="{whence_signed(why.logit_map[2])}">old</span>' in html
     record = json.loads(json.dumps(whys.to_dict()))

@@ -15,7 +15,7 @@ import pytest
 import scipy.spatial
 import torch
 from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
+from matplotlib.patches import PathPatch, Rectangle
 from matplotlib.text import Text
 
 from tests.explained import TEXT, explanation, pair, random
@@ -30,7 +30,9 @@ KINDS = ["grey", "colour", "text", "values"]
 
 
 def texts(figure: Figure) -> list[str]:
-    return [text.get_text() for text in figure.findobj(Text) if text.get_text()]
+    """All that is written, tokens too, which are drawn as outlines."""
+    found = [text.get_text() for text in figure.findobj(Text)]
+    return [text for text in (*found, *(str(word.get_label()) for word in figure.findobj(PathPatch))) if text]
 
 
 def said(figure: Figure) -> str:

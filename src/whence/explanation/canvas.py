@@ -39,12 +39,10 @@ class Canvas:
     """
 
     def __init__(self, width: float, height: float) -> None:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
         from matplotlib.transforms import Affine2D
 
         self.figure = Figure(figsize=(width, height), dpi=200, facecolor="white")
-        self._renderer: Any = FigureCanvasAgg(self.figure).get_renderer()  # type: ignore[no-untyped-call]
         self._down = Affine2D()
         self._inches = self._down + self.figure.dpi_scale_trans
         self._widths: dict[tuple[Any, ...], float] = {}
@@ -76,15 +74,17 @@ class Canvas:
 
     def measure(self, text: str, size: float = 6.5, weight: str = "normal", style: str = "normal") -> float:
         """Give the width of a text in inches, blanks at its ends included."""
+        from matplotlib.textpath import text_to_path
+
         key = (text, size, weight, style)
         if key not in self._widths:
             font = _font(size, weight, style)
             # Blanks at an end have no ink, so the text is put between letters.
             long, short = (
-                self._renderer.get_text_width_height_descent(part, font, False)[0]
+                text_to_path.get_text_width_height_descent(part, font, False)[0]
                 for part in (f"x{drawable(text)}x", "xx")
             )
-            self._widths[key] = (long - short) / self.figure.dpi
+            self._widths[key] = (long - short) / 72
         return self._widths[key]
 
     def fit(self, text: str, width: float, size: float = 6.5, weight: str = "normal") -> str:
@@ -95,6 +95,20 @@ class Canvas:
         while text and self.measure(text + "…", size, weight) > width:
             text = text[:-1]
         return text.rstrip() + "…"
+
+    def word(self, x: float, y: float, text: str, size: float) -> None:
+        """Write a text as outlines, on the line y: as wide as measured, at every resolution.
+
+        Text that is no outline has its letters moved to whole pixels, and then words run into each other.
+        """
+        from matplotlib.patches import PathPatch
+        from matplotlib.textpath import TextPath
+        from matplotlib.transforms import Affine2D
+
+        outlines = TextPath((0, 0), drawable(text), prop=_font(size, "normal", "normal"))
+        place = Affine2D().scale(1 / 72, -1 / 72).translate(x, y) + self._inches
+        patch = PathPatch(outlines, transform=place, facecolor=INK, linewidth=0, snap=False, label=text)
+        self.figure.add_artist(patch)
 
     def rectangle(self, x: float, y: float, width: float, height: float, colour: Any, **style: Any) -> None:
         """Fill a rectangle, given by its top left corner."""

@@ -94,7 +94,10 @@ def legend(canvas: Canvas, why: Explanation, left: float, right: float, y: float
             _agreement(why),
         ],
     ]
-    widths = [max(canvas.measure(text, 6, **_measured(style)) for text, style in block) for block in blocks]
+    # Drawn letters lie on whole pixels, which makes text up to some per cent wider than measured.
+    widths = [
+        1.04 * max(canvas.measure(text, 6, **_measured(style)) for text, style in block) for block in blocks
+    ]
     gap = 0.2
     if sum(widths) + 2 * gap <= right - left:
         gap = min((right - left - sum(widths)) / 2, 1.2)

@@ -11,7 +11,7 @@ from whence.explanation.figure_parts import balance, label, legend, verdict
 from whence.explanation.passages import GAP, lines, passages, readable
 from whence.explanation.record import Contribution, Explanation
 from whence.explanation.samples import Array
-from whence.explanation.style import BLUE, GREY, INK, ORANGE, marker, percent, scale, signed
+from whence.explanation.style import BLUE, GREY, ORANGE, marker, percent, scale, signed
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -124,7 +124,7 @@ class _Texts:
             for token in line:
                 if token.place >= 0 and relevance[token.place] and token.text.strip():
                     canvas.rectangle(x + token.x, y - 0.062, token.width, 0.125, colours[token.place])
-                canvas.text(x + token.x, y + 0.035, token.text, size=SIZE, va="baseline", color=INK)
+                canvas.word(x + token.x, y + 0.035, token.text, SIZE)
             y += LINE
         left_out = len(tokens) - sum(map(len, shown))
         if left_out:
