@@ -18,6 +18,7 @@ from whence import DualDA
 from whence.errors import InvalidInputError, ModelError, NotFittedError, StoreError
 from whence.relevance import Rules
 from whence.relevance.attribution import Captum
+from whence.relevance.presets import NAMED
 
 K = 60  # more than there are training samples: every pair
 
@@ -259,6 +260,13 @@ def test_a_method_of_captum_is_taken_and_named(explainer: DualDA, wrapped: bool)
         f, f_0, f_i = (body(part) for part in (x[:1], torch.zeros_like(x[:1]), x[one.index][None]))
     expected = one.coefficient * float((f - f_0)[0] @ f_i[0])
     assert float(one.test_map.sum()) == pytest.approx(expected, rel=0.02)
+
+
+def test_rules_are_named(explainer: DualDA) -> None:
+    x = images()[0][:1]
+    assert explainer.explain(x, method=NAMED["epsilon"])[0].method == "epsilon"
+    flat = NAMED["epsilon"].with_layers({"body.3": "flat"})
+    assert explainer.explain(x, method=flat)[0].method == "rules of one’s own"
 
 
 def test_no_known_method_is_an_error(explainer: DualDA) -> None:

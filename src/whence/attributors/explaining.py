@@ -19,6 +19,7 @@ from whence.explanation import ConceptExplanation, ConceptPart, Contribution, Ex
 from whence.explanation.samples import Array, as_samples, kept_tokens
 from whence.inputs import to_model
 from whence.relevance.concepts import Concepts, concept_maps
+from whence.relevance.presets import NAMED, Rules
 from whence.relevance.sources import floating
 from whence.relevance.xda import Backward, Method, only, pair_maps, start
 
@@ -232,6 +233,8 @@ def _of_test(inputs: Any, maps: Tensor) -> list[Array]:
 
 
 def _name(method: Method) -> str:
+    if isinstance(method, Rules):
+        return next((name for name, rules in NAMED.items() if rules == method), "rules of one’s own")
     return method if isinstance(method, str) else getattr(method, "name", None) or _class_name(method)
 
 

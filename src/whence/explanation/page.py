@@ -15,8 +15,6 @@ import numpy as np
 from whence.explanation.passages import readable
 from whence.explanation.samples import Array, Picture
 from whence.explanation.style import (
-    BLUE,
-    ORANGE,
     a_bar,
     drawn,
     heat,
@@ -123,7 +121,4 @@ def _marks() -> str:
             ]
         return "\n".join(lines)
 
-    return (
-        f"\n:root {{ --blue: {BLUE}; --orange: {ORANGE}; }}\n{rules(LIGHT)}\n"
-        f"@media (prefers-color-scheme: dark) {{\n{rules(DARK)}\n}}\n"
-    )
+    return f"\n{rules(LIGHT)}\n@media (prefers-color-scheme: dark) {{\n{rules(DARK)}\n}}\n"
