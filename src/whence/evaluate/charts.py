@@ -83,7 +83,7 @@ def dot_chart(rows: Sequence[Dot], x: Axis, text: str, chance: float | None) -> 
     """Draw one dot a row, and the line of chance where there is one."""
     label, line, width = 168, 17, 420
     height = line * len(rows) + _BOTTOM + 4
-    span = width - label - 46
+    span = width - label - 58
 
     def at(value: float) -> float:
         return label + span * min(max(x.place(value), 0), 1)
@@ -100,7 +100,7 @@ def dot_chart(rows: Sequence[Dot], x: Axis, text: str, chance: float | None) -> 
         drawn += [
             f'<text class="end" x="{label - 8}" y="{y + 4}">{escape(row.label)}</text>',
             f'<circle class="{row.style}" cx="{at(row.value):.1f}" cy="{y}" r="4.5"/>',
-            f'<text x="{width - 38}" y="{y + 4}">{number(row.value)}</text>',
+            f'<text x="{width - 46}" y="{y + 4}">{number(row.value)}</text>',
         ]
     return _svg(width, height, text, drawn)
 

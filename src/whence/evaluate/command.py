@@ -62,9 +62,8 @@ def _say_plan(wanted: protocol.Protocol, say: Callable[[str], Any]) -> None:
     for item in items:
         say(f"  {item.what:70} {item.times:5}  {item.seconds:9,.0f} s")
     total = sum(item.seconds for item in items)
-    say(
-        f"  Estimate: {total:,.0f} CPU-seconds ({total / 60:,.0f} minutes on one free core); finished cells are kept."
-    )
+    minutes = f"{total / 60:,.0f} minutes on one free core"
+    say(f"  Estimate: {total:,.0f} CPU-seconds, {minutes}; less where cells are finished already.")
 
 
 def _say_scores(summary: Summary, say: Callable[[str], Any]) -> None:

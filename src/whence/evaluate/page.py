@@ -29,6 +29,17 @@ from whence.explanation.page import render
 _UNIT = Axis(0.0, 1.0, (0.0, 0.5, 1.0))
 _SHARES = {"coreset": "kept", "pruning": "removed"}
 _FAITHFUL = ("agreement", "mcc", "weight_cosine", "logit_cosine")
+_FACTS = {
+    "n_train": "training samples",
+    "n_test": "tests",
+    "train_accuracy": "right on training samples",
+    "test_accuracy": "right on tests",
+    "clean_accuracy": "right on tests without the shortcut",
+    "fooled": "share of other classes' tests that the shortcut fools",
+    "n_fooled": "tests that it fools, on which it is measured",
+    "needed": "share wanted",
+    "poisoned": "share of the class with the shortcut",
+}
 _COSTS = ("fit_seconds", "explain_seconds", "cpu_seconds", "cache_bytes", "peak_bytes")
 _SURROGATE = {
     "train_accuracy": "Accuracy of the surrogate, training samples",

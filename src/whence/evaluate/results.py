@@ -6,6 +6,7 @@ import json
 import platform
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from importlib.metadata import version
 from os import PathLike
 from pathlib import Path
@@ -56,8 +57,15 @@ class Results:
         self, metric: str | None = None, method: str | None = None, quantity: str | None = None
     ) -> list[Row]:
         """Rows that fit, in their order."""
-        wanted = (metric, method, quantity)
-        return [row for row in self.rows if all(w in (None, g) for w, g in zip(wanted, row[:3], strict=True))]
+        among = self.rows if metric is None else self._by_metric.get(metric, [])
+        return [row for row in among if method in (None, row.method) and quantity in (None, row.quantity)]
+
+    @cached_property
+    def _by_metric(self) -> dict[str, list[Row]]:
+        found: dict[str, list[Row]] = {}
+        for row in self.rows:
+            found.setdefault(row.metric, []).append(row)
+        return found
 
 
 def versions() -> dict[str, str]:
