@@ -20,7 +20,6 @@ from whence.evaluate.comparison import Doubles, Ints, ties
 from whence.evaluate.flipped import FlippingResult, Side
 from whence.evaluate.removal import Baseline, Removable
 from whence.explanation import Contribution
-from whence.explanation.samples import kept_tokens
 from whence.inputs import take, to_model
 from whence.relevance.xda import Method
 
@@ -201,10 +200,7 @@ def explain_pairs(
             for each in why.pairs:
                 if each.index not in found:
                     found[each.index] = _pair(explainer, test, each, inputs, features)
-                found[each.index].maps[name] = {
-                    "test": kept_tokens(inputs, each.test_map[None])[0],
-                    "train": each.train_map,
-                }
+                found[each.index].maps[name] = {"test": each.test_map, "train": each.train_map}
         pairs += found.values()
     if not pairs:
         raise InvalidInputError(
