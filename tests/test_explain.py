@@ -265,8 +265,8 @@ def test_a_method_of_captum_is_taken_and_named(explainer: DualDA, wrapped: bool)
 def test_rules_are_named(explainer: DualDA) -> None:
     x = images()[0][:1]
     assert explainer.explain(x, method=NAMED["epsilon"])[0].method == "epsilon"
-    flat = NAMED["epsilon"].with_layers({"body.3": "flat"})
-    assert explainer.explain(x, method=flat)[0].method == "rules of one’s own"
+    plus = NAMED["epsilon"].with_layers({"body.3": "plus"})
+    assert explainer.explain(x, method=plus)[0].method == "rules of one’s own"
 
 
 def test_no_known_method_is_an_error(explainer: DualDA) -> None:
