@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
 
 from whence.attributors import DualDA
+from whence.audit import WrongLabels, class_view, wrong_labels
+from whence.data import TrainingSet
 from whence.errors import InvalidInputError
-from whence.explanation.samples import as_samples
+from whence.explanation.samples import Sample, as_samples
 from whence.features import as_float32
+from whence.relevance import Concepts
 from whence.session import Session
 from whence.ui import payload
 from whence.ui.payload import Json
 
 C_STEPS = (1e-2, 1e-1, 1.0, 1e1, 1e2)
 """The values of C on offer, as multiples of the explainer's own."""
+_QUEUE = 1000  # samples in the audit queue: more than anyone looks at
+_NEIGHBOURS = 5  # shown of a sample in the audit queue
+_STRONGEST = 12  # samples of a class in the class view
 
 
 class Explorer:
@@ -35,7 +41,7 @@ class Explorer:
         self.session = session
         explainer = session.explainer
         self.names = explainer.class_names_ or tuple(map(str, range(explainer.n_classes_)))
-        self._lock = threading.RLock()
+        self._lock, self._ranking = threading.RLock(), threading.Lock()
         self._path: dict[float, DualDA] = {explainer.C_: explainer}
 
     @functools.cached_property
@@ -53,15 +59,27 @@ class Explorer:
         """The model's probabilities (M, K)."""
         return self.session.explainer._fitted().model_logits(self.features).double().softmax(1)
 
+    @functools.cached_property
+    def kind(self) -> str:
+        """What the samples are: image, text or values."""
+        return str(payload.sample(self._shown(self.session._tests(), [0])[0])["kind"])
+
+    @functools.cached_property
+    def surrogate_classes(self) -> Any:
+        """The surrogate's classes (M,)."""
+        return self.session.explainer.predict_features(self.features).numpy()
+
+    @functools.cached_property
+    def predicted(self) -> Any:
+        """The model's classes (M,)."""
+        return self.probabilities.argmax(1).numpy()
+
     def info(self) -> Json:
         """What holds for all tests."""
-        explainer, session = self.session.explainer, self.session
-        faith = explainer.faithfulness_features(self.features)
-        predicted = self.probabilities.argmax(1).numpy()
-        inputs = session._tests().take([0])
+        explainer = self.session.explainer
         return {
-            "title": session.path.stem,
-            "kind": payload.sample(as_samples(inputs, explainer._with_model().prepare.preprocess)[0])["kind"],
+            "title": self.session.path.stem,
+            "kind": self.kind,
             "classes": list(self.names),
             "n_train": explainer.n_train_,
             "n_tests": len(self.truths),
@@ -69,9 +87,8 @@ class Explorer:
             "C": explainer.C_,
             "Cs": self.Cs(),
             "gap": explainer.gap_,
-            "accuracy": float((predicted == self.truths).mean()),
-            "agreement": faith.agreement,
-            "mcc": faith.mcc,
+            "accuracy": float((self.predicted == self.truths).mean()),
+            "agreement": float((self.predicted == self.surrogate_classes).mean()),
         }
 
     def Cs(self) -> list[float]:
@@ -88,53 +105,60 @@ class Explorer:
         predicted: int | None = None,
         wrong: bool = False,
         disagree: bool = False,
+        search: str = "",
     ) -> Json:
-        """A page of the test samples that fit, with small pictures."""
-        classes = self.probabilities.argmax(1).numpy()
-        surrogate = self.surrogate_classes
+        """A page of the test samples that fit, with small pictures.
+
+        ``search`` is a place, or a part of the name of the true or the predicted class.
+        """
         fits = np.ones(len(self.truths), dtype=bool)
         if label is not None:
             fits &= self.truths == label
         if predicted is not None:
-            fits &= classes == predicted
+            fits &= self.predicted == predicted
         if wrong:
-            fits &= classes != self.truths
+            fits &= self.predicted != self.truths
         if disagree:
-            fits &= classes != surrogate
-        found = np.flatnonzero(fits)
-        return {"total": len(found), "rows": self.summaries(found[offset : offset + limit].tolist())}
-
-    @functools.cached_property
-    def surrogate_classes(self) -> Any:
-        """The surrogate's classes (M,)."""
-        return self.session.explainer.predict_features(self.features).numpy()
+            fits &= self.predicted != self.surrogate_classes
+        if word := search.strip().casefold():
+            meant = [c for c, name in enumerate(self.names) if word in name.casefold()]
+            found = np.isin(self.truths, meant) | np.isin(self.predicted, meant)
+            if word.isdecimal() and len(word) < 18:
+                found |= np.arange(len(fits)) == int(word)
+            fits &= found
+        places = np.flatnonzero(fits)
+        return {"total": len(places), "rows": self.summaries(places[offset : offset + limit].tolist())}
 
     def summaries(self, indices: Sequence[int]) -> list[Json]:
         """One line a test sample."""
+        shown = self._shown(self.session._tests(), indices)
+        return [
+            {
+                "index": index,
+                "truth": int(self.truths[index]),
+                "predicted": int(self.predicted[index]),
+                "probability": float(self.probabilities[index].max()),
+                "surrogate_class": int(self.surrogate_classes[index]),
+                "sample": payload.small(picture),
+            }
+            for index, picture in zip(indices, shown, strict=True)
+        ]
+
+    def _shown(self, samples: TrainingSet, indices: Sequence[int]) -> list[Sample]:
+        """Samples to look at, of the tests or of the training set."""
         if not indices:
             return []
-        inputs = self.session._tests().take(list(indices))
         tokenizer = self.session.explainer._with_model().prepare.preprocess
-        shown = as_samples(inputs, tokenizer)
-        out = []
-        for index, picture in zip(indices, shown, strict=True):
-            best = int(self.probabilities[index].argmax())
-            out.append(
-                {
-                    "index": index,
-                    "truth": int(self.truths[index]),
-                    "predicted": best,
-                    "probability": float(self.probabilities[index, best]),
-                    "surrogate_class": int(self.surrogate_classes[index]),
-                    "sample": payload.sample(picture)
-                    if picture.tokens is None
-                    else {"kind": "text", "tokens": list(picture.tokens[:24])},
-                }
-            )
-        return out
+        return as_samples(samples.take(list(indices)), tokenizer)
+
+    def _small(self, indices: Sequence[int]) -> list[Json]:
+        """Small pictures of training samples."""
+        assert self.session.explainer._data is not None
+        return [payload.small(shown) for shown in self._shown(self.session.explainer._data, indices)]
 
     def explain(self, index: int, k: int = 5, target: int | None = None, C: float | None = None) -> Json:
         """Explain a test sample."""
+        target = self._class(target)
         with self._lock:
             explainer = self.at(C)
             why = self.session.explain([index], k, target, explainer=explainer)[0]
@@ -143,13 +167,14 @@ class Explorer:
 
     def explain_own(self, x: Any, k: int = 5, target: int | None = None, C: float | None = None) -> Json:
         """Explain an input of the user's own, a batch of one as the model or its preprocessing takes it."""
+        target = self._class(target)
         with self._lock:
             explainer = self.at(C)
             why = explainer.explain(x, k, target)[0]
             scores = explainer.attribute(x, why.target, sparse=True).data
         return {"test": None, "C": explainer.C_, **payload.explanation(why, scores)}
 
-    def at(self, C: float | None, progress: Callable[[Json], object] | None = None) -> DualDA:
+    def at(self, C: float | None) -> DualDA:
         """Give the explainer at another C of ``Cs``, solved when it is first asked for."""
         own = self.session.explainer
         if C is None:
@@ -162,94 +187,98 @@ class Explorer:
                 self._path[C] = own.what_if(as_float32(self.session.train_bank.features), C=C)
             return self._path[C]
 
-    def concepts(self, index: int, pair: int | None, target: int | None, kind: str, n: int = 3) -> Json:
-        """Take the score of a pair apart into concepts: single features, or principal components."""
-        from whence.relevance import Concepts
+    def concepts(
+        self, index: int, pair: int | None = None, target: int | None = None, C: float | None = None
+    ) -> Json:
+        """Take the score of a pair apart into the principal components of the support vectors.
 
-        explainer = self.session.explainer
-        if kind not in ("neurons", "components"):
-            raise InvalidInputError(f"'kind' must be neurons or components. Got {kind!r}.")
+        ``pair`` is the training sample; None takes the strongest proponent.
+        """
+        target = self._class(target)
         with self._lock:
-            width = explainer.vectors_.shape[1]
-            chosen = Concepts.neurons(width) if kind == "neurons" else self._components
             inputs = self.session._tests().take(self.session.check_tests([index]))
-            why = explainer._explaining(1, None).concepts(inputs, target, pair, chosen, n, 9)
+            explaining = self.at(C)._explaining(1, None)
+            why = explaining.concepts(inputs, target, pair, self._components, 3, 9)
         return payload.concepts(why)
 
     @functools.cached_property
-    def _components(self) -> Any:
-        from whence.relevance import Concepts
-
+    def _components(self) -> Concepts:
         return Concepts.principal(self.session.explainer.vectors_)
 
-    def text_input(self, text: str) -> Any:
-        """Make a batch of one of a text."""
-        if self.session.explainer._with_model().prepare.preprocess is None:
-            raise InvalidInputError(
-                "A text needs the tokeniser that the explainer was fitted with. Fit with --preprocess."
-            )
-        return [text]
-
-    def image_input(self, pixels: Any) -> Any:
-        """Make a batch of one of a picture (height, width, 3) of bytes, in the training samples' shape."""
-        from PIL import Image
-
-        explainer = self.session.explainer
-        if explainer._with_model().prepare.preprocess is not None:
-            return [Image.fromarray(pixels)]
-        assert explainer._data is not None
-        some = np.linspace(0, explainer.n_train_ - 1, 16).astype(int).tolist()
-        like = np.asarray(explainer._data.take(some), dtype=np.float32)
-        if like.ndim != 4 or like.shape[1] not in (1, 3):
-            raise InvalidInputError(
-                "A picture needs a model of pictures. This one's inputs have another shape."
-            )
-        if like.min() < 0 or (1 < like.max() < 32) or like.max() > 255:
-            raise InvalidInputError(
-                "The training samples are scaled in a way that is not known here. Fit with --preprocess, "
-                "which then scales a picture too."
-            )
-        _, channels, height, width = like.shape
-        picture = Image.fromarray(pixels).resize((width, height), Image.Resampling.BILINEAR)
-        values = np.asarray(picture.convert("L" if channels == 1 else "RGB"), dtype=np.float32)
-        planes = values[None] if channels == 1 else np.moveaxis(values, -1, 0)
-        return torch.from_numpy((planes if like.max() > 1 else planes / 255)[None].copy())
+    def _class(self, target: int | None) -> int | None:
+        """Return a class, or raise."""
+        if target is not None and not 0 <= target < len(self.names):
+            raise InvalidInputError(f"'target' must be a class in [0, {len(self.names)}). Got {target}.")
+        return target
 
     def what_if(self, index: int, remove: Sequence[int], relabel: dict[int, int], target: int | None) -> Json:
         """Solve the surrogate without or with other labels of some training samples; compare."""
-        own = self.session.explainer
+        own, target = self.session.explainer, self._class(target)
+        f = self.features[self.session.check_tests([index])]
         with self._lock:
             other = own.what_if(as_float32(self.session.train_bank.features), remove=remove, relabel=relabel)
-        f = self.features[self.session.check_tests([index])]
-        wanted = int(self.probabilities[index].argmax()) if target is None else target
-
-        def told(explainer: DualDA) -> Json:
-            logits = explainer._fitted().logits(f)[0].double()
-            best = int(logits.argmax())
-            return {
-                "predicted": best,
-                "logits": [float(value) for value in logits],
-                "logit": float(logits[wanted]),
-                "n_support": len(explainer.support_),
-                "gap": explainer.gap_,
-            }
-
-        before, after = told(own), told(other)
-        agree = (own.predict_features(self.features) == other.predict_features(self.features)).double()
+        wanted = int(self.predicted[index]) if target is None else target
+        after = other.predict_features(self.features).numpy()
         return {
             "test": index,
             "target": wanted,
-            "before": before,
-            "after": after,
-            "changed_tests": int(len(agree) - agree.sum()),
-            "n_tests": len(agree),
+            "before": _side(own, f, wanted),
+            "after": _side(other, f, wanted),
+            "changed_tests": int((after != self.surrogate_classes).sum()),
+            "n_tests": len(after),
             "seconds": other.seconds_["solution"],
         }
 
     def suspects(self, offset: int, limit: int) -> Json:
-        """A page of the training samples whose labels may be wrong."""
-        return {"total": 0, "ranking": "", "rows": []}
+        """A page of the training samples whose labels may be wrong, the most suspicious first."""
+        found = self._wrong_labels
+        chosen = slice(offset, offset + limit)
+        indices, near = found.indices[chosen], found.neighbours[chosen]
+        shown = [row[row >= 0][:_NEIGHBOURS].tolist() for row in near]
+        samples = iter(
+            self._small([i for i, row in zip(indices.tolist(), shown, strict=True) for i in (i, *row)])
+        )
+        rows = [
+            {
+                "index": index,
+                "label": int(found.labels[j]),
+                "suggested": int(found.suggested[j]),
+                "score": float(found.scores[j]),
+                "disagreeing": int((found.neighbours[j] >= 0).sum()),
+                "sample": next(samples),
+                "neighbours": row,
+                "neighbour_labels": self.session.explainer.labels_[row].tolist(),
+                "neighbour_samples": [next(samples) for _ in row],
+            }
+            for j, (index, row) in enumerate(zip(indices.tolist(), shown, strict=True), offset)
+        ]
+        ranking = found.ranking.replace("_", " ")
+        return {"total": len(found), "ranking": ranking, "looked_at": near.shape[1], "rows": rows}
+
+    @functools.cached_property
+    def _wrong_labels(self) -> WrongLabels:
+        with self._ranking:  # not the lock of the explanations: they go on while labels are ranked
+            if "_wrong_labels" in self.__dict__:
+                return self._wrong_labels
+            return wrong_labels(self.session.explainer, features=self.session.train_bank, n=_QUEUE)
 
     def classes(self) -> list[Json]:
         """The classes, and the training samples that carry them."""
-        return []
+        facts = ("name", "n_train", "n_support", "bounded")
+        return [
+            {fact: getattr(found, fact) for fact in facts}
+            | {"top": found.proponents.tolist(), "samples": self._small(found.proponents.tolist())}
+            for found in class_view(self.session.explainer, _STRONGEST).classes
+        ]
+
+
+def _side(explainer: DualDA, f: torch.Tensor, target: int) -> Json:
+    """What a surrogate says of one test sample."""
+    logits = explainer._fitted().logits(f)[0].double()
+    return {
+        "predicted": int(logits.argmax()),
+        "logits": [float(value) for value in logits],
+        "logit": float(logits[target]),
+        "n_support": len(explainer.support_),
+        "gap": explainer.gap_,
+    }

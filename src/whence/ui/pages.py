@@ -11,11 +11,22 @@ from importlib import resources
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from tqdm.auto import tqdm
 
 from whence.explanation.style import percent, signed
 from whence.ui.explorer import Explorer
 
-SCRIPTS = ("dom.js", "maps.js", "panels.js", "audit.js", "main.js")
+SCRIPTS = (
+    "dom.js",
+    "maps.js",
+    "source.js",
+    "charts.js",
+    "panels.js",
+    "audit.js",
+    "list.js",
+    "whatif.js",
+    "main.js",
+)
 """The page's modules, each importing only from those before it."""
 
 
@@ -50,13 +61,16 @@ def report_page(explorer: Explorer, tests: Sequence[int], k: int = 5, n_audit: i
         Training samples in the audit queue.
     """
     info = explorer.info()
-    rows = explorer.summaries(list(tests))
-    explanations = {index: explorer.explain(index, k) for index in tests}
-    info = {**info, "Cs": [info["C"]]}
+    shown = tqdm(tests, "writing", disable=not explorer.session.explainer.show_progress or len(tests) < 4)
+    rows = explorer.summaries(explorer.session.check_tests(list(tests)))
+    explanations = {index: explorer.explain(index, k) for index in shown}
+    strongest = {index: why["pairs"][0]["index"] for index, why in explanations.items() if why["pairs"]}
+    concepts = {index: explorer.concepts(index, pair) for index, pair in strongest.items()}
     data = {
         "info": info,
         "rows": rows,
         "explanations": explanations,
+        "concepts": concepts,
         "audit": explorer.suspects(0, n_audit),
         "classes": explorer.classes(),
     }

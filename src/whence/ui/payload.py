@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import torch
+from torch.nn.functional import interpolate
 
 from whence.explanation import ConceptExplanation, Explanation, Sample
 from whence.explanation.png import data_uri
@@ -16,6 +18,7 @@ from whence.explanation.style import drawn, scale
 Json = dict[str, Any]
 
 _POINTS = 60  # of a curve: more than that no eye can tell apart
+_SMALL = 96  # pixels a side, and tokens, of samples in lists
 
 
 def sample(shown: Sample) -> Json:
@@ -27,6 +30,20 @@ def sample(shown: Sample) -> Json:
         return {"kind": "text", "tokens": list(shown.tokens)}
     assert shown.values is not None
     return {"kind": "values", "values": _rounded(shown.values)}
+
+
+def small(shown: Sample) -> Json:
+    """A sample for a list: a picture of at most 96 pixels a side, or the beginning of a text."""
+    if shown.tokens is not None:
+        return {"kind": "text", "tokens": list(shown.tokens[:_SMALL])}
+    if shown.image is None or max(shown.image.shape[:2]) <= _SMALL:
+        return sample(shown)
+    height, width = shown.image.shape[:2]
+    ratio = _SMALL / max(height, width)
+    size = max(1, round(height * ratio)), max(1, round(width * ratio))
+    planes = torch.from_numpy(np.ascontiguousarray(shown.image)).reshape(1, height, width, -1)
+    less = interpolate(planes.permute(0, 3, 1, 2), size, mode="area")[0].permute(1, 2, 0).numpy()
+    return sample(Sample(image=less.reshape(*size, *shown.image.shape[2:])))
 
 
 def relevance(shown: Sample, found: Array) -> Json:
@@ -139,7 +156,7 @@ def concepts(why: ConceptExplanation) -> Json:
                 "test_map": relevance(why.test, part.test_map),
                 "train_map": relevance(why.train, part.train_map),
                 "indices": list(part.indices),
-                "samples": [sample(shown) for shown in part.samples],
+                "samples": [small(shown) for shown in part.samples],
             }
             for part in why.parts
         ],

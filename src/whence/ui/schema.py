@@ -45,7 +45,6 @@ class Info(BaseModel):
     gap: float
     accuracy: float
     agreement: float
-    mcc: float
 
 
 class Row(BaseModel):
@@ -143,22 +142,28 @@ class Strip(BaseModel):
 
 
 class Suspect(BaseModel):
-    """A training sample whose label may be wrong."""
+    """A training sample whose label may be wrong.
+
+    ``disagreeing`` of its nearest training samples have another label; the first of them are shown.
+    """
 
     index: Index
     label: Class
     suggested: Class
     score: float
+    disagreeing: int
+    sample: Shown
     neighbours: list[Index]
     neighbour_labels: list[Class]
-    sample: Shown
+    neighbour_samples: list[Shown]
 
 
 class Suspects(BaseModel):
-    """A page of the audit queue."""
+    """A page of the audit queue; ``looked_at`` neighbours of each sample were looked at."""
 
     total: int
     ranking: str
+    looked_at: int
     rows: list[Suspect]
 
 

@@ -1,10 +1,19 @@
 // The audit queue with its marks, and the classes.
 
-import { h, percent, replace, signed } from "./dom.js";
+import { count, fail, h, percent, replace, short } from "./dom.js";
 import { sampleView } from "./maps.js";
 
 const PAGE = 24;
 const decisions = new Map(); // index → { label, decision, relabel }
+
+// Marks outlive a reload, not the tab.
+function recall(key) {
+  try { for (const [index, one] of JSON.parse(sessionStorage.getItem(key) ?? "[]")) decisions.set(index, one); } catch { decisions.clear(); }
+}
+
+function keep(key) {
+  try { sessionStorage.setItem(key, JSON.stringify([...decisions])); } catch { /* a page without storage still exports */ }
+}
 
 function csv() {
   const lines = ["index,label,decision,new_label"];
@@ -15,7 +24,7 @@ function csv() {
 
 function quoted(text) {
   // A spreadsheet would run what begins with these.
-  const safe = /^[=+\-@\t\r]/.test(text) ? `'${text}` : String(text);
+  const safe = /^[=+\-@\t\r]/.test(text) ? `'${text}` : text;
   return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
 }
 
@@ -25,53 +34,75 @@ function save() {
   URL.revokeObjectURL(link.href);
 }
 
-export function auditView(box, source, names, offset = 0) {
-  const list = h("ol", { class: "queue" });
-  const count = h("p", { class: "quiet", role: "status" });
-  const tell = () => { count.textContent = decisions.size ? `${decisions.size} marked` : "nothing marked yet"; button.disabled = !decisions.size; };
-  const button = h("button", { type: "button", id: "export", class: "primary", onclick: save }, "export marks as CSV");
-  const range = h("span", {});
-  const move = (step) => auditView(box, source, names, Math.max(0, offset + step * PAGE));
-  const earlier = h("button", { type: "button", onclick: () => move(-1) }, "earlier"), later = h("button", { type: "button", onclick: () => move(1) }, "later");
-  replace(box, h("h2", {}, "Labels that may be wrong"),
-    h("p", {}, "Training samples in the order in which their labels deserve a look. Mark each: keep, flag, or another class."),
-    h("p", {}, button, " ", count), list, h("p", { class: "pager" }, earlier, " ", range, " ", later));
-  const mark = (row, decision, relabel = null) => {
-    decisions.set(row.index, { label: names[row.label], decision, relabel });
-    tell();
-    draw(row);
-  };
-  const draw = (row) => {
-    const one = decisions.get(row.index);
-    const press = (decision) => h("button", { type: "button", "aria-pressed": one?.decision === decision ? "true" : "false", onclick: () => mark(row, decision) }, decision);
-    const others = row.neighbour_labels.filter((label) => label !== row.label).length;
-    const item = h("li", { "data-index": row.index, class: one ? "marked" : "" },
-      sampleView(row.sample, `Training sample ${row.index}, labelled ${names[row.label]}`),
-      h("div", {}, h("p", {}, h("b", {}, names[row.label]), " → ", h("b", {}, names[row.suggested]), h("span", { class: "quiet" }, ` #${row.index}, score ${signed(row.score)}`)),
-        h("p", { class: "quiet" }, `${others} of its ${row.neighbour_labels.length} nearest neighbours disagree: `,
-          row.neighbour_labels.map((label, i) => `${names[label]} (#${row.neighbours[i]})`).join(", ")),
-        h("p", { class: "tools" }, press("keep"), press("flag"),
-          h("select", { "aria-label": `Relabel training sample ${row.index}`, onchange: (event) => event.target.value !== "" && mark(row, "relabel", names[+event.target.value]) },
-            h("option", { value: "" }, "relabel …"), names.map((name, c) => c === row.label ? null : h("option", { value: c, selected: one?.relabel === name }, name))))));
-    const old = list.querySelector(`[data-index="${row.index}"]`);
-    if (old) old.replaceWith(item); else list.append(item);
-  };
-  tell();
-  source.audit(offset, PAGE).then((found) => {
-    found.rows.forEach(draw);
-    range.textContent = found.total ? `${offset + 1}–${Math.min(offset + PAGE, found.total)} of ${found.total.toLocaleString("en")}, ranked by ${found.ranking}` : "none";
-    earlier.disabled = offset === 0;
-    later.disabled = offset + PAGE >= found.total;
-  }).catch((error) => replace(list, h("li", { class: "error", role: "alert" }, error.message)));
+function suspect(row, names, looked, mark) {
+  const one = decisions.get(row.index), other = row.suggested !== row.label;
+  const press = (decision, words, relabel = null) => h("button", { type: "button", onclick: () => mark(row, decision, relabel),
+    "aria-pressed": one?.decision === decision && one.relabel === relabel ? "true" : "false" }, words);
+  return h("li", { "data-index": row.index, class: one ? "marked" : null },
+    h("div", { class: "suspect" }, sampleView(row.sample, `Training sample ${row.index}, labelled ${names[row.label]}`),
+      h("div", {}, h("p", {}, "labelled ", h("b", {}, names[row.label]), other ? [", rather ", h("b", {}, names[row.suggested])] : null),
+        h("p", { class: "quiet" }, `#${row.index}, score ${short(row.score)}`),
+        h("p", { class: "quiet" }, `${row.disagreeing} of the ${looked} nearest have another label`))),
+    h("ul", { class: "neighbours", "aria-label": "Nearest with another label" }, row.neighbours.map((index, i) => h("li", {},
+      sampleView(row.neighbour_samples[i], `Training sample ${index}, labelled ${names[row.neighbour_labels[i]]}`), h("span", {}, names[row.neighbour_labels[i]])))),
+    h("p", { class: "tools" }, press("keep", "keep"), press("flag", "flag"), other ? press("relabel", `is ${names[row.suggested]}`, names[row.suggested]) : null,
+      h("select", { "aria-label": `Another label for training sample ${row.index}`, onchange: (event) => event.target.value !== "" && mark(row, "relabel", names[+event.target.value]) },
+        h("option", { value: "" }, "is another …"),
+        names.map((name, c) => c === row.label || c === row.suggested ? null : h("option", { value: c, selected: one?.relabel === name }, name)))));
 }
 
-export function classView(box, source, names) {
+export function auditView(box, source, info) {
+  const names = info.classes, key = `whence ${info.title} ${info.n_train}`;
+  let offset = 0, looked = 0;
+  recall(key);
+  const list = h("ol", { class: "queue" }), range = h("span", {}), marked = h("span", { class: "quiet", role: "status" });
+  const button = h("button", { type: "button", id: "export", class: "primary", onclick: save }, "export marks as CSV");
+  const clear = h("button", { type: "button", onclick: () => { decisions.clear(); settle(); load(); } }, "clear marks");
+  const earlier = h("button", { type: "button", onclick: () => load(-1) }, "earlier"), later = h("button", { type: "button", onclick: () => load(1) }, "later");
+  const settle = () => {
+    keep(key);
+    marked.textContent = decisions.size ? `${decisions.size} marked` : "nothing marked yet";
+    button.disabled = clear.disabled = !decisions.size;
+  };
+  const mark = (row, decision, relabel) => {
+    const old = decisions.get(row.index);
+    if (old?.decision === decision && old.relabel === relabel) decisions.delete(row.index);
+    else decisions.set(row.index, { label: names[row.label], decision, relabel });
+    settle();
+    const item = list.querySelector(`[data-index="${row.index}"]`);
+    const at = [...item.querySelectorAll("button, select")].indexOf(document.activeElement);
+    const fresh = suspect(row, names, looked, mark);
+    item.replaceWith(fresh);
+    fresh.querySelectorAll("button, select")[at]?.focus();
+  };
+  const load = async (step = 0) => {
+    offset = Math.max(0, offset + step * PAGE);
+    try {
+      const found = await source.audit(offset, PAGE);
+      looked = found.looked_at;
+      replace(list, found.rows.map((row) => suspect(row, names, looked, mark)));
+      range.textContent = found.total ? `${offset + 1}–${offset + found.rows.length} of ${count(found.total)}, ranked by ${found.ranking}` : "none";
+      earlier.disabled = offset === 0;
+      later.disabled = offset + PAGE >= found.total;
+      if (step) box.scrollIntoView();
+    } catch (error) { fail(list, error); }
+  };
+  replace(box, h("h2", {}, "Labels that may be wrong"),
+    h("p", {}, "Training samples in the order in which their labels deserve a look. Mark them and take the list with you."),
+    h("p", { class: "pager" }, button, " ", clear, " ", marked), list, h("p", { class: "pager" }, earlier, " ", range, " ", later));
+  settle();
+  replace(list, h("li", { class: "busy", role: "status" }, "Ranking: the surrogate is solved without each part of the samples in turn …"));
+  return load();
+}
+
+export async function classView(box, source) {
   replace(box, h("h2", {}, "Classes"), h("p", { class: "busy", role: "status" }, "Counting …"));
-  source.classes().then((classes) => replace(box, h("h2", {}, "Classes"),
-    h("p", {}, "The training samples that carry each class: its support vectors, those at the bound λ = C, and the strongest."),
-    classes.map((one) => h("section", { class: "class" }, h("h3", {}, one.name),
-      h("p", { class: "quiet" }, `${one.n_support.toLocaleString("en")} of ${one.n_train.toLocaleString("en")} samples are support vectors, `
-        + `${percent(one.bounded)} of these at the bound`),
-      h("div", { class: "strip" }, one.samples.map((sample, i) => sampleView(sample, `Training sample ${one.top[i]}, a strong proponent of ${one.name}`)))))))
-    .catch((error) => replace(box, h("p", { class: "error", role: "alert" }, error.message)));
+  try {
+    const classes = await source.classes();
+    replace(box, h("h2", {}, "Classes"),
+      h("p", {}, "What carries each class: its support vectors, and how many of them are at the bound λ = C, where a sample pulls as hard as it may. Shown are the strongest."),
+      h("div", { class: "classes" }, classes.map((one) => h("section", {}, h("h3", {}, one.name),
+        h("p", { class: "quiet" }, `${count(one.n_support)} of ${count(one.n_train)} samples are support vectors, ${percent(one.bounded)} of these at the bound`),
+        h("div", { class: "thumbs" }, one.samples.map((sample, i) => sampleView(sample, `Training sample ${one.top[i]}, a strong proponent of ${one.name}`)))))));
+  } catch (error) { fail(box, error); }
 }

@@ -1,15 +1,17 @@
 // Elements, numbers and words. Text always goes in as text, never as HTML.
 
+const present = (child) => child !== null && child !== undefined;
+
 export function h(tag, attributes = {}, ...children) {
   const element = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
     if (value === null || value === undefined || value === false) continue;
     if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
     else if (name === "class") element.className = value;
-    else if (value === true) element.setAttribute(name, "");
-    else element.setAttribute(name, value);
+    else if (name.startsWith("--")) element.style.setProperty(name, value);
+    else element.setAttribute(name, value === true ? "" : value);
   }
-  element.append(...children.flat().filter((child) => child !== null && child !== undefined));
+  element.append(...children.flat().filter(present));
   return element;
 }
 
@@ -20,23 +22,36 @@ export function svg(tag, attributes = {}, ...children) {
   return element;
 }
 
-export function signed(value) {
-  const digits = Math.abs(value) >= 1000 ? value.toFixed(0) : Number(value).toPrecision(3);
-  const text = Math.abs(value) >= 1e-4 || value === 0 ? String(Number(digits)) : Number(value).toExponential(1);
-  return (value < 0 ? "" : "+") + text.replace("-", "−");
+export function replace(element, ...children) {
+  element.replaceChildren(...children.flat().filter(present));
+  return element;
 }
+
+export const place = (id) => document.getElementById(id);
+
+export function fail(element, error) {
+  return replace(element, h("p", { class: "error", role: "alert" }, error.message));
+}
+
+// A line for those who hear the page.
+export function tell(words) {
+  place("status").textContent = words;
+}
+
+export const count = (n) => n.toLocaleString("en");
+
+export function short(value) {
+  const size = Math.abs(value);
+  if (value !== 0 && (size < 1e-3 || size >= 1e5)) return value.toExponential(1).replaceAll("-", "−").replace("e+", "e");
+  return String(Number(value.toPrecision(3))).replace("-", "−");
+}
+
+export const signed = (value) => (value < 0 ? "" : "+") + short(value);
 
 export function percent(share) {
   if (share > 0 && share < 0.0005) return "<0.1 %";
   if (share >= 0.9995 && share < 1) return ">99.9 %";
-  return (100 * share).toFixed(1) + " %";
+  return `${(100 * share).toFixed(1)} %`;
 }
 
-export function replace(element, ...children) {
-  element.replaceChildren(...children.flat().filter((child) => child !== null && child !== undefined));
-  return element;
-}
-
-export function side(score) {
-  return score >= 0 ? "for" : "against";
-}
+export const side = (score) => (score >= 0 ? "for" : "against");

@@ -1,6 +1,6 @@
 // Samples with relevance over them: pictures, texts and values.
 
-import { h, signed } from "./dom.js";
+import { h, short, signed } from "./dom.js";
 
 const BLUE = [0, 114, 178];
 const ORANGE = [213, 94, 0];
@@ -12,7 +12,7 @@ function bytes(text) {
   return out;
 }
 
-export function strength(value, full) {
+function strength(value, full) {
   return full > 0 ? Math.max(-1, Math.min(1, value / full)) : 0;
 }
 
@@ -23,61 +23,44 @@ function heat(map, full) {
   const values = bytes(map.data);
   for (let i = 0; i < values.length; i++) {
     const part = strength((values[i] / 127) * map.most, full);
-    const colour = part > 0 ? BLUE : ORANGE;
-    picture.data.set([...colour, Math.round(255 * Math.abs(part))], 4 * i);
+    picture.data.set(part > 0 ? BLUE : ORANGE, 4 * i);
+    picture.data[4 * i + 3] = Math.round(255 * Math.abs(part));
   }
   context.putImageData(picture, 0, 0);
   return canvas;
 }
 
 function tokenView(sample, map, full, words) {
-  const box = h("div", { class: "tokens", role: "img", "aria-label": words });
+  const box = h("span", { class: "tokens", role: "group", "aria-label": words, dir: "auto" });
   sample.tokens.forEach((token, i) => {
-    const value = map ? map.values[i] ?? 0 : 0;
-    const span = h("span", map ? { title: signed(value) } : {}, token.trimStart());
-    const part = strength(value, full);
-    if (part) {
-      span.classList.add(part > 0 ? "for" : "against");
-      span.style.setProperty("--strength", Math.abs(part).toFixed(2));
-    }
+    const value = map?.values[i] ?? 0, part = strength(value, full);
     if (token.startsWith(" ")) box.append(" ");
-    box.append(span);
+    box.append(h("span", { title: map ? signed(value) : null, class: part ? (part > 0 ? "for" : "against") : null,
+      "--strength": Math.abs(part).toFixed(2) }, token.trimStart()));
   });
   return box;
 }
 
-function barView(values, full, words) {
-  const box = h("div", { class: "bars", role: "img", "aria-label": words });
-  const most = Math.max(...values.map(Math.abs), 1e-30);
-  values.slice(0, 200).forEach((value) => {
-    const bar = h("span", { class: value >= 0 ? "for" : "against", title: signed(value) });
-    bar.style.setProperty("--height", (Math.abs(value) / (full || most)).toFixed(3));
-    box.append(bar);
-  });
-  return box;
+// Bars of values; with a map they are bars of relevance, and values are told beside it.
+function barView(sample, map, full, words) {
+  const shown = (map ? map.values : sample.values).slice(0, 200);
+  const most = map ? full : Math.max(...shown.map(Math.abs));
+  return h("span", { class: "bars", role: "img", "aria-label": words }, shown.map((value, i) => h("span", {
+    class: `${value >= 0 ? "up" : "down"} ${map ? (value >= 0 ? "for" : "against") : ""}`,
+    title: map ? `value ${i}: ${short(sample.values[i])}, relevance ${signed(value)}` : `value ${i}: ${short(value)}`,
+    "--height": Math.abs(strength(value, most)).toFixed(3) })));
 }
 
 // A sample; with a map, relevance lies over it. ``words`` say what it is to those who do not see it.
-export function sampleView(sample, words, map = null, full = 0, large = false) {
+export function sampleView(sample, words, map = null, full = 0) {
   if (sample.kind === "text") return tokenView(sample, map, full, words);
-  if (sample.kind === "values") return barView(map ? map.values : sample.values, full, words);
-  const image = h("img", { src: sample.src, alt: words, width: sample.width, height: sample.height });
-  const box = h("div", { class: large ? "picture large" : "picture" }, image);
-  box.style.setProperty("--ratio", `${sample.width} / ${sample.height}`);
-  if (sample.width > 64) box.classList.add("smooth");
-  if (map) {
-    box.classList.add("mapped");
-    box.append(heat(map, full));
-  }
-  return box;
+  if (sample.kind === "values") return barView(sample, map, full, words);
+  return h("span", { class: `picture ${sample.width > 64 ? "smooth" : ""} ${map ? "mapped" : ""}`, "--ratio": `${sample.width} / ${sample.height}` },
+    h("img", { src: sample.src, alt: words, width: sample.width, height: sample.height }), map ? heat(map, full) : null);
 }
 
-export function scaleKey(full, words) {
-  return h(
-    "div",
-    { class: "key" },
-    h("span", {}, words),
-    h("span", { class: "ramp", "aria-hidden": "true" }),
-    h("span", {}, full > 0 ? `±${Number(full.toPrecision(3))}` : "all 0"),
-  );
+export function scaleKey(full) {
+  const end = full > 0 ? short(full) : "0";
+  return h("p", { class: "key", title: "Relevance of the full colours" }, h("span", {}, `−${end}`),
+    h("span", { class: "ramp", role: "img", "aria-label": "from orange, against, to blue, for" }), h("span", {}, `+${end}`));
 }

@@ -1,0 +1,73 @@
+// Where the page's data come from: the machine that serves it, or the page itself.
+
+const embedded = document.getElementById("data");
+const stored = embedded ? JSON.parse(embedded.textContent) : null;
+
+export const source = stored ? {
+  live: false,
+  info: async () => stored.info,
+  tests: async (query) => {
+    const word = query.search.trim().toLowerCase();
+    const named = (row) => [row.truth, row.predicted].some((c) => stored.info.classes[c].toLowerCase().includes(word));
+    const rows = stored.rows.filter((row) =>
+      (query.label === "" || row.truth === +query.label) && (query.predicted === "" || row.predicted === +query.predicted)
+      && (!query.wrong || row.truth !== row.predicted) && (!query.disagree || row.surrogate_class !== row.predicted)
+      && (!word || named(row) || String(row.index) === word));
+    return { total: rows.length, rows: rows.slice(query.offset, query.offset + query.limit) };
+  },
+  explain: async (test) => stored.explanations[test],
+  hasConcepts: (why, pair) => stored.concepts[why.test]?.index === pair.index,
+  concepts: async (why) => stored.concepts[why.test],
+  audit: async (offset, limit) => ({ ...stored.audit, total: stored.audit.rows.length, rows: stored.audit.rows.slice(offset, offset + limit) }),
+  classes: async () => stored.classes,
+} : {
+  live: true,
+  info: () => ask("api/info"),
+  tests: (query) => {
+    const words = new URLSearchParams({ offset: query.offset, limit: query.limit });
+    for (const name of ["label", "predicted", "search"]) if (query[name] !== "") words.set(name, query[name]);
+    for (const name of ["wrong", "disagree"]) if (query[name]) words.set(name, "true");
+    return ask(`api/tests?${words}`);
+  },
+  explain: (test, choice) => ask(`api/tests/${test}/explanation?${chosen(choice)}`),
+  own: (body, type, choice) => ask(`api/explanation?${chosen(choice)}`, { method: "POST", body, headers: { "content-type": type } }),
+  solveAt: (C, onSeconds) => stream(`api/path?${new URLSearchParams({ C })}`, "", onSeconds),
+  whatIf: (question, onSeconds) => stream("api/whatif", JSON.stringify(question), onSeconds),
+  hasConcepts: (why) => why.test !== null,
+  concepts: (why, pair) => ask(`api/tests/${why.test}/concepts?${new URLSearchParams({ pair: pair.index, target: why.target, C: why.C })}`),
+  audit: (offset, limit) => ask(`api/audit?offset=${offset}&limit=${limit}`),
+  classes: () => ask("api/classes"),
+};
+
+function chosen(choice) {
+  const words = new URLSearchParams({ k: choice.k });
+  if (choice.target !== null) words.set("target", choice.target);
+  if (choice.C !== null) words.set("C", choice.C);
+  return words;
+}
+
+async function request(path, options = {}) {
+  const response = await fetch(path, { ...options, headers: { "x-whence": "1", ...options.headers } });
+  if (response.ok) return response;
+  const detail = await response.json().then((body) => body.detail).catch(() => response.statusText);
+  throw new Error(typeof detail === "string" ? detail : detail.map((part) => part.msg).join("; "));
+}
+
+const ask = async (path, options) => (await request(path, options)).json();
+
+// Read lines of JSON: seconds while the machine works, then a result or an error.
+async function stream(path, body, onSeconds) {
+  const response = await request(path, { method: "POST", body, headers: { "content-type": "application/json" } });
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  for (let rest = ""; ;) {
+    const { value, done } = await reader.read();
+    if (done) throw new Error("The answer broke off.");
+    const lines = (rest + value).split("\n");
+    rest = lines.pop();
+    for (const line of lines.map(JSON.parse)) {
+      if (line.error) throw new Error(line.error);
+      if (line.result) return line.result;
+      onSeconds(line.seconds);
+    }
+  }
+}
