@@ -34,7 +34,9 @@ _METHOD = {
     "arnoldi": 6.0,
     RANDOM: 0.0,
 }
-SWEPT = ("identical_class", "identical_subclass", "mislabeling", "shortcut", "lds", "surrogate")
+# CPU-seconds of reading a text with a frozen language model.
+_TEXT = {"minilm-head": 0.03, "smollm2-head": 1.5}
+SWEPT = ("identical_class", "identical_subclass", "mislabeling", "shortcut", "keywords", "lds", "surrogate")
 """Metrics that the sweep takes part in: those that need no retraining for a method."""
 _DUALDA_ONLY = ("surrogate",)
 _SURROGATES_ONLY = ("faithfulness",)
@@ -76,6 +78,13 @@ def scene_seconds(protocol: Protocol, spec: SceneSpec, metrics: list[str]) -> fl
     """CPU-seconds of the trainings that all methods share."""
     several = len(dict(spec.options).get("shares", (1,))) + (spec.kind == "groups")
     seconds = several * _training(protocol, spec)
+    if protocol.recipe.name in _TEXT:  # perturbed tests are read anew
+        texts = (
+            (spec.train or 2_000) + (spec.test or 0) + protocol.held_out
+            if spec.kind == "clean"
+            else spec.test
+        )
+        seconds += (texts or 0) * _TEXT[protocol.recipe.name]
     if "lds" in metrics:
         options = protocol.metrics["lds"]
         seconds += (options["subsets"] + options["tuning"]) * options["seeds"] * _training(protocol, spec)

@@ -163,15 +163,26 @@ def _mislabeling(case: Case, options: Mapping[str, Any]) -> list[Row]:
     ]
 
 
+def _too_weak(scene: Scene) -> str:
+    """Say so where a shortcut fools fewer tests than a score should be measured on."""
+    facts = scene.facts
+    if facts["fooled"] >= facts["needed"]:
+        return ""
+    return (
+        f"the shortcut fooled {facts['fooled']:.0%} of the tests of other classes "
+        f"({facts['n_fooled']:.0f}), less than the {facts['needed']:.0%} wanted"
+    )
+
+
+def _keywords(case: Case, options: Mapping[str, Any]) -> list[Row]:
+    """Average precision of the scores summed over all tests, as in the paper's experiment on texts."""
+    score = shortcut_ap(case.scores.sum(axis=0, keepdims=True, dtype=np.float64), case.scene.marked)
+    return [case.row("keywords", "score", float(score[0]), note=_too_weak(case.scene))]
+
+
 def _shortcut(case: Case, options: Mapping[str, Any]) -> list[Row]:
-    facts = case.scene.facts
-    note = ""
-    if facts["fooled"] < facts["needed"]:
-        note = (
-            f"the shortcut fooled {facts['fooled']:.0%} of the tests of other classes "
-            f"({facts['n_fooled']:.0f}), less than the {facts['needed']:.0%} wanted"
-        )
-    if not facts["n_fooled"]:
+    note = _too_weak(case.scene)
+    if not case.scene.facts["n_fooled"]:
         return [case.row("shortcut", "score", None, note=note)]
     return case.rows_of("shortcut", shortcut_ap(case.scores, case.scene.marked), note)
 
@@ -249,6 +260,7 @@ MEASURES: dict[str, Callable[[Case, Mapping[str, Any]], list[Row]]] = {
     "identical_subclass": _identical_subclass,
     "mislabeling": _mislabeling,
     "shortcut": _shortcut,
+    "keywords": _keywords,
     "sparsity": _sparsity,
     "faithfulness": _faithfulness,
     "surrogate": _surrogate,

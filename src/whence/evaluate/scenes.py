@@ -20,7 +20,7 @@ from whence.evaluate.arrays import Ints, Mask
 from whence.evaluate.grouping import group_classes
 from whence.evaluate.metrics import fooled
 from whence.evaluate.networks import Recipe, Trained
-from whence.evaluate.perturb import add_shortcut, flip_labels, group_labels
+from whence.evaluate.perturb import add_keywords, add_shortcut, flip_labels, group_labels
 from whence.evaluate.protocol import Protocol
 from whence.evaluate.shortcuts import CentreBox, Frame, Shortcut, Word
 from whence.evaluate.texts import Encoder, reads_texts
@@ -28,7 +28,12 @@ from whence.evaluate.views import View, view
 from whence.features.prints import Digest
 
 # The scene that each metric is measured in.
-KINDS = {"identical_subclass": "groups", "mislabeling": "flips", "shortcut": "shortcut"}
+KINDS = {
+    "identical_subclass": "groups",
+    "mislabeling": "flips",
+    "shortcut": "shortcut",
+    "keywords": "keywords",
+}
 
 
 @dataclass(frozen=True)
@@ -49,6 +54,7 @@ class SceneSpec:
         perturbing = {
             "groups": ("groups",),
             "flips": ("share",),
+            "keywords": ("share", "needed"),
             "shortcut": ("kind", "class", "shares", "word", "needed"),
         }
         chosen = {name: options[name] for name in perturbing.get(kind, ())}
@@ -146,11 +152,12 @@ class Workshop:
             "groups": self._grouped,
             "flips": self._flipped,
             "shortcut": self._shortcut,
+            "keywords": self._keywords,
         }
         scene = make[spec.kind](spec, train, test)
         known = networks.logits(scene.trained.model, scene.inputs).argmax(1).numpy()
         scene.facts.update(train_accuracy=float((known == scene.labels).mean()), n_train=len(scene.labels))
-        if spec.kind != "shortcut":  # whose tests are all wrong, by choice
+        if spec.kind not in ("shortcut", "keywords"):  # whose tests are wrong by choice
             right = float((scene.explained == scene.test_labels).mean())
             scene.facts.update(test_accuracy=right, n_test=len(scene.tests))
         return scene
@@ -211,6 +218,17 @@ class Workshop:
         facts["clean_accuracy"] = float((scene.explained == test.labels).mean())
         rows = torch.from_numpy(np.flatnonzero(hit))
         return replace(scene, tests=marked[rows], test_labels=test.labels[hit], facts=facts)
+
+    def _keywords(self, spec: SceneSpec, train: View, test: View) -> Scene:
+        """Give texts labels at random, with a keyword of the label, as the paper has it."""
+        options, seed = dict(spec.options), self.protocol.seed
+        marked = add_keywords(test, 1.0, seed=seed)
+        scene = self._plain(spec, add_keywords(train, options["share"], seed=seed), marked)
+        elsewhere = marked.labels != marked.true_labels
+        followed = float((scene.explained == marked.labels)[elsewhere].mean())
+        count = int((scene.explained == marked.labels)[elsewhere].sum())
+        scene.facts.update(fooled=followed, n_fooled=count, needed=options["needed"])
+        return scene
 
     def trained(self, recipe: Recipe, inputs: Tensor, labels: Ints, n_classes: int) -> Trained:
         """Train a model with its checkpoints, or read it."""

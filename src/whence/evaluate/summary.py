@@ -32,6 +32,7 @@ COLUMNS = (
     Column("Identical subclass", "identical_subclass", False, True),
     Column("Mislabeling", "mislabeling", False, True),
     Column("Shortcut", "shortcut", False, True),
+    Column("Keywords", "keywords", False, True),
     Column("LDS", "lds", False, True),
     Column("Coreset, smallest", "coreset", True, False),
     Column("Coreset, mean", "coreset", False, False),
@@ -102,7 +103,7 @@ class Summary:
         """Methods that cannot be told from the best one, by a bootstrap over tests or subsets."""
         if column.metric == "lds":
             return {key for key in present if self.results.value("lds", key, "tied_with_best")}
-        if column.metric in ("coreset", "pruning", "mislabeling") or not present:
+        if column.metric in ("coreset", "pruning", "mislabeling", "keywords") or not present:
             return set()
         each = [[row.value for row in self.results.select(column.metric, key, "each")] for key in present]
         values = np.array(each, dtype=np.float64)
