@@ -26,6 +26,7 @@ ROOMS = [
     {"audit", "evaluate", "engine", "session"},
     {"ui"},
     {"demo", "fitting", "commands"},
+    {"auditing"},
     {"cli", "__main__"},
 ]
 LEVEL = {room: level for level, rooms in enumerate(ROOMS) for room in rooms}

@@ -22,10 +22,12 @@ app = typer.Typer(
     name="whence",
     help="Which training samples a prediction of a neural network comes from.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+
+
+_state = {"debug": False}
 
 
 def _show_version(wanted: bool) -> None:
@@ -40,8 +42,9 @@ def _options(
         bool,
         typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit."),
     ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show where an error comes from.")] = False,
 ) -> None:
-    pass
+    _state["debug"] = debug
 
 
 @app.command()
@@ -247,6 +250,51 @@ def serve(
     run(Explorer(session), host, port, token, typer.echo)
 
 
+@app.command()
+def audit(
+    explainer: Annotated[Path, _FILE],
+    view: Annotated[
+        str, typer.Option(help="What to look at: labels, classes, coreset or shortcut.")
+    ] = "labels",
+    ranking: Annotated[
+        str | None,
+        typer.Option(help="Of labels: consensus, held_out, slack or self_influence.", metavar="NAME"),
+    ] = None,
+    n: Annotated[int, typer.Option("-n", help="Samples to list.", min=1)] = 100,
+    share: Annotated[float, typer.Option(help="Of a coreset: part of the training set to keep.")] = 0.1,
+    target: Annotated[
+        str | None, typer.Option(help="Of a shortcut: the class, by number or name.", metavar="CLASS")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="File to write: .csv, .parquet or .json.", metavar="FILE")
+    ] = None,
+    test: Annotated[str | None, _TEST] = None,
+    as_json: Annotated[bool, _JSON] = False,
+) -> None:
+    """Look through the training set: labels that may be wrong, classes, what to keep, shortcuts.
+
+    whence audit clothes.whence --out labels.csv
+
+    whence audit clothes.whence --view shortcut --target Bag
+    """
+    from whence.auditing import run
+    from whence.session import Session
+
+    session = Session.open(explainer, show_progress=sys.stderr.isatty(), test=test)
+    typer.echo(
+        run(
+            session,
+            view,
+            ranking=ranking,
+            n=n,
+            share=share,
+            target=target,
+            out=out,
+            as_json=as_json,
+        )
+    )
+
+
 def _number(text: str) -> float | str:
     """Read a number where there is one; DualDA refuses what it does not know."""
     try:
@@ -345,13 +393,21 @@ def _interrupt(signum: int, frame: FrameType | None) -> NoReturn:
 
 
 def main() -> None:
-    """Run the command line. A user's mistake is one line and exit code 2, Ctrl-C is exit code 130."""
+    """Run the command line.
+
+    A user's mistake is one line and exit code 2, any other error one line and exit code 1, and Ctrl-C exit
+    code 130. With --debug an error shows where it comes from.
+    """
     signal.signal(signal.SIGINT, _interrupt)
     try:
         app()
-    except WhenceError as error:
-        typer.echo(f"Error: {error}", err=True)
-        sys.exit(2)
     except _Interrupted:
         typer.echo("Interrupted.", err=True)
         sys.exit(130)
+    except Exception as error:
+        if _state["debug"]:
+            raise
+        mistake = isinstance(error, WhenceError)
+        text = str(error) if mistake else f"{type(error).__name__}: {error} (whence --debug … shows where)"
+        typer.echo(f"Error: {text}", err=True)
+        sys.exit(2 if mistake else 1)
