@@ -217,6 +217,15 @@ def test_long_text_shows_the_relevant_passages_and_counts_the_rest() -> None:
     assert inside(figure)
 
 
+def test_tokens_that_are_blank_or_of_no_known_script_are_drawn() -> None:
+    tokens = ("", " ", "  ", "\n", "\t", "\u200b", " 漢", "\x00", " end")
+    why = explanation(
+        "text", sample=Sample(tokens=tokens), logit_map=random((9,), 0), proponents=(), opponents=()
+    )
+    assert {"↵", "end"} <= set(texts(why.plot()))
+    assert "end</span>" in Explanations([why]).to_html()
+
+
 def test_passages_keep_words_whole_and_fit_the_room() -> None:
     tokens = [" a", "b", "c"] * 100
     relevance = np.zeros(300, dtype=np.float32)

@@ -101,6 +101,8 @@ class Canvas:
 
         Text that is no outline has its letters moved to whole pixels, and then words run into each other.
         """
+        if not text.strip():
+            return  # there is nothing to outline
         from matplotlib.patches import PathPatch
         from matplotlib.textpath import TextPath
         from matplotlib.transforms import Affine2D
