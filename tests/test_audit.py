@@ -256,6 +256,16 @@ def test_ids_may_be_numpy_values(tmp_path: Path) -> None:
     found = audit.wrong_labels(fitted(), ranking="slack", n=3, ids=np.arange(N) + 1000)
     assert json.loads(json.dumps(found.to_dict()))["columns"]["id"] == (found.indices + 1000).tolist()
     assert str(int(found.indices[0]) + 1000) in str(found)
+    pandas = pytest.importorskip("pandas")
+    column = pandas.Series([f"n{i}" for i in range(N)], index=np.arange(N)[::-1])
+    named = audit.wrong_labels(fitted(), ranking="slack", n=3, ids=column)
+    assert named.ids == tuple(f"n{i}" for i in named.indices)
+
+
+def test_half_precision_features_rank_alike() -> None:
+    X, _, wrong = data()
+    found = audit.wrong_labels(fitted(), features=X.astype(np.float16), n=len(wrong))
+    assert set(found.indices) == set(wrong)
 
 
 # Sets of tests

@@ -75,7 +75,7 @@ def training_features(explainer: DualDA, features: Any) -> Floats:
         features = bank.features
     elif isinstance(features, FeatureBank):
         features = features.features
-    X = as_float32(check_features(to_array(features)))
+    X = check_features(as_float32(to_array(features)))
     _check_same(explainer, X)
     return X
 
@@ -131,6 +131,10 @@ class Tests:
                     f"'features' must have one row a test. Got shape {tuple(self.features.shape)}."
                 )
         self.target = None if target is None else check_target(target, self.count, explainer.n_classes_)
+
+    def __len__(self) -> int:
+        """Give the number of parts."""
+        return -(-self.count // self.explainer.batch_size)
 
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
         """Give features (b, d) and classes (b,), ``batch_size`` tests at a time."""

@@ -9,6 +9,7 @@ from os import PathLike
 from typing import Any
 
 import numpy as np
+from tqdm.auto import tqdm
 
 from whence.attributors import DualDA
 from whence.audit.access import Doubles, Ints, Tests, surrogate_of
@@ -78,7 +79,8 @@ def group_attribution(
     sums, counts = np.zeros((K, d)), np.zeros(K, dtype=np.int64)
     absolute = np.zeros(explainer.n_train_)
     width = max(1, _ENTRIES // max(1, len(explainer.support_)))
-    for f, classes in tests:
+    quiet = not explainer.show_progress or len(tests) < 4
+    for f, classes in tqdm(tests, "Attributing", unit="batch", disable=quiet):
         np.add.at(sums, classes.numpy(), f.double().cpu().numpy())
         counts += np.bincount(classes.numpy(), minlength=K)
         for start in range(0, len(f), width):

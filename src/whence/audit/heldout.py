@@ -17,7 +17,7 @@ from whence.svm.problem import Floats
 
 KAPPAS = (30.0, 300.0, 3000.0)
 """C·N·mean‖f‖² of the surrogates: from one that is hardly more than class means, which a few wrong labels
-cannot move, to one that bends to single samples."""
+hardly move, to one that bends to single samples."""
 
 _TOL = 1e-3  # margins do not move below this gap
 _STEEPEST = 1e3  # where classes are told apart without an error, likelihood alone would go on for ever

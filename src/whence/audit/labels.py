@@ -181,7 +181,7 @@ def wrong_labels(
     order = np.argsort(-scores, kind="stable")[:n]
     chosen = samples[order]
     pool, pooled = (explainer.support_, explainer.vectors_.cpu().numpy()) if X is None else (samples, X)
-    near = _disagreeing(explainer.labels_, pool, pooled, chosen, k)
+    near = _disagreeing(explainer, pool, pooled, chosen, k)
     return WrongLabels(
         ranking=name,
         indices=chosen,
@@ -205,11 +205,11 @@ def _features(explainer: DualDA, ranking: str, features: Any) -> Floats | None:
     return training_features(explainer, features)
 
 
-def _disagreeing(labels: Ints, pool: Ints, features: Floats, chosen: Ints, k: int) -> Ints:
+def _disagreeing(explainer: DualDA, pool: Ints, features: Floats, chosen: Ints, k: int) -> Ints:
     """Neighbours in the pool that have another label than the chosen samples, (n, k), then −1."""
-    found = np.full((len(chosen), k), -1, dtype=np.int64)
+    labels, found = explainer.labels_, np.full((len(chosen), k), -1, dtype=np.int64)
     inside = np.flatnonzero(np.isin(chosen, pool))  # a sample whose features were not kept has none
-    near = nearest(features, np.searchsorted(pool, chosen[inside]), k)
+    near = nearest(features, np.searchsorted(pool, chosen[inside]), k, explainer.show_progress)
     places = np.where(near >= 0, pool[near], -1)
     for i, row in zip(inside, places, strict=True):
         others = row[(row >= 0) & (labels[row] != labels[chosen[i]])]

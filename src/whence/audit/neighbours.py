@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from tqdm.auto import tqdm
 
 from whence.audit.access import Ints
 from whence.svm.problem import Floats
@@ -10,7 +11,7 @@ from whence.svm.problem import Floats
 _BLOCK = 1 << 22  # likenesses held at a time
 
 
-def nearest(features: Floats, rows: Ints, k: int) -> Ints:
+def nearest(features: Floats, rows: Ints, k: int, show_progress: bool = False) -> Ints:
     """Find the k rows whose features (P, d) have the largest cosine to those of some of them.
 
     Returns
@@ -24,7 +25,9 @@ def nearest(features: Floats, rows: Ints, k: int) -> Ints:
     if width < 1:
         return found
     step = max(1, _BLOCK // len(features))
-    for start in range(0, len(rows), step):
+    starts = range(0, len(rows), step)
+    quiet = not show_progress or len(starts) < 4
+    for start in tqdm(starts, "Finding neighbours", unit="block", disable=quiet):
         part = rows[start : start + step]
         alike = unit[part] @ unit.T
         alike[np.arange(len(part)), part] = -np.inf

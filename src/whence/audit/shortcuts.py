@@ -176,6 +176,7 @@ def _tests(
 def _dense(explainer: DualDA, X: Floats, y: Ints, C: float | None) -> tuple[DualDA, float]:
     """Fit again at a low C; also the share of samples at their bound there."""
     common: dict[str, Any] = {name: getattr(explainer, name) for name in ("bias", "seed", "n_threads")}
+    shown = explainer.show_progress
     K = explainer.n_classes_
 
     def at_bound(lam: Any, C: float) -> float:
@@ -184,12 +185,12 @@ def _dense(explainer: DualDA, X: Floats, y: Ints, C: float | None) -> tuple[Dual
 
     if C is None:
         scale = total_norm(X, explainer.bias)
-        for kappa in tqdm(_KAPPAS, "Choosing C", unit="C", disable=not explainer.show_progress):
+        for kappa in tqdm(_KAPPAS, "Choosing C", unit="C", disable=not shown):
             C = kappa / scale
             if at_bound(solve(X, y, n_classes=K, C=C, tol=_TOL, **common).lam, C) >= _BOUNDED:
                 break
     assert C is not None
-    low = DualDA(C=check_C(C), tol=explainer.tol, show_progress=False, device=explainer.device, **common)
+    low = DualDA(C=check_C(C), tol=explainer.tol, device=explainer.device, show_progress=shown, **common)
     low.fit_features(X, y, n_classes=K)
     return low, at_bound(low.lam_, C)
 

@@ -47,5 +47,6 @@ def chosen_ids(ids: Sequence[Any] | None, chosen: npt.NDArray[np.int64]) -> tupl
     """Give the names of some samples, as plain values."""
     if ids is None:
         return None
-    names = (ids[i] for i in chosen.tolist())
+    everyone = list(ids)  # a column of a data frame counts by its own index otherwise
+    names = (everyone[i] for i in chosen.tolist())
     return tuple(name.item() if isinstance(name, np.generic) else name for name in names)
