@@ -101,13 +101,14 @@ class Canvas:
 
         Text that is no outline has its letters moved to whole pixels, and then words run into each other.
         """
-        if not text.strip():
-            return  # there is nothing to outline
         from matplotlib.patches import PathPatch
-        from matplotlib.textpath import TextPath
+        from matplotlib.textpath import TextPath, text_to_path
         from matplotlib.transforms import Affine2D
 
-        outlines = TextPath((0, 0), drawable(text), prop=_font(size, "normal", "normal"))
+        font = _font(size, "normal", "normal")
+        if not len(text_to_path.get_text_path(font, drawable(text))[0]):
+            return  # blanks have no outline
+        outlines = TextPath((0, 0), drawable(text), prop=font)
         place = Affine2D().scale(1 / 72, -1 / 72).translate(x, y) + self._inches
         patch = PathPatch(outlines, transform=place, facecolor=INK, linewidth=0, snap=False, label=text)
         self.figure.add_artist(patch)
