@@ -27,8 +27,9 @@ class Placed(NamedTuple):
 
 
 def readable(token: str) -> str:
-    """Write a token on one line: line ends as a sign, other blanks as one."""
-    return token.replace("\r", "").replace("\n", "↵").replace("\t", " ").replace("\u00a0", " ")
+    """Write a token on one line: line ends as a sign, and blanks alone too, since they may be relevant."""
+    text = token.replace("\r", "").replace("\n", "↵").replace("\t", " ").replace("\u00a0", " ")
+    return text if text.strip() else " ␣"
 
 
 def passages(tokens: Sequence[str], relevance: Array, widths: Array, room: float, gap: float) -> list[range]:
