@@ -9,7 +9,7 @@ import { auditView, classView } from "./audit.js";
 import { TestList } from "./list.js";
 import { WhatIf } from "./whatif.js";
 
-const state = { info: null, list: null, whatIf: null, test: null, own: null, why: null, pair: null, asked: 0,
+const state = { info: null, list: null, whatIf: null, test: null, own: null, why: null, pair: null, shown: null, asked: 0,
   choice: { k: 5, target: null, C: null }, solved: new Set() };
 const names = () => state.info.classes;
 
@@ -68,12 +68,14 @@ function controls(why) {
 function draw() {
   const { why, whatIf } = state, panel = place("explanation"), focus = document.activeElement?.id;
   const title = why.test === null ? "Your own sample" : `Test sample ${why.test}`;
-  const actions = { choose: (pair) => pin(pair), peek: (pair) => show(pair) };
+  // Only another pair is drawn anew: a button that a click has begun on must still be there when it ends.
+  const peek = (pair) => { if (pair !== state.shown) show(pair); };
+  const actions = { choose: pin, peek };
   const column = (pairs, word, sign) => h("section", { class: "side" },
     h("h3", { class: `${word}-ink` }, `${sign} evidence ${word} ${names()[why.target]}`),
     pairs.length ? h("ol", { class: "cards" }, pairs.map((pair) => card(pair, why, names(), whatIf?.of(pair.index), actions)))
       : h("p", { class: "quiet" }, "none"));
-  const back = (event) => { if (!event.currentTarget.contains(event.relatedTarget)) show(pinned()); };
+  const back = (event) => { if (!event.currentTarget.contains(event.relatedTarget)) peek(pinned()); };
   replace(panel,
     h("div", { class: "titled" }, h("h2", {}, title), controls(why)),
     h("div", { class: "top" },
@@ -104,20 +106,22 @@ function pin(pair) {
 }
 
 function show(pair) {
-  const { why, whatIf } = state, box = place("pair");
+  const { why, whatIf } = state, box = place("pair"), focus = box.contains(document.activeElement) ? document.activeElement.id : "";
+  state.shown = pair;
   if (!pair) return replace(box, h("p", { class: "quiet" }, "No training sample speaks for or against this class."));
   const at = why.pairs.indexOf(pair), kept = pinned() === pair;
-  const step = (by, sign, words) => h("button", { type: "button", "aria-label": words, disabled: !why.pairs[at + by], onclick: () => pin(why.pairs[at + by]) }, sign);
+  const step = (by, id, sign, words) => h("button", { type: "button", id, "aria-label": words, disabled: !why.pairs[at + by], onclick: () => pin(why.pairs[at + by]) }, sign);
   for (const item of place("explanation").querySelectorAll(".card")) {
     const here = +item.dataset.pair === pair.index;
     item.classList.toggle("chosen", here);
     item.firstElementChild.setAttribute("aria-pressed", here && kept ? "true" : "false");
   }
   if (whatIf && why.test !== null) whatIf.drawTools(pair);
-  replace(box, h("div", { class: "titled" }, h("h3", {}, `Pair ${at + 1} of ${why.pairs.length}`), h("span", {}, step(-1, "←", "Previous pair"), " ", step(1, "→", "Next pair"))),
+  replace(box, h("div", { class: "titled" }, h("h3", {}, `Pair ${at + 1} of ${why.pairs.length}`), h("span", {}, step(-1, "previous", "←", "Previous pair"), " ", step(1, "next", "→", "Next pair"))),
     pairView(pair, why, names()),
     source.hasConcepts(why, pair) && source.live ? h("p", {}, h("button", { type: "button", id: "concepts", onclick: () => concepts(pair, true) }, "concepts of this pair")) : null,
     whatIf && why.test !== null ? whatIf.tools : null);
+  if (focus) place(focus)?.focus({ preventScroll: true });
 }
 
 async function concepts(pair, scroll = false) {
@@ -142,7 +146,7 @@ function tab(name) {
 }
 
 function keys(event) {
-  if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, select, textarea, nav")) return;
+  if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input:not([type=checkbox]), select, textarea, nav")) return;
   if (place("explore").hidden || !state.why) return;
   const { pairs } = state.why, at = pairs.indexOf(pinned());
   const moves = {
