@@ -26,6 +26,7 @@ Labels = npt.NDArray[np.int64]
 _CIFAR_CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 _CIFAR_MEAN, _CIFAR_STD = (0.491, 0.482, 0.447), (0.247, 0.243, 0.262)
 _IMAGENET_MEAN, _IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+_WORDS = 60  # of a text that are kept, so that a language model reads all that is put into it
 _SIDE = 224  # pixels a side of the images that are read from folders
 
 
@@ -176,7 +177,7 @@ def _cifar_file(path: Path, where: str) -> npt.NDArray[np.uint8]:
 
 
 def _bbc(folder: Path, n_train: int | None, n_test: int | None, seed: int) -> Data:
-    """Read texts and topics; there is no official split, so held-out texts are drawn first."""
+    """Read the beginnings of texts, and topics; without an official split, tests are drawn first."""
     path = folder / "bbc-news.csv"
     _require(
         path,
@@ -188,7 +189,8 @@ def _bbc(folder: Path, n_train: int | None, n_test: int | None, seed: int) -> Da
     if not rows or not {"label", "text"} <= rows[0].keys():
         raise InvalidInputError(f"{path} must have the columns label and text, and a row or more.")
     topics = sorted({row["label"] for row in rows})
-    everything = Part([row["text"] for row in rows], np.array([topics.index(row["label"]) for row in rows]))
+    texts = [" ".join(row["text"].split()[:_WORDS]) for row in rows]
+    everything = Part(texts, np.array([topics.index(row["label"]) for row in rows]))
     held_out = draw(everything.labels, len(rows) // 5 if n_test is None else n_test, seed, "test")
     rest = everything.take(np.setdiff1d(np.arange(len(rows)), held_out))
     return _drawn(rest, everything.take(held_out), n_train, None, seed, topics)

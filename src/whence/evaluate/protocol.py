@@ -28,7 +28,7 @@ METRICS: dict[str, dict[str, Any]] = {
     "identical_subclass": {"k": 5, "groups": 5},
     "mislabeling": {"share": 0.1},
     "shortcut": {"kind": "frame", "class": 0, "shares": [0.2, 0.4, 0.8], "word": "whence", "needed": 0.3},
-    "keywords": {"share": 0.2, "needed": 0.3},
+    "keywords": {"share": 0.2, "pattern": "<{0}>", "needed": 0.3},
     "sparsity": {},
     "faithfulness": {},
     "surrogate": {},

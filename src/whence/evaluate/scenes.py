@@ -54,7 +54,7 @@ class SceneSpec:
         perturbing = {
             "groups": ("groups",),
             "flips": ("share",),
-            "keywords": ("share", "needed"),
+            "keywords": ("share", "pattern", "needed"),
             "shortcut": ("kind", "class", "shares", "word", "needed"),
         }
         chosen = {name: options[name] for name in perturbing.get(kind, ())}
@@ -222,8 +222,10 @@ class Workshop:
     def _keywords(self, spec: SceneSpec, train: View, test: View) -> Scene:
         """Give texts labels at random, with a keyword of the label, as the paper has it."""
         options, seed = dict(spec.options), self.protocol.seed
-        marked = add_keywords(test, 1.0, seed=seed)
-        scene = self._plain(spec, add_keywords(train, options["share"], seed=seed), marked)
+        pattern = options["pattern"]
+        marked = add_keywords(test, 1.0, pattern=pattern, seed=seed)
+        poisoned = add_keywords(train, options["share"], pattern=pattern, seed=seed)
+        scene = self._plain(spec, poisoned, marked)
         elsewhere = marked.labels != marked.true_labels
         followed = float((scene.explained == marked.labels)[elsewhere].mean())
         count = int((scene.explained == marked.labels)[elsewhere].sum())
