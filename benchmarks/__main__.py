@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from benchmarks import attribution, audit, flipping, memory, methods, scale, solver, tolerance
+from benchmarks import attribution, audit, flipping, memory, methods, scale, solver, tolerance, xda
 from benchmarks.machine import describe
 
-PARTS = ("solver", "attribution", "memory", "tolerance", "scale", "methods", "flipping", "audit")
+PARTS = ("solver", "attribution", "memory", "tolerance", "scale", "methods", "flipping", "audit", "xda")
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("parts", nargs="*", choices=[*PARTS, []], help="what to run; everything by default")
@@ -34,3 +34,5 @@ if "flipping" in chosen:
     flipping.run(options.data, options.cache)
 if "audit" in chosen:
     audit.run(options.data, options.cache)
+if "xda" in chosen:
+    xda.run()

@@ -18,7 +18,8 @@ from tests.explained import TEXT, explanation
 from tests.test_explanation import contrast, rgb
 from whence.attributors.surrogate import Faithfulness
 from whence.explanation import Explanations, Sample
-from whence.explanation.page import bars, data_uri, level
+from whence.explanation.page import bars, level
+from whence.explanation.png import data_uri
 from whence.explanation.style import drawn, heat, scale
 from whence.ui.report import Case, Facts, render_report
 

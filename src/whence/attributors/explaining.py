@@ -137,7 +137,7 @@ class Explaining:
                     score=float(scores[best[j]]),
                     test_activation=float(activations[0][j]),
                     train_activation=float(activations[1][j]),
-                    test_map=_array(maps.test[j]),
+                    test_map=kept_tokens(inputs, _array(maps.test[j][None]))[0],
                     train_map=kept_tokens(train_inputs, _array(maps.train[j][None]))[0],
                     indices=tuple(indices),
                     samples=tuple(as_samples(self.data.take(indices), tokenizer)),

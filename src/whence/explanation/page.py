@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import io
 from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
@@ -13,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from whence.explanation.passages import readable
-from whence.explanation.samples import Array, Picture
+from whence.explanation.png import data_uri
+from whence.explanation.samples import Array
 from whence.explanation.style import (
     a_bar,
     drawn,
@@ -80,15 +80,6 @@ def render(
     style = "\n".join(loader.get_source(environment, name)[0] for name in styles) + _marks()
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode("ascii")
     return environment.get_template(template).render(style=style, digest=digest, **context)
-
-
-def data_uri(picture: Picture) -> str:
-    """Encode a picture as a PNG inside a ``data:`` address, pixel for pixel."""
-    from matplotlib.image import imsave
-
-    buffer = io.BytesIO()
-    imsave(buffer, picture, cmap="gray", vmin=0, vmax=1, format="png")
-    return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode("ascii")
 
 
 def level(relevance: float, full: float) -> str:
