@@ -57,7 +57,7 @@ def run(
     show_progress
         Show what is left, and for how long.
     say
-        Takes a line when a method fails.
+        Takes a line when a scene is begun, and when a method fails.
     """
     out.mkdir(parents=True, exist_ok=True)
     with _threads(protocol.threads):
@@ -90,8 +90,9 @@ class _Runner:
         self.workshop = Workshop(protocol, folder, out, show_progress)
         self.retrainer = Retrainer(out / "models", show_progress)
         self.chosen: dict[str, dict[str, Any]] = {}
+        self.done, self.total = 0.0, sum(item.seconds for item in plan(protocol))
         self.bar = tqdm(
-            total=sum(item.seconds for item in plan(protocol)),
+            total=self.total,
             desc=protocol.name,
             bar_format="{desc}: {percentage:3.0f}%|{bar}| {elapsed} gone, {remaining} left",
             disable=not show_progress,
@@ -105,6 +106,11 @@ class _Runner:
         order = {method.key: place for place, method in enumerate(self.protocol.methods)}
         rows.sort(key=lambda row: (row.metric, order.get(row.method, len(order))))
         return Results(tuple(rows), self.protocol.as_dict(), results.versions())
+
+    def advance(self, seconds: float) -> None:
+        """Count work as done, in estimated seconds."""
+        self.done += seconds
+        self.bar.update(seconds)
 
     def guarded(self, metric: str, method: Method, work: Callable[[], list[Row]]) -> list[Row]:
         """Do the work of a cell; where it fails the cell says so, and warnings are kept with it."""
@@ -129,7 +135,10 @@ class _SceneRun:
 
     @cached_property
     def scene(self) -> Scene:
-        return self.runner.workshop.scene(self.spec)
+        scene = self.runner.workshop.scene(self.spec)
+        share = self.runner.done / self.runner.total
+        self.runner.say(f"{self.spec.kind}: {len(scene.labels):,} samples; {share:.0%} of the work is done")
+        return scene
 
     @cached_property
     def targets(self) -> Targets:
@@ -144,7 +153,7 @@ class _SceneRun:
         for method in self.protocol.methods:
             rows += self._method(method)
         rows += self._whole()
-        self.runner.bar.update(scene_seconds(self.protocol, self.spec, self.metrics))
+        self.runner.advance(scene_seconds(self.protocol, self.spec, self.metrics))
         return rows
 
     def _choose(self, method: Method) -> list[Row]:
@@ -175,7 +184,7 @@ class _SceneRun:
                 found = self.runner.guarded(metric, method, partial(self._measure, case, metric))
                 self.cells.write(found, *self._parts(metric, method))
             rows += found
-            self.runner.bar.update(cell_seconds(self.protocol, metric, method))
+            self.runner.advance(cell_seconds(self.protocol, metric, method))
         return rows
 
     def _measure(self, case: Case, metric: str) -> list[Row]:
