@@ -1,3 +1,4 @@
+import json
 import re
 import signal
 import subprocess
@@ -11,6 +12,8 @@ from typer.testing import CliRunner
 import whence
 from whence import cli, demo, sample
 from whence.errors import InvalidInputError
+from whence.session import Session
+from whence.ui.explorer import Explorer
 
 
 def command(*arguments):
@@ -20,19 +23,28 @@ def command(*arguments):
     )
 
 
-def test_demo_writes_figures_and_a_page_that_explains_three_predictions(tmp_path):
+def test_demo_writes_figures_a_report_and_what_can_be_served(tmp_path):
     lines = []
     page = demo.run(tmp_path / "new" / "folder", epochs=1, show_progress=False, say=lines.append)
 
     assert page == tmp_path / "new" / "folder" / "index.html"
     html = page.read_text(encoding="utf-8")
+    data = json.loads(re.search(r'id="data">(.*?)</script>', html)[1])
+    headings = [note["heading"] for note in data["notes"].values()]
+    assert headings == ["Right and clear", "Right but contested", "Sure but wrong"]
+    assert [str(row["index"]) for row in data["rows"][:3]] == list(data["notes"])
+    right = [row["truth"] == row["predicted"] for row in data["rows"][:3]]
+    assert right == [True, True, False]
+    assert len(data["explanations"]) == len(data["rows"]) >= 20
     for name in ("clear", "contested", "wrong"):
         assert (page.parent / f"{name}.png").read_bytes().startswith(b"\x89PNG")
-        assert f'href="{name}.png"' in html
-    assert html.count("✓ right") == 2
-    assert html.count("✗ wrong") == 1
-    assert html.count('class="pixels') == 3 * (2 + 10 * 3)  # image and map; an image and two maps a pair
-    assert [line.split()[0] for line in lines] == ["Trained", "Fitted", "Explained"]
+    assert [line.split()[0] for line in lines] == ["Trained", "Fitted", "Explained", "All"]
+    assert lines[-1].endswith(f"whence serve {page.parent / 'demo.whence'}")
+
+    opened = Explorer(Session.open(page.parent / "demo.whence", show_progress=False))
+    assert opened.info() == data["info"]
+    again = opened.explain(int(next(iter(data["notes"]))))
+    assert again["logit"] == pytest.approx(data["explanations"][str(again["test"])]["logit"], rel=1e-4)
 
 
 def test_choice_follows_its_rules():

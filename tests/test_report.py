@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import dataclasses
 import hashlib
 import io
 import re
@@ -16,12 +15,10 @@ from matplotlib.image import imread
 
 from tests.explained import TEXT, explanation
 from tests.test_explanation import contrast, rgb
-from whence.attributors.surrogate import Faithfulness
 from whence.explanation import Explanations, Sample
 from whence.explanation.page import bars, level
 from whence.explanation.png import data_uri
 from whence.explanation.style import drawn, heat, scale
-from whence.ui.report import Case, Facts, render_report
 
 HOSTILE = ("<script>alert(1)</script>", '" onerror="alert(1)', "{{ 7 * 7 }} & 'x'")
 
@@ -56,20 +53,6 @@ class Page(HTMLParser):
         return " ".join(self.text.split())
 
 
-@pytest.fixture
-def facts() -> Facts:
-    faithfulness = Faithfulness(
-        agreement=0.984, mcc=0.981, weight_cosine=0.71, logit_cosine=0.92, n_tests=1000
-    )
-    return Facts(
-        "A title", "A model.", "Some data.", 0.881, 1000, faithfulness, 6.04e-4, "Because it agrees."
-    )
-
-
-def case(**changes: object) -> Case:
-    return Case("A case", "A lesson.", explanation(**changes), "case.png")  # type: ignore[arg-type]
-
-
 def page_of(*kinds: str) -> str:
     return Explanations([explanation(kind) for kind in kinds]).to_html()
 
@@ -77,25 +60,6 @@ def page_of(*kinds: str) -> str:
 def decoded(uri: str | None) -> np.ndarray:
     assert uri is not None
     return np.asarray(imread(io.BytesIO(base64.b64decode(uri.split(",")[1]))))
-
-
-def test_report_says_what_a_reader_needs(facts: Facts) -> None:
-    page = Page(render_report(facts, [case()]))
-    for expected in (
-        "88.1 % right on 1,000 test samples",
-        "98.4 % of 1,000 test samples",
-        "Matthews correlation 0.981, cosine of logits 0.920, of weights 0.710",
-        "678 of 12,345",
-        "duality gap 3.0e-07",
-        "C = 0.000604",
-        "Because it agrees.",
-        "Predicted cat",
-        "A lesson.",
-        "Sparse, Efficient and Explainable Data Attribution with DualXDA",
-    ):
-        assert expected in page.words
-    assert {"href": "case.png"} in page.every("a")
-    assert len(page.every("img")) == 2 + 3 * 3
 
 
 @pytest.mark.parametrize("kind", ["grey", "colour", "text", "values"])
@@ -131,48 +95,44 @@ def test_page_is_written_as_it_is_returned(tmp_path: Path) -> None:
     assert "Where 2 predictions come from" in Page(html).words
 
 
-def test_page_needs_no_network_and_no_script_and_describes_its_images(facts: Facts) -> None:
-    for html in (render_report(facts, [case()]), page_of("grey", "text", "values")):
-        page = Page(html)
-        images = page.every("img")
-        assert all((image["src"] or "").startswith("data:image/png;base64,") for image in images)
-        assert all(image["alt"] for image in images)
-        assert all(chart["aria-label"] for chart in page.every("svg"))
-        assert not page.every("script") + page.every("link")
-        assert "http://" not in html
-        assert "https://" not in html
-        assert "prefers-color-scheme: dark" in html
+def test_page_needs_no_network_and_no_script_and_describes_its_images() -> None:
+    html = page_of("grey", "text", "values")
+    page = Page(html)
+    images = page.every("img")
+    assert all((image["src"] or "").startswith("data:image/png;base64,") for image in images)
+    assert all(image["alt"] for image in images)
+    assert all(chart["aria-label"] for chart in page.every("svg"))
+    assert not page.every("script") + page.every("link")
+    assert "http://" not in html
+    assert "https://" not in html
+    assert "prefers-color-scheme: dark" in html
 
 
-def test_policy_allows_the_one_style_by_its_hash_and_nothing_else(facts: Facts) -> None:
-    for html in (render_report(facts, [case()]), page_of("grey", "text", "values")):
-        page = Page(html)
-        style = re.search(r"<style>(.*?)</style>", html, re.DOTALL)
-        assert style is not None
-        digest = base64.b64encode(hashlib.sha256(style[1].encode()).digest()).decode()
-        policy = next(m["content"] for m in page.every("meta") if "http-equiv" in m)
-        assert policy == (
-            f"default-src 'none'; img-src data:; style-src 'sha256-{digest}'; "
-            "base-uri 'none'; form-action 'none'"
-        )
-        assert not any("style" in attributes for _, attributes in page.tags)
-        assert not any(name.startswith("on") for _, attributes in page.tags for name in attributes)
+def test_policy_allows_the_one_style_by_its_hash_and_nothing_else() -> None:
+    html = page_of("grey", "text", "values")
+    page = Page(html)
+    style = re.search(r"<style>(.*?)</style>", html, re.DOTALL)
+    assert style is not None
+    digest = base64.b64encode(hashlib.sha256(style[1].encode()).digest()).decode()
+    policy = next(m["content"] for m in page.every("meta") if "http-equiv" in m)
+    assert policy == (
+        f"default-src 'none'; img-src data:; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
+    )
+    assert not any("style" in attributes for _, attributes in page.tags)
+    assert not any(name.startswith("on") for _, attributes in page.tags for name in attributes)
 
 
-def test_hostile_text_is_escaped(facts: Facts) -> None:
+def test_hostile_text_is_escaped() -> None:
     hostile = {"class_names": HOSTILE, "method": HOSTILE[0]}
     tokens = Sample(tokens=(*HOSTILE, "</p>", *TEXT[4:]))
     whys = [explanation(**hostile), explanation("text", sample=tokens, **hostile)]
-    shown = Case(HOSTILE[0], HOSTILE[1], whys[0], HOSTILE[1])
-    report = render_report(dataclasses.replace(facts, title=HOSTILE[2], C_reason=HOSTILE[0]), [shown])
-    for html in (report, Explanations(whys).to_html()):
-        page = Page(html)
-        assert not page.every("script") + page.every("b")
-        assert not any("onerror" in attributes for _, attributes in page.tags)
-        assert all(text in page.text for text in HOSTILE)
+    page = Page(Explanations(whys).to_html())
+    assert not page.every("script") + page.every("b")
+    assert not any("onerror" in attributes for _, attributes in page.tags)
+    assert all(text in page.text for text in HOSTILE)
 
 
-def test_page_without_opponents_truth_or_evidence(facts: Facts) -> None:
+def test_page_without_opponents_truth_or_evidence() -> None:
     empty = {
         "truth": None,
         "target": 2,
@@ -183,13 +143,12 @@ def test_page_without_opponents_truth_or_evidence(facts: Facts) -> None:
         "evidence_against": 0.0,
         "logit_map": np.zeros((1, 6, 5), dtype=np.float32),
     }
-    for html in (render_report(facts, [case(**empty)]), Explanations([explanation(**empty)]).to_html()):
-        words = Page(html).words
-        assert "No training sample speaks against this class." in words
-        assert "True label" not in words
-        assert "Explained owl" in words
-        assert "✗ The surrogate predicts “dog”: do not trust this explanation." in words
-        assert "all 0" in words
+    words = Page(Explanations([explanation(**empty)]).to_html()).words
+    assert "No training sample speaks against this class." in words
+    assert "True label" not in words
+    assert "Explained owl" in words
+    assert "✗ The surrogate predicts “dog”: do not trust this explanation." in words
+    assert "all 0" in words
 
 
 def test_both_maps_of_a_pair_are_shown() -> None:

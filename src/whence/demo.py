@@ -1,4 +1,4 @@
-"""The main job on the embedded data: train a small network, fit DualDA, explain three test images, report."""
+"""The main job on the embedded data: train a small network, fit DualDA, explain test images, report."""
 
 from __future__ import annotations
 
@@ -9,14 +9,40 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from whence import sample
+from whence import __version__, sample
 from whence.attributors.dualda import DualDA
+from whence.data import as_training_set
 from whence.errors import InvalidInputError
 from whence.model import evaluating
 from whence.sample.network import EPOCHS
-from whence.ui.report import Case, Facts, render_report
+from whence.session import Configuration, Session
+from whence.ui.explorer import Explorer
+from whence.ui.pages import Note, report_page
+
+_MODEL = "model.safetensors"
+_OTHERS = 20  # test images in the report beside those that a rule has chosen
+
+
+def network(folder: Path) -> nn.Module:
+    """Give the network that the demo has trained and kept in a folder."""
+    model = sample.SmallCNN()
+    model.load_state_dict(load_file(folder / _MODEL))
+    return model.eval()
+
+
+def train() -> tuple[Tensor, Tensor]:
+    """Give the embedded training images and their labels."""
+    data = sample.load()
+    return data.train_images, data.train_labels
+
+
+def test() -> tuple[Tensor, Tensor]:
+    """Give the embedded test images and their labels."""
+    data = sample.load()
+    return data.test_images, data.test_labels
 
 
 @dataclass(frozen=True)
@@ -37,7 +63,7 @@ def run(
     show_progress: bool = True,
     say: Callable[[str], None] = print,
 ) -> Path:
-    """Run the demo and write its figures and its page.
+    """Run the demo and write its network, its explainer, its figures and its page.
 
     Parameters
     ----------
@@ -54,7 +80,7 @@ def run(
 
     Returns
     -------
-    Path of the HTML summary, which explains itself.
+    Path of the report, a page that explains itself.
     """
     _prepare(out)
     data = sample.load()
@@ -64,6 +90,8 @@ def run(
     accuracy = sample.accuracy(model, data.test_images, data.test_labels)
     say(f"Trained a small network in {_since(start)}: {accuracy:.1%} of the test images are right.")
 
+    save_file(model.state_dict(), out / _MODEL)
+
     start = time.perf_counter()
     explainer = DualDA(seed=seed, show_progress=show_progress)
     explainer.fit(model, (data.train_images, data.train_labels), class_names=data.class_names)
@@ -72,31 +100,31 @@ def run(
         f"Fitted DualDA in {_since(start)}: {faithfulness.agreement:.1%} agreement with the network, "
         f"by {len(explainer.support_):,} of {explainer.n_train_:,} training images."
     )
+    saved = out / "demo.whence"
+    explainer.save(saved)
+    configuration = Configuration(
+        model=f"{__name__}:network",
+        data=f"{__name__}:train",
+        test=f"{__name__}:test",
+        options={"seed": seed},
+        version=__version__,
+    )
+    configuration.write(saved)
 
     start = time.perf_counter()
     choices = choose(model, explainer, data.test_images, data.test_labels)
-    shown = [choice.index for choice in choices]
-    explanations = explainer.explain(data.test_images[shown], truth=data.test_labels[shown])
-    cases = []
+    chosen = [choice.index for choice in choices]
+    explanations = explainer.explain(data.test_images[chosen], truth=data.test_labels[chosen])
     for choice, why in zip(choices, explanations, strict=True):
-        figure = out / f"{choice.name}.png"
-        why.plot().savefig(figure)
-        cases.append(Case(choice.heading, f"{choice.rule} Test image {choice.index}.", why, figure.name))
-    choice_of_C = explainer.C_path_
-    facts = Facts(
-        title="Where three predictions come from",
-        model="A convolutional network with 128 features before its last layer, "
-        f"trained from seed {seed} for {epochs} epochs.",
-        data="A sample of Fashion-MNIST, © 2017 Zalando SE, MIT licence.",
-        accuracy=accuracy,
-        n_test=len(data.test_labels),
-        faithfulness=faithfulness,
-        C=explainer.C_,
-        C_reason="" if choice_of_C is None else f"Chosen by whence: {choice_of_C.reason}.",
-    )
+        why.plot().savefig(out / f"{choice.name}.png")
+    tests = as_training_set((data.test_images, data.test_labels), explainer.batch_size)
+    explorer = Explorer(Session(saved, configuration, explainer, tests))
+    shown = list(dict.fromkeys([*chosen, *range(_OTHERS)]))
+    notes = {choice.index: Note(choice.heading, choice.rule) for choice in choices}
     page = out / "index.html"
-    page.write_text(render_report(facts, cases), encoding="utf-8")
-    say(f"Explained {len(cases)} test images in {_since(start)}.")
+    page.write_text(report_page(explorer, shown, notes=notes), encoding="utf-8")
+    say(f"Explained {len(shown)} test images in {_since(start)}.")
+    say(f"All {len(data.test_labels):,} of them, live: whence serve {saved}")
     return page
 
 

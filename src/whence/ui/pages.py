@@ -6,16 +6,22 @@ import base64
 import hashlib
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import resources
-from typing import Any
+from typing import Any, NamedTuple
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from tqdm.auto import tqdm
 
+from whence import __version__
 from whence.explanation.style import percent, signed
 from whence.ui.explorer import Explorer
 
+CITATION = (
+    "Galip Ümit Yolcu, Moritz Weckbecker, Thomas Wiegand, Wojciech Samek, Sebastian Lapuschkin: "
+    "Sparse, Efficient and Explainable Data Attribution with DualXDA. "
+    "Transactions on Machine Learning Research, 2025, arXiv:2402.12118"
+)
 SCRIPTS = (
     "dom.js",
     "maps.js",
@@ -46,7 +52,20 @@ def live_page(explorer: Explorer) -> str:
     return _render(report=False, info=explorer.info())
 
 
-def report_page(explorer: Explorer, tests: Sequence[int], k: int = 5, n_audit: int = 100) -> str:
+class Note(NamedTuple):
+    """Why a test sample is in a report."""
+
+    heading: str
+    text: str
+
+
+def report_page(
+    explorer: Explorer,
+    tests: Sequence[int],
+    k: int = 5,
+    n_audit: int = 100,
+    notes: Mapping[int, Note] | None = None,
+) -> str:
     """Render the page with some test samples inside, which needs no server and no network.
 
     Parameters
@@ -59,6 +78,8 @@ def report_page(explorer: Explorer, tests: Sequence[int], k: int = 5, n_audit: i
         Proponents and opponents of each.
     n_audit
         Training samples in the audit queue.
+    notes
+        Of some of the tests, by their places.
     """
     info = explorer.info()
     shown = tqdm(tests, "writing", disable=not explorer.session.explainer.show_progress or len(tests) < 4)
@@ -73,6 +94,7 @@ def report_page(explorer: Explorer, tests: Sequence[int], k: int = 5, n_audit: i
         "concepts": concepts,
         "audit": explorer.suspects(0, n_audit),
         "classes": explorer.classes(),
+        "notes": {index: note._asdict() for index, note in (notes or {}).items()},
     }
     script, style = bundle(), _read("explorer.css")
     return _render(
@@ -109,7 +131,8 @@ def _render(**context: Any) -> str:
         lstrip_blocks=True,
     )
     environment.filters |= {"percent": percent, "signed": signed}
-    return environment.get_template("explorer.html").render(**context)
+    page = environment.get_template("explorer.html")
+    return page.render(citation=CITATION, version=__version__, **context)
 
 
 def _read(name: str) -> str:

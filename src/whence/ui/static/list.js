@@ -44,11 +44,12 @@ export class TestList {
   }
 
   row(row) {
-    const right = row.truth === row.predicted, name = this.names[row.predicted];
+    const right = row.truth === row.predicted, name = this.names[row.predicted], note = this.source.note(row.index);
     return h("button", { type: "button", "data-test": row.index, onclick: () => this.choose(row.index) },
       sampleView(row.sample, `Test sample ${row.index}`),
       h("span", { class: "words" }, h("b", {}, name), h("span", { class: "quiet" }, `${percent(row.probability)} · #${row.index}`),
         h("span", { class: right ? "right" : "wrong" }, right ? "✓ right" : `✗ is ${this.names[row.truth]}`),
+        note ? h("span", { class: "noted" }, note.heading) : null,
         row.surrogate_class === row.predicted ? null : h("span", { class: "wrong" }, "surrogate differs")));
   }
 

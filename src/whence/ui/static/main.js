@@ -67,7 +67,7 @@ function controls(why) {
 
 function draw() {
   const { why, whatIf } = state, panel = place("explanation"), focus = document.activeElement?.id;
-  const title = why.test === null ? "Your own sample" : `Test sample ${why.test}`;
+  const title = why.test === null ? "Your own sample" : `Test sample ${why.test}`, note = source.note(why.test);
   // Only another pair is drawn anew: a button that a click has begun on must still be there when it ends.
   const peek = (pair) => { if (pair !== state.shown) show(pair); };
   const actions = { choose: pin, peek };
@@ -78,6 +78,7 @@ function draw() {
   const back = (event) => { if (!event.currentTarget.contains(event.relatedTarget)) peek(pinned()); };
   replace(panel,
     h("div", { class: "titled" }, h("h2", {}, title), controls(why)),
+    note ? h("p", { class: "note" }, h("b", {}, `${note.heading}. `), note.text) : null,
     h("div", { class: "top" },
       h("figure", {}, sampleView(why.sample, `${title}, predicted ${names()[why.predicted]}, with the relevance of its logit`, why.logit_map, why.full.logit),
         h("figcaption", {}, `relevance for ${names()[why.target]}`), scaleKey(why.full.logit)),

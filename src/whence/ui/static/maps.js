@@ -34,9 +34,10 @@ function tokenView(sample, map, full, words) {
   const box = h("span", { class: "tokens", role: "group", "aria-label": words, dir: "auto" });
   sample.tokens.forEach((token, i) => {
     const value = map?.values[i] ?? 0, part = strength(value, full);
-    if (token.startsWith(" ")) box.append(" ");
+    const text = token.replaceAll("\r", "").replaceAll("\n", "↵");
+    if (/^\s/.test(text)) box.append(" ");
     box.append(h("span", { title: map ? signed(value) : null, class: part ? (part > 0 ? "for" : "against") : null,
-      "--strength": Math.abs(part).toFixed(2) }, token.trimStart()));
+      "--strength": Math.abs(part).toFixed(2) }, text.trim() || "␣"));
   });
   return box;
 }

@@ -58,9 +58,9 @@ export function pairView(pair, why, names) {
   const figure = (sample, map, full, words, caption) => h("figure", {}, sampleView(sample, words, map, full), h("figcaption", {}, caption), scaleKey(full));
   return h("div", { class: "pair" },
     figure(pair.sample, pair.train_map, why.full.train, `Training sample ${pair.index}, labelled ${names[pair.label]}, with its relevance`,
-      ["training sample ", h("b", {}, `#${pair.index}`), ", labelled ", h("b", {}, names[pair.label])]),
+      [`training #${pair.index}, `, h("b", {}, names[pair.label])]),
     figure(why.sample, pair.test_map, why.full.test, `The test sample, with what training sample ${pair.index} finds in it`,
-      [why.test === null ? "your sample" : `test sample ${why.test}`]),
+      [why.test === null ? "your sample" : `test #${why.test}`]),
     h("p", {}, h("b", { class: `${side(pair.score)}-ink` }, `τ = ${signed(pair.score)}`), ` is evidence ${side(pair.score)} `, h("b", {}, names[why.target]),
       `; λ = ${signed(pair.coefficient)}. Blue parts speak for ${names[why.target]}, orange ones against it.`));
 }

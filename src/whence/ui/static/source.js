@@ -16,6 +16,7 @@ export const source = stored ? {
     return { total: rows.length, rows: rows.slice(query.offset, query.offset + query.limit) };
   },
   explain: async (test) => stored.explanations[test],
+  note: (test) => stored.notes[test],
   hasConcepts: (why, pair) => stored.concepts[why.test]?.index === pair.index,
   concepts: async (why) => stored.concepts[why.test],
   audit: async (offset, limit) => ({ ...stored.audit, total: stored.audit.rows.length, rows: stored.audit.rows.slice(offset, offset + limit) }),
@@ -29,6 +30,7 @@ export const source = stored ? {
     for (const name of ["wrong", "disagree"]) if (query[name]) words.set(name, "true");
     return ask(`api/tests?${words}`);
   },
+  note: () => undefined,
   explain: (test, choice) => ask(`api/tests/${test}/explanation?${chosen(choice)}`),
   own: (body, type, choice) => ask(`api/explanation?${chosen(choice)}`, { method: "POST", body, headers: { "content-type": type } }),
   solveAt: (C, onSeconds) => stream(`api/path?${new URLSearchParams({ C })}`, "", onSeconds),
