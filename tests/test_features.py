@@ -556,7 +556,7 @@ def test_the_bank_reaches_the_solver_as_a_map(tmp_path: Path, monkeypatch: pytes
     seen: list[Any] = []
     original = solve
     monkeypatch.setattr(
-        "whence.attributors.dualda.solve", lambda X, *a, **k: (seen.append(X), original(X, *a, **k))[1]
+        "whence.attributors.solutions.solve", lambda X, *a, **k: (seen.append(X), original(X, *a, **k))[1]
     )
     explainer = whence.DualDA(C=0.1, show_progress=False).fit(net(), arrays(), cache_dir=tmp_path)
     assert isinstance(seen[0], np.memmap)
