@@ -106,21 +106,32 @@ def dot_chart(rows: Sequence[Dot], x: Axis, text: str, chance: float | None) -> 
 
 
 def scatter_chart(points: Sequence[tuple[str, float, float, str]], x: Axis, y: Axis, text: str) -> Markup:
-    """Draw labelled points: name, x, y and style; labels that would overlap move down."""
+    """Draw labelled points: name, x, y and style; labels stand where they overlap nothing."""
     frame = _Frame(x, y, 640, 380, right=170)
+    dots = [frame.at(a, b) for _, a, b, _ in points]
+    taken = [(left - 5, top - 5, left + 5, top + 5) for left, top in dots]
     drawn: list[str] = []
-    taken: list[tuple[float, float]] = []
-    for name, a, b, style in sorted(points, key=lambda point: frame.at(point[1], point[2])[1]):
-        left, top = frame.at(a, b)
-        low = top + 4
-        while any(abs(low - other) < 13 and abs(left - place) < 170 for place, other in taken):
-            low += 3
-        taken.append((left, low))
-        drawn += [
-            f'<circle class="{style}" cx="{left:.1f}" cy="{top:.1f}" r="5"/>',
-            f'<text x="{left + 9:.1f}" y="{low:.1f}">{escape(name)}</text>',
-        ]
+    for (name, _, _, style), (left, top) in zip(points, dots, strict=True):
+        drawn.append(f'<circle class="{style}" cx="{left:.1f}" cy="{top:.1f}" r="5"/>')
+        start, low, box = _free(left, top, 6.2 * len(name), taken)
+        taken.append(box)
+        drawn.append(f'<text x="{start:.1f}" y="{low:.1f}">{escape(name)}</text>')
     return frame.svg(text, drawn)
+
+
+_Box = tuple[float, float, float, float]
+
+
+def _free(left: float, top: float, width: float, taken: Sequence[_Box]) -> tuple[float, float, _Box]:
+    """Find a place for a label near a point that overlaps nothing: beside it, else further up or down."""
+    places = [(x, dy) for dy in (0, 12, -12, 24, -24, 36, -36, 48) for x in (left + 9, left - 9 - width)]
+    for start, dy in places:
+        low = top + 4 + dy
+        box = (start, low - 10, start + width, low + 3)
+        clear = all(box[2] < b[0] or b[2] < box[0] or box[3] < b[1] or b[3] < box[1] for b in taken)
+        if clear and start > _LEFT:
+            break
+    return start, low, box
 
 
 def number(value: float) -> str:

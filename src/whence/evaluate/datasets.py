@@ -26,7 +26,7 @@ Labels = npt.NDArray[np.int64]
 _CIFAR_CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 _CIFAR_MEAN, _CIFAR_STD = (0.491, 0.482, 0.447), (0.247, 0.243, 0.262)
 _IMAGENET_MEAN, _IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-_WORDS = 60  # of a text that are kept, so that a language model reads all that is put into it
+_WORDS = 30  # of a text that are kept: the length of a short report, all of which a language model reads
 _SIDE = 224  # pixels a side of the images that are read from folders
 
 

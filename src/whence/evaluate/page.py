@@ -25,6 +25,7 @@ from whence.evaluate.protocol import RANDOM, Method
 from whence.evaluate.results import ERROR, Results
 from whence.evaluate.summary import COLUMNS, Cell, Column, Summary, paper, printed
 from whence.explanation.page import render
+from whence.features.resources import in_words
 
 _UNIT = Axis(0.0, 1.0, (0.0, 0.5, 1.0))
 _SHARES = {"coreset": "kept", "pruning": "removed"}
@@ -38,7 +39,7 @@ _FACTS = {
     "fooled": "share of other classes' tests that the shortcut fools",
     "n_fooled": "tests that it fools, on which it is measured",
     "needed": "share wanted",
-    "poisoned": "share of the class with the shortcut",
+    "poisoned": "share of the class with the shortcut, the score of knowing the class alone",
 }
 _COSTS = ("fit_seconds", "explain_seconds", "cpu_seconds", "cache_bytes", "peak_bytes")
 _SURROGATE = {
@@ -238,12 +239,16 @@ class _Page:
             key = key.replace(method.key, method.label)
         return key
 
-    def costs(self) -> list[tuple[str, list[float | None]]]:
-        """What each method cost."""
-        return [
-            (m.label, [self.results.value("resources", m.key, name) for name in _COSTS])
-            for m in self.summary.methods
-        ]
+    def costs(self) -> list[tuple[str, list[str]]]:
+        """What each method cost, in words."""
+        rows = []
+        for m in self.summary.methods:
+            values = [(name, self.results.value("resources", m.key, name)) for name in _COSTS]
+            shown = [
+                "–" if v is None else in_words(v) if "bytes" in name else number(v) for name, v in values
+            ]
+            rows.append((m.label, shown))
+        return rows
 
     def choices(self) -> list[tuple[str, str, float | None]]:
         """Options that were chosen, and how they did on the subsets for tuning."""
@@ -257,6 +262,12 @@ class _Page:
             for row in self.results.rows
             if row.quantity in (ERROR, "warning")
         ]
+
+
+def _cost(name: str, value: float | None) -> str:
+    if value is None:
+        return "–"
+    return in_words(value) if name.endswith("bytes") else number(value)
 
 
 def _style(method: Method, kind: str = "dot") -> str:

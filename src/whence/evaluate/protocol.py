@@ -27,7 +27,14 @@ METRICS: dict[str, dict[str, Any]] = {
     "identical_class": {"k": 5},
     "identical_subclass": {"k": 5, "groups": 5},
     "mislabeling": {"share": 0.1},
-    "shortcut": {"kind": "frame", "class": 0, "shares": [0.2, 0.4, 0.8], "word": "whence", "needed": 0.3},
+    "shortcut": {
+        "kind": "frame",
+        "size": 3,  # pixels: the frame's width, or the box's side
+        "word": "whence",
+        "class": 0,
+        "shares": [0.1, 0.2, 0.4],  # of the class; knowing the class alone scores as much
+        "needed": 0.3,
+    },
     "keywords": {"share": 0.2, "pattern": "<{0}>", "needed": 0.3},
     "sparsity": {},
     "faithfulness": {},

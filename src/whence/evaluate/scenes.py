@@ -55,7 +55,7 @@ class SceneSpec:
             "groups": ("groups",),
             "flips": ("share",),
             "keywords": ("share", "pattern", "needed"),
-            "shortcut": ("kind", "class", "shares", "word", "needed"),
+            "shortcut": ("kind", "size", "word", "class", "shares", "needed"),
         }
         chosen = {name: options[name] for name in perturbing.get(kind, ())}
         frozen = {name: tuple(v) if isinstance(v, list) else v for name, v in chosen.items()}
@@ -271,5 +271,7 @@ def _read(path: Path, model: torch.nn.Module) -> Trained:
 
 
 def _shortcut(options: Mapping[str, Any]) -> Shortcut:
-    known: dict[str, Shortcut] = {"frame": Frame(), "box": CentreBox(), "word": Word(options["word"])}
-    return known[options["kind"]]
+    kind, size = options["kind"], options["size"]
+    if kind == "word":
+        return Word(options["word"])
+    return Frame(size) if kind == "frame" else CentreBox(size)
