@@ -5,10 +5,21 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from benchmarks import attribution, audit, flipping, memory, methods, scale, solver, tolerance, xda
+from benchmarks import attribution, audit, explorer, flipping, memory, methods, scale, solver, tolerance, xda
 from benchmarks.machine import describe
 
-PARTS = ("solver", "attribution", "memory", "tolerance", "scale", "methods", "flipping", "audit", "xda")
+PARTS = (
+    "solver",
+    "attribution",
+    "memory",
+    "tolerance",
+    "scale",
+    "methods",
+    "flipping",
+    "audit",
+    "xda",
+    "explorer",
+)
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("parts", nargs="*", choices=[*PARTS, []], help="what to run; everything by default")
@@ -36,3 +47,5 @@ if "audit" in chosen:
     audit.run(options.data, options.cache)
 if "xda" in chosen:
     xda.run()
+if "explorer" in chosen:
+    explorer.run(options.cache)

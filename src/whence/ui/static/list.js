@@ -13,7 +13,11 @@ export class TestList {
     }
     for (const id of ["wrong", "disagree"]) place(id).addEventListener("change", (event) => this.ask({ [id]: event.target.checked }));
     place("search").addEventListener("input", (event) => this.ask({ search: event.target.value }));
-    place("search").addEventListener("keydown", (event) => { if (event.key === "Enter" && this.rows.length) choose(this.rows[0].index); });
+    place("search").addEventListener("keydown", async (event) => {
+      if (event.key !== "Enter") return;
+      await this.latest; // what is typed may be ahead of the list
+      if (this.rows.length) choose(this.rows[0].index);
+    });
     place("earlier").addEventListener("click", () => this.page(-1));
     place("later").addEventListener("click", () => this.page(1));
   }
@@ -22,8 +26,13 @@ export class TestList {
     return this.ask({ offset: Math.max(0, this.query.offset + step * this.query.limit) });
   }
 
-  async ask(changes = {}) {
+  ask(changes = {}) {
     Object.assign(this.query, { offset: 0 }, changes);
+    this.latest = this.load();
+    return this.latest;
+  }
+
+  async load() {
     const mine = ++this.asked;
     try {
       const found = await this.source.tests(this.query);

@@ -47,7 +47,7 @@ export function card(pair, why, names, mark, actions) {
       h("span", { class: "label" }, same ? names[pair.label] : `≠ ${names[pair.label]}`),
       h("span", { class: `score ${side(pair.score)}-ink` }, `τ ${signed(pair.score)}`),
       h("span", { class: "share", "--share": pair.share }),
-      h("span", { class: "quiet" }, `#${pair.index} · ${percent(pair.share)}`),
+      h("span", { class: "quiet ends" }, h("span", {}, `#${pair.index}`), h("span", {}, percent(pair.share))),
       h("span", { class: "mark" })));
   drawMark(item, mark, names);
   return item;
