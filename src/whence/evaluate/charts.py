@@ -124,20 +124,24 @@ _Box = tuple[float, float, float, float]
 
 def _free(left: float, top: float, width: float, taken: Sequence[_Box]) -> tuple[float, float, _Box]:
     """Find a place for a label near a point that overlaps nothing: beside it, else further up or down."""
-    places = [(x, dy) for dy in (0, 12, -12, 24, -24, 36, -36, 48) for x in (left + 9, left - 9 - width)]
-    for start, dy in places:
-        low = top + 4 + dy
-        box = (start, low - 10, start + width, low + 3)
-        clear = all(box[2] < b[0] or b[2] < box[0] or box[3] < b[1] or b[3] < box[1] for b in taken)
-        if clear and start > _LEFT:
-            break
-    return start, low, box
+    found = []
+    for dy in (0, 12, -12, 24, -24, 36, -36, 48, -48, 60):
+        for start in (left + 9, left - 9 - width):
+            low = top + 4 + dy
+            box = (start, low - 10, start + width, low + 3)
+            found.append((start, low, box))
+            apart = (box[2] < b[0] or b[2] < box[0] or box[3] < b[1] or b[3] < box[1] for b in taken)
+            if start > _LEFT and all(apart):
+                return found[-1]
+    return found[0]  # too crowded: beside its point
 
 
 def number(value: float) -> str:
     """Write a number with three digits that count, and a proper minus."""
     if value and (abs(value) >= 1e5 or abs(value) < 1e-3):
         return f"{value:.0e}".replace("e-0", "e−").replace("e+0", "e").replace("-", "−")
+    if abs(value) >= 1000:
+        return f"{value:,.0f}".replace("-", "−")
     return f"{value:.3g}".replace("-", "−")
 
 
