@@ -54,7 +54,10 @@ def demo(
     ),
     seed: Annotated[int, typer.Option(help="Seed of the training and of the explainer.", min=0)] = 0,
 ) -> None:
-    """Train a small network on the embedded clothes photos and explain three of its predictions."""
+    """Train a small network on the embedded clothes photos, explain its predictions and write a report.
+
+    whence demo --out whence-demo
+    """
     from whence.demo import run  # only this command needs it
 
     page = run(out, seed=seed, show_progress=sys.stderr.isatty(), say=typer.echo)
