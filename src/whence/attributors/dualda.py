@@ -12,27 +12,25 @@ import numpy as np
 import torch
 from scipy.sparse import csr_array
 from torch import Tensor, nn
-from tqdm.auto import tqdm
 
 from whence import store
-from whence.attributors.base import Attributor, Limits, TopK, check_count, check_target
+from whence.attributors.base import Limits, TopK, check_count, check_target
+from whence.attributors.explainer import Explainer
 from whence.attributors.explaining import Explaining
-from whence.attributors.fitted import FittedModel, check_batch
+from whence.attributors.fitted import FittedModel
 from whence.attributors.solutions import Solved, Solving, changed_labels
 from whence.attributors.surrogate import Faithfulness, Surrogate, check_head, to_array
 from whence.data import TrainingSet, as_training_set
 from whence.errors import InvalidInputError, NotFittedError
-from whence.explanation import ConceptExplanation, Explanations
 from whence.features import OnError, as_float32, extract
 from whence.heads import Head
 from whence.model import class_names as model_class_names
-from whence.relevance.concepts import Concepts
 from whence.relevance.xda import Method
 from whence.svm import CChoice
 from whence.svm.problem import Floats, Ints, check_C, check_features, check_labels
 
 
-class DualDA(Attributor):
+class DualDA(Explainer):
     """Attribute predictions to training samples by the dual of a multiclass support vector machine.
 
     A Crammer–Singer machine with weights W = Σ_i λ_i f_iᵀ replaces the model's last linear layer. The score
@@ -294,102 +292,6 @@ class DualDA(Attributor):
         """``top_k`` of features (B, d)."""
         return self._top_k(self._fitted().check_features(features), k, target)
 
-    def explain(
-        self, x: Any, k: int = 5, target: Any = None, *, truth: Any = None, method: Method | None = None
-    ) -> Explanations:
-        """Explain predictions by their strongest training samples, and these by relevance maps on both.
-
-        The relevance of feature j of a pair is λ_ic f(x)_j f(x_i)_j. It is propagated to the input of the
-        test sample and to that of the training sample. A test sample costs one pass forward, its training
-        samples one in a batch, and either one pass back.
-
-        Parameters
-        ----------
-        x
-            A batch of inputs, as for ``attribute``.
-        k
-            Proponents and opponents to show; fewer where there are fewer.
-        target
-            As for ``attribute``.
-        truth
-            The true classes (B,), where they are known, for display.
-        method
-            How relevance goes from features to inputs: "epsilon_plus_flat", "attn_lrp", "attn_lrp_cp",
-            "epsilon", ``whence.relevance.Rules``, or a class of ``captum.attr``. None takes attn_lrp for a
-            model with attention, epsilon_plus_flat for other convolutional ones, epsilon for the rest.
-
-        Returns
-        -------
-        Explanations, one a test sample. Positive scores and relevance are evidence for the target class.
-        """
-        check_count("k", k)
-        n = check_batch(x)
-        wanted = [None] * n if target is None else check_target(target, n, self.n_classes_).tolist()
-        truths = [None] * n if truth is None else check_target(truth, n, self.n_classes_).tolist()
-        explaining = self._explaining(k, method)
-        batches = explaining.model.batches(x, 1)
-        tests = tqdm(batches, "explaining", n, disable=not self.show_progress or n < 4)
-        return Explanations([explaining(*test) for test in zip(tests, wanted, truths, strict=True)])
-
-    def explain_concepts(
-        self,
-        x: Any,
-        concepts: Concepts | None = None,
-        index: int | None = None,
-        n: int = 3,
-        k: int = 9,
-        target: Any = None,
-        *,
-        method: Method | None = None,
-    ) -> list[ConceptExplanation]:
-        """Take the score of a pair apart into concepts: τ_c(x, i | v) = λ_ic (f(x)·v)(f_i·v).
-
-        Parameters
-        ----------
-        x
-            A batch of inputs, as for ``attribute``.
-        concepts
-            Directions in feature space, see ``whence.relevance.Concepts``; None takes the single features.
-        index
-            The training sample, a support vector; None takes each test's strongest proponent.
-        n
-            Concepts to show, those with the largest parts of the score.
-        k
-            Samples to show for each concept, the support vectors that show it most.
-        target, method
-            As for ``explain``.
-
-        Returns
-        -------
-        list of ConceptExplanation, one a test sample. Positive parts are evidence for the target class.
-        """
-        check_count("n", n)
-        check_count("k", k)
-        count = check_batch(x)
-        wanted = [None] * count if target is None else check_target(target, count, self.n_classes_).tolist()
-        explaining = self._explaining(1, method)
-        chosen = Concepts.neurons(self.vectors_.shape[1]) if concepts is None else concepts
-        tests = zip(explaining.model.batches(x, 1), wanted, strict=True)
-        return [explaining.concepts(inputs, c, index, chosen, n, k) for inputs, c in tests]
-
-    def _explaining(self, k: int, method: Method | None) -> Explaining:
-        fitted = self._with_model()
-        if self._data is None:
-            raise NotFittedError(
-                "This DualDA has no training set, so it has no samples to show. "
-                "Pass it to whence.load as 'data', or use fit(model, data)."
-            )
-        return Explaining(
-            model=fitted,
-            surrogate=self._surrogate,
-            data=self._data,
-            method=method,
-            class_names=self.class_names_ or tuple(map(str, range(self.n_classes_))),
-            gap=self.gap_,
-            batch_size=self.batch_size,
-            choose=lambda f, c: self._top_k(f, k, c),
-        )
-
     def self_influence(self) -> Tensor:
         """Score of each training sample for its own label at itself, λ_{i,y_i}‖f_i‖², shape (train,).
 
@@ -455,6 +357,24 @@ class DualDA(Attributor):
         other._keep(solved, X[labels >= 0], labels, before.head, self._model, self.class_names_)
         other._data = self._data
         return other
+
+    def _explaining(self, k: int, method: Method | None) -> Explaining:
+        fitted = self._with_model()
+        if self._data is None:
+            raise NotFittedError(
+                "This DualDA has no training set, so it has no samples to show. "
+                "Pass it to whence.load as 'data', or use fit(model, data)."
+            )
+        return Explaining(
+            model=fitted,
+            surrogate=self._surrogate,
+            data=self._data,
+            method=method,
+            class_names=self.class_names_ or tuple(map(str, range(self.n_classes_))),
+            gap=self.gap_,
+            batch_size=self.batch_size,
+            choose=lambda f, c: self._top_k(f, k, c),
+        )
 
     def _solving(self) -> Solving:
         return Solving(
