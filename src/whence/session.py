@@ -8,6 +8,7 @@ import importlib
 import inspect
 import json
 import sys
+import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -116,6 +117,8 @@ class Session:
     ) -> None:
         self.path, self.configuration = path, configuration
         self.explainer, self.tests = explainer, tests
+        self._train_bank: FeatureBank | None = None
+        self._reading = threading.Lock()
 
     @classmethod
     def open(cls, path: Path, *, show_progress: bool = True, **names: str | None) -> Self:
@@ -151,11 +154,14 @@ class Session:
             tests = as_training_set(raw, explainer.batch_size, names=class_names(model), preprocess=prepare)
         return cls(path, configuration, explainer, tests)
 
-    @functools.cached_property
+    @property
     def train_bank(self) -> FeatureBank:
-        """Features of the whole training set, from the cache of the fit where it kept one."""
+        """Features of the whole training set, from the cache of the fit where it kept one; read once."""
         assert self.explainer._data is not None
-        return self._bank(self.explainer._data)
+        with self._reading:
+            if self._train_bank is None:
+                self._train_bank = self._bank(self.explainer._data)
+            return self._train_bank
 
     @functools.cached_property
     def test_bank(self) -> FeatureBank:

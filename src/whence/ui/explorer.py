@@ -182,9 +182,10 @@ class Explorer:
         if C not in self.Cs():
             known = ", ".join(f"{c:g}" for c in self.Cs())
             raise InvalidInputError(f"'C' must be one of {known}. Got {C:g}.")
+        features = as_float32(self.session.train_bank.features)
         with self._lock:
             if C not in self._path:
-                self._path[C] = own.what_if(as_float32(self.session.train_bank.features), C=C)
+                self._path[C] = own.what_if(features, C=C)
             return self._path[C]
 
     def concepts(
@@ -215,8 +216,9 @@ class Explorer:
         """Solve the surrogate without or with other labels of some training samples; compare."""
         own, target = self.session.explainer, self._class(target)
         f = self.features[self.session.check_tests([index])]
+        features = as_float32(self.session.train_bank.features)
         with self._lock:
-            other = own.what_if(as_float32(self.session.train_bank.features), remove=remove, relabel=relabel)
+            other = own.what_if(features, remove=remove, relabel=relabel)
         wanted = int(self.predicted[index]) if target is None else target
         after = other.predict_features(self.features).numpy()
         return {

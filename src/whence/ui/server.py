@@ -249,5 +249,7 @@ def serve(explorer: Explorer, host: str, port: int, token: str | None, say: Call
     app = create_app(explorer, hosts=("127.0.0.1", "localhost", "::1"), token=token)
     shown = f"http://{f'[{host}]' if ':' in host else host}:{port}/"
     shown += f"?{urlencode({'token': token})}" if token else ""
+    # Read while the first page is looked at, so that the first question of what if need not wait for them.
+    threading.Thread(target=lambda: explorer.session.train_bank, daemon=True).start()
     say(f"Serving {explorer.session.path.name} at {shown} (Ctrl-C ends it).")
     uvicorn.run(app, host=host, port=port, log_level="warning")
