@@ -63,6 +63,11 @@ def test_fit_needs_a_model_or_a_configuration(place: Path) -> None:
     assert "no configuration" in str(mistake("fit", "--config", "bad.json", "--out", "y.whence"))
 
 
+def test_a_configuration_comes_without_other_options(place: Path) -> None:
+    error = mistake("fit", "--config", "x.whence.json", "--out", "y.whence", "--C", "1", "--layer", "2")
+    assert "Got C, layer too" in str(error)
+
+
 def test_info(place: Path) -> None:
     found = json.loads(run("info", "x.whence", "--json").stdout)
     explainer = whence.load(place / "x.whence")

@@ -66,6 +66,7 @@ def demo(
 
 @app.command()
 def fit(
+    context: typer.Context,
     out: Annotated[Path, typer.Option(help="File for the fitted explainer.", metavar="FILE")],
     model: Annotated[
         str | None, typer.Option(help="The trained classifier, or what makes it.", metavar=_NAMED)
@@ -114,6 +115,13 @@ def fit(
     from whence.session import Configuration
 
     if config is not None:
+        given = {name for name in context.params if _was_given(context, name)}
+        extra = sorted(given - {"out", "config", "model", "data", "test"})
+        if extra:
+            raise InvalidInputError(
+                f"--config must come without other options of the fit. Got {', '.join(extra)} too. "
+                "Change them in the file."
+            )
         configuration = Configuration.read(config).with_names(model=model, data=data, test=test)
     elif model is None or data is None:
         missing = "--model" if model is None else "--data"
@@ -296,6 +304,11 @@ def audit(
             as_json=as_json,
         )
     )
+
+
+def _was_given(context: typer.Context, name: str) -> bool:
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
 
 
 def _number(text: str) -> float | str:

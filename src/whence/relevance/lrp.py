@@ -105,6 +105,9 @@ def trace(extractor: Extractor, inputs: Any, rules: str | Rules | None = None) -
         raise InvalidInputError(
             f"'layers' must name linear or convolutional layers that run. {key!r} did not."
         )
+    idle = [name for name in chosen.operations if name not in mode.used]
+    if idle:
+        raise InvalidInputError(f"'operations' must name torch functions that run. {idle[0]!r} did not.")
     if not features.requires_grad:
         raise ModelError(
             "The features must depend on an input by differentiable operations. Relevance found no "
