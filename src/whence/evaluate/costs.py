@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from whence.evaluate.protocol import RANDOM, Method, Protocol
+from whence.evaluate.protocol import RANDOM, RETRAINING, Method, Protocol
 from whence.evaluate.scenes import SceneSpec
 
 # CPU-seconds a sample and step of training, on one thread; a text's head costs next to nothing.
@@ -36,8 +36,7 @@ _METHOD = {
 }
 # CPU-seconds of reading a text with a frozen language model.
 _TEXT = {"minilm-head": 0.05, "smollm2-head": 1.5}
-SWEPT = ("identical_class", "identical_subclass", "mislabeling", "shortcut", "keywords", "lds", "surrogate")
-"""Metrics that the sweep takes part in: those that need no retraining for a method."""
+_NOT_SWEPT = ("sparsity", "faithfulness")
 _DUALDA_ONLY = ("surrogate",)
 _SURROGATES_ONLY = ("faithfulness",)
 
@@ -52,7 +51,7 @@ class Item(NamedTuple):
 
 def takes_part(method: Method, metric: str) -> bool:
     """Tell whether a method is measured by a metric."""
-    if method.sweep and metric not in SWEPT:
+    if method.sweep and metric in _NOT_SWEPT:
         return False
     if metric in _DUALDA_ONLY:
         return method.name == "dualda"
@@ -63,13 +62,13 @@ def takes_part(method: Method, metric: str) -> bool:
 
 def cell_seconds(protocol: Protocol, metric: str, method: Method) -> float:
     """CPU-seconds that a cell will take, roughly."""
-    spec, options = SceneSpec.of(protocol, metric), protocol.metrics[metric]
+    spec, options = SceneSpec.of(protocol, metric), protocol.options(metric, method)
     n = spec.train or 50_000
     seconds = max(0.05, _METHOD[method.name] * n / 1_000)
     if metric == "lds":
         for values in method.tune.values():
             seconds *= 1 + len(values)
-    if metric in ("coreset", "pruning"):
+    if metric in RETRAINING:
         seconds += len(options["fractions"]) * options["seeds"] * _training(protocol, spec)
     return seconds
 

@@ -42,6 +42,8 @@ METRICS: dict[str, dict[str, Any]] = {
     "coreset": {"fractions": _FRACTIONS, "seeds": 2},
     "pruning": {"fractions": _FRACTIONS, "seeds": 2},
 }
+RETRAINING = ("coreset", "pruning")
+"""Metrics that train models anew for every method."""
 _SIZES = ("train", "test", "steps")
 
 
@@ -89,6 +91,7 @@ class Protocol:
     methods : random first, then as in the file, then those of the sweep
     metrics : options by name, with the sizes that differ from the protocol's
     sweep_option : name of the option that the sweep varies, or None
+    sweep_retraining : options of coreset and pruning that methods of the sweep have instead of the others'
     """
 
     name: str
@@ -104,10 +107,16 @@ class Protocol:
     methods: tuple[Method, ...]
     metrics: dict[str, dict[str, Any]]
     sweep_option: str | None
+    sweep_retraining: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
         """Give all of it as plain values, for the metadata of results."""
         return dataclasses.asdict(self)
+
+    def options(self, metric: str, method: Method) -> dict[str, Any]:
+        """Give the options by which a metric measures a method."""
+        fewer = self.sweep_retraining if method.sweep and metric in RETRAINING else {}
+        return {**self.metrics[metric], **fewer}
 
     def only(self, wanted: list[str]) -> Protocol:
         """Keep the methods of these names, and random."""
@@ -201,6 +210,7 @@ def parse(tables: Mapping[str, Any]) -> Protocol:
         methods=tuple(methods),
         metrics=metrics,
         sweep_option=sweep.get("option"),
+        sweep_retraining=_fewer(sweep, metrics),
     )
 
 
@@ -235,7 +245,7 @@ def _method(given: Mapping[str, Any]) -> Method:
 
 def _swept(sweep: Mapping[str, Any], methods: list[Method]) -> list[Method]:
     """Make one method a value of the sweep; those that are compared anyway are not repeated."""
-    _known("sweep", sweep, ("method", "option", "values"))
+    _known("sweep", sweep, ("method", "option", "values", "fractions", "seeds"))
     given = [
         _method(
             {
@@ -248,6 +258,23 @@ def _swept(sweep: Mapping[str, Any], methods: list[Method]) -> list[Method]:
     ]
     there = {method.key for method in methods}
     return [dataclasses.replace(method, sweep=True) for method in given if method.key not in there]
+
+
+def _fewer(sweep: Mapping[str, Any], metrics: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Give the fractions and seeds of the sweep, which must be among those that all methods have."""
+    _positive("sweep.seeds", sweep.get("seeds"))
+    for name in (name for name in RETRAINING if name in metrics):
+        fractions, seeds = metrics[name]["fractions"], metrics[name]["seeds"]
+        given = sweep.get("fractions", fractions)
+        if not isinstance(given, list) or not given or not set(given) <= set(fractions):
+            raise InvalidInputError(
+                f"'sweep.fractions' must be a list of some of {fractions}, those of {name}. Got {given!r}."
+            )
+        if sweep.get("seeds", seeds) > seeds:
+            raise InvalidInputError(
+                f"'sweep.seeds' must be at most {seeds}, those of {name}. Got {sweep['seeds']!r}."
+            )
+    return {key: sweep[key] for key in ("fractions", "seeds") if key in sweep}
 
 
 def _check_unique(methods: list[Method]) -> None:

@@ -190,7 +190,7 @@ class _SceneRun:
     def _measure(self, case: Case, metric: str) -> list[Row]:
         if case.method.tune and case.method.key not in self.runner.chosen:
             raise WhenceError("its options could not be chosen")
-        options = self.protocol.metrics[metric]
+        options = self.protocol.options(metric, case.method)
         if metric == "lds":
             rows = measure_lds(case, self.targets)
             np.save(self._scores(case.method), case.scores)
@@ -227,7 +227,8 @@ class _SceneRun:
     def _parts(self, metric: str, method: Method) -> tuple[Any, ...]:
         """What a cell depends on, beside what all do."""
         sparse = self._sparse() if metric == "faithfulness" else ()
-        return self.spec, metric, self.protocol.metrics[metric], method.key, self._options(method), sparse
+        options = self.protocol.options(metric, method)
+        return self.spec, metric, options, method.key, self._options(method), sparse
 
     def _scores(self, method: Method) -> Path:
         return self.cells.path(*self._parts("lds", method)).with_suffix(".npy")
