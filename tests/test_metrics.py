@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from scipy.stats import spearmanr
-from sklearn.metrics import matthews_corrcoef
+from sklearn.metrics import matthews_corrcoef, roc_auc_score
 from torch import nn
 
 from whence import DualDA
@@ -45,6 +45,8 @@ from whence.evaluate import (
     weighted_mean,
 )
 from whence.evaluate.arrays import numbers
+from whence.evaluate.comparison import ties_of_runs
+from whence.evaluate.metrics import mislabeling_placements
 
 RNG = np.random.default_rng(7)
 T, N, K = 40, 300, 5
@@ -124,6 +126,42 @@ def test_the_mislabeling_curve_of_equal_scores_is_the_mean_over_their_orders() -
     np.testing.assert_allclose(found, np.mean(curves, axis=0))
     scaled = (areas(found) - 0.2) / (0.8 - 0.2)  # worst and best curve of 2 among 5, by hand
     assert mislabeling_auc(influence, flipped) == pytest.approx(scaled)
+
+
+@pytest.mark.parametrize("values", [300, 7])  # few values: many are equal
+def test_placements_of_wrong_labels_have_the_roc_area_as_their_mean(values: int) -> None:
+    influence = np.random.default_rng(3).integers(values, size=N) + 0.2 * values * FLIPPED
+    found = mislabeling_placements(influence, FLIPPED)
+    assert found.mean() == pytest.approx(roc_auc_score(FLIPPED, influence), rel=1e-12)
+    right = influence[~FLIPPED]
+    by_loop = [np.mean([1.0 if v > r else 0.5 if v == r else 0.0 for r in right]) for v in influence[FLIPPED]]
+    np.testing.assert_allclose(found, by_loop, rtol=1e-12)
+
+
+def test_methods_with_the_same_seeds_are_tied_by_hand() -> None:
+    # Means 2, 4, 9 of methods, 4 and 6 of seeds, 5 of all. Left are ∓1, ±1, 0: s² = 4/2, two degrees of
+    # freedom. t = 4.302653 leaves 2.5 % above it, and √(2/2) = 1: methods up to 6.0849 apart are tied.
+    values = np.array([[0.0, 4.0], [4.0, 4.0], [8.0, 10.0]])
+    expected = [[True, True, False], [True, True, True], [False, True, True]]
+    np.testing.assert_array_equal(ties_of_runs(values), expected)
+    # An effect that a seed has on all methods changes nothing.
+    np.testing.assert_array_equal(ties_of_runs(values + np.array([0.0, 1e3])), expected)
+    far = np.array([[0.0, 4.0], [4.0, 4.0], [7.0, 9.0]])  # the third mean is 6 above the first
+    assert ties_of_runs(far).all()
+    with pytest.raises(InvalidInputError, match=r"at least two runs.*Got 1"):
+        ties_of_runs(np.zeros((3, 1)))
+
+
+@pytest.mark.parametrize("S", [2, 5])
+def test_methods_that_are_alike_differ_by_chance_as_often_as_said(S: int) -> None:
+    rng = np.random.default_rng(S)
+    said = []
+    for _ in range(4_000):
+        values = rng.standard_normal((6, S)) + 10 * rng.standard_normal(S)
+        said.append(not ties_of_runs(values)[0, 1])
+    assert abs(np.mean(said) - 0.05) < 4 * math.sqrt(0.05 * 0.95 / 4_000)
+    shifted = rng.standard_normal((200, 6, S)) + 12 * (np.arange(6) == 1)[:, None]
+    assert np.mean([ties_of_runs(values)[0, 1] for values in shifted]) < 0.05
 
 
 def test_shortcut_detection() -> None:

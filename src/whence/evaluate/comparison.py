@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import stdtrit
+
+from whence.errors import InvalidInputError
 
 Doubles = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -43,6 +46,33 @@ def ties(
     means = (counts @ sums.T) / (counts @ sizes)[:, None]  # (draws, M)
     low, high = np.quantile(means[:, :, None] - means[:, None], [(1 - level) / 2, (1 + level) / 2], axis=0)
     tied: npt.NDArray[np.bool_] = (low <= 0) & (high >= 0)
+    return tied
+
+
+def ties_of_runs(values: Doubles, *, level: float = 0.95) -> npt.NDArray[np.bool_]:
+    """Tell which rows of values (M, S), of M methods in the same S runs, cannot be told apart, (M, M).
+
+    Methods share runs, such as training seeds, so that a run's effect on all of them is no difference. What
+    is left of v_ms without the means of its method and of its run has (M − 1)(S − 1) degrees of freedom and
+    the pooled variance s² = Σ_ms (v_ms − v̄_m − v̄_s + v̄)² / ((M − 1)(S − 1)). Two rows are tied where their
+    means are at most t s √(2/S) apart, with the quantile t of Student's distribution that leaves
+    (1 − level)/2 above it. All methods are taken to spread alike; no correction is made for many rows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> ties_of_runs(np.array([[1.0, 2.0], [1.1, 1.9], [5.0, 6.0]]))[0]
+    array([ True,  True, False])
+    """
+    M, S = values.shape
+    if S < 2:
+        raise InvalidInputError(f"'values' must have at least two runs, to tell their spread. Got {S}.")
+    means = values.mean(axis=1)
+    freedom = (M - 1) * (S - 1)
+    rest = values - means[:, None] - values.mean(axis=0) + values.mean()
+    spread = np.sqrt((rest**2).sum() / max(freedom, 1))
+    reach = stdtrit(max(freedom, 1), (1 + level) / 2) * spread * np.sqrt(2 / S)
+    tied: npt.NDArray[np.bool_] = np.abs(means[:, None] - means) <= reach
     return tied
 
 

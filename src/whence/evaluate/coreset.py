@@ -84,6 +84,11 @@ def weighted_mean(values: Any, fractions: Any = FRACTIONS) -> float:
     return float(np.average(v, weights=1 / p))
 
 
+def loss_of(seed: int) -> str:
+    """Name, in results, of the losses of models that were trained from one seed."""
+    return f"loss_of_seed_{seed}"
+
+
 class Performance(NamedTuple):
     """Mean cross-entropy, in nats, and accuracy of a model on a test set."""
 

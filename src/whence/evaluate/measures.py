@@ -23,8 +23,8 @@ from whence.evaluate.faithfulness import sparsified_faithfulness, support_counts
 from whence.evaluate.metrics import (
     identical_class,
     identical_subclass,
-    mislabeling_auc,
     mislabeling_curve,
+    mislabeling_placements,
     shortcut_ap,
 )
 from whence.evaluate.protocol import RANDOM, Method
@@ -101,7 +101,7 @@ class Case:
         return Row(metric, self.method.key, quantity, x, value, note)
 
     def rows_of(self, metric: str, values: Doubles, note: str = "") -> list[Row]:
-        """Give rows for a metric with one value a test: the mean, and each."""
+        """Give rows for a metric that is a mean over tests or samples: the mean, and each."""
         each = [self.row(metric, "each", float(v), i) for i, v in enumerate(values)]
         return [self.row(metric, "score", float(values.mean()), note=note), *each]
 
@@ -152,13 +152,13 @@ def _mislabeling(case: Case, options: Mapping[str, Any]) -> list[Row]:
     constant = bool(np.ptp(influence) <= 1e-5 * np.abs(influence).max())
     if constant:  # what is left is rounding
         influence = np.ones_like(influence)
-    score = mislabeling_auc(influence, case.scene.marked)
+    placements = mislabeling_placements(influence, case.scene.marked)
     curve = mislabeling_curve(influence, case.scene.marked)
     x = np.linspace(0, 1, _POINTS)
     points = zip(x, np.interp(x, curve.inspected, curve.found), strict=True)
     note = "0.5 by construction: every sample has the same self-influence" if constant else ""
     return [
-        case.row("mislabeling", "score", score, note=note),
+        *case.rows_of("mislabeling", placements, note),
         *(case.row("mislabeling", "curve", float(y), float(at)) for at, y in points),
     ]
 

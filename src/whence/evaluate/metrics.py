@@ -147,6 +147,30 @@ def mislabeling_auc(self_influence: Any, flipped_mask: Any) -> float:
     return float(roc_auc_score(flipped, influence))
 
 
+def mislabeling_placements(self_influence: Any, flipped_mask: Any) -> Doubles:
+    """Share of the correctly labelled samples that each wrong label (n,) stands above, by self-influence.
+
+    Equal ones count half. The mean over the wrong labels is ``mislabeling_auc``; the single values say how
+    sure it is.
+
+    Parameters
+    ----------
+    self_influence : (N,)
+    flipped_mask : (N,)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> mislabeling_placements(np.array([0.1, 0.9, 0.5, 0.0]), np.array([False, True, False, True]))
+    array([1., 0.])
+    """
+    influence, flipped = _checked(self_influence, flipped_mask)
+    right = np.sort(influence[~flipped])
+    below, up_to = (np.searchsorted(right, influence[flipped], side=side) for side in ("left", "right"))
+    placements: Doubles = (below + up_to) / (2 * len(right))
+    return placements
+
+
 def _checked(self_influence: Any, flipped_mask: Any) -> tuple[Array, Mask]:
     influence = numbers("self_influence", self_influence, (None,))
     return influence, split_mask("flipped_mask", flipped_mask, len(influence))

@@ -18,7 +18,7 @@ from torch import nn
 from whence.errors import WhenceError
 from whence.evaluate import networks
 from whence.evaluate.arrays import Doubles, Ints, Mask
-from whence.evaluate.coreset import coreset, coreset_order, performance, pruned, weighted_mean
+from whence.evaluate.coreset import coreset, coreset_order, loss_of, performance, pruned, weighted_mean
 from whence.evaluate.lds import compare_lds, lds, random_subsets
 from whence.evaluate.measures import Case
 from whence.evaluate.networks import Recipe
@@ -164,6 +164,11 @@ def measure_subsets(case: Case, metric: str, options: Mapping[str, Any], retrain
     losses = np.array([one.loss for one in found]).reshape(shape)
     accuracies = np.array([one.accuracy for one in found]).reshape(shape)
     each = [weighted_mean(row, fractions) for row in losses]
+    by_seed = [
+        case.row(metric, loss_of(seed), float(v), p)
+        for seed, row in enumerate(losses)
+        for v, p in zip(row, fractions, strict=True)
+    ]
     return [
         case.row(metric, "score", float(np.mean(each))),
         *(case.row(metric, "each", value, seed) for seed, value in enumerate(each)),
@@ -172,4 +177,5 @@ def measure_subsets(case: Case, metric: str, options: Mapping[str, Any], retrain
             case.row(metric, "accuracy", float(v), p)
             for v, p in zip(accuracies.mean(0), fractions, strict=True)
         ),
+        *by_seed,
     ]

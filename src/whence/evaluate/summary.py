@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.stats import rankdata
 
-from whence.evaluate.comparison import ties
-from whence.evaluate.protocol import RANDOM, Method
+from whence.evaluate.comparison import Doubles, standard_error, ties, ties_of_runs
+from whence.evaluate.coreset import loss_of
+from whence.evaluate.protocol import RANDOM, RETRAINING, Method
 from whence.evaluate.results import ERROR, Results
 
 _INFLUENCE = ("influence", "lissa", "arnoldi", "ekfac")
@@ -100,21 +101,71 @@ class Summary:
         return cells
 
     def _tied(self, column: Column, present: list[str]) -> set[str]:
-        """Methods that cannot be told from the best one, by a bootstrap over tests or subsets."""
+        """Methods that cannot be told from the best one."""
         if column.metric == "lds":
             return {key for key in present if self.results.value("lds", key, "tied_with_best")}
-        if column.metric in ("coreset", "pruning", "mislabeling", "keywords") or not present:
+        values = self._each(column, present)
+        if values is None:
             return set()
-        each = [[row.value for row in self.results.select(column.metric, key, "each")] for key in present]
-        values = np.array(each, dtype=np.float64)
-        if values.shape[1] < 2:
-            return set()
-        best = int(np.argmax(values.mean(axis=1)))
-        return {
-            key
-            for key, same in zip(present, ties(values, np.arange(values.shape[1]))[best], strict=True)
-            if same
-        }
+        n = values.shape[1]
+        same = ties_of_runs(values) if column.metric in RETRAINING else ties(values, np.arange(n))
+        means = values.mean(axis=1)
+        best = int(np.argmax(means if column.rising else -means))
+        return {key for key, tied in zip(present, same[best], strict=True) if tied}
+
+    def _each(self, column: Column, present: list[str]) -> Doubles | None:
+        """Values (method, n) of which scores are the means: of tests, of wrong labels, or of training seeds.
+
+        None where there are fewer than two, or where methods do not have the same.
+        """
+        each = [self._values_of(column, key) for key in present]
+        counts = {len(values) for values in each}
+        return np.array(each, dtype=np.float64) if len(counts) == 1 and min(counts) > 1 else None
+
+    def _values_of(self, column: Column, key: str) -> list[float | None]:
+        if not column.first:
+            return [row.value for row in self.results.select(column.metric, key, "each")]
+        seeds = range(self.results.protocol["metrics"][column.metric]["seeds"])
+        by_seed = [self.results.select(column.metric, key, loss_of(seed)) for seed in seeds]
+        return [min(rows, key=lambda row: row.x or 0).value for rows in by_seed if rows]
+
+    def judged(self) -> list[tuple[str, list[str]]]:
+        """How ties are told, and the columns where they are told so."""
+        found: dict[str, list[str]] = {}
+        for column in self.columns:
+            found.setdefault(self._how(column), []).append(column.title)
+        return list(found.items())
+
+    def _how(self, column: Column) -> str:
+        if column.metric == "lds":
+            return "bootstrap over the subsets that models were trained on"
+        if column.metric == "keywords":
+            return "one number for all tests together: differences cannot be judged"
+        seeds = self.results.protocol["metrics"][column.metric].get("seeds")
+        if column.metric in RETRAINING and seeds == 1:
+            return "one training seed: differences cannot be judged"
+        present = [m.key for m in self.methods if (m.key, column) in self.values]
+        if self._each(column, present) is None:
+            return "the results hold no single values: differences cannot be judged"
+        if column.metric in RETRAINING:
+            return (
+                f"{seeds} training seeds, the same for all methods: Student’s t on what losses leave "
+                "beside the means of methods and of seeds, all methods taken to spread alike"
+            )
+        if column.metric == "mislabeling":
+            return "bootstrap over the wrong labels, with the correctly labelled samples as they are"
+        return "bootstrap over the tests"
+
+    def interval(self, column: Column, key: str) -> tuple[float, float] | None:
+        """95 % interval of a score: of LDS over subsets, else over tests or wrong labels; of losses none."""
+        low, high = (self.results.value(column.metric, key, end) for end in ("low", "high"))
+        if low is not None and high is not None:
+            return low, high
+        values = None if column.metric in RETRAINING else self._each(column, [key])
+        if values is None:
+            return None
+        half = 1.96 * float(standard_error(values, np.arange(values.shape[1]))[0])
+        return float(values.mean()) - half, float(values.mean()) + half
 
     @cached_property
     def ranks(self) -> dict[str, tuple[float, int]]:
