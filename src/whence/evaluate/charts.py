@@ -2,31 +2,39 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from markupsafe import Markup, escape
 
-_LEFT, _RIGHT, _TOP, _BOTTOM = 38, 8, 8, 22
+from whence.evaluate.labels import Box, Point, place_labels
+
+_LEFT, _RIGHT, _TOP, _BOTTOM = 38, 10, 24, 36
+_LETTER = 6.4  # width of a letter of 11 px, on the wide side
+_UPPER = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 @dataclass(frozen=True)
 class Line:
-    """A curve: its points, and the class of its style."""
+    """A curve: its points, the class of its style, a name that is written beside it, and points to mark."""
 
     points: Sequence[tuple[float, float]]
     style: str = "line"
+    name: str = ""
+    marked: Sequence[tuple[float, float]] = ()
 
 
 @dataclass(frozen=True)
 class Axis:
-    """An axis from ``low`` to ``high``, logarithmic where ``log`` is set, with marks."""
+    """An axis from ``low`` to ``high``, logarithmic where ``log`` is set, with marks and a title."""
 
     low: float
     high: float
     marks: Sequence[float]
     log: bool = False
+    title: str = ""
 
     def place(self, value: float) -> float:
         """Give the place of a value, from 0 to 1."""
@@ -37,8 +45,19 @@ class Axis:
         )
         return (v - low) / (high - low) if high > low else 0.5
 
+    def called(self, title: str) -> Axis:
+        """Give the axis another title."""
+        return replace(self, title=title)
 
-def linear(values: Sequence[float], zero: bool = False) -> Axis:
+    def written(self, mark: float) -> str:
+        """Write a mark: powers of ten as such where the axis is logarithmic."""
+        power = round(math.log10(mark)) if self.log else 0
+        if self.log and not 0 <= power <= 3 and math.isclose(mark, 10.0**power):
+            return f"10{power}".replace(str(power), str(power).translate(_UPPER))
+        return number(mark)
+
+
+def linear(values: Sequence[float], title: str = "", zero: bool = False) -> Axis:
     """Make a linear axis that holds the values, with round marks."""
     low, high = min([*values, 0.0] if zero else values), max(values)
     span = high - low or abs(high) or 1.0
@@ -46,27 +65,58 @@ def linear(values: Sequence[float], zero: bool = False) -> Axis:
     step = next(s * step for s in (0.1, 0.2, 0.5, 1, 2) if span / (s * step) <= 5)
     first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
     marks = [round(k * step, 12) for k in range(first, max(last, first + 1) + 1)]
-    return Axis(marks[0], marks[-1], marks)
+    return Axis(marks[0], marks[-1], marks, title=title)
 
 
-def powers(values: Sequence[float]) -> Axis:
+def powers(values: Sequence[float], title: str = "") -> Axis:
     """Make a logarithmic axis that holds the values, marked at powers of ten."""
     low, high = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
     high = max(high, low + 1)
     step = max(1, math.ceil((high - low) / 5))
-    return Axis(10.0**low, 10.0**high, [10.0**k for k in range(low, high + 1, step)], log=True)
+    marks = [10.0**k for k in range(low, high + 1, step)]
+    return Axis(10.0**low, 10.0**high, marks, log=True, title=title)
 
 
 def line_chart(
-    lines: Sequence[Line], x: Axis, y: Axis, text: str, width: int = 240, height: int = 150
+    lines: Sequence[Line], x: Axis, y: Axis, text: str, width: int = 260, height: int = 178
 ) -> Markup:
     """Draw curves; ``text`` says what they are to those who cannot see them."""
     frame = _Frame(x, y, width, height)
-    drawn = []
-    for line in lines:
-        points = " ".join("{:.1f},{:.1f}".format(*frame.at(*point)) for point in line.points)
+    drawn, names = list[str](), list[str]()
+    for line in (line for line in lines if line.points):
+        places = [frame.at(*point) for point in line.points]
+        points = " ".join(f"{across:.1f},{down:.1f}" for across, down in places)
         drawn.append(f'<polyline class="{line.style}" points="{points}"/>')
-    return frame.svg(text, drawn)
+        drawn += [_marker("dot dual", *frame.at(*point), 3.5) for point in line.marked]
+        if line.name:
+            others = [[frame.at(*point) for point in other.points] for other in lines if other is not line]
+            names.append(_name(line.name, places, others, frame))
+    return frame.svg(text, [*drawn, *names])
+
+
+def _name(name: str, line: Sequence[Point], others: Sequence[Sequence[Point]], frame: _Frame) -> str:
+    """Write a level's name above or below it, at the end where other lines are farthest."""
+    width, down = 0.9 * _LETTER * len(name), line[0][1]
+    starts = (frame.width - frame.right - width - 2, _LEFT + 3)
+    boxes = [Box(a, b, a + width, b + 12) for b in (down - 14, down + 3) for a in starts]
+    boxes = [box for box in boxes if box.top >= _TOP - 2 and box.bottom <= frame.height - _BOTTOM] or boxes
+    passed = [place for other in others for place in _along(other)]
+
+    def room(box: Box) -> float:
+        return min((math.dist(place, box.nearest(place)) for place in passed), default=0.0)
+
+    box = max(boxes, key=room)
+    return f'<text class="name" x="{box.left:.1f}" y="{box.top + 10:.1f}">{escape(name)}</text>'
+
+
+def _along(line: Sequence[Point]) -> list[Point]:
+    """Points along a curve."""
+    steps = [k / 8 for k in range(9)]
+    return [
+        (a[0] + t * (b[0] - a[0]), a[1] + t * (b[1] - a[1]))
+        for a, b in itertools.pairwise(line)
+        for t in steps
+    ]
 
 
 @dataclass(frozen=True)
@@ -81,17 +131,20 @@ class Dot:
 
 def dot_chart(rows: Sequence[Dot], x: Axis, text: str, chance: float | None) -> Markup:
     """Draw one dot a row, and the line of chance where there is one."""
-    label, line, width = 168, 17, 420
-    height = line * len(rows) + _BOTTOM + 4
-    span = width - label - 58
+    label, line, width = 168, 17, 428
+    bottom = line * len(rows) + 4
+    span = width - label - 66
 
     def at(value: float) -> float:
         return label + span * min(max(x.place(value), 0), 1)
 
-    drawn = [_gridline(at(mark), 0, height - _BOTTOM, mark) for mark in x.marks]
+    drawn = [_gridline(at(mark), 0, bottom, x.written(mark)) for mark in x.marks]
+    drawn.append(
+        f'<text class="middle title" x="{label + span / 2}" y="{bottom + 30}">{escape(x.title)}</text>'
+    )
     if chance is not None:
         place = f'x1="{at(chance):.1f}" x2="{at(chance):.1f}"'
-        drawn.append(f'<line class="chance" {place} y1="0" y2="{height - _BOTTOM}"/>')
+        drawn.append(f'<line class="line chance" {place} y1="0" y2="{bottom}"/>')
     for i, row in enumerate(rows):
         y = line * (i + 0.5) + 2
         if row.interval is not None:
@@ -99,41 +152,39 @@ def dot_chart(rows: Sequence[Dot], x: Axis, text: str, chance: float | None) -> 
             drawn.append(f'<line class="range" x1="{low:.1f}" x2="{high:.1f}" y1="{y}" y2="{y}"/>')
         drawn += [
             f'<text class="end" x="{label - 8}" y="{y + 4}">{escape(row.label)}</text>',
-            f'<circle class="{row.style}" cx="{at(row.value):.1f}" cy="{y}" r="4.5"/>',
-            f'<text x="{width - 46}" y="{y + 4}">{number(row.value)}</text>',
+            _marker(row.style, at(row.value), y, 4.5),
+            f'<text x="{width - 54}" y="{y + 4}">{number(row.value)}</text>',
         ]
-    return _svg(width, height, text, drawn)
+    return _svg(width, bottom + _BOTTOM, text, drawn)
 
 
 def scatter_chart(points: Sequence[tuple[str, float, float, str]], x: Axis, y: Axis, text: str) -> Markup:
-    """Draw labelled points: name, x, y and style; labels stand where they overlap nothing."""
-    frame = _Frame(x, y, 640, 380, right=170)
+    """Draw labelled points: name, x, y and style; lines lead from points to labels that are further off."""
+    frame = _Frame(x, y, 720, 440, right=120)
     dots = [frame.at(a, b) for _, a, b, _ in points]
-    taken = [(left - 5, top - 5, left + 5, top + 5) for left, top in dots]
-    drawn: list[str] = []
-    for (name, _, _, style), (left, top) in zip(points, dots, strict=True):
-        drawn.append(f'<circle class="{style}" cx="{left:.1f}" cy="{top:.1f}" r="5"/>')
-        start, low, box = _free(left, top, 6.2 * len(name), taken)
-        taken.append(box)
-        drawn.append(f'<text x="{start:.1f}" y="{low:.1f}">{escape(name)}</text>')
-    return frame.svg(text, drawn)
+    area = Box(_LEFT + 2, _TOP, frame.width, frame.height - _BOTTOM)
+    boxes = place_labels(dots, [_LETTER * len(name) for name, *_ in points], area)
+    leaders, marks, names = list[str](), list[str](), list[str]()
+    for (name, _, _, style), dot, box in zip(points, dots, boxes, strict=True):
+        end = box.nearest(dot)
+        if math.dist(dot, end) > 10 or abs(end[1] - dot[1]) > 2:
+            leaders.append(_segment("leader", dot, end))
+        marks.append(_marker(style, *dot, 5))
+        # Text that is narrower than its box stands at the end that is next to the point.
+        left = box.right < dot[0]
+        place = f'class="end" x="{box.right - 2:.1f}"' if left else f'x="{box.left + 2:.1f}"'
+        names.append(f'<text {place} y="{box.top + 10.5:.1f}">{escape(name)}</text>')
+    return frame.svg(text, [*leaders, *marks, *names])
 
 
-_Box = tuple[float, float, float, float]
-
-
-def _free(left: float, top: float, width: float, taken: Sequence[_Box]) -> tuple[float, float, _Box]:
-    """Find a place for a label near a point that overlaps nothing: beside it, else further up or down."""
-    found = []
-    for dy in (0, 12, -12, 24, -24, 36, -36, 48, -48, 60):
-        for start in (left + 9, left - 9 - width):
-            low = top + 4 + dy
-            box = (start, low - 10, start + width, low + 3)
-            found.append((start, low, box))
-            apart = (box[2] < b[0] or b[2] < box[0] or box[3] < b[1] or b[3] < box[1] for b in taken)
-            if start > _LEFT and all(apart):
-                return found[-1]
-    return found[0]  # too crowded: beside its point
+def legend(entries: Sequence[tuple[str, str]]) -> Markup:
+    """List styles of lines and dots with what they stand for."""
+    items = []
+    for style, text in entries:
+        drawn = _segment(style, (1, 6), (25, 6)) if style.startswith("line") else _marker(style, 13, 6, 4.5)
+        sample = f'<svg class="figure" viewBox="0 0 26 12" aria-hidden="true">{drawn}</svg>'
+        items.append(f"<li>{sample} {escape(text)}</li>")
+    return Markup(f'<ul class="entries">{"".join(items)}</ul>')
 
 
 def number(value: float) -> str:
@@ -151,30 +202,49 @@ class _Frame:
     def __init__(self, x: Axis, y: Axis, width: int, height: int, right: int = _RIGHT) -> None:
         self.x, self.y, self.width, self.height, self.right = x, y, width, height, right
 
-    def at(self, a: float, b: float) -> tuple[float, float]:
+    def at(self, a: float, b: float) -> Point:
         """Place of a point, in the chart's units."""
         across = _LEFT + (self.width - _LEFT - self.right) * self.x.place(a)
         down = self.height - _BOTTOM - (self.height - _TOP - _BOTTOM) * self.y.place(b)
         return across, down
 
     def svg(self, text: str, drawn: Sequence[str]) -> Markup:
-        bottom = self.height - _BOTTOM
-        grid = [_gridline(self.at(mark, self.y.low)[0], _TOP, bottom, mark) for mark in self.x.marks]
+        bottom, end = self.height - _BOTTOM, self.width - self.right
+        grid = [
+            _gridline(self.at(mark, self.y.low)[0], _TOP, bottom, self.x.written(mark))
+            for mark in self.x.marks
+        ]
         for mark in self.y.marks:
             down = self.at(self.x.low, mark)[1]
-            end = self.width - self.right
             grid.append(
                 f'<line class="grid" x1="{_LEFT}" x2="{end}" y1="{down:.1f}" y2="{down:.1f}"/>'
-                f'<text class="end mark" x="{_LEFT - 5}" y="{down + 4:.1f}">{number(mark)}</text>'
+                f'<text class="end mark" x="{_LEFT - 5}" y="{down + 4:.1f}">{self.y.written(mark)}</text>'
             )
-        return _svg(self.width, self.height, text, [*grid, *drawn])
+        titles = [
+            f'<text class="title" x="2" y="11">{escape(self.y.title)}</text>',
+            f'<text class="end title" x="{end}" y="{self.height - 5}">{escape(self.x.title)}</text>',
+        ]
+        return _svg(self.width, self.height, text, [*grid, *titles, *drawn])
 
 
-def _gridline(at: float, top: float, bottom: float, mark: float) -> str:
+def _gridline(at: float, top: float, bottom: float, mark: str) -> str:
     return (
         f'<line class="grid" x1="{at:.1f}" x2="{at:.1f}" y1="{top}" y2="{bottom}"/>'
-        f'<text class="middle mark" x="{at:.1f}" y="{bottom + 15}">{number(mark)}</text>'
+        f'<text class="middle mark" x="{at:.1f}" y="{bottom + 16}">{mark}</text>'
     )
+
+
+def _segment(style: str, a: Point, b: Point) -> str:
+    return f'<line class="{style}" x1="{a[0]:.1f}" y1="{a[1]:.1f}" x2="{b[0]:.1f}" y2="{b[1]:.1f}"/>'
+
+
+def _marker(style: str, x: float, y: float, size: float) -> str:
+    """Draw a dot; its shape says what it is, not its colour alone: a square is neither DualDA nor random."""
+    if style == "dot":
+        side = 1.7 * size
+        place = f'x="{x - side / 2:.1f}" y="{y - side / 2:.1f}" width="{side:.1f}" height="{side:.1f}"'
+        return f'<rect class="{style}" {place}/>'
+    return f'<circle class="{style}" cx="{x:.1f}" cy="{y:.1f}" r="{size}"/>'
 
 
 def _svg(width: int, height: int, text: str, drawn: Sequence[str]) -> Markup:

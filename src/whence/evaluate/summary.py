@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tomllib
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -20,25 +21,26 @@ _INFLUENCE = ("influence", "lissa", "arnoldi", "ekfac")
 
 
 class Column(NamedTuple):
-    """A column of the table of scores: what is measured, and which way is better."""
+    """A column of the table of scores: what is measured, which way is better, and in what unit."""
 
     title: str
     metric: str
     first: bool  # the loss at the smallest share instead of the metric's own score
     rising: bool
+    unit: str
 
 
 COLUMNS = (
-    Column("Identical class", "identical_class", False, True),
-    Column("Identical subclass", "identical_subclass", False, True),
-    Column("Mislabeling", "mislabeling", False, True),
-    Column("Shortcut", "shortcut", False, True),
-    Column("Keywords", "keywords", False, True),
-    Column("LDS", "lds", False, True),
-    Column("Coreset, smallest", "coreset", True, False),
-    Column("Coreset, mean", "coreset", False, False),
-    Column("Pruning, smallest", "pruning", True, True),
-    Column("Pruning, mean", "pruning", False, True),
+    Column("Identical class", "identical_class", False, True, "share of the top samples"),
+    Column("Identical subclass", "identical_subclass", False, True, "share of the top samples"),
+    Column("Mislabeling", "mislabeling", False, True, "scaled area under the curve"),
+    Column("Shortcut", "shortcut", False, True, "average precision"),
+    Column("Keywords", "keywords", False, True, "average precision"),
+    Column("LDS", "lds", False, True, "rank correlation"),
+    Column("Coreset, smallest", "coreset", True, False, "loss in nats"),
+    Column("Coreset, mean", "coreset", False, False, "weighted loss in nats"),
+    Column("Pruning, smallest", "pruning", True, True, "loss in nats"),
+    Column("Pruning, mean", "pruning", False, True, "weighted loss in nats"),
 )
 
 
@@ -51,6 +53,26 @@ class Cell:
     tied: bool
     note: str
     failed: bool
+
+
+class Retrained(NamedTuple):
+    """Accuracies of retrained models by the share kept or removed.
+
+    Attributes
+    ----------
+    shares : rising
+    rows : methods, with our accuracies and the paper's own at these shares
+    place : of the paper's own, in it
+    """
+
+    shares: list[float]
+    rows: list[tuple[Method, list[float | None], list[float | None]]]
+    place: str | None
+
+    def best(self, place: int, rising: bool) -> float | None:
+        """Give the best of our accuracies at one of the shares."""
+        found = [ours[place] for _, ours, _ in self.rows]
+        return (max if rising else min)((value for value in found if value is not None), default=None)
 
 
 class Summary:
@@ -185,6 +207,23 @@ class Summary:
         parts = [self.results.value("resources", key, name) for name in ("fit_seconds", "explain_seconds")]
         return None if None in parts else sum(part for part in parts if part is not None)
 
+    def curve(self, metric: str, key: str, quantity: str) -> list[tuple[float, float]]:
+        """Points of a method's curve."""
+        rows = self.results.select(metric, key, quantity)
+        return [(row.x, row.value) for row in rows if row.x is not None and row.value is not None]
+
+    def retrained(self, metric: str) -> Retrained | None:
+        """Accuracies of models that were trained anew by all methods, beside the paper's."""
+        curves = {m.key: dict(self.curve(metric, m.key, "accuracy")) for m in self.methods}
+        shares = sorted({share for curve in curves.values() for share in curve})
+        data = self.results.protocol["data"]
+        rows = [
+            (m, [curves[m.key].get(s) for s in shares], [printed(metric, data, m, s) for s in shares])
+            for m in self.methods
+            if curves[m.key]
+        ]
+        return Retrained(shares, rows, paper()[metric].get(data, {}).get("place")) if rows else None
+
     def statements(self) -> list[dict[str, Any]]:
         """The paper's statements about its data sets, and what was measured here in the same terms."""
         ours = self._measured()
@@ -241,8 +280,9 @@ def paper() -> dict[str, Any]:
     return tomllib.loads(files("whence.evaluate").joinpath("paper.toml").read_text(encoding="utf-8"))
 
 
-def printed(metric: str, data: str, method: Method) -> list[float] | None:
-    """Accuracies, in per cent at 10 … 90 % kept, that the paper prints for a method on a data set."""
+def printed(metric: str, data: str, method: Method, share: float) -> float | None:
+    """Accuracy that the paper prints for a method where a share is kept or, in pruning, removed."""
     table = paper()[metric].get(data, {})
-    found: list[float] | None = table.get(method.key if method.name == "dualda" else method.name)
-    return found
+    found = table.get(method.key if method.name == "dualda" else method.name)
+    kept = 10 * (share if metric == "coreset" else 1 - share)  # it prints them at 10, 20, … 90 % kept
+    return found[round(kept) - 1] / 100 if found and math.isclose(kept, round(kept)) else None

@@ -1,0 +1,124 @@
+"""Places for the labels of points, so that no label covers another, a point, or a line that leads to one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import NamedTuple
+
+Point = tuple[float, float]
+_LINE, _GAP = 13.0, 9.0  # height of a line of text; from a point to its label
+
+
+class Box(NamedTuple):
+    """A rectangle: its left, upper, right and lower edge."""
+
+    left: float
+    top: float
+    right: float
+    bottom: float
+
+    def meets(self, other: Box) -> bool:
+        """Tell whether two boxes have a point in common."""
+        across = self.left < other.right and other.left < self.right
+        return across and self.top < other.bottom and other.top < self.bottom
+
+    def holds(self, point: Point) -> bool:
+        """Tell whether a point is inside."""
+        return self.left < point[0] < self.right and self.top < point[1] < self.bottom
+
+    def nearest(self, point: Point) -> Point:
+        """Give the box's nearest point."""
+        return (
+            min(max(point[0], self.left), self.right),
+            min(max(point[1], self.top), self.bottom),
+        )
+
+
+def place_labels(points: Sequence[Point], widths: Sequence[float], area: Box) -> list[Box]:
+    """Give a box for the label of each point, as near to it as nothing else is covered.
+
+    Points in a crowd choose first. A label's leader is the line from its point to the box's nearest point; it
+    crosses no label and no other leader, and passes no other point closely. Where an area is too small for
+    that, a label stands where it covers nothing, else beside its point. A label that is wider than
+    the area is taken to be as wide as it.
+    """
+    found: dict[int, Box] = {}
+    dots = [Box(x - 6, y - 6, x + 6, y + 6) for x, y in points]
+    crowd = [sum(math.dist(p, q) < 60 for q in points) for p in points]
+    for i in sorted(range(len(points)), key=lambda i: -crowd[i]):
+        leaders = [_leader(points[j], box) for j, box in found.items()]
+        width = min(widths[i], area.right - area.left)
+        choices = sorted(_choices(points[i], width, area), key=partial(_far, points[i]))
+        found[i] = _choose(choices, points[i], list(found.values()), dots, leaders)
+    return [found[i] for i in range(len(points))]
+
+
+def _choose(
+    choices: list[Box], point: Point, boxes: list[Box], dots: list[Box], leaders: list[list[Point]]
+) -> Box:
+    """Give the first box that covers nothing and has a clear leader, else the first that covers nothing."""
+    fallback = None
+    for box in choices:
+        if any(box.meets(taken) for taken in (*dots, *boxes)):
+            continue
+        if any(box.holds(place) for leader in leaders for place in leader):
+            continue
+        if _is_clear(point, box, boxes, dots, leaders):
+            return box
+        fallback = fallback or box
+    return fallback or choices[0]
+
+
+def _choices(point: Point, width: float, area: Box) -> Iterator[Box]:
+    """Boxes inside the area: to the right, to the left, above and below, and further off in steps."""
+    x, y = point
+    aside = [step * 20.0 for step in range(11)]
+    starts = [x + _GAP + d for d in aside] + [x - _GAP - width - d for d in aside]
+    starts += [x - width / 2, area.left]
+    for step in range(-25, 26):
+        top = y - 7 + step * _LINE / 2
+        for left in starts:
+            box = Box(left, top, left + width, top + _LINE)
+            if (
+                area.left <= left
+                and box.right <= area.right
+                and area.top <= top
+                and box.bottom <= area.bottom
+            ):
+                yield box
+
+
+def _far(point: Point, box: Box) -> float:
+    """How far a box is: one to the right is preferred to one to the left, and both to one above."""
+    near = box.nearest(point)
+    side = 0.0 if box.left > point[0] else 1.0 if box.right < point[0] else 3.0
+    return math.dist(point, near) + side + 0.3 * abs((box.top + box.bottom) / 2 - point[1])
+
+
+def _leader(point: Point, box: Box) -> list[Point]:
+    """Points along the line from a point to its label."""
+    end = box.nearest(point)
+    n = max(2, int(math.dist(point, end) / 3))
+    return [
+        (point[0] + k / n * (end[0] - point[0]), point[1] + k / n * (end[1] - point[1])) for k in range(n + 1)
+    ]
+
+
+def _is_clear(point: Point, box: Box, boxes: list[Box], dots: list[Box], leaders: list[list[Point]]) -> bool:
+    """Tell whether a label's leader crosses nothing; dots upon the point itself cannot be helped."""
+    line = _leader(point, box)
+    inside = [dot for dot in dots if not dot.holds(point)]
+    if any(obstacle.holds(place) for obstacle in (*boxes, *inside) for place in line):
+        return False
+    return not any(_cross(line[0], line[-1], other[0], other[-1]) for other in leaders)
+
+
+def _cross(a: Point, b: Point, c: Point, d: Point) -> bool:
+    """Tell whether the segments ab and cd cross."""
+
+    def side(p: Point, q: Point, r: Point) -> float:
+        return (q[0] - p[0]) * (r[1] - p[1]) - (q[1] - p[1]) * (r[0] - p[0])
+
+    return side(a, b, c) * side(a, b, d) < 0 and side(c, d, a) * side(c, d, b) < 0
