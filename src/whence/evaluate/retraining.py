@@ -154,7 +154,8 @@ def measure_subsets(case: Case, metric: str, options: Mapping[str, Any], retrain
     scene, fractions = case.scene, options["fractions"]
     order = coreset_order(case.scores, case.common["seed"])
     cut = coreset if metric == "coreset" else pruned
-    parts = [cut(order, p) for p in fractions]
+    # Sorted: methods that choose the same samples, in whatever order, share a model.
+    parts = [np.sort(cut(order, p)) for p in fractions]
     inputs, labels = scene.held_out
     found = [
         performance(networks.logits(model, inputs).numpy(), labels)
