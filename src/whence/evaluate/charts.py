@@ -131,9 +131,9 @@ class Dot:
 
 def dot_chart(rows: Sequence[Dot], x: Axis, text: str, chance: float | None) -> Markup:
     """Draw one dot a row, and the line of chance where there is one."""
-    label, line, width = 168, 17, 428
+    label, line, width = 168, 17, 436
     bottom = line * len(rows) + 4
-    span = width - label - 66
+    span = width - label - 72
 
     def at(value: float) -> float:
         return label + span * min(max(x.place(value), 0), 1)
@@ -153,7 +153,7 @@ def dot_chart(rows: Sequence[Dot], x: Axis, text: str, chance: float | None) -> 
         drawn += [
             f'<text class="end" x="{label - 8}" y="{y + 4}">{escape(row.label)}</text>',
             _marker(row.style, at(row.value), y, 4.5),
-            f'<text x="{width - 54}" y="{y + 4}">{number(row.value)}</text>',
+            f'<text x="{width - 60}" y="{y + 4}">{number(row.value)}</text>',
         ]
     return _svg(width, bottom + _BOTTOM, text, drawn)
 

@@ -171,8 +171,8 @@ class Summary:
             return "the results hold no single values: differences cannot be judged"
         if column.metric in RETRAINING:
             return (
-                f"{seeds} training seeds, the same for all methods: Student’s t on what losses leave "
-                "beside the means of methods and of seeds, all methods taken to spread alike"
+                f"{seeds} training seeds, the same for all methods: Student’s t with the pooled spread of "
+                "losses about the means of methods and of seeds, as if all methods spread alike"
             )
         if column.metric == "mislabeling":
             return "bootstrap over the wrong labels, with the correctly labelled samples as they are"
