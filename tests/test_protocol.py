@@ -5,18 +5,23 @@ from __future__ import annotations
 import csv
 import dataclasses
 import json
+from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from whence.attributors import GradDot
 from whence.errors import InvalidInputError, StoreError
 from whence.evaluate import charts, command, costs, datasets, networks, page, protocol, results, run, summary
+from whence.evaluate.coreset import loss_of
 from whence.evaluate.networks import Recipe
 from whence.evaluate.results import ERROR, Results, Row
+from whence.evaluate.retraining import measure_subsets
 from whence.evaluate.scenes import SceneSpec, Workshop
 from whence.sample.make import to_idx
 
@@ -201,6 +206,38 @@ def test_every_table_has_random_and_every_cell(finished: tuple[Path, Results]) -
     sparse = [row for row in found.select("faithfulness", quantity="mcc") if "sparsified" in row.method]
     assert len(sparse) == 1
     assert found.value("lds", "target", "reliability_ceiling") is not None
+
+
+def test_single_values_are_kept_and_the_sweep_is_retrained_too(finished: tuple[Path, Results]) -> None:
+    _, found = finished
+    for key in ("random", "graddot", "dualda(C=1e-06)", "dualda(C=1.0)"):
+        losses = [found.select("coreset", key, loss_of(seed))[0].value for seed in (0, 1)]
+        assert np.mean(losses) == pytest.approx(found.select("coreset", key, "loss")[0].value)  # type: ignore[arg-type]
+        assert found.value("pruning", key) is not None
+        wrong = [row.value for row in found.select("mislabeling", key, "each")]
+        assert len(wrong) == 6  # a tenth of 60
+        assert np.mean(wrong) == pytest.approx(found.value("mislabeling", key))  # type: ignore[arg-type]
+
+
+def test_methods_that_choose_the_same_samples_share_models() -> None:
+    class Recorder:
+        def models(self, scene: Any, parts: list[Any], seeds: int) -> Iterator[nn.Module]:
+            self.parts = parts
+            return iter([nn.Linear(3, 2)] * len(parts) * seeds)
+
+    asked = []
+    for importance in ([4.0, 3.0, 2.0, 1.0], [3.0, 4.0, 1.0, 2.0]):
+        scene = SimpleNamespace(held_out=(torch.rand(5, 3), np.array([0, 1, 0, 1, 0])))
+        case = SimpleNamespace(
+            scene=scene,
+            scores=np.array([importance]),
+            common={"seed": 0},
+            row=lambda metric, quantity, value, x=None: Row(metric, "a", quantity, x, value),
+        )
+        recorder = Recorder()
+        measure_subsets(case, "coreset", {"fractions": [0.5], "seeds": 1}, recorder)  # type: ignore[arg-type]
+        asked.append([part.tolist() for part in recorder.parts])
+    assert asked == [[[0, 1]], [[0, 1]]]
 
 
 def test_tuning_never_sees_the_subsets_that_are_scored(finished: tuple[Path, Results]) -> None:
