@@ -141,7 +141,7 @@ def test_results_without_single_values_have_no_ties() -> None:
 
 def test_the_sweep_compares_losses_at_what_all_methods_share() -> None:
     sweep = Sweep(Summary(made()))
-    assert sweep.shared() == [("coreset", [0.1, 0.5], 1), ("pruning", [0.1, 0.5], 1)]
+    assert sweep.shared() == [(["coreset", "pruning"], (0.1, 0.5), 1)]
     by_title = {swept.column.title: swept for swept in sweep.columns()}
     mean = {name: (10 * rows[0, 0] + 2 * rows[0, 2]) / 12 for name, rows in LOSSES.items()}
     swept = by_title["Coreset, mean"]

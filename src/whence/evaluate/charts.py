@@ -95,17 +95,18 @@ def line_chart(
 
 
 def _name(name: str, line: Sequence[Point], others: Sequence[Sequence[Point]], frame: _Frame) -> str:
-    """Write a level's name above or below it, at the end where other lines are farthest."""
+    """Write a level's name near it, at either end, as near as other lines leave room."""
     width, down = 0.9 * _LETTER * len(name), line[0][1]
     starts = (frame.width - frame.right - width - 2, _LEFT + 3)
-    boxes = [Box(a, b, a + width, b + 12) for b in (down - 14, down + 3) for a in starts]
-    boxes = [box for box in boxes if box.top >= _TOP - 2 and box.bottom <= frame.height - _BOTTOM] or boxes
+    tops = [top for k in range(4) for top in (down - 14 - 11 * k, down + 3 + 11 * k)]
+    boxes = [Box(left, top, left + width, top + 12) for top in tops for left in starts]
+    inside = [box for box in boxes if box.top >= _TOP - 2 and box.bottom <= frame.height - _BOTTOM]
     passed = [place for other in others for place in _along(other)]
 
     def room(box: Box) -> float:
-        return min((math.dist(place, box.nearest(place)) for place in passed), default=0.0)
+        return min((math.dist(place, box.nearest(place)) for place in passed), default=math.inf)
 
-    box = max(boxes, key=room)
+    box = next((box for box in inside if room(box) > 3), max(inside or boxes, key=room))
     return f'<text class="name" x="{box.left:.1f}" y="{box.top + 10:.1f}">{escape(name)}</text>'
 
 

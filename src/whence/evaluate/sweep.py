@@ -76,14 +76,15 @@ class Sweep:
                 lines.setdefault(row.x or 0.0, []).append((self.at(method), row.value or 0.0))
         return list(lines.values())
 
-    def shared(self) -> list[tuple[str, list[float], int]]:
+    def shared(self) -> list[tuple[list[str], tuple[float, ...], int]]:
         """Metrics with models trained anew, with the fractions and the number of seeds that all share."""
-        found = []
+        found: dict[tuple[tuple[float, ...], int], list[str]] = {}
         for metric in RETRAINING:
             pairs = self._shared(metric)
             if pairs:
-                found.append((metric, sorted({p for _, p in pairs}), len({seed for seed, _ in pairs})))
-        return found
+                fractions, seeds = sorted({p for _, p in pairs}), {seed for seed, _ in pairs}
+                found.setdefault((tuple(fractions), len(seeds)), []).append(metric)
+        return [(metrics, *what) for what, metrics in found.items()]
 
     def _column(self, column: Column) -> Swept:
         pairs = [(self.at(method), self._value(column, method.key)) for method in self.methods]
