@@ -13,11 +13,13 @@ from torch import nn
 from whence.attributors import DualDA
 from whence.errors import InvalidInputError
 from whence.evaluate.localisation import (
+    Marked,
     caught_pairs,
     localisation,
     localise,
     pixels_inside,
     tokens_inside,
+    words_of,
 )
 from whence.evaluate.shortcuts import CentreBox, Frame
 from whence.model import Extractor
@@ -54,6 +56,19 @@ def test_localisation_knows_signs_and_chance() -> None:
     assert localisation(np.ones(4), inside) == (0.5, 0.25, 0.25)
     assert localisation(-np.ones(4), inside) == (0.5, 0.0, 0.25)
     assert localisation(torch.tensor([2.0, 0.0, 0.0, -1.0]), torch.from_numpy(inside)).auc == 1.0
+
+
+def test_localisation_counts_larger_places_by_their_sums() -> None:
+    relevance = np.array([-1.0, 3.0, 0.5, -2.0, 1.5, 1.0])
+    inside = np.array([True, True, False, False, False, False])
+    places = np.array([7, 7, 2, 2, -1, 4])  # sums 2, -1.5, 1.5, 1
+    assert localisation(relevance, inside).auc == pytest.approx(5 / 8)
+    assert localisation(relevance, inside, places) == pytest.approx((1.0, 2 / 4.5, 1 / 4))
+    assert localisation(relevance, np.arange(6) == 0, places).chance == 1 / 4  # a part of it is enough
+    with pytest.raises(InvalidInputError, match="Got 4 of 4"):
+        localisation(relevance, np.array([True, False, True, False, True, True]), places)
+    with pytest.raises(InvalidInputError, match="'places' must have shape"):
+        localisation(relevance, inside, places[:5])
 
 
 @pytest.mark.parametrize(
@@ -130,7 +145,15 @@ def test_tokens_of_a_word_are_those_that_spell_it(make: Any, text: str, tmp_path
     assert inside.shape == (len(pieces),)
     spelt = "".join(piece.strip("Ġ#") for piece, hit in zip(pieces, inside, strict=True) if hit)
     assert spelt.lower() == "<sport>"
+    words = words_of(tokeniser, text, 128)
+    assert words.shape == inside.shape
+    for number, word in enumerate(text.split()):
+        mine = [piece.strip("Ġ#") for piece, at in zip(pieces, words.tolist(), strict=True) if at == number]
+        assert "".join(mine).lower() == word.lower()
     special = set(tokeniser.all_special_tokens)
+    alone = [at for piece, at in zip(pieces, words.tolist(), strict=True) if piece in special]
+    assert alone == [-1, -2][: len(alone)]
+    assert len(words) == sum(at >= 0 for at in words) + len(alone)
     assert not any(hit for piece, hit in zip(pieces, inside, strict=True) if piece in special)
 
 
@@ -172,6 +195,8 @@ def test_localise_has_the_closed_form_of_a_linear_model(images: Any) -> None:
     tests = torch.randn(2, 2, 4, 4)
     inside = np.zeros((4, 4), bool)
     inside[1:3, 1:3] = True
+    columns = np.tile([0, 1, 2, 2], (4, 1))
+    inside[:, 2:] = True
     pairs = [(t, int(i)) for t in (1, 0) for i in explainer.support_[:3]]
     target = [2, 0, 1, 2, 0, 1]
     found = localise(
@@ -179,8 +204,8 @@ def test_localise_has_the_closed_form_of_a_linear_model(images: Any) -> None:
         Extractor(model, "2"),
         pairs,
         target,
-        lambda t: (tests[t : t + 1], inside),
-        lambda i: (x[i : i + 1], ~inside),
+        lambda t: Marked(tests[t : t + 1], inside),
+        lambda i: Marked(x[i : i + 1], ~inside, columns),
         "epsilon",
     )
     W = model[1].weight.detach()  # f = W x, so that λ f·f_i = Σ_p x_p λ (Wᵀ f_i)_p
@@ -190,20 +215,20 @@ def test_localise_has_the_closed_form_of_a_linear_model(images: Any) -> None:
         on_test = (lam * tests[t].flatten() * (W.T @ f_i)).detach().reshape(2, 4, 4)
         on_train = (lam * x[i].flatten() * (W.T @ f)).detach().reshape(2, 4, 4)
         np.testing.assert_allclose(pair.test, localisation(on_test, inside), rtol=0, atol=1e-4)
-        np.testing.assert_allclose(pair.train, localisation(on_train, ~inside), rtol=0, atol=1e-4)
+        np.testing.assert_allclose(pair.train, localisation(on_train, ~inside, columns), rtol=0, atol=1e-4)
 
 
 def test_localise_refuses_other_samples_than_were_fitted(images: Any) -> None:
     model, x, y, explainer = images
     inside = np.eye(4, dtype=bool)
-    arguments = [0], lambda t: (x[t : t + 1], inside), lambda i: (x[i + 1 : i + 2], inside), "epsilon"
+    other = [0], lambda t: Marked(x[t : t + 1], inside), lambda i: Marked(x[i + 1 : i + 2], inside), "epsilon"
     with pytest.raises(InvalidInputError, match=r"The features of sample \d+ differ by"):
-        localise(explainer, Extractor(model, "2"), [(0, int(explainer.support_[0]))], *arguments)
+        localise(explainer, Extractor(model, "2"), [(0, int(explainer.support_[0]))], *other)
     with pytest.raises(InvalidInputError, match=r"'pairs' must have shape \(any, 2\)"):
-        localise(explainer, Extractor(model, "2"), [(0, 1, 2)], *arguments)
+        localise(explainer, Extractor(model, "2"), [(0, 1, 2)], *other)
     far = torch.zeros(N, 2, 4, 4)
     far[:, 0, 0, :K] = 10 * nn.functional.one_hot(y)
     easy = DualDA(C=10.0, show_progress=False).fit(model, (far + 0.1 * x, y))
     idle = sorted(set(range(N)) - set(easy.support_.tolist()))
     with pytest.raises(InvalidInputError, match="'pairs' must have support vectors"):
-        localise(easy, Extractor(model, "2"), [(0, idle[0])], *arguments)
+        localise(easy, Extractor(model, "2"), [(0, idle[0])], *other)

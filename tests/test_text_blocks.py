@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from whence.attributors import DualDA, GradDot
 from whence.errors import InvalidInputError
 from whence.evaluate.blocks import LastBlock, TextClassifier, packed, states
-from whence.evaluate.localisation import localisation, localise, tokens_inside
+from whence.evaluate.localisation import Marked, localisation, localise, tokens_inside, words_of
 from whence.evaluate.texts import LENGTH, Backbone
 from whence.model import Extractor, find_head
 
@@ -199,18 +199,17 @@ def test_attributors_take_the_block_and_explain_the_classifier(backbone: Backbon
     assert why.method == "attn_lrp"
     assert why.logit_map.shape == (len(states(backbone, TEXTS[2:3])[0]),)
 
-    def marked(place: int) -> tuple[Any, Any]:
-        words = TEXTS[place].split()
-        return backbone.tokens([TEXTS[place]]), tokens_inside(
-            backbone.tokeniser, TEXTS[place], words[0], LENGTH
-        )
+    def marked(place: int) -> Marked:
+        text = TEXTS[place]
+        inside = tokens_inside(backbone.tokeniser, text, text.split()[0], LENGTH)
+        return Marked(backbone.tokens([text]), inside, words_of(backbone.tokeniser, text, LENGTH))
 
     pair = why.proponents[0]
     found = localise(
         on_states, Extractor(whole, "head"), [[2, pair.index]], [why.target], marked, marked, "attn_lrp"
     )
     expected = [
-        localisation(pair.test_map, marked(2)[1]),
-        localisation(pair.train_map, marked(pair.index)[1]),
+        localisation(pair.test_map, *marked(2)[1:]),
+        localisation(pair.train_map, *marked(pair.index)[1:]),
     ]
     np.testing.assert_allclose(found[0], expected, rtol=0, atol=1e-4)

@@ -44,11 +44,15 @@ class PairLocalisation(NamedTuple):
     train: Localisation
 
 
-Marked = Callable[[int], tuple[Any, Mask]]
-"""Gives a sample's inputs, a batch of one, and the mask of its shortcut's places."""
+class Marked(NamedTuple):
+    """A sample with a shortcut: its inputs, a batch of one, and arguments of ``localisation``."""
+
+    inputs: Any
+    inside: Mask
+    places: Ints | None = None
 
 
-def localisation(relevance: Any, inside: Any) -> Localisation:
+def localisation(relevance: Any, inside: Any, places: Any = None) -> Localisation:
     """Measure how well a map finds the places of a shortcut.
 
     Parameters
@@ -58,6 +62,9 @@ def localisation(relevance: Any, inside: Any) -> Localisation:
         summed. Positive is evidence for the explained class.
     inside : (…)
         True for the places of the shortcut: some, and not all.
+    places : (…)
+        Numbers of larger places that are counted instead, each with the sum of its relevance, such as the
+        words that tokens belong to (``words_of``). One that is partly inside is inside.
 
     Examples
     --------
@@ -68,15 +75,19 @@ def localisation(relevance: Any, inside: Any) -> Localisation:
     from sklearn.metrics import roc_auc_score
 
     where = mask("inside", inside, (None,) * to_array(inside).ndim)
-    if where.all() or not where.any():
-        raise InvalidInputError(
-            f"'inside' must mark some of the places and not all. Got {int(where.sum())} of {where.size}."
-        )
     with_channels = to_array(relevance).ndim == where.ndim + 1
     values: Array = numbers("relevance", relevance, (None, *where.shape) if with_channels else where.shape)
     values = values.astype(np.float64)
     values = (values.sum(0) if with_channels else values).ravel()
     where = where.ravel()
+    if places is not None:
+        found = classes("places", to_array(places).ravel(), len(where))
+        _, numbered = np.unique(found, return_inverse=True)
+        values, where = np.bincount(numbered, values), np.bincount(numbered, where) > 0
+    if where.all() or not where.any():
+        raise InvalidInputError(
+            f"'inside' must mark some of the places and not all. Got {int(where.sum())} of {where.size}."
+        )
     positive = values.clip(min=0)
     total = float(positive.sum())
     return Localisation(
@@ -135,16 +146,9 @@ def tokens_inside(tokeniser: Any, text: str, word: str, length: int) -> Mask:
     length
         Tokens that are read. Where the word lies behind them, nothing is True.
     """
-    if not getattr(tokeniser, "is_fast", False):
-        raise InvalidInputError(
-            "'tokeniser' must be a fast one of transformers, which knows the characters of its tokens. "
-            f"Got {type(tokeniser).__name__}."
-        )
     if not word or word not in text:
         raise InvalidInputError(f"'word' must stand in the text. Got {word!r} for {text!r}.")
-    read = tokeniser(text, truncation=True, max_length=length, return_offsets_mapping=True)
-    # Special tokens have no characters: they begin where they end.
-    starts, ends = np.array(read["offset_mapping"]).reshape(-1, 2).T
+    starts, ends = _characters(tokeniser, text, length)
     covered = np.zeros(len(text) + 1, dtype=np.int64)
     place = text.find(word)
     while place >= 0:
@@ -153,6 +157,38 @@ def tokens_inside(tokeniser: Any, text: str, word: str, length: int) -> Mask:
     before = np.cumsum(covered)  # characters of the word in front of each place
     inside: Mask = before[ends] > before[starts]
     return inside
+
+
+def words_of(tokeniser: Any, text: str, length: int) -> Ints:
+    """Number the words, between blanks, that the tokens of a text belong to, (T,).
+
+    A tokeniser breaks a keyword such as "<sport>" into several tokens, of which relevance may be on one only.
+    Each special token is a word of its own, numbered below 0.
+
+    Parameters
+    ----------
+    tokeniser, text, length
+        As for ``tokens_inside``.
+    """
+    starts, ends = _characters(tokeniser, text, length)
+    begins = [not c.isspace() and (i == 0 or text[i - 1].isspace()) for i, c in enumerate(text)]
+    # A token may have the blank before it, and never one behind.
+    number = np.append(np.cumsum(begins) - 1, 0)[ends - 1]
+    special = starts == ends
+    number[special] = -1 - np.arange(special.sum())
+    return number.astype(np.int64)
+
+
+def _characters(tokeniser: Any, text: str, length: int) -> tuple[Ints, Ints]:
+    """Tell where in a text its tokens start and end, (T,) each; special tokens end where they start."""
+    if not getattr(tokeniser, "is_fast", False):
+        raise InvalidInputError(
+            "'tokeniser' must be a fast one of transformers, which knows the characters of its tokens. "
+            f"Got {type(tokeniser).__name__}."
+        )
+    read = tokeniser(text, truncation=True, max_length=length, return_offsets_mapping=True)
+    starts, ends = np.array(read["offset_mapping"], dtype=np.int64).reshape(-1, 2).T
+    return starts, ends
 
 
 def pixels_inside(shortcut: Shortcut, height: int, width: int) -> Mask:
@@ -185,8 +221,8 @@ def localise(
     extractor: Extractor,
     pairs: Any,
     target: Any,
-    tests: Marked,
-    train: Marked,
+    tests: Callable[[int], Marked],
+    train: Callable[[int], Marked],
     method: Method,
     show_progress: bool = False,
 ) -> list[PairLocalisation]:
@@ -206,7 +242,7 @@ def localise(
     target : (m,)
         Class that each pair is explained for.
     tests, train
-        Give the inputs of a sample by its place in ``pairs``, and the mask of its shortcut.
+        Give the sample of a place in ``pairs``.
     method
         As for ``DualDA.explain``, such as "attn_lrp".
     show_progress
@@ -218,17 +254,17 @@ def localise(
     rows = zip(places.tolist(), wanted.tolist(), strict=True)
     with tqdm(total=len(places), desc="explaining", unit="pair", disable=not show_progress) as bar:
         for t, group in groupby(rows, lambda row: row[0][0]):
-            inputs, inside = tests(t)
-            test = start(extractor, inputs, method)
+            marked = tests(t)
+            test = start(extractor, marked.inputs, method)
             for (_, i), c in group:
-                inputs, inside_train = train(i)
-                other = start(extractor, inputs, method)
+                sample = train(i)
+                other = start(extractor, sample.inputs, method)
                 _check_features(explainer, i, other.features)
                 lam = torch.as_tensor(explainer.lam_[[i]][:, [c]].toarray()[:, 0])
                 weight = torch.as_tensor(explainer.coef_[c, : other.features.shape[1]])
                 maps = pair_maps(test, other, lam, weight)
-                sides = (maps.test[0], inside), (maps.train[0], inside_train)
-                found.append(PairLocalisation(*(localisation(one, where) for one, where in sides)))
+                sides = (maps.test[0], *marked[1:]), (maps.train[0], *sample[1:])
+                found.append(PairLocalisation(*(localisation(*side) for side in sides)))
                 bar.update()
     return found
 
