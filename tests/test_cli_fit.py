@@ -19,7 +19,7 @@ from sklearn.metrics import matthews_corrcoef
 from typer.testing import CliRunner
 
 import whence
-from whence import cli, session
+from whence import cli, naming
 from whence.errors import WhenceError
 
 MODULE = """
@@ -205,7 +205,7 @@ def test_mistakes_are_one_clear_line(place: Path, arguments: list[str], message:
 def test_a_broken_import_in_the_users_module_is_shown_as_it_is(place: Path) -> None:
     (place / "other.py").write_text("import not_installed")
     with pytest.raises(ModuleNotFoundError, match="not_installed"):
-        session.find("model", "other:x")
+        naming.find("model", "other:x")
 
 
 def test_cache_ls_and_rm(place: Path) -> None:

@@ -16,7 +16,7 @@ ROOT = Path(whence.__file__).parent
 # Rooms from the bottom of the house to the top. A module may import from its own room and from rooms below.
 ROOMS = [
     {"errors"},
-    {"inputs", "heads", "sample"},
+    {"inputs", "heads", "naming", "sample"},
     {"data", "model", "store"},
     {"features"},
     {"svm"},
@@ -27,7 +27,8 @@ ROOMS = [
     {"ui"},
     {"demo", "fitting", "commands"},
     {"auditing"},
-    {"cli", "__main__"},
+    {"cli"},
+    {"__main__"},
 ]
 LEVEL = {room: level for level, rooms in enumerate(ROOMS) for room in rooms}
 

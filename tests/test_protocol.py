@@ -23,6 +23,7 @@ from whence.evaluate.networks import Recipe
 from whence.evaluate.results import ERROR, Results, Row
 from whence.evaluate.retraining import measure_subsets
 from whence.evaluate.scenes import SceneSpec, Workshop
+from whence.evaluate.trainer import Trainer
 from whence.sample.make import to_idx
 
 TABLES: dict[str, Any] = {
@@ -160,22 +161,22 @@ def test_more_than_there_is_is_refused() -> None:
 @pytest.mark.parametrize("name", ["cnn", "narrow-cnn", "resnet8", "resnet18"])
 def test_networks_take_images(name: str) -> None:
     inputs = torch.rand(2, 1, 28, 28)
-    model = networks.build(Recipe(name, 1), inputs, 4, 0).eval()
+    model = networks.make(name, inputs, 4).eval()
     assert networks.logits(model, inputs).shape == (2, 4)
 
 
 def test_training_is_seeded_and_takes_its_steps() -> None:
     inputs, labels = torch.rand(30, 1, 28, 28), torch.arange(30) % 3
     recipe = Recipe("narrow-cnn", steps=5, batch_size=8)
-    first, again = (networks.train(recipe, inputs, labels, 3, 1, n_checkpoints=2) for _ in range(2))
-    other = networks.train(recipe, inputs, labels, 3, 2)
+    trainer = Trainer(recipe, inputs, 3)
+    first, again = (trainer.train(inputs, labels, 1, n_checkpoints=2) for _ in range(2))
+    other = trainer.train(inputs, labels, 2)
     assert len(first.checkpoints) == len(first.learning_rates) == 2
     for name, tensor in first.model.state_dict().items():
         assert torch.equal(tensor, again.model.state_dict()[name])
         assert torch.equal(tensor, first.checkpoints[-1][name])
     assert not torch.equal(first.model.head.weight, other.model.head.weight)  # type: ignore[union-attr]
-    steps = dataclasses.replace(recipe, steps=6)
-    longer = networks.train(steps, inputs[:8], labels[:8], 3, 1).model
+    longer = Trainer(dataclasses.replace(recipe, steps=6), inputs, 3).train(inputs[:8], labels[:8], 1).model
     assert longer.head.weight.shape == (3, 32)  # type: ignore[union-attr]
 
 

@@ -13,7 +13,8 @@ from whence.errors import InvalidInputError
 from whence.features import Cache, as_float32, extract
 from whence.features.resources import in_words
 from whence.model import class_names
-from whence.session import Configuration, find
+from whence.naming import find
+from whence.session import Configuration
 
 
 def run(configuration: Configuration, out: Path, *, show_progress: bool, say: Callable[[str], None]) -> None:

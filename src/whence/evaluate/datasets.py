@@ -5,10 +5,11 @@ from __future__ import annotations
 import csv
 import gzip
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +19,8 @@ from torch import Tensor
 from whence import sample
 from whence.data.folder import ImageFolder
 from whence.errors import InvalidInputError
+from whence.evaluate.views import view
+from whence.naming import find
 from whence.sample.dataset import parse_idx
 
 Inputs = Tensor | list[str]
@@ -72,7 +75,9 @@ def load(name: str, folder: Path, n_train: int | None, n_test: int | None, seed:
     Parameters
     ----------
     name
-        One of ``names()``.
+        One of ``names()``, or ``module:name`` of a function of the user's that gives a mapping with
+        ``train`` and ``test``, each inputs and labels or a torch data set of such pairs, and perhaps
+        ``class_names``.
     folder
         Has a subfolder a data set, in its authors' format.
     n_train, n_test
@@ -86,6 +91,8 @@ def load(name: str, folder: Path, n_train: int | None, n_test: int | None, seed:
     >>> tuple(data.train.inputs.shape), np.bincount(data.test.labels).tolist()
     ((100, 1, 28, 28), [2, 2, 2, 2, 2, 2, 2, 2, 2, 2])
     """
+    if ":" in name:
+        return _own(name, folder, n_train, n_test, seed)
     if name not in _READERS:
         raise InvalidInputError(f"'data.name' must be one of {', '.join(names())}. Got {name!r}.")
     return _READERS[name](folder / name, n_train, n_test, seed)
@@ -114,6 +121,40 @@ def _drawn(
         test.take(draw(test.labels, n_test, seed, "test")),
         tuple(class_names),
     )
+
+
+def _own(name: str, folder: Path, n_train: int | None, n_test: int | None, seed: int) -> Data:
+    """Draw from what a function of the user's gives; only what is drawn is read."""
+    found = find("data.name", name, folder)
+    if not isinstance(found, Mapping) or not {"train", "test"} <= found.keys():
+        raise InvalidInputError(
+            f"'data.name' must give a mapping with train and test, and perhaps class_names. Got "
+            f"{sorted(found) if isinstance(found, Mapping) else type(found).__name__} from {name!r}."
+        )
+    parts = []
+    for what, size in (("train", n_train), ("test", n_test)):
+        samples = view(found[what], show_progress=False)
+        kept = draw(samples.labels, size, seed, what)
+        inputs = [samples[int(place)][0] for place in kept]
+        parts.append(Part(_together(inputs, name), samples.labels[kept]))
+    K = 1 + max(int(part.labels.max()) for part in parts)
+    names = tuple(str(one) for one in found.get("class_names") or range(K))
+    if len(names) < K:
+        raise InvalidInputError(f"'class_names' of {name!r} must name {K} classes. Got {len(names)}.")
+    return Data(parts[0], parts[1], names)
+
+
+def _together(inputs: list[Any], name: str) -> Inputs:
+    """Put samples into one tensor, or leave them as texts."""
+    if all(isinstance(one, str) for one in inputs):
+        return inputs
+    try:
+        return torch.stack([torch.as_tensor(one) for one in inputs])
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise InvalidInputError(
+            f"'data.name' must give texts, or tensors of one shape; pad them where they differ. Got others "
+            f"from {name!r}: {error}."
+        ) from error
 
 
 def _embedded(folder: Path, n_train: int | None, n_test: int | None, seed: int) -> Data:

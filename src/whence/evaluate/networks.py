@@ -106,25 +106,6 @@ class ResNet(nn.Module):
         return logits
 
 
-class TextHead(nn.Module):
-    """A linear head on the features of a frozen language model, brought to mean 0 and deviation 1."""
-
-    mean: Tensor
-    scale: Tensor
-
-    def __init__(self, features: Tensor, n_classes: int) -> None:
-        super().__init__()
-        self.register_buffer("mean", features.mean(0))
-        # Divided by √d, so that features have norm 1 or so whatever their number.
-        self.register_buffer("scale", 1 / (features.std(0) + 1e-6) / features.shape[1] ** 0.5)
-        self.head = nn.Linear(features.shape[1], n_classes)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Map features (B, d) to logits (B, n_classes)."""
-        logits: Tensor = self.head((x - self.mean) * self.scale)
-        return logits
-
-
 def _torchvision(name: str) -> Callable[[Tensor, int], nn.Module]:
     def build(inputs: Tensor, n_classes: int) -> nn.Module:
         try:
@@ -147,8 +128,6 @@ _NETWORKS: dict[str, Callable[[Tensor, int], nn.Module]] = {
     "resnet18": lambda x, k: ResNet(x.shape[1], k, 64, (2, 2, 2, 2)),
     "resnet50": _torchvision("resnet50"),
     "vgg16": _torchvision("vgg16"),
-    "minilm-head": TextHead,
-    "smollm2-head": TextHead,
 }
 
 
@@ -163,7 +142,7 @@ class Recipe:
 
     Attributes
     ----------
-    name : one of ``names()``
+    name : of the network
     steps, batch_size : gradient steps, and samples of each
     learning_rate : the largest, of one cycle of AdamW up and down to zero
     weight_decay : of AdamW
@@ -189,32 +168,29 @@ class Trained:
     learning_rates: list[float] = field(default_factory=list)
 
 
-def build(recipe: Recipe, inputs: Tensor, n_classes: int, seed: int) -> nn.Module:
-    """Make an untrained network; torch's own random state is left as it was."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        return _NETWORKS[recipe.name](inputs, n_classes).to(recipe.device)
+def make(name: str, inputs: Tensor, n_classes: int) -> nn.Module:
+    """Make an untrained network for inputs (N, …), its weights from torch's random state."""
+    return _NETWORKS[name](inputs, n_classes)
 
 
 def train(
-    recipe: Recipe, inputs: Tensor, labels: Tensor, n_classes: int, seed: int, n_checkpoints: int = 0
+    recipe: Recipe, model: nn.Module, inputs: Tensor, labels: Tensor, seed: int, n_checkpoints: int = 0
 ) -> Trained:
-    """Train a network from a seed, which sets its first weights and the order of the samples.
+    """Train a network from its present weights.
 
     Parameters
     ----------
     recipe
-        What to train, and how.
+        How to train.
+    model
+        What to train; it is changed.
     inputs, labels
         The training set, (N, …) and (N,) int64.
-    n_classes
-        Outputs of the network.
     seed
-        Equal seeds give equal weights on one machine and thread count.
+        Of the order of the samples. Equal seeds give equal weights on one machine and thread count.
     n_checkpoints
         Weights to keep, at equal distances, the last ones included.
     """
-    model = build(recipe, inputs, n_classes, seed)
     images = inputs.ndim == 4
     if images:  # channels-last halves the time of small convolutions on a CPU
         model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -230,7 +206,7 @@ def train(
     for step in range(1, recipe.steps + 1):
         rows = next(batches)
         batch = _augmented(inputs[rows], generator) if recipe.augment and images else inputs[rows]
-        loss = cross_entropy(model(batch.to(recipe.device)), labels[rows].to(recipe.device))
+        loss = _loss(model, batch.to(recipe.device), labels[rows].to(recipe.device))
         optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         rate = schedule.get_last_lr()[0]
@@ -242,6 +218,11 @@ def train(
     model.requires_grad_(True).eval()
     states = [{name: t.contiguous() for name, t in state.items()} for state, _ in kept]
     return Trained(model, states, [rate for _, rate in kept])
+
+
+def _loss(model: nn.Module, batch: Tensor, labels: Tensor) -> Tensor:
+    output = model(batch)
+    return cross_entropy(getattr(output, "logits", output), labels)
 
 
 def _endless(n: int, batch_size: int, generator: torch.Generator) -> Iterator[Tensor]:
@@ -266,7 +247,8 @@ def _augmented(images: Tensor, generator: torch.Generator) -> Tensor:
 def logits(model: nn.Module, inputs: Tensor) -> Tensor:
     """Logits (N, K) of a model in evaluation mode, on the CPU."""
     device = next(model.parameters()).device
-    return torch.cat([model(part.to(device)).cpu() for part in torch.split(inputs, _BATCH)])
+    found = [model(part.to(device)) for part in torch.split(inputs, _BATCH)]
+    return torch.cat([getattr(output, "logits", output).cpu() for output in found])
 
 
 def describe(model: nn.Module) -> dict[str, Any]:

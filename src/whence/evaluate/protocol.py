@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Any
 
 from whence import attributors
 from whence.errors import InvalidInputError
-from whence.evaluate import datasets, networks
+from whence.evaluate import datasets, encoder, networks
 from whence.evaluate.networks import Recipe
 
 RANDOM = "random"
@@ -87,6 +87,7 @@ class Protocol:
     train, test : samples to draw; None takes all
     held_out : further tests, on which retrained models are judged and that no attribution sees
     recipe : how models are trained
+    train_with : ``module:name`` of a function of the user's that trains them, or None
     checkpoints : of a training, for methods that need them
     methods : random first, then as in the file, then those of the sweep
     metrics : options by name, with the sizes that differ from the protocol's
@@ -103,6 +104,7 @@ class Protocol:
     test: int | None
     held_out: int
     recipe: Recipe
+    train_with: str | None
     checkpoints: int
     methods: tuple[Method, ...]
     metrics: dict[str, dict[str, Any]]
@@ -181,9 +183,11 @@ def parse(tables: Mapping[str, Any]) -> Protocol:
     )
     data, model = _table(tables, "data"), dict(_table(tables, "model"))
     _known("data", data, ("name", "train", "test", "held_out"))
-    _one_of("data.name", data.get("name"), datasets.names())
-    _one_of("model.name", model.get("name"), networks.names())
-    checkpoints = model.pop("checkpoints", 5)
+    _one_of_ours("data.name", data.get("name"), datasets.names())
+    _one_of_ours("model.name", model.get("name"), sorted([*networks.names(), *encoder.names()]))
+    checkpoints, train_with = model.pop("checkpoints", 5), model.pop("train", None)
+    if train_with is not None:
+        _one_of_ours("model.train", train_with, [])
     _known("model", model, [field.name for field in dataclasses.fields(Recipe)])
     if "steps" not in model:
         raise InvalidInputError("'model.steps' must be given: the number of gradient steps of a training.")
@@ -206,6 +210,7 @@ def parse(tables: Mapping[str, Any]) -> Protocol:
         test=data.get("test"),
         held_out=data.get("held_out", 500),
         recipe=Recipe(**model),
+        train_with=train_with,
         checkpoints=checkpoints,
         methods=tuple(methods),
         metrics=metrics,
@@ -301,6 +306,16 @@ def _known(where: str, given: Mapping[str, Any], allowed: Any) -> None:
 def _one_of(what: str, value: Any, allowed: Any) -> None:
     if value not in allowed:
         raise InvalidInputError(f"'{what}' must be one of {', '.join(allowed)}. Got {value!r}.")
+
+
+def _one_of_ours(what: str, value: Any, allowed: Sequence[str]) -> None:
+    """Accept a name that is known, or the ``module:name`` of something that is the user's own."""
+    if value in allowed or (isinstance(value, str) and all(value.partition(":"))):
+        return
+    known = (
+        f"one of {', '.join(allowed)}, or module:name of your own" if allowed else "module:name of your own"
+    )
+    raise InvalidInputError(f"'{what}' must be {known}. Got {value!r}.")
 
 
 def _positive(what: str, value: Any) -> None:

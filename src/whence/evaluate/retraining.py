@@ -7,12 +7,10 @@ import itertools
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from torch import nn
 
 from whence.errors import WhenceError
@@ -21,25 +19,10 @@ from whence.evaluate.arrays import Doubles, Ints, Mask
 from whence.evaluate.coreset import coreset, coreset_order, loss_of, performance, pruned, weighted_mean
 from whence.evaluate.lds import compare_lds, lds, random_subsets
 from whence.evaluate.measures import Case
-from whence.evaluate.networks import Recipe
 from whence.evaluate.results import Row
 from whence.evaluate.retrain import Run, retrain
 from whence.evaluate.scenes import Scene
-from whence.evaluate.views import View, subset, view
-
-
-@dataclass(frozen=True)
-class TrainOn:
-    """Trains a network on a view, by a recipe."""
-
-    recipe: Recipe
-    n_classes: int
-
-    def __call__(self, samples: View, seed: int) -> nn.Module:
-        """Train from a seed."""
-        inputs = torch.stack([samples[i][0] for i in range(len(samples))])
-        labels = torch.from_numpy(samples.labels)
-        return networks.train(self.recipe, inputs, labels, self.n_classes, seed).model
+from whence.evaluate.views import subset, view
 
 
 class Retrainer:
@@ -58,17 +41,17 @@ class Retrainer:
 
     def models(self, scene: Scene, parts: list[Ints], seeds: int) -> Iterator[nn.Module]:
         """Give the models of every part and seed, seed after seed."""
-        K = len(scene.class_names)
         everything = view(scene.data, show_progress=False)
         views = [subset(everything, rows) for rows in parts]
         # Seeds that the model which is explained was not trained with.
         jobs = [(part, 1 + seed) for seed in range(seeds) for part in views]
+        trainer = scene.trainer
         runs = retrain(
-            TrainOn(scene.recipe, K),
+            trainer.on_view,
             jobs,
-            networks.build(scene.recipe, scene.inputs, K, 0),
+            trainer.build(0),
             self.folder,
-            config={"recipe": dataclasses.asdict(scene.recipe), "whence": version("whence")},
+            config=trainer.config,
             show_progress=self.show_progress,
         )
         return (_model(run) for run in runs)

@@ -85,8 +85,8 @@ class _Runner:
     ) -> None:
         self.protocol, self.say = protocol, say
         self.common = {"seed": protocol.seed, "show_progress": False, "n_threads": protocol.threads}
-        shared = [protocol.data, protocol.seed, protocol.recipe, protocol.checkpoints, protocol.held_out]
-        self.cells = Cells(out / "cells", [*shared, version("whence"), version("torch")])
+        shared = [protocol.data, protocol.seed, protocol.recipe, protocol.train_with, protocol.checkpoints]
+        self.cells = Cells(out / "cells", [*shared, protocol.held_out, version("whence"), version("torch")])
         self.workshop = Workshop(protocol, folder, out, show_progress)
         self.retrainer = Retrainer(out / "models", show_progress)
         self.chosen: dict[str, dict[str, Any]] = {}

@@ -14,16 +14,17 @@ from sklearn.metrics import confusion_matrix
 from torch import Tensor
 
 from whence import store
-from whence.errors import StoreError
-from whence.evaluate import datasets, networks
+from whence.errors import InvalidInputError, StoreError
+from whence.evaluate import datasets, encoder, networks
 from whence.evaluate.arrays import Ints, Mask
+from whence.evaluate.encoder import Encoder
 from whence.evaluate.grouping import group_classes
 from whence.evaluate.metrics import fooled
-from whence.evaluate.networks import Recipe, Trained
+from whence.evaluate.networks import Trained
 from whence.evaluate.perturb import add_keywords, add_shortcut, flip_labels, group_labels
 from whence.evaluate.protocol import Protocol
 from whence.evaluate.shortcuts import CentreBox, Frame, Shortcut, Word
-from whence.evaluate.texts import Encoder, reads_texts
+from whence.evaluate.trainer import Trainer
 from whence.evaluate.views import View, view
 from whence.features.prints import Digest
 
@@ -79,7 +80,7 @@ class Scene:
     tests, test_labels : (T, …) and (T,); labels in the model's classes
     class_names : of the model's classes
     trained : the model and its checkpoints
-    recipe : how it was trained
+    trainer : made it, and makes others like it
     explained : (T,) the class that attributions explain: the one the model predicts
     subclasses : true classes of the training set and of the tests, before any grouping
     marked : (N,) True for the training samples to be found: wrong labels, or shortcuts
@@ -94,7 +95,7 @@ class Scene:
     test_labels: Ints
     class_names: tuple[str, ...]
     trained: Trained
-    recipe: Recipe
+    trainer: Trainer
     subclasses: tuple[Ints, Ints]
     marked: Mask
     held_out: tuple[Tensor, Ints]
@@ -131,7 +132,7 @@ class Workshop:
     def __init__(self, protocol: Protocol, folder: Path, out: Path, show_progress: bool) -> None:
         self.protocol, self.folder, self.out = protocol, folder, out
         self._encoder: Encoder | None = None
-        if reads_texts(protocol.recipe.name):
+        if protocol.recipe.name in encoder.names():
             name = f"{protocol.recipe.name}.safetensors"
             self._encoder = Encoder(protocol.recipe.name, folder, out / "features" / name, show_progress)
 
@@ -172,7 +173,7 @@ class Workshop:
     def _plain(self, spec: SceneSpec, train: View, test: View) -> Scene:
         recipe = replace(self.protocol.recipe, steps=spec.steps)
         inputs = self.inputs(train)
-        trained = self.trained(recipe, inputs, train.labels, train.n_classes)
+        trainer = Trainer(recipe, inputs, train.n_classes, self._encoder, self.protocol.train_with)
         return Scene(
             spec,
             inputs,
@@ -180,8 +181,8 @@ class Workshop:
             self.inputs(test),
             test.labels,
             tuple(train.class_names or ()),
-            trained,
-            recipe,
+            self.trained(trainer, inputs, train.labels),
+            trainer,
             (train.true_labels, test.true_labels),
             train.flipped_mask | train.poisoned_mask,
             (self.inputs(view((self._rest.inputs, self._rest.labels))), self._rest.labels),
@@ -232,21 +233,30 @@ class Workshop:
         scene.facts.update(fooled=followed, n_fooled=count, needed=options["needed"])
         return scene
 
-    def trained(self, recipe: Recipe, inputs: Tensor, labels: Ints, n_classes: int) -> Trained:
+    def trained(self, trainer: Trainer, inputs: Tensor, labels: Ints) -> Trained:
         """Train a model with its checkpoints, or read it."""
         seed, n = self.protocol.seed, self.protocol.checkpoints
         digest = Digest()
-        digest.add([recipe, inputs, labels, n_classes, seed, n])
+        digest.add([trainer.config, inputs, labels, trainer.n_classes, seed, n])
         path = self.out / "models" / f"{digest.hexdigest()}.safetensors"
         if path.exists():
             try:
-                return _read(path, networks.build(recipe, inputs, n_classes, seed))
+                return _read(path, trainer.build(seed))
             except StoreError:
                 pass  # damaged: trained anew
-        trained = networks.train(recipe, inputs, torch.from_numpy(labels), n_classes, seed, n)
+        trained = trainer.train(inputs, torch.from_numpy(labels), seed, n)
+        _check_outputs(networks.logits(trained.model, inputs[:2]), trainer)
         path.parent.mkdir(parents=True, exist_ok=True)
         _write(path, trained)
         return trained
+
+
+def _check_outputs(logits: Tensor, trainer: Trainer) -> None:
+    if logits.ndim != 2 or logits.shape[1] != trainer.n_classes:
+        raise InvalidInputError(
+            f"'model.name' must make a network that gives {trainer.n_classes} logits a sample, one a class. "
+            f"{trainer.recipe.name!r} gives {tuple(logits.shape[1:])}."
+        )
 
 
 def _write(path: Path, trained: Trained) -> None:

@@ -1,22 +1,16 @@
-"""Frozen language models that turn texts into features, each text once."""
+"""Language models that read texts, and a linear head for their features."""
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
-from tqdm.auto import tqdm
 
-from whence import store
-from whence.errors import InvalidInputError, StoreError
+from whence.errors import InvalidInputError
 
 LENGTH = 128  # tokens that are read of a text
-_BATCH = 32
-_FOLDERS = {"minilm-head": "minilm", "smollm2-head": "smollm2"}
 
 
 class Backbone(nn.Module):
@@ -63,60 +57,23 @@ class Backbone(nn.Module):
         return (states * weights[:, :, None].to(states)).sum(1)
 
 
-class Encoder:
-    """Features of texts, kept in a file, so that a text is read once whatever set it is in.
+class TextHead(nn.Module):
+    """A linear head on the features of a frozen language model, brought to mean 0 and deviation 1."""
 
-    Parameters
-    ----------
-    network
-        A network of the evaluation whose inputs are texts' features.
-    folder
-        Has a subfolder a language model.
-    cache
-        File that keeps the features.
-    show_progress
-        Show a progress bar.
-    """
+    mean: Tensor
+    scale: Tensor
 
-    def __init__(self, network: str, folder: Path, cache: Path, show_progress: bool) -> None:
-        self.name = _FOLDERS[network]
-        self.folder, self.cache, self.show_progress = folder / self.name, cache, show_progress
-        self._known: dict[bytes, Any] = {}
-        self._backbone: Backbone | None = None
-        if cache.exists():
-            try:
-                arrays, _ = store.read(cache)
-            except StoreError:
-                return  # a damaged cache is made anew
-            self._known = dict(zip(map(bytes, arrays["keys"]), arrays["features"], strict=True))
+    def __init__(self, features: Tensor, n_classes: int) -> None:
+        super().__init__()
+        self.register_buffer("mean", features.mean(0))
+        # Divided by √d, so that features have norm 1 or so whatever their number.
+        self.register_buffer("scale", 1 / (features.std(0) + 1e-6) / features.shape[1] ** 0.5)
+        self.head = nn.Linear(features.shape[1], n_classes)
 
-    @property
-    def backbone(self) -> Backbone:
-        """The language model, read when it is first needed."""
-        if self._backbone is None:
-            self._backbone = Backbone(self.name, self.folder)
-        return self._backbone
-
-    def __call__(self, texts: list[str]) -> Tensor:
-        """Features (B, d) of texts."""
-        keys = [hashlib.sha256(f"{self.name} {LENGTH} {text}".encode()).digest() for text in texts]
-        missing = [text for key, text in zip(keys, texts, strict=True) if key not in self._known]
-        if missing:
-            _place(self.folder)
-            self._read(missing, [key for key in keys if key not in self._known])
-        return torch.from_numpy(np.stack([self._known[key] for key in keys]))
-
-    @torch.inference_mode()
-    def _read(self, texts: list[str], keys: list[bytes]) -> None:
-        with tqdm(total=len(texts), desc="reading texts", unit="text", disable=not self.show_progress) as bar:
-            for start in range(0, len(texts), _BATCH):
-                part = texts[start : start + _BATCH]
-                features = self.backbone(**self.backbone.tokens(part)).numpy()
-                self._known |= zip(keys[start : start + _BATCH], features, strict=True)
-                bar.update(len(part))
-        self.cache.parent.mkdir(parents=True, exist_ok=True)
-        codes = np.array([np.frombuffer(key, np.uint8) for key in self._known])
-        store.write(self.cache, {"keys": codes, "features": np.stack(list(self._known.values()))}, {})
+    def forward(self, x: Tensor) -> Tensor:
+        """Map features (B, d) to logits (B, n_classes)."""
+        logits: Tensor = self.head((x - self.mean) * self.scale)
+        return logits
 
 
 def _place(folder: Path) -> tuple[str, dict[str, str]]:
@@ -129,8 +86,3 @@ def _place(folder: Path) -> tuple[str, dict[str, str]]:
         )
     packed = sorted(folder.glob("*.gguf"))
     return str(folder), {"gguf_file": packed[0].name} if packed else {}
-
-
-def reads_texts(network: str) -> bool:
-    """Tell whether a network's inputs are features of texts."""
-    return network in _FOLDERS

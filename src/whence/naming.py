@@ -1,0 +1,44 @@
+"""Things that a user names as ``module:name``, imported when they are needed."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import inspect
+import sys
+from pathlib import Path
+from typing import Any
+
+from whence.errors import InvalidInputError
+
+
+def find(argument: str, name: str, folder: Path | None = None) -> Any:
+    """Import ``module:name`` and call it when it is a function."""
+    thing = named(argument, name)
+    # Only what is a recipe is called: a torch model can be called too, and is meant as it is.
+    if not (isinstance(thing, type | functools.partial) or inspect.isroutine(thing)):
+        return thing
+    takes_folder = inspect.isfunction(thing) and "folder" in inspect.signature(thing).parameters
+    return thing(folder=folder) if takes_folder else thing()
+
+
+def named(argument: str, name: str) -> Any:
+    """Import ``module:name``, from the working folder too."""
+    module, _, attribute = name.partition(":")
+    if not module or not attribute:
+        raise InvalidInputError(f"'{argument}' must be given as module:name. Got {name!r}.")
+    if "" not in sys.path:
+        sys.path.insert(0, "")
+    try:
+        found = importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is None or not module.startswith(error.name):
+            raise  # the module is there, and something that it imports is not
+        raise InvalidInputError(
+            f"'{argument}' must name a module that can be imported from here or from the environment. "
+            f"Got {name!r} ({error})."
+        ) from error
+    try:
+        return getattr(found, attribute)
+    except AttributeError as error:
+        raise InvalidInputError(f"'{argument}': the module {module!r} has no {attribute!r}.") from error
