@@ -322,7 +322,7 @@ def _number(text: str) -> float | str:
 @app.command()
 def evaluate(
     protocol: Annotated[
-        str, typer.Option(help="Name of a packaged protocol, or a TOML file.", metavar="NAME")
+        str, typer.Option(help="Name of a packaged protocol or suite, or a TOML file.", metavar="NAME")
     ] = "quick",
     data: Annotated[
         Path | None, typer.Option(help="Folder with the data sets; WHENCE_DATA by default.", metavar="DIR")
@@ -338,7 +338,7 @@ def evaluate(
     """Compare attribution methods by every metric, as a protocol says."""
     from whence.evaluate.command import evaluate as run
 
-    page = run(
+    pages = run(
         protocol,
         data,
         out,
@@ -347,7 +347,7 @@ def evaluate(
         show_progress=sys.stderr.isatty(),
         say=typer.echo,
     )
-    if page is not None:
+    for page in pages:
         typer.echo(page.resolve())
 
 

@@ -1,4 +1,4 @@
-"""``whence evaluate``: say what a protocol will cost, run it, and write its results and its page."""
+"""``whence evaluate``: say what protocols will cost, run them, and write their results and pages."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from whence.errors import WhenceError
 from whence.evaluate import datasets, page, protocol, results
 from whence.evaluate.costs import plan
 from whence.evaluate.run import run
@@ -21,17 +22,20 @@ def evaluate(
     dry_run: bool = False,
     show_progress: bool = True,
     say: Callable[[str], Any] = print,
-) -> Path | None:
-    """Run a protocol; give the page, or None for a dry run.
+) -> list[Path]:
+    """Run a protocol, or all of a suite; give the pages, none for a dry run.
+
+    Of a suite, protocols that cannot be run are said, and the others are.
 
     Parameters
     ----------
     name
-        Of a packaged protocol, or the path of a TOML file.
+        Of a packaged protocol or suite, or the path of a TOML file.
     data
         Folder with the data sets; None is ``WHENCE_DATA`` or ``~/.cache/whence/data``.
     out
-        Folder for results, page, models and finished cells; a run that was stopped goes on there.
+        Folder for results, page, models and finished cells; a run that was stopped goes on there. Of a suite,
+        each protocol has a folder in it.
     methods
         Names of the methods to keep; None keeps all.
     dry_run
@@ -41,14 +45,33 @@ def evaluate(
     say
         Takes every line for the user.
     """
-    wanted = protocol.load(name)
+    names = protocol.members(name)
+    several = [protocol.load(one) for one in names]
     if methods:
-        wanted = wanted.only(methods)
-    _say_plan(wanted, say)
+        several = [one.only(methods) for one in several]
+    for one in several:
+        _say_plan(one, say)
     if dry_run:
-        return None
+        return []
     results.require()
     folder = datasets.default_folder() if data is None else data
+    if len(several) == 1:
+        return [_run(several[0], folder, out, show_progress, say)]
+    pages, failed = [], []
+    for one in several:
+        try:
+            pages.append(_run(one, folder, out / one.name, show_progress, say))
+        except WhenceError as error:
+            say(f"{one.name} could not be run: {error}")
+            failed.append(one.name)
+    if failed:
+        raise WhenceError(f"These protocols could not be run, for what is said above: {', '.join(failed)}.")
+    return pages
+
+
+def _run(
+    wanted: protocol.Protocol, folder: Path, out: Path, show_progress: bool, say: Callable[[str], Any]
+) -> Path:
     found = run(wanted, folder, out, show_progress=show_progress, say=say)
     page.write(out / "index.html", found)
     _say_scores(Summary(found), say)
@@ -62,8 +85,13 @@ def _say_plan(wanted: protocol.Protocol, say: Callable[[str], Any]) -> None:
     for item in items:
         say(f"  {item.what:70} {item.times:5}  {item.seconds:9,.0f} s")
     total = sum(item.seconds for item in items)
-    minutes = f"{total / 60:,.0f} minutes on one free core"
-    say(f"  Estimate: {total:,.0f} CPU-seconds, {minutes}; less where cells are finished already.")
+    device = wanted.recipe.device
+    on = (
+        f"{total / 60:,.0f} minutes on one free core"
+        if device == "cpu"
+        else f"a small part of it on {device}"
+    )
+    say(f"  Estimate: {total:,.0f} CPU-seconds, {on}; less where cells are finished already.")
 
 
 def _say_scores(summary: Summary, say: Callable[[str], Any]) -> None:

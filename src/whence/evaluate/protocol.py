@@ -135,6 +135,24 @@ def names() -> list[str]:
     return sorted(path.name.removesuffix(".toml") for path in folder.iterdir() if path.name.endswith(".toml"))
 
 
+def members(protocol: str | Path) -> list[str]:
+    """Give the protocols that a suite runs one after another; of a single protocol, itself.
+
+    Examples
+    --------
+    >>> members("quick")
+    ['quick']
+    """
+    tables = _read(protocol)
+    if "protocols" not in tables:
+        return [str(protocol)]
+    _known("a suite", tables, ("name", "title", "protocols"))
+    found = tables["protocols"]
+    if not isinstance(found, list) or not found or not all(isinstance(one, str) for one in found):
+        raise InvalidInputError(f"'protocols' must be a list of protocols' names. Got {found!r}.")
+    return found
+
+
 def load(protocol: str | Path) -> Protocol:
     """Read and check a protocol: the name of a packaged one, or the path of a TOML file.
 
@@ -176,6 +194,10 @@ def _merged(base: dict[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
 
 def parse(tables: Mapping[str, Any]) -> Protocol:
     """Check a protocol's tables, or raise InvalidInputError naming what is known."""
+    if "protocols" in tables:
+        raise InvalidInputError(
+            f"'protocol' must be a single one here. Got {tables['name']!r}, which runs {tables['protocols']}."
+        )
     _known(
         "the protocol",
         tables,
