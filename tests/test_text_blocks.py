@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from whence.attributors import DualDA, GradDot
 from whence.errors import InvalidInputError
 from whence.evaluate.blocks import LastBlock, TextClassifier, packed, states
-from whence.evaluate.localisation import Marked, localisation, localise, tokens_inside, words_of
-from whence.evaluate.texts import LENGTH, Backbone
+from whence.evaluate.localisation import Marked, localisation, localise, marked_text
+from whence.evaluate.texts import Backbone
 from whence.model import Extractor, find_head
 
 transformers = pytest.importorskip("transformers")
@@ -200,10 +200,10 @@ def test_attributors_take_the_block_and_explain_the_classifier(backbone: Backbon
     assert why.logit_map.shape == (len(states(backbone, TEXTS[2:3])[0]),)
 
     def marked(place: int) -> Marked:
-        text = TEXTS[place]
-        inside = tokens_inside(backbone.tokeniser, text, text.split()[0], LENGTH)
-        return Marked(backbone.tokens([text]), inside, words_of(backbone.tokeniser, text, LENGTH))
+        return marked_text(backbone, TEXTS[place], TEXTS[place].split()[0])
 
+    assert marked(2).places is not None
+    assert marked(2).inside.shape == why.logit_map.shape
     pair = why.proponents[0]
     found = localise(
         on_states, Extractor(whole, "head"), [[2, pair.index]], [why.target], marked, marked, "attn_lrp"

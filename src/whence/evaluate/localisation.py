@@ -17,6 +17,7 @@ from whence.attributors.surrogate import to_array
 from whence.errors import InvalidInputError
 from whence.evaluate.arrays import Array, Ints, Mask, classes, mask, numbers
 from whence.evaluate.shortcuts import Shortcut
+from whence.evaluate.texts import LENGTH, Backbone
 from whence.model import Extractor
 from whence.relevance.xda import Method, pair_maps, start
 
@@ -189,6 +190,13 @@ def _characters(tokeniser: Any, text: str, length: int) -> tuple[Ints, Ints]:
     read = tokeniser(text, truncation=True, max_length=length, return_offsets_mapping=True)
     starts, ends = np.array(read["offset_mapping"], dtype=np.int64).reshape(-1, 2).T
     return starts, ends
+
+
+def marked_text(backbone: Backbone, text: str, word: str) -> Marked:
+    """Make what ``localise`` takes of a text with a word in it; relevance is counted by words."""
+    tokeniser = backbone.tokeniser
+    inside = tokens_inside(tokeniser, text, word, LENGTH)
+    return Marked(backbone.tokens([text]), inside, words_of(tokeniser, text, LENGTH))
 
 
 def pixels_inside(shortcut: Shortcut, height: int, width: int) -> Mask:
