@@ -130,7 +130,9 @@ class Summary:
         if values is None:
             return set()
         n = values.shape[1]
-        same = ties_of_runs(values) if column.metric in RETRAINING else ties(values, np.arange(n))
+        # Losses of bad coresets are larger and spread more: their logarithms spread alike.
+        retrained = column.metric in RETRAINING
+        same = ties_of_runs(np.log(values)) if retrained else ties(values, np.arange(n))
         means = values.mean(axis=1)
         best = int(np.argmax(means if column.rising else -means))
         return {key for key, tied in zip(present, same[best], strict=True) if tied}
@@ -171,8 +173,8 @@ class Summary:
             return "the results hold no single values: differences cannot be judged"
         if column.metric in RETRAINING:
             return (
-                f"{seeds} training seeds, the same for all methods: Student’s t with the pooled spread of "
-                "losses about the means of methods and of seeds, as if all methods spread alike"
+                f"{seeds} training seeds, the same for all methods: Student’s t with the pooled spread of the "
+                "losses’ logarithms about the means of methods and of seeds, as if all methods spread alike"
             )
         if column.metric == "mislabeling":
             return "bootstrap over the wrong labels, with the correctly labelled samples as they are"
