@@ -25,7 +25,7 @@ from whence.evaluate.perturb import add_keywords, add_shortcut, flip_labels, gro
 from whence.evaluate.protocol import Protocol
 from whence.evaluate.shortcuts import CentreBox, Frame, Shortcut, Word
 from whence.evaluate.trainer import Trainer
-from whence.evaluate.views import View, view
+from whence.evaluate.views import View, subset, view
 from whence.features.prints import Digest
 
 # The scene that each metric is measured in.
@@ -79,6 +79,7 @@ class Scene:
     inputs, labels : the training set, (N, …) and (N,), as the model saw it
     tests, test_labels : (T, …) and (T,); labels in the model's classes
     class_names : of the model's classes
+    views : the training set and the tests as they were before a network's inputs were made of them
     trained : the model and its checkpoints
     trainer : made it, and makes others like it
     explained : (T,) the class that attributions explain: the one the model predicts
@@ -94,6 +95,7 @@ class Scene:
     tests: Tensor
     test_labels: Ints
     class_names: tuple[str, ...]
+    views: tuple[View, View]
     trained: Trained
     trainer: Trainer
     subclasses: tuple[Ints, Ints]
@@ -181,6 +183,7 @@ class Workshop:
             self.inputs(test),
             test.labels,
             tuple(train.class_names or ()),
+            (train, test),
             self.trained(trainer, inputs, train.labels),
             trainer,
             (train.true_labels, test.true_labels),
@@ -205,7 +208,8 @@ class Workshop:
         """Poison more and more of the class, until enough tests are fooled; keep those tests only."""
         options = dict(spec.options)
         shortcut, of_class, seed = _shortcut(options), options["class"], self.protocol.seed
-        marked = self.inputs(add_shortcut(test, shortcut, seed=seed))
+        with_it = add_shortcut(test, shortcut, seed=seed)
+        marked = self.inputs(with_it)
         for share in options["shares"]:
             scene = self._plain(
                 spec, add_shortcut(train, shortcut, share, of_class=of_class, seed=seed), test
@@ -217,8 +221,14 @@ class Workshop:
                 break
         facts = {"fooled": rate, "n_fooled": int(hit.sum()), "needed": options["needed"], "poisoned": share}
         facts["clean_accuracy"] = float((scene.explained == test.labels).mean())
-        rows = torch.from_numpy(np.flatnonzero(hit))
-        return replace(scene, tests=marked[rows], test_labels=test.labels[hit], facts=facts)
+        rows = np.flatnonzero(hit)
+        return replace(
+            scene,
+            tests=marked[torch.from_numpy(rows)],
+            test_labels=test.labels[hit],
+            views=(scene.views[0], subset(with_it, rows) if len(rows) else with_it),
+            facts=facts,
+        )
 
     def _keywords(self, spec: SceneSpec, train: View, test: View) -> Scene:
         """Give texts labels at random, with a keyword of the label, as the paper has it."""

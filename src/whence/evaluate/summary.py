@@ -173,8 +173,8 @@ class Summary:
             return "the results hold no single values: differences cannot be judged"
         if column.metric in RETRAINING:
             return (
-                f"{seeds} training seeds, the same for all methods: Student’s t with the pooled spread of the "
-                "losses’ logarithms about the means of methods and of seeds, as if all methods spread alike"
+                f"{seeds} training seeds, the same for all methods: Student’s t with the pooled spread of "
+                "the losses’ logarithms about the means of methods and of seeds, as if all spread alike"
             )
         if column.metric == "mislabeling":
             return "bootstrap over the wrong labels, with the correctly labelled samples as they are"

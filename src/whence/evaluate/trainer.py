@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from whence.errors import InvalidInputError
 from whence.evaluate import networks
+from whence.evaluate.blocks import LastBlock, TextClassifier
 from whence.evaluate.encoder import Encoder
 from whence.evaluate.networks import Recipe, Trained
 from whence.evaluate.retrain import code_fingerprint
@@ -65,6 +66,12 @@ class Trainer:
         """Train on a view, as ``retrain`` asks."""
         inputs = torch.stack([samples[i][0] for i in range(len(samples))])
         return self.train(inputs, torch.from_numpy(samples.labels), seed).model
+
+    def whole(self, model: nn.Module) -> nn.Module | None:
+        """Give the model from what a user sees, images or tokens, to logits; None where there is no such."""
+        if self.encoder is None:
+            return model
+        return TextClassifier(self.encoder.backbone, model) if isinstance(model, LastBlock) else None
 
     @cached_property
     def config(self) -> dict[str, Any]:
