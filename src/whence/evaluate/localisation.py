@@ -39,10 +39,18 @@ class Localisation(NamedTuple):
 
 
 class PairLocalisation(NamedTuple):
-    """Where the relevance of a pair lies on its test and on its training sample."""
+    """Where the relevance of a pair lies on its test and on its training sample.
+
+    Attributes
+    ----------
+    test, train : what was measured
+    on_test, on_train : (…) or (channels, …), the relevance itself
+    """
 
     test: Localisation
     train: Localisation
+    on_test: Array
+    on_train: Array
 
 
 class Marked(NamedTuple):
@@ -271,8 +279,9 @@ def localise(
                 lam = torch.as_tensor(explainer.lam_[[i]][:, [c]].toarray()[:, 0])
                 weight = torch.as_tensor(explainer.coef_[c, : other.features.shape[1]])
                 maps = pair_maps(test, other, lam, weight)
-                sides = (maps.test[0], *marked[1:]), (maps.train[0], *sample[1:])
-                found.append(PairLocalisation(*(localisation(*side) for side in sides)))
+                on_test, on_train = (one[0].cpu().numpy() for one in (maps.test, maps.train))
+                measured = localisation(on_test, *marked[1:]), localisation(on_train, *sample[1:])
+                found.append(PairLocalisation(*measured, on_test, on_train))
                 bar.update()
     return found
 

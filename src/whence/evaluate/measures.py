@@ -18,6 +18,7 @@ from whence.attributors.surrogate import Faithfulness
 from whence.data import as_training_set
 from whence.evaluate import networks
 from whence.evaluate.arrays import Doubles
+from whence.evaluate.caught import caught_shortcuts
 from whence.evaluate.chance import RandomAttributor
 from whence.evaluate.faithfulness import sparsified_faithfulness, support_counts, surrogate_faithfulness
 from whence.evaluate.metrics import (
@@ -177,14 +178,25 @@ def _too_weak(scene: Scene) -> str:
 def _keywords(case: Case, options: Mapping[str, Any]) -> list[Row]:
     """Average precision of the scores summed over all tests, as in the paper's experiment on texts."""
     score = shortcut_ap(case.scores.sum(axis=0, keepdims=True, dtype=np.float64), case.scene.marked)
-    return [case.row("keywords", "score", float(score[0]), note=_too_weak(case.scene))]
+    row = case.row("keywords", "score", float(score[0]), note=_too_weak(case.scene))
+    return [row, *_caught(case, "keywords", options)]
 
 
 def _shortcut(case: Case, options: Mapping[str, Any]) -> list[Row]:
     note = _too_weak(case.scene)
     if not case.scene.facts["n_fooled"]:
         return [case.row("shortcut", "score", None, note=note)]
-    return case.rows_of("shortcut", shortcut_ap(case.scores, case.scene.marked), note)
+    rows = case.rows_of("shortcut", shortcut_ap(case.scores, case.scene.marked), note)
+    return [*rows, *_caught(case, "shortcut", options)]
+
+
+def _caught(case: Case, metric: str, options: Mapping[str, Any]) -> list[Row]:
+    """Tell whether DualDA's pairs of caught shortcuts have their relevance on the shortcut."""
+    fitted = case.attributor
+    if not isinstance(fitted, DualDA) or case.method.sweep:
+        return []
+    found = caught_shortcuts(case.scene, fitted, case.scores, options["maps"])
+    return [case.row(metric, one.quantity, one.value, one.x, one.note) for one in found]
 
 
 def _sparsity(case: Case, options: Mapping[str, Any]) -> list[Row]:

@@ -34,8 +34,9 @@ METRICS: dict[str, dict[str, Any]] = {
         "class": 0,
         "shares": [0.1, 0.2, 0.4],  # of the class; knowing the class alone scores as much
         "needed": 0.3,
+        "maps": 20,  # fooled tests whose relevance is looked at, of DualDA
     },
-    "keywords": {"share": 0.2, "pattern": "<{0}>", "needed": 0.3},
+    "keywords": {"share": 0.2, "pattern": "<{0}>", "needed": 0.3, "maps": 20},
     "sparsity": {},
     "faithfulness": {},
     "surrogate": {},
