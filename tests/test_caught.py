@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from whence.attributors import DualDA
-from whence.evaluate import protocol, run
+from whence.evaluate import page, protocol, run
 from whence.evaluate.caught import caught_shortcuts
 from whence.evaluate.localisation import localisation
 from whence.evaluate.results import ERROR
@@ -125,6 +125,11 @@ def test_keywords_in_texts_of_ones_own_are_caught_and_explained(place: Path) -> 
         marked = {word for word, inside in zip(told["words"], told["inside"], strict=True) if inside}
         assert marked == {f"<{example['predicted']}>"}
         assert len(told["relevance"]) == len(told["words"]) == 8
+    shown = page.render_page(found)
+    assert "Caught shortcuts, explained: Keywords" in shown
+    assert f"&lt;{example['predicted']}&gt;" in shown
+    assert "<sport>" not in shown
+    assert "<trade>" not in shown
     again = run.run(wanted, place, place / "other", show_progress=False, say=print)
     timed = {"resources"}
     assert [r for r in again.rows if r.metric not in timed] == [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from os import PathLike
 from typing import Any
 
@@ -28,6 +29,15 @@ _FACTS = {
     "needed": "share wanted",
     "poisoned": "share of the class with the shortcut, the score of knowing the class alone",
 }
+_CAUGHT = (
+    "caught_of",
+    "caught",
+    "map_auc_test",
+    "map_auc_train",
+    "map_share_test",
+    "map_share_train",
+    "map_chance_test",
+)
 _COSTS = ("fit_seconds", "explain_seconds", "cpu_seconds", "cache_bytes", "peak_bytes")
 
 
@@ -109,6 +119,25 @@ class _Page:
             for swept in self.sweep.columns()
         ]
 
+    def caught(self) -> list[tuple[str, list[tuple[str, list[str]]], list[dict[str, Any]]]]:
+        """What XDA shows of the shortcuts that DualDA caught, metric by metric, and some pairs of texts."""
+        found = []
+        for metric in ("shortcut", "keywords"):
+            rows, examples = [], []
+            for method in self.summary.methods:
+                value = partial(self.results.value, metric, method.key)
+                if value("caught") is None:
+                    continue
+                rows.append((method.label, [_share(value(name)) for name in _CAUGHT]))
+                examples += [
+                    {"label": method.label, "score": row.value, **_example(row.note)}
+                    for row in self.results.select(metric, method.key, "example")[:2]
+                ]
+            if rows:
+                title = next(column.title for column in self.columns if column.metric == metric)
+                found.append((title, rows, examples))
+        return found
+
     def faithfulness(self) -> list[tuple[str, list[float | None]]]:
         """Weight cosine and so on of the surrogates, sparsified ones too."""
         keys = dict.fromkeys(row.method for row in self.results.select("faithfulness"))
@@ -147,6 +176,23 @@ class _Page:
             for row in self.results.rows
             if row.quantity in (ERROR, "warning")
         ]
+
+
+def _share(value: float | None) -> str:
+    return "–" if value is None else number(value)
+
+
+def _example(note: str) -> dict[str, Any]:
+    """Read a pair of texts; the strongest word of each has strength 1."""
+    told = json.loads(note)
+    for side in ("test", "train"):
+        one = told[side]
+        most = max((abs(r) for r in one["relevance"]), default=0.0) or 1.0
+        told[side] = [
+            {"word": word, "strength": r / most, "inside": bool(inside)}
+            for word, r, inside in zip(one["words"], one["relevance"], one["inside"], strict=True)
+        ]
+    return {name: told[name] for name in ("predicted", "true", "test", "train")}
 
 
 def _ranges(some: list[float], everything: list[float]) -> str:
