@@ -12,12 +12,14 @@ from whence.evaluate.flipped import FlippingResult
 from whence.evaluate.flipping import ExplainedPairs, explain_pairs, pair_flipping
 from whence.evaluate.grouping import group_classes
 from whence.evaluate.lds import compare_lds, lds, lds_reliability, random_subsets
+from whence.evaluate.localisation import caught_pairs, localisation
 from whence.evaluate.metrics import (
     fooled,
     identical_class,
     identical_subclass,
     mislabeling_auc,
     mislabeling_curve,
+    mislabeling_placements,
     random_scores,
     shortcut_ap,
 )
@@ -42,6 +44,7 @@ __all__ = [
     "Word",
     "add_keywords",
     "add_shortcut",
+    "caught_pairs",
     "compare_lds",
     "coreset",
     "coreset_order",
@@ -55,9 +58,11 @@ __all__ = [
     "identical_subclass",
     "lds",
     "lds_reliability",
+    "localisation",
     "measure",
     "mislabeling_auc",
     "mislabeling_curve",
+    "mislabeling_placements",
     "pair_flipping",
     "performance",
     "predict",
