@@ -180,6 +180,25 @@ def test_training_is_seeded_and_takes_its_steps() -> None:
     assert longer.head.weight.shape == (3, 32)  # type: ignore[union-attr]
 
 
+def test_models_that_are_read_again_are_as_they_were_trained(tmp_path: Path) -> None:
+    small = protocol.parse(changed(model={"name": "resnet8", "steps": 2, "checkpoints": 2, "batch_size": 16}))
+    first, again = (
+        Workshop(small, Path(), tmp_path, False).scene(SceneSpec.of(small, "identical_class")).trained
+        for _ in range(2)
+    )
+    assert first.learning_rates == again.learning_rates
+    pairs = zip(
+        [first.model.state_dict(), *first.checkpoints],
+        [again.model.state_dict(), *again.checkpoints],
+        strict=True,
+    )
+    for one, other in pairs:
+        assert list(one) == list(other)
+        for name, tensor in one.items():
+            assert tensor.shape == other[name].shape, name
+            assert torch.equal(tensor, other[name]), name
+
+
 def test_scores_are_those_of_the_definition(finished: tuple[Path, Results]) -> None:
     """Identical class by a loop over scores that are computed anew, with the saved model."""
     out, found = finished

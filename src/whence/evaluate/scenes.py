@@ -281,10 +281,12 @@ def _write(path: Path, trained: Trained) -> None:
 
 def _read(path: Path, model: torch.nn.Module) -> Trained:
     arrays, manifest = store.read(path)
+    shapes = {name: tensor.shape for name, tensor in model.state_dict().items()}
     states: dict[int, dict[str, Tensor]] = {}
     for key, array in arrays.items():
         place, _, name = key.partition(" ")
-        states.setdefault(int(place), {})[name] = torch.from_numpy(array)
+        # Files give a shape to numbers that have none, such as BatchNorm's count of batches.
+        states.setdefault(int(place), {})[name] = torch.from_numpy(array).reshape(shapes[name])
     model.load_state_dict(states.pop(0))
     rates = manifest["learning_rates"]
     return Trained(model.eval(), [states[k] for k in range(1, len(rates) + 1)], rates)
