@@ -183,15 +183,15 @@ def _share(value: float | None) -> str:
 
 
 def _example(note: str) -> dict[str, Any]:
-    """Read a pair of texts; the strongest word of each has strength 1."""
+    """Read a pair of texts, word by word, with the largest relevance of each text."""
     told = json.loads(note)
     for side in ("test", "train"):
         one = told[side]
-        most = max((abs(r) for r in one["relevance"]), default=0.0) or 1.0
-        told[side] = [
-            {"word": word, "strength": r / most, "inside": bool(inside)}
-            for word, r, inside in zip(one["words"], one["relevance"], one["inside"], strict=True)
+        words = [
+            {"word": word, "relevance": relevance, "inside": bool(inside)}
+            for word, relevance, inside in zip(one["words"], one["relevance"], one["inside"], strict=True)
         ]
+        told[side] = {"words": words, "most": max(map(abs, one["relevance"]), default=0.0) or 1.0}
     return {name: told[name] for name in ("predicted", "true", "test", "train")}
 
 
