@@ -15,9 +15,11 @@ import torch
 from whence.attributors import DualDA
 from whence.evaluate import page, protocol, run
 from whence.evaluate.caught import caught_shortcuts
+from whence.evaluate.encoder import Encoder
 from whence.evaluate.localisation import localisation
 from whence.evaluate.results import ERROR
 from whence.evaluate.scenes import SceneSpec, Workshop
+from whence.evaluate.texts import Backbone
 
 IMAGES: dict[str, Any] = {
     "name": "images",
@@ -106,6 +108,28 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     transformers.BertModel(config).save_pretrained(folder)
     yield tmp_path
     sys.modules.pop("topics", None)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("network", ["minilm-head", "minilm-block"])
+def test_language_models_are_read_such_that_relevance_can_use_them(
+    place: Path, network: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Weights that are made in inference mode cannot take part in a backward pass."""
+    modes = []
+
+    def recorded(name: str, folder: Path) -> Backbone:
+        modes.append(torch.is_inference_mode_enabled())
+        return Backbone(name, folder)
+
+    monkeypatch.setattr("whence.evaluate.encoder.Backbone", recorded)
+    encoder = Encoder(network, place, place / "read.safetensors", False)
+    first = encoder(["the goal", "a new bank"])
+    assert modes == [False]
+    assert not first.is_inference()
+    again = Encoder(network, place, place / "read.safetensors", False)
+    assert torch.equal(again(["the goal", "a new bank"]), first)
+    assert modes == [False]  # what was read is kept, and the model not needed
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")

@@ -212,4 +212,6 @@ def test_attributors_take_the_block_and_explain_the_classifier(backbone: Backbon
         localisation(pair.test_map, *marked(2)[1:]),
         localisation(pair.train_map, *marked(pair.index)[1:]),
     ]
-    np.testing.assert_allclose(found[0], expected, rtol=0, atol=1e-4)
+    np.testing.assert_allclose(found[0][:2], expected, rtol=0, atol=1e-4)
+    np.testing.assert_allclose(found[0].on_test, pair.test_map, rtol=0, atol=1e-4)
+    np.testing.assert_allclose(found[0].on_train, pair.train_map, rtol=0, atol=1e-4)

@@ -70,17 +70,17 @@ class Encoder:
         found = [self._known[key] for key in keys]
         return packed(found) if self.kind == "block" else torch.from_numpy(np.concatenate(found))
 
-    @torch.inference_mode()
     def _read(self, texts: dict[bytes, str]) -> None:
-        left = list(texts.items())
+        left, backbone = list(texts.items()), self.backbone
         with tqdm(total=len(left), desc="reading texts", unit="text", disable=not self.show_progress) as bar:
             for start in range(0, len(left), _BATCH):
                 keys, part = zip(*left[start : start + _BATCH], strict=True)
                 if self.kind == "block":
-                    rows = states(self.backbone, list(part))
+                    rows = states(backbone, list(part))
                 else:
-                    features = self.backbone(**self.backbone.tokens(list(part))).numpy()
-                    rows = list(features[:, None])
+                    # Only here: weights that are read in this mode could not be used for relevance later.
+                    with torch.inference_mode():
+                        rows = list(backbone(**backbone.tokens(list(part))).numpy()[:, None])
                 self._known |= zip(keys, rows, strict=True)
                 bar.update(len(part))
         self.cache.parent.mkdir(parents=True, exist_ok=True)
