@@ -223,6 +223,12 @@ def test_a_suite_runs_its_protocols_and_says_which_it_could_not(
     ]
 
 
+def test_a_metric_of_the_extended_protocol_is_left_out(tmp_path: Path) -> None:
+    mine = tmp_path / "mine.toml"
+    mine.write_text('extends = "tiny"\n[metrics]\nshortcut = false\n', encoding="utf-8")
+    assert set(protocol.load("tiny").metrics) - set(protocol.load(mine).metrics) == {"shortcut"}
+
+
 def test_packaged_suites_hold_protocols() -> None:
     for suite, n in (("cpu", 5), ("paper", 4)):
         several = [protocol.load(name) for name in protocol.members(suite)]

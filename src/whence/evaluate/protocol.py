@@ -214,7 +214,11 @@ def parse(tables: Mapping[str, Any]) -> Protocol:
     _known("model", model, [field.name for field in dataclasses.fields(Recipe)])
     if "steps" not in model:
         raise InvalidInputError("'model.steps' must be given: the number of gradient steps of a training.")
-    metrics = {name: _metric(name, given) for name, given in _table(tables, "metrics").items()}
+    metrics = {
+        name: _metric(name, given)
+        for name, given in _table(tables, "metrics").items()
+        if given is not False  # left out, of those that the extended protocol has
+    }
     methods = [Method(RANDOM, "Random", {}, {}), *(_method(given) for given in tables.get("methods", []))]
     sweep = tables.get("sweep", {})
     methods += _swept(sweep, methods) if sweep else []
