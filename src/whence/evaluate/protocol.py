@@ -214,11 +214,11 @@ def parse(tables: Mapping[str, Any]) -> Protocol:
     _known("model", model, [field.name for field in dataclasses.fields(Recipe)])
     if "steps" not in model:
         raise InvalidInputError("'model.steps' must be given: the number of gradient steps of a training.")
-    metrics = {
-        name: _metric(name, given)
-        for name, given in _table(tables, "metrics").items()
-        if given is not False  # left out, of those that the extended protocol has
-    }
+    wanted = _table(tables, "metrics")
+    for name in wanted:
+        _one_of("metrics", name, METRICS)
+    # False leaves out a metric that the extended protocol has.
+    metrics = {name: _metric(name, given) for name, given in wanted.items() if given is not False}
     methods = [Method(RANDOM, "Random", {}, {}), *(_method(given) for given in tables.get("methods", []))]
     sweep = tables.get("sweep", {})
     methods += _swept(sweep, methods) if sweep else []
@@ -247,7 +247,6 @@ def parse(tables: Mapping[str, Any]) -> Protocol:
 
 
 def _metric(name: str, given: Any) -> dict[str, Any]:
-    _one_of("metrics", name, METRICS)
     if not isinstance(given, Mapping):
         raise InvalidInputError(f"'metrics.{name}' must be a table of options. Got {given!r}.")
     _known(f"metrics.{name}", given, (*_SIZES, *METRICS[name]))
