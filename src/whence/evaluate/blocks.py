@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from tqdm.auto import tqdm
 
 from whence.errors import InvalidInputError
-from whence.evaluate.texts import Backbone
+from whence.evaluate.texts import Backbone, pooled
 
 States = npt.NDArray[np.float32]
 _BATCH = 32
@@ -108,14 +108,8 @@ class LastBlock(nn.Module):
         # Added to scores, which every kind of attention takes.
         mask = torch.where(seen, 0.0, torch.finfo(x.dtype).min).to(x)
         y = self.norm(self.layer(x, attention_mask=mask, **options))  # (B, T, d)
-        logits: Tensor = self.head(self._pooled(y, here))
+        logits: Tensor = self.head(pooled(y, here, self.last))
         return logits
-
-    def _pooled(self, y: Tensor, here: Tensor) -> Tensor:
-        """Bring states (B, T, d) to one a text, as ``Backbone`` does."""
-        if self.last:
-            return y[torch.arange(len(y), device=y.device), here.sum(1).long() - 1]
-        return (y * (here / here.sum(1, keepdim=True))[:, :, None]).sum(1)
 
 
 class TextClassifier(nn.Module):

@@ -51,10 +51,18 @@ class Backbone(nn.Module):
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """Map tokens (B, T) to features (B, d)."""
         states: Tensor = self.inner(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state
-        if self.last:
-            return states[torch.arange(len(states)), attention_mask.sum(1) - 1]
-        weights = attention_mask / attention_mask.sum(1, keepdim=True)  # (B, T)
-        return (states * weights[:, :, None].to(states)).sum(1)
+        return pooled(states, attention_mask, self.last)
+
+
+def pooled(states: Tensor, here: Tensor, last: bool) -> Tensor:
+    """Bring states (B, T, d) to one a text, (B, d): that of its last token, or the mean over its tokens.
+
+    ``here`` (B, T) is 1 for a token and 0 for padding, which comes behind.
+    """
+    if last:
+        return states[torch.arange(len(states), device=states.device), here.sum(1).long() - 1]
+    weights = here / here.sum(1, keepdim=True)  # (B, T)
+    return (states * weights[:, :, None].to(states)).sum(1)
 
 
 class TextHead(nn.Module):
