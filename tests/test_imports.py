@@ -15,7 +15,7 @@ ROOT = Path(whence.__file__).parent
 
 # Rooms from the bottom of the house to the top. A module may import from its own room and from rooms below.
 ROOMS = [
-    {"errors"},
+    {"errors", "processor"},
     {"inputs", "heads", "naming", "sample"},
     {"data", "model", "store"},
     {"features"},

@@ -26,6 +26,7 @@ from whence.features.forward import Forward
 from whence.features.resources import free_disk, free_memory, in_words
 from whence.features.source import Source, open_source
 from whence.model import Extractor, find_head
+from whence.processor import REMEDY, bfloat16_works
 
 CHECKPOINT_SECONDS = 1.0
 DTYPES = ("float32", "float16")
@@ -111,6 +112,8 @@ def extract(
         Show what is needed, a progress bar, and what the cache does.
     """
     _check_options(dtype, autocast, num_workers, on_error)
+    if autocast == "bfloat16":
+        _check_bfloat16(model, device)
     with nullcontext() if device is None else _placed(model, device):
         source = open_source(data, batch_size, num_workers, skip=on_error == "skip")
         first = next((part for part in source.batches(0) if len(part.indices)), None)
@@ -344,3 +347,13 @@ def _check_options(dtype: str, autocast: str | None, num_workers: int, on_error:
         raise InvalidInputError(f"'num_workers' must be an integer of at least 0. Got {num_workers!r}.")
     if on_error not in ("raise", "skip"):
         raise InvalidInputError(f'\'on_error\' must be "raise" or "skip". Got {on_error!r}.')
+
+
+def _check_bfloat16(model: nn.Module, device: str | torch.device | None) -> None:
+    """Refuse bfloat16 on a processor that would die of it."""
+    place = next(model.parameters()).device if device is None else torch.device(device)
+    if place.type == "cpu" and not bfloat16_works():
+        raise InvalidInputError(
+            '\'autocast\' must be None or "float16" here. Got "bfloat16", on which this processor traps or '
+            f"errs. Set {'='.join(REMEDY)} in the environment before Python starts, or leave autocast out."
+        )

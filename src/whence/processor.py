@@ -1,0 +1,44 @@
+"""Whether the processor can do what it lists: some virtual ones name AMX and trap on it.
+
+Imports nothing but the standard library, so that it can be run before torch is.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import subprocess
+import sys
+
+REMEDY = ("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
+
+# Products that torch hands to oneDNN, and one in float32 behind them, which fails as well where they failed.
+_PROBE = """
+import torch
+x = torch.ones(64, 64, dtype=torch.bfloat16)
+assert (x @ x == 64).all()
+assert (torch.nn.functional.linear(x, x) == 64).all()
+image = torch.ones(2, 16, 8, 8, dtype=torch.bfloat16)
+assert (torch.nn.functional.conv2d(image, torch.ones(16, 16, 1, 1, dtype=torch.bfloat16)) == 16).all()
+y = torch.ones(64, 64)
+assert (y @ y == 64).all()
+"""
+
+
+@functools.cache
+def bfloat16_works(*environment: tuple[str, str]) -> bool:
+    """Whether torch multiplies in bfloat16 on this processor; a child process finds out and may die of it."""
+    probe = subprocess.run(
+        [sys.executable, "-c", _PROBE],
+        env={**os.environ, **dict(environment)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        timeout=300,
+    )
+    return probe.returncode == 0
+
+
+def avoid_trap() -> None:
+    """Keep torch from instructions that this processor lists but cannot run. Call before importing torch."""
+    if REMEDY[0] not in os.environ and not bfloat16_works() and bfloat16_works(REMEDY):
+        os.environ[REMEDY[0]] = REMEDY[1]
