@@ -162,11 +162,11 @@ def test_every_kind_of_tensor_has_a_fingerprint() -> None:
     assert len(store.fingerprint(holder, "")) == 9
 
 
-def test_versions_change_with_the_weights() -> None:
+def test_a_glance_changes_with_the_weights() -> None:
     m = model()
-    before = store.versions(m)
+    before = store.glance(m)
     m.eval()(torch.ones(2, 3))
-    assert store.versions(m) == before
+    assert store.glance(m) == before
     with torch.no_grad():
         m[0].weight.add_(1)
-    assert store.versions(m) != before
+    assert store.glance(m) != before

@@ -1,5 +1,7 @@
 """The exceptions and warnings that whence raises on purpose."""
 
+from __future__ import annotations
+
 
 class WhenceError(Exception):
     """Base of every error that whence raises on purpose."""
@@ -24,6 +26,22 @@ class NotFittedError(WhenceError, AttributeError):
 
 class ModelError(WhenceError):
     """The model has no part that whence needs, such as a last linear layer."""
+
+
+class HeadError(ModelError):
+    """The model's output for a sample is not what its last linear layer makes; ``row`` is its batch's row."""
+
+    def __init__(self, row: int, layer: str, what: str, sample: str | None = None) -> None:
+        super().__init__(
+            f"The model's output must be that of its layer {layer!r} for every sample, since that layer is "
+            f"what is explained. For {sample or f'row {row} of the batch'} {what}. Give the model without "
+            "what it does after the layer, or name another layer as 'layer'."
+        )
+        self.row, self.layer, self.what = row, layer, what
+
+    def about(self, sample: str) -> HeadError:
+        """Give the same error with the sample's own name."""
+        return HeadError(self.row, self.layer, self.what, sample)
 
 
 class StoreError(WhenceError):

@@ -132,20 +132,29 @@ def head_inputs(call: Call, logits: Tensor) -> HeadInputs | None:
 def made_by(call: Call, logits: Tensor) -> bool:
     """Whether the layer made the logits, by value: they are its output, and its output is x Wᵀ + b."""
     found = head_inputs(call, logits)
-    if found is None:
-        return False
+    return found is not None and not bool(differing(call, found, logits).any())
+
+
+def differing(call: Call, found: HeadInputs, logits: Tensor) -> Tensor:
+    """Mark the samples (B,) whose logits are not the layer's output, or where that is not x Wᵀ + b."""
     out, y, x = (t.detach().double() for t in (logits, found.logits, found.features))
     eps = max(torch.finfo(t.dtype).eps for t in (call.inputs, call.output, logits))
     rounding = 0 if found.size is None else max(2e-6, 4 * eps) * found.size
-    if not _close(y, out, rounding):
-        return False
     weight, bias = (None if t is None else t.double() for t in effective(call.layer))
     assert weight is not None
     plain, size = x @ weight.T, x.abs() @ weight.abs().T
     if bias is not None:
         plain, size = plain + bias, size + bias.abs()
     # Matrix products in reduced precision (TF32, autocast, 8 bit) leave about this much.
-    return _close(plain, y, max(1e-3, 4 * eps) * size)
+    return _apart(y, out, rounding) | _apart(plain, y, max(1e-3, 4 * eps) * size)
+
+
+def misranked(found: HeadInputs, logits: Tensor) -> Tensor:
+    """Mark the samples (B,) whose first class by the layer's output is not among the first by the logits."""
+    first = found.logits.argmax(1, keepdim=True)
+    top = logits.detach().max(1, keepdim=True).values
+    # A saturated softmax or sigmoid gives several classes the same value.
+    return (logits.detach().gather(1, first) < top - 4 * torch.finfo(logits.dtype).eps * top.abs())[:, 0]
 
 
 def effective(layer: nn.Module) -> tuple[Tensor, Tensor | None]:
@@ -196,7 +205,8 @@ def _rows(call: Call, tensor: Tensor, n: int) -> Tensor:
     return tensor.reshape(n, -1, tensor.shape[-1])
 
 
-def _close(a: Tensor, b: Tensor, tolerance: Tensor | int) -> bool:
+def _apart(a: Tensor, b: Tensor, tolerance: Tensor | int) -> Tensor:
+    """Mark the rows (B,) in which a and b (B, K) differ."""
     # Where neither is finite they agree: the features' own check then names the sample.
     broken = ~a.isfinite() & ~b.isfinite()
-    return bool(((a == b) | ((a - b).abs() <= tolerance) | broken).all())
+    return ~((a == b) | ((a - b).abs() <= tolerance) | broken).all(1)

@@ -34,18 +34,25 @@ def take(inputs: Any, rows: slice) -> Any:
 
 
 def to_model(model: nn.Module, inputs: Any) -> Any:
-    """Tensors and arrays on the model's device, floating-point ones in its precision; the rest as it is."""
+    """Copy tensors and arrays to the model's device, floating-point ones in its precision; the rest as it is.
+
+    Always copies: a model may write into its inputs, which are the user's.
+    """
     if isinstance(inputs, Mapping):
         return {name: to_model(model, part) for name, part in inputs.items()}
     if type(inputs) is tuple:
         return tuple(to_model(model, part) for part in inputs)
-    if isinstance(inputs, np.ndarray) and inputs.dtype.kind in "biufc":
-        # A copy, since torch warns of arrays it cannot write to and refuses those that run backwards.
+    copied = isinstance(inputs, np.ndarray) and inputs.dtype.kind in "biufc"
+    if copied:
+        # torch would warn of arrays it cannot write to and refuse those that run backwards.
         inputs = torch.from_numpy(np.array(inputs, order="C"))
     parameter = next((p for p in model.parameters() if p.is_floating_point()), None)
-    if not isinstance(inputs, Tensor) or parameter is None:
+    if not isinstance(inputs, Tensor):
         return inputs
-    return inputs.to(parameter.device, parameter.dtype if inputs.is_floating_point() else None)
+    if parameter is None:
+        return inputs if copied else inputs.clone()
+    dtype = parameter.dtype if inputs.is_floating_point() else inputs.dtype
+    return inputs.to(parameter.device, dtype, copy=not copied)
 
 
 def run(model: nn.Module, inputs: Any) -> Any:
@@ -53,8 +60,9 @@ def run(model: nn.Module, inputs: Any) -> Any:
 
     Of a mapping, what the model cannot take is left out: names that ``forward`` does not know, and values
     that are no tensors (a text beside its tokens). A single tensor under a name of its own, such as
-    ``image``, goes in by place.
+    ``image``, goes in by place. The model gets copies, so that what it writes into them is gone afterwards.
     """
+    inputs = _copied(inputs)
     if type(inputs) is tuple:
         return model(*inputs)
     if not isinstance(inputs, Mapping):
@@ -68,3 +76,12 @@ def run(model: nn.Module, inputs: Any) -> Any:
     return model(
         **{name: part for name, part in inputs.items() if name in known or (open_ended and name in tensors)}
     )
+
+
+def _copied(inputs: Any) -> Any:
+    if isinstance(inputs, Mapping):
+        return {name: _copied(part) for name, part in inputs.items()}
+    if type(inputs) is tuple:
+        return tuple(_copied(part) for part in inputs)
+    # What autograd follows is the caller's own copy already, and may be known by its identity.
+    return inputs.clone() if isinstance(inputs, Tensor) and not inputs.requires_grad else inputs

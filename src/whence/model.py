@@ -5,13 +5,26 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from whence.errors import ModelError
-from whence.heads import Call, Head, candidates, effective, head_inputs, listed, made_by, recording, widths
+from whence.errors import HeadError, ModelError
+from whence.heads import (
+    Call,
+    Head,
+    HeadInputs,
+    candidates,
+    differing,
+    effective,
+    head_inputs,
+    listed,
+    made_by,
+    misranked,
+    recording,
+    widths,
+)
 from whence.inputs import n_rows, run, take, to_model
 
 one_at_a_time = threading.RLock()  # flags and hooks are the model's own, which all threads share
@@ -107,18 +120,28 @@ def find_head(model: nn.Module, inputs: Any, layer: str | None = None) -> str:
     return layer
 
 
+class Outputs(NamedTuple):
+    """One pass of a model: features (B, d), and the model's own output for the classes (B, K)."""
+
+    features: Tensor
+    logits: Tensor
+
+
 class Extractor:
     """Features f(x): what goes into the linear layer ``layer`` of ``model`` to make the logits.
 
     Calling it runs the whole model on a batch in eval mode and returns features (B, d) on the model's
     device. Where the layer runs on many places of a sample, the features are those of the place that the
     model picks, or averaged as the model does. The model's weights, gradients, training flags and hooks are
-    as before afterwards.
+    as before afterwards. Every batch is checked: samples for which the model's output is not what the layer
+    makes of the features are refused.
 
     Attributes
     ----------
     model : the model itself, inside ``DataParallel`` and ``torch.compile``
     layer : the name of its head
+    exact : whether the model's output has the layer's values, or (False) only its first class; None until
+        the first batch tells
 
     Examples
     --------
@@ -128,35 +151,64 @@ class Extractor:
     torch.Size([5, 3])
     """
 
-    def __init__(self, model: nn.Module, layer: str) -> None:
+    def __init__(self, model: nn.Module, layer: str, exact: bool | None = None) -> None:
         self.model = unwrap(model)
         self.layer = layer
+        self.exact = exact
 
     def __call__(self, inputs: Any) -> Tensor:
         """Features (B, d) of a batch."""
+        return self.read(inputs).features
+
+    def read(self, inputs: Any) -> Outputs:
+        """Run the model on a batch: features, and the output itself, which must be what the layer makes."""
         with evaluating(self.model):
-            return self.forward(to_model(self.model, inputs))
+            call, passes = self._passes(to_model(self.model, inputs))
+            wrong = [differing(call, found, logits) for found, logits in passes]
+            if self.exact is None:
+                self.exact = any(not mask.any() for mask in wrong)
+            if not self.exact:
+                wrong = [misranked(found, logits) for found, logits in passes]
+            best = min(range(len(passes)), key=lambda j: int(wrong[j].sum()))
+            found, logits = passes[best]
+            if wrong[best].any():
+                self._refuse(int(wrong[best].int().argmax()), found, logits)
+            return Outputs(found.features.detach(), logits.detach())
 
     def forward(self, inputs: Any) -> Tensor:
         """Features (B, d) of the model's inputs, in the caller's own modes; autograd follows if it is on."""
+        call, passes = self._passes(inputs)
+        if len(passes) == 1:
+            return passes[0][0].features
+        return min(passes, key=lambda each: int(differing(call, *each).sum()))[0].features
+
+    def _passes(self, inputs: Any) -> tuple[Call, list[tuple[HeadInputs, Tensor]]]:
+        """Run the model once: the layer's call, and what it gave each output that may be the logits."""
         layer = self.model.get_submodule(self.layer)
         with eagerly(self.model), recording({self.layer: layer}) as calls:
             outputs = logits_in(run(self.model, inputs))
             call = _single_call(calls, self.layer)
-            tries = (head_inputs(call, logits) for logits in outputs)
-            found = next((f for f in tries if f is not None), None)
-        if found is None:
+            tries = [(head_inputs(call, logits), logits) for logits in outputs]
+        passes = [(found, logits) for found, logits in tries if found is not None]
+        if not passes:
             raise ModelError(
                 f"Layer {self.layer!r} must make the model's logits. Its output {tuple(call.output.shape)} "
                 "has no traceable part in them. Find the head again with the batch that was passed."
             )
-        n = n_rows(inputs)
-        if n is not None and len(found.features) != n:
+        n, rows = n_rows(inputs), passes[0][0].features
+        if n is not None and len(rows) != n:
             raise ModelError(
                 f"Layer {self.layer!r} must see one row a sample, shape ({n}, {widths(layer)[0]}). "
-                f"Got {tuple(found.features.shape)}. Is the input a batch?"
+                f"Got {tuple(rows.shape)}. Is the input a batch?"
             )
-        return found.features
+        return call, passes
+
+    def _refuse(self, row: int, found: HeadInputs, logits: Tensor) -> None:
+        ours, theirs = found.logits[row], logits[row].detach()
+        what = f"the model puts class {int(theirs.argmax())} first, the layer class {int(ours.argmax())}"
+        if ours.argmax() == theirs.argmax():
+            what = f"its values differ from the layer's by up to {float((ours - theirs).abs().max()):.3g}"
+        raise HeadError(row, self.layer, what)
 
     def head(self) -> Head:
         """Copy the layer's weight and bias to float32 arrays; of wrapped layers, what they stand for."""
@@ -165,6 +217,36 @@ class Extractor:
         arrays = [None if t is None else t.float().cpu().numpy().copy() for t in (weight, bias)]
         assert arrays[0] is not None
         return Head(arrays[0], arrays[1])
+
+
+def check_repeatable(extractor: Extractor, inputs: Any) -> None:
+    """Raise ModelError where the model is random, or where a sample's features depend on its batch."""
+    n = n_rows(inputs) or 0
+    first = extractor(inputs)
+    eps = torch.finfo(first.dtype).eps
+    # Sums in another order leave some rounding, and more of it where the batch has another shape.
+    _check_same(
+        first, extractor(inputs), max(1e-5, 8 * eps), "the same batch ran twice",
+        "it is random. Is there a dropout that forward puts into training mode?",
+    )  # fmt: skip
+    if n > 1:
+        halves = [extractor(take(inputs, rows)) for rows in (slice(n // 2), slice(n // 2, n))]
+        _check_same(
+            first, torch.cat(halves), max(1e-3, 8 * eps), "the batch was split in two",
+            "it mixes the samples of a batch. Is there a batch normalisation without running statistics "
+            "(track_running_stats=False)?",
+        )  # fmt: skip
+
+
+def _check_same(a: Tensor, b: Tensor, tolerance: float, when: str, why: str) -> None:
+    a, b = a.double(), b.double()
+    apart = (a - b).norm(dim=1) / a.norm(dim=1).clamp(min=torch.finfo(torch.float64).tiny)
+    if (apart > tolerance).any():
+        j = int(apart.argmax())
+        raise ModelError(
+            "The model must give a sample the same features every time. It is run in eval mode, and when "
+            f"{when}, those of sample {j} differed by {float(apart[j]):.2g} of their length: {why}"
+        )
 
 
 def logits_in(output: Any) -> list[Tensor]:
@@ -216,7 +298,7 @@ def _check_ranks(call: Call, outputs: list[Tensor], layers: Mapping[str, nn.Modu
     """Raise unless the layer puts the same class first as one of the outputs."""
     for output in outputs:
         found = head_inputs(call, output)
-        if found is not None and torch.equal(found.logits.argmax(1), output.argmax(1)):
+        if found is not None and not misranked(found, output).any():
             return
     shapes = " or ".join(str(tuple(output.shape)) for output in outputs)
     raise ModelError(

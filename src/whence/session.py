@@ -199,7 +199,7 @@ class Session:
         explaining = (explainer or self.explainer)._explaining(k, method)
         truths = self.test_bank.labels[chosen].tolist()
         rows = tqdm(chosen, "explaining", disable=not self.explainer.show_progress or len(chosen) < 4)
-        found = [explaining(tests.take([i]), target, y) for i, y in zip(rows, truths, strict=True)]
+        found = [explaining(i, tests.take([i]), target, y) for i, y in zip(rows, truths, strict=True)]
         return Explanations(found)
 
     def _bank(self, samples: TrainingSet) -> FeatureBank:

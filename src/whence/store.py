@@ -26,6 +26,7 @@ from torch import nn
 from whence.errors import StoreError
 
 FORMAT = 1
+_WORDS = 1021
 Arrays = Mapping[str, npt.NDArray[Any]]
 
 
@@ -141,10 +142,23 @@ def _excerpt(text: str, place: int) -> str:
     return repr("…" * (start > 0) + part + "…" * (start + 80 < len(text)))
 
 
-def versions(model: nn.Module) -> tuple[tuple[int, int], ...]:
-    """Cheap sign of a change: differs once a parameter or buffer was replaced or written in place."""
-    tensors = chain(model.parameters(), model.buffers())
-    return tuple((id(t), 0 if t.is_inference() else t._version) for t in tensors)
+def glance(model: nn.Module) -> str:
+    """Cheap sign of a change in a model's parameters and buffers, however they were written: one pass, sums.
+
+    Sums of 8-byte words by their place modulo a prime: other bits give another sum, and so do the same
+    values in another order. It tells this process whether a ``fingerprint`` is worth its time.
+    """
+    digest = hashlib.blake2b(digest_size=16)
+    for name, tensor in chain(model.named_parameters(), model.named_buffers()):
+        raw = tensor.detach().contiguous().reshape(-1).view(torch.uint8)
+        if raw.data_ptr() % 8:
+            raw = raw.clone()
+        whole = raw.numel() // (8 * _WORDS) * (8 * _WORDS)
+        digest.update(f"{name} {_kind(tensor)}\n".encode())
+        if whole:
+            digest.update(raw[:whole].view(torch.int64).view(-1, _WORDS).sum(0).cpu().numpy().data)
+        digest.update(raw[whole:].cpu().numpy().data)
+    return digest.hexdigest()
 
 
 def _kind(tensor: torch.Tensor) -> str:

@@ -59,7 +59,7 @@ class Classifier:
 
     def features(self, x: Any) -> Tensor:
         """Features (B, d) of new inputs, float32."""
-        features = self.fitted.features(x, self.batch_size).to(self.weight)
+        features = self.fitted.read(x, self.batch_size).features.to(self.weight)
         finite = features.isfinite()
         if not finite.all():
             row, column = (~finite).nonzero()[0].tolist()

@@ -24,6 +24,7 @@ from whence.data import TrainingSet, as_training_set
 from whence.errors import InvalidInputError, NotFittedError
 from whence.features import OnError, as_float32, extract
 from whence.heads import Head
+from whence.model import Outputs
 from whence.model import class_names as model_class_names
 from whence.relevance.xda import Method
 from whence.svm import CChoice
@@ -254,7 +255,7 @@ class DualDA(Explainer):
         Tensor or csr_array (B, train). Positive is evidence for the target class; a row sums to the
         surrogate's logit of the target.
         """
-        return self._scores(self._features(x), target, sparse)
+        return self._scores(*self._read(x, target), sparse)
 
     @overload
     def attribute_features(
@@ -268,7 +269,7 @@ class DualDA(Explainer):
         self, features: Any, target: Any = None, *, sparse: bool = False
     ) -> Tensor | csr_array:
         """Scores of features (B, d); otherwise as ``attribute``."""
-        return self._scores(self._fitted().check_features(features), target, sparse)
+        return self._scores(*self._given(features, target), sparse)
 
     def top_k(self, x: Any, k: int = 5, target: Any = None) -> TopK:
         """Find the k strongest proponents and opponents of each test, without the (test, train) matrix.
@@ -286,11 +287,13 @@ class DualDA(Explainer):
         target
             As for ``attribute``.
         """
-        return self._top_k(self._features(x), k, target)
+        check_count("k", k)
+        return self._top_k(*self._read(x, target), k)
 
     def top_k_features(self, features: Any, k: int = 5, target: Any = None) -> TopK:
         """``top_k`` of features (B, d)."""
-        return self._top_k(self._fitted().check_features(features), k, target)
+        check_count("k", k)
+        return self._top_k(*self._given(features, target), k)
 
     def self_influence(self) -> Tensor:
         """Score of each training sample for its own label at itself, λ_{i,y_i}‖f_i‖², shape (train,).
@@ -305,7 +308,7 @@ class DualDA(Explainer):
 
     def predict(self, x: Any) -> Tensor:
         """Classify inputs by the surrogate, shape (B,)."""
-        return self._fitted().logits(self._features(x)).argmax(1)
+        return self._fitted().logits(self._outputs(x).features).argmax(1)
 
     def predict_features(self, features: Any) -> Tensor:
         """Classify features (B, d) by the surrogate, shape (B,)."""
@@ -313,11 +316,11 @@ class DualDA(Explainer):
         return surrogate.logits(surrogate.check_features(features)).argmax(1)
 
     def faithfulness(self, x: Any) -> Faithfulness:
-        """How well the surrogate stands for the model's own head on a batch of inputs."""
-        return self._fitted().faithfulness(self._features(x))
+        """How well the surrogate stands for the model, by its own output for a batch of inputs."""
+        return self._fitted().faithfulness(*self._outputs(x))
 
     def faithfulness_features(self, features: Any) -> Faithfulness:
-        """``faithfulness`` on features (B, d); needs the head."""
+        """Compare the surrogate with the head on features (B, d), where there is no model to run."""
         surrogate = self._fitted()
         return surrogate.faithfulness(surrogate.check_features(features))
 
@@ -373,7 +376,7 @@ class DualDA(Explainer):
             class_names=self.class_names_ or tuple(map(str, range(self.n_classes_))),
             gap=self.gap_,
             batch_size=self.batch_size,
-            choose=lambda f, c: self._top_k(f, k, c),
+            choose=lambda f, c: self._top_k(f, torch.tensor([c]), k),
         )
 
     def _solving(self) -> Solving:
@@ -420,28 +423,35 @@ class DualDA(Explainer):
     def _device(self, model: FittedModel | None) -> str | torch.device | None:
         return model.device if self.device is None and model is not None else self.device
 
-    def _scores(self, features: Tensor, target: Any, sparse: bool) -> Tensor | csr_array:
-        expansion, classes = self._surrogate.expansion, self._target(features, target)
+    def _scores(self, features: Tensor, classes: Tensor, sparse: bool) -> Tensor | csr_array:
+        expansion = self._surrogate.expansion
         return expansion.sparse(features, classes) if sparse else expansion.dense(features, classes)
 
-    def _top_k(self, features: Tensor, k: int, target: Any) -> TopK:
-        check_count("k", k)
-        classes = self._target(features, target)
+    def _top_k(self, features: Tensor, classes: Tensor, k: int) -> TopK:
         return TopK(*self._surrogate.expansion.top_k(features, classes, k), classes)
 
     def _classes(self, x: Any, target: Any) -> Tensor:
-        return self._target(self._features(x), target)
+        return self._read(x, target)[1]
 
-    def _target(self, features: Tensor, target: Any) -> Tensor:
-        """One class a test, (B,) on the CPU."""
+    def _read(self, x: Any, target: Any) -> tuple[Tensor, Tensor]:
+        """Features (B, d) of inputs, and one class per test (B,) on the CPU, by default the model's own."""
+        features, logits = self._outputs(x)
         if target is None:
-            return self._surrogate.classes(features).cpu()
-        return check_target(target, len(features), self.n_classes_)
+            return features, logits.argmax(1).cpu()
+        return features, check_target(target, len(features), self.n_classes_)
 
-    def _features(self, x: Any) -> Tensor:
-        """Features (B, d) of inputs."""
+    def _given(self, features: Any, target: Any) -> tuple[Tensor, Tensor]:
+        """Features (B, d) as a tensor, and one class per test (B,), by default the head's."""
+        tests = self._fitted().check_features(features)
+        if target is None:
+            return tests, self._surrogate.classes(tests).cpu()
+        return tests, check_target(target, len(tests), self.n_classes_)
+
+    def _outputs(self, x: Any) -> Outputs:
+        """Features (B, d) of inputs, and the model's own output (B, K)."""
         surrogate = self._fitted()
-        return surrogate.check_features(self._with_model().features(x, self.batch_size))
+        found = self._with_model().read(x, self.batch_size)
+        return Outputs(surrogate.check_features(found.features), found.logits)
 
     def _with_model(self) -> FittedModel:
         self._fitted()

@@ -66,7 +66,8 @@ class Explainer(Attributor):
         explaining = self._explaining(k, method)
         batches = explaining.model.batches(x, 1)
         tests = tqdm(batches, "explaining", n, disable=not self.show_progress or n < 4)
-        return Explanations([explaining(*test) for test in zip(tests, wanted, truths, strict=True)])
+        numbered = zip(range(n), tests, wanted, truths, strict=True)
+        return Explanations([explaining(*test) for test in numbered])
 
     def explain_concepts(
         self,
@@ -106,5 +107,5 @@ class Explainer(Attributor):
         wanted = [None] * count if target is None else check_target(target, count, self.n_classes_).tolist()
         explaining = self._explaining(1, method)
         chosen = Concepts.neurons(self.vectors_.shape[1]) if concepts is None else concepts
-        tests = zip(explaining.model.batches(x, 1), wanted, strict=True)
-        return [explaining.concepts(inputs, c, index, chosen, n, k) for inputs, c in tests]
+        tests = zip(range(count), explaining.model.batches(x, 1), wanted, strict=True)
+        return [explaining.concepts(*test, index, chosen, n, k) for test in tests]

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from whence.attributors.base import TopK
-from whence.attributors.fitted import FittedModel
+from whence.attributors.fitted import FittedModel, probabilities
 from whence.attributors.surrogate import Surrogate
 from whence.data import TrainingSet
 from whence.errors import InvalidInputError, StoreError
@@ -35,7 +35,7 @@ class Explaining:
     class_names : one a class
     gap : the surrogate's certificate
     batch_size : training samples a pass
-    choose : finds the pairs to show, by the test sample's features (1, d) and the target
+    choose : finds the pairs to show, by the test sample's features (1, d) and the target class
     """
 
     model: FittedModel
@@ -45,16 +45,18 @@ class Explaining:
     class_names: tuple[str, ...]
     gap: float
     batch_size: int
-    choose: Callable[[Tensor, int | None], TopK]
+    choose: Callable[[Tensor, int], TopK]
 
-    def __call__(self, inputs: Any, target: int | None, truth: int | None) -> Explanation:
-        """Explain one test sample, a batch of one."""
+    def __call__(self, number: int, inputs: Any, target: int | None, truth: int | None) -> Explanation:
+        """Explain one test sample, a batch of one; ``number`` is its place among the tests."""
         surrogate = self.surrogate
+        chances = self._probabilities(number, inputs)
+        predicted = int(chances.argmax())
+        target = predicted if target is None else target
         inputs, method = self._ready(inputs)
         test = start(self.model.extractor, inputs, method)
         f = surrogate.check_features(test.features)
         top = self.choose(f, target)
-        target = int(top.target[0])
         scores = surrogate.expansion.sparse(f, top.target).data.astype(np.float64)
         evidence = float(scores.clip(min=0).sum()), float(scores.clip(max=0).sum())
         ranked = [side.indices[0][side.indices[0] >= 0].tolist() for side in top[:2]]
@@ -76,11 +78,10 @@ class Explaining:
             )
             for j, index in enumerate(ranked[0] + ranked[1])
         ]
-        probabilities = surrogate.model_logits(f)[0].double().softmax(0)
         return Explanation(
             sample=as_samples(inputs, self.model.prepare.preprocess)[0],
-            predicted=int(probabilities.argmax()),
-            probability=float(probabilities.max()),
+            predicted=predicted,
+            probability=float(chances[predicted]),
             surrogate_class=int(surrogate.logits(f)[0].argmax()),
             truth=truth,
             target=target,
@@ -98,15 +99,23 @@ class Explaining:
         )
 
     def concepts(
-        self, inputs: Any, target: int | None, index: int | None, concepts: Concepts, n: int, k: int
+        self,
+        number: int,
+        inputs: Any,
+        target: int | None,
+        index: int | None,
+        concepts: Concepts,
+        n: int,
+        k: int,
     ) -> ConceptExplanation:
         """Take the score of one pair apart into concepts; the strongest proponent's if no index is given."""
         surrogate, extractor = self.surrogate, self.model.extractor
+        if target is None:
+            target = int(self._probabilities(number, inputs).argmax())
         inputs, method = self._ready(inputs)
         test = start(extractor, inputs, method)
         f = surrogate.check_features(test.features)
         top = self.choose(f, target)
-        target = int(top.target[0])
         index = self._strongest(top) if index is None else index
         if index not in surrogate.support:
             raise InvalidInputError(
@@ -159,6 +168,10 @@ class Explaining:
             among="support vectors",
             method=_name(method),
         )
+
+    def _probabilities(self, number: int, inputs: Any) -> Tensor:
+        """Probabilities (K,) of the classes, by the model's own output for one test sample."""
+        return probabilities(self.model.read_batch(inputs, number).logits)[0]
 
     def _ready(self, inputs: Any) -> tuple[Any, Method]:
         """Give the inputs on the model's device, and the method to use."""

@@ -11,9 +11,9 @@ from torch import Tensor, nn
 
 from whence import store
 from whence.data import Prepare
-from whence.errors import InvalidInputError, ModelError, StoreError
+from whence.errors import HeadError, InvalidInputError, ModelError, StoreError
 from whence.inputs import n_rows, take, to_model
-from whence.model import Extractor, one_at_a_time, unwrap
+from whence.model import Extractor, Outputs, one_at_a_time, unwrap
 from whence.relevance.lrp import default_rules
 from whence.relevance.presets import NAMED
 
@@ -40,7 +40,7 @@ class FittedModel:
         self.extractor = extractor
         self.prepare = prepare or Prepare()
         self.fingerprint = fingerprint or store.fingerprint(extractor.model, extractor.layer)
-        self._versions = store.versions(extractor.model)
+        self._glance = store.glance(extractor.model)
         self._rules: str | None = None
 
     @classmethod
@@ -63,9 +63,22 @@ class FittedModel:
         """Where the model's weights are."""
         return next(self.extractor.model.parameters()).device
 
-    def features(self, x: Any, batch_size: int) -> Tensor:
-        """Features (B, d) of a batch of inputs, ``batch_size`` at a time; ``batches`` says what it takes."""
-        return torch.cat([self.extractor(part) for part in self.batches(x, batch_size)])
+    def read(self, x: Any, batch_size: int) -> Outputs:
+        """Features (B, d) and the model's output (B, K) for inputs; ``batches`` says what it takes."""
+        parts = list(self.reads(x, batch_size))
+        return Outputs(torch.cat([p.features for p in parts]), torch.cat([p.logits for p in parts]))
+
+    def reads(self, x: Any, batch_size: int) -> Iterator[Outputs]:
+        """Give the same ``batch_size`` inputs at a time; an error names the test."""
+        for k, part in enumerate(self.batches(x, batch_size)):
+            yield self.read_batch(part, k * batch_size)
+
+    def read_batch(self, inputs: Any, first: int = 0) -> Outputs:
+        """Features and output for a batch that ``batches`` gave, whose first row is test ``first``."""
+        try:
+            return self.extractor.read(inputs)
+        except HeadError as error:
+            raise error.about(f"test {first + error.row} of 'x'") from None
 
     def batches(self, x: Any, batch_size: int) -> Iterator[Any]:
         """Give a batch of inputs as the model takes it, ``batch_size`` at a time, on the model's device.
@@ -90,13 +103,20 @@ class FittedModel:
         """Raise ModelError where the model has other weights than when it was fitted."""
         model = self.extractor.model
         with one_at_a_time:  # gradients of a checkpoint lend the model other weights for a while
-            versions = store.versions(model)
-            if versions == self._versions:
+            seen = store.glance(model)
+            if seen == self._glance:
                 return
             changed = store.differences(self.fingerprint, store.fingerprint(model, self.extractor.layer))
         if changed:
             raise ModelError(f"The model changed after fitting: {'; '.join(changed)}. Fit again.")
-        self._versions = versions
+        self._glance = seen
+
+
+def probabilities(output: Tensor) -> Tensor:
+    """Probabilities (B, K) of the classes by a model's output, which are its softmax unless it gives them."""
+    output = output.double()
+    given = bool((output >= 0).all()) and bool(((output.sum(1) - 1).abs() < 1e-3).all())
+    return output if given else output.softmax(1)
 
 
 def check_batch(x: Any) -> int:

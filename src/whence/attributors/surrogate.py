@@ -20,13 +20,13 @@ from whence.svm.problem import Doubles, Floats, Ints
 
 @dataclass(frozen=True)
 class Faithfulness:
-    """How well the surrogate stands for the model's own head; 1 is best everywhere.
+    """How well the surrogate stands for the model; 1 is best everywhere.
 
     Attributes
     ----------
     agreement : share of tests where both name the same class
     mcc : Matthews correlation of the two classifications
-    weight_cosine : cosine of the weight matrices, each centred over classes, without biases
+    weight_cosine : cosine of its weights and the head's, each centred over classes, without biases
     logit_cosine : mean cosine of the logits, each centred over classes
     n_tests : tests compared
 
@@ -156,8 +156,8 @@ class Surrogate:
         out[torch.as_tensor(self.support, device=out.device)] = norms * torch.as_tensor(own).to(norms)
         return out
 
-    def faithfulness(self, features: Tensor) -> Faithfulness:
-        """Compare with the model's head on features (B, d)."""
+    def faithfulness(self, features: Tensor, logits: Tensor | None = None) -> Faithfulness:
+        """Compare with the model's output (B, K) for features (B, d); None takes what the head makes."""
         # Imported here: scikit-learn would make up most of the time that importing whence takes.
         from sklearn.metrics import matthews_corrcoef
 
@@ -166,8 +166,8 @@ class Surrogate:
                 "'head' was not given to fit_features, so there is no model to compare the surrogate with. "
                 "Pass head=(weight, bias), or use fit."
             )
-        ours = self.logits(features).cpu().numpy()
-        theirs = _head_logits(self.head, features).cpu().numpy()
+        ours = self.logits(features).double().cpu().numpy()
+        theirs = (_head_logits(self.head, features) if logits is None else logits).double().cpu().numpy()
         # Centring over classes and then one cosine over all entries: the matrices as single rows.
         weights = [W - W.mean(axis=0) for W in (self.coef[:, : features.shape[1]], self.head.weight)]
         lengths = float(np.linalg.norm(weights[0]) * np.linalg.norm(weights[1]))

@@ -138,19 +138,19 @@ class Tests:
 
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
         """Give features (b, d) and classes (b,), ``batch_size`` tests at a time."""
-        surrogate, start = self.explainer._surrogate, 0
-        for part in self._parts():
-            f = surrogate.check_features(part)
+        start = 0
+        for f, predicted in self._parts():
             stop = start + len(f)
-            yield f, surrogate.classes(f).cpu() if self.target is None else self.target[start:stop]
+            yield f, predicted.cpu() if self.target is None else self.target[start:stop]
             start = stop
 
-    def _parts(self) -> Iterator[Any]:
-        size = self.explainer.batch_size
+    def _parts(self) -> Iterator[tuple[Tensor, Tensor]]:
+        """Give features (b, d) and the model's classes (b,)."""
+        surrogate, size = self.explainer._surrogate, self.explainer.batch_size
         if self.features is not None:
             for start in range(0, self.count, size):
-                yield self.features[start : start + size]
+                f = surrogate.check_features(self.features[start : start + size])
+                yield f, surrogate.classes(f)
         else:
-            model = self.explainer._with_model()
-            for part in model.batches(self.x, size):
-                yield model.extractor(part)
+            for part in self.explainer._with_model().reads(self.x, size):
+                yield surrogate.check_features(part.features), part.logits.argmax(1)

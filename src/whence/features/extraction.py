@@ -119,8 +119,10 @@ def extract(
         first = next((part for part in source.batches(0) if len(part.indices)), None)
         if first is None:
             raise InvalidInputError("'data' must have a sample that can be read. None of them can.")
-        extractor = Extractor(model, find_head(model, first.inputs, layer))
+        # A head that was found has the output's values; one that was named may only rank the classes.
+        extractor = Extractor(model, find_head(model, first.inputs, layer), True if layer is None else None)
         forward = Forward(extractor, np.dtype(dtype), autocast)
+        forward.probe(first)
         job = _Job(source, forward, forward.dimension, show_progress, teller(show_progress))
         return job.uncached() if cache_dir is None else job.cached(Cache(cache_dir))
 

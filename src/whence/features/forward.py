@@ -8,10 +8,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from whence.errors import InvalidInputError, SampleError
+from whence.errors import HeadError, InvalidInputError, SampleError
 from whence.features.bank import Rows
 from whence.features.source import Part
-from whence.model import Extractor
+from whence.inputs import take
+from whence.model import Extractor, check_repeatable
+
+_PROBED = 64  # samples that show whether the model is random or mixes the samples of a batch
 
 
 class Forward:
@@ -23,8 +26,11 @@ class Forward:
 
     def __call__(self, part: Part) -> Rows:
         """Features (B, d), or an error that names the sample."""
-        with self._precision():
-            rows = self.extractor(part.inputs).float().cpu().numpy()
+        try:
+            with self._precision():
+                rows = self.extractor(part.inputs).float().cpu().numpy()
+        except HeadError as error:
+            raise error.about(f"sample {part.indices[error.row]} of 'data'") from None
         if len(rows) != len(part.labels):
             raise InvalidInputError(
                 f"'data' must give one label an input. Got {len(part.labels)} for {len(rows)} inputs."
@@ -44,6 +50,11 @@ class Forward:
                 rows = rows.astype(self.dtype)
             self._check_finite(rows, part, 'It is too large for float16; use dtype="float32".')
         return rows
+
+    def probe(self, part: Part) -> None:
+        """Raise ModelError unless a few samples have the same features again, and in another batch."""
+        with self._precision():
+            check_repeatable(self.extractor, take(part.inputs, slice(_PROBED)))
 
     def _precision(self) -> AbstractContextManager[Any]:
         if self.autocast is None:

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from whence.attributors import DualDA
+from whence.attributors.fitted import probabilities
 from whence.audit import WrongLabels, class_view, wrong_labels
 from whence.data import TrainingSet
 from whence.errors import InvalidInputError
@@ -57,7 +58,12 @@ class Explorer:
     @functools.cached_property
     def probabilities(self) -> torch.Tensor:
         """The model's probabilities (M, K)."""
-        return self.session.explainer._fitted().model_logits(self.features).double().softmax(1)
+        explainer, bank = self.session.explainer, self.session.test_bank
+        if bank.extractor.exact:
+            return probabilities(explainer._fitted().model_logits(self.features))
+        # What the model does after its head shows in its own output only.
+        batches = self.session._tests()
+        return probabilities(torch.cat([bank.extractor.read(batch.inputs).logits for batch in batches]).cpu())
 
     @functools.cached_property
     def kind(self) -> str:
@@ -199,7 +205,7 @@ class Explorer:
         with self._lock:
             inputs = self.session._tests().take(self.session.check_tests([index]))
             explaining = self.at(C)._explaining(1, None)
-            why = explaining.concepts(inputs, target, pair, self._components, 3, 9)
+            why = explaining.concepts(index, inputs, target, pair, self._components, 3, 9)
         return payload.concepts(why)
 
     @functools.cached_property
