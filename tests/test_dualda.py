@@ -486,3 +486,22 @@ def test_damaged_files_are_refused(tmp_path: Path) -> None:
     path.write_bytes(whole[:-10] + bytes(10))
     with pytest.raises(StoreError, match="checksum"):
         whence.load(path)
+
+
+@pytest.mark.parametrize(("scale", "offset"), [(1, 0), (1, 100), (1e3, 0), (1e-3, 0)])
+@pytest.mark.parametrize("C", [1e-3, 1.0])
+def test_scores_sum_to_the_logit_whatever_the_scale_of_the_features(scale, offset, C):
+    rng = np.random.default_rng(0)
+    y = np.arange(150) % 3
+    X = (scale * (np.eye(3, 8)[y] + 0.5 * rng.normal(size=(150, 8)) + offset)).astype(np.float32)
+    explainer = whence.DualDA(C=C / scale**2, show_progress=False).fit_features(X, y)
+    W = explainer.coef_.astype(np.longdouble)
+    exact = (X.astype(np.longdouble) @ W[:, :8].T + W[:, 8])[:, 1]
+    for scores in (
+        explainer.attribute_features(X, target=1).numpy(),
+        explainer.attribute_features(X, target=1, sparse=True).toarray(),
+    ):
+        error = np.abs(scores.sum(axis=1, dtype=np.float64) - exact.astype(np.float64))
+        assert error.max() <= 1e-4
+    logits = explainer._surrogate.logits(explainer._surrogate.check_features(X))[:, 1]
+    assert np.abs(logits.numpy() - exact.astype(np.float64)).max() <= 1e-9 * max(1, np.abs(exact).max())

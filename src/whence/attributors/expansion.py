@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from scipy.sparse import csr_array
+from scipy.sparse import csc_array, csr_array
 from torch import Tensor
 
 from whence.attributors.base import Ranked
 
+_ERROR = 1e-4  # of a sum of scores, beside margins of 1: above it float32 gives way to float64
 _BLOCK = 1 << 22  # scores computed at a time: scratch memory stays small whatever the number of tests
 
 
@@ -29,6 +30,10 @@ class Expansion:
     support : (S,) their places in the training set, ascending
     lam : (N, K) sparse coefficients, rows outside ``support`` empty
     bias : whether features carry a constant 1
+
+    Attributes
+    ----------
+    dtype : of the scores: that of the vectors, or float64 where float32 could not hold their sum
     """
 
     def __init__(
@@ -43,10 +48,22 @@ class Expansion:
         # Entries of class c, in training order: which vector, which sample, which coefficient.
         self._vector = torch.as_tensor(columns.indices.astype(np.int64), device=vectors.device)
         self._sample = torch.as_tensor(support[columns.indices], device=vectors.device)
-        self._lam = torch.as_tensor(columns.data, dtype=vectors.dtype, device=vectors.device)
+        self.dtype = self._wide_enough(columns)
+        self._lam = torch.as_tensor(columns.data, dtype=self.dtype, device=vectors.device)
+
+    def _wide_enough(self, columns: csc_array) -> torch.dtype:
+        """Choose a precision in which scores (…, i) of either sign still sum to a logit around 1."""
+        if self.vectors.dtype == torch.float64 or not columns.nnz:
+            return self.vectors.dtype
+        squares = torch.linalg.vector_norm(self.vectors, dim=1, dtype=torch.float64).cpu().numpy() ** 2
+        lengths = np.sqrt(squares + float(self.bias))
+        # Σ_i |λ_ic| ‖f_i‖ ‖f(x)‖ bounds what is added up for a test that is as long as the vectors are.
+        added = float(np.max(abs(columns).T @ lengths)) * float(np.sqrt(np.mean(lengths**2)))
+        return torch.float64 if added * torch.finfo(torch.float32).eps > _ERROR else self.vectors.dtype
 
     def dense(self, tests: Tensor, target: Tensor) -> Tensor:
         """All scores, shape (B, N), zero for samples that are no support vectors of the target."""
+        tests = tests.to(self.dtype)
         out = _zeros(tests, len(tests), self.n_train)
         for rows, samples, scores in self._blocks(tests, target):
             _put(out, rows, samples, scores)
@@ -54,6 +71,7 @@ class Expansion:
 
     def sparse(self, tests: Tensor, target: Tensor) -> csr_array:
         """Give the same scores as CSR (B, N), an entry for every support vector of the test's target."""
+        tests = tests.to(self.dtype)
         counts = np.diff(self._indptr)[target.numpy()]
         indptr = np.concatenate([[0], np.cumsum(counts)])
         indices = np.empty(indptr[-1], dtype=np.int64)
@@ -67,6 +85,7 @@ class Expansion:
 
     def top_k(self, tests: Tensor, target: Tensor, k: int) -> tuple[Ranked, Ranked]:
         """Find the k largest positive and the k most negative scores of each test, each (B, k)."""
+        tests = tests.to(self.dtype)
         ranked = []
         for _ in range(2):
             indices = torch.full((len(tests), k), -1, dtype=torch.int64, device=tests.device)
@@ -88,7 +107,8 @@ class Expansion:
             lam, samples = self._lam[entries], self._sample[entries]
             rows = torch.nonzero(target == c)[:, 0].to(tests.device)
             everyone = len(lam) == len(self.vectors)
-            vectors = (self.vectors if everyone else self.vectors[self._vector[entries]]).T
+            chosen = self.vectors if everyone else self.vectors[self._vector[entries]]
+            vectors = chosen.to(self.dtype).T
             width = max(1, _BLOCK // max(1, len(lam)))
             for start in range(0, len(rows), width):
                 part = rows[start : start + width]

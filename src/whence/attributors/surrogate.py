@@ -135,10 +135,10 @@ class Surrogate:
         return tests
 
     def logits(self, features: Tensor) -> Tensor:
-        """Compute the surrogate's logits W f(x), (B, K)."""
-        W = torch.as_tensor(self.coef).to(features)
-        d = features.shape[1]
-        return torch.addmm(W[:, d], features, W[:, :d].T) if self.bias else features @ W.T
+        """Compute the surrogate's logits W f(x), (B, K), in float64: long features leave little of them."""
+        W = torch.as_tensor(self.coef, device=features.device)
+        f, d = features.double(), features.shape[1]
+        return torch.addmm(W[:, d], f, W[:, :d].T) if self.bias else f @ W.T
 
     def classes(self, features: Tensor) -> Tensor:
         """Give the class that the model predicts, or the surrogate where the head is unknown, (B,)."""
