@@ -385,6 +385,7 @@ def test_class_view_counts_and_margins() -> None:
     assert json.loads(json.dumps(view.to_dict()))["C"] == explainer.C_
 
 
+@pytest.mark.filterwarnings("ignore:No training sample has class")
 def test_a_class_without_samples_is_empty() -> None:
     X, y, _ = with_shortcut()
     explainer = whence.DualDA(C=0.1, show_progress=False).fit_features(X, y, n_classes=4)

@@ -191,6 +191,7 @@ def test_results_do_not_depend_on_how_tests_are_batched(monkeypatch: pytest.Monk
     assert e.predict_features(tests[:1]).shape == (1,)
 
 
+@pytest.mark.filterwarnings("ignore:No training sample has class")
 def test_a_class_without_support_vectors_scores_zero() -> None:
     X, y, tests = data()
     e = whence.DualDA(C=0.05, bias=False, show_progress=False).fit_features(X, y % 2, n_classes=K)

@@ -168,6 +168,7 @@ def test_fewer_pairs_where_there_are_fewer(explainer: DualDA) -> None:
     assert why.share_for == pytest.approx(1)
 
 
+@pytest.mark.filterwarnings("ignore:No training sample has class")
 def test_a_class_that_nothing_speaks_for() -> None:
     """A class without training samples has no positive coefficient, and ReLU features no negative product."""
     x, y = images()

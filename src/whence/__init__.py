@@ -2,7 +2,9 @@
 
 from whence.attributors import DualDA, load
 from whence.errors import (
+    AgreementWarning,
     ConvergenceWarning,
+    DataWarning,
     InvalidInputError,
     ModelError,
     NotFittedError,
@@ -13,7 +15,9 @@ from whence.errors import (
 __version__ = "0.1.0"
 
 __all__ = [
+    "AgreementWarning",
     "ConvergenceWarning",
+    "DataWarning",
     "DualDA",
     "InvalidInputError",
     "ModelError",

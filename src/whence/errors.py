@@ -52,5 +52,9 @@ class DataWarning(UserWarning):
     """The training set is not what it seems: its samples change, or its classes go by other names."""
 
 
+class AgreementWarning(UserWarning):
+    """The surrogate often names another class than the model."""
+
+
 class ConvergenceWarning(UserWarning):
     """The solver stopped before it reached the duality gap that was asked for."""

@@ -88,6 +88,11 @@ def describe(explainer: DualDA) -> list[str]:
         f"Solution     gap {explainer.gap_:.1e}, {origins['solution']}, {seconds['solution']:.1f} s",
         f"Support      {support:,} of {n:,} samples ({support / n:.1%})",
     ]
+    if explainer.agreement_ is not None:
+        share = f"{explainer.agreement_:.2%}"
+        lines.append(
+            f"Agreement    {share} with the model, on training samples that had no part in choosing C"
+        )
     return lines
 
 

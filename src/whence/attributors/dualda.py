@@ -14,6 +14,7 @@ from scipy.sparse import csr_array
 from torch import Tensor, nn
 
 from whence import store
+from whence.attributors.agreement import agreement, warn_of_data, warn_of_low
 from whence.attributors.base import Limits, TopK, check_count, check_target
 from whence.attributors.explainer import Explainer
 from whence.attributors.explaining import Explaining
@@ -27,7 +28,7 @@ from whence.heads import Head
 from whence.model import Outputs
 from whence.model import class_names as model_class_names
 from whence.relevance.xda import Method
-from whence.svm import CChoice
+from whence.svm import CChoice, held_back
 from whence.svm.problem import Floats, Ints, check_C, check_features, check_labels
 
 
@@ -70,6 +71,9 @@ class DualDA(Explainer):
     gap_ : float, relative duality gap reached
     C_ : float, the C that was used
     C_path_ : CChoice or None, how C was chosen; print it
+    agreement_ : float or None, share of training samples for which the surrogate names the model's class,
+        among up to 3,000 that had no part in choosing C; None without a head, or where C was chosen on fewer
+        than 100. The surrogate is fitted on them as on all others: for new inputs ask ``faithfulness``
     labels_ : (train,) int64, −1 for skipped samples
     class_names_ : tuple of str or None, from the model's id2label, the data, or a folder's subfolders
     skipped_ : int64, samples that could not be read and took no part in the fit
@@ -199,6 +203,7 @@ class DualDA(Explainer):
         fitted = FittedModel(bank.extractor, prepare=samples.prepare)
         self._keep(solved, features, bank.labels, head, fitted, samples.class_names)
         self._data = samples
+        self._warn(features)
         return self
 
     def fit_features(
@@ -230,6 +235,7 @@ class DualDA(Explainer):
         self.seconds_ = {"solution": time.perf_counter() - started}
         self.origins_ = {"solution": "computed"}
         self._keep(solved, X, y, checked, None)
+        self._warn(X)
         return self
 
     @overload
@@ -357,7 +363,8 @@ class DualDA(Explainer):
         other = DualDA(**{name: getattr(self, name) for name in _PARAMETERS}, device=self.device)
         other.seconds_ = {"solution": time.perf_counter() - started}
         other.origins_ = {"solution": "solved again"}
-        other._keep(solved, X[labels >= 0], labels, before.head, self._model, self.class_names_)
+        rows = self._unseen[labels[self._unseen] >= 0]
+        other._keep(solved, X[labels >= 0], labels, before.head, self._model, self.class_names_, rows)
         other._data = self._data
         return other
 
@@ -392,8 +399,12 @@ class DualDA(Explainer):
         head: Head | None,
         model: FittedModel | None,
         names: tuple[str, ...] | None = None,
+        unseen: Ints | None = None,
     ) -> None:
-        """Take over a solution on the features (M, d) of the samples with labels (N,) of at least 0."""
+        """Take over a solution on the features (M, d) of the samples with labels (N,) of at least 0.
+
+        ``unseen`` samples had no part in choosing C; None where it was chosen on these very labels.
+        """
         surrogate = Surrogate.from_solution(
             solved.lam, solved.weight, features, labels, head, self._device(model)
         )
@@ -401,6 +412,22 @@ class DualDA(Explainer):
         self.class_names_ = names
         self.fit_seconds_ = sum(self.seconds_.values())
         self._adopt(surrogate, model)
+        self._unseen = self._without_part_in_C() if unseen is None else unseen
+        self.agreement_ = None
+        if head is not None and len(self._unseen):
+            place = np.cumsum(labels >= 0) - 1
+            self.agreement_ = agreement(surrogate.coef, head, np.asarray(features[place[self._unseen]]))
+
+    def _without_part_in_C(self) -> Ints:
+        used = np.flatnonzero(self.labels_ >= 0)
+        rows = held_back(self.labels_[used], self.seed)
+        return used if not len(rows) and self.C_path_ is None else used[rows]
+
+    def _warn(self, features: Floats) -> None:
+        """Warn of what the fit shows about data and surrogate, in the name of the user's call of fit."""
+        warn_of_data(features, self.labels_, self.n_classes_, stacklevel=3)
+        if self.agreement_ is not None:
+            warn_of_low(self.agreement_, len(self._unseen), stacklevel=3)
 
     def _adopt(self, surrogate: Surrogate, model: FittedModel | None) -> None:
         self._surrogate, self._model = surrogate, model
@@ -481,6 +508,7 @@ class DualDA(Explainer):
             "C": self.C_,
             "C_path": None if self.C_path_ is None else dataclasses.asdict(self.C_path_),
             "gap": self.gap_,
+            "agreement": self.agreement_,
             "class_names": self.class_names_,
             "fingerprint": None if self._model is None else self._model.fingerprint,
         }
@@ -491,10 +519,12 @@ class DualDA(Explainer):
         fitted = None if model is None else FittedModel.match(model, manifest["fingerprint"])
         self = cls(**manifest["parameters"])
         self.C_, self.gap_ = manifest["C"], manifest["gap"]
+        self.agreement_ = manifest.get("agreement")  # not measured by version 0.1
         names = manifest.get("class_names")  # files of version 0.1 have none
         self.class_names_ = None if names is None else tuple(names)
         self.C_path_ = None if manifest["C_path"] is None else CChoice.from_dict(manifest["C_path"])
         self._adopt(Surrogate.from_arrays(arrays, self._device(fitted)), fitted)
+        self._unseen = self._without_part_in_C()
         return self
 
 

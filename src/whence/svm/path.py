@@ -138,7 +138,8 @@ def choose_C(
     What a value of C means depends on the data: scaling features by s is the same as scaling C by s², and
     the loss is a sum over N samples. So the path runs over κ = C·N·mean‖f‖², one value every half decade
     from 1 to 10⁵, on a stratified subsample of n rows, where C becomes C·N/n. Each C is judged on rows
-    outside the subsample (a fifth of the data at least is kept for that, from 50 rows on):
+    outside the subsample (a fifth of the data at least is kept for that, from 50 rows on). ``held_back``
+    rows have no part in it at all, so that what came out can be measured on them:
 
     1. agreement of the surrogate's class with the head's, up to one standard error below the best;
     2. among those, mean cosine of the logits, up to 0.01 below the best. Logits are centred over classes
@@ -174,7 +175,9 @@ def choose_C(
         n_classes = len(head[0])
     p = make_problem(features, labels, n_classes, 1.0, bias)
     rng = np.random.default_rng(seed)
-    fitted, judged, held_out = _split(p.labels, max_samples, rng)
+    taken = np.setdiff1d(np.arange(len(p.labels)), held_back(p.labels, seed))
+    fitted, judged, held_out = _split(p.labels[taken], max_samples, rng)
+    fitted, judged = taken[fitted], taken[judged]
     X, y = p.features[fitted], p.labels[fitted]
     judge = _Judge(p, judged, head)
     # All-zero features without a bias give W = 0 whatever C is.
@@ -202,6 +205,20 @@ def choose_C(
         path.append(PathPoint(kappa / scale, kappa, agreement, cosine, support, previous.gap))
     best, reason = _best(path, len(judged), head is not None)
     return CChoice(best.C, tuple(path), len(fitted), len(judged), held_out, reason)
+
+
+def held_back(labels: Ints, seed: int) -> Ints:
+    """Rows that ``choose_C`` never looks at, ascending: a tenth, at least 100 where that is not too many.
+
+    What is measured on them had no part in the choice of C. None where there are fewer than 100 rows.
+    """
+    n = len(labels)
+    if n < 100:
+        return np.empty(0, dtype=np.int64)
+    first = np.unique(labels, return_index=True)[1]  # every class stays among the rows that choose
+    others = np.setdiff1d(np.arange(n), first)
+    size = min(max(n // 10, min(n // 4, 100)), 3000)
+    return np.sort(np.random.default_rng([seed, n]).permutation(others)[:size])
 
 
 def _split(labels: Ints, max_samples: int, rng: np.random.Generator) -> tuple[Ints, Ints, bool]:
