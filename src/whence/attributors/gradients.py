@@ -147,7 +147,6 @@ class Gradients:
         except NotMappedError as refusal:
             self.note = str(refusal)
             self.say(f"Gradients: one sample at a time, since torch.func.vmap fails in {self.note}.")
-        self._check_samples_alone(inputs, together)
         # Gradients lie once by parameter, once as rows, and the caller may hold the rows before; activations
         # have gradients of their own size.
         a_sample = 3 * self.n_parameters * self.itemsize + 2 * self._activation_bytes(inputs)
@@ -247,22 +246,6 @@ class Gradients:
                 'Take only the last layer with params="last".'
             )
         return found
-
-    def _check_samples_alone(self, inputs: Any, together: Tensor) -> None:
-        """Raise unless samples by themselves have the logits (B, K) that they have in a batch."""
-        ones = [take(inputs, slice(i, i + 1)) for i in range(len(together))]
-        with evaluating(self.model), eagerly(self.model):
-            alone = torch.cat([self._logits(self.parameters(), one) for one in ones])
-        error = (alone.to(together) - together).abs().max()
-        # Rounding of half precision is within this; what another sample adds is not.
-        if error > 0.05 * together.abs().max().clamp(min=1e-6):
-            raise ModelError(
-                "A sample's logits must not depend on the other samples of its batch nor on chance, or it "
-                f"has no gradient of its own. By itself they differ by up to {error.item():.3g}. The model "
-                "is run in eval mode: is there a batch normalisation without running statistics "
-                "(track_running_stats=False), or one or a dropout that forward puts into training mode? "
-                'Mend it, or take only the last layer with params="last".'
-            )
 
     def _activation_bytes(self, inputs: Any) -> int:
         """Bytes of all modules' outputs for one sample."""
