@@ -296,7 +296,7 @@ def test_the_model_is_left_as_it_was(fail: bool) -> None:
     model.fail = fail
     if fail:
         for use in (e.attribute, e.top_k, e.predict, e.faithfulness):
-            with pytest.raises(RuntimeError, match="in the middle"):
+            with pytest.raises(ModelError, match="in the middle"):
                 use(inputs)
     else:
         e.fit(model, (inputs, labels)).attribute(inputs)

@@ -266,8 +266,8 @@ def test_bad_values_name_the_sample() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"dtype": "int8"}, "'dtype' must be one of float32, float16. Got 'int8'"),
-        ({"autocast": "int8"}, "'autocast' must be None"),
+        ({"dtype": "int8"}, "'dtype' must be one of \"float32\", \"float16\". Got 'int8'"),
+        ({"autocast": "int8"}, "'autocast' must be one of None"),
         ({"num_workers": -1}, "'num_workers' must be an integer of at least 0"),
         ({"on_error": "ignore"}, "'on_error' must be"),
         ({"cache_dir": __file__}, "'cache_dir' must be a folder or a new path"),

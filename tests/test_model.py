@@ -258,9 +258,9 @@ def test_the_model_is_left_as_it_was(after: str) -> None:
     model.after = after
     before = snapshot(model)
     if after == "raise":
-        with pytest.raises(RuntimeError, match="in the middle"):
+        with pytest.raises(ModelError, match="in the middle"):
             extract(model, (X, Y), show_progress=False)
-        with pytest.raises(RuntimeError, match="in the middle"):
+        with pytest.raises(ModelError, match="in the middle"):
             Extractor(model, "out")(X)
     else:
         extract(model, (X, Y), batch_size=5, show_progress=False)

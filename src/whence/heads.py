@@ -11,6 +11,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from whence.errors import ModelError
+
 Floats = npt.NDArray[np.floating[Any]]
 
 
@@ -167,7 +169,12 @@ def effective(layer: nn.Module) -> tuple[Tensor, Tensor | None]:
         bias = layer.bias
         return layer.weight.detach().flatten(1), None if bias is None else bias.detach()  # type: ignore
     d, K = widths(layer)
-    like = next(p for p in layer.parameters() if p.is_floating_point())
+    like = next((p for p in layer.parameters() if p.is_floating_point()), None)
+    if like is None:
+        raise ModelError(
+            "The model's last linear layer must have floating-point weights. Got a quantised one, a "
+            f"{type(layer).__name__} of {type(layer).__module__}. Pass the model that it was made of."
+        )
     places = (1,) * (layer.weight.ndim - 2) if isinstance(layer, nn.Conv1d | nn.Conv2d) else ()
     with torch.enable_grad():
         zeros = torch.zeros(K, d, *places, device=like.device, dtype=like.dtype, requires_grad=True)

@@ -10,6 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from whence.errors import InvalidInputError, ModelError, WhenceError
+
 
 def n_rows(inputs: Any) -> int | None:
     """Count a batch's samples by its first tensor, array or list; None where it has none."""
@@ -55,14 +57,64 @@ def to_model(model: nn.Module, inputs: Any) -> Any:
     return inputs.to(parameter.device, dtype, copy=not copied)
 
 
+def check_device(device: Any) -> torch.device:
+    """Return the device that a user named, or raise where it cannot be used."""
+    try:
+        found = torch.device(device)
+        torch.empty(0, device=found).sum()
+        if found.type == "meta":
+            raise RuntimeError("it holds no values")
+    except (RuntimeError, AssertionError, TypeError, ValueError, NotImplementedError) as error:
+        there = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
+        raise InvalidInputError(
+            f"'device' must be one of this machine, such as {' or '.join(map(repr, there))}. Got {device!r}: "
+            f"{_first_line(error)}. None takes the model's own."
+        ) from error
+    return found
+
+
 def run(model: nn.Module, inputs: Any) -> Any:
     """Run the model: a mapping goes in by name, a tuple by place, anything else as the one argument.
 
     Of a mapping, what the model cannot take is left out: names that ``forward`` does not know, and values
     that are no tensors (a text beside its tokens). A single tensor under a name of its own, such as
     ``image``, goes in by place. The model gets copies, so that what it writes into them is gone afterwards.
+    What goes wrong inside the model is a ModelError that says on what.
     """
-    inputs = _copied(inputs)
+    try:
+        return _called(model, _copied(inputs))
+    except (WhenceError, MemoryError, torch.OutOfMemoryError):
+        raise
+    except Exception as error:
+        several = "A tuple is several inputs, by place: pass x alone, without labels. "
+        raise ModelError(
+            f"The model cannot run on {described(inputs)}: {type(error).__name__}: {_first_line(error)}. "
+            f"{several if type(inputs) is tuple else ''}"
+            "Pass a batch (B, …) of what the model was trained on, of the same shape and type"
+            f"{', converted to float' if _is_whole(inputs) else ''}."
+        ) from error
+
+
+def described(inputs: Any) -> str:
+    """Write a batch for a message: the type and shape of its parts."""
+    if isinstance(inputs, Mapping):
+        return ", ".join(f"{name!r}: {described(part)}" for name, part in inputs.items())
+    if type(inputs) is tuple:
+        return f"({', '.join(map(described, inputs))})"
+    if isinstance(inputs, Tensor | np.ndarray):
+        return f"{str(inputs.dtype).removeprefix('torch.')} {tuple(inputs.shape)}"
+    return type(inputs).__name__
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).splitlines()), "").strip(" .") or "no message"
+
+
+def _is_whole(inputs: Any) -> bool:
+    return isinstance(inputs, Tensor) and not inputs.is_floating_point() and not inputs.is_complex()
+
+
+def _called(model: nn.Module, inputs: Any) -> Any:
     if type(inputs) is tuple:
         return model(*inputs)
     if not isinstance(inputs, Mapping):

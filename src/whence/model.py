@@ -5,12 +5,17 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
+from itertools import chain
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.fx import GraphModule
+from torch.nn.parameter import is_lazy
 
-from whence.errors import HeadError, ModelError
+from whence.checks import shown
+from whence.errors import HeadError, InvalidInputError, ModelError
 from whence.heads import (
     Call,
     Head,
@@ -50,15 +55,70 @@ def evaluating(model: nn.Module) -> Iterator[None]:
                 module.training = flag
 
 
-def unwrap(model: nn.Module) -> nn.Module:
+def check_model(model: Any, layer: Any = None) -> nn.Module:
+    """Return the model inside its wrappers, or raise where it or ``layer`` can be none to explain."""
+    if layer is not None and not isinstance(layer, str):
+        apart = isinstance(layer, Tensor | np.ndarray | list | tuple)
+        raise InvalidInputError(
+            f"'layer' must be None or the name of a linear layer. Got {shown(layer)}. "
+            + ("Pass inputs and labels as one pair: fit(model, (X, y))." if apart else "")
+        )
+    inner = unwrap(model)
+    if isinstance(inner, GraphModule) and "eval" in vars(inner):  # which torch.export puts out of use
+        raise ModelError(
+            "The model must be one whose layers can be seen. Got an exported one. "
+            "Pass the nn.Module that was exported."
+        )
+    weights = dict(chain(inner.named_parameters(), inner.named_buffers()))
+    for name, tensor in weights.items():
+        if is_lazy(tensor):
+            raise ModelError(
+                f"The model must have all its weights. Got a lazy one, whose {name!r} has no shape yet. "
+                "Run it once on a batch before."
+            )
+        if tensor.is_meta:
+            raise ModelError(
+                f"The model must have all its weights. Got {name!r} on the meta device. Load the weights."
+            )
+    if not any(parameter.is_floating_point() for parameter in inner.parameters()):
+        quantised = [n for n, m in inner.named_modules() if "quantized" in type(m).__module__]
+        raise ModelError(
+            "The model must have a linear layer with floating-point weights. "
+            + (
+                f"Got a quantised one, layer {quantised[0]!r}. Pass the model that it was made of."
+                if quantised
+                else f"Got a {type(inner).__name__} without: no nn.Linear and no 1×1 convolution."
+            )
+        )
+    return inner
+
+
+def unwrap(model: Any) -> nn.Module:
     """Give the model inside ``DataParallel``, ``DistributedDataParallel`` and ``torch.compile``."""
-    while True:
-        if isinstance(model, nn.DataParallel | nn.parallel.DistributedDataParallel):
-            model = model.module
-        elif (inner := model._modules.get("_orig_mod")) is not None:
-            model = inner
+    if not isinstance(model, nn.Module):
+        kind = f"the class {model.__name__}" if isinstance(model, type) else type(model).__name__
+        if isinstance(model, type):
+            remedy = "Pass an instance of it, with its weights."
+        elif kind == "ExportedProgram":
+            remedy = "Pass the nn.Module that was exported."
+        elif hasattr(model, "predict"):
+            remedy = "Of a model that is not of torch, DualDA.fit_features takes the features."
         else:
-            return model
+            remedy = "Pass the trained model itself."
+        raise ModelError(f"'model' must be a torch nn.Module. Got {kind}. {remedy}")
+    if isinstance(model, torch.jit.ScriptModule):
+        raise ModelError(
+            "The model must be one whose layers can be seen. Got a scripted or traced one. "
+            "Pass the nn.Module that it was made of."
+        )
+    found: nn.Module = model
+    while True:
+        if isinstance(found, nn.DataParallel | nn.parallel.DistributedDataParallel):
+            found = found.module
+        elif (inner := found._modules.get("_orig_mod")) is not None:
+            found = inner
+        else:
+            return found
 
 
 def class_names(model: nn.Module) -> tuple[str, ...] | None:
@@ -93,7 +153,7 @@ def find_head(model: nn.Module, inputs: Any, layer: str | None = None) -> str:
     -------
     The layer's name, inside ``DataParallel`` and compiled models the one in the original module.
     """
-    model = unwrap(model)
+    model = check_model(model, layer)
     layers = candidates(model)
     if layer is not None and layer not in layers:
         raise ModelError(f"'layer' must name a linear layer of the model. Got {layer!r}. {listed(layers)}")

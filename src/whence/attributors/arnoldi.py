@@ -9,10 +9,11 @@ import torch
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from whence.attributors.base import Limits, check_count
+from whence.attributors.base import Limits
 from whence.attributors.classifier import Classifier, Training
 from whence.attributors.curvature import Curvature
 from whence.attributors.influence import InfluenceAttributor, Params
+from whence.checks import check_count, check_seed
 from whence.svm.problem import Ints
 
 
@@ -126,6 +127,7 @@ class Arnoldi(InfluenceAttributor):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
+        check_seed(self.seed)
         check_count("dimension", self.dimension)
         check_count("projections", self.projections)
         if self.n_samples is not None:

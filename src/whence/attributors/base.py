@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from whence import store
+from whence.checks import check_count, shown, to_array
 from whence.data import TrainingSet
 from whence.errors import InvalidInputError, NotFittedError, StoreError
 from whence.inputs import n_rows, take
@@ -184,28 +185,25 @@ def rank(scores: Tensor, k: int) -> tuple[Ranked, Ranked]:
     return sides[0], sides[1]
 
 
-def check_count(name: str, value: Any) -> None:
-    """Raise unless a parameter is an integer of at least 1."""
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise InvalidInputError(f"'{name}' must be an integer of at least 1. Got {value!r}.")
-
-
-def check_target(target: Any, n_tests: int, n_classes: int) -> Tensor:
+def check_target(target: Any, n_tests: int, n_classes: int, name: str = "target") -> Tensor:
     """Return one class a test as an int64 tensor (B,), or raise."""
-    classes = target.detach().cpu() if isinstance(target, Tensor) else torch.as_tensor(np.asarray(target))
-    if classes.is_floating_point() or classes.is_complex() or classes.dtype == torch.bool:
-        raise InvalidInputError(f"'target' must be None or integers. Got dtype {classes.dtype}.")
+    classes = to_array(name, target)
+    if classes.dtype.kind not in "iu":
+        raise InvalidInputError(
+            f"'{name}' must be None or integers in [0, {n_classes}), the model's classes. Got {shown(target)}"
+            f" of dtype {classes.dtype}. Of a class's name, give its place in class_names_."
+        )
     if classes.ndim == 0:
-        classes = classes.expand(n_tests)
+        classes = np.broadcast_to(classes, n_tests)
     if classes.shape != (n_tests,):
         raise InvalidInputError(
-            f"'target' must be None, one class, or one class a test, shape ({n_tests},). "
-            f"Got shape {tuple(classes.shape)}."
+            f"'{name}' must be None, one class, or one class a test, shape ({n_tests},). "
+            f"Got shape {classes.shape}."
         )
     outside = (classes < 0) | (classes >= n_classes)
     if outside.any():
-        i = int(outside.int().argmax())
+        i = int(outside.argmax())
         raise InvalidInputError(
-            f"'target' must lie in [0, {n_classes}), the model's classes. Got {int(classes[i])} for test {i}."
+            f"'{name}' must lie in [0, {n_classes}), the model's classes. Got {classes[i]} for test {i}."
         )
-    return classes.long()
+    return torch.from_numpy(classes.astype(np.int64))

@@ -14,13 +14,15 @@ import torch
 from torch import Tensor, nn
 
 from whence import store
-from whence.attributors.base import Attributor, check_count, check_target
+from whence.attributors.base import Attributor, check_target
 from whence.attributors.fitted import FittedModel, check_batch
+from whence.checks import check_count, check_flag
 from whence.data import TrainingSet, as_training_set
+from whence.data.labels import known_names
 from whence.errors import InvalidInputError, StoreError
 from whence.features import extract
 from whence.inputs import to_model
-from whence.model import Extractor, class_names
+from whence.model import Extractor, check_model, class_names
 
 Function = Callable[[Any], Any]
 
@@ -176,6 +178,7 @@ class ModelAttributor(Attributor):
     def _check_parameters(self) -> None:
         """Raise where a hyper-parameter is wrong, before any work is done."""
         check_count("batch_size", self.batch_size)
+        check_flag("show_progress", self.show_progress)
 
     def _fit(
         self,
@@ -188,6 +191,7 @@ class ModelAttributor(Attributor):
     ) -> Self:
         """Read model and data, learn from them and from what else was ``given``, and take over the result."""
         self._check_parameters()
+        check_model(model, layer)
         started = time.perf_counter()
         classifier, training = read(
             model,
@@ -199,7 +203,8 @@ class ModelAttributor(Attributor):
             show_progress=self.show_progress,
         )
         cache = self._learn(classifier, training, **given)
-        self._adopt(classifier, cache, training.labels, training.samples.class_names)
+        names = known_names(training.samples.class_names, classifier.n_classes)
+        self._adopt(classifier, cache, training.labels, names)
         self.fit_seconds_ = time.perf_counter() - started
         return self
 

@@ -15,21 +15,33 @@ from torch import Tensor, nn
 
 from whence import store
 from whence.attributors.agreement import agreement, warn_of_data, warn_of_low
-from whence.attributors.base import Limits, TopK, check_count, check_target
+from whence.attributors.base import Limits, TopK, check_target
 from whence.attributors.explainer import Explainer
 from whence.attributors.explaining import Explaining
 from whence.attributors.fitted import FittedModel
 from whence.attributors.solutions import Solved, Solving, changed_labels
-from whence.attributors.surrogate import Faithfulness, Surrogate, check_head, to_array
+from whence.attributors.surrogate import Faithfulness, Surrogate
+from whence.checks import check_count, check_flag, check_names
 from whence.data import TrainingSet, as_training_set
+from whence.data.labels import known_names
 from whence.errors import InvalidInputError, NotFittedError
 from whence.features import OnError, as_float32, extract
 from whence.heads import Head
-from whence.model import Outputs
+from whence.inputs import check_device
+from whence.model import Outputs, check_model
 from whence.model import class_names as model_class_names
 from whence.relevance.xda import Method
 from whence.svm import CChoice, held_back
-from whence.svm.problem import Floats, Ints, check_C, check_features, check_labels
+from whence.svm.problem import (
+    Floats,
+    Ints,
+    check_C,
+    check_features,
+    check_head,
+    check_labels,
+    check_n_classes,
+)
+from whence.svm.solve import check_options
 
 
 class DualDA(Explainer):
@@ -174,6 +186,9 @@ class DualDA(Explainer):
             One name a class, in order; None takes those of the model or of the data, if they have any.
         """
         self._check_parameters()
+        check_model(model, layer)
+        if class_names is not None:
+            class_names = check_names("class_names", class_names)
         started = time.perf_counter()
         samples = as_training_set(
             data,
@@ -197,11 +212,14 @@ class DualDA(Explainer):
         )
         extracted = time.perf_counter()
         features, head = as_float32(bank.features), bank.extractor.head()
+        if class_names is not None:
+            check_names("class_names", class_names, len(head.weight))
+        names = known_names(samples.class_names, len(head.weight))
         solved, note = self._solving().of_bank(bank, features, head, cache_dir)
         self.seconds_ = {"features": extracted - started, "solution": time.perf_counter() - extracted}
         self.origins_ = {"features": bank.note, "solution": note}
         fitted = FittedModel(bank.extractor, prepare=samples.prepare)
-        self._keep(solved, features, bank.labels, head, fitted, samples.class_names)
+        self._keep(solved, features, bank.labels, head, fitted, names)
         self._data = samples
         self._warn(features)
         return self
@@ -227,9 +245,11 @@ class DualDA(Explainer):
             K, read off the head or the labels when None.
         """
         self._check_parameters()
-        X = check_features(to_array(features))
-        y = check_labels(to_array(labels), len(X))
-        checked = check_head(head, X.shape[1], n_classes)
+        X = check_features(features)
+        y = check_labels(labels, len(X))
+        if n_classes is not None:
+            check_n_classes(n_classes, y)
+        checked = None if head is None else Head(*check_head(head, X.shape[1], n_classes))
         started = time.perf_counter()
         solved = self._solving().of_features(X, y, checked, n_classes)
         self.seconds_ = {"solution": time.perf_counter() - started}
@@ -357,7 +377,7 @@ class DualDA(Explainer):
         """
         started = time.perf_counter()
         before = self._fitted()
-        X = check_features(to_array(features))
+        X = check_features(features)
         labels = changed_labels(before.labels, len(X), self.n_classes_, remove, relabel or {})
         solved = self._solving().again(X, labels, before.lam, self.C_ if C is None else check_C(C))
         other = DualDA(**{name: getattr(self, name) for name in _PARAMETERS}, device=self.device)
@@ -499,7 +519,12 @@ class DualDA(Explainer):
             raise InvalidInputError(f"'C' must be \"auto\" or a number above 0. Got {self.C!r}.")
         if self.C != "auto":
             check_C(self.C)  # the solver would say so after the features are computed
+        check_flag("bias", self.bias)
+        check_options(self.tol, self.max_seconds, self.n_threads, self.seed)
         check_count("batch_size", self.batch_size)
+        check_flag("show_progress", self.show_progress)
+        if self.device is not None:
+            check_device(self.device)
 
     def _state(self) -> tuple[store.Arrays, dict[str, Any]]:
         surrogate = self._fitted()

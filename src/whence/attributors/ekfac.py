@@ -12,7 +12,6 @@ from tqdm.auto import tqdm
 
 from whence import store
 from whence.attributors.base import Limits
-from whence.attributors.checks import check_choice, check_positive
 from whence.attributors.classifier import Classifier, ModelAttributor, Training
 from whence.attributors.influence import Params
 from whence.attributors.layers import (
@@ -25,6 +24,7 @@ from whence.attributors.layers import (
     for_classes,
     for_labels_drawn,
 )
+from whence.checks import check_choice, check_positive, check_seed
 from whence.errors import ModelError, StoreError
 
 _FEW = 10  # classes up to which labels="auto" goes through all of them
@@ -213,6 +213,7 @@ class EKFAC(ModelAttributor):
     def _check_parameters(self) -> None:
         super()._check_parameters()
         check_choice("params", self.params, ("last", "all"))
+        check_seed(self.seed)
         check_choice("labels", self.labels, ("auto", "exact", "sampled"))
         if self.damping is not None:
             check_positive("damping", self.damping, ", or None for a tenth of each layer's mean eigenvalue")

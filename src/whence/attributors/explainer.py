@@ -8,9 +8,10 @@ from typing import Any
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from whence.attributors.base import Attributor, check_count, check_target
+from whence.attributors.base import Attributor, check_target
 from whence.attributors.explaining import Explaining
 from whence.attributors.fitted import check_batch
+from whence.checks import check_count
 from whence.explanation import ConceptExplanation, Explanations
 from whence.relevance.concepts import Concepts
 from whence.relevance.xda import Method
@@ -62,7 +63,7 @@ class Explainer(Attributor):
         check_count("k", k)
         n = check_batch(x)
         wanted = [None] * n if target is None else check_target(target, n, self.n_classes_).tolist()
-        truths = [None] * n if truth is None else check_target(truth, n, self.n_classes_).tolist()
+        truths = [None] * n if truth is None else check_target(truth, n, self.n_classes_, "truth").tolist()
         explaining = self._explaining(k, method)
         batches = explaining.model.batches(x, 1)
         tests = tqdm(batches, "explaining", n, disable=not self.show_progress or n < 4)

@@ -13,7 +13,7 @@ from whence import store
 from whence.data import Prepare
 from whence.errors import HeadError, InvalidInputError, ModelError, StoreError
 from whence.inputs import n_rows, take, to_model
-from whence.model import Extractor, Outputs, one_at_a_time, unwrap
+from whence.model import Extractor, Outputs, check_model, one_at_a_time
 from whence.relevance.lrp import default_rules
 from whence.relevance.presets import NAMED
 
@@ -49,7 +49,7 @@ class FittedModel:
         if fingerprint is None:
             raise StoreError("The explainer was fitted on features, not on a model. Load it without 'model'.")
         # Names as in the original module, so that a model may be wrapped or compiled after fitting.
-        model = unwrap(model)
+        model = check_model(model)
         changed = store.differences(fingerprint, store.fingerprint(model, fingerprint["layer"]))
         if changed:
             raise StoreError(

@@ -9,11 +9,12 @@ import torch
 from torch import Tensor, nn
 
 from whence import store
-from whence.attributors.base import Attributor, Limits, check_count
+from whence.attributors.base import Attributor, Limits
 from whence.attributors.classifier import Classifier, ModelAttributor, Training
 from whence.attributors.gradients import MEMORY, Gradients, Loss, Weights, cross_entropy
 from whence.attributors.products import Factored, Products, Stored, Streamed
 from whence.attributors.projection import Dimension, projection_for
+from whence.checks import check_callable, check_choice, check_count, check_seed
 from whence.errors import InvalidInputError, StoreError
 
 Params = Literal["all", "last"]
@@ -213,15 +214,10 @@ class GradCos(GradientAttributor):
 
 def check_gradient_options(params: Any, projection: Any, loss: Any, seed: Any, memory: Any) -> None:
     """Raise unless the options of a method on gradients are ones it has."""
-    if params not in ("all", "last"):
-        raise InvalidInputError(f'\'params\' must be "all" or "last". Got {params!r}.')
-    if projection is not None and projection != "auto":
+    check_choice("params", params, ("all", "last"))
+    if projection is not None and not (isinstance(projection, str) and projection == "auto"):
         check_count("projection", projection)
-    if loss is not None and not callable(loss):
-        raise InvalidInputError(
-            f"'loss' must be None or a function of logits and classes. Got {loss!r}. "
-            "None is the cross-entropy."
-        )
-    if not isinstance(seed, int) or seed < 0:
-        raise InvalidInputError(f"'seed' must be an integer of at least 0. Got {seed!r}.")
+    if loss is not None:
+        check_callable("loss", loss, "None, for the cross-entropy, or a function of logits and classes")
+    check_seed(seed)
     check_count("memory", memory)

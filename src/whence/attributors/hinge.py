@@ -15,6 +15,7 @@ from whence.attributors.progress import GapBar
 from whence.attributors.representer import PointsAttributor
 from whence.svm import solve
 from whence.svm.problem import Doubles, Ints, check_C
+from whence.svm.solve import check_options
 
 Bools = npt.NDArray[np.bool_]
 
@@ -108,6 +109,7 @@ class HingeRP(PointsAttributor):
     def _check_parameters(self) -> None:
         super()._check_parameters()
         check_C(self.C)
+        check_options(self.tol, None, None, self.seed)
 
 
 def hinge_coefficients(W: Doubles, X: Doubles, y: Ints, C: float, off: float) -> Doubles:

@@ -11,7 +11,6 @@ from tqdm.auto import tqdm
 
 from whence import store
 from whence.attributors.base import Limits
-from whence.attributors.checks import check_choice, check_positive
 from whence.attributors.classifier import Classifier, ModelAttributor, Training
 from whence.attributors.curvature import (
     Curvature,
@@ -21,6 +20,7 @@ from whence.attributors.curvature import (
     last_gradients,
 )
 from whence.attributors.gradients import MEMORY
+from whence.checks import check_choice, check_positive
 from whence.errors import InvalidInputError, StoreError
 from whence.inputs import take
 

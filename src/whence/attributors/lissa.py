@@ -10,10 +10,11 @@ import torch
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from whence.attributors.base import Limits, check_count
+from whence.attributors.base import Limits
 from whence.attributors.classifier import Classifier, Training
 from whence.attributors.curvature import Curvature
 from whence.attributors.influence import Params, SolvingAttributor
+from whence.checks import check_count, check_seed
 from whence.errors import ModelError
 from whence.svm.problem import Ints
 
@@ -150,6 +151,7 @@ class LiSSA(SolvingAttributor):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
+        check_seed(self.seed)
         check_count("curvature_batch", self.curvature_batch)
         if self.depth is not None:
             check_count("depth", self.depth)

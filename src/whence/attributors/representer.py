@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from whence.attributors.base import Limits
-from whence.attributors.checks import check_positive
 from whence.attributors.classifier import Classifier, ModelAttributor, Training
 from whence.attributors.progress import GapBar
 from whence.attributors.softmax import fit_softmax
+from whence.checks import check_flag, check_positive
 from whence.errors import ConvergenceWarning
 from whence.svm.problem import Doubles
 
@@ -76,6 +76,10 @@ class PointsAttributor(ModelAttributor):
         """‖W − Σ_i α_i f_iᵀ‖ / ‖W‖."""
         self._check_fitted()
         return float(self._cache["residual"])
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        check_flag("bias", self.bias)
 
     def _products(self, tests: Tensor) -> Tensor:
         """f_i·f(x) with the bias' 1, (B, N)."""

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from whence.attributors.base import Limits
-from whence.attributors.checks import check_choice
 from whence.attributors.classifier import Classifier, ModelAttributor, Training
+from whence.checks import check_choice
 from whence.errors import InvalidInputError
 
 

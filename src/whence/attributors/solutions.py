@@ -10,10 +10,12 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+import numpy as np
 from scipy.sparse import csr_array
 
 from whence import store
 from whence.attributors.progress import GapBar
+from whence.checks import is_integer, shown, to_array
 from whence.errors import InvalidInputError, StoreError
 from whence.features import Cache, FeatureBank, teller
 from whence.features.cache import SOLUTION, Parts
@@ -109,20 +111,31 @@ def changed_labels(
         raise InvalidInputError(
             f"'features' must be those of all {len(labels):,} training samples. Got {n_rows:,} rows."
         )
-    for argument, indices in (("remove", list(remove)), ("relabel", list(relabel))):
-        wrong = [i for i in indices if not 0 <= i < len(labels) or labels[i] < 0]
+    if not isinstance(relabel, Mapping):
+        raise InvalidInputError(
+            "'relabel' must be a mapping of training samples to classes, such as {3: 0}. "
+            f"Got {shown(relabel)}."
+        )
+    for argument, indices in (("remove", remove), ("relabel", list(relabel))):
+        given = to_array(argument, indices)
+        if given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
+            raise InvalidInputError(
+                f"'{argument}' must name training samples by integers in [0, {len(labels)}). "
+                f"Got {shown(indices)}."
+            )
+        wrong = [i for i in given.tolist() if not 0 <= i < len(labels) or labels[i] < 0]
         if wrong:
             raise InvalidInputError(
                 f"'{argument}' must name training samples in [0, {len(labels)}) that took part in the fit. "
                 f"Got {wrong[0]}."
             )
     for index, label in relabel.items():
-        if not 0 <= label < n_classes:
+        if not is_integer(label) or not 0 <= label < n_classes:
             raise InvalidInputError(
-                f"'relabel' must give classes in [0, {n_classes}). Got {label} for sample {index}."
+                f"'relabel' must give classes in [0, {n_classes}). Got {shown(label)} for sample {index}."
             )
         changed[index] = label
-    changed[list(remove)] = -1
+    changed[to_array("remove", remove).astype(np.int64)] = -1
     if not (changed >= 0).any():
         raise InvalidInputError("'remove' must leave a training sample. Got all of them.")
     return changed

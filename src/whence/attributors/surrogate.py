@@ -11,6 +11,7 @@ from scipy.sparse import csr_array
 from torch import Tensor
 
 from whence.attributors.expansion import Expansion
+from whence.checks import check_dense, real_array
 from whence.errors import InvalidInputError
 from whence.heads import Head
 from whence.store import Arrays
@@ -118,8 +119,12 @@ class Surrogate:
 
     def check_features(self, features: Any) -> Tensor:
         """Return test features (B, d) as a finite tensor of the vectors' kind, or raise."""
-        if not isinstance(features, Tensor):
-            features = torch.from_numpy(np.array(features, order="C"))  # read-only arrays are welcome
+        if isinstance(features, Tensor):
+            check_dense("features", features)
+        if not isinstance(features, Tensor) or features.is_complex():
+            array = real_array("features", features)
+            precise = np.float32 if array.dtype == np.float32 else np.float64
+            features = torch.from_numpy(np.array(array, precise, order="C"))  # read-only arrays are welcome
         tests: Tensor = features.detach().to(self.vectors)
         d = self.vectors.shape[1]
         if tests.ndim != 2 or tests.shape[1] != d or len(tests) == 0:
@@ -178,29 +183,6 @@ class Surrogate:
             logit_cosine=mean_cosine(ours, theirs),
             n_tests=len(features),
         )
-
-
-def check_head(head: tuple[Any, Any] | None, n_features: int, n_classes: int | None) -> Head | None:
-    """Return the head as arrays, or raise unless its shapes fit."""
-    if head is None:
-        return None
-    weight = to_array(head[0])
-    bias = None if head[1] is None else to_array(head[1])
-    K = len(weight) if n_classes is None else n_classes
-    if weight.shape != (K, n_features) or (bias is not None and bias.shape != (K,)):
-        raise InvalidInputError(
-            f"'head' must be a weight ({K}, {n_features}) and a bias ({K},) or None. "
-            f"Got shapes {weight.shape} and {None if bias is None else bias.shape}."
-        )
-    return Head(weight, bias)
-
-
-def to_array(values: Any) -> Any:
-    """Turn a tensor, array or list into a numpy array."""
-    if isinstance(values, Tensor):
-        values = values.detach().cpu()
-        return (values.float() if values.dtype == torch.bfloat16 else values).numpy()
-    return np.asarray(values) if not isinstance(values, np.ndarray) else values
 
 
 def _head_logits(head: Head, features: Tensor) -> Tensor:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
@@ -13,8 +12,9 @@ from whence.attributors.base import Limits
 from whence.attributors.checkpoints import Checkpoints, read_checkpoints
 from whence.attributors.classifier import Function
 from whence.attributors.graddot import GradientAttributor
+from whence.checks import check_number, shown, to_array
 from whence.errors import InvalidInputError, StoreError
-from whence.model import unwrap
+from whence.model import check_model
 
 
 class TracIn(GradientAttributor):
@@ -74,7 +74,7 @@ class TracIn(GradientAttributor):
         learning_rates
             One for all checkpoints, which only scales the scores, or one a checkpoint.
         """
-        points = read_checkpoints(unwrap(model), checkpoints)
+        points = read_checkpoints(check_model(model, layer), checkpoints)
         rates = _check_rates(learning_rates, len(points))
         return self._fit(model, data, layer, preprocess, collate_fn, points=points, rates=rates)
 
@@ -87,11 +87,11 @@ class TracIn(GradientAttributor):
 
 def _check_rates(rates: Any, n: int) -> list[float]:
     """Give one learning rate a checkpoint, or raise."""
-    single = isinstance(rates, int | float)
-    several = [rates] * n if single else list(rates)
-    if len(several) != n or not all(isinstance(r, int | float) and 0 <= r < math.inf for r in several):
+    given = to_array("learning_rates", rates)
+    if given.shape not in ((), (n,)):
         raise InvalidInputError(
             f"'learning_rates' must be a number of at least 0, or one for each of the {n} checkpoints. "
-            f"Got {rates!r}."
+            f"Got {shown(rates)}."
         )
-    return [float(rate) for rate in several]
+    several = [rates] * n if given.ndim == 0 else list(rates)
+    return [check_number("learning_rates", rate, 0) for rate in several]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
@@ -18,8 +17,9 @@ from whence.attributors.gradients import MEMORY, Gradients, Weights, margin
 from whence.attributors.last_layer import LastLayerGradients
 from whence.attributors.products import batches_of, collect, progress
 from whence.attributors.projection import Dimension, Projection, projection_for
+from whence.checks import check_number
 from whence.errors import InvalidInputError, StoreError
-from whence.model import unwrap
+from whence.model import check_model
 
 _BLOCK = 1024  # samples whose rows are held in float64 at a time
 
@@ -114,7 +114,7 @@ class TRAK(ModelAttributor):
         """
         points: Sequence[Weights | None] = (None,)
         if checkpoints is not None:
-            points = read_checkpoints(unwrap(model), checkpoints)
+            points = read_checkpoints(check_model(model, layer), checkpoints)
         return self._fit(model, data, layer, preprocess, collate_fn, points=points)
 
     def attribute(self, x: Any, target: Any = None) -> Tensor:
@@ -189,8 +189,7 @@ class TRAK(ModelAttributor):
     def _check_parameters(self) -> None:
         super()._check_parameters()
         check_gradient_options(self.params, self.projection, None, self.seed, self.memory)
-        if not isinstance(self.ridge, int | float) or not 0 <= self.ridge < math.inf:
-            raise InvalidInputError(f"'ridge' must be a number of at least 0. Got {self.ridge!r}.")
+        check_number("ridge", self.ridge, 0)
 
     def _state(self) -> tuple[store.Arrays, dict[str, Any]]:
         if self._points != (None,):

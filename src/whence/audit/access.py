@@ -12,7 +12,8 @@ from torch import Tensor
 from whence.attributors import DualDA
 from whence.attributors.base import check_target
 from whence.attributors.fitted import check_batch
-from whence.attributors.surrogate import Surrogate, to_array
+from whence.attributors.surrogate import Surrogate
+from whence.checks import to_array
 from whence.errors import InvalidInputError
 from whence.features import FeatureBank, as_float32, extract
 from whence.svm.problem import Floats, check_features
@@ -75,7 +76,7 @@ def training_features(explainer: DualDA, features: Any) -> Floats:
         features = bank.features
     elif isinstance(features, FeatureBank):
         features = features.features
-    X = check_features(as_float32(to_array(features)))
+    X = check_features(as_float32(to_array("features", features)))
     _check_same(explainer, X)
     return X
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from whence.attributors import DualDA
-from whence.attributors.base import check_count
 from whence.audit.access import Doubles, Ints, names_of, support_scores, surrogate_of
+from whence.checks import check_count
 
 _AT_BOUND = 1 - 1e-9
 

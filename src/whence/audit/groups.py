@@ -14,7 +14,7 @@ from tqdm.auto import tqdm
 from whence.attributors import DualDA
 from whence.audit.access import Doubles, Ints, Tests, surrogate_of
 from whence.audit.table import Columns, check_ids, chosen_ids, write_csv, write_parquet
-from whence.errors import InvalidInputError
+from whence.checks import check_share
 
 _ENTRIES = 1 << 20  # scores held at a time, whatever the number of tests
 
@@ -155,8 +155,7 @@ def coreset(
         The user's own name of every training sample, for the export.
     """
     surrogate_of(explainer)
-    if isinstance(share, bool) or not isinstance(share, int | float | np.number) or not 0 < share <= 1:
-        raise InvalidInputError(f"'share' must be a number in (0, 1]. Got {share!r}.")
+    share = check_share("share", share, whole=True)
     check_ids(ids, explainer.n_train_)
     scores = group_attribution(explainer, x, target, features=features).mean_absolute
     usable = np.flatnonzero(explainer.labels_ >= 0)

@@ -11,11 +11,11 @@ import numpy as np
 from scipy.special import log_softmax
 
 from whence.attributors import DualDA
-from whence.attributors.base import check_count
 from whence.audit.access import Doubles, Ints, names_of, support_scores, surrogate_of, training_features
 from whence.audit.heldout import calibrated, held_out_scores
 from whence.audit.neighbours import nearest
 from whence.audit.table import Columns, check_ids, chosen_ids, write_csv, write_parquet
+from whence.checks import check_count
 from whence.errors import InvalidInputError
 from whence.svm.problem import Floats
 

@@ -12,10 +12,12 @@ import numpy.typing as npt
 from torch import Tensor
 from torch.utils.data import ConcatDataset, Subset, TensorDataset
 
+from whence.checks import to_array
 from whence.data.items import LABEL_NAMES
 from whence.errors import DataWarning, InvalidInputError, SampleError
 
 Ints = npt.NDArray[np.int64]
+_LARGEST = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,10 @@ class Labels:
         """
         if isinstance(labels, list | tuple):
             labels = [label.item() if _is_scalar(label) else label for label in labels]
-        array = labels.numpy(force=True) if isinstance(labels, Tensor) else _array(labels)
+        try:
+            array = to_array("data", labels)
+        except InvalidInputError as error:
+            raise InvalidInputError(f"'data' must give one label a sample. {error}") from error
         if array.ndim != 1:
             raise InvalidInputError(
                 f"'data' must give one label a sample, a number or a name. Got labels of shape {array.shape}."
@@ -71,6 +76,13 @@ class Labels:
             raise InvalidInputError(
                 "'data' must give integer labels in [0, n_classes), or names of classes. "
                 f"Got dtype {array.dtype}, such as {array[0]}. Map the labels to 0 … K−1 first."
+            )
+        if array.dtype.kind == "u" and (array > _LARGEST).any():
+            i = int((array > _LARGEST).argmax())
+            raise SampleError(
+                i if indices is None else int(indices[i]),
+                f"its label must be below 2⁶³; it is {array[i]}",
+                "Map the labels to 0 … K−1.",
             )
         return array.astype(np.int64)
 
@@ -90,6 +102,19 @@ class Labels:
                 "Rename it, set model.config.id2label, or give integer labels.",
             )
         return np.array([classes[name] for name in array], dtype=np.int64)
+
+
+def known_names(names: tuple[str, ...] | None, n_classes: int) -> tuple[str, ...] | None:
+    """Give the names of the model's classes; none, with a warning, where the data name another number."""
+    if names is None or len(names) == n_classes:
+        return names
+    warnings.warn(
+        f"The data name {len(names)} classes, {_some(names)}, and the model has {n_classes}. They are shown "
+        "by their numbers. Set model.config.id2label, or pass class_names to DualDA.fit.",
+        DataWarning,
+        stacklevel=3,
+    )
+    return None
 
 
 def data_names(dataset: Any) -> tuple[str, ...] | None:
@@ -130,19 +155,12 @@ def known_labels(dataset: Any) -> npt.NDArray[Any] | None:
     for name in ("targets", "labels"):
         labels = getattr(dataset, name, None)
         if isinstance(labels, list | Tensor | np.ndarray) and len(labels) == len(dataset):
-            return labels.numpy(force=True) if isinstance(labels, Tensor) else _array(labels)
+            return to_array("data", labels)
     return None
 
 
 def _is_scalar(label: Any) -> bool:
     return isinstance(label, Tensor | np.ndarray | np.generic) and int(np.prod(label.shape)) == 1
-
-
-def _array(labels: Any) -> npt.NDArray[Any]:
-    try:
-        return np.asarray(labels)
-    except ValueError as error:
-        raise InvalidInputError(f"'data' must give one label a sample. Got labels of {error}.") from error
 
 
 def _some(names: Sequence[str]) -> str:

@@ -20,6 +20,7 @@ from torch.utils.data import (
     default_collate,
 )
 
+from whence.checks import check_callable, check_count, check_names
 from whence.data.folder import ImageFolder
 from whence.data.items import Prepare, is_array, same
 from whence.data.labels import Ints, Labels, data_names
@@ -144,6 +145,12 @@ def as_training_set(
                 f"Got them beside {type(data).__name__}, which has its own. Pass them to as_training_set."
             )
         return data
+    check_count("batch_size", batch_size)
+    if names is not None:
+        names = check_names("names", names)
+    for name, function in {"preprocess": preprocess, "collate_fn": collate_fn}.items():
+        if function is not None:
+            check_callable(name, function, "None or a function of a batch")
     workers: dict[str, Any] = {}
     if isinstance(data, DataLoader):
         _check_order(data)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from whence.attributors.surrogate import to_array
+from whence.checks import as_int64, real_array, to_array
 from whence.errors import InvalidInputError
 
 Array = npt.NDArray[Any]
@@ -20,10 +20,8 @@ _BLOCK = 1 << 24  # entries looked at together
 
 def numbers(name: str, values: Any, shape: tuple[int | None, ...]) -> Array:
     """Return finite numbers of a shape, where None fits any length, in their own precision; or raise."""
-    array: Array = to_array(values)
+    array = real_array(name, values)
     _check_shape(name, array, shape)
-    if array.dtype.kind not in "biuf":
-        raise InvalidInputError(f"'{name}' must be numbers. Got dtype {array.dtype}.")
     rows = max(1, _BLOCK // max(1, array[:1].size))
     for start in range(0, len(array), rows):
         finite = np.isfinite(array[start : start + rows])
@@ -37,16 +35,16 @@ def numbers(name: str, values: Any, shape: tuple[int | None, ...]) -> Array:
 
 def classes(name: str, values: Any, n: int | None = None) -> Ints:
     """Return integers (n,), or raise."""
-    array: Array = to_array(values)
+    array = to_array(name, values)
     _check_shape(name, array, (n,))
     if array.dtype.kind not in "iu":
         raise InvalidInputError(f"'{name}' must be integers. Got dtype {array.dtype}.")
-    return array.astype(np.int64, copy=False)
+    return as_int64(name, array)
 
 
 def mask(name: str, values: Any, shape: tuple[int | None, ...]) -> Mask:
     """Return booleans of a shape, or raise."""
-    array: Array = to_array(values)
+    array = to_array(name, values)
     _check_shape(name, array, shape)
     if array.dtype != np.bool_:
         raise InvalidInputError(

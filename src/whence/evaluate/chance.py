@@ -10,13 +10,14 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from whence.attributors.base import Attributor, Limits, check_count, check_target
+from whence.attributors.base import Attributor, Limits, check_target
 from whence.attributors.classifier import Classifier
 from whence.attributors.fitted import FittedModel, check_batch
+from whence.checks import check_count, check_seed
 from whence.data import as_training_set
 from whence.features.prints import Digest
 from whence.inputs import take, to_model
-from whence.model import Extractor, class_names, find_head, unwrap
+from whence.model import Extractor, check_model, class_names, find_head
 
 
 class RandomAttributor(Attributor):
@@ -57,9 +58,10 @@ class RandomAttributor(Attributor):
         collate_fn: Callable[[list[Any]], Any] | None = None,
     ) -> Self:
         """Count the training samples and the classes; arguments as for every attributor."""
+        check_seed(self.seed)
         check_count("batch_size", self.batch_size)
         started = time.perf_counter()
-        model = unwrap(model)
+        model = check_model(model, layer)
         samples = as_training_set(
             data, self.batch_size, names=class_names(model), preprocess=preprocess, collate_fn=collate_fn
         )

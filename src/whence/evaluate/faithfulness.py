@@ -7,9 +7,12 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
-from whence.attributors.surrogate import Faithfulness, Surrogate, check_head, to_array
+from whence.attributors.surrogate import Faithfulness, Surrogate
+from whence.checks import to_array
 from whence.errors import InvalidInputError
 from whence.evaluate.arrays import Doubles, Ints, numbers
+from whence.heads import Head
+from whence.svm.problem import check_head
 
 
 def surrogate_faithfulness(coef: Any, head: tuple[Any, Any], features: Any) -> Faithfulness:
@@ -35,7 +38,7 @@ def surrogate_faithfulness(coef: Any, head: tuple[Any, Any], features: Any) -> F
     # No sample is needed to compare two layers: an expansion over none of them.
     empty = csr_array((0, K), dtype=np.float64)
     vectors, labels = np.empty((0, d), dtype=tests.dtype), np.empty(0, dtype=np.int64)
-    surrogate = Surrogate(empty, weight, vectors, labels, check_head(head, d, K), None)
+    surrogate = Surrogate(empty, weight, vectors, labels, Head(*check_head(head, d, K)), None)
     return surrogate.faithfulness(surrogate.check_features(tests))
 
 
@@ -67,7 +70,7 @@ def sparsified(coefficients: Any, counts: Any) -> Doubles:
     """
     dense = numbers("coefficients", coefficients, (None, None)).astype(np.float64)
     N, K = dense.shape
-    keep = np.asarray(to_array(counts))
+    keep = to_array("counts", counts)
     if keep.shape != (K,) or keep.dtype.kind not in "iu" or keep.min() < 0 or keep.max() > N:
         raise InvalidInputError(
             f"'counts' must be {K} integers from 0 to {N}, one a class. Got {keep.tolist()}."

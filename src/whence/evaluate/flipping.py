@@ -11,10 +11,10 @@ import numpy.typing as npt
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from whence.attributors.base import check_count, check_target
-from whence.attributors.checks import check_choice
+from whence.attributors.base import check_target
 from whence.attributors.dualda import DualDA
 from whence.attributors.fitted import check_batch
+from whence.checks import check_choice, check_count
 from whence.errors import InvalidInputError
 from whence.evaluate.comparison import Doubles, Ints, ties
 from whence.evaluate.flipped import FlippingResult, Side

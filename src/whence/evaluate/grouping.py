@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from whence.attributors.base import check_count
+from whence.checks import check_count
 from whence.errors import InvalidInputError
 from whence.evaluate.arrays import Doubles, Ints, numbers
 

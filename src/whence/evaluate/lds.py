@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import rankdata
 
-from whence.attributors.base import check_count
-from whence.attributors.surrogate import to_array
+from whence.checks import check_count, to_array
 from whence.errors import InvalidInputError
 from whence.evaluate.arrays import Array, Doubles, Ints, Mask, mask, numbers
 
@@ -198,7 +197,7 @@ def _checked(subsets_mask: Any, outputs: Any, scores: Array) -> tuple[Mask, Arra
     m = len(subsets)
     if m < 3:
         raise InvalidInputError(f"'subsets_mask' must have at least 3 subsets. Got {m}.")
-    array = to_array(outputs)
+    array = to_array("outputs", outputs)
     several = array[None] if array.ndim == 2 else array
     return subsets, numbers("outputs", several, (None, m, T)).astype(np.float64)
 

@@ -12,8 +12,7 @@ from torch import Tensor
 from tqdm.auto import tqdm
 
 from whence.attributors import DualDA
-from whence.attributors.base import check_count
-from whence.attributors.surrogate import to_array
+from whence.checks import check_count, to_array
 from whence.errors import InvalidInputError
 from whence.evaluate.arrays import Array, Ints, Mask, classes, mask, numbers
 from whence.evaluate.shortcuts import Shortcut
@@ -83,14 +82,14 @@ def localisation(relevance: Any, inside: Any, places: Any = None) -> Localisatio
     """
     from sklearn.metrics import roc_auc_score
 
-    where = mask("inside", inside, (None,) * to_array(inside).ndim)
-    with_channels = to_array(relevance).ndim == where.ndim + 1
+    where = mask("inside", inside, (None,) * to_array("inside", inside).ndim)
+    with_channels = to_array("relevance", relevance).ndim == where.ndim + 1
     values: Array = numbers("relevance", relevance, (None, *where.shape) if with_channels else where.shape)
     values = values.astype(np.float64)
     values = (values.sum(0) if with_channels else values).ravel()
     where = where.ravel()
     if places is not None:
-        found = classes("places", to_array(places).ravel(), len(where))
+        found = classes("places", to_array("places", places).ravel(), len(where))
         _, numbered = np.unique(found, return_inverse=True)
         values, where = np.bincount(numbered, values), np.bincount(numbered, where) > 0
     if where.all() or not where.any():
@@ -133,7 +132,7 @@ def caught_pairs(scores: Any, poisoned_mask: Any, k: int = 10, pairs: int = 1) -
     check_count("pairs", pairs)
     found = numbers("scores", scores, (None, None))
     T, N = found.shape
-    each = to_array(poisoned_mask).ndim == 2
+    each = to_array("poisoned_mask", poisoned_mask).ndim == 2
     poisoned = np.broadcast_to(mask("poisoned_mask", poisoned_mask, (T, N) if each else (N,)), (T, N))
     caught: list[tuple[int, int]] = []
     for test, row in enumerate(found):

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from whence.attributors.base import check_count
+from whence.checks import check_count
 from whence.errors import InvalidInputError
 from whence.evaluate.arrays import Array, Doubles, Mask, classes, numbers, split_mask
 

@@ -16,7 +16,7 @@ from torch import nn
 from tqdm.auto import tqdm
 
 from whence import store
-from whence.attributors.base import check_count
+from whence.checks import check_count
 from whence.errors import InvalidInputError, StoreError, WhenceError
 from whence.evaluate.training import load_weights
 from whence.evaluate.views import view

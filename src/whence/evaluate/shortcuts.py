@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 from torch import Tensor
 
-from whence.attributors.base import check_count
+from whence.checks import check_count
 from whence.errors import InvalidInputError
 from whence.evaluate.arrays import Mask
 

@@ -12,12 +12,12 @@ import torch
 from torch import Tensor, nn
 
 from whence import store
-from whence.attributors.base import check_count
+from whence.checks import check_count
 from whence.data import as_training_set
 from whence.errors import ModelError, StoreError
 from whence.evaluate.views import view
 from whence.inputs import run, to_model
-from whence.model import evaluating
+from whence.model import check_model, evaluating
 
 
 def fixed_steps(
@@ -76,6 +76,7 @@ def predict(
 ) -> Tensor:
     """Logits (test, class) of a model on a data set, float32 on the CPU; the model is left as it was."""
     check_count("batch_size", batch_size)
+    check_model(model)
     samples = as_training_set(data, batch_size, preprocess=preprocess, collate_fn=collate_fn)
     parts = []
     with evaluating(model), torch.no_grad():

@@ -18,6 +18,7 @@ from torch import nn
 from tqdm.auto import tqdm
 
 from whence import store
+from whence.checks import check_choice, check_count, check_flag
 from whence.errors import InvalidInputError, StoreError
 from whence.features import prints
 from whence.features.bank import Folder, Growing, InFile, InMemory, Ints, Rows, full_disk, widened
@@ -25,7 +26,8 @@ from whence.features.cache import Cache, Parts
 from whence.features.forward import Forward
 from whence.features.resources import free_disk, free_memory, in_words
 from whence.features.source import Source, open_source
-from whence.model import Extractor, find_head
+from whence.inputs import check_device
+from whence.model import Extractor, check_model, find_head
 from whence.processor import REMEDY, bfloat16_works
 
 CHECKPOINT_SECONDS = 1.0
@@ -112,6 +114,11 @@ def extract(
         Show what is needed, a progress bar, and what the cache does.
     """
     _check_options(dtype, autocast, num_workers, on_error)
+    check_count("batch_size", batch_size)
+    check_flag("show_progress", show_progress)
+    check_model(model, layer)
+    if device is not None:
+        device = check_device(device)
     if autocast == "bfloat16":
         _check_bfloat16(model, device)
     with nullcontext() if device is None else _placed(model, device):
@@ -341,14 +348,10 @@ def _placed(model: nn.Module, device: str | torch.device) -> Iterator[None]:
 
 
 def _check_options(dtype: str, autocast: str | None, num_workers: int, on_error: str) -> None:
-    if dtype not in DTYPES:
-        raise InvalidInputError(f"'dtype' must be one of {', '.join(DTYPES)}. Got {dtype!r}.")
-    if autocast not in AUTOCASTS:
-        raise InvalidInputError(f'\'autocast\' must be None, "bfloat16" or "float16". Got {autocast!r}.')
-    if not isinstance(num_workers, int) or num_workers < 0:
-        raise InvalidInputError(f"'num_workers' must be an integer of at least 0. Got {num_workers!r}.")
-    if on_error not in ("raise", "skip"):
-        raise InvalidInputError(f'\'on_error\' must be "raise" or "skip". Got {on_error!r}.')
+    check_choice("dtype", dtype, DTYPES)
+    check_choice("autocast", autocast, AUTOCASTS)
+    check_count("num_workers", num_workers, 0)
+    check_choice("on_error", on_error, ("raise", "skip"))
 
 
 def _check_bfloat16(model: nn.Module, device: str | torch.device | None) -> None:

@@ -200,7 +200,7 @@ def _whole() -> Iterator[None]:
     try:
         with torch.autograd.graph.disable_saved_tensors_hooks(message):
             yield
-    except RuntimeError as error:
+    except (RuntimeError, ModelError) as error:
         if message not in str(error):
             raise
         raise ModelError(message) from None

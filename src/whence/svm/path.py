@@ -11,9 +11,19 @@ import numpy as np
 import numpy.typing as npt
 from tqdm.auto import tqdm
 
-from whence.errors import ConvergenceWarning
-from whence.svm.problem import Doubles, Floats, Ints, Problem, make_problem
-from whence.svm.solve import Solution, solve
+from whence.checks import check_count, shown, to_array
+from whence.errors import ConvergenceWarning, InvalidInputError
+from whence.svm.problem import (
+    Doubles,
+    Floats,
+    Ints,
+    Problem,
+    check_C,
+    check_features,
+    check_head,
+    make_problem,
+)
+from whence.svm.solve import Solution, check_options, solve
 
 # κ below 1 leaves every margin unreached: all samples are support vectors at their bound and W only gets
 # longer with C. By 1e5 separable features have reached their hard margin, and others hardly get sparser.
@@ -49,12 +59,15 @@ def solve_path(
     >>> [s.C for s in solve_path(f, y, [0.1, 0.01])]
     [0.1, 0.01]
     """
+    if to_array("Cs", Cs).ndim != 1:
+        raise InvalidInputError(f"'Cs' must be a list of values of C. Got {shown(Cs)}.")
+    values = [check_C(C) for C in Cs]
     solutions: dict[int, Solution] = {}
     previous: Solution | None = None
-    for i in sorted(range(len(Cs)), key=lambda i: Cs[i]):
-        previous = solve(features, labels, C=Cs[i], warm_start=previous, **options)
+    for i in sorted(range(len(values)), key=lambda i: values[i]):
+        previous = solve(features, labels, C=values[i], warm_start=previous, **options)
         solutions[i] = previous
-    return [solutions[i] for i in range(len(Cs))]
+    return [solutions[i] for i in range(len(values))]
 
 
 @dataclass(frozen=True)
@@ -171,9 +184,13 @@ def choose_C(
     >>> choose_C(f, y).path[0].kappa
     1.0
     """
-    if n_classes is None and head is not None:
+    X = check_features(features)
+    if head is not None:
+        head = check_head(head, X.shape[1], n_classes)
         n_classes = len(head[0])
-    p = make_problem(features, labels, n_classes, 1.0, bias)
+    p = make_problem(X, labels, n_classes, 1.0, bias)
+    check_options(_TOL, None, n_threads, seed)
+    check_count("max_samples", max_samples)
     rng = np.random.default_rng(seed)
     taken = np.setdiff1d(np.arange(len(p.labels)), held_back(p.labels, seed))
     fitted, judged, held_out = _split(p.labels[taken], max_samples, rng)

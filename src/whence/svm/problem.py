@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from whence.checks import as_int64, check_count, check_flag, check_positive, real_array, shown, to_array
 from whence.errors import InvalidInputError
 from whence.svm import kernels
 
@@ -15,6 +16,8 @@ Floats = npt.NDArray[np.floating[Any]]
 Doubles = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
+_UNNAMED = 1000  # classes that labels may speak of without a sample for each
+_MOST = 1 << 20  # classes
 _BLOCK_BYTES = 1 << 20  # float64 copies of feature blocks stay inside the outer cache
 
 
@@ -61,30 +64,26 @@ def make_problem(
     X = check_features(features)
     y = check_labels(labels, len(X))
     K = check_n_classes(n_classes, y)
-    C = check_C(C)
+    C, bias = check_C(C), check_flag("bias", bias)
     norms = _squared_norms(X)
     if bias:
         norms += 1.0
-    return Problem(X, y, K, C, bool(bias), norms)
+    return Problem(X, y, K, C, bias, norms)
 
 
 def check_C(C: float) -> float:
     """Return C as a float, or raise unless it is a finite number above zero."""
-    if isinstance(C, bool) or not isinstance(C, int | float | np.number) or not 0 < float(C) < np.inf:
-        raise InvalidInputError(f"'C' must be a finite number above 0. Got {C!r}.")
-    return float(C)
+    return check_positive("C", C)
 
 
 def check_features(features: npt.ArrayLike) -> Floats:
     """Return features as a row-contiguous float32 or float64 matrix, or raise."""
-    X = features if isinstance(features, np.ndarray) else np.asarray(features)
+    X = real_array("features", features)
     if X.ndim != 2:
         raise InvalidInputError(
             f"'features' must have two dimensions, (samples, features). Got shape {X.shape}. "
             "Flatten or pool each sample to one row."
         )
-    if X.dtype.kind not in "fiub":
-        raise InvalidInputError(f"'features' must hold real numbers. Got dtype {X.dtype}.")
     if X.shape[0] == 0:
         raise InvalidInputError(f"'features' must have at least one row. Got shape {X.shape}.")
     if X.shape[1] == 0:
@@ -98,7 +97,7 @@ def check_features(features: npt.ArrayLike) -> Floats:
 
 def check_labels(labels: npt.ArrayLike, n: int) -> Ints:
     """Return labels as an int64 vector with one entry a sample, or raise."""
-    y = np.asarray(labels)
+    y = to_array("labels", labels)
     if y.shape != (n,):
         raise InvalidInputError(f"'labels' must have shape ({n},), one label a row. Got {y.shape}.")
     if y.dtype.kind not in "iu":
@@ -109,21 +108,50 @@ def check_labels(labels: npt.ArrayLike, n: int) -> Ints:
     if y.min() < 0:
         i = int(np.argmax(y < 0))
         raise InvalidInputError(f"'labels' must not be negative. Got {y[i]} at index {i}.")
-    return y.astype(np.int64)
+    return as_int64("labels", y)
+
+
+def check_head(
+    head: Any, n_features: int, n_classes: int | None
+) -> tuple[npt.NDArray[Any], npt.NDArray[Any] | None]:
+    """Return a head's weight (K, d) and bias (K,) or None as arrays, or raise unless they fit."""
+    if not isinstance(head, tuple | list) or len(head) != 2:
+        raise InvalidInputError(
+            f"'head' must be a pair of a weight (K, {n_features}) and a bias (K,) or None. Got {shown(head)}."
+        )
+    weight = real_array("head", head[0])
+    bias = None if head[1] is None else real_array("head", head[1])
+    K = n_classes if n_classes is not None else len(weight) if weight.ndim else 0
+    if weight.shape != (K, n_features) or (bias is not None and bias.shape != (K,)):
+        raise InvalidInputError(
+            f"'head' must be a weight ({K}, {n_features}) and a bias ({K},) or None. "
+            f"Got shapes {weight.shape} and {None if bias is None else bias.shape}."
+        )
+    if not all(np.isfinite(part).all() for part in (weight, bias) if part is not None):
+        raise InvalidInputError("'head' must be finite. Got NaN or infinity in its weight or bias.")
+    return weight, bias
 
 
 def check_n_classes(n_classes: int | None, labels: Ints) -> int:
     """Return the number of classes, read off the labels when None, or raise."""
     top = int(labels.argmax())
-    K = int(labels[top]) + 1 if n_classes is None else n_classes
-    if isinstance(K, bool) or not isinstance(K, int | np.integer) or K < 2:
-        raise InvalidInputError(
-            f"'n_classes' must be an integer of at least 2. Got {K!r}"
-            + (" from the labels; pass n_classes when some classes are absent." if n_classes is None else ".")
-        )
+    if n_classes is None:
+        K = int(labels[top]) + 1
+        if K < 2:
+            raise InvalidInputError(
+                f"'n_classes' must be an integer of at least 2. Got {K} from the labels; pass n_classes when "
+                "some classes are absent."
+            )
+        if max(_UNNAMED, len(labels)) < K:  # a mistake, which would cost the memory of a million classes
+            raise InvalidInputError(
+                f"'labels' must be classes 0 … K−1. Got {labels[top]} at index {top}: {K:,} classes for "
+                f"{len(labels):,} samples. Map the labels to 0 … K−1, or pass n_classes."
+            )
+        return K
+    K = check_count("n_classes", n_classes, 2, _MOST)
     if labels[top] >= K:
         raise InvalidInputError(f"'labels' must be below n_classes = {K}. Got {labels[top]} at index {top}.")
-    return int(K)
+    return K
 
 
 def _squared_norms(X: Floats) -> Doubles:

@@ -15,10 +15,12 @@ import numpy.typing as npt
 from scipy.sparse import csr_array, issparse
 from threadpoolctl import threadpool_limits
 
+from whence.checks import check_callable, check_count, check_positive, check_seed, check_share
 from whence.errors import ConvergenceWarning, InvalidInputError
 from whence.svm.ascent import Ascent, Certificate, OutOfTimeError
 from whence.svm.problem import Doubles, Problem, make_problem
 
+_THREADS = 1024  # more than machines have
 Status = Literal["converged", "time limit", "interrupted", "stalled"]
 
 
@@ -111,7 +113,9 @@ def solve(
     """
     started = time.perf_counter()
     problem = make_problem(features, labels, n_classes, C, bias)
-    _check_options(tol, max_seconds, n_threads)
+    check_options(tol, max_seconds, n_threads, seed)
+    if callback is not None:
+        check_callable("callback", callback, "None or a function of seconds and gap")
     deadline = np.inf if max_seconds is None else started + max_seconds
     lam, weight = _check_warm_start(warm_start, problem)
     history: list[tuple[float, float]] = []
@@ -177,13 +181,14 @@ def _follow(
             callback(*history[-1])
 
 
-def _check_options(tol: float, max_seconds: float | None, n_threads: int | None) -> None:
-    if not isinstance(tol, int | float | np.number) or not 0 < tol < 1:
-        raise InvalidInputError(f"'tol' must be a number in (0, 1). Got {tol!r}.")
-    if max_seconds is not None and not max_seconds > 0:
-        raise InvalidInputError(f"'max_seconds' must be None or above 0. Got {max_seconds!r}.")
-    if n_threads is not None and (not isinstance(n_threads, int | np.integer) or n_threads < 1):
-        raise InvalidInputError(f"'n_threads' must be None or an integer of at least 1. Got {n_threads!r}.")
+def check_options(tol: float, max_seconds: float | None, n_threads: int | None, seed: int) -> None:
+    """Raise where an option of the solver is wrong, before any work is done."""
+    check_share("tol", tol)
+    check_seed(seed)
+    if max_seconds is not None:
+        check_positive("max_seconds", max_seconds, ", or None for no limit")
+    if n_threads is not None:
+        check_count("n_threads", n_threads, 1, _THREADS, ", or None for all cores")
 
 
 def _check_warm_start(
