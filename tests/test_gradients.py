@@ -659,7 +659,7 @@ def test_losses_that_do_not_fit_are_refused(params: Any) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"params": "some"}, "'params' must be \"all\" or \"last\". Got 'some'"),
+        ({"params": "some"}, "'params' must be one of \"all\", \"last\". Got 'some'"),
         ({"projection": 0}, "'projection' must be an integer of at least 1"),
         ({"projection": 10_000}, "'projection' must be at most 88, the number of parameters"),
         ({"seed": -1}, "'seed' must be"),
@@ -677,9 +677,9 @@ def test_more_bad_options_are_named() -> None:
     model, x, y, _, _ = trained()
     with pytest.raises(InvalidInputError, match=r"'projection' must be left.*exact without one. Got 9"):
         GradDot(params="last", projection=9, show_progress=False).fit(model, (x, y))
-    with pytest.raises(InvalidInputError, match="'loss' must be None or a function"):
+    with pytest.raises(InvalidInputError, match="'loss' must be None, for the cross-entropy, or a function"):
         GradDot(loss="mse", show_progress=False).fit(model, (x, y))
-    with pytest.raises(InvalidInputError, match=r"'ridge' must be a number of at least 0. Got -1"):
+    with pytest.raises(InvalidInputError, match=r"'ridge' must be a finite number of at least 0. Got -1"):
         TRAK(ridge=-1, show_progress=False).fit(model, (x, y))
     with pytest.raises(InvalidInputError, match="'ridge' must be above 0 where ΦᵀΦ is singular"):
         TRAK(projection=60, ridge=0, show_progress=False).fit(model, (x, y))

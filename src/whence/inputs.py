@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -79,10 +80,28 @@ def run(model: nn.Module, inputs: Any) -> Any:
     Of a mapping, what the model cannot take is left out: names that ``forward`` does not know, and values
     that are no tensors (a text beside its tokens). A single tensor under a name of its own, such as
     ``image``, goes in by place. The model gets copies, so that what it writes into them is gone afterwards.
-    What goes wrong inside the model is a ModelError that says on what.
     """
+    inputs = _copied(inputs)
+    if type(inputs) is tuple:
+        return model(*inputs)
+    if not isinstance(inputs, Mapping):
+        return model(inputs)
+    parameters = inspect.signature(model.forward).parameters.values()
+    known = {p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
+    tensors = {name: part for name, part in inputs.items() if isinstance(part, Tensor)}
+    open_ended = any(p.kind is p.VAR_KEYWORD for p in parameters)
+    if len(tensors) == 1 and not open_ended and not known & inputs.keys():
+        return model(*tensors.values())
+    return model(
+        **{name: part for name, part in inputs.items() if name in known or (open_ended and name in tensors)}
+    )
+
+
+@contextmanager
+def running_on(inputs: Any) -> Iterator[None]:
+    """Make what goes wrong inside the model a ModelError that says on what."""
     try:
-        return _called(model, _copied(inputs))
+        yield
     except (WhenceError, MemoryError, torch.OutOfMemoryError):
         raise
     except Exception as error:
@@ -112,22 +131,6 @@ def _first_line(error: Exception) -> str:
 
 def _is_whole(inputs: Any) -> bool:
     return isinstance(inputs, Tensor) and not inputs.is_floating_point() and not inputs.is_complex()
-
-
-def _called(model: nn.Module, inputs: Any) -> Any:
-    if type(inputs) is tuple:
-        return model(*inputs)
-    if not isinstance(inputs, Mapping):
-        return model(inputs)
-    parameters = inspect.signature(model.forward).parameters.values()
-    known = {p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
-    tensors = {name: part for name, part in inputs.items() if isinstance(part, Tensor)}
-    open_ended = any(p.kind is p.VAR_KEYWORD for p in parameters)
-    if len(tensors) == 1 and not open_ended and not known & inputs.keys():
-        return model(*tensors.values())
-    return model(
-        **{name: part for name, part in inputs.items() if name in known or (open_ended and name in tensors)}
-    )
 
 
 def _copied(inputs: Any) -> Any:

@@ -30,7 +30,7 @@ from whence.heads import (
     recording,
     widths,
 )
-from whence.inputs import n_rows, run, take, to_model
+from whence.inputs import n_rows, run, running_on, take, to_model
 
 one_at_a_time = threading.RLock()  # flags and hooks are the model's own, which all threads share
 
@@ -158,7 +158,7 @@ def find_head(model: nn.Module, inputs: Any, layer: str | None = None) -> str:
     if layer is not None and layer not in layers:
         raise ModelError(f"'layer' must name a linear layer of the model. Got {layer!r}. {listed(layers)}")
     inputs = take(to_model(model, inputs), slice(8))  # enough to tell layers apart, and little to record
-    with evaluating(model), eagerly(model):
+    with evaluating(model), eagerly(model), running_on(inputs):
         if layer is None:
             # Known now, K keeps the second pass from holding the tensors of every layer of a large model.
             K = {logits.shape[1] for logits in logits_in(run(model, inputs))}
@@ -223,7 +223,9 @@ class Extractor:
     def read(self, inputs: Any) -> Outputs:
         """Run the model on a batch: features, and the output itself, which must be what the layer makes."""
         with evaluating(self.model):
-            call, passes = self._passes(to_model(self.model, inputs))
+            inputs = to_model(self.model, inputs)
+            with running_on(inputs):
+                call, passes = self._passes(inputs)
             wrong = [differing(call, found, logits) for found, logits in passes]
             if self.exact is None:
                 self.exact = any(not mask.any() for mask in wrong)
