@@ -14,7 +14,7 @@ from whence.attributors.base import Attributor, Limits, check_count, check_targe
 from whence.attributors.classifier import Classifier
 from whence.attributors.fitted import FittedModel, check_batch
 from whence.data import as_training_set
-from whence.features.prints import Digest
+from whence.fingerprint import Digest
 from whence.inputs import take, to_model
 from whence.model import Extractor, class_names, find_head, unwrap
 
