@@ -22,7 +22,7 @@ from whence.data import as_training_set
 from whence.errors import InvalidInputError, StoreError
 from whence.features import Cache, FeatureBank, extract, extraction
 from whence.features.bank import Folder
-from whence.features.prints import Digest
+from whence.fingerprint import Digest
 from whence.svm import choose_C, solve
 
 N, D, K = 203, 6, 3
@@ -285,8 +285,7 @@ def test_bad_options_are_named(options: dict[str, Any], message: str) -> None:
 def test_the_same_again_is_reused_without_running_the_model_over_the_data(tmp_path: Path) -> None:
     model = net()
     first = quiet(model, arrays(), cache_dir=tmp_path, batch_size=100)
-    # Two passes of a few samples find the head, three of some more tell whether they repeat.
-    probes = 2 * 8 + 3 * 64
+    probes = 2 * 8 + 3 * 64  # passes of a few samples that find the head, and that show that they repeat
     assert vars(model)["_seen"] == N + probes
     model = net()
     again = quiet(model, arrays(), cache_dir=tmp_path, batch_size=100)
@@ -307,7 +306,7 @@ CHANGES: dict[str, tuple[Callable[[Net, np.ndarray, np.ndarray], object], dict[s
     "pixel": (lambda m, x, y: x.__setitem__((91, 2), x[91, 2] + 1e-6), {}, "the items differ"),
     "order": (swap_rows, {}, "the items differ"),
     "setting": (lambda m, x, y: setattr(m.shape, "negative_slope", 0.2), {}, "negative_slope=0.2"),
-    "flag": (lambda m, x, y: setattr(m, "scale", 2.0), {}, '"scale": 2.0'),
+    "flag": (lambda m, x, y: setattr(m, "scale", 2.0), {}, "the attribute scale is '2.0', was '1.0'"),
     "dtype": (lambda m, x, y: None, {"dtype": "float16"}, "the dtype is 'float16', was 'float32'"),
     "autocast": (lambda m, x, y: None, {"autocast": "bfloat16"}, "the autocast is 'bfloat16', was 'None'"),
     "batch": (lambda m, x, y: None, {"batch_size": 7}, "the batch size is '7', was '256'"),
@@ -402,7 +401,9 @@ def test_what_preprocess_does_is_seen_even_if_its_code_is_the_same(tmp_path: Pat
     quiet(net(), scaling(1.0), cache_dir=tmp_path)
     assert quiet(net(), scaling(1.0), cache_dir=tmp_path).note == "reused"
     bank = quiet(net(), scaling(2.0), cache_dir=tmp_path)
-    assert bank.note.startswith("computed, since the items differ (beside")
+    assert bank.note.startswith(
+        "computed, since the attribute preprocess.factor is '2.0', was '1.0'; the items"
+    )
     np.testing.assert_allclose(bank.features, features_of(net(), 2 * arrays()[0]), rtol=1e-5, atol=1e-6)
 
 

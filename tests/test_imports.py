@@ -17,7 +17,7 @@ ROOT = Path(whence.__file__).parent
 ROOMS = [
     {"errors", "processor"},
     {"checks"},
-    {"inputs", "heads", "naming", "sample"},
+    {"inputs", "heads", "naming", "sample", "fingerprint"},
     {"data", "model", "store"},
     {"features"},
     {"svm"},

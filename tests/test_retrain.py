@@ -183,7 +183,12 @@ def test_killed_and_resumed(tmp_path, notes, workers) -> None:
     script, cache = tmp_path / "script.py", tmp_path / "cache"
     script.write_text(SCRIPT)
     root = Path(__file__).parent.parent
-    environment = {**os.environ, "SECONDS": "0.5", "PYTHONPATH": str(root), "OMP_NUM_THREADS": "1"}
+    environment = {
+        **os.environ,
+        "SECONDS": "0.5",
+        "PYTHONPATH": f"{root}{os.pathsep}{root / 'src'}",
+        "OMP_NUM_THREADS": "1",
+    }
     command = [sys.executable, str(script), str(cache), str(workers)]
     process = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + 120

@@ -115,6 +115,9 @@ def differences(saved: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
 def _difference(key: str, was: str, now: str) -> str:
     """Say how one line of a fingerprint differs. Tensors, data and code are lines that end in a digest."""
     kind, _, name = key.partition(" ")
+    before, after = was.rpartition("#")[0], now.rpartition("#")[0]
+    if before and before == after:
+        return f"the {key} differs"
     if kind not in ("tensor", "data", "code"):
         start = _first_difference(was, now)
         return f"the {key} is {_excerpt(now, start)}, was {_excerpt(was, start)}"

@@ -15,7 +15,7 @@ from whence.attributors.classifier import Classifier
 from whence.attributors.fitted import FittedModel, check_batch
 from whence.checks import check_count, check_seed
 from whence.data import as_training_set
-from whence.features.prints import Digest
+from whence.fingerprint import Digest
 from whence.inputs import take, to_model
 from whence.model import Extractor, check_model, class_names, find_head
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import inspect
 import json
 import os
 import warnings
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, is_dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from whence.errors import InvalidInputError, StoreError, WhenceError
 from whence.evaluate.training import load_weights
 from whence.evaluate.views import view
 from whence.evaluate.workers import Outcome, Task, TrainFn, outcomes
-from whence.features.prints import Digest, callable_name
+from whence.fingerprint import Digest
 
 
 class RetrainingWarning(UserWarning):
@@ -178,33 +177,12 @@ def _run(task: Task, cached: float | None, outcome: Outcome | None, model: nn.Mo
 
 
 def code_fingerprint(function: Callable[..., Any]) -> str:
-    """Identify a function by its code, and by what it uses from around it, as far as that can be told.
+    """Identify a function by its code and by what it uses from around it; of a method, not its object.
 
-    That is the values it encloses, and of its module the constants and, in turn, the functions and classes.
+    That is the values it encloses, and of the user's own modules the constants, functions and classes. What
+    else the training depends on, the caller says in ``config``.
     """
-    found: dict[str, Any] = {}
-    _collect(function, "", found, set())
-    return _digest(found)
-
-
-def _collect(value: Any, name: str, found: dict[str, Any], seen: set[int]) -> None:
-    if id(value) in seen or inspect.ismodule(value):
-        return
-    seen.add(id(value))
-    if not callable(value) or isinstance(value, nn.Module):
-        found[name] = [str(value), value.state_dict()] if isinstance(value, nn.Module) else value
-        return
-    found[name] = callable_name(value)
-    if is_dataclass(value) and not isinstance(value, type):
-        found[f"{name} fields"] = value
-    if not inspect.isfunction(value):
-        return
-    around = inspect.getclosurevars(value)
-    for other, used in {**around.nonlocals, **around.globals}.items():
-        elsewhere = getattr(used, "__module__", value.__module__) != value.__module__
-        if other in around.globals and callable(used) and elsewhere:
-            continue  # code of other modules: their versions, or ``config``, stand for it
-        _collect(used, f"{name}.{other}", found, seen)
+    return _digest(getattr(function, "__func__", function))
 
 
 def _digest(value: Any) -> str:

@@ -26,7 +26,7 @@ from whence.evaluate.protocol import Protocol
 from whence.evaluate.shortcuts import CentreBox, Frame, Shortcut, Word
 from whence.evaluate.trainer import Trainer
 from whence.evaluate.views import View, subset, view
-from whence.features.prints import Digest
+from whence.fingerprint import Digest
 
 # The scene that each metric is measured in.
 KINDS = {

@@ -19,7 +19,7 @@ from whence.evaluate.encoder import Encoder
 from whence.evaluate.networks import Recipe, Trained
 from whence.evaluate.retrain import code_fingerprint
 from whence.evaluate.views import View, view
-from whence.features.prints import Digest, settings
+from whence.fingerprint import Digest, structure
 from whence.naming import named
 
 
@@ -78,7 +78,7 @@ class Trainer:
         """What a training depends on beside its data and its seed, for the names of saved models."""
         start = Digest()
         model = self.build(0)
-        start.add([settings(model), dict(model.state_dict())])
+        start.add([structure(model), dict(model.state_dict())])
         own = None if self.train_with is None else code_fingerprint(named("model.train", self.train_with))
         return {
             "recipe": dataclasses.asdict(self.recipe),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, is_dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from whence.data.samples import Rows, Samples, Stream
 from whence.errors import InvalidInputError
 from whence.evaluate.arrays import Ints, Mask
 from whence.evaluate.shortcuts import Shortcut
-from whence.features.prints import Digest, callable_name
+from whence.fingerprint import Digest
 
 _SAMPLED = 64  # samples of a lazy set whose contents enter a fingerprint
 
@@ -107,8 +107,7 @@ class View(Dataset[Any]):
         digest = Digest()
         digest.add([contents or self.contents(), self.indices, self.labels])
         for shortcut, where, seed in self.marks:
-            settings = shortcut if is_dataclass(shortcut) else None
-            digest.add([callable_name(shortcut), settings, where, seed])
+            digest.add([shortcut, where, seed])
         return digest.hexdigest()
 
 

@@ -17,10 +17,9 @@ import torch
 from torch import nn
 from tqdm.auto import tqdm
 
-from whence import store
+from whence import fingerprint, store
 from whence.checks import check_choice, check_count, check_flag
 from whence.errors import InvalidInputError, StoreError
-from whence.features import prints
 from whence.features.bank import Folder, Growing, InFile, InMemory, Ints, Rows, full_disk, widened
 from whence.features.cache import Cache, Parts
 from whence.features.forward import Forward
@@ -129,8 +128,10 @@ def extract(
         # A head that was found has the output's values; one that was named may only rank the classes.
         extractor = Extractor(model, find_head(model, first.inputs, layer), True if layer is None else None)
         forward = Forward(extractor, np.dtype(dtype), autocast)
+        before = fingerprint.structure(extractor.model)
         forward.probe(first)
-        job = _Job(source, forward, forward.dimension, show_progress, teller(show_progress))
+        made_of = fingerprint.settled(before, fingerprint.structure(extractor.model))
+        job = _Job(source, forward, forward.dimension, made_of, show_progress, teller(show_progress))
         return job.uncached() if cache_dir is None else job.cached(Cache(cache_dir))
 
 
@@ -187,6 +188,7 @@ class _Job:
     source: Source
     forward: Forward
     dimension: int
+    made_of: Parts  # of the model, what does not change when it runs
     show_progress: bool
     say: Say
 
@@ -306,13 +308,13 @@ class _Job:
         parameter = next(extractor.model.parameters())
         return {
             **store.fingerprint(extractor.model, extractor.layer),
-            **prints.settings(extractor.model),
+            **self.made_of,
             **self.source.prints(),
             "dtype": self.forward.dtype.name,
             "autocast": str(self.forward.autocast),
             "batch size": str(self.source.batch_size),
             "device": parameter.device.type,
-            "version of torch": str(torch.__version__),
+            "code how features are made": f"source {_code()}",
         }
 
     def _bank(
@@ -322,6 +324,11 @@ class _Job:
         everyone = np.full(len(self.source), -1)
         everyone[np.setdiff1d(np.arange(len(everyone)), left_out)] = labels
         return FeatureBank(features, everyone, left_out, self.forward.extractor, parts, checksum, note)
+
+
+def _code() -> str:
+    rooms = ("features", "data", "model", "heads", "inputs")
+    return fingerprint.source(*(f"whence.{room}" for room in rooms))
 
 
 @contextmanager

@@ -12,8 +12,9 @@ import numpy.typing as npt
 from torch.utils.data import DataLoader, Dataset, get_worker_info
 
 from whence.data import Arrays, Loaded, as_training_set
+from whence.data.samples import Rows, Stream
 from whence.errors import InvalidInputError, SampleError, WhenceError
-from whence.features.prints import Digest, callable_name
+from whence.fingerprint import Digest, anatomy, settled
 
 Ints = npt.NDArray[np.int64]
 
@@ -102,24 +103,34 @@ class _Loaded:
 
     def prints(self) -> dict[str, str]:
         n = len(self)
-        functions = vars(self.samples.prepare).items()
-        collate = {name: callable_name(function) for name, function in functions if function is not None}
+        before = self._anatomy()
+        # What the code makes of some samples is looked at too: code does not say all that it does.
+        parts = self._some()
+        code = settled(before, self._anatomy())
         arrays, known = self.samples.samples.arrays(), self.samples.samples.labels()
         if arrays is not None:
             inputs, labels = arrays
-            # With what the functions make of some samples: their code does not say all they do.
-            return {**_labels_print(labels), **_items_print(n, n, [inputs, self._some()]), **collate}
-        if known is not None:
-            parts = self._some()
-            if all(np.array_equal(part.labels, known[part.indices]) for part in parts):
-                return {**_labels_print(known), **_items_print(len(parts), n, parts), **collate}
+            return {**_labels_print(labels), **_items_print(n, n, [inputs, parts]), **code}
+        if known is not None and all(np.array_equal(part.labels, known[part.indices]) for part in parts):
+            return {**_labels_print(known), **_items_print(len(parts), n, parts), **code}
         # Only reading every sample tells its label; then its contents cost little more.
         labels = np.full(n, -1, dtype=np.int64)
         digest = Digest()
         for part in self.batches(0):
             labels[part.indices] = part.labels
             digest.add(part)
-        return {**_labels_print(labels), "data items": f"all {digest.hexdigest()}", **collate}
+        return {**_labels_print(labels), "data items": f"all {digest.hexdigest()}", **code}
+
+    def _anatomy(self) -> dict[str, str]:
+        """Describe the data set and the functions that its samples go through."""
+        lines: dict[str, str] = {}
+        for name, function in vars(self.samples.prepare).items():
+            if function is not None:
+                lines |= anatomy(function, name)
+        data = self.samples.samples.data
+        data = data.data if isinstance(data, Stream) else data
+        # Of arrays and lists every item is read anyway.
+        return lines if isinstance(data, Rows | list | tuple) else lines | anatomy(data, "data")
 
     def _some(self) -> list[Part]:
         """Read the samples of a seeded choice."""

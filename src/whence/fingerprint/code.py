@@ -1,0 +1,158 @@
+"""What functions and classes do: their compiled code, and what they use from around them."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib.util
+import inspect
+import sys
+import sysconfig
+import types
+from pathlib import Path
+from typing import Any
+
+_BYTES = 32
+_codes: dict[int, tuple[types.CodeType, str]] = {}  # the code too, so that no other takes its id
+_PATHS = sysconfig.get_paths()
+_STANDARD = tuple(_PATHS[name] for name in ("stdlib", "platstdlib"))
+# This package too, wherever it lies: ``source`` stands for its code.
+_INSTALLED = (*(_PATHS[name] for name in ("purelib", "platlib")), str(Path(__file__).parents[1]))
+
+
+def of(code: types.CodeType) -> str:
+    """Digest compiled code: what it does, not where it stands or what its comments say."""
+    if id(code) not in _codes:
+        digest = hashlib.sha256(code.co_code)
+        for names in (code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars):
+            digest.update(repr(names).encode())
+        for value in code.co_consts:
+            digest.update(_constant(value).encode())
+        _codes[id(code)] = code, digest.hexdigest()[:_BYTES]
+    return _codes[id(code)][1]
+
+
+def _constant(value: Any) -> str:
+    if isinstance(value, types.CodeType):
+        return of(value)
+    if isinstance(value, frozenset):
+        return f"set {sorted(map(repr, value))}"
+    return f"{type(value).__name__} {value!r}"
+
+
+@functools.cache
+def source(*names: str) -> str:
+    """Digest the code of modules, and of all modules in packages, without comments and docstrings.
+
+    What was computed by this code is kept under its digest, so that other code computes it anew.
+    """
+    digest = hashlib.sha256()
+    for name in names:
+        spec = importlib.util.find_spec(name)
+        assert spec is not None
+        assert spec.origin is not None
+        main = Path(spec.origin)
+        inside = spec.submodule_search_locations is not None
+        for path in sorted(main.parent.rglob("*.py")) if inside else [main]:
+            compiled = compile(path.read_bytes(), path.name, "exec", optimize=2, dont_inherit=True)
+            digest.update(f"{name} {path.relative_to(main.parent)} {of(compiled)}\n".encode())
+    return digest.hexdigest()[:_BYTES]
+
+
+def methods(kind: type) -> list[types.FunctionType]:
+    """Give the functions of a class and of the classes it comes from, also those behind properties."""
+    found = []
+    for base in kind.__mro__[:-1]:
+        for _, value in sorted(vars(base).items(), key=lambda item: item[0]):
+            found += [part for part in _functions(value) if isinstance(part, types.FunctionType)]
+    return found
+
+
+def _functions(value: Any) -> list[Any]:
+    if isinstance(value, property):
+        return [value.fget, value.fset, value.fdel]
+    if isinstance(value, staticmethod | classmethod):
+        return [value.__func__]
+    if isinstance(value, functools.cached_property):
+        return [value.func]
+    return [inspect.unwrap(value), value] if hasattr(value, "__wrapped__") else [value]
+
+
+def constants(kind: type) -> dict[str, Any]:
+    """Give what the user's own classes keep beside functions, by name."""
+    found: dict[str, Any] = {}
+    for base in reversed(kind.__mro__[:-1]):
+        if is_own(base):
+            found |= {
+                name: value
+                for name, value in vars(base).items()
+                if not (name.startswith("__") and name.endswith("__"))
+                and not hasattr(value, "__get__")
+                and not name.startswith("_abc_")
+            }
+    return found
+
+
+def enclosed(function: types.FunctionType) -> dict[str, Any]:
+    """Give the values that a function encloses, by name."""
+    found = {}
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        try:
+            found[name] = cell.cell_contents
+        except ValueError:  # not set yet
+            found[name] = "empty"
+    return found
+
+
+def uses(function: types.FunctionType) -> dict[str, Any]:
+    """Give what one of the user's own functions takes from its module, and from other modules of theirs.
+
+    What comes from installed packages counts by its name: their versions stand for their code.
+    """
+    if not is_own(function):
+        return {}
+    names = _names(function.__code__)
+    found: dict[str, Any] = {}
+    for name in names:
+        if name not in function.__globals__:
+            continue
+        value = function.__globals__[name]
+        if not isinstance(value, types.ModuleType):
+            found[f"{function.__module__}.{name}"] = _told(value)
+        elif is_own(value):
+            inside = {other: vars(value)[other] for other in names if other in vars(value)}
+            found |= {f"{value.__name__}.{other}": _told(part) for other, part in inside.items()}
+    return found
+
+
+def _told(value: Any) -> Any:
+    if isinstance(value, type | types.FunctionType | types.BuiltinFunctionType) and not is_own(value):
+        return f"{value.__module__}.{value.__qualname__}"
+    return value
+
+
+def _names(code: types.CodeType) -> list[str]:
+    inner = [name for part in code.co_consts if isinstance(part, types.CodeType) for name in _names(part)]
+    return sorted({*code.co_names, *inner})
+
+
+def is_own(thing: Any) -> bool:
+    """Whether a function, class or module is the user's own, not Python's and of no installed package."""
+    file = _file(thing)
+    return file is not None and not file.startswith((*_STANDARD, *_INSTALLED, "<frozen"))
+
+
+def is_standard(kind: type) -> bool:
+    """Whether a class comes with Python."""
+    file = _file(kind)
+    return file is None or (file.startswith(_STANDARD) and not file.startswith(_INSTALLED))
+
+
+def _file(thing: Any) -> str | None:
+    if isinstance(thing, types.FunctionType):
+        return thing.__code__.co_filename
+    name = thing.__name__ if isinstance(thing, types.ModuleType) else getattr(thing, "__module__", None)
+    module = sys.modules.get(name or "")
+    if name == "__main__":
+        return getattr(module, "__file__", None) or "__main__"
+    return getattr(module, "__file__", None)
