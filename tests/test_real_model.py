@@ -186,7 +186,7 @@ def by_eps(model):
     model.norm.eps = 0.1
 
 
-CHANGES = [by_data, by_view, by_swap, by_rows_in_place]
+CHANGES = [swapped, by_data, by_view, by_swap, by_rows_in_place, by_attribute, by_eps]
 
 
 @pytest.mark.parametrize("change", CHANGES)
@@ -207,3 +207,37 @@ def test_a_model_changed_before_loading_is_noticed(data, change, tmp_path):
     change(model)
     with pytest.raises(StoreError, match="another model"):
         whence.load(tmp_path / "a.whence", model=model)
+
+
+class Counting(Plain):
+    """Takes notes of its own whenever it runs."""
+
+    def __init__(self):
+        super().__init__()
+        self.calls, self.last = 0, None
+
+    def forward(self, x):
+        self.calls, self.last = self.calls + 1, x.detach()
+        return super().forward(x)
+
+
+def test_what_a_model_notes_when_it_runs_is_no_change(data, tmp_path):
+    model = Counting().eval()
+    explainer = fitted(model, data)
+    for _ in range(2):
+        explainer.attribute(data[0][:2])
+        explainer.explain(data[0][:1], k=1)
+    explainer.save(tmp_path / "a.whence")
+    again = whence.load(tmp_path / "a.whence", model=model, data=data)
+    for _ in range(2):
+        again.attribute(data[0][:2])
+        again.explain(data[0][:1], k=1)
+
+
+def test_a_model_whose_class_moved_to_another_file_still_loads(data, tmp_path):
+    fitted(Plain().eval(), data).save(tmp_path / "a.whence")
+    elsewhere = type("Plain", (nn.Module,), dict(vars(Plain)))
+    elsewhere.__module__, elsewhere.__init__ = "elsewhere", lambda self: nn.Module.__init__(self)
+    model = elsewhere()
+    model.__dict__.update(Plain().eval().__dict__)
+    whence.load(tmp_path / "a.whence", model=model)

@@ -202,6 +202,8 @@ class Extractor:
     layer : the name of its head
     exact : whether the model's output has the layer's values, or (False) only its first class; None until
         the first batch tells
+    notes : what the model writes down whenever it runs, such as a counter, by the lines of its
+        ``fingerprint.structure``; None until a run has told
 
     Examples
     --------
@@ -215,6 +217,7 @@ class Extractor:
         self.model = unwrap(model)
         self.layer = layer
         self.exact = exact
+        self.notes: frozenset[str] | None = None
 
     def __call__(self, inputs: Any) -> Tensor:
         """Features (B, d) of a batch."""

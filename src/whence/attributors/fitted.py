@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from whence import store
 from whence.data import Prepare
 from whence.errors import HeadError, InvalidInputError, ModelError, StoreError
+from whence.fingerprint import blueprint, comparable, structure
 from whence.inputs import n_rows, take, to_model
 from whence.model import Extractor, Outputs, check_model, one_at_a_time
 from whence.relevance.lrp import default_rules
@@ -39,8 +40,9 @@ class FittedModel:
     ) -> None:
         self.extractor = extractor
         self.prepare = prepare or Prepare()
-        self.fingerprint = fingerprint or store.fingerprint(extractor.model, extractor.layer)
+        self.fingerprint = fingerprint or _fingerprint(extractor)
         self._glance = store.glance(extractor.model)
+        self._structure = structure(extractor.model)
         self._rules: str | None = None
 
     @classmethod
@@ -50,13 +52,14 @@ class FittedModel:
             raise StoreError("The explainer was fitted on features, not on a model. Load it without 'model'.")
         # Names as in the original module, so that a model may be wrapped or compiled after fitting.
         model = check_model(model)
-        changed = store.differences(fingerprint, store.fingerprint(model, fingerprint["layer"]))
+        extractor = Extractor(model, fingerprint["layer"])
+        changed = store.differences(*comparable(fingerprint, _fingerprint(extractor)))
         if changed:
             raise StoreError(
                 f"The explainer was fitted on another model: {'; '.join(changed)}. "
                 "Load the weights it was fitted on, or fit again."
             )
-        return cls(Extractor(model, fingerprint["layer"]), fingerprint)
+        return cls(extractor, fingerprint)
 
     @property
     def device(self) -> torch.device:
@@ -76,7 +79,14 @@ class FittedModel:
     def read_batch(self, inputs: Any, first: int = 0) -> Outputs:
         """Features and output for a batch that ``batches`` gave, whose first row is test ``first``."""
         try:
-            return self.extractor.read(inputs)
+            found = self.extractor.read(inputs)
+            if self.extractor.notes is None:  # of a model that was loaded, the first run tells
+                after = structure(self.extractor.model)
+                self.extractor.notes = frozenset(
+                    key for key in self._structure.keys() | after.keys()
+                    if self._structure.get(key) != after.get(key)
+                )  # fmt: skip
+            return found
         except HeadError as error:
             raise error.about(f"test {first + error.row} of 'x'") from None
 
@@ -100,16 +110,26 @@ class FittedModel:
         return self._rules
 
     def check_unchanged(self) -> None:
-        """Raise ModelError where the model has other weights than when it was fitted."""
-        model = self.extractor.model
+        """Raise ModelError where the model has other weights, parts or settings than when it was fitted."""
+        model, notes = self.extractor.model, self.extractor.notes or frozenset()
         with one_at_a_time:  # gradients of a checkpoint lend the model other weights for a while
-            seen = store.glance(model)
-            if seen == self._glance:
-                return
-            changed = store.differences(self.fingerprint, store.fingerprint(model, self.extractor.layer))
+            seen, parts = store.glance(model), structure(model)
+            changed = store.differences(
+                {key: line for key, line in self._structure.items() if key not in notes},
+                {key: line for key, line in parts.items() if key not in notes},
+            )
+            if not changed and seen != self._glance:
+                changed = store.differences(*comparable(self.fingerprint, _fingerprint(self.extractor)))
         if changed:
             raise ModelError(f"The model changed after fitting: {'; '.join(changed)}. Fit again.")
         self._glance = seen
+
+
+def _fingerprint(extractor: Extractor) -> dict[str, str]:
+    """Identify the model by its weights and its blueprint, less what it writes down when it runs."""
+    notes = {key.replace("attribute ", "setting ", 1) for key in extractor.notes or ()}
+    plan = {key: line for key, line in blueprint(extractor.model).items() if key not in notes}
+    return {**store.fingerprint(extractor.model, extractor.layer), **plan}
 
 
 def probabilities(output: Tensor) -> Tensor:

@@ -130,7 +130,9 @@ def extract(
         forward = Forward(extractor, np.dtype(dtype), autocast)
         before = fingerprint.structure(extractor.model)
         forward.probe(first)
-        made_of = fingerprint.settled(before, fingerprint.structure(extractor.model))
+        after = fingerprint.structure(extractor.model)
+        made_of = fingerprint.settled(before, after)
+        extractor.notes = frozenset(before.keys() | after.keys()) - made_of.keys()
         job = _Job(source, forward, forward.dimension, made_of, show_progress, teller(show_progress))
         return job.uncached() if cache_dir is None else job.cached(Cache(cache_dir))
 

@@ -7,6 +7,7 @@ import types
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 from torch.nn.modules import module as torch_modules
@@ -15,7 +16,7 @@ from whence.fingerprint import code
 from whence.fingerprint.digest import Digest, state
 
 _LARGEST = 1 << 26  # bytes of an array in an attribute from which on it is sampled
-_PLAIN = (int, float, str, bool, type(None))
+_PLAIN = int | float | str | bool | None
 _SHORT = 200  # letters of a value that is told as it is
 _HOOKS = ("_forward_pre_hooks", "_forward_hooks")
 
@@ -40,6 +41,45 @@ def structure(model: nn.Module) -> Lines:
     telling.hooks("all modules", vars(torch_modules), "_global")
     telling.classes(type(module) for module in model.modules())
     return telling.lines
+
+
+def blueprint(model: nn.Module) -> Lines:
+    """Describe of a model what stays the same in another place, another file and other library versions.
+
+    That is the name of every module's class, and the settings of each: numbers, and of torch's own modules
+    and the user's also flags, words and arrays. Two blueprints are compared by ``comparable``.
+    """
+    lines: Lines = {}
+    digest = Digest(_LARGEST)
+    for name, module in model.named_modules():
+        kind = type(module)
+        lines[_title("class of", name)] = kind.__qualname__
+        known = kind.__module__.startswith("torch.") or code.is_own(kind)
+        for key, value in state(module).items():
+            title = f"setting {name}.{key}".replace(" .", " ")
+            if isinstance(value, int | float) and (known or not isinstance(value, bool)):
+                lines[title] = repr(value)
+            elif known and isinstance(value, _PLAIN | tuple | list) and "name_or_path" not in key:
+                lines[title] = repr(value)[:_SHORT]
+            elif known and isinstance(value, torch.Tensor | np.ndarray):
+                lines[title] = f"{type(value).__qualname__} #{digest.of(value)}"
+    return lines
+
+
+def comparable(saved: Mapping[str, str], now: Mapping[str, str]) -> tuple[Lines, Lines]:
+    """Leave out of two fingerprints the settings that only one has, as other versions of libraries do.
+
+    Where the saved one has no blueprint at all, that of the other is left out.
+    """
+    drawn = any(key.startswith("class of") for key in saved)
+    return (
+        {key: line for key, line in saved.items() if key in now or not key.startswith("setting ")},
+        {
+            key: line
+            for key, line in now.items()
+            if key in saved or (not key.startswith("setting ") and (drawn or not key.startswith("class of")))
+        },
+    )
 
 
 def anatomy(thing: Any, name: str) -> Lines:
