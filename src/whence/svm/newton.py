@@ -20,7 +20,7 @@ _MAX_PROXIMAL = 12
 _MAX_STEPS = 40  # Newton steps within one proximal step
 _ENOUGH_STEPS = 25  # after which the other samples are looked at again
 _ACCURACY = 0.1  # of a Newton step, and of a line search
-_FINAL_ACCURACY = 1e-3  # of a Newton step when only W − W(a) is left to close
+_FINAL_ACCURACY = 1e-2  # of a Newton step when only W − W(a) is left to close
 _SHARPNESS = 1.5  # change of g that the first σ turns into a typical λ
 
 
