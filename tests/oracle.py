@@ -13,11 +13,10 @@ def with_bias(X: np.ndarray, bias: bool) -> np.ndarray:
 
 
 def primal(X: np.ndarray, y: np.ndarray, W: np.ndarray, C: float, bias: bool) -> float:
-    loss = 0.0
-    for f, label in zip(with_bias(X, bias), y, strict=True):
-        scores = W @ f
-        loss += max(scores[c] - scores[label] + (c != label) for c in range(len(W)))
-    return 0.5 * float((W**2).sum()) + C * loss
+    scores = with_bias(X, bias) @ W.T
+    own = scores[np.arange(len(y)), y][:, None]
+    margins = scores - own + (np.arange(len(W)) != np.asarray(y)[:, None])
+    return 0.5 * float((W**2).sum()) + C * float(margins.max(axis=1).sum())
 
 
 def dual(X: np.ndarray, y: np.ndarray, lam: np.ndarray, bias: bool) -> float:

@@ -8,6 +8,7 @@ import json
 import numpy as np
 import pytest
 
+from tests import oracle
 from whence.errors import InvalidInputError
 from whence.svm import CChoice, choose_C, solve, solve_path
 from whence.svm.path import PathPoint, _best, _split, mean_cosine
@@ -32,6 +33,16 @@ def test_a_path_keeps_the_order_asked_for() -> None:
         assert s.gap <= 1e-6
         assert s.primal >= alone.dual - 1e-12 * abs(alone.dual)
         assert alone.primal >= s.dual - 1e-12 * abs(s.dual)
+
+
+def test_every_gap_of_a_path_is_that_of_the_returned_weights() -> None:
+    X, y = clusters(600, noise=1.5)
+    X *= np.logspace(1, -1, 6, dtype=np.float32)
+    for s in solve_path(X, y, [0.1, 1.0, 10.0], tol=1e-3):
+        primal = oracle.primal(X, y, s.weight, s.C, True)
+        gap = (primal - oracle.dual(X, y, s.lam.toarray(), True)) / primal
+        assert s.gap == pytest.approx(gap, abs=1e-12)
+        assert gap <= 1e-3
 
 
 def test_an_empty_path_is_empty() -> None:

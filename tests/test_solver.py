@@ -42,8 +42,10 @@ def check_solution(solution, X, y, C, bias, tol):
     scale = np.abs(lam).T @ np.abs(oracle.with_bias(X, bias)) + 1e-300
     assert (np.abs(solution.weight - W) / scale).max() < 1e-13
     assert solution.dual == pytest.approx(oracle.dual(X, y, lam, bias), rel=1e-12, abs=1e-13 * own.sum())
-    assert solution.primal * (1 - tol) <= oracle.primal(X, y, solution.weight, C, bias) * (1 + 1e-12)
-    assert solution.gap == pytest.approx((solution.primal - solution.dual) / solution.primal, abs=1e-15)
+    primal = oracle.primal(X, y, solution.weight, C, bias)
+    assert solution.primal == pytest.approx(primal, rel=1e-12)
+    gap = (primal - oracle.dual(X, y, lam, bias)) / primal
+    assert solution.gap == pytest.approx(gap, abs=1e-12)
     assert solution.gap <= tol
 
 
@@ -84,6 +86,22 @@ def test_newton_regime_reaches_the_optimum():
     X, y = stretched()
     solution = solve(X, y, C=10.0, tol=1e-7)
     check_solution(solution, X, y, 10.0, True, 1e-7)
+
+
+@pytest.mark.parametrize("tol", [1e-2, 1e-4, 1e-7])
+@pytest.mark.parametrize("C", [0.1, 10.0])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_the_gap_is_that_of_the_returned_weights(C, tol, seed):
+    X, y = stretched(seed=seed)
+    check_solution(solve(X, y, C=C, tol=tol), X, y, C, True, tol)
+
+
+def test_the_gap_is_that_of_the_returned_weights_after_a_warm_start():
+    X, y = stretched()
+    start = solve(X, y, C=0.1, tol=1e-3)
+    for C in (0.01, 1.0):
+        for warm in (start, start.lam):
+            check_solution(solve(X, y, C=C, tol=1e-4, warm_start=warm), X, y, C, True, 1e-4)
 
 
 def test_newton_regime_against_the_generic_solver():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests import oracle
 from whence import DualDA
 from whence.errors import InvalidInputError, NotFittedError
 
@@ -49,6 +50,19 @@ def test_with_other_labels_and_with_another_C(problem):
     smaller = explainer.what_if(X, C=0.001)
     assert smaller.C_ == 0.001
     np.testing.assert_allclose(smaller.coef_, fresh(X, y, head, C=0.001).coef_, atol=1e-6)
+
+
+def test_the_gap_is_that_of_the_weights_that_are_explained():
+    rng = np.random.default_rng(1)
+    y = rng.integers(0, 3, 600)
+    X = (np.eye(3, 6)[y] + rng.normal(size=(600, 6))) * np.logspace(1, -1, 6)
+    explainer = DualDA(C=10.0, tol=1e-3, show_progress=False).fit_features(X, y)
+    for e in (explainer, explainer.what_if(X, remove=[0, 1, 2]), explainer.what_if(X, C=0.3)):
+        kept = e.labels_ >= 0
+        primal = oracle.primal(X[kept], y[kept], e.coef_, e.C_, True)
+        dual = oracle.dual(X[kept], y[kept], e.lam_.toarray()[kept], True)
+        assert e.gap_ == pytest.approx((primal - dual) / primal, abs=1e-12)
+        assert e.gap_ <= 1e-3
 
 
 def test_the_explainer_itself_stays_as_it_was(problem):

@@ -31,7 +31,7 @@ class OutOfTimeError(Exception):
 
 @dataclass(frozen=True)
 class Certificate:
-    """A feasible λ with W = Σ λ_i f_iᵀ and bounds on both sides of the optimum, all in float64."""
+    """A feasible λ, its W = Σ λ_i f_iᵀ, the primal value of W and the dual value of λ, all in float64."""
 
     lam: csr_array
     weight: Doubles
@@ -47,9 +47,13 @@ class Certificate:
 class Ascent:
     """Working-set ascent of the dual: full passes choose the samples, inner solvers move them.
 
-    A full pass scores every sample, bounds the primal and lists the samples and classes that may move. They
-    are moved by coordinate descent, or by Newton steps where these are predicted to be cheaper. A large C is
-    approached from a smaller one, where the problem is easy.
+    A full pass scores every sample with W(λ) and lists the samples and classes that may move. They are moved
+    by coordinate descent, or by Newton steps where these are predicted to be cheaper. A large C is approached
+    from a smaller one, where the problem is easy.
+
+    Two gaps are followed, both relative: ``gap`` between P(W(λ)) and D(λ), on which the search ends, and
+    ``bound`` between the best primal value seen, often that of a multiple of W, and D(λ). The second tells
+    how far the dual still has to rise and decides when to move on to a larger C.
     """
 
     def __init__(self, problem: Problem, seed: int, pool: Executor, deadline: float) -> None:
@@ -69,13 +73,13 @@ class Ascent:
         self.classes = np.empty(N * K, np.int16 if K < 2**15 else np.int32)
         self.slack = np.inf
         self.widest = 0.0  # largest mean change of the scores in a round at this C
-        self.gap = 1.0
+        self.gap = self.bound = 1.0
         self.n_iter = 0
         self.stages = _geometric(min(problem.C, 1.0 / float(norms.mean() or 1.0)), problem.C)
         self.best_primal = np.inf
         self.best_W: Doubles = np.zeros(problem.shape)
-        self.best_scale: float | None = None  # best_W is this multiple of W, where it is one
         self.by_newton = False
+        self.kept: tuple[float, csr_array] | None = None  # the smallest gap at this C and its λ
 
     # Where the search stands
 
@@ -88,8 +92,9 @@ class Ascent:
         self.W *= scale
         self.problem = Problem(problem.features, y, problem.n_classes, C, problem.bias, problem.squared_norms)
         self.best_primal = np.inf
+        self.kept = None
 
-    def start_from(self, lam: csr_array, weight: Doubles | None) -> None:
+    def start_from(self, lam: csr_array) -> None:
         """Start from λ of a similar problem, made feasible for this one."""
         C, y = self.problem.C, self.problem.labels
         self.alpha[:] = -lam.toarray()
@@ -104,8 +109,6 @@ class Ascent:
         self.W = self.exact_weight()
         self.set_C(first, self._best_scale(max(first / most, 1.0)))
         self._measure()
-        if weight is not None and weight.shape == self.W.shape:
-            self._measure(weight, self.W)
         self.slack = np.inf if np.isinf(self.slack) else max(self.slack, self.widest)
 
     def most_own(self) -> float:
@@ -150,35 +153,30 @@ class Ascent:
         loss, slope, change, _ = parts.sum(axis=0)
         return float(loss), float(slope), float(change) / self.stored.size, float(parts[:, 3].min())
 
-    def _primal(self, W: Doubles) -> float:
-        """Primal objective in W's precision, of W or of the multiple of it that has no loss."""
-        square = float(np.vdot(W, W))
-        loss, _, _, margin = self._score(W)
-        plain = 0.5 * square + self.problem.C * loss
-        return min(plain, _without_loss(square, margin)[1])
-
-    def _measure(self, W: Floats | None = None, dual_W: Floats | None = None) -> None:
-        """One full pass: update the best primal point (W or a multiple of it), the slack and the gap."""
-        W = self.W if W is None else W
-        dual_W = self.W if dual_W is None else dual_W
+    def _measure(self) -> None:
+        """One full pass with W(λ): update both gaps, the best primal point and the slack."""
         C = self.problem.C
-        square = float(np.vdot(W.astype(np.float64), W))
-        loss, slope, change, margin = self._score(W)
+        square = float(np.vdot(self.W.astype(np.float64), self.W))
+        loss, slope, change, margin = self._score(self.W)
         self.slack = 0.5 * change
         self.widest = max(self.widest, change)
-        dual = self.sum_own() - 0.5 * float(np.vdot(dual_W.astype(np.float64), dual_W))
-        scale, primal = 1.0, 0.5 * square + C * loss
+        own = self.sum_own()
+        dual = own - 0.5 * square
+        primal = 0.5 * square + C * loss
+        self.gap = (primal - dual) / primal
+        scale = 1.0
         # P(aW) is at least as curved as a²‖W‖²/2, which bounds what another a can gain.
         if (square + C * slope) ** 2 > 0.6 * square * (primal - dual):
             scale, primal = self._rescale(square, C * loss, C * slope)
-        scale, primal = min((scale, primal), _without_loss(square, margin), key=lambda pair: pair[1])
+        a = _without_loss(margin)
+        if 0.5 * a * a * square < primal:
+            scale, primal = a, 0.5 * a * a * square
+        if a * self.most_own() <= C:  # then a·λ is feasible, and its W has no loss
+            self.gap = min(self.gap, 2.0 - 2.0 * own / (a * square))
         if primal < self.best_primal:
             self.best_primal = primal
-            self.best_W = scale * W.astype(np.float64)
-            self.best_scale = scale if W is dual_W else None
-        else:
-            self.best_scale = None
-        self.gap = max((self.best_primal - dual) / self.best_primal, 0.0)
+            self.best_W = scale * self.W.astype(np.float64)
+        self.bound = max((self.best_primal - dual) / self.best_primal, 0.0)
 
     def _rescale(self, square: float, loss: float, slope: float) -> tuple[float, float]:
         """Minimise the primal over multiples a·W by secant steps on its slope; returns a and the value."""
@@ -244,7 +242,7 @@ class Ascent:
             problem.features, problem.labels, problem.squared_norms, self.rows, self.ptr, self.classes, n,
             self.W, self.alpha, problem.C, problem.bias, epochs, self.slack, self.state,
         )  # fmt: skip
-        if self.gap < _DOUBLE_BELOW and self.W.dtype == np.float32:
+        if self.bound < _DOUBLE_BELOW and self.W.dtype == np.float32:
             self.W = self.exact_weight()
         self._measure()
         D = problem.shape[1]
@@ -271,8 +269,8 @@ class Ascent:
         moving = Rows(problem, rows, self.parallel)
         before = self.alpha[rows]
         dual_W = self.W.astype(np.float64, copy=False)
-        target = max(0.1 * self.gap, 0.3 * tol) * self.best_primal
-        after, W = Phase(moving, before, dual_W, self.best_W).run(target, self._late)
+        target = max(0.1 * self.bound, 0.3 * tol) * self.best_primal
+        after = Phase(moving, before, dual_W, self.best_W).run(target, self._late)
         move = after - before
         dW = -moving.combine(move)
         square = float(np.vdot(dW, dW))
@@ -280,22 +278,30 @@ class Ascent:
         t = min(max(rise / square, 0.0), 1.0) if square > 0 else 0.0
         self.alpha[rows] = after if t == 1.0 else before + t * move
         self.W += t * dW
-        self._measure(W, self.W)
+        self._measure()
 
     # The plan
 
     def _late(self) -> bool:
         return time.perf_counter() > self.deadline
 
-    def rounds(self, tol: float) -> Iterator[None]:
-        """Move until the estimated gap is at most tol or stops falling; yields after every round."""
+    def rounds(self, tol: float, last: bool = True) -> Iterator[None]:
+        """Move until the gap, or on the way to a larger C the bound, is at most tol or stops falling.
+
+        Yields after every round.
+        """
         spread, tried = 4.0, 0
         best, since = np.inf, 0
-        while (self.gap > tol or tried == 0) and since < _PATIENCE:
-            before = self.gap
+        left = self._left(last)
+        while (left > tol or tried == 0) and since < _PATIENCE:
+            # The dual only rises, but the gap of W(λ) can rise with it.
+            if last and tried > 0 and left == best:
+                self.kept = left, self._sparse_lam()
+            before = left
             if self.by_newton:
                 self.newton(tol, spread)
-                if self.gap > 0.7 * before:
+                left = self._left(last)
+                if left > 0.7 * before:
                     spread *= 2.0
                     if spread > 20.0:
                         self.by_newton, spread, tried = False, 4.0, 0
@@ -303,19 +309,21 @@ class Ascent:
                         self._measure()
             else:
                 cost, newton_cost = self.descend(tol)
+                left = self._left(last)
                 if tried >= 2:
-                    ratio = self.gap / before
-                    left = np.log(self.gap / tol) / -np.log(ratio) if ratio < 1 else np.inf
-                    if self.gap > tol and newton_cost < cost * left:
-                        self.by_newton = True
-                        self._measure(self.best_W, self.W)
-            since = 0 if self.gap < 0.9 * best else since + 1
-            best = min(best, self.gap)
+                    ratio = left / before
+                    more = np.log(left / tol) / -np.log(ratio) if ratio < 1 else np.inf
+                    self.by_newton = left > tol and newton_cost < cost * more
+            since = 0 if left < 0.9 * best else since + 1
+            best = min(best, left)
             tried += 1
             self.n_iter += 1
             yield
             if self._late():
                 raise OutOfTimeError
+
+    def _left(self, last: bool) -> float:
+        return self.gap if last else self.bound
 
     def run(self, tol: float) -> Iterator[None]:
         """The whole search; yields after every round."""
@@ -325,13 +333,10 @@ class Ascent:
             if k > 0:
                 self.set_C(C, self._best_scale(C / self.problem.C))
                 expected = self.widest
-                if self.by_newton:
-                    self._measure(self.best_W, self.W)
-                else:
-                    self._measure()
+                self._measure()
                 self.slack, self.widest = max(self.slack, expected), 0.0
             last = self.stages[-1] == C
-            yield from self.rounds(tol if last else _LOOSE)
+            yield from self.rounds(tol if last else _LOOSE, last)
             # Where no sample is at its bound, a larger C has the same solution.
             if not last and self.most_own() < 0.5 * C:
                 yield from self.rounds(tol)
@@ -339,14 +344,36 @@ class Ascent:
                     return
 
     def settle(self, C: float) -> None:
-        """Bring a search that ended on its way to the C that was asked for; every λ stays feasible."""
+        """Go back to the best λ, or bring a search that ended on its way to the C that was asked for."""
+        if self.kept is not None and self.kept[0] < self.gap:
+            self.gap, lam = self.kept
+            self.alpha[:] = -lam.toarray()
+            self.set_C(self.problem.C, 1.0)
+            self.W = self.exact_weight()
         if self.problem.C != C:
             scale = 1.0 if self.most_own() < 0.9 * self.problem.C else self._best_scale(C / self.problem.C)
             self.set_C(C, scale)
-            self.best_scale = 1.0
 
-    def certificate(self) -> Certificate:
-        """λ made exactly feasible, and both bounds recomputed in float64."""
+    def certificate(self, tol: float) -> Certificate:
+        """λ made exactly feasible, with P(W(λ)) and D(λ) recomputed in float64.
+
+        Where the gap is above ``tol`` and the multiple of λ whose W has no loss is feasible and better, the
+        search goes over to that one.
+        """
+        found, margin = self._certify()
+        a = _without_loss(margin)
+        if found.gap <= tol or a * self.most_own() > self.problem.C:
+            return found
+        before = self.alpha.copy(), self.W
+        self.set_C(self.problem.C, a)
+        other, _ = self._certify()
+        if other.gap < found.gap:
+            return other
+        self.alpha, self.W = before
+        return found
+
+    def _certify(self) -> tuple[Certificate, float]:
+        """The certificate of the present λ, and the least margin of its W."""
         p = self.problem
         lam = self._sparse_lam()
         weight = self._sum_over_rows(
@@ -354,10 +381,11 @@ class Ascent:
                 p.features[rows], lam.indptr[rows.start : rows.stop + 1], lam.indices, lam.data, p.bias, out
             )
         )
-        primal_W = self.best_W if self.best_scale is None else self.best_scale * weight
+        square = float(np.vdot(weight, weight))
+        loss, _, _, margin = self._score(weight)
         # Rows sum to zero and only λ_{i,y_i} is positive, so Σ_i λ_{i,y_i} is the sum of positive entries.
         own = float(lam.data[lam.data > 0].sum())
-        return Certificate(lam, weight, self._primal(primal_W), own - 0.5 * float(np.vdot(weight, weight)))
+        return Certificate(lam, weight, 0.5 * square + p.C * loss, own - 0.5 * square), margin
 
     def _sparse_lam(self) -> csr_array:
         """λ on a grid so fine that it costs nothing and so coarse that row sums are exactly zero."""
@@ -377,9 +405,6 @@ def _geometric(first: float, last: float) -> list[float]:
     return [last * _FACTOR ** (k - steps) for k in range(steps)] + [last]
 
 
-def _without_loss(square: float, margin: float) -> tuple[float, float]:
-    """The multiple of W, given ‖W‖² and its least margin, that has no loss at all, and its primal value."""
-    if margin <= 0.0:
-        return 1.0, np.inf
-    scale = (1.0 + 1e-12) / margin
-    return scale, 0.5 * scale * scale * square
+def _without_loss(margin: float) -> float:
+    """The multiple of W, given its least margin, that has no loss at all; infinite where there is none."""
+    return (1.0 + 1e-12) / margin if margin > 0.0 else np.inf

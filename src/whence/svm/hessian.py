@@ -88,7 +88,13 @@ def _cg_cost(n_used: float, shape: tuple[int, int]) -> tuple[float, float]:
     """
     K, D = shape
     product = _PRODUCT * n_used * D
-    return 90 * product, 15 * product + (2 * n_used * D**2 + K * D**3) / _STEPS
+    return 90 * product, 15 * product + _build_cost(n_used, shape) / _STEPS
+
+
+def _build_cost(n_used: float, shape: tuple[int, int]) -> float:
+    """Operations of building the preconditioner."""
+    K, D = shape
+    return 2 * n_used * D**2 + K * D**3
 
 
 class NewtonSystem:
@@ -121,8 +127,10 @@ class NewtonSystem:
         if not plain:
             self._condition(free, used, sigma)
         blocks = self.blocks
+        # On a shift common to all classes the Hessian is the identity.
+        shift = residual.mean(axis=0)
         x = np.zeros_like(residual)
-        r = residual.copy()
+        r = residual - shift
         z = direction = r if blocks is None else blocks.divide(r)
         rz = float(np.vdot(r, z))
         enough = accuracy**2 * float(np.vdot(r, r))
@@ -139,12 +147,16 @@ class NewtonSystem:
             new = float(np.vdot(r, z))
             direction = z + (new / rz) * direction
             rz = new
-        return x
+        return x + shift
 
     def _condition(self, free: Ints, used: Flags, sigma: float) -> None:
         """Build the preconditioner where it pays, unless the one at hand was built for a similar σ."""
-        plain, preconditioned = _cg_cost(int(used.sum()), self.rows.problem.shape)
-        if preconditioned < plain and (self.blocks is None or sigma > 30.0 * self.blocks.sigma):
+        shape, n_used = self.rows.problem.shape, int(used.sum())
+        plain, preconditioned = _cg_cost(n_used, shape)
+        if preconditioned >= plain:
+            return
+        stale = (self.iterations or 0) * _PRODUCT * n_used * shape[1] > _build_cost(n_used, shape)
+        if self.blocks is None or sigma > 30.0 * self.blocks.sigma or stale:
             self.blocks = BlockInverses.build(self.rows, free, used, sigma)
 
     def _product(self, free: Ints, used: Flags, sigma: float) -> Callable[[Doubles], Doubles]:
@@ -197,9 +209,12 @@ class BlockInverses:
         return cls(sigma, np.stack(rows.parallel(one, range(K))))
 
     def divide(self, V: Doubles) -> Doubles:
-        """V (K, D) divided by the blocks."""
+        """V (K, D), of columns that sum to zero, divided by the blocks and centred again.
+
+        The Hessian leaves a shift common to all classes as it is, where the blocks are far from it.
+        """
         quotient: Doubles = np.matmul(self.inverses, V.astype(np.float32)[:, :, None])[:, :, 0].astype(float)
-        return quotient
+        return quotient - quotient.mean(axis=0)
 
 
 def by_gram(F: Doubles, used: Flags, sigma: float, residual: Doubles) -> Doubles:

@@ -20,6 +20,7 @@ _MAX_PROXIMAL = 12
 _MAX_STEPS = 40  # Newton steps within one proximal step
 _ENOUGH_STEPS = 25  # after which the other samples are looked at again
 _ACCURACY = 0.1  # of a Newton step, and of a line search
+_FINAL_ACCURACY = 1e-2  # of a Newton step when only W − W(a) is left to close
 _SHARPNESS = 1.5  # change of g that the first σ turns into a typical λ
 
 
@@ -51,8 +52,8 @@ class Phase:
         self.g = rows.scores(W) + 1.0
         self.g[own] -= 1.0
 
-    def run(self, target: float, out_of_time: Callable[[], bool]) -> tuple[Doubles, Doubles]:
-        """Step until the gap over these samples is at most ``target``; returns α (n, K) and W."""
+    def run(self, target: float, out_of_time: Callable[[], bool]) -> Doubles:
+        """Step until W(α)'s own gap over these samples is at most ``target``; returns α (n, K)."""
         system = NewtonSystem(self.rows)
         steps = 0
         for _ in range(_MAX_PROXIMAL):
@@ -61,10 +62,12 @@ class Phase:
                 residual = self.W - self.fixed - self.rows.combine(self.corner - self.a)
                 slackness = self.C * float(self.g.max(axis=1).sum()) - float(np.vdot(self.a, self.g))
                 distance = 0.5 * float(np.vdot(residual, residual))
-                done = slackness + distance <= target or out_of_time()
-                if done or distance <= 0.1 * slackness:
+                near = slackness + distance <= target
+                done = out_of_time() or (near and self._own_gap(residual) <= target)
+                if done or (not near and distance <= 0.1 * slackness):
                     break
-                step = -system.solve(self.a > 0, self.sigma, residual, _ACCURACY)
+                accuracy = _FINAL_ACCURACY if near else _ACCURACY
+                step = -system.solve(self.a > 0, self.sigma, residual, accuracy)
                 dg = self.rows.scores(step)
                 t = self._line_search(residual, step, dg)
                 self.W = self.W + t * step
@@ -74,7 +77,12 @@ class Phase:
                 break
             self.centre = self.a.copy()
             self.sigma *= 3.0
-        return self.a, self.W
+        return self.a
+
+    def _own_gap(self, residual: Doubles) -> float:
+        """The gap over these samples with W(a) = W − residual in the place of W."""
+        g = self.g - self.rows.scores(residual)
+        return self.C * float(g.max(axis=1).sum()) - float(np.vdot(self.a, g))
 
     def _project(self, t: float, dg: Doubles) -> None:
         """a = projection of centre + σ (g + t·dg)."""

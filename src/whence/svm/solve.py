@@ -36,10 +36,9 @@ class Solution:
     weight : (K, d) or, with a bias, (K, d + 1) float64
         W = Σ_i λ_i f_iᵀ; the last column is the bias.
     primal, dual : float
-        Bounds of the optimum in float64: the dual value of ``lam``, and the smallest primal value of a weight
-        matrix that was seen (``weight`` itself or one close to it).
+        P(W) of ``weight`` and D(λ) of ``lam`` in float64; the optimum lies between them.
     gap : float
-        (primal − dual)/primal, which bounds how far ``lam`` is from optimal.
+        (primal − dual)/primal, which bounds how far ``weight`` and ``lam`` are from optimal.
     status : "converged", "time limit", "interrupted" or "stalled"
     n_iter : int
         Rounds of the search, each with one pass over all samples.
@@ -117,7 +116,7 @@ def solve(
     if callback is not None:
         check_callable("callback", callback, "None or a function of seconds and gap")
     deadline = np.inf if max_seconds is None else started + max_seconds
-    lam, weight = _check_warm_start(warm_start, problem)
+    lam = _check_warm_start(warm_start, problem)
     history: list[tuple[float, float]] = []
     threads = n_threads or os.cpu_count() or 1
     # Products of blocks run side by side; threads inside each would only get in their way.
@@ -128,12 +127,12 @@ def solve(
             status: Status = "converged"
             goal = tol
             if lam is not None:
-                ascent.start_from(lam, weight)
+                ascent.start_from(lam)
             rounds: Iterable[None] = ascent.run(goal)
             while True:
                 _follow(rounds, ascent, problem.C, started, history, callback)
                 ascent.settle(problem.C)
-                certificate = ascent.certificate()
+                certificate = ascent.certificate(tol)
                 if certificate.gap <= tol:
                     break
                 if ascent.gap > goal or goal < 1e-2 * tol:
@@ -147,7 +146,7 @@ def solve(
             status = "interrupted"
         if status in ("time limit", "interrupted") or certificate is None:
             ascent.settle(problem.C)
-            certificate = ascent.certificate()
+            certificate = ascent.certificate(tol)
     seconds = time.perf_counter() - started
     gap = certificate.gap
     history.append((seconds, gap))
@@ -191,14 +190,10 @@ def check_options(tol: float, max_seconds: float | None, n_threads: int | None, 
         check_count("n_threads", n_threads, 1, _THREADS, ", or None for all cores")
 
 
-def _check_warm_start(
-    warm_start: Solution | csr_array | None, problem: Problem
-) -> tuple[csr_array | None, Doubles | None]:
+def _check_warm_start(warm_start: Solution | csr_array | None, problem: Problem) -> csr_array | None:
     if warm_start is None:
-        return None, None
-    lam, weight = (
-        (warm_start.lam, warm_start.weight) if isinstance(warm_start, Solution) else (warm_start, None)
-    )
+        return None
+    lam = warm_start.lam if isinstance(warm_start, Solution) else warm_start
     shape = (len(problem.labels), problem.n_classes)
     if not issparse(lam) or lam.shape != shape:
         got = getattr(lam, "shape", type(lam).__name__)
@@ -206,4 +201,4 @@ def _check_warm_start(
             f"'warm_start' must be a Solution or a sparse λ of shape {shape}. Got {got}. "
             "Pass one of the same samples and classes, or none."
         )
-    return csr_array(lam), weight
+    return csr_array(lam)
