@@ -491,6 +491,35 @@ def test_hostile_names_are_shown_as_they_are(visit: Any, tmp_path: Path) -> None
             assert page.locator("main script, main img[src='x']").count() == 0
 
 
+@pytest.mark.parametrize("width", [380, 1280])
+def test_names_of_classes_of_any_length(visit: Any, explorer: Explorer, width: int) -> None:
+    def height(page: Any) -> float:
+        return float(page.evaluate("document.documentElement.scrollHeight"))
+
+    with served(explorer) as address:
+        usual = {tab: 0.0 for tab in ("explore", "audit", "classes")}
+        page = visit(address, width)
+        for tab in usual:
+            page.click(f"#tab-{tab}")
+            expect(page.locator(f"#{tab} img, #{tab} canvas").first).to_be_visible()
+            usual[tab] = height(page)
+    for letters in (60, 1000):
+        names = tuple(name * (letters // len(name)) for name in ("bar", "wort", "Rahmen"))
+        with served(Explorer(picture_session(names=names))) as address:
+            page = visit(address, width)
+            for tab in usual:
+                page.click(f"#tab-{tab}")
+                expect(page.locator(f"#{tab} img, #{tab} canvas").first).to_be_visible()
+                no_sideways_scrolling(page)
+                assert height(page) < 2.5 * usual[tab]
+            whole = page.locator("#classes h3").first.inner_text()
+            if letters == 1000:
+                assert whole == names[0][:40] + "…" + names[0][-19:]
+                assert page.locator("#classes h3 span").first.get_attribute("title") == names[0]
+            else:
+                assert whole == names[0]
+
+
 def test_texts(visit: Any, tmp_path: Path) -> None:
     pytest.importorskip("transformers")
     texts = Explorer(text_session())

@@ -256,6 +256,26 @@ def test_texts_are_measured_with_their_blanks() -> None:
     assert canvas.fit("a\nb", 5) == "a b"
 
 
+def test_a_name_of_any_length_is_shortened_by_a_few_measurements(monkeypatch: pytest.MonkeyPatch) -> None:
+    canvas = Canvas(5, 5)
+    words = "incomprehensibilities of a class"
+    for width in (0.1, 0.5, 1.0):
+        longest = max(n for n in range(len(words)) if n == 0 or canvas.measure(words[:n] + "…") <= width)
+        assert canvas.fit(words, width) == words[:longest].rstrip() + "…"
+    measured: list[str] = []
+    measure = Canvas.measure
+
+    def counted(self: Canvas, text: str, *style: Any) -> float:
+        measured.append(text)
+        return measure(self, text, *style)
+
+    monkeypatch.setattr(Canvas, "measure", counted)
+    for name in ("x" * 1000, "i" * 10**6):
+        assert canvas.fit(name, 1.0).endswith("…")
+    assert len(measured) < 40
+    assert max(map(len, measured)) < 1000
+
+
 def test_marked_text_can_be_read_and_images_vanish_where_nothing_is_relevant() -> None:
     ends = marker(np.array([-1, 1], dtype=np.float32), 1)
     assert all(contrast(end, rgb(INK)) >= 4.5 for end in ends)

@@ -116,7 +116,8 @@ def test_policy_allows_the_one_style_by_its_hash_and_nothing_else() -> None:
     digest = base64.b64encode(hashlib.sha256(style[1].encode()).digest()).decode()
     policy = next(m["content"] for m in page.every("meta") if "http-equiv" in m)
     assert policy == (
-        f"default-src 'none'; img-src data:; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
+        f"default-src 'none'; script-src 'none'; style-src 'sha256-{digest}'; img-src data:; "
+        "connect-src 'none'; base-uri 'none'; form-action 'none'"
     )
     assert not any("style" in attributes for _, attributes in page.tags)
     assert not any(name.startswith("on") for _, attributes in page.tags for name in attributes)
@@ -130,6 +131,16 @@ def test_hostile_text_is_escaped() -> None:
     assert not page.every("script") + page.every("b")
     assert not any("onerror" in attributes for _, attributes in page.tags)
     assert all(text in page.text for text in HOSTILE)
+
+
+def test_a_long_name_is_shown_by_its_ends_and_whole_where_one_points_at_it() -> None:
+    name = "<b>" + "x" * 1000 + "end"
+    why = explanation("grey", class_names=(name, "b" * 60, "c"))
+    html = Explanations([why]).to_html()
+    short = "&lt;b&gt;" + "x" * 37 + "…" + "x" * 16 + "end"
+    assert f'<span title="&lt;b&gt;{"x" * 1000}end">{short}</span>' in html
+    assert html.count("x" * 1000) == html.count('title="&lt;b&gt;xx')
+    assert "b" * 60 in html
 
 
 def test_page_without_opponents_truth_or_evidence() -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sys
+import threading
 import time
 from pathlib import Path
 from types import FrameType
@@ -245,7 +247,8 @@ def serve(
     host: Annotated[str, typer.Option(help="Address to listen at; others need --token.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port to listen at.", min=1, max=65535)] = 8000,
     token: Annotated[
-        str | None, typer.Option(help="Word that visitors' addresses must carry.", metavar="TEXT")
+        str | None,
+        typer.Option(help="What visitors must know, of 16 characters or more.", metavar="TEXT"),
     ] = None,
     test: Annotated[str | None, _TEST] = None,
 ) -> None:
@@ -255,10 +258,12 @@ def serve(
     """
     from whence.session import Session
     from whence.ui.explorer import Explorer
+    from whence.ui.listening import listen
     from whence.ui.server import serve as run
 
+    listener = listen(host, port, token)  # before the explainer is read: a mistake should cost no time
     session = Session.open(explainer, show_progress=sys.stderr.isatty(), test=test)
-    run(Explorer(session), host, port, token, typer.echo)
+    run(Explorer(session), listener, token, typer.echo)
 
 
 @app.command()
@@ -408,6 +413,15 @@ def _interrupt(signum: int, frame: FrameType | None) -> NoReturn:
     raise _Interrupted
 
 
+def _leave(code: int) -> NoReturn:
+    """End the process, whatever threads still compute: Python's own end aborts inside of torch's code."""
+    if threading.active_count() > 1:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)
+
+
 def main() -> None:
     """Run the command line.
 
@@ -419,7 +433,7 @@ def main() -> None:
         app()
     except _Interrupted:
         typer.echo("Interrupted.", err=True)
-        sys.exit(130)
+        _leave(130)
     except Exception as error:
         if _state["debug"]:
             raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from bisect import bisect_right
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -25,6 +26,7 @@ FAMILIES = (
     "Microsoft YaHei",
 )
 UNKNOWN = "▯"
+_LONGEST = 400  # letters of a line: more than any sheet here is wide
 
 Colours = Callable[[Array, float], Picture]
 
@@ -89,12 +91,14 @@ class Canvas:
 
     def fit(self, text: str, width: float, size: float = 6.5, weight: str = "normal") -> str:
         """Shorten a text to one line of a width."""
-        text = one_line(text)
-        if self.measure(text, size, weight) <= width:
+        whole = one_line(text)
+        text = whole[:_LONGEST]
+        if text == whole and self.measure(text, size, weight) <= width:
             return text
-        while text and self.measure(text + "…", size, weight) > width:
-            text = text[:-1]
-        return text.rstrip() + "…"
+        fits = bisect_right(
+            range(len(text) + 1), width, lo=1, key=lambda n: self.measure(text[:n] + "…", size, weight)
+        )
+        return text[: fits - 1].rstrip() + "…"
 
     def word(self, x: float, y: float, text: str, size: float) -> None:
         """Write a text as outlines, on the line y: as wide as measured, at every resolution.

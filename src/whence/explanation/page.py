@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from markupsafe import Markup, escape
 
 from whence.explanation.passages import readable
 from whence.explanation.png import data_uri
+from whence.explanation.policy import of_file
 from whence.explanation.samples import Array
 from whence.explanation.style import (
     a_bar,
     drawn,
+    ends,
     heat,
     heights,
     marker,
@@ -70,16 +71,23 @@ def render(
         "a_bar": a_bar,
         "bars": bars,
         "data_uri": data_uri,
+        "ends": ends,
         "heights": heights,
         "level": level,
+        "named": named,
         "percent": percent,
         "readable": readable,
         "signed": signed,
     }
     environment.globals |= {"drawn": drawn, "heat": heat, "scale": scale}
     style = "\n".join(loader.get_source(environment, name)[0] for name in styles) + _marks()
-    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode("ascii")
-    return environment.get_template(template).render(style=style, digest=digest, **context)
+    return environment.get_template(template).render(style=style, policy=of_file(style), **context)
+
+
+def named(name: str) -> Markup:
+    """Write a class's name: of a long one the ends, and all of it where one points at it."""
+    short = ends(name)
+    return escape(name) if short == name else Markup('<span title="{}">{}</span>').format(name, short)
 
 
 def level(relevance: float, full: float) -> str:

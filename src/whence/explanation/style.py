@@ -40,6 +40,11 @@ def one_line(name: str) -> str:
     return " ".join(name.split())
 
 
+def ends(name: str) -> str:
+    """Write a name of more than 60 letters by its ends, for where there is no room for all of it."""
+    return name if len(name) <= 60 else f"{name[:40]}…{name[-19:]}"
+
+
 def plane(relevance: Array) -> Array:
     """Sum a map (…, height, width) over colours, for the eye."""
     summed: Array = relevance.reshape(-1, *relevance.shape[-2:]).sum(axis=0)

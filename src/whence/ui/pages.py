@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -14,6 +12,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from tqdm.auto import tqdm
 
 from whence import __version__
+from whence.explanation.page import named
+from whence.explanation.policy import of_file
 from whence.explanation.style import percent, signed
 from whence.ui.explorer import Explorer
 
@@ -34,17 +34,6 @@ SCRIPTS = (
     "main.js",
 )
 """The page's modules, each importing only from those before it."""
-
-
-def policy(script: str | None = None, style: str | None = None) -> str:
-    """Write the content security policy: a live page's own files, or the hashes of a report's parts."""
-    scripts = "'self'" if script is None else f"'sha256-{_digest(script)}'"
-    styles = "'self'" if style is None else f"'sha256-{_digest(style)}'"
-    connect = "'self'" if script is None else "'none'"
-    return (
-        f"default-src 'none'; script-src {scripts}; style-src {styles}; img-src data:; "
-        f"connect-src {connect}; base-uri 'none'; form-action 'none'"
-    )
 
 
 def live_page(explorer: Explorer) -> str:
@@ -105,7 +94,7 @@ def report_page(
         data=embedded(data),
         script=script,
         style=style,
-        policy=policy(script, style),
+        policy=of_file(style, script),
     )
 
 
@@ -130,14 +119,10 @@ def _render(**context: Any) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"percent": percent, "signed": signed}
+    environment.filters |= {"named": named, "percent": percent, "signed": signed}
     page = environment.get_template("explorer.html")
     return page.render(citation=CITATION, version=__version__, **context)
 
 
 def _read(name: str) -> str:
     return resources.files("whence.ui").joinpath("static", name).read_text(encoding="utf-8")
-
-
-def _digest(text: str) -> str:
-    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode("ascii")

@@ -5,22 +5,25 @@ from __future__ import annotations
 import json
 import re
 import secrets
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
 from importlib import resources
 from queue import Empty, Queue
 from typing import Annotated, Any
-from urllib.parse import urlencode
 
 from fastapi import Depends, FastAPI, HTTPException, Query, Request, Response
-from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, StreamingResponse
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import HTMLResponse, RedirectResponse, StreamingResponse
 
 from whence import __version__
-from whence.errors import InvalidInputError, WhenceError
+from whence.errors import WhenceError
+from whence.explanation.policy import of_server
 from whence.ui import schema
 from whence.ui.explorer import Explorer
-from whence.ui.pages import live_page, policy
+from whence.ui.listening import LOOPBACK, address, check_token, run
+from whence.ui.pages import live_page
 from whence.ui.uploads import own_input
 
 MOST_BYTES = 8 << 20
@@ -33,7 +36,7 @@ STATIC = {
 }
 
 HEADERS = {
-    "content-security-policy": policy(),
+    "content-security-policy": of_server(),
     "x-content-type-options": "nosniff",
     "referrer-policy": "no-referrer",
     "cache-control": "no-store",
@@ -60,6 +63,7 @@ def create_app(explorer: Explorer, *, hosts: tuple[str, ...], token: str | None 
     token
         Where one is given, every request must carry it, in the address or as a cookie.
     """
+    check_token(token)
     app = FastAPI(title="whence explorer", version=__version__, docs_url=None, redoc_url=None)
 
     @app.middleware("http")
@@ -72,12 +76,19 @@ def create_app(explorer: Explorer, *, hosts: tuple[str, ...], token: str | None 
         return response
 
     @app.exception_handler(WhenceError)
-    async def mistaken(request: Request, error: WhenceError) -> JSONResponse:
-        return JSONResponse({"detail": str(error)}, status_code=422)
+    async def mistaken(request: Request, error: WhenceError) -> Response:
+        return _told(str(error), 422)
+
+    @app.exception_handler(RequestValidationError)
+    async def malformed(request: Request, error: RequestValidationError) -> Response:
+        # Without what was sent, which need not be anything that JSON can hold.
+        return _told([{"loc": one["loc"], "msg": one["msg"]} for one in error.errors()], 422)
 
     @app.exception_handler(Exception)
-    async def broken(request: Request, error: Exception) -> JSONResponse:
-        return JSONResponse({"detail": f"{type(error).__name__}: {error}"}, status_code=500, headers=HEADERS)
+    async def broken(request: Request, error: Exception) -> Response:
+        answer = _told(f"{type(error).__name__}: {error}", 500)
+        answer.headers.update(HEADERS)
+        return answer
 
     @app.get("/", response_class=HTMLResponse, include_in_schema=False)
     def page(request: Request) -> Response:
@@ -211,20 +222,25 @@ def _refusal(request: Request, hosts: tuple[str, ...], token: str | None) -> Res
     """Say why a request is not taken; None where it is."""
     host = re.sub(r":\d+$", "", request.headers.get("host") or "").strip("[]")
     if token is None and host not in hosts:
-        return JSONResponse({"detail": "This address is not served here."}, status_code=421)
+        return _told("This address is not served here.", 421)
     if token is not None and not _knows(request, token):
-        return JSONResponse({"detail": "Open the address that 'whence serve' printed."}, status_code=401)
+        return _told("Open the address that 'whence serve' printed.", 401)
     if request.method != "POST":
         return None
     if request.headers.get("x-whence") != "1":
         # A page elsewhere cannot send this header without being asked first, which is refused.
-        return JSONResponse({"detail": "Requests must carry the header X-Whence: 1."}, status_code=403)
+        return _told("Requests must carry the header X-Whence: 1.", 403)
     size = request.headers.get("content-length", "")
     if not size.isdecimal():
-        return JSONResponse({"detail": "Requests must tell their length."}, status_code=411)
+        return _told("Requests must tell their length.", 411)
     if len(size) > 12 or int(size) > MOST_BYTES:
-        return JSONResponse({"detail": f"An upload may have {MOST_BYTES >> 20} MiB."}, status_code=413)
+        return _told(f"An upload may have {MOST_BYTES >> 20} MiB.", 413)
     return None
+
+
+def _told(detail: Any, status: int) -> Response:
+    """Say what is wrong, in plain ASCII: what was sent may hold halves of characters."""
+    return Response(json.dumps({"detail": detail}), status, media_type="application/json")
 
 
 async def _body(request: Request) -> bytes:
@@ -236,20 +252,10 @@ def _knows(request: Request, token: str) -> bool:
     return secrets.compare_digest(given.encode(), token.encode())
 
 
-def serve(explorer: Explorer, host: str, port: int, token: str | None, say: Callable[[str], None]) -> None:
-    """Serve until interrupted; beyond this machine only with a token."""
-    import uvicorn
-
-    loopback = host in ("127.0.0.1", "localhost", "::1")
-    if not loopback and token is None:
-        raise InvalidInputError(
-            f"'host' must be 127.0.0.1, or come with a token that visitors need. Got {host!r} alone; "
-            "pass --token."
-        )
-    app = create_app(explorer, hosts=("127.0.0.1", "localhost", "::1"), token=token)
-    shown = f"http://{f'[{host}]' if ':' in host else host}:{port}/"
-    shown += f"?{urlencode({'token': token})}" if token else ""
+def serve(explorer: Explorer, listener: socket.socket, token: str | None, say: Callable[[str], None]) -> None:
+    """Serve until interrupted, at an address that ``listen`` took."""
+    app = create_app(explorer, hosts=LOOPBACK, token=token)
     # Read while the first page is looked at, so that the first question of what if need not wait for them.
     threading.Thread(target=lambda: explorer.session.train_bank, daemon=True).start()
-    say(f"Serving {explorer.session.path.name} at {shown} (Ctrl-C ends it).")
-    uvicorn.run(app, host=host, port=port, log_level="warning")
+    say(f"Serving {explorer.session.path.name} at {address(listener, token)} (Ctrl-C ends it).")
+    run(app, listener)

@@ -13,6 +13,8 @@ from whence.ui.explorer import Explorer
 
 MOST_PIXELS = 16_000_000
 """The largest picture that is decoded."""
+MOST_LETTERS = 20_000
+"""The longest text that is read, the same as the page's own limit: tokenisers read all of a text first."""
 
 
 def own_input(explorer: Explorer, kind: str, body: bytes) -> Any:
@@ -32,6 +34,8 @@ def text_input(explorer: Explorer, body: bytes) -> Any:
         raise InvalidInputError("A text must be UTF-8.") from None
     if not text:
         raise InvalidInputError("A text must not be empty.")
+    if len(text) > MOST_LETTERS:
+        raise InvalidInputError(f"A text may have {MOST_LETTERS:,} characters. Got {len(text):,}; cut it.")
     if explorer.session.explainer._with_model().prepare.preprocess is None:
         raise InvalidInputError(
             "A text needs the tokeniser that the explainer was fitted with. Fit with --preprocess."

@@ -1,6 +1,6 @@
 // The audit queue with its marks, and the classes.
 
-import { count, fail, h, percent, replace, short } from "./dom.js";
+import { Name, count, fail, h, percent, replace, short } from "./dom.js";
 import { sampleView } from "./maps.js";
 
 const PAGE = 24;
@@ -45,14 +45,14 @@ function suspect(row, names, looked, mark) {
         h("p", { class: "quiet" }, `${row.disagreeing} of the ${looked} nearest have another label`))),
     h("ul", { class: "neighbours", "aria-label": "Nearest with another label" }, row.neighbours.map((index, i) => h("li", {},
       sampleView(row.neighbour_samples[i], `Training sample ${index}, labelled ${names[row.neighbour_labels[i]]}`), h("span", {}, names[row.neighbour_labels[i]])))),
-    h("p", { class: "tools" }, press("keep", "keep"), press("flag", "flag"), other ? press("relabel", `is ${names[row.suggested]}`, names[row.suggested]) : null,
-      h("select", { "aria-label": `Another label for training sample ${row.index}`, onchange: (event) => event.target.value !== "" && mark(row, "relabel", names[+event.target.value]) },
+    h("p", { class: "tools" }, press("keep", "keep"), press("flag", "flag"), other ? press("relabel", `is ${names[row.suggested]}`, names[row.suggested].whole) : null,
+      h("select", { "aria-label": `Another label for training sample ${row.index}`, onchange: (event) => event.target.value !== "" && mark(row, "relabel", names[+event.target.value].whole) },
         h("option", { value: "" }, "is another …"),
-        names.map((name, c) => c === row.label || c === row.suggested ? null : h("option", { value: c, selected: one?.relabel === name }, name)))));
+        names.map((name, c) => c === row.label || c === row.suggested ? null : h("option", { value: c, title: name.whole, selected: one?.relabel === name.whole }, `${name}`)))));
 }
 
 export function auditView(box, source, info) {
-  const names = info.classes, key = `whence ${info.title} ${info.n_train}`;
+  const names = info.classes.map((name) => new Name(name)), key = `whence ${info.title} ${info.n_train}`;
   let offset = 0, looked = 0;
   recall(key);
   const list = h("ol", { class: "queue" }), range = h("span", {}), marked = h("span", { class: "quiet", role: "status" });
@@ -67,7 +67,7 @@ export function auditView(box, source, info) {
   const mark = (row, decision, relabel) => {
     const old = decisions.get(row.index);
     if (old?.decision === decision && old.relabel === relabel) decisions.delete(row.index);
-    else decisions.set(row.index, { label: names[row.label], decision, relabel });
+    else decisions.set(row.index, { label: names[row.label].whole, decision, relabel });
     settle();
     const item = list.querySelector(`[data-index="${row.index}"]`);
     const at = [...item.querySelectorAll("button, select")].indexOf(document.activeElement);
@@ -101,8 +101,8 @@ export async function classView(box, source) {
     const classes = await source.classes();
     replace(box, h("h2", {}, "Classes"),
       h("p", {}, "What carries each class: its support vectors, and how many of them are at the bound λ = C, where a sample pulls as hard as it may. Shown are the strongest."),
-      h("div", { class: "classes" }, classes.map((one) => h("section", {}, h("h3", {}, one.name),
+      h("div", { class: "classes" }, classes.map((one) => h("section", {}, h("h3", {}, new Name(one.name)),
         h("p", { class: "quiet" }, `${count(one.n_support)} of ${count(one.n_train)} samples are support vectors, ${percent(one.bounded)} of these at the bound`),
-        h("div", { class: "thumbs" }, one.samples.map((sample, i) => sampleView(sample, `Training sample ${one.top[i]}, a strong proponent of ${one.name}`)))))));
+        h("div", { class: "thumbs" }, one.samples.map((sample, i) => sampleView(sample, `Training sample ${one.top[i]}, a strong proponent of ${new Name(one.name)}`)))))));
   } catch (error) { fail(box, error); }
 }

@@ -2,6 +2,20 @@
 
 const present = (child) => child !== null && child !== undefined;
 
+// A class's name: in words the ends of a long one, and all of it where one points at it.
+export class Name {
+  constructor(whole) {
+    const letters = [...whole];
+    Object.assign(this, { whole, short: letters.length <= 60 ? whole : `${letters.slice(0, 40).join("")}…${letters.slice(-19).join("")}` });
+  }
+
+  toString() {
+    return this.short;
+  }
+}
+
+const shown = (child) => child instanceof Name && child.short !== child.whole ? h("span", { title: child.whole }, child.short) : child;
+
 export function h(tag, attributes = {}, ...children) {
   const element = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
@@ -11,7 +25,7 @@ export function h(tag, attributes = {}, ...children) {
     else if (name.startsWith("--")) element.style.setProperty(name, value);
     else element.setAttribute(name, value === true ? "" : value);
   }
-  element.append(...children.flat().filter(present));
+  element.append(...children.flat().filter(present).map(shown));
   return element;
 }
 

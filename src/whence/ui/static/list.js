@@ -8,7 +8,7 @@ export class TestList {
     Object.assign(this, { source, names, choose, rows: [], chosen: null, asked: 0 });
     this.query = { offset: 0, limit: 24, label: "", predicted: "", search: "", wrong: false, disagree: false };
     for (const id of ["label", "predicted"]) {
-      place(id).append(h("option", { value: "" }, "any"), ...names.map((name, c) => h("option", { value: c }, name)));
+      place(id).append(h("option", { value: "" }, "any"), ...names.map((name, c) => h("option", { value: c, title: name.whole }, `${name}`)));
       place(id).addEventListener("change", (event) => this.ask({ [id]: event.target.value }));
     }
     for (const id of ["wrong", "disagree"]) place(id).addEventListener("change", (event) => this.ask({ [id]: event.target.checked }));
@@ -57,7 +57,7 @@ export class TestList {
     return h("button", { type: "button", "data-test": row.index, onclick: () => this.choose(row.index) },
       sampleView(row.sample, `Test sample ${row.index}`),
       h("span", { class: "words" }, h("b", {}, name), h("span", { class: "quiet" }, `${percent(row.probability)} · #${row.index}`),
-        h("span", { class: right ? "right" : "wrong" }, right ? "✓ right" : `✗ is ${this.names[row.truth]}`),
+        h("span", { class: right ? "right" : "wrong" }, right ? "✓ right" : ["✗ is ", this.names[row.truth]]),
         note ? h("span", { class: "noted" }, note.heading) : null,
         row.surrogate_class === row.predicted ? null : h("span", { class: "wrong" }, "surrogate differs")));
   }

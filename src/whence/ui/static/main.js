@@ -1,6 +1,6 @@
 // The page: what is chosen, and how keys and clicks change it.
 
-import { fail, h, percent, place, replace, short, tell } from "./dom.js";
+import { Name, fail, h, percent, place, replace, short, tell } from "./dom.js";
 import { sampleView, scaleKey } from "./maps.js";
 import { source } from "./source.js";
 import { balance, charts } from "./charts.js";
@@ -9,9 +9,9 @@ import { auditView, classView } from "./audit.js";
 import { TestList } from "./list.js";
 import { WhatIf } from "./whatif.js";
 
-const state = { info: null, list: null, whatIf: null, test: null, own: null, why: null, pair: null, shown: null, asked: 0,
+const state = { info: null, names: [], list: null, whatIf: null, test: null, own: null, why: null, pair: null, shown: null, asked: 0,
   choice: { k: 5, target: null, C: null }, solved: new Set() };
-const names = () => state.info.classes;
+const names = () => state.names;
 
 function choose(test) {
   Object.assign(state, { test, own: null, pair: null });
@@ -55,7 +55,7 @@ function controls(why) {
   if (!source.live) return null;
   const change = (changes) => { Object.assign(state.choice, changes); explain(); };
   const target = h("select", { id: "target", onchange: (event) => change({ target: +event.target.value }) },
-    names().map((name, c) => h("option", { value: c, selected: c === why.target }, name + (c === why.predicted ? " (predicted)" : ""))));
+    names().map((name, c) => h("option", { value: c, title: name.whole, selected: c === why.target }, `${name}${c === why.predicted ? " (predicted)" : ""}`)));
   const k = h("input", { id: "k", type: "number", min: 1, max: 20, value: state.choice.k,
     onchange: (event) => change({ k: Math.max(1, Math.min(20, Math.round(+event.target.value) || 5)) }) });
   const Cs = state.info.Cs;
@@ -72,7 +72,7 @@ function draw() {
   const peek = (pair) => { if (pair !== state.shown) show(pair); };
   const actions = { choose: pin, peek };
   const column = (pairs, word, sign) => h("section", { class: "side" },
-    h("h3", { class: `${word}-ink` }, `${sign} evidence ${word} ${names()[why.target]}`),
+    h("h3", { class: `${word}-ink` }, `${sign} evidence ${word} `, names()[why.target]),
     pairs.length ? h("ol", { class: "cards" }, pairs.map((pair) => card(pair, why, names(), whatIf?.of(pair.index), actions)))
       : h("p", { class: "quiet" }, "none"));
   const back = (event) => { if (!event.currentTarget.contains(event.relatedTarget)) peek(pinned()); };
@@ -81,7 +81,7 @@ function draw() {
     note ? h("p", { class: "note" }, h("b", {}, `${note.heading}. `), note.text) : null,
     h("div", { class: "top" },
       h("figure", {}, sampleView(why.sample, `${title}, predicted ${names()[why.predicted]}, with the relevance of its logit`, why.logit_map, why.full.logit),
-        h("figcaption", {}, `relevance for ${names()[why.target]}`), scaleKey(why.full.logit)),
+        h("figcaption", {}, "relevance for ", names()[why.target]), scaleKey(why.full.logit)),
       h("div", {}, verdict(why, names()), balance(why))),
     h("div", { class: "work" },
       h("div", { class: "sides", onmouseleave: back, onfocusout: back },
@@ -185,10 +185,11 @@ function listen() {
 
 async function begin() {
   const info = state.info = await source.info();
+  state.names = info.classes.map((name) => new Name(name));
   state.solved.add(info.C);
-  state.list = new TestList(source, info.classes, choose);
-  if (source.live) state.whatIf = new WhatIf(source, info.classes, (index, mark) => {
-    for (const item of document.querySelectorAll(`.card[data-pair="${index}"]`)) drawMark(item, mark, info.classes);
+  state.list = new TestList(source, state.names, choose);
+  if (source.live) state.whatIf = new WhatIf(source, state.names, (index, mark) => {
+    for (const item of document.querySelectorAll(`.card[data-pair="${index}"]`)) drawMark(item, mark, state.names);
   });
   place("explanation").classList.add(info.kind);
   if (source.live && info.kind !== "values") place(`own-${info.kind}`).hidden = false;

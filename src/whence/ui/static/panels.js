@@ -21,7 +21,7 @@ export function verdict(why, names) {
   const right = why.truth === why.predicted;
   return h("div", { class: "verdict" },
     h("p", { class: "prediction" }, h("b", {}, names[why.predicted]), ` ${percent(why.probability)} `,
-      why.truth === null ? null : h("span", { class: right ? "right" : "wrong" }, right ? "✓ right" : `✗ labelled ${names[why.truth]}`)),
+      why.truth === null ? null : h("span", { class: right ? "right" : "wrong" }, right ? "✓ right" : ["✗ labelled ", names[why.truth]])),
     why.target === why.predicted ? null : h("p", {}, "Explained below: ", h("b", {}, names[why.target])),
     certificate(why, names));
 }
@@ -44,7 +44,7 @@ export function card(pair, why, names, mark, actions) {
     h("button", { type: "button", "aria-pressed": "false", onclick: () => actions.choose(pair),
       onmouseenter: () => actions.peek(pair), onfocus: () => actions.peek(pair) },
       sampleView(pair.sample, words, pair.train_map, why.full.train),
-      h("span", { class: "label" }, same ? names[pair.label] : `≠ ${names[pair.label]}`),
+      h("span", { class: "label" }, same ? null : "≠ ", names[pair.label]),
       h("span", { class: `score ${side(pair.score)}-ink` }, `τ ${signed(pair.score)}`),
       h("span", { class: "share", "--share": pair.share }),
       h("span", { class: "quiet ends" }, h("span", {}, `#${pair.index}`), h("span", {}, percent(pair.share))),

@@ -32,7 +32,7 @@ export class WhatIf {
     const relabel = h("select", { "aria-label": `Another label for training sample ${pair.index}`,
       onchange: (event) => this.mark(pair.index, event.target.value === "" ? undefined : +event.target.value) },
       h("option", { value: "" }, "labelled …"),
-      this.names.map((name, c) => c === pair.label ? null : h("option", { value: c, selected: mark === c }, `labelled ${name}`)));
+      this.names.map((name, c) => c === pair.label ? null : h("option", { value: c, title: name.whole, selected: mark === c }, `labelled ${name}`)));
     replace(this.tools, h("span", {}, `What if #${pair.index} were`), remove, relabel);
     this.tools.children[at]?.focus();
   }
