@@ -357,7 +357,7 @@ class DualDA(Explainer):
         other = DualDA(**{name: getattr(self, name) for name in _PARAMETERS}, device=self.device)
         other.seconds_ = {"solution": time.perf_counter() - started}
         other.origins_ = {"solution": "solved again"}
-        other._keep(solved, X[labels >= 0], labels, before.head, self._model, self.class_names_)
+        other._keep(solved, X, labels, before.head, self._model, self.class_names_)
         other._data = self._data
         return other
 
@@ -393,7 +393,7 @@ class DualDA(Explainer):
         model: FittedModel | None,
         names: tuple[str, ...] | None = None,
     ) -> None:
-        """Take over a solution on the features (M, d) of the samples with labels (N,) of at least 0."""
+        """Take over a solution on the features (N, d) of the samples with labels (N,) of at least 0."""
         surrogate = Surrogate.from_solution(
             solved.lam, solved.weight, features, labels, head, self._device(model)
         )
