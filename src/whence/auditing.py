@@ -12,7 +12,7 @@ import numpy as np
 from whence.audit import class_view, coreset, shared_evidence, wrong_labels
 from whence.commands import as_class
 from whence.errors import InvalidInputError
-from whence.features import as_float32
+from whence.features import as_float32, taken
 from whence.session import Session
 
 VIEWS = ("labels", "classes", "coreset", "shortcut")
@@ -57,8 +57,9 @@ def run(
     elif view == "classes":
         found = class_view(explainer)
     elif view == "coreset":
-        tests = as_float32(session.test_bank.features)
-        found = coreset(explainer, share=share, features=np.asarray(tests))
+        tests = session.test_bank
+        rows = taken(as_float32(tests.features), tests.valid)
+        found = coreset(explainer, share=share, features=np.asarray(rows))
     else:
         chosen = as_class(target, explainer)
         if chosen is None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from whence.attributors.dualda import DualDA
 from whence.data import as_training_set
 from whence.errors import InvalidInputError
-from whence.features import Cache, as_float32, extract
+from whence.features import Cache, as_float32, extract, taken
 from whence.features.resources import in_words
 from whence.model import class_names
 from whence.naming import find
@@ -56,7 +56,7 @@ def run(configuration: Configuration, out: Path, *, show_progress: bool, say: Ca
             bank = extract(
                 network, held_out, layer=configuration.layer, show_progress=show_progress, **reading
             )
-        faith = explainer.faithfulness_features(as_float32(bank.features))
+        faith = explainer.faithfulness_features(taken(as_float32(bank.features), bank.valid))
         say(
             f"Faithfulness {faith.agreement:.2%} agreement with the model, MCC {faith.mcc:.4f}, on "
             f"{faith.n_tests:,} held-out samples, {time.perf_counter() - started:.1f} s"

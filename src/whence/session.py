@@ -182,9 +182,19 @@ class Session:
             raise InvalidInputError(f"'tests' must be in [0, {n}), the test samples. Got {wrong[0]}.")
         return indices
 
+    def read_tests(self, indices: list[int]) -> list[int]:
+        """Return places of test samples that could be read, or raise."""
+        chosen, valid = self.check_tests(indices), self.test_bank.valid
+        wrong = [i for i in chosen if not valid[i]]
+        if wrong:
+            raise InvalidInputError(
+                f"'tests' must name samples that can be read. Test {wrong[0]} cannot, and was skipped."
+            )
+        return chosen
+
     def features(self, indices: list[int]) -> torch.Tensor:
         """Features (B, d) of some test samples."""
-        return torch.from_numpy(as_float32(self.test_bank.features)[self.check_tests(indices)].copy())
+        return torch.from_numpy(as_float32(self.test_bank.features)[self.read_tests(indices)].copy())
 
     def explain(
         self,
@@ -195,7 +205,7 @@ class Session:
         explainer: DualDA | None = None,
     ) -> Explanations:
         """Explain some test samples, by another explainer of the same model and data if one is given."""
-        tests, chosen = self._tests(), self.check_tests(indices)
+        tests, chosen = self._tests(), self.read_tests(indices)
         explaining = (explainer or self.explainer)._explaining(k, method)
         truths = self.test_bank.labels[chosen].tolist()
         rows = tqdm(chosen, "explaining", disable=not self.explainer.show_progress or len(chosen) < 4)

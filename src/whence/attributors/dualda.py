@@ -384,7 +384,7 @@ class DualDA(Explainer):
         other.seconds_ = {"solution": time.perf_counter() - started}
         other.origins_ = {"solution": "solved again"}
         rows = self._unseen[labels[self._unseen] >= 0]
-        other._keep(solved, X[labels >= 0], labels, before.head, self._model, self.class_names_, rows)
+        other._keep(solved, X, labels, before.head, self._model, self.class_names_, rows)
         other._data = self._data
         return other
 
@@ -421,7 +421,7 @@ class DualDA(Explainer):
         names: tuple[str, ...] | None = None,
         unseen: Ints | None = None,
     ) -> None:
-        """Take over a solution on the features (M, d) of the samples with labels (N,) of at least 0.
+        """Take over a solution on the features (N, d) of the samples with labels (N,) of at least 0.
 
         ``unseen`` samples had no part in choosing C; None where it was chosen on these very labels.
         """
@@ -435,8 +435,7 @@ class DualDA(Explainer):
         self._unseen = self._without_part_in_C() if unseen is None else unseen
         self.agreement_ = None
         if head is not None and len(self._unseen):
-            place = np.cumsum(labels >= 0) - 1
-            self.agreement_ = agreement(surrogate.coef, head, np.asarray(features[place[self._unseen]]))
+            self.agreement_ = agreement(surrogate.coef, head, np.asarray(features[self._unseen]))
 
     def _without_part_in_C(self) -> Ints:
         used = np.flatnonzero(self.labels_ >= 0)

@@ -17,7 +17,8 @@ from whence import store
 from whence.attributors.progress import GapBar
 from whence.checks import is_integer, shown, to_array
 from whence.errors import InvalidInputError, StoreError
-from whence.features import Cache, FeatureBank, teller
+from whence.features import Cache, FeatureBank, taken, teller
+from whence.features.bank import Mask
 from whence.features.cache import SOLUTION, Parts
 from whence.heads import Head
 from whence.svm import CChoice, choose_C, solve
@@ -25,7 +26,7 @@ from whence.svm.problem import Doubles, Floats, Ints
 
 
 class Solved(NamedTuple):
-    """What an explainer needs of a solution: λ (M, K), W (K, d[+1]), and how they were reached."""
+    """What an explainer needs of a solution: λ (N, K), W (K, d[+1]), and how they were reached."""
 
     lam: csr_array
     weight: Doubles
@@ -47,15 +48,17 @@ class Solving:
     show_progress: bool
 
     def of_features(self, features: Floats, labels: Ints, head: Head | None, n_classes: int | None) -> Solved:
-        """Choose C where that is asked for, and solve."""
+        """Choose C where that is asked for, and solve on the samples with a label of at least 0."""
         K = n_classes if head is None else len(head.weight)
-        choice, C = None, self.C
+        some, choice, C = labels >= 0, None, self.C
+        X, y = taken(features, some), labels[some]
         if C == "auto":
             choice = choose_C(
-                features, labels, head=head, show_progress=self.show_progress, n_classes=K, **self._common()
+                X, y, head=head, show_progress=self.show_progress, n_classes=K, **self._common()
             )
             C = choice.C
-        return self._solve(features, labels, C, K, None)._replace(choice=choice)
+        solved = self._solve(X, y, C, K, None)
+        return solved._replace(lam=_for_all(solved.lam, some), choice=choice)
 
     def of_bank(
         self, bank: FeatureBank, features: Floats, head: Head, cache_dir: str | PathLike[str] | None
@@ -63,7 +66,7 @@ class Solving:
         """Solve on a bank, or take the solution from the cache; also say which."""
 
         def now() -> Solved:
-            return self.of_features(features, bank.labels[bank.rows], head, None)
+            return self.of_features(features, bank.labels, head, None)
 
         if cache_dir is None:
             return now(), "computed"
@@ -78,8 +81,9 @@ class Solving:
 
     def again(self, features: Floats, labels: Ints, lam: csr_array, C: float) -> Solved:
         """Solve on the samples with a label of at least 0, from the λ (N, K) of a similar problem."""
-        taken = labels >= 0
-        return self._solve(features[taken], labels[taken], C, lam.shape[1], lam[taken])
+        some = labels >= 0
+        solved = self._solve(taken(features, some), labels[some], C, lam.shape[1], lam[some])
+        return solved._replace(lam=_for_all(solved.lam, some))
 
     def _solve(
         self, features: Floats, labels: Ints, C: float, n_classes: int | None, start: csr_array | None
@@ -100,6 +104,13 @@ class Solving:
 
     def _common(self) -> dict[str, Any]:
         return {"bias": self.bias, "seed": self.seed, "n_threads": self.n_threads}
+
+
+def _for_all(lam: csr_array, some: Mask) -> csr_array:
+    """Give λ (N, K) of all samples by that of those where a mask (N,) is True; the others have 0."""
+    entries = np.zeros(len(some) + 1, dtype=lam.indptr.dtype)
+    entries[1:][some] = np.diff(lam.indptr)
+    return csr_array((lam.data, lam.indices, np.cumsum(entries)), shape=(len(some), lam.shape[1]))
 
 
 def changed_labels(

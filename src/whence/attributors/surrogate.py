@@ -80,18 +80,9 @@ class Surrogate:
         head: Head | None,
         device: str | torch.device | None,
     ) -> Self:
-        """Keep of the features (M, d) what a solution λ (M, K) needs.
-
-        Where ``labels`` (N,) are more than the rows, the rows belong to the samples with a label of at least
-        0, in order; the others have no part in the solution.
-        """
+        """Keep of the features (N, d) what a solution λ (N, K) needs."""
         support = np.flatnonzero(np.diff(lam.indptr))
-        vectors = np.asarray(features[support])
-        if len(labels) != lam.shape[0]:
-            entries = np.zeros(len(labels) + 1, dtype=lam.indptr.dtype)
-            entries[1:][labels >= 0] = np.diff(lam.indptr)
-            lam = csr_array((lam.data, lam.indices, np.cumsum(entries)), shape=(len(labels), lam.shape[1]))
-        return cls(lam, coef, vectors, labels, head, device)
+        return cls(lam, coef, np.asarray(features[support]), labels, head, device)
 
     def arrays(self) -> Arrays:
         """Everything to save."""

@@ -15,7 +15,7 @@ from whence.attributors.fitted import check_batch
 from whence.attributors.surrogate import Surrogate
 from whence.checks import to_array
 from whence.errors import InvalidInputError
-from whence.features import FeatureBank, as_float32, extract
+from whence.features import FeatureBank, as_float32, extract, taken
 from whence.svm.problem import Floats, check_features
 
 Ints = npt.NDArray[np.int64]
@@ -54,7 +54,7 @@ def total_norm(features: Floats, bias: bool) -> float:
 def training_features(explainer: DualDA, features: Any) -> Floats:
     """Features (M, d) of the samples that took part in the fit, in order.
 
-    Taken from ``features``, an array or a FeatureBank, or computed by the model from its training set.
+    Taken from ``features`` (N, d), an array or a FeatureBank, or computed by the model from its training set.
     """
     if features is None:
         if explainer._model is None or explainer._data is None:
@@ -78,25 +78,22 @@ def training_features(explainer: DualDA, features: Any) -> Floats:
         features = features.features
     X = check_features(as_float32(to_array("features", features)))
     _check_same(explainer, X)
-    return X
+    return taken(X, explainer.labels_ >= 0)
 
 
 def _check_same(explainer: DualDA, X: Floats) -> None:
     """Raise unless the rows are those that were fitted, which the support vectors tell."""
-    n = explainer.n_train_ - len(explainer.skipped_)
-    d = explainer.vectors_.shape[1]
-    if X.shape != (n, d):
+    expected = explainer.n_train_, explainer.vectors_.shape[1]
+    if X.shape != expected:
         raise InvalidInputError(
-            f"'features' must be those of the training set, one row a sample that was not skipped, "
-            f"({n}, {d}). Got {X.shape}."
+            f"'features' must be those of the training set, one row per sample, {expected}. Got {X.shape}."
         )
     if not np.isfinite(X).all():
         row, column = np.argwhere(~np.isfinite(X))[0].tolist()
         raise InvalidInputError(
             f"'features' must be finite. Got {X[row, column]} at row {row}, column {column}."
         )
-    place = np.cumsum(explainer.labels_ >= 0) - 1
-    ours, theirs = X[place[explainer.support_]], explainer.vectors_.cpu().numpy()
+    ours, theirs = X[explainer.support_], explainer.vectors_.cpu().numpy()
     apart = np.linalg.norm(ours - theirs, axis=1) / np.maximum(np.linalg.norm(theirs, axis=1), 1e-12)
     if len(apart) and apart.max() > 0.05:  # mixed precision and padding leave less
         i = int(explainer.support_[int(apart.argmax())])

@@ -142,8 +142,8 @@ def wrong_labels(
     ranking
         One of the above; None takes "consensus", or "held_out" where the model's last layer is unknown.
     features
-        Features (N, d) of all training samples that were not skipped, or their FeatureBank. None computes
-        them again from the model and the training set. "slack" and "self_influence" do without: what
+        Features (N, d) of all training samples, or their FeatureBank. None computes them again from the
+        model and the training set. "slack" and "self_influence" do without: what
         neighbours they can show are then support vectors.
     n
         Samples to list; None lists all.

@@ -25,6 +25,11 @@ from whence.errors import StoreError
 
 Rows = npt.NDArray[np.floating[Any]]
 Ints = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+FORMAT = 2
+SKIPPED = -1
+"""The label of a sample that could not be read; its features are 0 and have no part in anything."""
 
 _BLOCK_BYTES = 1 << 24
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
@@ -120,23 +125,19 @@ class InFile:
 
 @dataclass(frozen=True)
 class Journal:
-    """How far a bank is sound: its first ``samples`` samples made its first ``rows`` rows.
+    """How far a bank is sound.
 
     Attributes
     ----------
-    samples : samples of the training set that are done, skipped ones included
-    rows : rows that belong to them
+    samples : samples of the training set that are done, and the rows that they have
     sums : running CRC-32 of those rows' features and labels
-    skipped : samples among them that could not be read
     complete : whether that is all
     """
 
     dimension: int
     dtype: str
     samples: int = 0
-    rows: int = 0
     sums: list[int] = field(default_factory=lambda: [0, 0])
-    skipped: list[int] = field(default_factory=list)
     complete: bool = False
 
 
@@ -170,14 +171,14 @@ class Folder:
             with full_disk(folder):
                 self._open("features.npy", (dimension,), dtype)
                 self._open("labels.npy", (), np.int64)
-            if [_crc(file.mapped()) for file in self.files] != self.journal.sums:
+            if [crc(file.mapped()) for file in self.files] != self.journal.sums:
                 raise StoreError(f"{folder}: the rows are not those that were written (checksum).")
         except BaseException:
             self.close()
             raise
 
-    def append(self, features: Rows, labels: Ints, skipped: list[int]) -> None:
-        """Add the rows of the next samples, and name those of them that were skipped."""
+    def append(self, features: Rows, labels: Ints) -> None:
+        """Add the rows of the next samples."""
         was = self.journal
         sums = []
         for file, rows, value in zip(self.files, (features, labels), was.sums, strict=True):
@@ -185,13 +186,12 @@ class Folder:
             file.append(rows)
             sums.append(zlib.crc32(_bytes(rows), value))
         # All at once, so that the journal is right whatever ends this function.
-        self.journal = replace(
-            was,
-            samples=was.samples + len(features) + len(skipped),
-            rows=was.rows + len(features),
-            sums=sums,
-            skipped=was.skipped + skipped,
-        )
+        self.journal = replace(was, samples=was.samples + len(features), sums=sums)
+
+    @property
+    def skipped(self) -> Ints:
+        """The samples that could not be read."""
+        return np.flatnonzero(self.files[1].mapped() == SKIPPED)
 
     def checkpoint(self) -> None:
         """Make what was added so far survive the end of the process or of the power."""
@@ -217,7 +217,7 @@ class Folder:
 
     def _open(self, name: str, tail: tuple[int, ...], dtype: npt.DTypeLike) -> None:
         path = self.folder / name
-        rows = self.journal.rows
+        rows = self.journal.samples
         if rows and not path.is_file():
             raise StoreError(f"{path} is missing.")
         handle = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o644)
@@ -231,7 +231,7 @@ class Folder:
             raise StoreError(f"{path} has another header than was written.")
 
     def _write_journal(self) -> None:
-        store.write_text(self.folder / "journal.json", json.dumps({"format": 1, **asdict(self.journal)}))
+        store.write_text(self.folder / "journal.json", json.dumps({"format": FORMAT, **asdict(self.journal)}))
 
 
 def read_journal(folder: Path) -> Journal | None:
@@ -245,10 +245,10 @@ def read_journal(folder: Path) -> Journal | None:
 def _read_journal(folder: Path) -> Journal | None:
     try:
         values = json.loads((folder / "journal.json").read_text(encoding="utf-8"))
-        if values.pop("format") != 1:
+        if values.pop("format") != FORMAT:
             raise StoreError(f"{folder} was written by another version of whence.")
         journal = Journal(**values)
-        if not (0 <= journal.rows <= journal.samples and len(journal.sums) == 2):
+        if not (journal.samples >= 0 and len(journal.sums) == 2):
             raise ValueError
     except FileNotFoundError:
         return None
@@ -278,15 +278,17 @@ def widened(features: Rows, target: Growing) -> Rows:
     return target.whole()
 
 
-def blocks(array: npt.NDArray[Any]) -> Iterator[npt.NDArray[Any]]:
-    """Give an array's rows some 16 MB at a time."""
-    row = max(1, array.itemsize * int(np.prod(array.shape[1:])))
+def blocks(array: npt.NDArray[Any], like: npt.NDArray[Any] | None = None) -> Iterator[npt.NDArray[Any]]:
+    """Give an array's rows some 16 MB at a time, or as many at a time as those of another array."""
+    model = array if like is None else like
+    row = max(1, model.itemsize * int(np.prod(model.shape[1:])))
     step = max(1, _BLOCK_BYTES // row)
     for start in range(0, len(array), step):
         yield array[start : start + step]
 
 
-def _crc(array: npt.NDArray[Any]) -> int:
+def crc(array: npt.NDArray[Any]) -> int:
+    """CRC-32 of an array's rows."""
     value = 0
     for block in blocks(array):
         value = zlib.crc32(_bytes(block), value)

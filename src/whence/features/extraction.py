@@ -20,11 +20,23 @@ from tqdm.auto import tqdm
 from whence import fingerprint, store
 from whence.checks import check_choice, check_count, check_flag
 from whence.errors import InvalidInputError, StoreError
-from whence.features.bank import Folder, Growing, InFile, InMemory, Ints, Rows, full_disk, widened
+from whence.features.bank import (
+    SKIPPED,
+    Folder,
+    Growing,
+    InFile,
+    InMemory,
+    Ints,
+    Mask,
+    Rows,
+    blocks,
+    full_disk,
+    widened,
+)
 from whence.features.cache import Cache, Parts
 from whence.features.forward import Forward
 from whence.features.resources import free_disk, free_memory, in_words
-from whence.features.source import Source, open_source
+from whence.features.source import Part, Source, open_source
 from whence.inputs import check_device
 from whence.model import Extractor, check_model, find_head
 from whence.processor import REMEDY, bfloat16_works
@@ -39,14 +51,13 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class FeatureBank:
-    """The features of a training set, in the user's sample order.
+    """The features of a training set: row i is the user's sample i, always.
 
     Attributes
     ----------
-    features : (M, d) float32 or float16, inputs of the model's last linear layer; in memory, or a read-only
-        memory map
+    features : (N, d) float32 or float16, inputs of the model's last linear layer; in memory, or a read-only
+        memory map. A sample that was skipped has a row of zeros, which has no part in anything
     labels : (N,) int64, −1 where a sample was skipped
-    skipped : (N − M,) int64, samples that could not be read and have no row
     extractor : what made them; it also gives the head and the features of new inputs
     parts : the fingerprint of everything the features depend on, empty without a cache
     checksum : of the features and labels themselves, empty without a cache
@@ -55,16 +66,21 @@ class FeatureBank:
 
     features: Rows
     labels: Ints
-    skipped: Ints
     extractor: Extractor
     parts: Parts
     checksum: str
     note: str
 
     @property
-    def rows(self) -> Ints:
-        """The samples (M,) that the rows of ``features`` belong to."""
-        return np.flatnonzero(self.labels >= 0) if len(self.skipped) else np.arange(len(self.labels))
+    def valid(self) -> Mask:
+        """Whether each sample (N,) could be read."""
+        mask: Mask = self.labels != SKIPPED
+        return mask
+
+    @property
+    def skipped(self) -> Ints:
+        """The samples that could not be read."""
+        return np.flatnonzero(~self.valid)
 
 
 def extract(
@@ -108,7 +124,7 @@ def extract(
     num_workers
         Processes that read samples.
     on_error
-        What to do with a sample that cannot be read: "raise", or "skip" it, leaving it out of the features.
+        What to do with a sample that cannot be read: "raise", or "skip" it, which masks its row.
     show_progress
         Show what is needed, a progress bar, and what the cache does.
     """
@@ -156,11 +172,22 @@ def as_float32(features: Rows) -> Rows:
         return widened(features, rows)
 
 
+def taken(features: Rows, mask: Mask) -> Rows:
+    """Give the rows where a mask (N,) is True: without a copy where that is all of them."""
+    if mask.all():
+        return features
+    n, dimension = int(mask.sum()), features.shape[1]
+    with _room_for(n, dimension, features.dtype) as rows:
+        for block, some in zip(blocks(features), blocks(mask, features), strict=True):
+            rows.append(block[some])
+        return rows.whole()
+
+
 class _Sink(Protocol):
     """Where the rows go."""
 
-    def append(self, features: Rows, labels: Ints, skipped: list[int]) -> None:
-        """Add the rows of the next samples, and name those of them that were skipped."""
+    def append(self, features: Rows, labels: Ints) -> None:
+        """Add the rows of the next samples."""
 
     def checkpoint(self) -> None:
         """Make what was added survive."""
@@ -172,12 +199,10 @@ class _Loose:
     def __init__(self, features: Growing, n: int) -> None:
         self.features = features
         self.labels = InMemory(n, (), np.int64)
-        self.skipped: list[int] = []
 
-    def append(self, features: Rows, labels: Ints, skipped: list[int]) -> None:
+    def append(self, features: Rows, labels: Ints) -> None:
         self.features.append(features)
         self.labels.append(labels)
-        self.skipped += skipped
 
     def checkpoint(self) -> None:
         pass
@@ -202,7 +227,7 @@ class _Job:
             sink = _Loose(rows, n)
             self._fill(sink, 0)
             features = rows.whole()
-        return self._bank(features, sink.labels.whole(), sink.skipped, {}, "", "computed")
+        return FeatureBank(features, sink.labels.whole(), self.forward.extractor, {}, "", "computed")
 
     def cached(self, cache: Cache) -> FeatureBank:
         """Keep the features in a cache, and take from it what is there."""
@@ -216,12 +241,11 @@ class _Job:
                 if not folder.journal.complete:
                     self._into(folder, path)
                 features, labels = folder.finish()
-                journal = folder.journal
+                sums = folder.journal.sums
             finally:
                 folder.close()
-        return self._bank(
-            features, labels, journal.skipped, parts, "".join(f"{value:08x}" for value in journal.sums), note
-        )
+        checksum = "".join(f"{value:08x}" for value in sums)
+        return FeatureBank(features, np.array(labels), self.forward.extractor, parts, checksum, note)
 
     def _open(self, cache: Cache, path: Path, parts: Parts) -> tuple[Folder, str]:
         """Open the entry, whole, half or new, and say which."""
@@ -250,7 +274,7 @@ class _Job:
     def _check_skipped(self, folder: Folder) -> None:
         """Raise when a sample that was skipped can be read now, or when it must not be skipped any more."""
         try:
-            for index in folder.journal.skipped:
+            for index in folder.skipped.tolist():
                 if not self.source.read(index).skipped:
                     raise StoreError(f"sample {index}, which was skipped, can be read now.")
         except BaseException:
@@ -275,15 +299,26 @@ class _Job:
             total=n, initial=start, desc="Features", unit="sample", disable=not self.show_progress
         ) as bar:
             for part in self.source.batches(start):
-                rows = self.forward(part) if len(part.indices) else np.empty((0, self.dimension))
-                sink.append(rows, part.labels, part.skipped)
-                done += len(rows) + len(part.skipped)
-                bar.update(len(rows) + len(part.skipped))
+                rows, labels = self._rows(part)
+                sink.append(rows, labels)
+                done += len(rows)
+                bar.update(len(rows))
                 if time.monotonic() - mark >= CHECKPOINT_SECONDS:
                     sink.checkpoint()
                     mark = time.monotonic()
         if done != n:
             raise InvalidInputError(f"'data' says it has {n} samples but gave {done}. Check its __len__.")
+
+    def _rows(self, part: Part) -> tuple[Rows, Ints]:
+        """Features (B, d) and labels (B,) of a batch, with those of samples that could not be read."""
+        if not part.skipped:
+            return self.forward(part), part.labels
+        n = len(part.indices) + len(part.skipped)
+        features, labels = np.zeros((n, self.dimension), self.forward.dtype), np.full(n, SKIPPED)
+        if len(part.indices):
+            read = part.indices - min(*part.indices, *part.skipped)
+            features[read], labels[read] = self.forward(part), part.labels
+        return features, labels
 
     def _needs(self, n: int, folder: Path | None, start: int = 0) -> str:
         """Say what ``n`` more rows need and what there is, or raise where the disk is too small."""
@@ -318,14 +353,6 @@ class _Job:
             "device": parameter.device.type,
             "code how features are made": f"source {_code()}",
         }
-
-    def _bank(
-        self, features: Rows, labels: Ints, skipped: list[int], parts: Parts, checksum: str, note: str
-    ) -> FeatureBank:
-        left_out = np.array(sorted(skipped), dtype=np.int64)
-        everyone = np.full(len(self.source), -1)
-        everyone[np.setdiff1d(np.arange(len(everyone)), left_out)] = labels
-        return FeatureBank(features, everyone, left_out, self.forward.extractor, parts, checksum, note)
 
 
 def _code() -> str:

@@ -47,13 +47,18 @@ class Explorer:
 
     @functools.cached_property
     def features(self) -> torch.Tensor:
-        """Features (M, d) of the test samples."""
+        """Features (M, d) of the test samples; of those that could not be read, 0."""
         return torch.from_numpy(np.array(as_float32(self.session.test_bank.features)))
 
     @functools.cached_property
     def truths(self) -> Any:
-        """True classes (M,) of the test samples."""
+        """True classes (M,) of the test samples; −1 of those that could not be read."""
         return self.session.test_bank.labels
+
+    @property
+    def valid(self) -> Any:
+        """Whether each test sample (M,) could be read; the others are shown nowhere."""
+        return self.session.test_bank.valid
 
     @functools.cached_property
     def probabilities(self) -> torch.Tensor:
@@ -62,13 +67,18 @@ class Explorer:
         if bank.extractor.exact:
             return probabilities(explainer._fitted().model_logits(self.features))
         # What the model does after its head shows in its own output only.
-        batches = self.session._tests()
-        return probabilities(torch.cat([bank.extractor.read(batch.inputs).logits for batch in batches]).cpu())
+        found = torch.full((len(self.truths), len(self.names)), 1 / len(self.names), dtype=torch.float64)
+        places = np.flatnonzero(self.valid).tolist()
+        for start in range(0, len(places), explainer.batch_size):
+            rows = places[start : start + explainer.batch_size]
+            found[rows] = probabilities(bank.extractor.read(self.session._tests().take(rows)).logits).cpu()
+        return found
 
     @functools.cached_property
     def kind(self) -> str:
         """What the samples are: image, text or values."""
-        return str(payload.sample(self._shown(self.session._tests(), [0])[0])["kind"])
+        first = int(self.valid.argmax())
+        return str(payload.sample(self._shown(self.session._tests(), [first])[0])["kind"])
 
     @functools.cached_property
     def surrogate_classes(self) -> Any:
@@ -88,13 +98,13 @@ class Explorer:
             "kind": self.kind,
             "classes": list(self.names),
             "n_train": explainer.n_train_,
-            "n_tests": len(self.truths),
+            "n_tests": int(self.valid.sum()),
             "n_support": len(explainer.support_),
             "C": explainer.C_,
             "Cs": self.Cs(),
             "gap": explainer.gap_,
-            "accuracy": float((self.predicted == self.truths).mean()),
-            "agreement": float((self.predicted == self.surrogate_classes).mean()),
+            "accuracy": float((self.predicted == self.truths)[self.valid].mean()),
+            "agreement": float((self.predicted == self.surrogate_classes)[self.valid].mean()),
         }
 
     def Cs(self) -> list[float]:
@@ -117,7 +127,7 @@ class Explorer:
 
         ``search`` is a place, or a part of the name of the true or the predicted class.
         """
-        fits = np.ones(len(self.truths), dtype=bool)
+        fits = self.valid.copy()
         if label is not None:
             fits &= self.truths == label
         if predicted is not None:
@@ -203,7 +213,7 @@ class Explorer:
         """
         target = self._class(target)
         with self._lock:
-            inputs = self.session._tests().take(self.session.check_tests([index]))
+            inputs = self.session._tests().take(self.session.read_tests([index]))
             explaining = self.at(C)._explaining(1, None)
             why = explaining.concepts(index, inputs, target, pair, self._components, 3, 9)
         return payload.concepts(why)
@@ -221,7 +231,7 @@ class Explorer:
     def what_if(self, index: int, remove: Sequence[int], relabel: dict[int, int], target: int | None) -> Json:
         """Solve the surrogate without or with other labels of some training samples; compare."""
         own, target = self.session.explainer, self._class(target)
-        f = self.features[self.session.check_tests([index])]
+        f = self.features[self.session.read_tests([index])]
         features = as_float32(self.session.train_bank.features)
         with self._lock:
             other = own.what_if(features, remove=remove, relabel=relabel)
@@ -232,8 +242,8 @@ class Explorer:
             "target": wanted,
             "before": _side(own, f, wanted),
             "after": _side(other, f, wanted),
-            "changed_tests": int((after != self.surrogate_classes).sum()),
-            "n_tests": len(after),
+            "changed_tests": int((after != self.surrogate_classes)[self.valid].sum()),
+            "n_tests": int(self.valid.sum()),
             "seconds": other.seconds_["solution"],
         }
 
