@@ -8,9 +8,10 @@ import signal
 import sys
 import threading
 import time
+import warnings
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -422,13 +423,19 @@ def _leave(code: int) -> NoReturn:
     sys.exit(code)
 
 
+def _warn(message: Warning | str, *_: Any) -> None:
+    """Print a warning without the line of code that it arose from."""
+    typer.echo(f"Warning: {message}", err=True)
+
+
 def main() -> None:
     """Run the command line.
 
     A user's mistake is one line and exit code 2, any other error one line and exit code 1, and Ctrl-C exit
-    code 130. With --debug an error shows where it comes from.
+    code 130. With --debug an error shows where it comes from. A warning is one line too.
     """
     signal.signal(signal.SIGINT, _interrupt)
+    warnings.showwarning = _warn
     try:
         app()
     except _Interrupted:
