@@ -11,7 +11,7 @@ import time
 import warnings
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, NoReturn, TextIO
 
 import typer
 
@@ -423,7 +423,14 @@ def _leave(code: int) -> NoReturn:
     sys.exit(code)
 
 
-def _warn(message: Warning | str, *_: Any) -> None:
+def _warn(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
     """Print a warning without the line of code that it arose from."""
     typer.echo(f"Warning: {message}", err=True)
 
