@@ -194,10 +194,12 @@ class DualDA(Explainer):
         extracted = time.perf_counter()
         features, head = as_float32(bank.features), bank.extractor.head()
         solved, note = self._solving().of_bank(bank, features, head, cache_dir)
+        fitted = FittedModel(bank.extractor, prepare=samples.prepare)
+        surrogate = self._of(solved, features, bank.labels, head, fitted)
+        bank.verify()  # what was read, now that all is read
         self.seconds_ = {"features": extracted - started, "solution": time.perf_counter() - extracted}
         self.origins_ = {"features": bank.note, "solution": note}
-        fitted = FittedModel(bank.extractor, prepare=samples.prepare)
-        self._keep(solved, features, bank.labels, head, fitted, samples.class_names)
+        self._keep(surrogate, solved, fitted, samples.class_names)
         self._data = samples
         return self
 
@@ -229,7 +231,7 @@ class DualDA(Explainer):
         solved = self._solving().of_features(X, y, checked, n_classes)
         self.seconds_ = {"solution": time.perf_counter() - started}
         self.origins_ = {"solution": "computed"}
-        self._keep(solved, X, y, checked, None)
+        self._keep(self._of(solved, X, y, checked, None), solved, None, None)
         return self
 
     @overload
@@ -357,7 +359,8 @@ class DualDA(Explainer):
         other = DualDA(**{name: getattr(self, name) for name in _PARAMETERS}, device=self.device)
         other.seconds_ = {"solution": time.perf_counter() - started}
         other.origins_ = {"solution": "solved again"}
-        other._keep(solved, X, labels, before.head, self._model, self.class_names_)
+        surrogate = other._of(solved, X, labels, before.head, self._model)
+        other._keep(surrogate, solved, self._model, self.class_names_)
         other._data = self._data
         return other
 
@@ -384,19 +387,16 @@ class DualDA(Explainer):
             self.C, self.bias, self.tol, self.seed, self.n_threads, self.max_seconds, self.show_progress
         )
 
+    def _of(
+        self, solved: Solved, features: Floats, labels: Ints, head: Head | None, model: FittedModel | None
+    ) -> Surrogate:
+        """Make the surrogate of a solution on the features (N, d) of samples with labels (N,)."""
+        return Surrogate.from_solution(solved.lam, solved.weight, features, labels, head, self._device(model))
+
     def _keep(
-        self,
-        solved: Solved,
-        features: Floats,
-        labels: Ints,
-        head: Head | None,
-        model: FittedModel | None,
-        names: tuple[str, ...] | None = None,
+        self, surrogate: Surrogate, solved: Solved, model: FittedModel | None, names: tuple[str, ...] | None
     ) -> None:
-        """Take over a solution on the features (N, d) of the samples with labels (N,) of at least 0."""
-        surrogate = Surrogate.from_solution(
-            solved.lam, solved.weight, features, labels, head, self._device(model)
-        )
+        """Take over a surrogate and what there is to know about it."""
         self.C_, self.C_path_, self.gap_ = solved.C, solved.choice, solved.gap
         self.class_names_ = names
         self.fit_seconds_ = sum(self.seconds_.values())
