@@ -49,7 +49,8 @@ def warn_of_data(features: Floats, labels: Ints, n_classes: int, stacklevel: int
         )
     if what:
         warnings.warn(f"{what}. Check the labels.", DataWarning, stacklevel=stacklevel + 1)
-    some = features[:: max(1, len(features) // _ROWS)].astype(np.float64)
+    rows = np.flatnonzero(labels >= 0)
+    some = features[rows[:: max(1, len(rows) // _ROWS)]].astype(np.float64)
     if len(some) > 1 and np.mean((some - some.mean(0)) ** 2) <= _COLLAPSED * np.mean(some**2):
         warnings.warn(
             "The features of all training samples are nearly the same, so no class can be told from "

@@ -216,11 +216,14 @@ class DualDA(Explainer):
             check_names("class_names", class_names, len(head.weight))
         names = known_names(samples.class_names, len(head.weight))
         solved, note = self._solving().of_bank(bank, features, head, cache_dir)
+        fitted = FittedModel(bank.extractor, prepare=samples.prepare)
+        surrogate = self._of(solved, features, bank.labels, head, fitted)
+        bank.verify()  # what was read, now that all is read
         self.seconds_ = {"features": extracted - started, "solution": time.perf_counter() - extracted}
         self.origins_ = {"features": bank.note, "solution": note}
-        fitted = FittedModel(bank.extractor, prepare=samples.prepare)
-        self._keep(solved, features, bank.labels, head, fitted, names)
+        self._keep(surrogate, solved, fitted, names)
         self._data = samples
+        self._measure(features)
         self._warn(features)
         return self
 
@@ -254,7 +257,8 @@ class DualDA(Explainer):
         solved = self._solving().of_features(X, y, checked, n_classes)
         self.seconds_ = {"solution": time.perf_counter() - started}
         self.origins_ = {"solution": "computed"}
-        self._keep(solved, X, y, checked, None)
+        self._keep(self._of(solved, X, y, checked, None), solved, None, None)
+        self._measure(X)
         self._warn(X)
         return self
 
@@ -383,8 +387,9 @@ class DualDA(Explainer):
         other = DualDA(**{name: getattr(self, name) for name in _PARAMETERS}, device=self.device)
         other.seconds_ = {"solution": time.perf_counter() - started}
         other.origins_ = {"solution": "solved again"}
-        rows = self._unseen[labels[self._unseen] >= 0]
-        other._keep(solved, X, labels, before.head, self._model, self.class_names_, rows)
+        surrogate = other._of(solved, X, labels, before.head, self._model)
+        other._keep(surrogate, solved, self._model, self.class_names_)
+        other._measure(X, self._unseen[labels[self._unseen] >= 0])
         other._data = self._data
         return other
 
@@ -411,31 +416,27 @@ class DualDA(Explainer):
             self.C, self.bias, self.tol, self.seed, self.n_threads, self.max_seconds, self.show_progress
         )
 
-    def _keep(
-        self,
-        solved: Solved,
-        features: Floats,
-        labels: Ints,
-        head: Head | None,
-        model: FittedModel | None,
-        names: tuple[str, ...] | None = None,
-        unseen: Ints | None = None,
-    ) -> None:
-        """Take over a solution on the features (N, d) of the samples with labels (N,) of at least 0.
+    def _of(
+        self, solved: Solved, features: Floats, labels: Ints, head: Head | None, model: FittedModel | None
+    ) -> Surrogate:
+        """Make the surrogate of a solution on the features (N, d) of samples with labels (N,)."""
+        return Surrogate.from_solution(solved.lam, solved.weight, features, labels, head, self._device(model))
 
-        ``unseen`` samples had no part in choosing C; None where it was chosen on these very labels.
-        """
-        surrogate = Surrogate.from_solution(
-            solved.lam, solved.weight, features, labels, head, self._device(model)
-        )
+    def _keep(
+        self, surrogate: Surrogate, solved: Solved, model: FittedModel | None, names: tuple[str, ...] | None
+    ) -> None:
+        """Take over a surrogate and what there is to know about it."""
         self.C_, self.C_path_, self.gap_ = solved.C, solved.choice, solved.gap
         self.class_names_ = names
         self.fit_seconds_ = sum(self.seconds_.values())
         self._adopt(surrogate, model)
+
+    def _measure(self, features: Floats, unseen: Ints | None = None) -> None:
+        """Measure agreement with the head on samples that had no part in choosing C, by their features."""
         self._unseen = self._without_part_in_C() if unseen is None else unseen
         self.agreement_ = None
-        if head is not None and len(self._unseen):
-            self.agreement_ = agreement(surrogate.coef, head, np.asarray(features[self._unseen]))
+        if self.head_ is not None and len(self._unseen):
+            self.agreement_ = agreement(self.coef_, self.head_, np.asarray(features[self._unseen]))
 
     def _without_part_in_C(self) -> Ints:
         used = np.flatnonzero(self.labels_ >= 0)
