@@ -19,9 +19,12 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import ConcatDataset, Dataset, Subset
 
+import whence
 from whence.data import as_training_set
-from whence.features import extract
+from whence.errors import StoreError
+from whence.features import Cache, extract
 from whence.fingerprint import Digest, settled, source, structure
+from whence.svm import solve
 
 N, D, K = 203, 6, 3
 PLACE = 100  # no sample of the few whose contents enter the fingerprint
@@ -331,3 +334,117 @@ def test_source_is_known_by_what_it_does(tmp_path: Path, monkeypatch: pytest.Mon
         source.cache_clear()
         found.append(source("made_for_this"))
     assert found[0] == found[1] != found[2]
+
+
+# What no fingerprint sees
+
+
+class FromFile(Dataset[tuple[Tensor, int]]):
+    """Samples in a file that the set does not hold; 100 copies of those that are looked at first."""
+
+    def __init__(self, path: Path) -> None:
+        self.name, self.targets = str(path), np.arange(N) % K
+
+    def __len__(self) -> int:
+        return N
+
+    def __getitem__(self, i: int) -> tuple[Tensor, int]:
+        x, labels = torch.load(self.name, weights_only=True)
+        return x[i], int(labels[i])
+
+
+def outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: Callable[[Tensor, Tensor], None]) -> Any:
+    """Extract twice with a change in between that is hidden from the fingerprint."""
+    monkeypatch.setattr("whence.features.source._SAMPLED", 0)
+    rng = np.random.default_rng(0)
+    x, y = torch.from_numpy(rng.normal(size=(N, 5)).astype(np.float32)), torch.arange(N) % K
+    torch.save((x, y), tmp_path / "x.pt")
+    before = quiet(net(), FromFile(tmp_path / "x.pt"), cache_dir=tmp_path / "cache")
+    assert quiet(net(), FromFile(tmp_path / "x.pt"), cache_dir=tmp_path / "cache").note == "reused"
+    change(x, y)
+    torch.save((x, y), tmp_path / "x.pt")
+    found = quiet(net(), FromFile(tmp_path / "x.pt"), cache_dir=tmp_path / "cache")
+    fresh = quiet(net(), FromFile(tmp_path / "x.pt"))
+    if found.note != "reused":
+        assert np.array_equal(found.features, fresh.features)
+        assert np.array_equal(found.labels, fresh.labels)
+        assert quiet(net(), FromFile(tmp_path / "x.pt"), cache_dir=tmp_path / "cache").note == "reused"
+    else:
+        assert np.array_equal(found.features, before.features)
+    return found.note
+
+
+@pytest.mark.parametrize("rows", [slice(0, 1), slice(1, N)])
+def test_other_features_are_seen_when_a_bank_is_to_be_reused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: slice
+) -> None:
+    note = outside(tmp_path, monkeypatch, lambda x, y: x[rows].mul_(1.5))
+    assert note.startswith("computed again, since the cached ones are damaged or stale: the features of")
+
+
+def test_another_label_is_seen_when_a_bank_is_to_be_reused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    note = outside(tmp_path, monkeypatch, lambda x, y: y[0].add_(1))
+    assert "the label of sample 0 is 1, was 0" in note
+
+
+def test_rounding_is_no_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert outside(tmp_path, monkeypatch, lambda x, y: x.mul_(1 + 1e-6)) == "reused"
+
+
+# Features that are altered while they are in use
+
+
+@pytest.mark.parametrize("damage", ["cut", "zeros", "bit"])
+@pytest.mark.parametrize("large", [False, True])
+def test_features_altered_during_a_fit_never_make_a_wrong_solution(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, large: bool, damage: str
+) -> None:
+    monkeypatch.setattr("whence.features.extraction.free_memory", lambda: 0 if large else 1 << 30)
+
+    def fit() -> whence.DualDA:
+        return whence.DualDA(C=0.1, show_progress=False).fit(net(), Lazy(), cache_dir=tmp_path)
+
+    def damaging(*args: Any, **options: Any) -> Any:
+        (file,) = tmp_path.glob("bank-*/features.npy")
+        whole = file.read_bytes()
+        with open(file, "r+b") as handle:  # in place: whoever mapped it sees the change
+            if damage == "cut":
+                handle.truncate(len(whole) - 600)  # in the last page: what lies behind it ends the process
+            elif damage == "zeros":
+                handle.seek(len(whole) // 2)
+                handle.write(bytes(600))
+            else:
+                handle.seek(len(whole) // 2 + 2)  # in the mantissa
+                handle.write(bytes([whole[len(whole) // 2 + 2] ^ 16]))
+        return solve(*args, **options)
+
+    expected = whence.DualDA(C=0.1, show_progress=False).fit(net(), Lazy())
+    with monkeypatch.context() as patch:
+        patch.setattr("whence.attributors.solutions.solve", damaging)
+        if large:
+            with pytest.raises(StoreError, match="altered on disk while they were in use"):
+                fit()
+        else:  # which has read them before
+            np.testing.assert_array_equal(fit().coef_, expected.coef_)
+    kept = [entry for entry in Cache(tmp_path).entries() if entry.kind == "solution" and entry.complete]
+    assert len(kept) == (not large)
+    again = fit()
+    assert again.origins_["features"].startswith("computed again, since")
+    np.testing.assert_array_equal(again.coef_, expected.coef_)
+    assert fit().origins_ == {"features": "reused", "solution": "reused"}
+
+
+def test_a_fit_that_fails_so_leaves_the_earlier_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    explainer = whence.DualDA(C=0.1, show_progress=False).fit(net(), Lazy())
+    before = explainer.coef_.copy()
+    explainer.C = 0.2
+    monkeypatch.setattr("whence.features.extraction.FeatureBank.verify", _altered)
+    with pytest.raises(StoreError):
+        explainer.fit(net(), Lazy(), cache_dir=tmp_path)
+    np.testing.assert_array_equal(explainer.coef_, before)
+
+
+def _altered(self: Any) -> None:
+    raise StoreError("altered")

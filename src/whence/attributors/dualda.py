@@ -219,7 +219,7 @@ class DualDA(Explainer):
         self.seconds_ = {"features": extracted - started, "solution": time.perf_counter() - extracted}
         self.origins_ = {"features": bank.note, "solution": note}
         fitted = FittedModel(bank.extractor, prepare=samples.prepare)
-        self._keep(solved, features, bank.labels, head, fitted, names)
+        self._keep(solved, features, bank.labels, head, fitted, names, verify=bank.verify)
         self._data = samples
         self._warn(features)
         return self
@@ -420,14 +420,17 @@ class DualDA(Explainer):
         model: FittedModel | None,
         names: tuple[str, ...] | None = None,
         unseen: Ints | None = None,
+        verify: Callable[[], None] = lambda: None,
     ) -> None:
         """Take over a solution on the features (N, d) of the samples with labels (N,) of at least 0.
 
         ``unseen`` samples had no part in choosing C; None where it was chosen on these very labels.
+        ``verify`` raises where the features changed while they were read.
         """
         surrogate = Surrogate.from_solution(
             solved.lam, solved.weight, features, labels, head, self._device(model)
         )
+        verify()
         self.C_, self.C_path_, self.gap_ = solved.C, solved.choice, solved.gap
         self.class_names_ = names
         self.fit_seconds_ = sum(self.seconds_.values())

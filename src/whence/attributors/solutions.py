@@ -66,7 +66,9 @@ class Solving:
         """Solve on a bank, or take the solution from the cache; also say which."""
 
         def now() -> Solved:
-            return self.of_features(features, bank.labels, head, None)
+            solved = self.of_features(features, bank.labels, head, None)
+            bank.verify()
+            return solved
 
         if cache_dir is None:
             return now(), "computed"

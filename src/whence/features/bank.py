@@ -1,7 +1,7 @@
 """Feature rows in memory or on disk, and the journal that says how far a file of them is sound.
 
-Rows are written with plain writes and read through a memory map: a full disk is then an error that can be
-handled, where writing through a map would end the process.
+Rows are written with plain writes and, where memory allows, read with plain reads: a disk that is full and a
+file that was cut are then errors that can be handled, where a map would end the process.
 """
 
 from __future__ import annotations
@@ -99,6 +99,18 @@ class InFile:
             return np.empty(shape, self.dtype)
         return np.memmap(self.file, self.dtype, "r", self.start, shape)
 
+    def loaded(self) -> npt.NDArray[Any]:
+        """Read the rows there are into memory, or raise OSError where the file has fewer."""
+        array = np.empty((self.count, *self.tail), self.dtype)
+        self.file.seek(self.start)
+        view = memoryview(_bytes(array))
+        while view.nbytes:
+            n = self.file.readinto(view)  # type: ignore[attr-defined]
+            if not n:
+                raise OSError("the file ends before its rows do")
+            view = view[n:]
+        return array
+
     def has_header(self) -> bool:
         """Whether the file begins with the header of its rows."""
         self.file.seek(0)
@@ -188,10 +200,10 @@ class Folder:
         # All at once, so that the journal is right whatever ends this function.
         self.journal = replace(was, samples=was.samples + len(features), sums=sums)
 
-    @property
-    def skipped(self) -> Ints:
-        """The samples that could not be read."""
-        return np.flatnonzero(self.files[1].mapped() == SKIPPED)
+    def mapped(self) -> tuple[Rows, Ints]:
+        """Map the features and labels there are."""
+        features, labels = (file.mapped() for file in self.files)
+        return features, labels
 
     def checkpoint(self) -> None:
         """Make what was added so far survive the end of the process or of the power."""
@@ -199,15 +211,23 @@ class Folder:
             file.flush()
         self._write_journal()
 
-    def finish(self) -> tuple[Rows, Ints]:
-        """Mark the bank complete, and map its features and labels."""
+    def finish(self, in_memory: bool) -> tuple[Rows, Ints]:
+        """Mark the bank complete, and give its labels and features: read and checked, or mapped."""
         if not self.journal.complete:
             self.checkpoint()
             for file in self.files:
                 file.whole()
             self.journal = replace(self.journal, complete=True)
             self._write_journal()
-        features, labels = (file.mapped() for file in self.files)
+        if not in_memory:
+            return self.files[0].mapped(), self.files[1].loaded()
+        try:
+            features, labels = (file.loaded() for file in self.files)
+        except OSError as error:
+            raise StoreError(f"{self.folder}: the rows cannot be read ({error}).") from error
+        if [crc(features), crc(labels)] != self.journal.sums:
+            raise StoreError(f"{self.folder}: the rows are not those that were written (checksum).")
+        features.flags.writeable = False
         return features, labels
 
     def close(self) -> None:

@@ -30,6 +30,7 @@ from whence.features.bank import (
     Mask,
     Rows,
     blocks,
+    crc,
     full_disk,
     widened,
 )
@@ -42,6 +43,7 @@ from whence.model import Extractor, check_model, find_head
 from whence.processor import REMEDY, bfloat16_works
 
 CHECKPOINT_SECONDS = 1.0
+_AGAIN = 4  # random rows that are computed anew before a bank is reused, beside the first
 DTYPES = ("float32", "float16")
 AUTOCASTS = (None, "bfloat16", "float16")
 
@@ -56,7 +58,8 @@ class FeatureBank:
     Attributes
     ----------
     features : (N, d) float32 or float16, inputs of the model's last linear layer; in memory, or a read-only
-        memory map. A sample that was skipped has a row of zeros, which has no part in anything
+        memory map where they would fill more than half of it. A sample that was skipped has a row of zeros,
+        which has no part in anything
     labels : (N,) int64, −1 where a sample was skipped
     extractor : what made them; it also gives the head and the features of new inputs
     parts : the fingerprint of everything the features depend on, empty without a cache
@@ -70,6 +73,18 @@ class FeatureBank:
     parts: Parts
     checksum: str
     note: str
+
+    def verify(self) -> None:
+        """Raise StoreError where mapped features are not those that were written; others cannot change."""
+        if not self.checksum or not isinstance(self.features, np.memmap):
+            return
+        file: Any = self.features.base
+        cut = file.size() < self.features.offset + self.features.nbytes  # to read behind its end is fatal
+        if cut or self.checksum != _checksum([crc(self.features), crc(self.labels)]):
+            raise StoreError(
+                "The features in the cache were altered on disk while they were in use. Nothing that was "
+                "made of them is kept; run again, and they are computed anew."
+            )
 
     @property
     def valid(self) -> Mask:
@@ -240,12 +255,11 @@ class _Job:
             try:
                 if not folder.journal.complete:
                     self._into(folder, path)
-                features, labels = folder.finish()
+                features, labels = folder.finish(_fits(len(self.source), self.dimension, self.forward.dtype))
                 sums = folder.journal.sums
             finally:
                 folder.close()
-        checksum = "".join(f"{value:08x}" for value in sums)
-        return FeatureBank(features, np.array(labels), self.forward.extractor, parts, checksum, note)
+        return FeatureBank(features, labels, self.forward.extractor, parts, _checksum(sums), note)
 
     def _open(self, cache: Cache, path: Path, parts: Parts) -> tuple[Folder, str]:
         """Open the entry, whole, half or new, and say which."""
@@ -255,7 +269,7 @@ class _Job:
                 if not cache.holds(path, parts):
                     raise StoreError(f"{path} does not say what it is for.")
                 folder = Folder(path, self.dimension, dtype)
-                self._check_skipped(folder)
+                self._check_again(folder)
             except StoreError as error:
                 why = f"computed again, since the cached ones are damaged or stale: {error}"
             else:
@@ -271,12 +285,27 @@ class _Job:
         cache.begin(path, "bank", parts, title)
         return Folder(path, self.dimension, dtype), why
 
-    def _check_skipped(self, folder: Folder) -> None:
-        """Raise when a sample that was skipped can be read now, or when it must not be skipped any more."""
+    def _check_again(self, folder: Folder) -> None:
+        """Raise where a few samples have other features or labels now, or one that was skipped can be read.
+
+        A fingerprint sees all that it looks at; this sees what nobody thought of, sooner or later.
+        """
         try:
-            for index in folder.skipped.tolist():
+            features, labels = folder.mapped()
+            for index in np.flatnonzero(labels == SKIPPED).tolist():
                 if not self.source.read(index).skipped:
                     raise StoreError(f"sample {index}, which was skipped, can be read now.")
+            valid = np.flatnonzero(labels != SKIPPED)
+            some = np.random.default_rng().permutation(valid[1:])[:_AGAIN]
+            for index in sorted({*valid[:1].tolist(), *some.tolist()}):
+                part = self.source.read(index)
+                if part.skipped:
+                    raise StoreError(f"sample {index} cannot be read any more.")
+                if part.labels[0] != labels[index]:
+                    raise StoreError(f"the label of sample {index} is {part.labels[0]}, was {labels[index]}.")
+                apart = self.forward.apart(self.forward(part)[0], features[index])
+                if apart > 0:
+                    raise StoreError(f"the features of sample {index} differ by {apart:.2g} of their length.")
         except BaseException:
             folder.close()
             raise
@@ -355,16 +384,25 @@ class _Job:
         }
 
 
+def _checksum(sums: list[int]) -> str:
+    return "".join(f"{value:08x}" for value in sums)
+
+
 def _code() -> str:
     rooms = ("features", "data", "model", "heads", "inputs")
     return fingerprint.source(*(f"whence.{room}" for room in rooms))
 
 
+def _fits(n: int, dimension: int, dtype: np.dtype[Any]) -> bool:
+    """Whether rows fill at most half of the memory that is free."""
+    free = free_memory()
+    return free is None or n * dimension * dtype.itemsize <= free / 2
+
+
 @contextmanager
 def _room_for(n: int, dimension: int, dtype: np.dtype[Any]) -> Iterator[Growing]:
     """Room for rows in memory, or in a temporary file when they would fill half of what is free."""
-    free = free_memory()
-    if free is None or n * dimension * dtype.itemsize <= free / 2:
+    if _fits(n, dimension, dtype):
         yield InMemory(n, (dimension,), dtype)
         return
     # The system removes the file when the last map of it is gone, however the process ends.
