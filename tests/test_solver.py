@@ -275,7 +275,7 @@ X0, Y0 = clusters()
 BAD = [
     ((changed(X0, 7, 2, np.nan), Y0), {}, "nan at row 7, column 2"),
     ((changed(X0, 9, 1, np.inf), Y0), {}, "inf at row 9, column 1"),
-    ((changed(X0, 9, 1, 1e200), Y0), {}, "squared norm of row 9 overflows"),
+    ((changed(X0, 9, 1, 1e200), Y0), {}, "squared norm of row 9"),
     ((X0[0], Y0), {}, "two dimensions"),
     ((X0[:0], Y0[:0]), {}, "at least one row"),
     ((X0[:, :0], Y0), {}, "at least one column"),
@@ -308,3 +308,45 @@ def test_converged_solutions_do_not_warn():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         solve(*clusters(), C=1.0)
+
+
+def extreme(name):
+    X, y = clusters(300, 8, 4, noise=1.0)
+    if name == "one column":
+        X[:, 2] *= 1e6
+        return X, y, 1e3
+    factor, C = {
+        "a million": (1e6, 1e8),
+        "a trillion": (1e12, 1.0),
+        "tiny": (1e-150, 1e15),
+        "large C": (1.0, 1e30),
+    }[name]
+    return X * factor, y, C
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("name", ["a million", "a trillion", "one column", "tiny", "large C"])
+def test_extreme_input_gives_a_solution_with_an_honest_status(name, bias):
+    X, y, C = extreme(name)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # no RuntimeWarning of numpy
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        solution = solve(X, y, C=C, bias=bias, max_seconds=20)
+    check_solution(solution, X, y, C, bias, 1.0)
+    assert (solution.status == "converged") == (solution.gap <= 1e-5)
+
+
+@pytest.mark.parametrize(
+    ("factor", "C", "message"),
+    [
+        (1e60, 1.0, "the squared norm of row"),
+        (1e150, 1.0, "the squared norm of row"),
+        (1.0, 1e150, "'C' must be between"),
+        (1.0, 1e-150, "'C' must be between"),
+        (1e45, 1e30, "'C' must be between"),
+    ],
+)
+def test_input_past_float64_is_refused(factor, C, message):
+    X, y = clusters()
+    with pytest.raises(InvalidInputError, match=message):
+        solve(X * factor, y, C=C)
