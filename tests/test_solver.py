@@ -310,6 +310,34 @@ def test_converged_solutions_do_not_warn():
         solve(*clusters(), C=1.0)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("C", [1e-3, 0.1, 10.0])
+def test_copies_of_a_sample_get_the_same_coefficients(C, dtype):
+    X, y = clusters(60, 6, 3, noise=1.0, dtype=dtype)
+    X[:, 0] *= X[:, 0] > 0
+    order = np.random.default_rng(0).permutation(60 + 40)
+    copies = np.concatenate([np.arange(60), np.repeat([3, 7, 11, 20], 10)])[order]
+    X, y = X[copies], y[copies]
+    X[1::2, 0] *= np.where(X[1::2, 0] == 0, -1.0, 1.0).astype(dtype)  # −0.0 equals 0.0
+    solutions = [solve(X, y, C=C, tol=1e-9, seed=seed) for seed in (0, 1)]
+    for solution in solutions:
+        check_solution(solution, X, y, C, True, 1e-9)
+        lam = solution.lam.toarray()
+        for source in (3, 7, 11, 20):
+            rows = lam[copies == source]
+            assert len(rows) == 11
+            assert (rows == rows[0]).all()
+    first, second = (solution.lam.toarray() for solution in solutions)
+    np.testing.assert_allclose(first, second, atol=1e-3 * np.abs(first).max())
+
+
+def test_copies_with_other_labels_are_no_copies():
+    X, y = clusters(40, 4, 2)
+    X[1], y[0], y[1] = X[0], 0, 1
+    lam = solve(X, y, C=0.1, tol=1e-9).lam.toarray()
+    assert (lam[0] != lam[1]).any()
+
+
 def extreme(name):
     X, y = clusters(300, 8, 4, noise=1.0)
     if name == "one column":

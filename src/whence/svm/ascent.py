@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from itertools import pairwise
 from typing import Any
 
@@ -14,9 +14,10 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from whence.svm import kernels
+from whence.svm.copies import find_copies, share_alike
 from whence.svm.hessian import Rows, step_cost
 from whence.svm.newton import Phase
-from whence.svm.problem import Doubles, Floats, Problem
+from whence.svm.problem import Doubles, Floats, Ints, Problem
 
 _LOOSE = 1e-2  # gap at which the search moves on to a larger C
 _FACTOR = 10.0  # ratio of neighbouring C on the way up
@@ -81,6 +82,11 @@ class Ascent:
         self.best_W: Doubles = np.zeros(problem.shape)
         self.by_newton = False
         self.kept: tuple[float, csr_array] | None = None  # the smallest gap at this C and its λ
+
+    @cached_property
+    def copies(self) -> list[Ints]:
+        """Groups of samples with equal features and label, whose λ the dual leaves open but for the sum."""
+        return find_copies(self.problem)
 
     # Where the search stands
 
@@ -358,11 +364,12 @@ class Ascent:
             self.set_C(C, 1.0 if stay else self._best_scale(C / self.problem.C))
 
     def certificate(self, tol: float) -> Certificate:
-        """λ made exactly feasible, with P(W(λ)) and D(λ) recomputed in float64.
+        """λ made exactly feasible and equal for copies, with P(W(λ)) and D(λ) recomputed in float64.
 
         Where the gap is above ``tol`` and the multiple of λ whose W has no loss is feasible and better, the
         search goes over to that one.
         """
+        share_alike(self.alpha, self.copies)
         found, margin = self._certify()
         a = _without_loss(margin)
         if found.gap <= tol or np.isinf(a) or a * self.most_own() > self.problem.C:
