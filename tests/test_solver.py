@@ -275,7 +275,7 @@ X0, Y0 = clusters()
 BAD = [
     ((changed(X0, 7, 2, np.nan), Y0), {}, "nan at row 7, column 2"),
     ((changed(X0, 9, 1, np.inf), Y0), {}, "inf at row 9, column 1"),
-    ((changed(X0, 9, 1, 1e200), Y0), {}, "squared norm of row 9 overflows"),
+    ((changed(X0, 9, 1, 1e200), Y0), {}, "squared norm of row 9"),
     ((X0[0], Y0), {}, "two dimensions"),
     ((X0[:0], Y0[:0]), {}, "at least one row"),
     ((X0[:, :0], Y0), {}, "at least one column"),
@@ -308,3 +308,73 @@ def test_converged_solutions_do_not_warn():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         solve(*clusters(), C=1.0)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("C", [1e-3, 0.1, 10.0])
+def test_copies_of_a_sample_get_the_same_coefficients(C, dtype):
+    X, y = clusters(60, 6, 3, noise=1.0, dtype=dtype)
+    X[:, 0] *= X[:, 0] > 0
+    order = np.random.default_rng(0).permutation(60 + 40)
+    copies = np.concatenate([np.arange(60), np.repeat([3, 7, 11, 20], 10)])[order]
+    X, y = X[copies], y[copies]
+    X[1::2, 0] *= np.where(X[1::2, 0] == 0, -1.0, 1.0).astype(dtype)  # −0.0 equals 0.0
+    solutions = [solve(X, y, C=C, tol=1e-9, seed=seed) for seed in (0, 1)]
+    for solution in solutions:
+        check_solution(solution, X, y, C, True, 1e-9)
+        lam = solution.lam.toarray()
+        for source in (3, 7, 11, 20):
+            rows = lam[copies == source]
+            assert len(rows) == 11
+            assert (rows == rows[0]).all()
+    first, second = (solution.lam.toarray() for solution in solutions)
+    np.testing.assert_allclose(first, second, atol=1e-3 * np.abs(first).max())
+
+
+def test_copies_with_other_labels_are_no_copies():
+    X, y = clusters(40, 4, 2)
+    X[1], y[0], y[1] = X[0], 0, 1
+    lam = solve(X, y, C=0.1, tol=1e-9).lam.toarray()
+    assert (lam[0] != lam[1]).any()
+
+
+def extreme(name):
+    X, y = clusters(300, 8, 4, noise=1.0)
+    if name == "one column":
+        X[:, 2] *= 1e6
+        return X, y, 1e3
+    factor, C = {
+        "a million": (1e6, 1e8),
+        "a trillion": (1e12, 1.0),
+        "tiny": (1e-150, 1e15),
+        "large C": (1.0, 1e30),
+    }[name]
+    return X * factor, y, C
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("name", ["a million", "a trillion", "one column", "tiny", "large C"])
+def test_extreme_input_gives_a_solution_with_an_honest_status(name, bias):
+    X, y, C = extreme(name)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # no RuntimeWarning of numpy
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        solution = solve(X, y, C=C, bias=bias, max_seconds=20)
+    check_solution(solution, X, y, C, bias, 1.0)
+    assert (solution.status == "converged") == (solution.gap <= 1e-5)
+
+
+@pytest.mark.parametrize(
+    ("factor", "C", "message"),
+    [
+        (1e60, 1.0, "the squared norm of row"),
+        (1e150, 1.0, "the squared norm of row"),
+        (1.0, 1e150, "'C' must be between"),
+        (1.0, 1e-150, "'C' must be between"),
+        (1e45, 1e30, "'C' must be between"),
+    ],
+)
+def test_input_past_float64_is_refused(factor, C, message):
+    X, y = clusters()
+    with pytest.raises(InvalidInputError, match=message):
+        solve(X * factor, y, C=C)

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from itertools import pairwise
 from typing import Any
 
@@ -14,14 +14,16 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from whence.svm import kernels
+from whence.svm.copies import find_copies, share_alike
 from whence.svm.hessian import Rows, step_cost
 from whence.svm.newton import Phase
-from whence.svm.problem import Doubles, Floats, Problem
+from whence.svm.problem import Doubles, Floats, Ints, Problem
 
 _LOOSE = 1e-2  # gap at which the search moves on to a larger C
 _FACTOR = 10.0  # ratio of neighbouring C on the way up
 _DOUBLE_BELOW = 1e-4  # relative gap from which float32 products no longer carry the search
 _NEWTON_STEPS = 15  # steps that a Newton phase usually takes
+_REACH = 1e15  # C·Σ‖f_i‖² up to which float64 resolves scores when every sample is at its bound
 _PATIENCE = 40  # rounds without a better gap after which the search gives up at this C
 
 
@@ -81,6 +83,11 @@ class Ascent:
         self.by_newton = False
         self.kept: tuple[float, csr_array] | None = None  # the smallest gap at this C and its λ
 
+    @cached_property
+    def copies(self) -> list[Ints]:
+        """Groups of samples with equal features and label, whose λ the dual leaves open but for the sum."""
+        return find_copies(self.problem)
+
     # Where the search stands
 
     def set_C(self, C: float, scale: float) -> None:
@@ -111,15 +118,17 @@ class Ascent:
         self._measure()
         self.slack = np.inf if np.isinf(self.slack) else max(self.slack, self.widest)
 
+    def beyond(self, C: float) -> bool:
+        """Whether W = Σ λ_i f_iᵀ can be lost in rounding at this C, unless it is settled at a smaller one."""
+        return C * float(self.problem.squared_norms.sum()) > _REACH
+
     def most_own(self) -> float:
         """The largest λ_{i,y_i}."""
-        # Not as C − α_{i,y_i}, which loses the digits of a small λ under a large C.
-        own = self.alpha[self.each, self.problem.labels]
-        return float((self.alpha.sum(axis=1) - own).max())
+        return float(kernels.total_own(self.alpha, self.problem.labels)[1])
 
     def sum_own(self) -> float:
         """Σ_i λ_{i,y_i}."""
-        return float(self.alpha.sum() - self.alpha[self.each, self.problem.labels].sum())
+        return float(kernels.total_own(self.alpha, self.problem.labels)[0])
 
     def _best_scale(self, most: float) -> float:
         """The t in [1, most] that maximises the dual of t·λ."""
@@ -171,7 +180,7 @@ class Ascent:
         a = _without_loss(margin)
         if 0.5 * a * a * square < primal:
             scale, primal = a, 0.5 * a * a * square
-        if a * self.most_own() <= C:  # then a·λ is feasible, and its W has no loss
+        if margin > 0.0 and a * self.most_own() <= C:  # then a·λ is feasible, and its W has no loss
             self.gap = min(self.gap, 2.0 - 2.0 * own / (a * square))
         if primal < self.best_primal:
             self.best_primal = primal
@@ -224,7 +233,7 @@ class Ascent:
         p = self.problem
         return self._sum_over_rows(
             lambda rows, out: kernels.weight_of_alpha(
-                p.features[rows], p.labels[rows], self.alpha[rows], p.C, p.bias, out
+                p.features[rows], p.labels[rows], self.alpha[rows], p.bias, out
             )
         )
 
@@ -310,10 +319,9 @@ class Ascent:
             else:
                 cost, newton_cost = self.descend(tol)
                 left = self._left(last)
-                if tried >= 2:
-                    ratio = left / before
-                    more = np.log(left / tol) / -np.log(ratio) if ratio < 1 else np.inf
-                    self.by_newton = left > tol and newton_cost < cost * more
+                if tried >= 2 and left > tol:
+                    more = np.log(left / tol) / np.log(before / left) if left < before else np.inf
+                    self.by_newton = newton_cost < cost * more
             since = 0 if left < 0.9 * best else since + 1
             best = min(best, left)
             tried += 1
@@ -329,13 +337,14 @@ class Ascent:
         """The whole search; yields after every round."""
         if np.isinf(self.slack):
             self.set_C(self.stages[0], 0.0)
-        for k, C in enumerate(self.stages):
+        stages = [C for C in self.stages if not self.beyond(C)] or self.stages[:1]
+        for k, C in enumerate(stages):
             if k > 0:
                 self.set_C(C, self._best_scale(C / self.problem.C))
                 expected = self.widest
                 self._measure()
                 self.slack, self.widest = max(self.slack, expected), 0.0
-            last = self.stages[-1] == C
+            last = stages[-1] == C
             yield from self.rounds(tol if last else _LOOSE, last)
             # Where no sample is at its bound, a larger C has the same solution.
             if not last and self.most_own() < 0.5 * C:
@@ -351,18 +360,19 @@ class Ascent:
             self.set_C(self.problem.C, 1.0)
             self.W = self.exact_weight()
         if self.problem.C != C:
-            scale = 1.0 if self.most_own() < 0.9 * self.problem.C else self._best_scale(C / self.problem.C)
-            self.set_C(C, scale)
+            stay = self.beyond(C) or self.most_own() < 0.9 * self.problem.C
+            self.set_C(C, 1.0 if stay else self._best_scale(C / self.problem.C))
 
     def certificate(self, tol: float) -> Certificate:
-        """λ made exactly feasible, with P(W(λ)) and D(λ) recomputed in float64.
+        """λ made exactly feasible and equal for copies, with P(W(λ)) and D(λ) recomputed in float64.
 
         Where the gap is above ``tol`` and the multiple of λ whose W has no loss is feasible and better, the
         search goes over to that one.
         """
+        share_alike(self.alpha, self.copies)
         found, margin = self._certify()
         a = _without_loss(margin)
-        if found.gap <= tol or a * self.most_own() > self.problem.C:
+        if found.gap <= tol or np.isinf(a) or a * self.most_own() > self.problem.C:
             return found
         before = self.alpha.copy(), self.W
         self.set_C(self.problem.C, a)

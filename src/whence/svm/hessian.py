@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.linalg import cho_factor, cho_solve
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from whence.svm import kernels
 from whence.svm.problem import Doubles, Ints, Problem
@@ -86,8 +86,7 @@ def _cg_cost(n_used: float, shape: tuple[int, int]) -> tuple[float, float]:
     Some ninety products with the Hessian are needed, or fifteen with a preconditioner, which a few steps
     share.
     """
-    K, D = shape
-    product = _PRODUCT * n_used * D
+    product = _PRODUCT * n_used * shape[1]
     return 90 * product, 15 * product + _build_cost(n_used, shape) / _STEPS
 
 
@@ -115,10 +114,14 @@ class NewtonSystem:
         n_pairs = int((counts[free] - 1).sum())
         shape = self.rows.problem.shape
         _, method = step_cost(len(free), n_pairs, shape, self.iterations)
-        if method == "cg":
-            return self.by_cg(free, used, sigma, residual, accuracy)
-        F = self.rows.block(self.rows.rows[free])
-        return by_gram(F, used, sigma, residual) if method == "gram" else by_dense(F, used, sigma, residual)
+        if method != "cg":
+            F = self.rows.block(self.rows.rows[free])
+            direct = by_gram if method == "gram" else by_dense
+            try:
+                return direct(F, used, sigma, residual)
+            except LinAlgError:  # σ is past what float64 factorises; conjugate gradients need no factor
+                pass
+        return self.by_cg(free, used, sigma, residual, accuracy)
 
     def by_cg(
         self, free: Ints, used: Flags, sigma: float, residual: Doubles, accuracy: float, plain: bool = False
@@ -138,7 +141,10 @@ class NewtonSystem:
         for k in range(_MAX_CG):
             self.iterations = k + 1
             image = product(direction)
-            length = rz / float(np.vdot(direction, image))
+            curvature = float(np.vdot(direction, image))
+            if not (0.0 < rz < np.inf and 0.0 < curvature < np.inf):  # the end of float64
+                break
+            length = rz / curvature
             x += length * direction
             r = r - length * image
             if float(np.vdot(r, r)) <= enough:
@@ -147,7 +153,8 @@ class NewtonSystem:
             new = float(np.vdot(r, z))
             direction = z + (new / rz) * direction
             rz = new
-        return x + shift
+        x += shift
+        return x
 
     def _condition(self, free: Ints, used: Flags, sigma: float) -> None:
         """Build the preconditioner where it pays, unless the one at hand was built for a similar σ."""
@@ -157,7 +164,10 @@ class NewtonSystem:
             return
         stale = (self.iterations or 0) * _PRODUCT * n_used * shape[1] > _build_cost(n_used, shape)
         if self.blocks is None or sigma > 30.0 * self.blocks.sigma or stale:
-            self.blocks = BlockInverses.build(self.rows, free, used, sigma)
+            try:
+                self.blocks = BlockInverses.build(self.rows, free, used, sigma)
+            except LinAlgError:
+                self.blocks = None
 
     def _product(self, free: Ints, used: Flags, sigma: float) -> Callable[[Doubles], Doubles]:
         problem, parallel = self.rows.problem, self.rows.parallel
@@ -214,7 +224,8 @@ class BlockInverses:
         The Hessian leaves a shift common to all classes as it is, where the blocks are far from it.
         """
         quotient: Doubles = np.matmul(self.inverses, V.astype(np.float32)[:, :, None])[:, :, 0].astype(float)
-        return quotient - quotient.mean(axis=0)
+        quotient -= quotient.mean(axis=0)
+        return quotient
 
 
 def by_gram(F: Doubles, used: Flags, sigma: float, residual: Doubles) -> Doubles:

@@ -104,14 +104,35 @@ def squared_norms(X, out):
 
 
 @jit
-def weight_of_alpha(X, y, alpha, C, bias, out):
+def own_of_alpha(a, label):
+    """λ_y = Σ_{c ≠ y} α_c, not C − α_y: that would lose the digits of a small λ under a large C."""
+    own = 0.0
+    for c in range(len(a)):
+        if c != label:
+            own += a[c]
+    return own
+
+
+@jit
+def total_own(alpha, y):
+    """Σ_i λ_{i,y_i} and the largest λ_{i,y_i}."""
+    total = 0.0
+    most = 0.0
+    for i in range(alpha.shape[0]):
+        own = own_of_alpha(alpha[i], y[i])
+        total += own
+        most = max(most, own)
+    return total, most
+
+
+@jit
+def weight_of_alpha(X, y, alpha, bias, out):
     """out += Σ_i λ_i f_iᵀ with λ_i = C·e_{y_i} − α_i."""
     d = X.shape[1]
     for i in range(X.shape[0]):
+        own = own_of_alpha(alpha[i], y[i])
         for c in range(alpha.shape[1]):
-            lam = -alpha[i, c]
-            if c == y[i]:
-                lam += C
+            lam = own if c == y[i] else -alpha[i, c]
             if lam != 0.0:
                 axpy(lam, X[i], out[c], d)
                 if bias:

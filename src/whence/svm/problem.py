@@ -18,6 +18,7 @@ Ints = npt.NDArray[np.int64]
 
 _UNNAMED = 1000  # classes that labels may speak of without a sample for each
 _MOST = 1 << 20  # classes
+_LARGEST = 1e100  # of what is squared on the way
 _BLOCK_BYTES = 1 << 20  # float64 copies of feature blocks stay inside the outer cache
 
 
@@ -68,6 +69,7 @@ def make_problem(
     norms = _squared_norms(X)
     if bias:
         norms += 1.0
+    _check_range(C, norms)
     return Problem(X, y, K, C, bias, norms)
 
 
@@ -152,6 +154,21 @@ def check_n_classes(n_classes: int | None, labels: Ints) -> int:
     if labels[top] >= K:
         raise InvalidInputError(f"'labels' must be below n_classes = {K}. Got {labels[top]} at index {top}.")
     return K
+
+
+def _check_range(C: float, norms: Doubles) -> None:
+    """Raise where squares of the numbers in play would leave float64."""
+    i = int(norms.argmax())
+    if norms[i] > _LARGEST:
+        raise InvalidInputError(
+            f"'features' are too large: the squared norm of row {i} is {norms[i]:.1e}, above {_LARGEST:.0e}. "
+            "Scale the features down."
+        )
+    if not 1 / _LARGEST < C < _LARGEST or C * norms[i] > _LARGEST:
+        raise InvalidInputError(
+            f"'C' must be between {1 / _LARGEST:.0e} and {_LARGEST:.0e}, and so must its product with the "
+            f"features' largest squared norm, {norms[i]:.1e}. Got {C!r}."
+        )
 
 
 def _squared_norms(X: Floats) -> Doubles:

@@ -135,7 +135,7 @@ def solve(
                 certificate = ascent.certificate(tol)
                 if certificate.gap <= tol:
                     break
-                if ascent.gap > goal or goal < 1e-2 * tol:
+                if ascent.gap > goal or goal < 1e-2 * tol or ascent.beyond(problem.C):
                     status = "stalled"
                     break
                 goal *= 0.5

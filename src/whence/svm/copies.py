@@ -1,0 +1,32 @@
+"""Exact copies of a sample: equal features and an equal label."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from whence.svm.problem import Doubles, Ints, Problem
+
+
+def find_copies(problem: Problem) -> list[Ints]:
+    """Give the samples of every group of two or more copies, each ascending.
+
+    Only rows of equal label and squared norm are compared, which are few unless features are integers.
+    """
+    norms, labels = problem.squared_norms, problem.labels
+    order = np.lexsort((norms, labels))
+    new = (np.diff(labels[order]) != 0) | (np.diff(norms[order]) != 0)
+    starts = np.concatenate([[0], np.flatnonzero(new) + 1, [len(order)]])
+    groups: list[Ints] = []
+    for k in np.flatnonzero(np.diff(starts) > 1):
+        found: dict[bytes, list[int]] = {}
+        for i in np.sort(order[starts[k] : starts[k + 1]]).tolist():
+            # Adding zero makes −0.0 and 0.0, which are equal, the same bytes.
+            found.setdefault((problem.features[i] + 0.0).tobytes(), []).append(i)
+        groups += [np.array(rows) for rows in found.values() if len(rows) > 1]
+    return groups
+
+
+def share_alike(alpha: Doubles, groups: list[Ints]) -> None:
+    """Give the samples of every group their mean α (N, K): W and the dual value stay as they are."""
+    for rows in groups:
+        alpha[rows] = alpha[rows].mean(axis=0)
