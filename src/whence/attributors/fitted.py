@@ -56,7 +56,15 @@ class FittedModel:
                 f"The explainer was fitted on another model: {'; '.join(changed)}. "
                 "Load the weights it was fitted on, or fit again."
             )
-        return cls(Extractor(model, fingerprint["layer"]), fingerprint)
+        extractor = Extractor(model, fingerprint["layer"])
+        try:
+            extractor.head()
+        except (AttributeError, ModelError) as error:
+            raise StoreError(
+                f"The explainer was fitted on another model: it has no linear layer {extractor.layer!r}. "
+                "Load the model it was fitted on, or fit again."
+            ) from error
+        return cls(extractor, fingerprint)
 
     @property
     def device(self) -> torch.device:
