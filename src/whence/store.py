@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -73,15 +73,14 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, npt.NDArray[Any]], dic
         with safe_open(path, framework="np") as file:
             header = _header(path, file.metadata() or {})
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except SafetensorError as error:
+    except (SafetensorError, TypeError, AttributeError) as error:  # the latter for kinds that numpy has not
         raise StoreError(
             f"{path} is truncated, altered, or no saved explainer ({error}). Save it again."
         ) from error
     text = header["manifest"]
     if _checksum(arrays, text) != header["checksum"]:
         raise StoreError(f"{path} was altered after it was saved: its checksum differs. Save it again.")
-    manifest: dict[str, Any] = json.loads(text)
-    return arrays, manifest
+    return arrays, _manifest(path, text)
 
 
 def fingerprint(model: nn.Module, layer: str) -> dict[str, str]:
@@ -185,9 +184,24 @@ def _header(path: Path, metadata: Mapping[str, str]) -> dict[str, str]:
     return rest
 
 
+def _manifest(path: Path, text: str) -> dict[str, Any]:
+    """Read a manifest, or raise where it is none: JSON of finite numbers, by names."""
+    try:
+        values = json.loads(text, parse_constant=_refuse)
+        if not isinstance(values, dict):
+            raise ValueError(f"a manifest is no {type(values).__name__}")
+    except (ValueError, RecursionError) as error:
+        raise StoreError(f"{path} has a manifest that cannot be read ({error}). Save it again.") from error
+    return values
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"it holds {constant}")
+
+
 def _checksum(arrays: Arrays, manifest: str) -> str:
     """SHA-256 of the manifest and of every array's name, dtype, shape and bytes."""
-    digest = hashlib.sha256(f"{FORMAT}\n{manifest}\n".encode())
+    digest = hashlib.sha256(f"{FORMAT}\n{manifest}\n".encode("utf-8", "surrogatepass"))
     for name in sorted(arrays):
         array = arrays[name]
         digest.update(f"{name} {array.dtype.str} {array.shape}\n".encode())

@@ -108,7 +108,7 @@ def load(
     """
     arrays, manifest = store.read(path)
     method = manifest.get("method")
-    if method not in _METHODS:
+    if not isinstance(method, str) or method not in _METHODS:
         raise StoreError(f"{path} was saved by the method {method!r}, which this version of whence lacks.")
     attributor = _METHODS[method]._restore(arrays, manifest, model)
     attributor.fit_seconds_ = 0.0

@@ -14,6 +14,7 @@ from whence.attributors.classifier import Classifier, Training
 from whence.attributors.curvature import Curvature
 from whence.attributors.influence import InfluenceAttributor, Params
 from whence.checks import check_count, check_seed
+from whence.contents import Layout
 from whence.svm.problem import Ints
 
 
@@ -98,6 +99,15 @@ class Arnoldi(InfluenceAttributor):
         """Eigenvalues (k,) that were kept, largest first."""
         self._check_fitted()
         return self._cache["eigenvalues"]
+
+    _doubles: ClassVar[tuple[str, ...]] = ("eigenvalues",)
+
+    def _layout(self, classifier: Classifier) -> Layout:
+        parameters = [classifier.weight, classifier.bias]
+        if self.params == "all":
+            parameters = list(classifier.fitted.extractor.model.parameters())
+        P = sum(p.numel() for p in parameters if p is not None)
+        return {"basis": ("k", P), "train": ("N", "k"), "eigenvalues": ("k",)}
 
     def _learn(self, classifier: Classifier, training: Training) -> dict[str, Tensor]:
         curvature = self._open(classifier, training)

@@ -7,16 +7,17 @@ import time
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from whence import store
+from whence import contents, store
 from whence.attributors.base import Attributor, check_target
 from whence.attributors.fitted import FittedModel, check_batch
 from whence.checks import check_count, check_flag
+from whence.contents import Layout
 from whence.data import TrainingSet, as_training_set
 from whence.data.labels import known_names
 from whence.errors import InvalidInputError, StoreError
@@ -134,14 +135,16 @@ def read(
 class ModelAttributor(Attributor):
     """An attribution method that is fitted on a model: the frame of its fit, and of saving.
 
-    A method writes ``_learn``, ``attribute`` and ``self_influence``, and stores ``batch_size`` and
-    ``show_progress`` among its parameters. What ``_learn`` returns is kept as ``_cache``, measured as
+    A method writes ``_learn``, ``_layout``, ``attribute`` and ``self_influence``, and stores ``batch_size``
+    and ``show_progress`` among its parameters. What ``_learn`` returns is kept as ``_cache``, measured as
     ``cache_bytes_``, and is all that ``save`` writes; a method whose cache is not worth saving takes
     ``_state`` from ``Attributor``.
     """
 
     batch_size: int
     show_progress: bool
+    _doubles: ClassVar[tuple[str, ...]] = ()
+    """What of the cache has double precision, whatever the model's."""
 
     def fit(
         self,
@@ -170,6 +173,10 @@ class ModelAttributor(Attributor):
             Makes a batch of a list of samples, as in a DataLoader.
         """
         return self._fit(model, data, layer, preprocess, collate_fn)
+
+    @abstractmethod
+    def _layout(self, classifier: Classifier) -> Layout:
+        """Shapes of what ``_learn`` keeps for N samples, K classes and d features; with the bias's 1, e."""
 
     @abstractmethod
     def _learn(self, classifier: Classifier, training: Training) -> dict[str, Tensor]:
@@ -236,13 +243,26 @@ class ModelAttributor(Attributor):
         return {**arrays, "labels_": self.labels_.cpu().numpy()}, manifest
 
     @classmethod
-    def _restore(cls, arrays: store.Arrays, manifest: dict[str, Any], model: nn.Module | None) -> Self:
+    def _restore(cls, arrays: store.Arrays, values: dict[str, Any], model: nn.Module | None) -> Self:
+        from whence.attributors.saved import ClassifierManifest  # pydantic takes a while to import
+
         if model is None:
             raise StoreError(f"{cls.__name__} needs its model. Pass it to whence.load as 'model'.")
-        self = cls(**manifest["parameters"])
-        classifier = Classifier(FittedModel.match(model, manifest["fingerprint"]), self.batch_size)
+        manifest = contents.manifest(ClassifierManifest, values)
+        contents.check_names(manifest.parameters, set(inspect.signature(cls).parameters))
+        with contents.restoring():
+            self = cls(**manifest.parameters)
+            self._check_parameters()
+        classifier = Classifier(FittedModel.match(model, manifest.fingerprint), self.batch_size)
+        K, d = classifier.weight.shape
+        with contents.restoring():
+            layout = self._layout(classifier)
+        contents.check_names(arrays, {*layout, "labels_"})
+        sizes = {"K": K, "d": d, "e": d + (classifier.bias is not None)}
+        contents.check_integers("labels_", arrays["labels_"], ("N",), sizes, 0, K - 1)
+        single = np.dtype(str(classifier.weight.dtype).removeprefix("torch."))
+        contents.check_floats(arrays, layout, sizes, {n: single for n in layout if n not in self._doubles})
         device = classifier.fitted.device
         cache = {name: torch.as_tensor(array, device=device) for name, array in arrays.items()}
-        names = manifest["class_names"]
-        self._adopt(classifier, cache, cache.pop("labels_"), None if names is None else tuple(names))
+        self._adopt(classifier, cache, cache.pop("labels_"), manifest.names(K))
         return self

@@ -13,7 +13,7 @@ import torch
 from scipy.sparse import csr_array
 from torch import Tensor, nn
 
-from whence import store
+from whence import contents, store
 from whence.attributors.agreement import agreement, warn_of_data, warn_of_low
 from whence.attributors.base import Limits, TopK, check_target
 from whence.attributors.explainer import Explainer
@@ -31,7 +31,7 @@ from whence.inputs import check_device
 from whence.model import Outputs, check_model
 from whence.model import class_names as model_class_names
 from whence.relevance.xda import Method
-from whence.svm import CChoice, held_back
+from whence.svm import held_back
 from whence.svm.problem import (
     Floats,
     Ints,
@@ -540,15 +540,29 @@ class DualDA(Explainer):
         return surrogate.arrays(), manifest
 
     @classmethod
-    def _restore(cls, arrays: store.Arrays, manifest: dict[str, Any], model: nn.Module | None) -> Self:
-        fitted = None if model is None else FittedModel.match(model, manifest["fingerprint"])
-        self = cls(**manifest["parameters"])
-        self.C_, self.gap_ = manifest["C"], manifest["gap"]
-        self.agreement_ = manifest.get("agreement")  # not measured by version 0.1
-        names = manifest.get("class_names")  # files of version 0.1 have none
-        self.class_names_ = None if names is None else tuple(names)
-        self.C_path_ = None if manifest["C_path"] is None else CChoice.from_dict(manifest["C_path"])
-        self._adopt(Surrogate.from_arrays(arrays, self._device(fitted)), fitted)
+    def _restore(cls, arrays: store.Arrays, values: dict[str, Any], model: nn.Module | None) -> Self:
+        from whence.attributors.saved import DualDAManifest, choice_of  # pydantic takes a while to import
+
+        manifest = contents.manifest(DualDAManifest, values)
+        fitted = None if model is None else FittedModel.match(model, manifest.fingerprint)
+        contents.check_names(manifest.parameters, set(_PARAMETERS))
+        with contents.restoring():
+            self = cls(**manifest.parameters)
+            self._check_parameters()
+        surrogate = Surrogate.from_arrays(arrays, self._device(fitted))
+        shape = len(surrogate.coef), surrogate.vectors.shape[1]
+        if fitted is not None and fitted.extractor.head().weight.shape != shape:
+            raise contents.refused(
+                f"'coef' must fit the model's layer {fitted.extractor.layer!r}, and does not"
+            )
+        if surrogate.bias != self.bias:
+            raise contents.refused(
+                "'coef' must have a column for the bias where 'bias' is set, and only there"
+            )
+        self.C_, self.gap_, self.agreement_ = manifest.C, manifest.gap, manifest.agreement
+        self.class_names_ = manifest.names(len(surrogate.coef))
+        self.C_path_ = choice_of(manifest.C_path)
+        self._adopt(surrogate, fitted)
         self._unseen = self._without_part_in_C()
         return self
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from whence import store
+from whence import contents, store
 from whence.attributors.base import Limits
 from whence.attributors.classifier import Classifier, ModelAttributor, Training
 from whence.attributors.influence import Params
@@ -25,6 +25,7 @@ from whence.attributors.layers import (
     for_labels_drawn,
 )
 from whence.checks import check_choice, check_positive, check_seed
+from whence.contents import Layout
 from whence.errors import ModelError, StoreError
 
 _FEW = 10  # classes up to which labels="auto" goes through all of them
@@ -141,6 +142,12 @@ class EKFAC(ModelAttributor):
                 parts.append(torch.stack(each).sum(0))
                 bar.update(len(parts[-1]))
         return torch.cat(parts).div_(self.n_train_)
+
+    def _layout(self, classifier: Classifier) -> Layout:
+        if self.params == "all":
+            raise contents.refused('with params="all" nothing is saved')
+        factors: Layout = {"out 0": ("K", "K"), "inner 0": ("e", "e"), "inverse 0": ("K", "e")}
+        return {**factors, "features": ("N", "d")}
 
     def _learn(self, classifier: Classifier, training: Training) -> dict[str, Tensor]:
         layers: Layers = HeadOnly(classifier, training.features)

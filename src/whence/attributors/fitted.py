@@ -59,6 +59,13 @@ class FittedModel:
                 f"The explainer was fitted on another model: {'; '.join(changed)}. "
                 "Load the weights it was fitted on, or fit again."
             )
+        try:
+            extractor.head()
+        except (AttributeError, ModelError) as error:
+            raise StoreError(
+                f"The explainer was fitted on another model: it has no linear layer {extractor.layer!r}. "
+                "Load the model it was fitted on, or fit again."
+            ) from error
         return cls(extractor, fingerprint)
 
     @property

@@ -8,13 +8,14 @@ from typing import Any, ClassVar, Literal, Self
 import torch
 from torch import Tensor, nn
 
-from whence import store
+from whence import contents, store
 from whence.attributors.base import Attributor, Limits
 from whence.attributors.classifier import Classifier, ModelAttributor, Training
 from whence.attributors.gradients import MEMORY, Gradients, Loss, Weights, cross_entropy
 from whence.attributors.products import Factored, Products, Stored, Streamed
 from whence.attributors.projection import Dimension, projection_for
 from whence.checks import check_callable, check_choice, check_count, check_seed
+from whence.contents import Layout
 from whence.errors import InvalidInputError, StoreError
 
 Params = Literal["all", "last"]
@@ -88,6 +89,16 @@ class GradientAttributor(ModelAttributor):
         self._classifier.fitted.check_unchanged()
         several = zip(self._rates, self._products, strict=True)
         return torch.stack([rate * p.squares(self._kept(i)) for i, (rate, p) in enumerate(several)]).sum(0)
+
+    def _layout(self, classifier: Classifier) -> Layout:
+        if self.params == "last":
+            return {"0.residuals": ("N", "K"), "0.features": ("N", "e")}
+        if self.projection is None:
+            raise contents.refused("without a projection nothing is saved")
+        products = self._open(classifier, (None,), None)[0]
+        assert isinstance(products, Stored)
+        P, projection = products.gradients.n_parameters, products.projection
+        return {"0.rows": ("N", P if projection is None else projection.dimension), "0.squares": ("N",)}
 
     def _learn(
         self,

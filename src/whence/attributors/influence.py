@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from whence import store
+from whence import contents, store
 from whence.attributors.base import Limits
 from whence.attributors.classifier import Classifier, ModelAttributor, Training
 from whence.attributors.curvature import (
@@ -21,6 +21,7 @@ from whence.attributors.curvature import (
 )
 from whence.attributors.gradients import MEMORY
 from whence.checks import check_choice, check_positive
+from whence.contents import Layout
 from whence.errors import InvalidInputError, StoreError
 from whence.inputs import take
 
@@ -123,6 +124,13 @@ class SolvingAttributor(InfluenceAttributor):
             "cache alone is not worth saving. Fit it again where it is needed."
         )
 
+    _doubles: ClassVar[tuple[str, ...]] = ("residual", "factor", "scale")
+
+    def _layout(self, classifier: Classifier) -> Layout:
+        if self.params == "all":
+            raise contents.refused('with params="all" nothing is saved')
+        return {"rows": ("N", "e"), "residual": ("N", "K")}
+
     def _kept(self, curvature: Curvature) -> dict[str, Tensor]:
         """Keep a curvature for explaining: the last layer's in the cache."""
         if isinstance(curvature, LastCurvature):
@@ -192,6 +200,10 @@ class Influence(SolvingAttributor):
         H = layer.matrix(show_progress=self.show_progress)
         H.diagonal().add_(self.damping)
         return {**self._kept(layer), "factor": torch.linalg.cholesky(H)}
+
+    def _layout(self, classifier: Classifier) -> Layout:
+        P = classifier.weight.numel() + (0 if classifier.bias is None else classifier.bias.numel())
+        return {**super()._layout(classifier), "factor": (P, P)}
 
     def _solve(self, gradients: Tensor) -> Tensor:
         return torch.cholesky_solve(gradients.double().T, self._cache["factor"]).T

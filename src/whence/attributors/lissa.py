@@ -15,6 +15,7 @@ from whence.attributors.classifier import Classifier, Training
 from whence.attributors.curvature import Curvature
 from whence.attributors.influence import Params, SolvingAttributor
 from whence.checks import check_count, check_seed
+from whence.contents import Layout
 from whence.errors import ModelError
 from whence.svm.problem import Ints
 
@@ -97,6 +98,9 @@ class LiSSA(SolvingAttributor):
         self.seed = seed
         self.batch_size = batch_size
         self.show_progress = show_progress
+
+    def _layout(self, classifier: Classifier) -> Layout:
+        return {**super()._layout(classifier), "scale": ()}
 
     def _learn(self, classifier: Classifier, training: Training) -> dict[str, Tensor]:
         curvature = self._open(classifier, training)

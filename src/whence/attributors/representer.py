@@ -14,6 +14,7 @@ from whence.attributors.classifier import Classifier, ModelAttributor, Training
 from whence.attributors.progress import GapBar
 from whence.attributors.softmax import fit_softmax
 from whence.checks import check_flag, check_positive
+from whence.contents import Layout
 from whence.errors import ConvergenceWarning
 from whence.svm.problem import Doubles
 
@@ -80,6 +81,12 @@ class PointsAttributor(ModelAttributor):
     def _check_parameters(self) -> None:
         super()._check_parameters()
         check_flag("bias", self.bias)
+
+    _doubles: ClassVar[tuple[str, ...]] = ("coef", "residual")
+
+    def _layout(self, classifier: Classifier) -> Layout:
+        columns = classifier.weight.shape[1] + self.bias
+        return {"features": ("N", "d"), "alpha": ("K", "N"), "coef": ("K", columns), "residual": ()}
 
     def _products(self, tests: Tensor) -> Tensor:
         """f_i·f(x) with the bias' 1, (B, N)."""

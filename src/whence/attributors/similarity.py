@@ -10,6 +10,7 @@ from torch import Tensor
 from whence.attributors.base import Limits
 from whence.attributors.classifier import Classifier, ModelAttributor, Training
 from whence.checks import check_choice
+from whence.contents import Layout
 from whence.errors import InvalidInputError
 
 
@@ -105,6 +106,10 @@ class Similarity(ModelAttributor):
         if self.metric == "dot":
             return torch.einsum("nd,nd->n", vectors, vectors)
         return vectors.new_ones(len(vectors))
+
+    def _layout(self, classifier: Classifier) -> Layout:
+        vectors: Layout = {"vectors": ("N", "d" if self.space == "features" else "inputs")}
+        return {**vectors, "radius": ()} if self.metric == "l2" else vectors
 
     def _learn(self, classifier: Classifier, training: Training) -> dict[str, Tensor]:
         if self.space == "features":

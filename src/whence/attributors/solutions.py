@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from scipy.sparse import csr_array
 
-from whence import store
+from whence import contents, store
 from whence.attributors.progress import GapBar
 from whence.checks import is_integer, shown, to_array
 from whence.errors import InvalidInputError, StoreError
@@ -206,7 +206,13 @@ def _write(path: Path, solved: Solved) -> None:
 
 
 def _read(path: Path) -> Solved:
-    arrays, manifest = store.read(path)
-    lam = csr_array((arrays["data"], arrays["indices"], arrays["indptr"]), shape=tuple(manifest["shape"]))
-    choice = None if manifest["choice"] is None else CChoice.from_dict(manifest["choice"])
-    return Solved(lam, arrays["weight"], manifest["C"], manifest["gap"], choice)
+    from whence.attributors.saved import SolutionManifest, choice_of  # pydantic takes a while to import
+
+    arrays, values = store.read(path)
+    manifest = contents.manifest(SolutionManifest, values)
+    n, K = manifest.shape
+    contents.check_names(arrays, {"data", "indices", "indptr", "weight"})
+    contents.check_floats(arrays, {"weight": (K, "columns")}, {})
+    contents.check_rows(arrays, "", n, K)
+    lam = csr_array((arrays["data"], arrays["indices"], arrays["indptr"]), shape=(n, K))
+    return Solved(lam, arrays["weight"], manifest.C, manifest.gap, choice_of(manifest.choice))

@@ -10,6 +10,7 @@ import torch
 from scipy.sparse import csr_array
 from torch import Tensor
 
+from whence import contents
 from whence.attributors.expansion import Expansion
 from whence.checks import check_dense, real_array
 from whence.errors import InvalidInputError
@@ -102,8 +103,8 @@ class Surrogate:
 
     @classmethod
     def from_arrays(cls, arrays: Arrays, device: str | torch.device | None) -> Self:
-        """Rebuild from what ``arrays`` gave."""
-        shape = len(arrays["labels"]), len(arrays["coef"])
+        """Rebuild from what ``arrays`` gave, or raise StoreError where something else is given."""
+        shape = _checked(arrays)
         lam = csr_array((arrays["lam_data"], arrays["lam_indices"], arrays["lam_indptr"]), shape=shape)
         head = Head(arrays["head_weight"], arrays.get("head_bias")) if "head_weight" in arrays else None
         return cls(lam, arrays["coef"], arrays["vectors"], arrays["labels"], head, device)
@@ -174,6 +175,34 @@ class Surrogate:
             logit_cosine=mean_cosine(ours, theirs),
             n_tests=len(features),
         )
+
+
+def _checked(arrays: Arrays) -> tuple[int, int]:
+    """Give N and K of saved arrays, which are then safe to compute with, or raise StoreError."""
+    names = {"lam_data", "lam_indices", "lam_indptr", "coef", "vectors", "labels"}
+    head = {"head_weight", "head_bias"} & arrays.keys()
+    contents.check_names(arrays, names | ({"head_weight"} if head else set()), head)
+    sizes: dict[str, int] = {}
+    layout: dict[str, tuple[int | str, ...]] = {"coef": ("K", "columns"), "vectors": ("S", "d")}
+    if head:
+        layout |= {"head_weight": ("K", "d")}
+    if "head_bias" in head:
+        layout |= {"head_bias": ("K",)}
+    dtypes = {name: arrays[name].dtype for name in (*head, "vectors")}
+    for name, dtype in dtypes.items():
+        if dtype not in (np.float32, np.float64):
+            raise contents.refused(f"{name!r} must be of dtype float32 or float64, and is of {dtype}")
+    contents.check_floats(arrays, layout, sizes, dtypes)
+    K, extra = sizes["K"], sizes["columns"] - sizes["d"]
+    if K < 1 or sizes["d"] < 1 or extra not in (0, 1):
+        raise contents.refused(f"'coef' must have a column per feature and perhaps one more, and has {extra}")
+    labels = arrays["labels"]
+    contents.check_integers("labels", labels, ("N",), sizes, -1, K - 1)
+    contents.check_rows(arrays, "lam_", len(labels), K)
+    support = np.diff(arrays["lam_indptr"]) > 0
+    if int(support.sum()) != sizes["S"] or (labels[support] < 0).any():
+        raise contents.refused("'vectors' must have a row per sample with coefficients, and has not")
+    return len(labels), K
 
 
 def _head_logits(head: Head, features: Tensor) -> Tensor:

@@ -18,6 +18,7 @@ from whence.attributors.last_layer import LastLayerGradients
 from whence.attributors.products import batches_of, collect, progress
 from whence.attributors.projection import Dimension, Projection, projection_for
 from whence.checks import check_number
+from whence.contents import Layout
 from whence.errors import InvalidInputError, StoreError
 from whence.model import check_model
 
@@ -141,6 +142,12 @@ class TRAK(ModelAttributor):
         """Score of each training sample for its own label at itself, shape (train,)."""
         self._check_fitted()
         return self._cache["own"]
+
+    def _layout(self, classifier: Classifier) -> Layout:
+        gradients = self._open(classifier)
+        projection = self._project(gradients, 0)
+        k = gradients.n_parameters if projection is None else projection.dimension
+        return {"0.solved": ("N", k), "doubt": ("N",), "own": ("N",)}
 
     def _learn(
         self, classifier: Classifier, training: Training, points: Sequence[Weights | None] = (None,)

@@ -1,0 +1,127 @@
+"""What a saved file holds, checked before anything computes with it: its checksum can be right for all that.
+
+Every function raises ``StoreError``, which names the array or the field, the rule and the value.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from whence.errors import InvalidInputError, StoreError
+
+Kind = TypeVar("Kind")
+Layout = Mapping[str, tuple[int | str, ...]]
+"""Names of arrays and their shapes; a size that goes by a letter is the same wherever the letter stands."""
+
+_REMEDY = "It was altered, or not written by whence. Save it again."
+
+
+def refused(what: str) -> StoreError:
+    """Make the error about contents."""
+    return StoreError(f"The file does not hold what was saved: {what}. {_REMEDY}")
+
+
+def check_names(arrays: Mapping[str, Any], names: set[str], optional: set[str] | None = None) -> None:
+    """Raise unless the arrays are those with these names, and perhaps some of the optional ones."""
+    missing, extra = sorted(names - arrays.keys()), sorted(arrays.keys() - names - (optional or set()))
+    if missing:
+        raise refused(f"the array {missing[0]!r} is missing")
+    if extra:
+        raise refused(f"it has an array {extra[0]!r}, which does not belong there")
+
+
+def check_floats(
+    arrays: Mapping[str, npt.NDArray[Any]],
+    layout: Layout,
+    sizes: dict[str, int],
+    dtypes: Mapping[str, np.dtype[Any]] | None = None,
+) -> None:
+    """Raise unless arrays are finite numbers of their dtypes, float64 by default, and of a layout's shapes.
+
+    Adds the sizes that it meets.
+    """
+    for name, shape in layout.items():
+        array = arrays[name]
+        dtype = (dtypes or {}).get(name, np.dtype(np.float64))
+        if array.dtype != dtype:
+            raise refused(f"{name!r} must be of dtype {dtype}, and is of {array.dtype}")
+        check_shape(name, array, shape, sizes)
+        if not np.isfinite(array).all():
+            raise refused(f"{name!r} must be finite, and is not")
+
+
+def check_shape(
+    name: str, array: npt.NDArray[Any], shape: tuple[int | str, ...], sizes: dict[str, int]
+) -> None:
+    """Raise unless an array has a shape; single numbers lie in files as (1,)."""
+    shape = shape or (1,)
+    fits = array.ndim == len(shape)
+    if fits:
+        for size, wanted in zip(array.shape, shape, strict=True):
+            fits &= size == (sizes.setdefault(wanted, size) if isinstance(wanted, str) else wanted)
+    if not fits:
+        words = ", ".join(f"{sizes.get(s, 'any')}" if isinstance(s, str) else str(s) for s in shape)
+        raise refused(f"{name!r} must have shape ({words}), and has {array.shape}")
+
+
+def check_integers(
+    name: str,
+    array: npt.NDArray[Any],
+    shape: tuple[int | str, ...],
+    sizes: dict[str, int],
+    least: int,
+    most: int,
+) -> None:
+    """Raise unless an array is integers of a shape, from ``least`` to ``most``."""
+    if array.dtype.kind != "i":
+        raise refused(f"{name!r} must be integers, and has dtype {array.dtype}")
+    check_shape(name, array, shape, sizes)
+    outside = (array < least) | (array > most)
+    if outside.any():
+        place = int(outside.argmax())
+        raise refused(f"{name!r} must lie in [{least}, {most}], and has {array.flat[place]} at {place}")
+
+
+def check_rows(arrays: Mapping[str, npt.NDArray[Any]], prefix: str, n: int, width: int) -> None:
+    """Raise unless ``data``, ``indices`` and ``indptr`` are a sparse matrix (n, width) by rows."""
+    names = [f"{prefix}{part}" for part in ("data", "indices", "indptr")]
+    data, indices, indptr = (arrays[name] for name in names)
+    sizes: dict[str, int] = {}
+    check_floats(arrays, {names[0]: ("entries",)}, sizes)
+    check_integers(names[1], indices, ("entries",), sizes, 0, width - 1)
+    check_integers(names[2], indptr, (n + 1,), sizes, 0, len(data))
+    if indptr[0] != 0 or indptr[-1] != len(data) or (np.diff(indptr) < 0).any():
+        raise refused(f"{names[2]!r} must ascend from 0 to {len(data)}, and does not")
+    cells = np.repeat(np.arange(n, dtype=np.int64), np.diff(indptr)) * width + indices
+    if len(np.unique(cells)) != len(cells):
+        raise refused(f"{names[1]!r} must name each class once per row, and does not")
+
+
+def manifest(kind: type[Kind], values: Any) -> Kind:
+    """Read a manifest, or a dataclass in it, or say which field is wrong."""
+    from pydantic import TypeAdapter, ValidationError
+
+    try:
+        # As JSON, where a list may stand for a tuple and nothing else for something else.
+        return TypeAdapter(kind).validate_json(json.dumps(values, allow_nan=False), strict=True)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        field = ".".join(map(str, first["loc"])) or "the manifest"
+        raise refused(f"{field}: {first['msg'][:1].lower()}{first['msg'][1:]}") from None
+    except ValueError as error:
+        raise refused("a number in the manifest is not finite") from error
+
+
+@contextmanager
+def restoring() -> Iterator[None]:
+    """Turn what is wrong with the values of a file into what is wrong with the file."""
+    try:
+        yield
+    except (InvalidInputError, TypeError, KeyError, AttributeError) as error:
+        raise refused(f"its parameters cannot be taken ({error})") from error
