@@ -283,9 +283,9 @@ def test_what_cannot_be_read_by_index_is_refused() -> None:
         view(Endless())
     with pytest.raises(InvalidInputError, match="at least one sample"):
         view([])
-    with pytest.raises(InvalidInputError, match=r"'indices' must lie in \[0, 60\). Got 3 to 60"):
+    with pytest.raises(InvalidInputError, match=r"'indices' must lie in \[0, 60\). Got 60"):
         subset((X, Y), [3, 60])
-    with pytest.raises(InvalidInputError, match=r"'share' must lie in \(0, 1\].*Got 0"):
+    with pytest.raises(InvalidInputError, match=r"'share' must be a number in \(0, 1\].*Got 0"):
         flip_labels((X, Y), 0)
     with pytest.raises(InvalidInputError, match="at least one of 60 samples"):
         flip_labels((X, Y), 0.001)

@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from numbers import Integral, Real
+from os import PathLike, fspath
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,8 +26,8 @@ def check_count(name: str, value: Any, least: int = 1, most: int | None = None, 
     """Return an integer of at least ``least`` and, where it is given, at most ``most``."""
     if is_integer(value) and value >= least and (most is None or value <= most):
         return int(value)
-    limit = f"an integer of at least {least}" if most is None else f"an integer from {least} to {most:,}"
-    raise InvalidInputError(f"'{name}' must be {limit}{why}. Got {shown(value)}.")
+    limit = f"at least {least}" + ("" if most is None else f" and at most {most:,}")
+    raise InvalidInputError(f"'{name}' must be an integer of {limit}{why}. Got {shown(value)}.")
 
 
 def check_seed(value: Any, name: str = "seed") -> int:
@@ -96,6 +97,26 @@ def check_names(name: str, values: Any, n: int | None = None) -> tuple[str, ...]
     return tuple(map(str, found))
 
 
+def check_path(name: str, value: Any) -> Path:
+    """Return the path of a file or folder, which need not exist."""
+    text = fspath(value) if isinstance(value, str | PathLike) else None
+    if not isinstance(text, str) or not text.strip() or "\0" in text:
+        raise InvalidInputError(f"'{name}' must be the path of a file or folder. Got {shown(value)}.")
+    return Path(text)
+
+
+def check_places(name: str, values: Any, n: int) -> npt.NDArray[np.int64]:
+    """Return places of samples, a list of integers in [0, n)."""
+    array = to_array(name, values)
+    if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
+        raise InvalidInputError(f"'{name}' must be a list of integers in [0, {n}). Got {shown(values)}.")
+    places = as_int64(name, array)
+    outside = (places < 0) | (places >= n)
+    if outside.any():
+        raise InvalidInputError(f"'{name}' must lie in [0, {n}). Got {places[outside.argmax()]}.")
+    return places
+
+
 def to_array(name: str, values: Any) -> npt.NDArray[Any]:
     """Return a tensor, array or list as a numpy array, which shares its memory where that can be."""
     if hasattr(values, "detach"):  # a tensor of torch, which this module does without
@@ -163,12 +184,12 @@ def _of_tensor(name: str, tensor: Any) -> Any:
 
 def is_integer(value: Any) -> bool:
     """Whether a value is an integer of Python or numpy, and no truth value."""
-    return type(value) is not bool and isinstance(value, Integral)
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
 def _number(value: Any) -> float | None:
     """Give a real number as a float; None for anything else, numbers in texts and truth values too."""
-    if type(value) is bool or not isinstance(value, Real):
+    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
         return None
     try:
         return float(value)

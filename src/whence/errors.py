@@ -48,6 +48,10 @@ class StoreError(WhenceError):
     """A saved file is truncated, altered, of another version, or belongs to another model."""
 
 
+class MissingFileError(StoreError, FileNotFoundError):
+    """There is no saved file at a path."""
+
+
 class DataWarning(UserWarning):
     """The training set is not what it seems: its samples change, or its classes go by other names."""
 

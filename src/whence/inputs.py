@@ -9,8 +9,10 @@ from typing import Any
 
 import numpy as np
 import torch
+from scipy.sparse import issparse
 from torch import Tensor, nn
 
+from whence.checks import check_dense, to_array
 from whence.errors import InvalidInputError, ModelError, WhenceError
 
 
@@ -56,6 +58,32 @@ def to_model(model: nn.Module, inputs: Any) -> Any:
         return inputs if copied else inputs.clone()
     dtype = parameter.dtype if inputs.is_floating_point() else inputs.dtype
     return inputs.to(parameter.device, dtype, copy=not copied)
+
+
+def check_batch(x: Any, name: str = "x") -> int:
+    """Count the inputs of a batch, or raise where it is none, or has parts that are sparse or masked."""
+    n = n_rows(x)
+    if not n:
+        got = f"shape {tuple(x.shape)}" if isinstance(x, Tensor | np.ndarray) else type(x).__name__
+        raise InvalidInputError(
+            f"'{name}' must be a batch of inputs: a tensor or array (B, …), a mapping of these, or a list. "
+            f"Got {'nothing' if n == 0 else got}."
+        )
+    check_parts(name, x)
+    return n
+
+
+def check_parts(name: str, inputs: Any) -> None:
+    """Raise where a part of a batch is sparse, quantised, without values, or masked."""
+    if isinstance(inputs, Mapping):
+        inputs = tuple(inputs.values())
+    if isinstance(inputs, tuple | list):
+        for part in inputs:
+            check_parts(name, part)
+    elif isinstance(inputs, Tensor):
+        check_dense(name, inputs)
+    elif isinstance(inputs, np.ma.MaskedArray) or issparse(inputs):
+        to_array(name, inputs)
 
 
 def check_device(device: Any) -> torch.device:

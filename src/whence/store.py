@@ -23,7 +23,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 from torch import nn
 
-from whence.errors import StoreError
+from whence.checks import check_path
+from whence.errors import MissingFileError, StoreError
 
 FORMAT = 1
 _WORDS = 1021
@@ -43,6 +44,19 @@ def write(path: str | os.PathLike[str], arrays: Arrays, manifest: Mapping[str, A
     with _replacing(target) as scratch:
         # One entry, since safetensors writes several in any order: equal explainers make equal files.
         save_file(dict(arrays), scratch, metadata={"whence": json.dumps(header)})
+
+
+@contextmanager
+def writing(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """Give the path that a user names for a file; what goes wrong with it is a StoreError in one line."""
+    target = check_path("path", path)
+    try:
+        yield target
+    except (OSError, SafetensorError) as error:
+        cause = getattr(error, "strerror", None) or str(error)
+        raise StoreError(
+            f"{target} cannot be written ({cause}). Name a file in a folder that exists and has room."
+        ) from error
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:
@@ -66,9 +80,9 @@ def _replacing(target: Path) -> Iterator[Path]:
 
 def read(path: str | os.PathLike[str]) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
     """Read what ``write`` wrote, or raise StoreError when it is not exactly that."""
-    path = Path(path)
-    if not path.is_file():
-        raise FileNotFoundError(f"No saved explainer at {path}.")
+    path = check_path("path", path)
+    if not os.path.isfile(path):
+        raise MissingFileError(f"No saved explainer at {path}.")
     try:
         with safe_open(path, framework="np") as file:
             header = _header(path, file.metadata() or {})

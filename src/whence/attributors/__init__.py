@@ -80,7 +80,7 @@ def get(name: str) -> type[Attributor]:
     >>> get("dualda").__name__
     'DualDA'
     """
-    if name not in _METHODS:
+    if not isinstance(name, str) or name not in _METHODS:
         raise InvalidInputError(f"'name' must be one of {', '.join(names())}. Got {name!r}.")
     return _METHODS[name]
 

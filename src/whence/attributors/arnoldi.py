@@ -137,11 +137,11 @@ class Arnoldi(InfluenceAttributor):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        check_seed(self.seed)
-        check_count("dimension", self.dimension)
-        check_count("projections", self.projections)
+        self.seed = check_seed(self.seed)
+        self.dimension = check_count("dimension", self.dimension)
+        self.projections = check_count("projections", self.projections)
         if self.n_samples is not None:
-            check_count("n_samples", self.n_samples)
+            self.n_samples = check_count("n_samples", self.n_samples)
 
 
 def eigenpairs(

@@ -18,6 +18,7 @@ from whence.data import TrainingSet
 from whence.errors import InvalidInputError, NotFittedError, StoreError
 from whence.inputs import n_rows, take
 
+_COLUMNS = 1 << 16
 _BLOCK = 1 << 22  # scores that top_k holds at a time
 
 
@@ -131,7 +132,8 @@ class Attributor(ABC):
         target
             As for ``attribute``.
         """
-        check_count("k", k)
+        self._check_fitted()
+        k = check_count("k", k, 1, padded(self.n_train_))
         classes = self._classes(x, target)
         width = max(1, _BLOCK // self.n_train_)
         parts = [
@@ -148,7 +150,8 @@ class Attributor(ABC):
         """Write the fitted attributor to one file, which ``whence.load`` reads."""
         self._check_fitted()
         arrays, manifest = self._state()
-        store.write(path, arrays, {**manifest, "method": self.name})
+        with store.writing(path) as target:
+            store.write(target, arrays, {**manifest, "method": self.name})
 
     def _state(self) -> tuple[store.Arrays, dict[str, Any]]:
         """Give what ``save`` writes: arrays, and a manifest that JSON can hold."""
@@ -168,6 +171,11 @@ class Attributor(ABC):
     def _check_fitted(self) -> None:
         if not hasattr(self, "fit_seconds_"):
             raise NotFittedError(f"This {type(self).__name__} is not fitted yet. Call fit first.")
+
+
+def padded(n_train: int) -> int:
+    """Give the most samples a side that a ranking can have: all of them, or some columns of padding."""
+    return max(n_train, _COLUMNS)
 
 
 def rank(scores: Tensor, k: int) -> tuple[Ranked, Ranked]:

@@ -15,14 +15,14 @@ from torch import Tensor, nn
 
 from whence import contents, store
 from whence.attributors.base import Attributor, check_target
-from whence.attributors.fitted import FittedModel, check_batch
+from whence.attributors.fitted import FittedModel
 from whence.checks import check_count, check_flag
 from whence.contents import Layout
 from whence.data import TrainingSet, as_training_set
 from whence.data.labels import known_names
 from whence.errors import InvalidInputError, StoreError
 from whence.features import extract
-from whence.inputs import to_model
+from whence.inputs import check_batch, take, to_model
 from whence.model import Extractor, check_model, class_names
 
 Function = Callable[[Any], Any]
@@ -184,8 +184,8 @@ class ModelAttributor(Attributor):
 
     def _check_parameters(self) -> None:
         """Raise where a hyper-parameter is wrong, before any work is done."""
-        check_count("batch_size", self.batch_size)
-        check_flag("show_progress", self.show_progress)
+        self.batch_size = check_count("batch_size", self.batch_size)
+        self.show_progress = check_flag("show_progress", self.show_progress)
 
     def _fit(
         self,
@@ -230,7 +230,11 @@ class ModelAttributor(Attributor):
     def _classes(self, x: Any, target: Any) -> Tensor:
         self._check_fitted()
         if target is not None:
-            return check_target(target, check_batch(x), self.n_classes_)
+            classes = check_target(target, check_batch(x), self.n_classes_)
+            self._classifier.features(
+                take(x, slice(1))
+            )  # says what is wrong with x, which gradients would not
+            return classes
         return self._classifier.classes(self._classifier.features(x), None)
 
     def _state(self) -> tuple[store.Arrays, dict[str, Any]]:

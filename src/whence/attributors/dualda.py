@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from whence import contents, store
 from whence.attributors.agreement import agreement, warn_of_data, warn_of_low
-from whence.attributors.base import Limits, TopK, check_target
+from whence.attributors.base import Limits, TopK, check_target, padded
 from whence.attributors.explainer import Explainer
 from whence.attributors.explaining import Explaining
 from whence.attributors.fitted import FittedModel
@@ -317,12 +317,12 @@ class DualDA(Explainer):
         target
             As for ``attribute``.
         """
-        check_count("k", k)
+        k = check_count("k", k, 1, padded(self._fitted().lam.shape[0]))
         return self._top_k(*self._read(x, target), k)
 
     def top_k_features(self, features: Any, k: int = 5, target: Any = None) -> TopK:
         """``top_k`` of features (B, d)."""
-        check_count("k", k)
+        k = check_count("k", k, 1, padded(self._fitted().lam.shape[0]))
         return self._top_k(*self._given(features, target), k)
 
     def self_influence(self) -> Tensor:
@@ -471,6 +471,7 @@ class DualDA(Explainer):
         return model.device if self.device is None and model is not None else self.device
 
     def _scores(self, features: Tensor, classes: Tensor, sparse: bool) -> Tensor | csr_array:
+        sparse = check_flag("sparse", sparse)
         expansion = self._surrogate.expansion
         return expansion.sparse(features, classes) if sparse else expansion.dense(features, classes)
 
@@ -519,10 +520,10 @@ class DualDA(Explainer):
             raise InvalidInputError(f"'C' must be \"auto\" or a number above 0. Got {self.C!r}.")
         if self.C != "auto":
             check_C(self.C)  # the solver would say so after the features are computed
-        check_flag("bias", self.bias)
+        self.bias = check_flag("bias", self.bias)
         check_options(self.tol, self.max_seconds, self.n_threads, self.seed)
-        check_count("batch_size", self.batch_size)
-        check_flag("show_progress", self.show_progress)
+        self.batch_size = check_count("batch_size", self.batch_size)
+        self.show_progress = check_flag("show_progress", self.show_progress)
         if self.device is not None:
             check_device(self.device)
 

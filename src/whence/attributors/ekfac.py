@@ -220,10 +220,12 @@ class EKFAC(ModelAttributor):
     def _check_parameters(self) -> None:
         super()._check_parameters()
         check_choice("params", self.params, ("last", "all"))
-        check_seed(self.seed)
+        self.seed = check_seed(self.seed)
         check_choice("labels", self.labels, ("auto", "exact", "sampled"))
         if self.damping is not None:
-            check_positive("damping", self.damping, ", or None for a tenth of each layer's mean eigenvalue")
+            self.damping = check_positive(
+                "damping", self.damping, ", or None for a tenth of each layer's mean eigenvalue"
+            )
 
 
 class _Factor(NamedTuple):

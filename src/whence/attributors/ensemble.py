@@ -11,8 +11,10 @@ from torch import Tensor, nn
 
 from whence import store
 from whence.attributors.base import Attributor, Limits, check_target
-from whence.attributors.fitted import check_batch
+from whence.checks import shown
 from whence.errors import InvalidInputError, StoreError
+from whence.inputs import check_batch
+from whence.model import check_model
 
 Function = Callable[[Any], Any]
 
@@ -77,7 +79,8 @@ class Ensemble(Attributor):
         data, layer, preprocess, collate_fn
             As for every attributor.
         """
-        models = [model] if isinstance(model, nn.Module) else list(model)
+        given = model if isinstance(model, list | tuple) else [model]
+        models = [check_model(one, layer) for one in given]
         options = {"preprocess": preprocess, "collate_fn": collate_fn}
         pairs = zip(self._unfitted(len(models)), models, strict=True)
         members = [member.fit(one, data, layer, **options) for member, one in pairs]
@@ -126,12 +129,23 @@ class Ensemble(Attributor):
         if n == 0:
             raise InvalidInputError("'model' must have at least one model. Got none.")
         if callable(self.members):
-            return [self.members() for _ in range(n)]
-        if len(self.members) != n:
-            raise InvalidInputError(
-                f"'model' must have one model for each of the {len(self.members)} members. Got {n}."
+            made = [self.members() for _ in range(n)]
+        else:
+            made = (
+                [copy.copy(member) for member in self.members]
+                if isinstance(self.members, list | tuple)
+                else []
             )
-        return [copy.copy(member) for member in self.members]
+        if not made or not all(isinstance(member, Attributor) for member in made):
+            raise InvalidInputError(
+                "'members' must be a function that makes an attributor, or a list of attributors. "
+                f"Got {shown(self.members)}."
+            )
+        if len(made) != n:
+            raise InvalidInputError(
+                f"'model' must have one model for each of the {len(made)} members. Got {n}."
+            )
+        return made
 
     def _state(self) -> tuple[store.Arrays, dict[str, Any]]:
         raise StoreError("An Ensemble is not saved as one. Save each of its members_.")

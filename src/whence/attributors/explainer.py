@@ -10,9 +10,10 @@ from tqdm.auto import tqdm
 
 from whence.attributors.base import Attributor, check_target
 from whence.attributors.explaining import Explaining
-from whence.attributors.fitted import check_batch
-from whence.checks import check_count
+from whence.checks import check_count, shown
+from whence.errors import InvalidInputError
 from whence.explanation import ConceptExplanation, Explanations
+from whence.inputs import check_batch
 from whence.relevance.concepts import Concepts
 from whence.relevance.xda import Method
 
@@ -60,7 +61,8 @@ class Explainer(Attributor):
         -------
         Explanations, one a test sample. Positive scores and relevance are evidence for the target class.
         """
-        check_count("k", k)
+        self._check_fitted()
+        k = min(check_count("k", k), self.n_train_)
         n = check_batch(x)
         wanted = [None] * n if target is None else check_target(target, n, self.n_classes_).tolist()
         truths = [None] * n if truth is None else check_target(truth, n, self.n_classes_, "truth").tolist()
@@ -102,8 +104,14 @@ class Explainer(Attributor):
         -------
         list of ConceptExplanation, one a test sample. Positive parts are evidence for the target class.
         """
-        check_count("n", n)
-        check_count("k", k)
+        self._check_fitted()
+        n, k = check_count("n", n), min(check_count("k", k), self.n_train_)
+        if index is not None:
+            index = check_count("index", index, 0, self.n_train_ - 1)
+        if concepts is not None and not isinstance(concepts, Concepts):
+            raise InvalidInputError(
+                f"'concepts' must be whence.relevance.Concepts, or None. Got {shown(concepts)}."
+            )
         count = check_batch(x)
         wanted = [None] * count if target is None else check_target(target, count, self.n_classes_).tolist()
         explaining = self._explaining(1, method)

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Self
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from whence import store
 from whence.data import Prepare
-from whence.errors import HeadError, InvalidInputError, ModelError, StoreError
+from whence.errors import HeadError, ModelError, StoreError
 from whence.fingerprint import blueprint, comparable, structure
-from whence.inputs import n_rows, take, to_model
+from whence.inputs import check_batch, take, to_model
 from whence.model import Extractor, Outputs, check_model, one_at_a_time
 from whence.relevance.lrp import default_rules
 from whence.relevance.presets import NAMED
@@ -144,15 +143,3 @@ def probabilities(output: Tensor) -> Tensor:
     output = output.double()
     given = bool((output >= 0).all()) and bool(((output.sum(1) - 1).abs() < 1e-3).all())
     return output if given else output.softmax(1)
-
-
-def check_batch(x: Any) -> int:
-    """Count the inputs of a batch, or raise where it is none."""
-    n = n_rows(x)
-    if not n:
-        got = f"shape {tuple(x.shape)}" if isinstance(x, Tensor | np.ndarray) else type(x).__name__
-        raise InvalidInputError(
-            "'x' must be a batch of inputs: a tensor or array (B, …), a mapping of these, or a list. "
-            f"Got {'nothing' if n == 0 else got}."
-        )
-    return n

@@ -227,8 +227,8 @@ def check_gradient_options(params: Any, projection: Any, loss: Any, seed: Any, m
     """Raise unless the options of a method on gradients are ones it has."""
     check_choice("params", params, ("all", "last"))
     if projection is not None and not (isinstance(projection, str) and projection == "auto"):
-        check_count("projection", projection)
+        projection = check_count("projection", projection)
     if loss is not None:
         check_callable("loss", loss, "None, for the cross-entropy, or a function of logits and classes")
     check_seed(seed)
-    check_count("memory", memory)
+    memory = check_count("memory", memory)

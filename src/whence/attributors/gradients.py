@@ -13,6 +13,7 @@ from torch.nn import functional
 
 from whence.attributors.classifier import Classifier
 from whence.attributors.samplewise import NotMappedError, map_samples
+from whence.checks import shown
 from whence.errors import InvalidInputError, ModelError
 from whence.features import teller
 from whence.heads import made_by, recording
@@ -165,7 +166,15 @@ class Gradients:
         It can be differentiated and transformed by ``torch.func``; call it within ``evaluating(model)`` and
         with gradients enabled. ``weights`` replaces the frozen parameters and the buffers.
         """
-        return _checked(self.scalar(self._logits(parameters, inputs, weights), classes), len(classes))
+        logits = self._logits(parameters, inputs, weights)
+        try:
+            values = self.scalar(logits, classes)
+        except Exception as error:
+            raise InvalidInputError(
+                "'loss' must be a function of logits (B, K) and classes (B,). It failed: "
+                f"{type(error).__name__}: {error}."
+            ) from error
+        return _checked(values, len(classes))
 
     def __call__(self, inputs: Any, classes: Tensor, weights: Weights | None = None) -> Iterator[Tensor]:
         """Give gradients as rows (b, P), float32 or wider, for some samples after the other.
@@ -276,11 +285,12 @@ def _outputs_of(model: nn.Module, layer: str) -> Iterator[list[Tensor]]:
         handle.remove()
 
 
-def _checked(values: Tensor, n: int) -> Tensor:
-    if values.shape != (n,):
+def _checked(values: Any, n: int) -> Tensor:
+    if not isinstance(values, Tensor) or values.shape != (n,):
+        got = f"shape {tuple(values.shape)}" if isinstance(values, Tensor) else shown(values)
         raise InvalidInputError(
             "'loss' must give one number a sample, shape (B,), for logits (B, K) and classes (B,). "
-            f'Got shape {tuple(values.shape)} for a batch of {n}. Pass reduction="none" to losses of torch.'
+            f'Got {got} for a batch of {n}. Pass reduction="none" to losses of torch.'
         )
     return values
 

@@ -83,7 +83,7 @@ class InfluenceAttributor(ModelAttributor):
     def _check_parameters(self) -> None:
         super()._check_parameters()
         check_choice("params", self.params, ("last", "all"))
-        check_positive("damping", self.damping, ": without it the curvature has no inverse")
+        self.damping = check_positive("damping", self.damping, ": without it the curvature has no inverse")
 
 
 class SolvingAttributor(InfluenceAttributor):

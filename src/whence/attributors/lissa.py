@@ -155,10 +155,10 @@ class LiSSA(SolvingAttributor):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        check_seed(self.seed)
-        check_count("curvature_batch", self.curvature_batch)
+        self.seed = check_seed(self.seed)
+        self.curvature_batch = check_count("curvature_batch", self.curvature_batch)
         if self.depth is not None:
-            check_count("depth", self.depth)
+            self.depth = check_count("depth", self.depth)
 
 
 def largest_eigenvalue(curvature: Curvature, rows: Ints | None, seed: int, like: Tensor) -> float:

@@ -56,7 +56,7 @@ class Projection:
                 f"'projection' must be at most {n_parameters:,}, the number of parameters that gradients are "
                 f"taken of. Got {dimension:,}. Choose fewer dimensions, or None for no projection."
             )
-        self.dimension, self.n_parameters, self.seed = dimension, n_parameters, seed
+        self.dimension, self.n_parameters, self.seed = int(dimension), n_parameters, seed
 
     def __call__(self, rows: Tensor) -> Tensor:
         """Project rows (B, P) to (B, k)."""

@@ -80,7 +80,7 @@ class PointsAttributor(ModelAttributor):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        check_flag("bias", self.bias)
+        self.bias = check_flag("bias", self.bias)
 
     _doubles: ClassVar[tuple[str, ...]] = ("coef", "residual")
 
@@ -188,5 +188,5 @@ class Representer(PointsAttributor):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        check_positive("l2", self.l2)
-        check_positive("tol", self.tol)
+        self.l2 = check_positive("l2", self.l2)
+        self.tol = check_positive("tol", self.tol)

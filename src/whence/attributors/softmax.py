@@ -120,7 +120,10 @@ class _Problem:
         enough = min(0.1, np.sqrt(np.linalg.norm(gradient))) ** 2 * 1e-2
         for _ in range(_PRODUCTS):
             HD = product(D)
-            a = rz / float(np.vdot(D, HD))
+            bent = float(np.vdot(D, HD))
+            if not 0 < bent < np.inf:  # below what float64 can tell from 0, or above what it can hold
+                break
+            a = rz / bent
             S += a * D
             R -= a * HD
             Z = cho_solve(factor, R.T).T

@@ -15,7 +15,7 @@ from scipy.sparse import csr_array
 
 from whence import contents, store
 from whence.attributors.progress import GapBar
-from whence.checks import is_integer, shown, to_array
+from whence.checks import check_places, is_integer, shown
 from whence.errors import InvalidInputError, StoreError
 from whence.features import Cache, FeatureBank, taken, teller
 from whence.features.bank import Mask
@@ -130,13 +130,7 @@ def changed_labels(
             f"Got {shown(relabel)}."
         )
     for argument, indices in (("remove", remove), ("relabel", list(relabel))):
-        given = to_array(argument, indices)
-        if given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
-            raise InvalidInputError(
-                f"'{argument}' must name training samples by integers in [0, {len(labels)}). "
-                f"Got {shown(indices)}."
-            )
-        wrong = [i for i in given.tolist() if not 0 <= i < len(labels) or labels[i] < 0]
+        wrong = [i for i in check_places(argument, indices, len(labels)).tolist() if labels[i] < 0]
         if wrong:
             raise InvalidInputError(
                 f"'{argument}' must name training samples in [0, {len(labels)}) that took part in the fit. "
@@ -148,7 +142,7 @@ def changed_labels(
                 f"'relabel' must give classes in [0, {n_classes}). Got {shown(label)} for sample {index}."
             )
         changed[index] = label
-    changed[to_array("remove", remove).astype(np.int64)] = -1
+    changed[check_places("remove", remove, len(labels))] = -1
     if not (changed >= 0).any():
         raise InvalidInputError("'remove' must leave a training sample. Got all of them.")
     return changed

@@ -27,7 +27,7 @@ class Faithfulness:
     Attributes
     ----------
     agreement : share of tests where both name the same class
-    mcc : Matthews correlation of the two classifications
+    mcc : Matthews correlation of the two classifications; 0 where one of them names a single class
     weight_cosine : cosine of its weights and the head's, each centred over classes, without biases
     logit_cosine : mean cosine of the logits, each centred over classes
     n_tests : tests compared
@@ -168,9 +168,12 @@ class Surrogate:
         # Centring over classes and then one cosine over all entries: the matrices as single rows.
         weights = [W - W.mean(axis=0) for W in (self.coef[:, : features.shape[1]], self.head.weight)]
         lengths = float(np.linalg.norm(weights[0]) * np.linalg.norm(weights[1]))
+        named = ours.argmax(1), theirs.argmax(1)
+        # Where both name one class only, there is nothing to correlate, of which scikit-learn would warn.
+        several = len(np.unique(np.concatenate(named))) > 1
         return Faithfulness(
-            agreement=float((ours.argmax(1) == theirs.argmax(1)).mean()),
-            mcc=float(matthews_corrcoef(theirs.argmax(1), ours.argmax(1))),
+            agreement=float((named[0] == named[1]).mean()),
+            mcc=float(matthews_corrcoef(named[1], named[0])) if several else 0.0,
             weight_cosine=float(np.vdot(*weights)) / lengths if lengths > 0 else 0.0,
             logit_cosine=mean_cosine(ours, theirs),
             n_tests=len(features),

@@ -196,7 +196,7 @@ class TRAK(ModelAttributor):
     def _check_parameters(self) -> None:
         super()._check_parameters()
         check_gradient_options(self.params, self.projection, None, self.seed, self.memory)
-        check_number("ridge", self.ridge, 0)
+        self.ridge = check_number("ridge", self.ridge, 0)
 
     def _state(self) -> tuple[store.Arrays, dict[str, Any]]:
         if self._points != (None,):

@@ -102,7 +102,7 @@ def class_view(explainer: DualDA, k: int = 5) -> ClassView:
     [1, 1, 1]
     """
     surrogate = surrogate_of(explainer)
-    check_count("k", k)
+    k = check_count("k", k)
     support, W = explainer.support_, explainer.coef_
     scores = support_scores(explainer)
     lam, y, rows = surrogate.lam[support].toarray(), explainer.labels_[support], np.arange(len(support))

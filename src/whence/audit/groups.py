@@ -14,7 +14,7 @@ from tqdm.auto import tqdm
 from whence.attributors import DualDA
 from whence.audit.access import Doubles, Ints, Tests, surrogate_of
 from whence.audit.table import Columns, check_ids, chosen_ids, write_csv, write_parquet
-from whence.checks import check_share
+from whence.checks import check_count, check_share
 
 _ENTRIES = 1 << 20  # scores held at a time, whatever the number of tests
 
@@ -39,6 +39,7 @@ class GroupAttribution:
 
     def top(self, k: int = 10) -> Ints:
         """Find the k samples with the largest positive mean, strongest first; fewer where there are fewer."""
+        k = check_count("k", k)
         order = np.argsort(-self.mean, kind="stable")[:k]
         return order[self.mean[order] > 0]
 

@@ -11,6 +11,7 @@ import numpy as np
 from scipy.special import log_softmax
 
 from whence.attributors import DualDA
+from whence.attributors.base import padded
 from whence.audit.access import Doubles, Ints, names_of, support_scores, surrogate_of, training_features
 from whence.audit.heldout import calibrated, held_out_scores
 from whence.audit.neighbours import nearest
@@ -167,13 +168,13 @@ def wrong_labels(
     """
     surrogate = surrogate_of(explainer)
     name = ("held_out" if surrogate.head is None else "consensus") if ranking is None else ranking
-    if name not in RANKINGS:
+    if not isinstance(name, str) or name not in RANKINGS:
         raise InvalidInputError(
             f"'ranking' must be one of {', '.join(map(repr, RANKINGS))} or None. Got {ranking!r}."
         )
-    check_count("k", k)
+    k = check_count("k", k, 1, padded(explainer.n_train_))
     if n is not None:
-        check_count("n", n)
+        n = check_count("n", n)
     check_ids(ids, explainer.n_train_)
     X = _features(explainer, name, features)
     samples = np.flatnonzero(explainer.labels_ >= 0)

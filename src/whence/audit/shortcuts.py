@@ -126,8 +126,8 @@ def shared_evidence(
     SharedEvidence. Whether it is a shortcut, a person must see: a class's honest traits are shared too.
     """
     surrogate_of(explainer)
-    check_count("k", k)
-    check_count("n_directions", n_directions)
+    k = check_count("k", k)
+    n_directions = check_count("n_directions", n_directions)
     X = training_features(explainer, features)
     y = explainer.labels_[explainer.labels_ >= 0]
     tests, chosen = _tests(explainer, x, test_features, target, X, y)

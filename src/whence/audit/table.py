@@ -5,12 +5,13 @@ from __future__ import annotations
 import csv
 from collections.abc import Mapping, Sequence
 from os import PathLike
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from whence import store
+from whence.checks import shown
 from whence.errors import InvalidInputError
 
 Columns = Mapping[str, Sequence[Any]]
@@ -18,7 +19,7 @@ Columns = Mapping[str, Sequence[Any]]
 
 def write_csv(path: str | PathLike[str], columns: Columns) -> None:
     """Write columns of plain values; a list becomes its members with a space between."""
-    with Path(path).open("w", encoding="utf-8", newline="") as file:
+    with store.writing(path) as target, target.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(columns)
         for row in zip(*columns.values(), strict=True):
@@ -34,13 +35,16 @@ def write_parquet(path: str | PathLike[str], columns: Columns) -> None:
         raise InvalidInputError(
             "Writing Parquet needs pyarrow, which is not installed. Run pip install pyarrow, or use to_csv."
         ) from error
-    parquet.write_table(pyarrow.table({name: list(values) for name, values in columns.items()}), path)
+    table = pyarrow.table({name: list(values) for name, values in columns.items()})
+    with store.writing(path) as target:
+        parquet.write_table(table, target)
 
 
 def check_ids(ids: Sequence[Any] | None, n: int) -> None:
     """Raise unless there is a name for every training sample."""
-    if ids is not None and len(ids) != n:
-        raise InvalidInputError(f"'ids' must name every training sample, {n} of them. Got {len(ids)}.")
+    sized = hasattr(ids, "__len__") and hasattr(ids, "__getitem__")
+    if ids is not None and (isinstance(ids, str | bytes) or not sized or len(ids) != n):
+        raise InvalidInputError(f"'ids' must name every training sample, {n} of them. Got {shown(ids)}.")
 
 
 def chosen_ids(ids: Sequence[Any] | None, chosen: npt.NDArray[np.int64]) -> tuple[Any, ...] | None:

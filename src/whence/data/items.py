@@ -5,13 +5,14 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from whence.errors import InvalidInputError
+from whence.errors import InvalidInputError, WhenceError
 
 LABEL_NAMES = ("label", "labels", "target", "targets", "y", "class")
 
@@ -78,7 +79,7 @@ class Prepare:
     def labelled(self, items: list[Any]) -> tuple[Any, Any]:
         """Make inputs and labels of samples."""
         if self.collate_fn is not None:
-            inputs, labels = split(self.collate_fn(items))
+            inputs, labels = split(_result("collate_fn", self.collate_fn, items))
             inputs = _several(inputs)
         else:
             pairs = [split(item) for item in items]
@@ -89,7 +90,7 @@ class Prepare:
         """Make inputs of new inputs: a batch as the model or ``preprocess`` takes it, or a list of them."""
         if isinstance(x, list):
             if self.collate_fn is not None:
-                x = _several(self.collate_fn(x))
+                x = _several(_result("collate_fn", self.collate_fn, x))
             else:
                 x = gather([without_label(item) for item in x])
         x = without_label(x)
@@ -100,7 +101,7 @@ class Prepare:
     def inputs(self, batch: Any) -> Any:
         """Make the model's inputs of a batch, or raise where they are no tensors."""
         if self.preprocess is not None:
-            batch = _called(self.preprocess, batch)
+            batch = _result("preprocess", partial(_called, self.preprocess), batch)
         parts = list(batch.values()) if isinstance(batch, Mapping) else [batch]
         # Beside tensors, texts may stay: the model is not given them. Numbers that do not stack may not.
         ragged = any(isinstance(part, list) and part and _numeric(part[0]) for part in parts)
@@ -170,6 +171,18 @@ def _numeric(value: Any) -> bool:
     if isinstance(value, Tensor):
         return True
     return isinstance(value, int | float | np.number | np.ndarray) and np.asarray(value).dtype.kind in "biuf"
+
+
+def _result(name: str, function: Callable[[Any], Any], batch: Any) -> Any:
+    """Call a user's function; what goes wrong in it says which one it was, and on what."""
+    try:
+        return function(batch)
+    except WhenceError:
+        raise
+    except Exception as error:
+        raise InvalidInputError(
+            f"'{name}' must make a batch of {_shown(batch)}. It failed: {type(error).__name__}: {error}."
+        ) from error
 
 
 def _called(preprocess: Callable[..., Any], batch: Any) -> Any:

@@ -10,8 +10,10 @@ from typing import Any
 
 from torch.utils.data import Dataset, IterableDataset
 
+from whence.checks import shown
 from whence.data.labels import Ints, Labels, known_labels
 from whence.errors import InvalidInputError, SampleError
+from whence.inputs import check_parts
 
 
 class Samples(Dataset[Any]):
@@ -54,6 +56,12 @@ class Rows:
 
     def __post_init__(self) -> None:
         parts = list(self.inputs.values()) if isinstance(self.inputs, Mapping) else [self.inputs]
+        check_parts("data", self.inputs)
+        for part in (*parts, self.labels):
+            if not hasattr(part, "__len__") or isinstance(part, str | bytes) or getattr(part, "ndim", 1) == 0:
+                raise InvalidInputError(
+                    f"'data' must be a pair of inputs and labels with as many rows. Got {shown(part)} in it."
+                )
         lengths = {len(part) for part in parts}
         if lengths != {len(self.labels)}:
             raise InvalidInputError(

@@ -20,13 +20,14 @@ from torch.utils.data import (
     default_collate,
 )
 
-from whence.checks import check_callable, check_count, check_names
+from whence.checks import check_callable, check_count, check_names, check_places
 from whence.data.folder import ImageFolder
 from whence.data.items import Prepare, is_array, same
 from whence.data.labels import Ints, Labels, data_names
 from whence.data.samples import Rows, Samples, Stream
 from whence.errors import DataWarning, InvalidInputError
 
+MOST = 2**31 - 1  # samples a batch
 _CHECKED = 8  # samples that are read twice, enough to catch a coin toss 255 times in 256
 
 
@@ -55,7 +56,7 @@ class Arrays:
 
     def take(self, indices: Sequence[int]) -> Any:
         """Give the model's inputs of some samples, as one batch."""
-        return self.inputs[list(indices)]
+        return self.inputs[check_places("indices", indices, len(self))]
 
     def __iter__(self) -> Iterator[Batch]:
         """Give batches from the first sample to the last."""
@@ -89,7 +90,8 @@ class Loaded:
     def take(self, indices: Sequence[int]) -> Any:
         """Give the model's inputs of some samples, as one batch."""
         assert self.loader.collate_fn is not None
-        return self.loader.collate_fn([self.samples[index] for index in indices])[0]
+        places = check_places("indices", indices, len(self)).tolist()
+        return self.loader.collate_fn([self.samples[index] for index in places])[0]
 
     def __iter__(self) -> Iterator[Batch]:
         """Give batches from the first sample to the last."""
@@ -145,7 +147,7 @@ def as_training_set(
                 f"Got them beside {type(data).__name__}, which has its own. Pass them to as_training_set."
             )
         return data
-    check_count("batch_size", batch_size)
+    batch_size = check_count("batch_size", batch_size, 1, MOST)
     if names is not None:
         names = check_names("names", names)
     for name, function in {"preprocess": preprocess, "collate_fn": collate_fn}.items():

@@ -15,21 +15,29 @@ Doubles = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
+_LARGEST = 1e150
 _BLOCK = 1 << 24  # entries looked at together
 
 
 def numbers(name: str, values: Any, shape: tuple[int | None, ...]) -> Array:
     """Return finite numbers of a shape, where None fits any length, in their own precision; or raise."""
     array = real_array(name, values)
+    if array.dtype.kind in "bu":  # which have no negative values, not even of their differences
+        array = array.astype(np.float64)
     _check_shape(name, array, shape)
     rows = max(1, _BLOCK // max(1, array[:1].size))
     for start in range(0, len(array), rows):
-        finite = np.isfinite(array[start : start + rows])
+        block = array[start : start + rows]
+        finite = np.isfinite(block)
         if not finite.all():
             place = np.argwhere(~finite)[0]
             place[0] += start
             value = array[tuple(place)]
             raise InvalidInputError(f"'{name}' must be finite. Got {value} at {tuple(map(int, place))}.")
+        if array.dtype.itemsize >= 8 and max(abs(block.max()), abs(block.min())) > _LARGEST:
+            raise InvalidInputError(
+                f"'{name}' must be within ±{_LARGEST:g}, whose squares can be added. Scale them down."
+            )
     return array
 
 

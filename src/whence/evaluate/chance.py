@@ -12,11 +12,11 @@ from torch import Tensor, nn
 
 from whence.attributors.base import Attributor, Limits, check_target
 from whence.attributors.classifier import Classifier
-from whence.attributors.fitted import FittedModel, check_batch
+from whence.attributors.fitted import FittedModel
 from whence.checks import check_count, check_seed
 from whence.data import as_training_set
 from whence.fingerprint import Digest
-from whence.inputs import take, to_model
+from whence.inputs import check_batch, take, to_model
 from whence.model import Extractor, check_model, class_names, find_head
 
 
@@ -58,8 +58,8 @@ class RandomAttributor(Attributor):
         collate_fn: Callable[[list[Any]], Any] | None = None,
     ) -> Self:
         """Count the training samples and the classes; arguments as for every attributor."""
-        check_seed(self.seed)
-        check_count("batch_size", self.batch_size)
+        self.seed = check_seed(self.seed)
+        self.batch_size = check_count("batch_size", self.batch_size)
         started = time.perf_counter()
         model = check_model(model, layer)
         samples = as_training_set(

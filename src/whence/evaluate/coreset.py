@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import logsumexp
 
+from whence.checks import check_seed, check_share
 from whence.errors import InvalidInputError
 from whence.evaluate.arrays import Doubles, Ints, classes, numbers
 
@@ -32,6 +33,7 @@ def coreset_order(scores: Any, seed: int = 0) -> Ints:
     >>> coreset_order(np.array([[0.0, 1.0, -3.0], [1.0, -1.0, 0.0]]))
     array([2, 1, 0])
     """
+    seed = check_seed(seed)
     importance = np.abs(numbers("scores", scores, (None, None))).mean(axis=0, dtype=np.float64)
     lots = np.random.default_rng(seed).permutation(len(importance))
     order: Ints = lots[np.argsort(-importance[lots], kind="stable")]
@@ -40,17 +42,25 @@ def coreset_order(scores: Any, seed: int = 0) -> Ints:
 
 def coreset(order: Ints, fraction: float) -> Ints:
     """Indices of the most important share of the training set, to retrain on."""
+    order = _places(order)
     return order[: _count(order, fraction)]
 
 
 def pruned(order: Ints, fraction: float) -> Ints:
     """Indices of what is left without the most important share of the training set, to retrain on."""
+    order = _places(order)
     return order[_count(order, fraction) :]
 
 
+def _places(order: Any) -> Ints:
+    places = classes("order", order)
+    if places.min() < 0:
+        raise InvalidInputError(f"'order' must be places of training samples. Got {places.min()} among them.")
+    return places
+
+
 def _count(order: Ints, fraction: float) -> int:
-    if not 0 < fraction < 1:
-        raise InvalidInputError(f"'fraction' must lie between 0 and 1. Got {fraction!r}.")
+    fraction = check_share("fraction", fraction)
     count = round(fraction * len(order))
     if not 0 < count < len(order):
         raise InvalidInputError(
@@ -77,8 +87,8 @@ def weighted_mean(values: Any, fractions: Any = FRACTIONS) -> float:
     >>> round(weighted_mean([3.0, 0.0], [0.1, 0.2]), 10)
     2.0
     """
-    p = numbers("fractions", np.asarray(fractions), (None,))
-    v = numbers("values", np.asarray(values), (len(p),))
+    p = numbers("fractions", fractions, (None,))
+    v = numbers("values", values, (len(p),))
     if (p <= 0).any():
         raise InvalidInputError(f"'fractions' must be above 0. Got {p.min()}.")
     return float(np.average(v, weights=1 / p))

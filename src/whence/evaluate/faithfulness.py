@@ -8,11 +8,11 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from whence.attributors.surrogate import Faithfulness, Surrogate
-from whence.checks import to_array
+from whence.checks import check_flag, to_array
 from whence.errors import InvalidInputError
 from whence.evaluate.arrays import Doubles, Ints, numbers
 from whence.heads import Head
-from whence.svm.problem import check_head
+from whence.svm.problem import check_features, check_head
 
 
 def surrogate_faithfulness(coef: Any, head: tuple[Any, Any], features: Any) -> Faithfulness:
@@ -31,7 +31,7 @@ def surrogate_faithfulness(coef: Any, head: tuple[Any, Any], features: Any) -> F
         Inputs of the last layer for the tests.
     """
     weight = numbers("coef", coef, (None, None)).astype(np.float64)
-    tests = numbers("features", features, (None, None))
+    tests = check_features(numbers("features", features, (None, None)))
     K, d = len(weight), tests.shape[1]
     if weight.shape[1] not in (d, d + 1):
         raise InvalidInputError(f"'coef' must have shape (K, {d}) or (K, {d + 1}). Got {weight.shape}.")
@@ -95,6 +95,7 @@ def sparsified_faithfulness(
     bias
         Whether the new layer had a constant 1 among its features.
     """
+    bias = check_flag("bias", bias)
     alpha = sparsified(coefficients, counts)
     rows = numbers("train_features", train_features, (len(alpha), None)).astype(np.float64)
     if bias:

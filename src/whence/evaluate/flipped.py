@@ -48,7 +48,7 @@ class FlippingResult:
 
     @property
     def standard_error(self) -> Doubles:
-        """Standard error of each mean, (method,); the pairs of one test sample count as alike."""
+        """Standard error of each mean, (method,), NaN of a single test sample, whose pairs count as alike."""
         return standard_error(self.areas, self.tests)
 
     def __str__(self) -> str:
@@ -64,4 +64,7 @@ class FlippingResult:
         """Everything in plain types that JSON takes."""
         arrays = ("shares", "curves", "areas", "scores", "tests", "trains", "ties", "mean", "standard_error")
         plain: dict[str, Any] = {"methods": list(self.methods), "side": self.side}
-        return plain | {name: getattr(self, name).tolist() for name in arrays}
+        plain |= {name: getattr(self, name).tolist() for name in arrays}
+        # JSON has no NaN, which the error of a single test is.
+        plain["standard_error"] = [None if np.isnan(error) else error for error in plain["standard_error"]]
+        return plain

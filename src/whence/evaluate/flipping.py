@@ -13,14 +13,13 @@ from tqdm.auto import tqdm
 
 from whence.attributors.base import check_target
 from whence.attributors.dualda import DualDA
-from whence.attributors.fitted import check_batch
-from whence.checks import check_choice, check_count
+from whence.checks import check_choice, check_count, check_seed, shown, to_array
 from whence.errors import InvalidInputError
 from whence.evaluate.comparison import Doubles, Ints, ties
 from whence.evaluate.flipped import FlippingResult, Side
 from whence.evaluate.removal import Baseline, Removable
 from whence.explanation import Contribution
-from whence.inputs import take, to_model
+from whence.inputs import check_batch, take, to_model
 from whence.relevance.xda import Method
 
 Map = npt.NDArray[np.float32]
@@ -80,6 +79,9 @@ class ExplainedPairs:
         check_choice("side", side, ("test", "train"))
         for name, count in {"steps": steps, "patch": patch, "n_random": n_random}.items():
             check_count(name, count)
+        seed, tokens = check_seed(seed), to_array("keep", keep)
+        if tokens.ndim != 1 or (tokens.size and tokens.dtype.kind not in "iu"):
+            raise InvalidInputError(f"'keep' must be a list of tokens' numbers. Got {shown(keep)}.")
         self.explainer._with_model().check_unchanged()
         shares = np.arange(steps + 1) / steps
         scores, curves, areas = [], [], []
@@ -180,9 +182,16 @@ def explain_pairs(
 
     Parameters are as for ``pair_flipping``.
     """
-    methods = {"XDA": None, RANDOM: RANDOM} if methods is None else dict(methods)
-    if not methods:
-        raise InvalidInputError("'methods' must name at least one method. Got none.")
+    if not isinstance(explainer, DualDA):
+        raise InvalidInputError(
+            f"'explainer' must be a DualDA fitted with its training set. Got {shown(explainer)}."
+        )
+    methods = {"XDA": None, RANDOM: RANDOM} if methods is None else methods
+    if not isinstance(methods, Mapping) or not methods:
+        raise InvalidInputError(
+            "'methods' must name at least one method, as a mapping of names to methods. "
+            f"Got {shown(methods)}."
+        )
     n = check_batch(x)
     targets = [None] * n if target is None else check_target(target, n, explainer.n_classes_).tolist()
     model = explainer._with_model()

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from whence.checks import check_count
+from whence.checks import check_count, check_seed
 from whence.errors import InvalidInputError
 from whence.evaluate.arrays import Doubles, Ints, numbers
 
@@ -43,13 +43,13 @@ def group_classes(confusion: Any, n_groups: int, seed: int = 0) -> Ints:
             f"'confusion' must be square and nowhere negative. "
             f"Got shape {counts.shape}, least {counts.min()}."
         )
-    check_count("n_groups", n_groups)
+    n_groups = check_count("n_groups", n_groups)
     if n_groups > K:
         raise InvalidInputError(f"'n_groups' must be at most the {K} classes. Got {n_groups}.")
     rates = counts / np.maximum(counts.sum(axis=1, keepdims=True), np.finfo(np.float64).tiny)
     likeness = rates + rates.T
     np.fill_diagonal(likeness, 0)
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(check_seed(seed))
     found = [_improved(likeness, rng.permutation(K) % n_groups) for _ in range(_STARTS)]
     costs = [_cost(likeness, groups) for groups in found]
     return _renumbered(found[int(np.argmin(costs))])

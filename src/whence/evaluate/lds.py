@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 from scipy.stats import rankdata
 
-from whence.checks import check_count, to_array
+from whence.checks import check_count, check_seed, check_share, shown, to_array
 from whence.errors import InvalidInputError
 from whence.evaluate.arrays import Array, Doubles, Ints, Mask, mask, numbers
+
+_LARGEST = 1 << 32  # entries of a mask at a time
 
 
 def random_subsets(n_train: int, m: int, fraction: float = 0.5, seed: int = 0) -> Mask:
@@ -23,11 +25,12 @@ def random_subsets(n_train: int, m: int, fraction: float = 0.5, seed: int = 0) -
     >>> random_subsets(10, 3).sum(axis=1)
     array([5, 5, 5])
     """
-    check_count("n_train", n_train)
-    check_count("m", m)
-    if not 0 < fraction < 1:
-        raise InvalidInputError(f"'fraction' must lie between 0 and 1. Got {fraction!r}.")
-    rng = np.random.default_rng(seed)
+    n_train = check_count("n_train", n_train)
+    m = check_count("m", m)
+    fraction = check_share("fraction", fraction)
+    if n_train * m > _LARGEST:
+        raise InvalidInputError(f"'m' × 'n_train' must be at most {_LARGEST:,}. Got {m} × {n_train}.")
+    rng = np.random.default_rng(check_seed(seed))
     size = round(fraction * n_train)
     return np.array([rng.permutation(n_train) < size for _ in range(m)])
 
@@ -161,13 +164,16 @@ def compare_lds(
     draws, seed
         Of the bootstrap.
     """
-    if not scores:
-        raise InvalidInputError("'scores' must hold at least one method. Got none.")
-    if not 0 < level < 1:
-        raise InvalidInputError(f"'level' must lie between 0 and 1. Got {level!r}.")
-    check_count("draws", draws)
-    m = len(subsets_mask)
-    rng = np.random.default_rng(seed)
+    if not isinstance(scores, Mapping) or not scores:
+        raise InvalidInputError(
+            f"'scores' must be a mapping of at least one method's name to scores. Got {shown(scores)}."
+        )
+    level = check_share("level", level)
+    draws = check_count("draws", draws)
+    m = len(mask("subsets_mask", subsets_mask, (None, None)))
+    if m * draws > _LARGEST:
+        raise InvalidInputError(f"'draws' must be at most {_LARGEST // m:,} for {m} subsets. Got {draws}.")
+    rng = np.random.default_rng(check_seed(seed))
     # The first row is the sample itself.
     counts = np.vstack([np.ones(m), rng.multinomial(m, np.full(m, 1 / m), size=draws)])
     means = []

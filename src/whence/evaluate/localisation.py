@@ -128,8 +128,8 @@ def caught_pairs(scores: Any, poisoned_mask: Any, k: int = 10, pairs: int = 1) -
     >>> caught_pairs(np.array([[3.0, 2.0, 1.0], [-1.0, 0.0, 1.0]]), np.array([True, True, False]), k=2)
     array([[0, 0]])
     """
-    check_count("k", k)
-    check_count("pairs", pairs)
+    k = check_count("k", k)
+    pairs = check_count("pairs", pairs)
     found = numbers("scores", scores, (None, None))
     T, N = found.shape
     each = to_array("poisoned_mask", poisoned_mask).ndim == 2

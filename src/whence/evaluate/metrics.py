@@ -10,10 +10,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from whence.checks import check_count
+from whence.checks import check_count, check_seed, is_integer, shown
 from whence.errors import InvalidInputError
 from whence.evaluate.arrays import Array, Doubles, Mask, classes, numbers, split_mask
 
+_LARGEST = 1 << 32  # random scores at a time
 _BLOCK = 1 << 22  # scores compared together
 
 
@@ -64,7 +65,7 @@ def identical_subclass(scores: Any, subclass_test: Any, subclass_train: Any, k: 
 
 
 def _hits_among_top(scores: Any, tests: tuple[str, Any], trains: tuple[str, Any], k: int) -> Doubles:
-    check_count("k", k)
+    k = check_count("k", k)
     found = numbers("scores", scores, (None, None))
     T, N = found.shape
     if k > N:
@@ -190,6 +191,8 @@ def fooled(before: Any, after: Any, true_labels: Any, shortcut_class: int) -> Ma
     shortcut_class
         Class that the shortcut stands for in the training set.
     """
+    if not is_integer(shortcut_class):
+        raise InvalidInputError(f"'shortcut_class' must be a class. Got {shown(shortcut_class)}.")
     labels = classes("true_labels", true_labels)
     clean, perturbed = classes("before", before, len(labels)), classes("after", after, len(labels))
     found: Mask = (labels != shortcut_class) & (clean != shortcut_class) & (perturbed == shortcut_class)
@@ -232,6 +235,10 @@ def random_scores(n_tests: int, n_train: int, seed: int = 0) -> Doubles:
     >>> random_scores(2, 3).shape
     (2, 3)
     """
-    check_count("n_tests", n_tests)
-    check_count("n_train", n_train)
-    return np.random.default_rng(seed).standard_normal((n_tests, n_train))
+    n_tests = check_count("n_tests", n_tests)
+    n_train = check_count("n_train", n_train)
+    if n_tests * n_train > _LARGEST:
+        raise InvalidInputError(
+            f"'n_tests' × 'n_train' must be at most {_LARGEST:,}. Got {n_tests} × {n_train}."
+        )
+    return np.random.default_rng(check_seed(seed)).standard_normal((n_tests, n_train))

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from whence.checks import check_callable, check_seed, check_share, is_integer, shown
 from whence.errors import InvalidInputError
 from whence.evaluate.arrays import Ints, classes, numbers
 from whence.evaluate.shortcuts import Shortcut, Word
@@ -29,7 +30,7 @@ def flip_labels(data: Any, share: float, *, confusion: Any = None, seed: int = 0
     seed
         Of the choice.
     """
-    base = view(data)
+    base, seed = view(data), check_seed(seed)
     rng = np.random.default_rng(seed)
     rows = _drawn(np.arange(len(base)), share, rng)
     K = base.n_classes
@@ -95,7 +96,12 @@ def add_shortcut(
     seed
         Of the choice, and of what is random about the shortcut.
     """
-    base = view(data)
+    base, seed = view(data), check_seed(seed)
+    check_callable(
+        "shortcut", shortcut, "a function of a sample's inputs and a random generator, such as Frame()"
+    )
+    if of_class is not None and not is_integer(of_class):
+        raise InvalidInputError(f"'of_class' must be None or a class. Got {shown(of_class)}.")
     candidates = np.arange(len(base)) if of_class is None else np.flatnonzero(base.labels == of_class)
     if len(candidates) == 0:
         raise InvalidInputError(
@@ -127,9 +133,15 @@ def add_keywords(data: Any, share: float, *, pattern: str = "<{}>", seed: int = 
     seed
         Of the choice, the labels, and the places of the keywords.
     """
-    base = view(data)
+    base, seed = view(data), check_seed(seed)
     rng = np.random.default_rng(seed)
     rows = _drawn(np.arange(len(base)), share, rng)
+    try:
+        pattern.format("")
+    except (AttributeError, ValueError, LookupError, TypeError) as error:
+        raise InvalidInputError(
+            f"'pattern' must be a text with {{}} for the name of the class. Got {shown(pattern)}."
+        ) from error
     new = rng.integers(base.n_classes, size=len(rows))
     names: Sequence[Any] = base.class_names or range(base.n_classes)
     marked = base
@@ -151,7 +163,7 @@ def _marked(base: View, rows: Ints, shortcut: Shortcut, seed: int) -> View:
 
 def _drawn(candidates: Ints, share: float, rng: np.random.Generator) -> Ints:
     """Draw a share of some samples, sorted."""
-    count = round(share * len(candidates)) if 0 < share <= 1 else 0
+    count = round(check_share("share", share, whole=True) * len(candidates))
     if count == 0:
         raise InvalidInputError(
             f"'share' must lie in (0, 1] and make at least one of {len(candidates)} samples. Got {share!r}."

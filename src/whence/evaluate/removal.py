@@ -12,6 +12,7 @@ import torch
 from scipy.ndimage import gaussian_filter
 from torch import Tensor
 
+from whence.checks import real_array
 from whence.errors import InvalidInputError
 from whence.relevance.sources import floating, replaced, tokens_of
 
@@ -138,12 +139,14 @@ def _check_single(patch: int) -> None:
 def _substitute(values: Tensor, baseline: Baseline) -> Tensor:
     """What takes the place of an input's values, in their shape."""
     if not isinstance(baseline, str):
+        array = real_array("baseline", baseline).astype(np.float64)
+        if not np.isfinite(array).all():
+            raise InvalidInputError("'baseline' must be finite. Got NaN or infinity in it.")
         try:
-            return torch.as_tensor(baseline).to(values).expand(values.shape)
+            return torch.as_tensor(array).to(values).expand(values.shape)
         except RuntimeError as error:
             raise InvalidInputError(
-                f"'baseline' must have the sample's shape {tuple(values.shape)}. "
-                f"Got {tuple(torch.as_tensor(baseline).shape)}."
+                f"'baseline' must have the sample's shape {tuple(values.shape)}. Got {array.shape}."
             ) from error
     if baseline not in ("mean", "blur") or values.ndim not in (2, 3):
         raise InvalidInputError(

@@ -13,7 +13,9 @@ import torch
 from torch import Tensor
 
 from whence.attributors.base import Attributor
-from whence.attributors.fitted import check_batch
+from whence.checks import check_callable, shown
+from whence.errors import InvalidInputError
+from whence.inputs import check_batch
 
 _STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
@@ -60,9 +62,12 @@ def measure(fit: Callable[[], Attributor], x: Any, target: Any = None) -> Measur
     x, target
         The tests, as for ``Attributor.attribute``.
     """
+    check_callable("fit", fit, "a function that makes and fits an attributor")
     n = check_batch(x)
     with _peak() as peak:
         attributor = fit()
+        if not isinstance(attributor, Attributor):
+            raise InvalidInputError(f"'fit' must give a fitted attributor. It gave {shown(attributor)}.")
         started = time.perf_counter()
         scores = attributor.attribute(x, target)
         if scores.is_cuda:

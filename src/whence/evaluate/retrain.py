@@ -15,7 +15,7 @@ from torch import nn
 from tqdm.auto import tqdm
 
 from whence import store
-from whence.checks import check_count
+from whence.checks import check_callable, check_count, check_flag, check_path, check_seed, shown
 from whence.errors import InvalidInputError, StoreError, WhenceError
 from whence.evaluate.training import load_weights
 from whence.evaluate.views import view
@@ -106,9 +106,18 @@ def retrain(
     RetrainingWarning
         For each model that could not be trained, with the cause.
     """
-    check_count("workers", workers)
-    folder = Path(cache_dir)
-    folder.mkdir(parents=True, exist_ok=True)
+    workers = check_count("workers", workers)
+    show_progress = check_flag("show_progress", show_progress)
+    check_callable("train_fn", train_fn, "a function of a data set and a seed that gives the trained model")
+    if not isinstance(model, nn.Module):
+        raise InvalidInputError(f"'model' must be an nn.Module of the architecture. Got {shown(model)}.")
+    folder = check_path("cache_dir", cache_dir)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InvalidInputError(
+            f"'cache_dir' must be a folder that can be made. Got '{folder}' ({error.strerror})."
+        ) from error
     tasks = _tasks(train_fn, jobs, model, folder, config)
     found = {task.path: _seconds(task.path) for task in tasks}
     # The same model may be asked for several times, and is trained once.
@@ -147,8 +156,11 @@ def _tasks(
     }
     tasks: list[Task] = []
     contents: dict[int, str] = {}
-    for number, (data, seed) in enumerate(jobs):
-        seen = view(data)
+    for number, job in enumerate(jobs if isinstance(jobs, Iterable) else ()):
+        if not isinstance(job, tuple | list) or len(job) != 2:
+            raise InvalidInputError(f"'jobs' must hold pairs of data and a seed. Got {shown(job)}.")
+        data, seed = job
+        seen, seed = view(data), check_seed(seed)
         known = id(seen.data)
         if known not in contents:  # which no other data takes: the tasks hold on to theirs
             contents[known] = seen.contents()

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 from torch import Tensor
 
-from whence.checks import check_count
+from whence.checks import check_count, check_number, shown
 from whence.errors import InvalidInputError
 from whence.evaluate.arrays import Mask
 
@@ -41,7 +41,8 @@ class Frame:
     value: Value = 1.0
 
     def __post_init__(self) -> None:
-        check_count("width", self.width)
+        object.__setattr__(self, "width", check_count("width", self.width))
+        _check_value(self.value)
 
     def __call__(self, inputs: Any, rng: np.random.Generator) -> Any:
         """Give a copy of an image with the mark."""
@@ -73,7 +74,8 @@ class CentreBox:
     value: Value = 1.0
 
     def __post_init__(self) -> None:
-        check_count("size", self.size)
+        object.__setattr__(self, "size", check_count("size", self.size))
+        _check_value(self.value)
 
     def __call__(self, inputs: Any, rng: np.random.Generator) -> Any:
         """Give a copy of an image with the mark."""
@@ -102,6 +104,10 @@ class Word:
 
     word: str
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.word, str):
+            raise InvalidInputError(f"'word' must be a text. Got {shown(self.word)}.")
+
     def __call__(self, inputs: Any, rng: np.random.Generator) -> Any:
         """Give a text with the word in it."""
         return _on_part(inputs, _is_text, lambda text: self._into(text, rng), "text")
@@ -113,6 +119,11 @@ class Word:
         if place == len(starts):
             return f"{text} {self.word}" if text else self.word
         return f"{text[: starts[place]]}{self.word} {text[starts[place] :]}"
+
+
+def _check_value(value: Any) -> None:
+    for number in value if isinstance(value, tuple | list) else [value]:
+        check_number("value", number)
 
 
 def _on_part(inputs: Any, fits: Callable[[Any], bool], change: Callable[[Any], Any], what: str) -> Any:
@@ -169,13 +180,14 @@ def _painted(image: Any, covers: Callable[[int, int], Mask], value: Value) -> An
 def _colour(value: Value, planes: Any) -> Sequence[float]:
     """One number a channel, that an image's type can hold."""
     channels = 1 if planes.ndim == 2 else len(planes)
-    colour = tuple(value) if isinstance(value, Sequence) else (value,) * channels
+    colour = tuple(map(float, value)) if isinstance(value, Sequence) else (float(value),) * channels
     if len(colour) != channels:
         raise InvalidInputError(
             f"'value' must be one number or {channels}, one a channel. Got {len(colour)} numbers."
         )
-    dtype = planes.numpy().dtype if isinstance(planes, Tensor) else planes.dtype
-    if dtype.kind in "iu" and any(not np.iinfo(dtype).min <= c <= np.iinfo(dtype).max for c in colour):
+    dtype = planes.detach().numpy().dtype if isinstance(planes, Tensor) else planes.dtype
+    limits: Any = np.iinfo(dtype) if dtype.kind in "iu" else np.finfo(dtype)
+    if any(not limits.min <= c <= limits.max for c in colour):
         raise InvalidInputError(f"'value' must fit images of {dtype}. Got {value}.")
     return colour
 

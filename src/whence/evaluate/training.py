@@ -12,12 +12,12 @@ import torch
 from torch import Tensor, nn
 
 from whence import store
-from whence.checks import check_count
+from whence.checks import check_count, check_seed
 from whence.data import as_training_set
 from whence.errors import ModelError, StoreError
 from whence.evaluate.views import view
-from whence.inputs import run, to_model
-from whence.model import check_model, evaluating
+from whence.inputs import run, running_on, to_model
+from whence.model import check_model, evaluating, logits_in
 
 
 def fixed_steps(
@@ -53,11 +53,11 @@ def fixed_steps(
     >>> [inputs.shape for inputs, labels in fixed_steps(data, 3, 4)]
     [torch.Size([4, 1]), torch.Size([4, 1]), torch.Size([4, 1])]
     """
-    check_count("steps", steps)
-    check_count("batch_size", batch_size)
+    steps = check_count("steps", steps)
+    batch_size = check_count("batch_size", batch_size)
     seen = view(data)
     samples = as_training_set(seen, batch_size, preprocess=preprocess, collate_fn=collate_fn)
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(check_seed(seed))
     ahead = np.empty(0, dtype=np.int64)
     for _ in range(steps):
         while len(ahead) < batch_size:
@@ -75,15 +75,21 @@ def predict(
     collate_fn: Callable[[list[Any]], Any] | None = None,
 ) -> Tensor:
     """Logits (test, class) of a model on a data set, float32 on the CPU; the model is left as it was."""
-    check_count("batch_size", batch_size)
+    batch_size = check_count("batch_size", batch_size)
     check_model(model)
     samples = as_training_set(data, batch_size, preprocess=preprocess, collate_fn=collate_fn)
     parts = []
     with evaluating(model), torch.no_grad():
         for batch in samples:
-            output = run(model, to_model(model, batch.inputs))
-            parts.append(getattr(output, "logits", output).float().cpu())
-    return torch.cat(parts)
+            inputs = to_model(model, batch.inputs)
+            with running_on(inputs):
+                output = run(model, inputs)
+            parts.append(logits_in(output)[0].float().cpu())
+    logits = torch.cat(parts)
+    if not logits.isfinite().all():
+        row = int((~logits.isfinite()).any(1).int().argmax())
+        raise ModelError(f"The model's output must be finite. Got {logits[row].tolist()} for sample {row}.")
+    return logits
 
 
 def save_weights(path: str | os.PathLike[str], model: nn.Module, manifest: dict[str, Any]) -> None:

@@ -12,11 +12,12 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 from tqdm.auto import tqdm
 
+from whence.checks import check_flag, check_places, shown, to_array
 from whence.data.folder import ImageFolder
 from whence.data.items import LABEL_NAMES, as_fields, split
 from whence.data.labels import Labels, data_names
 from whence.data.samples import Rows, Samples, Stream
-from whence.errors import InvalidInputError
+from whence.errors import InvalidInputError, SampleError
 from whence.evaluate.arrays import Ints, Mask
 from whence.evaluate.shortcuts import Shortcut
 from whence.fingerprint import Digest
@@ -104,6 +105,8 @@ class View(Dataset[Any]):
         contents
             What ``contents`` gave for the same data, where it is known: it takes longest.
         """
+        if contents is not None and not isinstance(contents, str):
+            raise InvalidInputError(f"'contents' must be what contents() gave. Got {shown(contents)}.")
         digest = Digest()
         digest.add([contents or self.contents(), self.indices, self.labels])
         for shortcut, where, seed in self.marks:
@@ -121,6 +124,7 @@ def view(data: Any, show_progress: bool = True) -> View:
         folder with a subfolder of images a class, or a view. Labels are known without reading the inputs
         where the data set has them as an array; else every sample is read once.
     """
+    show_progress = check_flag("show_progress", show_progress)
     if isinstance(data, View):
         return data
     if isinstance(data, str | Path):
@@ -142,6 +146,11 @@ def view(data: Any, show_progress: bool = True) -> View:
     if labels is None:
         every = tqdm(range(len(samples)), "reading labels", delay=1, disable=not show_progress)
         labels = encoder.encode([split(samples[i][1])[1] for i in every])
+    if labels.min() < 0:
+        i = int(labels.argmin())
+        raise SampleError(
+            i, f"its label must not be negative; it is {labels[i]}", "Map the labels to 0 … K−1."
+        )
     never = np.zeros(len(labels), dtype=bool)
     return View(samples.data, np.arange(len(labels)), labels, labels, names, never, never)
 
@@ -157,16 +166,15 @@ def subset(data: Any, indices: Any) -> View:
         Places of samples, or a mask (n,) with True for those to take.
     """
     base = view(data)
-    rows = np.asarray(indices)
-    if rows.dtype == np.bool_ and rows.shape == (len(base),):
-        rows = np.flatnonzero(rows)
-    if rows.ndim != 1 or rows.dtype.kind not in "iu" or len(rows) == 0:
+    given = to_array("indices", indices)
+    if given.dtype == np.bool_ and given.shape == (len(base),):
+        given = np.flatnonzero(given)
+    if given.ndim != 1 or given.dtype.kind not in "iu" or len(given) == 0:
         raise InvalidInputError(
             f"'indices' must be places of samples or a mask ({len(base)},), and not empty. "
-            f"Got {rows.dtype} of shape {rows.shape}."
+            f"Got {given.dtype} of shape {given.shape}."
         )
-    if rows.min() < 0 or rows.max() >= len(base):
-        raise InvalidInputError(f"'indices' must lie in [0, {len(base)}). Got {rows.min()} to {rows.max()}.")
+    rows = check_places("indices", given, len(base))
     return replace(
         base,
         indices=base.indices[rows],

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from os import PathLike
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from markupsafe import Markup, escape
 
+from whence import store
 from whence.explanation.passages import readable
 from whence.explanation.png import data_uri
 from whence.explanation.policy import of_file
@@ -39,7 +39,8 @@ def write(explanations: Sequence[Explanation], path: str | PathLike[str] | None)
     """Render the page, and write it where a path is given."""
     html = render("page.html", explanations=explanations)
     if path is not None:
-        Path(path).write_text(html, encoding="utf-8")
+        with store.writing(path) as target:
+            target.write_text(html, encoding="utf-8")
     return html
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
+from whence.checks import is_integer, shown
 from whence.errors import InvalidInputError
 from whence.explanation.samples import Array, Sample
 
@@ -215,8 +216,8 @@ class Explanations(Sequence[Explanation]):
 
     def plot(self, test: int = 0) -> Figure:
         """Draw the explanation of one test sample, the first if none is named."""
-        if not -len(self) <= test < len(self):
-            raise InvalidInputError(f"'test' must be one of the {len(self)} test samples. Got {test}.")
+        if not is_integer(test) or not -len(self) <= test < len(self):
+            raise InvalidInputError(f"'test' must be one of the {len(self)} test samples. Got {shown(test)}.")
         return self[test].plot()
 
     def to_dict(self) -> list[dict[str, Any]]:

@@ -93,6 +93,8 @@ def words(ids: npt.NDArray[np.int64], tokenizer: Any) -> tuple[str, ...]:
 
 def _parts(inputs: Any) -> tuple[npt.NDArray[np.int64] | None, Any]:
     """Find the tokens, or the values, among a model's inputs."""
+    if type(inputs) is tuple:
+        inputs = {str(i): part for i, part in enumerate(inputs)}
     named = dict(inputs) if isinstance(inputs, Mapping) else {"input": inputs}
     named = {name: x for name, x in named.items() if "mask" not in name and hasattr(x, "shape")}
     first = named["input_ids"] if "input_ids" in named else next(iter(named.values()))

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from whence import store
+from whence.checks import check_path, shown
 from whence.errors import InvalidInputError, StoreError
 from whence.features import bank
 
@@ -61,8 +62,8 @@ class Cache:
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
-        self.folder = Path(folder)
-        if self.folder.exists() and not self.folder.is_dir():
+        self.folder = check_path("cache_dir", folder)
+        if os.path.exists(self.folder) and not self.folder.is_dir():
             raise InvalidInputError(
                 f"'cache_dir' must be a folder or a new path. Got the file '{self.folder}'. Name another."
             )
@@ -94,7 +95,7 @@ class Cache:
 
     def entries(self) -> list[Entry]:
         """List what is there, newest first. Folders that are no entries are left out."""
-        found = [self._entry(path) for path in self.folder.iterdir()] if self.folder.is_dir() else []
+        found = [self._entry(path) for path in self.folder.iterdir()] if os.path.isdir(self.folder) else []
         return sorted((entry for entry in found if entry is not None), key=lambda entry: -entry.made)
 
     def why_new(self, kind: Kind, parts: Parts) -> str:
@@ -152,6 +153,8 @@ class Cache:
 
     def remove(self, names: list[str]) -> list[Entry]:
         """Remove entries by name or by the beginning of a name; all or, on a mistake, none."""
+        if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
+            raise InvalidInputError(f"'names' must be a list of names of entries. Got {shown(names)}.")
         there = {entry.name: entry for entry in self.entries()}
         chosen: dict[str, Entry] = {}
         for name in names:
@@ -170,7 +173,7 @@ class Cache:
 
     def sweep(self) -> None:
         """Remove what processes that were killed while removing or writing left behind."""
-        for scrap in self.folder.glob(".*.tmp") if self.folder.is_dir() else ():
+        for scrap in self.folder.glob(".*.tmp") if os.path.isdir(self.folder) else ():
             shutil.rmtree(scrap, ignore_errors=True)
 
     def _make(self) -> None:

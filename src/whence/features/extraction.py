@@ -18,7 +18,7 @@ from torch import nn
 from tqdm.auto import tqdm
 
 from whence import fingerprint, store
-from whence.checks import check_choice, check_count, check_flag
+from whence.checks import check_choice, check_count, check_flag, to_array
 from whence.errors import InvalidInputError, StoreError
 from whence.features.bank import (
     SKIPPED,
@@ -144,7 +144,7 @@ def extract(
         Show what is needed, a progress bar, and what the cache does.
     """
     _check_options(dtype, autocast, num_workers, on_error)
-    check_count("batch_size", batch_size)
+    batch_size = check_count("batch_size", batch_size)
     check_flag("show_progress", show_progress)
     check_model(model, layer)
     if device is not None:
@@ -180,11 +180,16 @@ def teller(show: bool) -> Say:
 
 def as_float32(features: Rows) -> Rows:
     """Widen float16 rows, which the solver does not read; other rows come back as they are."""
+    rows: Any = features
+    if not isinstance(rows, np.ndarray):  # of which a memory map stays one
+        features = to_array("features", features)
     if features.dtype != np.float16:
         return features
+    if features.ndim != 2:
+        raise InvalidInputError(f"'features' must have shape (n, d). Got {features.shape}.")
     n, dimension = features.shape
-    with _room_for(n, dimension, np.dtype(np.float32)) as rows:
-        return widened(features, rows)
+    with _room_for(n, dimension, np.dtype(np.float32)) as room:
+        return widened(features, room)
 
 
 def taken(features: Rows, mask: Mask) -> Rows:
@@ -424,7 +429,7 @@ def _placed(model: nn.Module, device: str | torch.device) -> Iterator[None]:
 def _check_options(dtype: str, autocast: str | None, num_workers: int, on_error: str) -> None:
     check_choice("dtype", dtype, DTYPES)
     check_choice("autocast", autocast, AUTOCASTS)
-    check_count("num_workers", num_workers, 0)
+    num_workers = check_count("num_workers", num_workers, 0)
     check_choice("on_error", on_error, ("raise", "skip"))
 
 

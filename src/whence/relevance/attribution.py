@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from whence.errors import ModelError
+from whence.checks import check_callable
+from whence.errors import InvalidInputError, ModelError, WhenceError
 from whence.inputs import to_model
 from whence.model import Extractor, evaluating
 from whence.relevance.lrp import Maps
@@ -36,6 +37,9 @@ class Captum:
 
     method: Callable[[nn.Module], Any]
     options: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check_callable("method", self.method, "a class of captum.attr, or a function that makes one")
 
     @property
     def name(self) -> str:
@@ -72,12 +76,20 @@ class Attributed:
         if coefficients.ndim == 3:
             return {self._name: torch.stack([self.maps(each)[self._name] for each in coefficients])}
         scalar = _Scalar(self._extractor, self._name, self._inputs)
-        with torch.inference_mode(False):
-            found = self._captum.method(scalar).attribute(
-                self._values.detach().clone().requires_grad_(),  # captum warns where it has to ask for it
-                additional_forward_args=(coefficients.to(self.features), *scalar.others.values()),
-                **self._captum.options,
-            )
+        try:
+            with torch.inference_mode(False):
+                found = self._captum.method(scalar).attribute(
+                    self._values.detach().clone().requires_grad_(),  # captum warns where it has to ask for it
+                    additional_forward_args=(coefficients.to(self.features), *scalar.others.values()),
+                    **self._captum.options,
+                )
+        except WhenceError:
+            raise
+        except Exception as error:
+            raise InvalidInputError(
+                f"'method' must be a method of captum that attributes one input. {self._captum.name} failed: "
+                f"{type(error).__name__}: {error}."
+            ) from error
         return {self._name: found.detach().sum(-1) if self._name == TOKENS else found.detach()}
 
 

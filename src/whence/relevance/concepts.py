@@ -11,10 +11,13 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from whence.checks import check_count, check_names, real_array, to_array
 from whence.errors import InvalidInputError
 from whence.relevance.xda import Backward, only
 
 Doubles = npt.NDArray[np.float64]
+_MOST = 1 << 15  # features that are each a concept, whose matrix is their square
+_LARGEST = 1e100
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,17 +48,15 @@ class Concepts:
     @classmethod
     def of(cls, vectors: Any, names: Sequence[str] | None = None) -> Self:
         """Take any directions (q, d), at whatever length."""
-        rows = np.array(vectors.detach().cpu() if isinstance(vectors, Tensor) else vectors, dtype=np.float64)
-        if rows.ndim != 2 or 0 in rows.shape or not np.isfinite(rows).all():
-            raise InvalidInputError(
-                f"'vectors' must be finite, one row a concept, shape (q, d). Got shape {rows.shape}."
-            )
+        rows = _features("vectors", vectors, "concept", "(q, d)")
         lengths = np.linalg.norm(rows, axis=1, keepdims=True)
         if not lengths.all():
             raise InvalidInputError(
                 f"'vectors' must have a direction. Row {int(np.argmin(lengths))} has length 0."
             )
-        chosen = tuple(f"concept {i}" for i in range(len(rows))) if names is None else tuple(names)
+        chosen = (
+            tuple(f"concept {i}" for i in range(len(rows))) if names is None else check_names("names", names)
+        )
         if len(chosen) != len(rows):
             raise InvalidInputError(f"'names' must be one a concept, {len(rows)}. Got {len(chosen)}.")
         return cls(rows / lengths, chosen)
@@ -63,6 +64,7 @@ class Concepts:
     @classmethod
     def neurons(cls, n_features: int) -> Self:
         """Take each feature as a concept: an orthonormal basis."""
+        n_features = check_count("n_features", n_features, 1, _MOST)
         return cls(np.eye(n_features), tuple(f"neuron {j}" for j in range(n_features)))
 
     @classmethod
@@ -94,6 +96,9 @@ class Concepts:
         from sklearn.linear_model import LogisticRegression
         from sklearn.model_selection import StratifiedKFold, cross_val_score
 
+        seed = check_count("seed", seed, 0, 2**32 - 1)
+        if not isinstance(name, str):
+            raise InvalidInputError(f"'name' must be a text. Got {name!r}.")
         shown, absent = _features("positive", positive), _features("negative", negative)
         if shown.shape[1] != absent.shape[1]:
             raise InvalidInputError(
@@ -152,11 +157,15 @@ class Concepts:
         -------
         array (m, q); positive is evidence for the class.
         """
-        coefficients = np.asarray(lam, dtype=np.float64)
-        return coefficients[:, None] * self.activations(train) * self.activations(np.asarray(test)[None])
+        rows = self.activations(train)
+        coefficients = _features("lam", to_array("lam", lam)[..., None], "training sample", "(m,)")
+        if len(coefficients) != len(rows):
+            raise InvalidInputError(f"'lam' must have shape ({len(rows)},). Got ({len(coefficients)},).")
+        return coefficients * rows * self.activations(to_array("test", test)[None])
 
     def top_samples(self, features: Any, k: int = 9) -> npt.NDArray[np.int64]:
         """Find the rows of features (n, d) that show each concept most, (q, k), strongest first."""
+        k = check_count("k", k)
         a = self.activations(features)
         return np.argsort(-a, axis=0, kind="stable")[:k].T.astype(np.int64)
 
@@ -192,11 +201,14 @@ def concept_maps(test: Backward, train: Backward, lam: float, concepts: Concepts
     return ConceptMaps(through(test, train), through(train, test))
 
 
-def _features(name: str, values: Any) -> Doubles:
-    array = values.detach().cpu() if isinstance(values, Tensor) else values
-    rows = np.asarray(array, dtype=np.float64)
+def _features(name: str, values: Any, of: str = "sample", shape: str = "(n, d)") -> Doubles:
+    rows = real_array(name, values).astype(np.float64)
     if rows.ndim != 2 or 0 in rows.shape or not np.isfinite(rows).all():
         raise InvalidInputError(
-            f"'{name}' must be finite features, one row a sample, shape (n, d). Got shape {rows.shape}."
+            f"'{name}' must be finite, one row a {of}, shape {shape}. Got shape {rows.shape}."
+        )
+    if np.abs(rows).max() > _LARGEST:
+        raise InvalidInputError(
+            f"'{name}' must not be above {_LARGEST:g}, whose square overflows. Scale it down."
         )
     return rows

@@ -6,12 +6,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
+from whence.checks import check_dense, real_array, shown
 from whence.errors import InvalidInputError, ModelError
-from whence.inputs import to_model
+from whence.inputs import check_batch, running_on, to_model
 from whence.model import Extractor, evaluating
 from whence.relevance.graph import check_no_leak
 from whence.relevance.presets import ATTN_LRP, EPSILON, EPSILON_PLUS_FLAT, Rules, as_rules
@@ -46,6 +48,7 @@ class Flow:
         -------
         Maps of each input's shape, of tokens (B, T), with m in front where it was given.
         """
+        coefficients = _as_tensor("coefficients", coefficients)
         shape = tuple(self.features.shape)
         if coefficients.shape[-2:] != shape or coefficients.ndim not in (2, 3):
             raise InvalidInputError(
@@ -70,6 +73,10 @@ class Flow:
             total = like.expand(*coefficients.shape[:-2], *like.shape) * received.get(id(source.leaf), 0)
             total = total + received.get(id(source.shadow), 0)
             maps[name] = total.sum(-1) if source.is_embedding else total
+            if not maps[name].isfinite().all():
+                raise InvalidInputError(
+                    f"Relevance must be small enough for {total.dtype}. Got maps that overflow. Scale it."
+                )
         return maps
 
 
@@ -86,6 +93,12 @@ def trace(extractor: Extractor, inputs: Any, rules: str | Rules | None = None) -
         ``"epsilon_plus_flat"``, ``"attn_lrp"``, ``"attn_lrp_cp"``, ``"epsilon"``, or ``Rules``. None looks
         at what the model does: attention takes attn_lrp, convolutions epsilon_plus_flat, others epsilon.
     """
+    if not isinstance(extractor, Extractor):
+        raise InvalidInputError(
+            "'extractor' must be a whence.model.Extractor, a model split at its head. "
+            f"Got {shown(extractor)}."
+        )
+    check_batch(inputs, "inputs")
     model = extractor.model
     scripted = [name for name, module in model.named_modules() if isinstance(module, torch.jit.ScriptModule)]
     if scripted:
@@ -97,8 +110,10 @@ def trace(extractor: Extractor, inputs: Any, rules: str | Rules | None = None) -
     mode = Propagation(chosen, model, tokens_of(inputs))
     with evaluating(model), torch.enable_grad(), _resting_from_the_head_on(extractor, mode):
         inputs = replaced(inputs, {name: mode.start(name, x) for name, x in floating(inputs).items()})
-        with mode, _whole():
+        with mode, _whole(), running_on(inputs):
             features = extractor.forward(inputs)
+    if not features.isfinite().all():
+        raise InvalidInputError("'inputs' must give finite features. Got NaN or infinity among the model's.")
     unused = [key for key in chosen.layers if key not in mode.used]
     if unused:
         key = unused[0] if isinstance(unused[0], str) else unused[0].__qualname__
@@ -154,9 +169,26 @@ def lrp(
     True
     """
     flow = trace(extractor, inputs, rules)
-    f = flow.features
+    f, relevance = flow.features, _as_tensor("relevance", relevance)
+    if relevance.shape[-2:] != f.shape or relevance.ndim not in (2, 3):
+        raise InvalidInputError(
+            f"'relevance' must have the features' shape {tuple(f.shape)}, or m of them in front. "
+            f"Got {tuple(relevance.shape)}."
+        )
     maps = flow.maps(torch.where(f == 0, 0, relevance.to(f) / torch.where(f == 0, 1, f)))
     return next(iter(maps.values())) if len(maps) == 1 else maps
+
+
+def _as_tensor(name: str, values: Any) -> Tensor:
+    """Return finite numbers as a tensor."""
+    if isinstance(values, Tensor):
+        check_dense(name, values)
+    if not isinstance(values, Tensor) or values.is_complex():
+        values = torch.from_numpy(real_array(name, values).astype(np.float64))
+    tensor: Tensor = values
+    if not tensor.isfinite().all():
+        raise InvalidInputError(f"'{name}' must be finite. Got NaN or infinity in it.")
+    return tensor
 
 
 def default_rules(extractor: Extractor, inputs: Any) -> Rules:

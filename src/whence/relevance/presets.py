@@ -8,6 +8,7 @@ from typing import Literal
 
 from torch import nn
 
+from whence.checks import check_flag, check_number, shown
 from whence.errors import InvalidInputError
 
 LayerRule = Literal["epsilon", "plus", "flat"]
@@ -45,23 +46,30 @@ class Rules:
     operations: Mapping[str, OperationRule] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        for name in ("layers", "operations"):
+            if not isinstance(getattr(self, name), Mapping):
+                raise InvalidInputError(
+                    f"'{name}' must be a mapping of names to rules. Got {shown(getattr(self, name))}."
+                )
+        check_flag("attention", self.attention)
         chosen = [self.linear, self.convolution, *self.layers.values()]
         chosen += [] if self.first is None else [self.first]
         for rule in chosen:
-            if rule not in ("epsilon", "plus", "flat"):
-                raise InvalidInputError(f"A layer's rule must be epsilon, plus or flat. Got {rule!r}.")
+            if not isinstance(rule, str) or rule not in ("epsilon", "plus", "flat"):
+                raise InvalidInputError(f"A layer's rule must be epsilon, plus or flat. Got {shown(rule)}.")
         for way in self.operations.values():
-            if way not in ("gradient", "identity", "detach"):
+            if not isinstance(way, str) or way not in ("gradient", "identity", "detach"):
                 raise InvalidInputError(
-                    f"An operation's rule must be gradient, identity or detach. Got {way!r}."
+                    f"An operation's rule must be gradient, identity or detach. Got {shown(way)}."
                 )
-        if not self.epsilon >= 0:
-            raise InvalidInputError(f"'epsilon' must be at least 0. Got {self.epsilon!r}.")
+        check_number("epsilon", self.epsilon, 0)
         if self.epsilon == 0 and "plus" in chosen:
             raise InvalidInputError("'epsilon' must be above 0 for the plus rule. Got 0; take 1e-6.")
 
     def with_layers(self, layers: Mapping[str | type[nn.Module], LayerRule]) -> Rules:
         """Give the same rules with others for some layers, by name or type."""
+        if not isinstance(layers, Mapping):
+            raise InvalidInputError(f"'layers' must be a mapping of names to rules. Got {shown(layers)}.")
         return replace(self, layers={**self.layers, **layers})
 
 
@@ -82,6 +90,6 @@ def as_rules(rules: str | Rules) -> Rules:
     """Give the rules of a name, or raise."""
     if isinstance(rules, Rules):
         return rules
-    if rules not in NAMED:
-        raise InvalidInputError(f"'rules' must be one of {', '.join(NAMED)}, or Rules. Got {rules!r}.")
+    if not isinstance(rules, str) or rules not in NAMED:
+        raise InvalidInputError(f"'rules' must be one of {', '.join(NAMED)}, or Rules. Got {shown(rules)}.")
     return NAMED[rules]

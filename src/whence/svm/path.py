@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from tqdm.auto import tqdm
 
-from whence.checks import check_count, shown, to_array
+from whence.checks import check_count, check_flag, shown, to_array
 from whence.errors import ConvergenceWarning, InvalidInputError
 from whence.svm.problem import (
     Doubles,
@@ -190,7 +190,8 @@ def choose_C(
         n_classes = len(head[0])
     p = make_problem(X, labels, n_classes, 1.0, bias)
     check_options(_TOL, None, n_threads, seed)
-    check_count("max_samples", max_samples)
+    max_samples = check_count("max_samples", max_samples)
+    show_progress = check_flag("show_progress", show_progress)
     rng = np.random.default_rng(seed)
     taken = np.setdiff1d(np.arange(len(p.labels)), held_back(p.labels, seed))
     fitted, judged, held_out = _split(p.labels[taken], max_samples, rng)

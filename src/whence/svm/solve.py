@@ -187,7 +187,7 @@ def check_options(tol: float, max_seconds: float | None, n_threads: int | None, 
     if max_seconds is not None:
         check_positive("max_seconds", max_seconds, ", or None for no limit")
     if n_threads is not None:
-        check_count("n_threads", n_threads, 1, _THREADS, ", or None for all cores")
+        n_threads = check_count("n_threads", n_threads, 1, _THREADS, ", or None for all cores")
 
 
 def _check_warm_start(warm_start: Solution | csr_array | None, problem: Problem) -> csr_array | None:
@@ -201,4 +201,6 @@ def _check_warm_start(warm_start: Solution | csr_array | None, problem: Problem)
             f"'warm_start' must be a Solution or a sparse λ of shape {shape}. Got {got}. "
             "Pass one of the same samples and classes, or none."
         )
+    if lam.dtype.kind not in "biuf" or not np.isfinite(lam.data).all():
+        raise InvalidInputError("'warm_start' must hold finite real numbers. Got others in its λ.")
     return csr_array(lam)
