@@ -283,7 +283,7 @@ class DualDA(Explainer):
         Returns
         -------
         Tensor or csr_array (B, train). Positive is evidence for the target class; a row sums to the
-        surrogate's logit of the target.
+        surrogate's logit of the target. float32, or float64 where float32 could not hold that sum.
         """
         return self._scores(*self._read(x, target), sparse)
 
