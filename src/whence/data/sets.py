@@ -55,7 +55,16 @@ class Arrays:
 
     def take(self, indices: Sequence[int]) -> Any:
         """Give the model's inputs of some samples, as one batch."""
-        return self.inputs[list(indices)]
+        return self.read(indices).inputs
+
+    def read(self, indices: Sequence[int]) -> Batch:
+        """Give some samples, as one batch."""
+        places = np.asarray(indices, dtype=np.int64)
+        return Batch(self.inputs[list(indices)], self.labels[places], places)
+
+    def known_labels(self) -> Ints | None:
+        """Give the classes of all samples without reading them; None where that cannot be done."""
+        return self.labels
 
     def __iter__(self) -> Iterator[Batch]:
         """Give batches from the first sample to the last."""
@@ -88,8 +97,17 @@ class Loaded:
 
     def take(self, indices: Sequence[int]) -> Any:
         """Give the model's inputs of some samples, as one batch."""
+        return self.read(indices).inputs
+
+    def read(self, indices: Sequence[int]) -> Batch:
+        """Give some samples, as one batch."""
         assert self.loader.collate_fn is not None
-        return self.loader.collate_fn([self.samples[index] for index in indices])[0]
+        inputs, labels = self.loader.collate_fn([self.samples[index] for index in indices])
+        return Batch(inputs, labels, np.asarray(indices, dtype=np.int64))
+
+    def known_labels(self) -> Ints | None:
+        """Give the classes of all samples as the set lists them, if it does; it may list others."""
+        return self.samples.labels()
 
     def __iter__(self) -> Iterator[Batch]:
         """Give batches from the first sample to the last."""
