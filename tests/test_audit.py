@@ -411,7 +411,7 @@ def test_bad_input_is_named() -> None:
         audit.wrong_labels(explainer, features=np.where(np.arange(N * D).reshape(N, D) == 20, np.nan, X))
     with pytest.raises(InvalidInputError, match=r"\(120, 6\). Got \(119, 6\)"):
         audit.wrong_labels(explainer, features=X[1:])
-    with pytest.raises(InvalidInputError, match="in the same order"):
+    with pytest.raises(InvalidInputError, match="in its order"):
         audit.wrong_labels(explainer, features=X[::-1])
     with pytest.raises(InvalidInputError, match="'ids' must name every training sample, 120"):
         audit.wrong_labels(explainer, features=X, ids=["a"])

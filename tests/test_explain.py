@@ -15,6 +15,7 @@ from torch import Tensor, nn
 import whence
 from tests.families import SMALL, TEXT
 from whence import DualDA
+from whence.data import as_training_set
 from whence.errors import InvalidInputError, ModelError, NotFittedError, StoreError
 from whence.relevance import Rules
 from whence.relevance.attribution import Captum
@@ -230,9 +231,12 @@ def test_an_operation_without_a_rule_is_named() -> None:
 def test_other_training_samples_than_the_fitted_are_refused(explainer: DualDA, tmp_path: Path) -> None:
     x, y = images()
     explainer.save(tmp_path / "corners.whence")
-    other = whence.load(tmp_path / "corners.whence", model=cnn(), data=(x.flip(0), y.flip(0)))
+    with pytest.raises(InvalidInputError, match="'data' must be the training set that was fitted"):
+        whence.load(tmp_path / "corners.whence", model=cnn(), data=(x.flip(0), y.flip(0)))
+    other: Any = whence.load(tmp_path / "corners.whence", model=cnn(), data=(x, y))
+    other._data = as_training_set((x.flip(0), y.flip(0)))  # as a set that changes afterwards
     with pytest.raises(StoreError, match=r"Training sample \d+ is not the one that was fitted"):
-        other.explain(x[:1])  # type: ignore[attr-defined]
+        other.explain(x[:1])
 
 
 def test_a_loaded_explainer_explains_the_same(explainer: DualDA, tmp_path: Path) -> None:

@@ -179,7 +179,7 @@ def test_audits_are_those_of_the_set_without_them(name: str, sessions: tuple[Ses
 
 def test_features_of_fewer_rows_are_refused(sessions: tuple[Session, Session]) -> None:
     some, fewer = sessions
-    with pytest.raises(InvalidInputError, match=r"one row per sample, \(90, 12\)\. Got \(86, 12\)"):
+    with pytest.raises(InvalidInputError, match=r"90 samples\. Got 86"):
         wrong_labels(some.explainer, features=fewer.train_bank)
 
 

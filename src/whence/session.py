@@ -158,7 +158,10 @@ class Session:
         assert self.explainer._data is not None
         with self._reading:
             if self._train_bank is None:
-                self._train_bank = self._bank(self.explainer._data)
+                bank, surrogate = self._bank(self.explainer._data), self.explainer._fitted()
+                surrogate.check_labels(bank.labels, "data")
+                surrogate.check_training(bank.features, argument="data")
+                self._train_bank = bank
             return self._train_bank
 
     @functools.cached_property

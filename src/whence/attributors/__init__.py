@@ -103,8 +103,9 @@ def load(
         The model it was fitted on, needed to attribute inputs; features can be attributed without it.
         A model with other weights is refused with StoreError, which says what differs.
     data, preprocess, collate_fn
-        The training set as it was given to ``fit``, needed to explain: a file does not hold it. Samples with
-        other features than those that were fitted are refused when they are to be shown.
+        The training set as it was given to ``fit``, needed to explain: a file does not hold it. A few of its
+        samples are compared with those that were fitted, and again all that are shown: another set is
+        refused with InvalidInputError, which says what differs.
     """
     arrays, manifest = store.read(path)
     method = manifest.get("method")

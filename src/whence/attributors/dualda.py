@@ -27,7 +27,7 @@ from whence.data.labels import known_names
 from whence.errors import InvalidInputError, NotFittedError
 from whence.features import OnError, as_float32, extract
 from whence.heads import Head
-from whence.inputs import check_device
+from whence.inputs import check_device, to_model
 from whence.model import Outputs, check_model
 from whence.model import class_names as model_class_names
 from whence.relevance.xda import Method
@@ -371,7 +371,8 @@ class DualDA(Explainer):
         ----------
         features : (train, d)
             Of all training samples in their order, such as ``whence.features.extract`` gives; an explainer
-            itself keeps those of the support vectors only.
+            itself keeps those of the support vectors only, and a sketch of the others, by which features of
+            another set are refused.
         remove
             Training samples to leave out.
         relabel
@@ -383,11 +384,13 @@ class DualDA(Explainer):
         before = self._fitted()
         X = check_features(features)
         labels = changed_labels(before.labels, len(X), self.n_classes_, remove, relabel or {})
+        before.check_training(X)
         solved = self._solving().again(X, labels, before.lam, self.C_ if C is None else check_C(C))
         other = DualDA(**{name: getattr(self, name) for name in _PARAMETERS}, device=self.device)
         other.seconds_ = {"solution": time.perf_counter() - started}
         other.origins_ = {"solution": "solved again"}
-        surrogate = other._of(solved, X, labels, before.head, self._model)
+        # The sketch is of the training set as it is, whatever is asked about it.
+        surrogate = other._of(solved, X, labels, before.head, self._model, before.sketch)
         other._keep(surrogate, solved, self._model, self.class_names_)
         other._measure(X, self._unseen[labels[self._unseen] >= 0])
         other._data = self._data
@@ -417,10 +420,17 @@ class DualDA(Explainer):
         )
 
     def _of(
-        self, solved: Solved, features: Floats, labels: Ints, head: Head | None, model: FittedModel | None
+        self,
+        solved: Solved,
+        features: Floats,
+        labels: Ints,
+        head: Head | None,
+        model: FittedModel | None,
+        sketch: Floats | None = None,
     ) -> Surrogate:
         """Make the surrogate of a solution on the features (N, d) of samples with labels (N,)."""
-        return Surrogate.from_solution(solved.lam, solved.weight, features, labels, head, self._device(model))
+        device = self._device(model)
+        return Surrogate.from_solution(solved.lam, solved.weight, features, labels, head, device, sketch)
 
     def _keep(
         self, surrogate: Surrogate, solved: Solved, model: FittedModel | None, names: tuple[str, ...] | None
@@ -460,11 +470,19 @@ class DualDA(Explainer):
         self.n_train_, self.n_classes_ = surrogate.lam.shape
 
     def _take_data(self, data: TrainingSet) -> None:
-        fitted = self._with_model()
-        if len(data) != self.n_train_:
-            raise InvalidInputError(
-                f"'data' must be the training set that was fitted, {self.n_train_} samples. Got {len(data)}."
-            )
+        fitted, surrogate = self._with_model(), self._fitted()
+        labels = np.full(len(data), -1)
+        surrogate.check_labels(labels, "data")  # as many as there were
+        possible = surrogate.support if surrogate.sketch is None else np.flatnonzero(surrogate.labels >= 0)
+        rows = np.sort(np.r_[possible[:1], np.random.default_rng().permutation(possible[1:])[:_KNOWN_BY]])
+        batch = data.read(rows.tolist())
+        known = data.known_labels()
+        if known is not None and np.array_equal(known[rows], batch.labels):
+            labels = known.copy()
+        labels[rows] = batch.labels
+        surrogate.check_labels(labels, "data")
+        found = fitted.read_batch(to_model(fitted.extractor.model, batch.inputs)).features
+        surrogate.check_training(found.float().cpu().numpy(), rows, "data")
         self._data, fitted.prepare = data, data.prepare
 
     def _device(self, model: FittedModel | None) -> str | torch.device | None:
@@ -567,6 +585,8 @@ class DualDA(Explainer):
         self._unseen = self._without_part_in_C()
         return self
 
+
+_KNOWN_BY = 7  # random samples by which a training set is known again, beside the first
 
 # The device is left out: it names a part of the machine that saved.
 _PARAMETERS = ("C", "bias", "tol", "seed", "n_threads", "max_seconds", "batch_size", "show_progress")

@@ -12,8 +12,11 @@ from torch import Tensor
 
 from whence import contents
 from whence.attributors.expansion import Expansion
+from whence.attributors.sketch import WIDTH, check_labels, check_same
+from whence.attributors.sketch import sketch as make_sketch
 from whence.checks import check_dense, real_array
 from whence.errors import InvalidInputError
+from whence.features import taken
 from whence.heads import Head
 from whence.store import Arrays
 from whence.svm.path import mean_cosine
@@ -54,6 +57,7 @@ class Surrogate:
     labels : (N,)
     head : the model's last layer, where it is known
     device : where scores are computed
+    sketch : (N, 5) of the training set, by which it is known again; None in files of version 0.1
     """
 
     def __init__(
@@ -64,8 +68,10 @@ class Surrogate:
         labels: Ints,
         head: Head | None,
         device: str | torch.device | None,
+        sketch: Floats | None = None,
     ) -> None:
         self.lam, self.coef, self.labels, self.head = lam, coef, labels, head
+        self.sketch = sketch
         self.support = np.flatnonzero(np.diff(lam.indptr))
         self.vectors = torch.as_tensor(vectors, device=device)
         self.bias = coef.shape[1] > vectors.shape[1]
@@ -80,10 +86,12 @@ class Surrogate:
         labels: Ints,
         head: Head | None,
         device: str | torch.device | None,
+        sketch: Floats | None = None,
     ) -> Self:
-        """Keep of the features (N, d) what a solution λ (N, K) needs."""
+        """Keep of the features (N, d) what a solution λ (N, K) needs, with a sketch of all, made if None."""
         support = np.flatnonzero(np.diff(lam.indptr))
-        return cls(lam, coef, np.asarray(features[support]), labels, head, device)
+        known = make_sketch(features, labels) if sketch is None else sketch
+        return cls(lam, coef, np.asarray(features[support]), labels, head, device, known)
 
     def arrays(self) -> Arrays:
         """Everything to save."""
@@ -99,6 +107,8 @@ class Surrogate:
             arrays["head_weight"] = self.head.weight
             if self.head.bias is not None:
                 arrays["head_bias"] = self.head.bias
+        if self.sketch is not None:
+            arrays["sketch"] = self.sketch
         return arrays
 
     @classmethod
@@ -107,7 +117,9 @@ class Surrogate:
         shape = _checked(arrays)
         lam = csr_array((arrays["lam_data"], arrays["lam_indices"], arrays["lam_indptr"]), shape=shape)
         head = Head(arrays["head_weight"], arrays.get("head_bias")) if "head_weight" in arrays else None
-        return cls(lam, arrays["coef"], arrays["vectors"], arrays["labels"], head, device)
+        return cls(
+            lam, arrays["coef"], arrays["vectors"], arrays["labels"], head, device, arrays.get("sketch")
+        )
 
     def check_features(self, features: Any) -> Tensor:
         """Return test features (B, d) as a finite tensor of the vectors' kind, or raise."""
@@ -130,6 +142,28 @@ class Surrogate:
                 f"'features' must be finite. Got {tests[row, column].item()} at row {row}, column {column}."
             )
         return tests
+
+    def check_training(self, features: Floats, rows: Ints | None = None, argument: str = "features") -> None:
+        """Raise unless features (n, d) are those of training samples ``rows`` (n,), or of all, as fitted."""
+        rows = np.arange(len(self.labels)) if rows is None else rows
+        used = self.labels[rows] >= 0
+        if self.sketch is not None:
+            check_same(self.sketch, taken(features, used), rows[used], argument)
+            return
+        used &= np.isin(rows, self.support)  # the only ones whose features a file of version 0.1 has
+        kept = np.full((len(self.labels), WIDTH + 1), -1.0, np.float32)
+        vectors = self.vectors.cpu().numpy()
+        kept[self.support] = make_sketch(vectors, self.labels[self.support])
+        check_same(kept, taken(features, used), rows[used], argument)
+
+    def check_labels(self, labels: Ints, argument: str) -> None:
+        """Raise unless training labels (N,), −1 where one is unknown, are those that were fitted."""
+        if len(labels) != len(self.labels):
+            raise InvalidInputError(
+                f"'{argument}' must be of the training set that was fitted, {len(self.labels):,} samples. "
+                f"Got {len(labels):,}."
+            )
+        check_labels(self.labels if self.sketch is None else self.sketch[:, WIDTH], labels, argument)
 
     def logits(self, features: Tensor) -> Tensor:
         """Compute the surrogate's logits W f(x), (B, K), in float64: long features leave little of them."""

@@ -56,7 +56,16 @@ class Arrays:
 
     def take(self, indices: Sequence[int]) -> Any:
         """Give the model's inputs of some samples, as one batch."""
-        return self.inputs[check_places("indices", indices, len(self))]
+        return self.read(indices).inputs
+
+    def read(self, indices: Sequence[int]) -> Batch:
+        """Give some samples, as one batch."""
+        places = check_places("indices", indices, len(self))
+        return Batch(self.inputs[places], self.labels[places], places)
+
+    def known_labels(self) -> Ints | None:
+        """Give the classes of all samples without reading them; None where that cannot be done."""
+        return self.labels
 
     def __iter__(self) -> Iterator[Batch]:
         """Give batches from the first sample to the last."""
@@ -89,9 +98,18 @@ class Loaded:
 
     def take(self, indices: Sequence[int]) -> Any:
         """Give the model's inputs of some samples, as one batch."""
+        return self.read(indices).inputs
+
+    def read(self, indices: Sequence[int]) -> Batch:
+        """Give some samples, as one batch."""
         assert self.loader.collate_fn is not None
-        places = check_places("indices", indices, len(self)).tolist()
-        return self.loader.collate_fn([self.samples[index] for index in places])[0]
+        places = check_places("indices", indices, len(self))
+        inputs, labels = self.loader.collate_fn([self.samples[index] for index in places.tolist()])
+        return Batch(inputs, labels, places)
+
+    def known_labels(self) -> Ints | None:
+        """Give the classes of all samples as the set lists them, if it does; it may list others."""
+        return self.samples.labels()
 
     def __iter__(self) -> Iterator[Batch]:
         """Give batches from the first sample to the last."""

@@ -60,9 +60,14 @@ def source(*names: str) -> str:
 
 
 def methods(kind: type) -> list[types.FunctionType]:
-    """Give the functions of a class and of the classes it comes from, also those behind properties."""
+    """Give the functions of a class and of the classes it comes from, also those behind properties.
+
+    Those of the base of all torch modules are left out: packages change them when they are imported.
+    """
     found = []
     for base in kind.__mro__[:-1]:
+        if base.__module__ == "torch.nn.modules.module":
+            continue
         for _, value in sorted(vars(base).items(), key=lambda item: item[0]):
             found += [part for part in _functions(value) if isinstance(part, types.FunctionType)]
     return found

@@ -17,6 +17,7 @@ from whence.data import TrainingSet
 from whence.errors import InvalidInputError
 from whence.explanation.samples import Sample, as_samples
 from whence.features import as_float32
+from whence.inputs import to_model
 from whence.relevance import Concepts
 from whence.session import Session
 from whence.ui import payload
@@ -168,9 +169,15 @@ class Explorer:
         return as_samples(samples.take(list(indices)), tokenizer)
 
     def _small(self, indices: Sequence[int]) -> list[Json]:
-        """Small pictures of training samples."""
-        assert self.session.explainer._data is not None
-        return [payload.small(shown) for shown in self._shown(self.session.explainer._data, indices)]
+        """Small pictures of training samples, which must be those that were fitted."""
+        explainer = self.session.explainer
+        data, model = explainer._data, explainer._with_model()
+        assert data is not None
+        for start in range(0, len(indices), explainer.batch_size):
+            rows = list(indices[start : start + explainer.batch_size])
+            found = model.read_batch(to_model(model.extractor.model, data.take(rows))).features
+            explainer._fitted().check_training(found.float().cpu().numpy(), np.asarray(rows), "data")
+        return [payload.small(shown) for shown in self._shown(data, indices)]
 
     def explain(self, index: int, k: int = 5, target: int | None = None, C: float | None = None) -> Json:
         """Explain a test sample."""

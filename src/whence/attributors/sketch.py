@@ -1,0 +1,65 @@
+"""A sketch of a training set, by which an explainer knows it again: four numbers per sample, and its label.
+
+A digest of bytes would not do: the same samples in batches of another size, or on another device, have
+features that differ by rounding. Sums of the features with random signs differ by as little.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+
+from whence.errors import InvalidInputError
+from whence.features.bank import blocks
+from whence.svm.problem import Floats, Ints
+
+WIDTH = 4
+_SPREAD = 0.1  # of the distance between samples: mixed precision leaves less, other samples more
+_ROUNDING = 1e-3  # of the features' length
+
+
+def sketch(features: Floats, labels: Ints) -> Floats:
+    """Give the sketch (N, 5) of features (N, d) and labels (N,), float32."""
+    return np.column_stack([_sums(features), labels.astype(np.float32)])
+
+
+def check_same(kept: Floats, features: Floats, rows: Ints, argument: str) -> None:
+    """Raise InvalidInputError unless features (n, d) are those of some samples of a sketch (N, 5).
+
+    E (s·δ)² = ‖δ‖² for random signs s, so that sums tell how far features are apart.
+    """
+    own = kept[kept[:, WIDTH] >= 0, :WIDTH].astype(np.float64)
+    before, now = kept[rows, :WIDTH].astype(np.float64), _sums(features).astype(np.float64)
+    apart = np.sqrt(((now - before) ** 2).mean(axis=1))
+    spread = float(np.sqrt(((own - own.mean(axis=0)) ** 2).mean())) if len(own) else 0.0
+    length = np.sqrt((before**2).mean(axis=1))
+    other = rows[apart > np.maximum(_SPREAD * spread, _ROUNDING * length) + 1e-12]
+    if len(other):
+        raise InvalidInputError(
+            f"'{argument}' must be of the training set that was fitted, in its order. {len(other):,} of "
+            f"{len(rows):,} samples have other features, such as sample {other[0]}. Give the same samples, "
+            "or fit again."
+        )
+
+
+def check_labels(kept: Floats | Ints, labels: Ints, argument: str) -> None:
+    """Raise InvalidInputError unless labels (N,) are those that were kept; below 0 they are unknown."""
+    before = kept.astype(np.int64)
+    other = np.flatnonzero((before >= 0) & (labels >= 0) & (before != labels))
+    if len(other):
+        i = other[0]
+        raise InvalidInputError(
+            f"'{argument}' must be the training set that was fitted, in its order. {len(other):,} of "
+            f"{len(labels):,} samples have other labels: sample {i} has {labels[i]}, was {before[i]}. Give "
+            "the same samples, or fit again."
+        )
+
+
+def _sums(features: Floats) -> Floats:
+    """Sums (n, 4) of features (n, d) with signs that are the same everywhere and always."""
+    n = features.shape[1] * WIDTH
+    bits = np.unpackbits(np.frombuffer(hashlib.shake_256(b"whence").digest(-(-n // 8)), np.uint8))[:n]
+    signs = 1 - 2 * bits.reshape(-1, WIDTH).astype(np.float32)
+    parts = [block.astype(np.float32) @ signs for block in blocks(features)]
+    return np.concatenate(parts) if parts else np.empty((0, WIDTH), np.float32)
