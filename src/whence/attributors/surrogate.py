@@ -128,6 +128,7 @@ class Surrogate:
             raise InvalidInputError(
                 f"'features' must be finite. Got {tests[row, column].item()} at row {row}, column {column}."
             )
+        check_small(tests)
         return tests
 
     def logits(self, features: Tensor) -> Tensor:
@@ -176,6 +177,17 @@ class Surrogate:
             weight_cosine=float(np.vdot(*weights)) / lengths if lengths > 0 else 0.0,
             logit_cosine=mean_cosine(ours, theirs),
             n_tests=len(features),
+        )
+
+
+def check_small(features: Tensor) -> None:
+    """Raise where the inner product of a test's features with themselves overflows their precision."""
+    lengths = torch.linalg.vector_norm(features, dim=1).square()
+    if not lengths.isfinite().all():
+        row = int((~lengths.isfinite()).int().argmax())
+        raise InvalidInputError(
+            f"The features must be small enough for products in {features.dtype}. Those of test {row} are "
+            f"up to {float(features[row].abs().max()):.3g}. Scale the inputs."
         )
 
 
