@@ -141,6 +141,7 @@ class Surrogate:
             raise InvalidInputError(
                 f"'features' must be finite. Got {tests[row, column].item()} at row {row}, column {column}."
             )
+        check_small(tests)
         return tests
 
     def check_training(self, features: Floats, rows: Ints | None = None, argument: str = "features") -> None:
@@ -218,7 +219,8 @@ def _checked(arrays: Arrays) -> tuple[int, int]:
     """Give N and K of saved arrays, which are then safe to compute with, or raise StoreError."""
     names = {"lam_data", "lam_indices", "lam_indptr", "coef", "vectors", "labels"}
     head = {"head_weight", "head_bias"} & arrays.keys()
-    contents.check_names(arrays, names | ({"head_weight"} if head else set()), head)
+    known = {"sketch"} & arrays.keys()  # files of version 0.1 have none
+    contents.check_names(arrays, names | ({"head_weight"} if head else set()), head | known)
     sizes: dict[str, int] = {}
     layout: dict[str, tuple[int | str, ...]] = {"coef": ("K", "columns"), "vectors": ("S", "d")}
     if head:
@@ -235,11 +237,25 @@ def _checked(arrays: Arrays) -> tuple[int, int]:
         raise contents.refused(f"'coef' must have a column per feature and perhaps one more, and has {extra}")
     labels = arrays["labels"]
     contents.check_integers("labels", labels, ("N",), sizes, -1, K - 1)
+    if known:
+        wide = {"sketch": np.dtype(np.float32)}
+        contents.check_floats(arrays, {"sketch": ("N", WIDTH + 1)}, sizes, wide)
     contents.check_rows(arrays, "lam_", len(labels), K)
     support = np.diff(arrays["lam_indptr"]) > 0
     if int(support.sum()) != sizes["S"] or (labels[support] < 0).any():
         raise contents.refused("'vectors' must have a row per sample with coefficients, and has not")
     return len(labels), K
+
+
+def check_small(features: Tensor) -> None:
+    """Raise where the inner product of a test's features with themselves overflows their precision."""
+    lengths = torch.linalg.vector_norm(features, dim=1).square()
+    if not lengths.isfinite().all():
+        row = int((~lengths.isfinite()).int().argmax())
+        raise InvalidInputError(
+            f"The features must be small enough for products in {features.dtype}. Those of test {row} are "
+            f"up to {float(features[row].abs().max()):.3g}. Scale the inputs."
+        )
 
 
 def _head_logits(head: Head, features: Tensor) -> Tensor:
