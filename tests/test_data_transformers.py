@@ -223,7 +223,7 @@ def test_a_model_without_pad_token_says_so(tokeniser: Any) -> None:
     model, inputs = build(
         "GPT2", n_embd=16, n_layer=1, n_head=2, vocab_size=50, num_labels=5, bos_token_id=1, eos_token_id=1
     )()
-    with pytest.raises(ValueError, match="no padding token"):
+    with pytest.raises(ModelError, match="no padding token"):
         find_head(model.train(), inputs)
     assert model.training
     assert torch.is_grad_enabled()

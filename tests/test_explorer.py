@@ -293,7 +293,7 @@ def test_mistakes_are_told(client: Any, path: str, message: str) -> None:
 @pytest.mark.parametrize(
     ("question", "message"),
     [
-        ({"test": 0, "remove": [N]}, "'remove' must name training samples"),
+        ({"test": 0, "remove": [N]}, "'remove' must lie in"),
         ({"test": 0, "relabel": {"3": 7}}, "'relabel' must give classes"),
         ({"test": M}, "'tests' must be in"),
         ({"test": 0, "target": 5}, "'target' must be a class"),

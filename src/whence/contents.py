@@ -19,6 +19,8 @@ Kind = TypeVar("Kind")
 Layout = Mapping[str, tuple[int | str, ...]]
 """Names of arrays and their shapes; a size that goes by a letter is the same wherever the letter stands."""
 
+FLOATS = ("float32", "float64")
+
 _REMEDY = "It was altered, or not written by whence. Save it again."
 
 
@@ -40,17 +42,17 @@ def check_floats(
     arrays: Mapping[str, npt.NDArray[Any]],
     layout: Layout,
     sizes: dict[str, int],
-    dtypes: Mapping[str, np.dtype[Any]] | None = None,
+    dtypes: Mapping[str, tuple[str, ...]] | None = None,
 ) -> None:
-    """Raise unless arrays are finite numbers of their dtypes, float64 by default, and of a layout's shapes.
+    """Raise unless arrays are finite, of one of their dtypes, float64 by default, and of a layout's shapes.
 
     Adds the sizes that it meets.
     """
     for name, shape in layout.items():
         array = arrays[name]
-        dtype = (dtypes or {}).get(name, np.dtype(np.float64))
-        if array.dtype != dtype:
-            raise refused(f"{name!r} must be of dtype {dtype}, and is of {array.dtype}")
+        allowed = (dtypes or {}).get(name, ("float64",))
+        if array.dtype.name not in allowed:
+            raise refused(f"{name!r} must be of dtype {' or '.join(allowed)}, and is of {array.dtype}")
         check_shape(name, array, shape, sizes)
         if not np.isfinite(array).all():
             raise refused(f"{name!r} must be finite, and is not")

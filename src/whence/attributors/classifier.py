@@ -266,8 +266,10 @@ class ModelAttributor(Attributor):
         contents.check_names(arrays, {*layout, "labels_"})
         sizes = {"K": K, "d": d, "e": d + (classifier.bias is not None)}
         contents.check_integers("labels_", arrays["labels_"], ("N",), sizes, 0, K - 1)
-        single = np.dtype(str(classifier.weight.dtype).removeprefix("torch."))
-        contents.check_floats(arrays, layout, sizes, {n: single for n in layout if n not in self._doubles})
+        # Gradients have the precision of the model's weights.
+        double = any(p.dtype == torch.float64 for p in classifier.model.parameters())
+        dtypes = {n: contents.FLOATS if double or n in self._doubles else ("float32",) for n in layout}
+        contents.check_floats(arrays, layout, sizes, dtypes)
         device = classifier.fitted.device
         cache = {name: torch.as_tensor(array, device=device) for name, array in arrays.items()}
         self._adopt(classifier, cache, cache.pop("labels_"), manifest.names(K))

@@ -227,19 +227,14 @@ def _checked(arrays: Arrays) -> tuple[int, int]:
         layout |= {"head_weight": ("K", "d")}
     if "head_bias" in head:
         layout |= {"head_bias": ("K",)}
-    dtypes = {name: arrays[name].dtype for name in (*head, "vectors")}
-    for name, dtype in dtypes.items():
-        if dtype not in (np.float32, np.float64):
-            raise contents.refused(f"{name!r} must be of dtype float32 or float64, and is of {dtype}")
-    contents.check_floats(arrays, layout, sizes, dtypes)
+    contents.check_floats(arrays, layout, sizes, dict.fromkeys((*head, "vectors"), contents.FLOATS))
     K, extra = sizes["K"], sizes["columns"] - sizes["d"]
     if K < 1 or sizes["d"] < 1 or extra not in (0, 1):
         raise contents.refused(f"'coef' must have a column per feature and perhaps one more, and has {extra}")
     labels = arrays["labels"]
     contents.check_integers("labels", labels, ("N",), sizes, -1, K - 1)
     if known:
-        wide = {"sketch": np.dtype(np.float32)}
-        contents.check_floats(arrays, {"sketch": ("N", WIDTH + 1)}, sizes, wide)
+        contents.check_floats(arrays, {"sketch": ("N", WIDTH + 1)}, sizes, {"sketch": ("float32",)})
     contents.check_rows(arrays, "lam_", len(labels), K)
     support = np.diff(arrays["lam_indptr"]) > 0
     if int(support.sum()) != sizes["S"] or (labels[support] < 0).any():

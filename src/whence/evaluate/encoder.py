@@ -96,7 +96,7 @@ def _read(path: Path) -> dict[bytes, npt.NDArray[np.float32]]:
     arrays, _ = store.read(path)
     contents.check_names(arrays, {"keys", "rows", "lengths"})
     rows, sizes = arrays["rows"], dict[str, int]()
-    contents.check_floats(arrays, {"rows": ("tokens", "d")}, sizes, {"rows": np.dtype(np.float32)})
+    contents.check_floats(arrays, {"rows": ("tokens", "d")}, sizes, {"rows": ("float32",)})
     contents.check_integers("lengths", arrays["lengths"], ("texts",), sizes, 1, len(rows))
     contents.check_shape("keys", arrays["keys"], ("texts", "digest"), sizes)
     if arrays["keys"].dtype != np.uint8 or int(arrays["lengths"].sum()) != len(rows):

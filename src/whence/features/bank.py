@@ -271,8 +271,6 @@ def _read_journal(folder: Path) -> Journal | None:
         contents.manifest(Journal, values)
         if not (journal.samples >= 0 and len(journal.sums) == 2 and journal.dimension > 0):
             raise ValueError
-        if not all(0 <= index < journal.samples for index in journal.skipped):
-            raise ValueError
     except FileNotFoundError:
         return None
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:

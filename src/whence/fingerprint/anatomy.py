@@ -140,11 +140,13 @@ class _Telling:
     def classes(self, kinds: Any) -> None:
         packages = {"torch"}
         for kind in dict.fromkeys(kinds):
-            full, methods = _full_name(kind), code.methods(kind)
-            own = [method for method in methods if code.is_own(method)]
-            parts = [code.of(method.__code__) for method in methods]
-            around = [[m.__defaults__, m.__kwdefaults__, code.enclosed(m)] for m in own]
-            self.lines[f"code {full}"] = self.told(["".join(parts), around])
+            full = _full_name(kind)
+            # Of installed packages the version counts: they patch each other's classes when they are imported.
+            own = [method for method in code.methods(kind) if code.is_own(method)]
+            if own:
+                parts = [code.of(method.__code__) for method in own]
+                around = [[m.__defaults__, m.__kwdefaults__, code.enclosed(m)] for m in own]
+                self.lines[f"code {full}"] = self.told(["".join(parts), around])
             self.attributes(full, code.constants(kind))
             self.uses(own)
             packages.update(base.__module__.partition(".")[0] for base in kind.__mro__[:-1])
