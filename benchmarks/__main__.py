@@ -25,12 +25,22 @@ parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("parts", nargs="*", choices=[*PARTS, []], help="what to run; everything by default")
 parser.add_argument("--data", type=Path, default=Path.home() / ".cache/whence/data", help="data folder")
 parser.add_argument("--cache", type=Path, default=Path("bench-data"), help="where features are kept")
-parser.add_argument("--limit", type=float, default=120.0, help="seconds for one fit of LinearSVC")
+parser.add_argument("--limit", type=float, default=600.0, help="seconds for one fit of LinearSVC")
+parser.add_argument(
+    "--results",
+    type=Path,
+    default=Path("bench-data/solver.json"),
+    help="cells of the solver's table: what is found there is not measured again",
+)
+parser.add_argument("--shape", action="append", choices=list(solver.SHAPES), help="only these of its rows")
+parser.add_argument("--again", action="store_true", help="measure whence's cells of that table anew")
 options = parser.parse_args()
 chosen = options.parts or PARTS
 print(describe(), "\n", flush=True)
 if "solver" in chosen:
-    solver.run(options.data, options.cache, options.limit)
+    solver.run(
+        options.data, options.cache, options.limit, options.results, options.shape or [], options.again
+    )
 if "attribution" in chosen:
     attribution.run()
 if "memory" in chosen:

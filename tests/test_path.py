@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests import oracle
-from whence.errors import InvalidInputError
+from whence.errors import ChoiceWarning, InvalidInputError
 from whence.svm import CChoice, choose_C, solve, solve_path
 from whence.svm.path import PathPoint, _best, _split, mean_cosine
 
@@ -164,6 +164,59 @@ def test_agreement_comes_first_then_cosine_then_sparsity() -> None:
     assert _best(path, 10**6, True)[0].C == 4  # without noise the best agreement alone
     blind = [PathPoint(p.C, p.kappa, p.agreement, None, p.support, 0.0) for p in path]
     assert _best(blind, 1000, False)[0].C == 2
+
+
+def collapsed(n: int, K: int) -> tuple[np.ndarray, np.ndarray]:
+    """Features that hardly differ, as after a collapse in training, and hardly tell the classes apart."""
+    rng = np.random.default_rng(0)
+    y = np.arange(n) % K
+    return np.ones((n, 8)) + 1e-2 * (np.eye(K, 8)[y] + rng.normal(size=(n, 8))), y
+
+
+@pytest.mark.parametrize("data", [clusters(99, noise=2.0), collapsed(99, 6)], ids=["mixed", "collapsed"])
+def test_the_path_shows_the_agreement_of_converged_surrogates(data: tuple[np.ndarray, np.ndarray]) -> None:
+    X, y = data
+    K = int(y.max()) + 1
+    head = np.random.default_rng(1).normal(size=(K, X.shape[1])), np.zeros(K)
+    fitted, judged, _ = _split(y, 3000, np.random.default_rng(0))
+    model = (X @ head[0].T)[judged].argmax(1)
+    for p in choose_C(X, y, head=head).path:
+        W = solve(X[fitted], y[fitted], C=p.C * len(y) / len(fitted), tol=1e-9).weight
+        classes = (oracle.with_bias(X[judged], True) @ W.T).argmax(1)
+        assert p.agreement == pytest.approx((classes == model).mean(), abs=1e-9)
+
+
+def test_two_classes_are_compared_by_their_margins() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(48, 5))
+    weight = rng.normal(size=(2, 5))
+    y = (X @ weight.T + rng.normal(size=(48, 2))).argmax(1)
+    path = choose_C(X, y, head=(weight, None)).path
+    for p in path:
+        W = solve(X, y, C=p.C, tol=1e-9).weight
+        margins = oracle.with_bias(X, True) @ (W[1] - W[0])
+        want = np.corrcoef(margins, X @ (weight[1] - weight[0]))[0, 1]
+        assert p.logit_cosine == pytest.approx(want, abs=1e-3)
+    assert any(abs(p.logit_cosine - (2 * p.agreement - 1)) > 0.01 for p in path)
+
+
+def test_the_edge_of_the_path_is_said() -> None:
+    rng = np.random.default_rng(0)
+    X, weight = rng.normal(size=(400, 3)), rng.normal(size=(4, 3))
+    y = (X @ weight.T).argmax(1)
+    steep = np.array([1, 0.1, 0.01])  # what tells the classes apart is small: only a large C sees it
+    with pytest.warns(ChoiceWarning, match="the largest of the path"):
+        choose_C(X * steep, y, head=(weight / steep, None))
+    with pytest.warns(ChoiceWarning, match="the smallest of the path"):
+        choose_C(np.eye(4)[np.arange(400) % 4], np.arange(400) % 4)
+
+
+def test_time_has_no_part_in_the_choice(monkeypatch: pytest.MonkeyPatch) -> None:
+    X, y = clusters(300, noise=1.5)
+    want = choose_C(X, y)
+    ticks = iter(range(0, 10**9, 1000))  # a machine so slow that every look at the clock is 1,000 s later
+    monkeypatch.setattr("time.perf_counter", lambda: float(next(ticks)))
+    assert choose_C(X, y) == want
 
 
 def test_the_choice_explains_itself() -> None:

@@ -60,5 +60,9 @@ class AgreementWarning(UserWarning):
     """The surrogate often names another class than the model."""
 
 
+class ChoiceWarning(UserWarning):
+    """The choice of C ended at an edge of the values that were tried."""
+
+
 class ConvergenceWarning(UserWarning):
     """The solver stopped before it reached the duality gap that was asked for."""

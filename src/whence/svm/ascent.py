@@ -81,6 +81,7 @@ class Ascent:
         self.best_primal = np.inf
         self.best_W: Doubles = np.zeros(problem.shape)
         self.by_newton = False
+        self.sigma = 0.0  # of the last Newton phase at this C
         self.kept: tuple[float, csr_array] | None = None  # the smallest gap at this C and its λ
 
     @cached_property
@@ -99,6 +100,7 @@ class Ascent:
         self.W *= scale
         self.problem = Problem(problem.features, y, problem.n_classes, C, problem.bias, problem.squared_norms)
         self.best_primal = np.inf
+        self.sigma = 0.0
         self.kept = None
 
     def start_from(self, lam: csr_array) -> None:
@@ -279,7 +281,9 @@ class Ascent:
         before = self.alpha[rows]
         dual_W = self.W.astype(np.float64, copy=False)
         target = max(0.1 * self.bound, 0.3 * tol) * self.best_primal
-        after = Phase(moving, before, dual_W, self.best_W).run(target, self._late)
+        phase = Phase(moving, before, dual_W, self.best_W, 0.1 * self.sigma)
+        after = phase.run(target, self._late)
+        self.sigma = phase.sigma
         move = after - before
         dW = -moving.combine(move)
         square = float(np.vdot(dW, dW))

@@ -21,6 +21,7 @@ _MAX_STEPS = 40  # Newton steps within one proximal step
 _ENOUGH_STEPS = 25  # after which the other samples are looked at again
 _ACCURACY = 0.1  # of a Newton step, and of a line search
 _FINAL_ACCURACY = 1e-2  # of a Newton step when only W − W(a) is left to close
+_STEEP_START, _STEEPEST = 1e4, 1e7  # σ against its usual first value; further, a⁰ + σ g has lost a⁰'s digits
 _SHARPNESS = 1.5  # change of g that the first σ turns into a typical λ
 
 
@@ -37,9 +38,11 @@ class Phase:
         Σ λ_i f_iᵀ over all samples.
     W : (K, D)
         The primal point to start from.
+    sigma
+        The σ to begin with, unless the usual first one is larger.
     """
 
-    def __init__(self, rows: Rows, alpha: Doubles, dual_W: Doubles, W: Doubles) -> None:
+    def __init__(self, rows: Rows, alpha: Doubles, dual_W: Doubles, W: Doubles, sigma: float) -> None:
         problem, n = rows.problem, len(alpha)
         self.rows, self.C, self.W = rows, problem.C, W
         own = np.arange(n), problem.labels[rows.rows]
@@ -47,7 +50,9 @@ class Phase:
         self.corner[own] = self.C
         self.fixed = dual_W - rows.combine(self.corner - alpha)
         lam = self.C - alpha[own]
-        self.sigma = float(lam[lam > 0].mean() if (lam > 0).any() else self.C) / _SHARPNESS
+        gentle = float(lam[lam > 0].mean() if (lam > 0).any() else self.C) / _SHARPNESS
+        self.sigma = min(max(sigma, gentle), _STEEP_START * gentle)
+        self.steepest = _STEEPEST * gentle
         self.centre, self.a, self.counts = alpha, np.empty_like(alpha), np.empty(n, np.int64)
         self.g = rows.scores(W) + 1.0
         self.g[own] -= 1.0
@@ -76,8 +81,9 @@ class Phase:
             if done or steps > _ENOUGH_STEPS:
                 break
             self.centre = self.a.copy()
-            self.sigma *= 3.0
-        return self.a
+            self.sigma = min(3.0 * self.sigma, self.steepest)
+        # A large σ leaves rounding in the sums, which would part W from what λ gives.
+        return self.a * (self.C / self.a.sum(axis=1, keepdims=True))
 
     def _own_gap(self, residual: Doubles) -> float:
         """The gap over these samples with W(a) = W − residual in the place of W."""

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from tqdm.auto import tqdm
 
 from whence.checks import check_count, check_flag, shown, to_array
-from whence.errors import ConvergenceWarning, InvalidInputError
+from whence.errors import ChoiceWarning, ConvergenceWarning, InvalidInputError
 from whence.svm.problem import (
     Doubles,
     Floats,
@@ -29,8 +29,9 @@ from whence.svm.solve import Solution, check_options, solve
 # longer with C. By 1e5 separable features have reached their hard margin, and others hardly get sparser.
 # Half a decade is as fine as the agreement can tell apart on a few thousand rows.
 _KAPPAS = tuple(10.0 ** (e / 2) for e in range(11))
-_TOL = 1e-3  # agreement and cosine do not move below this gap
-_SECONDS = 10.0  # for one point; a guard only, far above what a subsample needs
+# Below this gap agreement and cosine stay, on features that hardly differ as well; there they still move at
+# 1e-5. No limit of time stands beside it, so that no clock has a say in the choice.
+_TOL = 1e-8
 _COSINE_TIE = 0.01
 
 
@@ -79,7 +80,8 @@ class PathPoint:
     C : in the units of the whole training set
     kappa : C·N·mean‖f‖², the same setting without units
     agreement : share of scored rows where surrogate and model name the same class
-    logit_cosine : mean cosine of their logits, centred over classes; None without the model's head
+    logit_cosine : mean cosine of their logits, centred over classes, or with two classes the correlation of
+        their margins; None without the model's head
     support : share of the subsample that are support vectors
     gap : relative duality gap reached
     """
@@ -156,8 +158,12 @@ def choose_C(
 
     1. agreement of the surrogate's class with the head's, up to one standard error below the best;
     2. among those, mean cosine of the logits, up to 0.01 below the best. Logits are centred over classes
-       first: the head's class is blind to a shift of all logits, and the surrogate's sum to zero;
+       first: the head's class is blind to a shift of all logits, and the surrogate's sum to zero. With two
+       classes that cosine is ±1 and says no more than the agreement: the correlation of the two margins over
+       the rows takes its place;
     3. among those, the fewest support vectors; up to a tenth more is a tie, which the smaller C wins.
+
+    A choice at an edge of the path comes with a ``ChoiceWarning``.
 
     Parameters
     ----------
@@ -213,7 +219,6 @@ def choose_C(
                 C=kappa / scale * share,
                 bias=bias,
                 tol=_TOL,
-                max_seconds=_SECONDS,
                 warm_start=previous,
                 seed=seed,
                 n_threads=n_threads,
@@ -222,6 +227,15 @@ def choose_C(
         support = float(np.count_nonzero(np.diff(previous.lam.indptr))) / len(fitted)
         path.append(PathPoint(kappa / scale, kappa, agreement, cosine, support, previous.gap))
     best, reason = _best(path, len(judged), head is not None)
+    if best in (path[0], path[-1]):
+        edge = "smallest" if best is path[0] else "largest"
+        warnings.warn(
+            f"The chosen C = {best.C:.3g} is the {edge} of the path (kappa = {best.kappa:.3g}): a value "
+            "beyond it may agree better still with the model. Print the path, which an explainer keeps as "
+            "C_path_, and pass C as a number if another one suits.",
+            ChoiceWarning,
+            stacklevel=2,
+        )
     return CChoice(best.C, tuple(path), len(fitted), len(judged), held_out, reason)
 
 
@@ -273,13 +287,23 @@ class _Judge:
             self.classes = self.logits.argmax(axis=1)
 
     def __call__(self, W: Doubles) -> tuple[float, float | None]:
-        """Argmax agreement and mean logit cosine of the surrogate W (K, d[+1])."""
+        """Argmax agreement and likeness of the logits of the surrogate W (K, d[+1])."""
         d = self.features.shape[1]
         scores = self.features @ W[:, :d].T
         if self.bias:
             scores += W[:, d]
         agreement = float((scores.argmax(axis=1) == self.classes).mean())
-        return agreement, None if self.logits is None else mean_cosine(scores, self.logits)
+        return agreement, None if self.logits is None else _likeness(scores, self.logits)
+
+
+def _likeness(a: Floats, b: Floats) -> float:
+    """Mean cosine of the rows; with two classes correlation of the margins, 0 where one is constant."""
+    if a.shape[1] > 2:
+        return mean_cosine(a, b)
+    margins = np.stack([a[:, 1] - a[:, 0], b[:, 1] - b[:, 0]])
+    margins -= margins.mean(axis=1, keepdims=True)
+    lengths = float(np.prod(np.linalg.norm(margins, axis=1)))
+    return float(margins[0] @ margins[1]) / lengths if lengths > 0 else 0.0
 
 
 def mean_cosine(a: Floats, b: Floats) -> float:
