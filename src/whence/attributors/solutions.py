@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.metadata import version
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -13,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from scipy.sparse import csr_array
 
-from whence import contents, store
+from whence import contents, fingerprint, store
 from whence.attributors.progress import GapBar
 from whence.checks import check_places, is_integer, shown
 from whence.errors import InvalidInputError, StoreError
@@ -75,7 +74,8 @@ class Solving:
         options = {"C": self.C, "bias": self.bias, "tol": self.tol, "seed": self.seed}
         parts = {**bank.parts, "data features": f"{bank.features.shape} {bank.checksum}"}
         parts |= {name: str(value) for name, value in options.items()}
-        parts["version of whence"] = version("whence")  # stands for the solver's code
+        solver = fingerprint.source("whence.svm", "whence.attributors.solutions")
+        parts["code the solver"] = f"source {solver}"
         title = f"{type(bank.extractor.model).__qualname__}, {len(features):,} × {features.shape[1]}, " + (
             ", ".join(f"{name} {value}" for name, value in options.items())
         )

@@ -16,10 +16,12 @@ from whence import store
 from whence.errors import StoreError
 from whence.evaluate.blocks import LastBlock, packed, states
 from whence.evaluate.texts import LENGTH, Backbone, TextHead
+from whence.fingerprint import source
 
 _MODELS = ("minilm", "smollm2")
 _KINDS = ("head", "block")  # what is trained: a linear head, or the last block too
 _BATCH = 32
+_MODULES = ("blocks", "encoder", "texts")  # whose code the states of texts depend on
 
 
 class Encoder:
@@ -46,9 +48,11 @@ class Encoder:
         self._known: dict[bytes, npt.NDArray[np.float32]] = {}  # (tokens, d) each, one row for a head
         if cache.exists():
             try:
-                arrays, _ = store.read(cache)
+                arrays, manifest = store.read(cache)
             except StoreError:
                 return  # a damaged cache is made anew
+            if manifest.get("made by") != self._made_by:
+                return
             parts = np.split(arrays["rows"], np.cumsum(arrays["lengths"])[:-1])
             self._known = dict(zip(map(bytes, arrays["keys"]), parts, strict=True))
 
@@ -56,6 +60,16 @@ class Encoder:
     def backbone(self) -> Backbone:
         """The language model, read when it is first needed."""
         return Backbone(self.model, self.folder)
+
+    @cached_property
+    def _made_by(self) -> str:
+        """Identify the language model by its files, and the code that reads texts with it."""
+        digest = hashlib.sha256(source(*(f"whence.evaluate.{module}" for module in _MODULES)).encode())
+        for path in sorted(path for path in self.folder.rglob("*") if path.is_file()):
+            with open(path, "rb") as file:
+                contents = hashlib.file_digest(file, "sha256").hexdigest()
+            digest.update(f"{path.relative_to(self.folder)} {contents}\n".encode())
+        return digest.hexdigest()
 
     def network(self, inputs: Tensor, n_classes: int) -> nn.Module:
         """Make an untrained network for what was read of a training set."""
@@ -90,7 +104,7 @@ class Encoder:
             "rows": np.concatenate(kept),
             "lengths": np.array([len(rows) for rows in kept]),
         }
-        store.write(self.cache, arrays, {})
+        store.write(self.cache, arrays, {"made by": self._made_by})
 
 
 def names() -> list[str]:
