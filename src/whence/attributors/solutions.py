@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -185,9 +186,10 @@ def from_cache(
             try:
                 cache.begin(path, "solution", parts, title)
                 _write(path / SOLUTION, solved)
-            except OSError as error:  # a full disk must not cost the solution itself
-                cache.drop(path)
-                note += f"; not kept ({error.strerror})"
+            except (OSError, StoreError) as error:  # a full disk must not cost the solution itself
+                with suppress(OSError):
+                    cache.drop(path)
+                note += f"; not kept ({error})"
                 say(f"Solution: {note}.")
     return solved, note
 
