@@ -130,6 +130,13 @@ def test_language_models_are_read_such_that_relevance_can_use_them(
     again = Encoder(network, place, place / "read.safetensors", False)
     assert torch.equal(again(["the goal", "a new bank"]), first)
     assert modes == [False]  # what was read is kept, and the model not needed
+    for path in (place / "minilm").glob("model*"):
+        path.write_bytes(path.read_bytes()[:-1] + b"\x01")  # other weights
+    Encoder(network, place, place / "read.safetensors", False)(["the goal", "a new bank"])
+    assert modes == [False] * 2
+    monkeypatch.setattr("whence.evaluate.encoder.source", lambda *names: "other code")
+    Encoder(network, place, place / "read.safetensors", False)(["the goal", "a new bank"])
+    assert modes == [False] * 3
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")

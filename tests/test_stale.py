@@ -448,3 +448,57 @@ def test_a_fit_that_fails_so_leaves_the_earlier_one(tmp_path: Path, monkeypatch:
 
 def _altered(self: Any) -> None:
     raise StoreError("altered")
+
+
+# Other code than made it
+
+
+def test_another_solver_solves_anew_and_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fit() -> dict[str, str]:
+        return whence.DualDA(C=0.1, show_progress=False).fit(net(), Lazy(), cache_dir=tmp_path).origins_
+
+    fit()
+    original = source
+    monkeypatch.setattr(
+        "whence.fingerprint.source", lambda *names: "other" if "whence.svm" in names else original(*names)
+    )
+    found = fit()
+    assert found["features"] == "reused"
+    assert found["solution"].startswith("computed, since the code of the solver differs")
+
+
+def test_another_extraction_computes_anew_and_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quiet(net(), Lazy(), cache_dir=tmp_path)
+    monkeypatch.setattr("whence.fingerprint.source", lambda *names: "other")
+    note = quiet(net(), Lazy(), cache_dir=tmp_path).note
+    assert note.startswith("computed, since the code of the extraction differs")
+
+
+def test_cells_and_trained_models_are_kept_by_the_code_that_made_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from whence.evaluate import run, trainer
+    from whence.evaluate.networks import Recipe
+    from whence.evaluate.protocol import parse
+
+    protocol = {
+        "data": {"name": "sample", "train": 60, "test": 10, "held_out": 20},
+        "model": {"name": "narrow-cnn", "steps": 5},
+        "methods": [{"name": "similarity"}],
+        "metrics": {"identical_class": {}},
+    }
+
+    def keys() -> tuple[Any, Any]:
+        runner = run._Runner(parse(protocol), tmp_path, tmp_path / "out", False, print)
+        made = trainer.Trainer(Recipe("narrow-cnn", 5), torch.zeros(4, 1, 16, 16), 2)
+        return runner.cells.path("lds", "dualda"), made.config
+
+    before = keys()
+    assert keys() == before
+    for module in (run, trainer):
+        monkeypatch.setattr(module, "source", lambda *names: "other")
+    after = keys()
+    assert before[0] != after[0]
+    assert before[1] != after[1]

@@ -94,12 +94,11 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
 def test_a_failed_write_leaves_the_old_file_and_no_scraps(
     saved: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def half(arrays: Any, path: Path, metadata: Any) -> None:
-        path.write_bytes(b"half")
+    def half(handle: int) -> None:
         raise OSError("disk full")
 
-    monkeypatch.setattr(store, "save_file", half)
-    with pytest.raises(OSError, match="disk full"):
+    monkeypatch.setattr("os.fsync", half)
+    with pytest.raises(StoreError, match="disk full"):
         store.write(saved, {}, {})
     assert store.read(saved)[1] == MANIFEST
     assert list(saved.parent.iterdir()) == [saved]

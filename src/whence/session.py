@@ -17,7 +17,7 @@ import torch
 from torch import nn
 from tqdm.auto import tqdm
 
-from whence import contents
+from whence import contents, store
 from whence.attributors import DualDA, load
 from whence.data import TrainingSet, as_training_set
 from whence.errors import InvalidInputError, StoreError
@@ -62,7 +62,7 @@ class Configuration:
     def write(self, explainer: Path) -> Path:
         """Write the configuration beside an explainer's file."""
         path = explainer.with_name(explainer.name + SUFFIX)
-        path.write_text(json.dumps(dataclasses.asdict(self), indent=2, default=str) + "\n", encoding="utf-8")
+        store.write_text(path, json.dumps(dataclasses.asdict(self), indent=2, default=str) + "\n")
         return path
 
     @classmethod

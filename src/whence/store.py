@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from itertools import chain
@@ -20,11 +19,12 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save_file
+from safetensors.numpy import save
 from torch import nn
 
 from whence.checks import check_path
 from whence.errors import MissingFileError, StoreError
+from whence.files import replacing
 
 FORMAT = 1
 _WORDS = 1021
@@ -35,15 +35,15 @@ def write(path: str | os.PathLike[str], arrays: Arrays, manifest: Mapping[str, A
     """Write arrays and a JSON-able manifest to one file, which is either the old one or whole.
 
     The file is written beside its place, flushed to disk and then moved there, so that a crash or a full
-    disk leaves what was there before.
+    disk, which is a StoreError, leaves what was there before.
     """
-    target = Path(path)
     arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     text = json.dumps(manifest, sort_keys=True, allow_nan=False)
     header = {"format": FORMAT, "checksum": _checksum(arrays, text), "manifest": text}
-    with _replacing(target) as scratch:
-        # One entry, since safetensors writes several in any order: equal explainers make equal files.
-        save_file(dict(arrays), scratch, metadata={"whence": json.dumps(header)})
+    # One entry, since safetensors writes several in any order: equal explainers make equal files.
+    contents = save(dict(arrays), metadata={"whence": json.dumps(header)})
+    with replacing(path) as file:
+        file.write(contents)
 
 
 @contextmanager
@@ -61,21 +61,8 @@ def writing(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:
     """Write a text file, which is either the old one or whole."""
-    with _replacing(Path(path)) as scratch:
-        scratch.write_text(text, encoding="utf-8")
-
-
-@contextmanager
-def _replacing(target: Path) -> Iterator[Path]:
-    """Give a path to write to, which then takes the place of ``target`` at once and on the disk itself."""
-    scratch = target.with_name(f".{target.name}.{uuid.uuid4().hex}.tmp")
-    try:
-        yield scratch
-        with open(scratch, "rb") as file:
-            os.fsync(file.fileno())
-        os.replace(scratch, target)
-    finally:
-        scratch.unlink(missing_ok=True)
+    with replacing(path) as file:
+        file.write(text.encode())
 
 
 def read(path: str | os.PathLike[str]) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from importlib.metadata import version
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from scipy.sparse import csr_array
 
-from whence import contents, store
+from whence import contents, fingerprint, store
 from whence.attributors.progress import GapBar
 from whence.checks import check_places, is_integer, shown
 from whence.errors import InvalidInputError, StoreError
@@ -75,7 +75,8 @@ class Solving:
         options = {"C": self.C, "bias": self.bias, "tol": self.tol, "seed": self.seed}
         parts = {**bank.parts, "data features": f"{bank.features.shape} {bank.checksum}"}
         parts |= {name: str(value) for name, value in options.items()}
-        parts["version of whence"] = version("whence")  # stands for the solver's code
+        solver = fingerprint.source("whence.svm", "whence.attributors.solutions")
+        parts["code the solver"] = f"source {solver}"
         title = f"{type(bank.extractor.model).__qualname__}, {len(features):,} × {features.shape[1]}, " + (
             ", ".join(f"{name} {value}" for name, value in options.items())
         )
@@ -185,9 +186,10 @@ def from_cache(
             try:
                 cache.begin(path, "solution", parts, title)
                 _write(path / SOLUTION, solved)
-            except OSError as error:  # a full disk must not cost the solution itself
-                cache.drop(path)
-                note += f"; not kept ({error.strerror})"
+            except (OSError, StoreError) as error:  # a full disk must not cost the solution itself
+                with suppress(OSError):
+                    cache.drop(path)
+                note += f"; not kept ({error})"
                 say(f"Solution: {note}.")
     return solved, note
 

@@ -16,10 +16,12 @@ from whence import contents, store
 from whence.errors import StoreError
 from whence.evaluate.blocks import LastBlock, packed, states
 from whence.evaluate.texts import LENGTH, Backbone, TextHead
+from whence.fingerprint import source
 
 _MODELS = ("minilm", "smollm2")
 _KINDS = ("head", "block")  # what is trained: a linear head, or the last block too
 _BATCH = 32
+_MODULES = ("blocks", "encoder", "texts")  # whose code the states of texts depend on
 
 
 class Encoder:
@@ -46,7 +48,7 @@ class Encoder:
         self._known: dict[bytes, npt.NDArray[np.float32]] = {}  # (tokens, d) each, one row for a head
         if cache.exists():
             try:
-                self._known = _read(cache)
+                self._known = _read(cache, self._made_by)
             except StoreError:
                 return  # a damaged cache is made anew
 
@@ -54,6 +56,16 @@ class Encoder:
     def backbone(self) -> Backbone:
         """The language model, read when it is first needed."""
         return Backbone(self.model, self.folder)
+
+    @cached_property
+    def _made_by(self) -> str:
+        """Identify the language model by its files, and the code that reads texts with it."""
+        digest = hashlib.sha256(source(*(f"whence.evaluate.{module}" for module in _MODULES)).encode())
+        for path in sorted(path for path in self.folder.rglob("*") if path.is_file()):
+            with open(path, "rb") as file:
+                contents = hashlib.file_digest(file, "sha256").hexdigest()
+            digest.update(f"{path.relative_to(self.folder)} {contents}\n".encode())
+        return digest.hexdigest()
 
     def network(self, inputs: Tensor, n_classes: int) -> nn.Module:
         """Make an untrained network for what was read of a training set."""
@@ -88,12 +100,14 @@ class Encoder:
             "rows": np.concatenate(kept),
             "lengths": np.array([len(rows) for rows in kept]),
         }
-        store.write(self.cache, arrays, {})
+        store.write(self.cache, arrays, {"made by": self._made_by})
 
 
-def _read(path: Path) -> dict[bytes, npt.NDArray[np.float32]]:
-    """Read what was kept, or raise StoreError."""
-    arrays, _ = store.read(path)
+def _read(path: Path, made_by: str) -> dict[bytes, npt.NDArray[np.float32]]:
+    """Read what the same code kept, nothing where it was another, or raise StoreError."""
+    arrays, manifest = store.read(path)
+    if manifest.get("made by") != made_by:
+        return {}
     contents.check_names(arrays, {"keys", "rows", "lengths"})
     rows, sizes = arrays["rows"], dict[str, int]()
     contents.check_floats(arrays, {"rows": ("tokens", "d")}, sizes, {"rows": ("float32",)})

@@ -35,6 +35,13 @@ from whence.evaluate.retraining import (
     measure_subsets,
 )
 from whence.evaluate.scenes import Scene, SceneSpec, Workshop
+from whence.fingerprint import source
+
+_ROOMS = (
+    *("attributors", "audit", "data", "evaluate", "features", "fingerprint", "relevance", "svm"),
+    *("heads", "inputs", "model", "store"),
+)
+"""Whose code the numbers depend on."""
 
 
 def run(
@@ -87,7 +94,8 @@ class _Runner:
         self.protocol, self.say = protocol, say
         self.common = {"seed": protocol.seed, "show_progress": False, "n_threads": protocol.threads}
         shared = [protocol.data, protocol.seed, protocol.recipe, protocol.train_with, protocol.checkpoints]
-        self.cells = Cells(out / "cells", [*shared, protocol.held_out, version("whence"), version("torch")])
+        code = source(*(f"whence.{room}" for room in _ROOMS))
+        self.cells = Cells(out / "cells", [*shared, protocol.held_out, code, version("torch")])
         self.workshop = Workshop(protocol, folder, out, show_progress)
         self.retrainer = Retrainer(out / "models", show_progress)
         self.chosen: dict[str, dict[str, Any]] = {}

@@ -6,7 +6,6 @@ import dataclasses
 import inspect
 from dataclasses import dataclass
 from functools import cached_property
-from importlib.metadata import version
 from typing import Any
 
 import torch
@@ -19,8 +18,11 @@ from whence.evaluate.encoder import Encoder
 from whence.evaluate.networks import Recipe, Trained
 from whence.evaluate.retrain import code_fingerprint
 from whence.evaluate.views import View, view
-from whence.fingerprint import Digest, structure
+from whence.fingerprint import Digest, source, structure
 from whence.naming import named
+
+_MODULES = ("blocks", "networks", "texts", "trainer", "training", "views")
+"""Whose code a trained network depends on."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,7 +86,7 @@ class Trainer:
             "recipe": dataclasses.asdict(self.recipe),
             "network": start.hexdigest(),
             "train": own,
-            "whence": version("whence"),
+            "code": source(*(f"whence.evaluate.{module}" for module in _MODULES)),
         }
 
     def _train_own(self, samples: View, seed: int) -> nn.Module:

@@ -33,6 +33,7 @@ SKIPPED = -1
 
 _BLOCK_BYTES = 1 << 24
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_FAILING = {errno.EIO, errno.EROFS, errno.EACCES, errno.EPERM, errno.ESTALE}
 
 
 class Growing(Protocol):
@@ -240,7 +241,7 @@ class Folder:
         rows = self.journal.samples
         if rows and not path.is_file():
             raise StoreError(f"{path} is missing.")
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o644)
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o666)
         file = InFile(io.FileIO(handle, "r+"), tail, dtype, rows)
         self.files.append(file)
         size = path.stat().st_size
@@ -280,16 +281,21 @@ def _read_journal(folder: Path) -> Journal | None:
 
 @contextmanager
 def full_disk(place: str | os.PathLike[str], kept: str = "") -> Iterator[None]:
-    """Turn the system's word that a disk is full into a StoreError, with what was ``kept``."""
+    """Turn the system's word that a disk is full, or fails, into a StoreError, with what was ``kept``."""
     try:
         yield
     except OSError as error:
-        if error.errno not in _FULL:
-            raise
-        raise StoreError(
-            f"The disk of {place} is full ({error.strerror}). {kept}Free some space and run again, "
-            "or name another cache_dir."
-        ) from error
+        if error.errno in _FULL:
+            raise StoreError(
+                f"The disk of {place} is full ({error.strerror}). {kept}Free some space and run again, "
+                "or name another cache_dir."
+            ) from error
+        if error.errno in _FAILING and str(error.filename or place).startswith(str(place)):
+            raise StoreError(
+                f"Files in {place} cannot be read and written ({error.strerror}). {kept}Name another "
+                "cache_dir, or none."
+            ) from error
+        raise
 
 
 def widened(features: Rows, target: Growing) -> Rows:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
-from whence import store
+from whence import files, store
 from whence.checks import check_path, shown
 from whence.errors import InvalidInputError, StoreError
 from whence.features import bank
@@ -124,16 +124,22 @@ class Cache:
         self._make()
         file = self.folder / f".{path.name}.lock"
         while True:
-            handle = os.open(file, os.O_RDWR | os.O_CREAT, 0o644)
             try:
-                mine = _lock(handle)
+                handle = os.open(file, os.O_RDWR | os.O_CREAT, 0o666)  # of which the umask takes its part
+            except OSError as error:
+                raise StoreError(
+                    f"'cache_dir' must be a folder that can be written to. Got '{self.folder}' "
+                    f"({error.strerror}). Name another, or none."
+                ) from error
+            try:
+                mine = files.lock(handle)
             except OSError as error:
                 os.close(handle)
                 raise StoreError(
                     f"Files in '{self.folder}' cannot be locked ({error.strerror}). "
                     "Name a cache_dir on a local disk."
                 ) from error
-            if mine and _is_same(handle, file):
+            if mine and files.is_same(handle, file):
                 break
             os.close(handle)
             if mine:
@@ -204,27 +210,3 @@ class Cache:
         journal = bank.read_journal(path) if kind == "bank" else None
         complete = journal.complete if journal else (path / SOLUTION).is_file()
         return Entry(kind, path.name, title, parts, made, size, complete)
-
-
-def _is_same(handle: int, file: Path) -> bool:
-    """Whether an open file still has that name: who held its lock before may have removed it."""
-    try:
-        return os.path.samestat(os.fstat(handle), file.stat())
-    except FileNotFoundError:
-        return False
-
-
-def _lock(handle: int) -> bool:
-    """Lock an open file for this process alone; False when another one has it."""
-    try:
-        if sys.platform == "win32":
-            import msvcrt
-
-            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
-        else:
-            import fcntl
-
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except (BlockingIOError, PermissionError):
-        return False
-    return True

@@ -385,7 +385,7 @@ class _Job:
             "autocast": str(self.forward.autocast),
             "batch size": str(self.source.batch_size),
             "device": parameter.device.type,
-            "code how features are made": f"source {_code()}",
+            "code the extraction": f"source {_code()}",
         }
 
 

@@ -141,7 +141,7 @@ class _Telling:
         packages = {"torch"}
         for kind in dict.fromkeys(kinds):
             full = _full_name(kind)
-            # Of installed packages the version counts: they patch each other's classes when they are imported.
+            # Of installed packages the version counts: they patch each other's classes when imported.
             own = [method for method in code.methods(kind) if code.is_own(method)]
             if own:
                 parts = [code.of(method.__code__) for method in own]

@@ -1,0 +1,103 @@
+"""Files that are written whole or not at all, and locks that end with the process that holds them."""
+
+from __future__ import annotations
+
+import os
+import sys
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO
+
+from whence.errors import StoreError
+
+
+@contextmanager
+def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
+    """Give a file to write to, which then takes the place of ``path`` at once and on the disk itself.
+
+    Where ``path`` is a link, what it points to is replaced. A new file has the mode that the umask gives, one
+    that is replaced keeps its own. Whatever goes wrong, what was there before is still there.
+
+    Raises
+    ------
+    StoreError
+        When the system cannot write the file.
+    """
+    target = Path(os.path.realpath(path))
+    scratch: Path | None = None
+    try:
+        _sweep(target)
+        scratch, file = _scratch(target)
+        with file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+            if target.exists():
+                os.chmod(scratch, target.stat().st_mode & 0o7777)
+            if sys.platform != "win32":  # before it is closed, which lifts the lock
+                os.replace(scratch, target)
+        if sys.platform == "win32":  # where an open file cannot be moved
+            os.replace(scratch, target)
+    except OSError as error:
+        raise StoreError(
+            f"'{path}' cannot be written ({error.strerror or error}). What was there before is unchanged. "
+            "Free some space there, or name another place."
+        ) from error
+    finally:
+        if scratch is not None:
+            with suppress(OSError):
+                scratch.unlink(missing_ok=True)
+
+
+def lock(handle: int) -> bool:
+    """Lock an open file for this process alone; False when another one has it."""
+    try:
+        if sys.platform == "win32":
+            import msvcrt
+
+            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
+        else:
+            import fcntl
+
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (BlockingIOError, PermissionError):
+        return False
+    return True
+
+
+def is_same(handle: int, path: Path) -> bool:
+    """Whether an open file still has that name: another process may have removed it."""
+    try:
+        return os.path.samestat(os.fstat(handle), path.stat())
+    except FileNotFoundError:
+        return False
+
+
+def _scratch(target: Path) -> tuple[Path, IO[bytes]]:
+    """Open a new file beside its place, locked, so that others can tell that it is in use."""
+    while True:
+        path = target.with_name(f".{target.name}.{uuid.uuid4().hex}.tmp")
+        file = open(path, "xb")  # noqa: SIM115
+        if sys.platform == "win32":  # whose locks keep this process off as well
+            return path, file
+        with suppress(OSError):  # a disk without locks: what is left there is left
+            lock(file.fileno())
+        if is_same(file.fileno(), path):
+            return path, file
+        file.close()  # swept just before it was locked
+
+
+def _sweep(target: Path) -> None:
+    """Remove what processes that were killed while they wrote this file left: nobody holds its lock."""
+    if sys.platform == "win32":
+        return
+    start = f".{target.name}."
+    for name in os.listdir(target.parent):
+        if not (name.startswith(start) and name.endswith(".tmp")):
+            continue
+        scrap = target.with_name(name)
+        with suppress(OSError), open(scrap, "rb") as file:
+            if lock(file.fileno()):
+                scrap.unlink(missing_ok=True)
