@@ -32,14 +32,20 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+def trusted(arguments: tuple[str, ...]) -> list[str]:
+    """A command as whoever made the file runs it."""
+    opens = arguments[0] in ("attribute", "explain", "audit", "report") or "--config" in arguments
+    return [*arguments, "--trust"] if opens and "--help" not in arguments else list(arguments)
+
+
 def run(*arguments: str) -> Result:
-    result = CliRunner().invoke(cli.app, list(arguments))
+    result = CliRunner().invoke(cli.app, trusted(arguments))
     assert result.exit_code == 0, result.output + repr(result.exception)
     return result
 
 
 def mistake(*arguments: str) -> WhenceError:
-    error = CliRunner().invoke(cli.app, list(arguments)).exception
+    error = CliRunner().invoke(cli.app, trusted(arguments)).exception
     assert isinstance(error, WhenceError), error
     assert "\n" not in str(error)
     return error
@@ -165,3 +171,83 @@ def test_every_command_has_help_with_an_example(place: Path) -> None:
         said = run(command, "--help").stdout
         assert f"whence {command}" in said
     assert "--install-completion" in run("--help").stdout
+
+
+SPY = """
+from pathlib import Path
+Path("imported").touch()
+from my_module import *
+"""
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["attribute", "x.whence", "--tests", "0"],
+        ["explain", "x.whence", "--tests", "0", "--out", "why"],
+        ["report", "x.whence", "--tests", "0", "--out", "report.html"],
+        ["audit", "x.whence"],
+        ["serve", "x.whence", "--port", "8765"],
+        ["fit", "--config", "x.whence.json", "--out", "y.whence"],
+    ],
+    ids=lambda arguments: arguments[0],
+)
+def test_nothing_runs_that_only_a_file_names(place: Path, arguments: list[str]) -> None:
+    (place / "spy.py").write_text(SPY)
+    configuration = json.loads((place / "x.whence.json").read_text())
+    configuration |= {"model": "spy:build", "preprocess": "spy:numbers"}
+    (place / "x.whence.json").write_text(json.dumps(configuration))
+    for named, left in (
+        ([], "model spy:build"),
+        (["--model", "my_module:build", "--data", "my_module:train"], "test my_module:test"),
+        (NAMED, "preprocess spy:numbers"),
+    ):
+        error = CliRunner().invoke(cli.app, [*arguments, *named]).exception
+        assert isinstance(error, InvalidInputError), error
+        assert f"x.whence.json' names code that would be imported and run: {left} (from" in str(error)
+        assert "Pass --trust" in str(error)
+        assert "model" not in str(error).split("imported and run: ")[1] or not named
+    assert str(place / "spy.py") in str(error)
+    assert "--preprocess spy:numbers" in str(error)
+    assert not (place / "imported").exists()
+
+
+def test_what_is_named_on_the_command_line_runs_without_trust(place: Path) -> None:
+    result = CliRunner().invoke(cli.app, ["attribute", "x.whence", "--tests", "0", *NAMED])
+    assert result.exit_code == 0, result.exception
+    assert result.stdout == run("attribute", "x.whence", "--tests", "0").stdout
+
+
+def test_without_trust_the_cache_that_a_file_names_is_left_alone(place: Path) -> None:
+    configuration = json.loads((place / "x.whence.json").read_text())
+    configuration["reading"]["cache_dir"] = str(place / "elsewhere")
+    (place / "x.whence.json").write_text(json.dumps(configuration))
+    assert CliRunner().invoke(cli.app, ["audit", "x.whence", *NAMED]).exit_code == 0
+    assert not (place / "elsewhere").exists()
+    run("audit", "x.whence")
+    assert (place / "elsewhere").exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"more": 1}, "unexpected keyword argument 'more'"),
+        ({"model": 3}, "model: input should be a valid string"),
+        ({"test": []}, "test: input should be a valid string"),
+        ({"options": "C"}, "options: input should be an object"),
+        ({"options": {"alpha": 1}}, "it has 'alpha', which is no option of the fit"),
+        ({"reading": {"collate_fn": "x"}}, "it has 'collate_fn', which is no option of the fit"),
+    ],
+)
+def test_crafted_configurations_are_named(place: Path, changes: dict[str, object], message: str) -> None:
+    configuration = json.loads((place / "x.whence.json").read_text())
+    (place / "x.whence.json").write_text(json.dumps(configuration | changes))
+    error = mistake("attribute", "x.whence", "--tests", "0")
+    assert isinstance(error, StoreError)
+    assert message in str(error)
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, "[]", "3", '{"model": NaN}', "\xff", ""])
+def test_configurations_that_are_none(place: Path, text: str) -> None:
+    (place / "x.whence.json").write_text(text, encoding="latin-1")
+    assert isinstance(mistake("audit", "x.whence"), StoreError)

@@ -11,12 +11,15 @@ import time
 import warnings
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, NoReturn, TextIO
+from typing import TYPE_CHECKING, Annotated, NoReturn, TextIO
 
 import typer
 
 from whence import __version__
 from whence.errors import InvalidInputError, WhenceError
+
+if TYPE_CHECKING:
+    from whence.session import Session
 
 _CACHE = Path("whence-cache")
 _NAMED = "MODULE:NAME"
@@ -107,25 +110,32 @@ def fit(
         Path, typer.Option(help="Folder that keeps features and solutions.", metavar="DIR")
     ] = _CACHE,
     no_cache: Annotated[bool, typer.Option("--no-cache", help="Keep nothing.")] = False,
+    trust: Annotated[
+        bool, typer.Option("--trust", help="Import and run the code that the configuration names.")
+    ] = False,
 ) -> None:
     """Fit an explainer to a trained classifier and its training set, and save it.
 
     whence fit --model clothes:model --data clothes:train --test clothes:test --out clothes.whence
 
-    whence fit --config clothes.whence.json --out again.whence
+    whence fit --config clothes.whence.json --trust --out again.whence
     """
     from whence.fitting import run
-    from whence.session import Configuration
+    from whence.session import Configuration, as_named
 
     if config is not None:
         given = {name for name in context.params if _was_given(context, name)}
-        extra = sorted(given - {"out", "config", "model", "data", "test"})
+        extra = sorted(given - {"out", "config", "model", "data", "test", "preprocess", "trust"})
         if extra:
             raise InvalidInputError(
                 f"--config must come without other options of the fit. Got {', '.join(extra)} too. "
                 "Change them in the file."
             )
-        configuration = Configuration.read(config).with_names(model=model, data=data, test=test)
+        names = {"model": model, "data": data, "test": test, "preprocess": preprocess}
+        configuration = Configuration.read(config)
+        if not trust:
+            configuration = as_named(configuration, config, names)
+        configuration = configuration.with_names(**names)
     elif model is None or data is None:
         missing = "--model" if model is None else "--data"
         raise InvalidInputError(f"{missing} must be given as module:name, or an earlier fit with --config.")
@@ -150,9 +160,19 @@ def fit(
     run(configuration, out, show_progress=sys.stderr.isatty(), say=typer.echo)
 
 
+def _open(explainer: Path, trust: bool, **names: str | None) -> Session:
+    from whence.session import Session
+
+    return Session.open(explainer, trust=trust, show_progress=sys.stderr.isatty(), **names)
+
+
 _FILE = typer.Argument(help="The explainer that 'whence fit' wrote.", metavar="FILE")
 _TESTS = typer.Option(help="Places of test samples, such as 0,4-7.", metavar="LIST")
+_MODEL = typer.Option(help="The model, instead of the one the file names.", metavar=_NAMED)
+_DATA = typer.Option(help="The training set, instead of the one the file names.", metavar=_NAMED)
 _TEST = typer.Option(help="Other test samples than the fit's.", metavar=_NAMED)
+_PREPROCESS = typer.Option(help="The preprocessing, instead of the one the file names.", metavar=_NAMED)
+_TRUST = typer.Option("--trust", help="Import and run the code that the file beside FILE names.")
 _JSON = typer.Option("--json", help="Print JSON.")
 
 
@@ -183,17 +203,20 @@ def attribute(
     target: Annotated[
         str | None, typer.Option(help="Class to explain, by number or name; the model's if none.")
     ] = None,
+    model: Annotated[str | None, _MODEL] = None,
+    data: Annotated[str | None, _DATA] = None,
     test: Annotated[str | None, _TEST] = None,
+    preprocess: Annotated[str | None, _PREPROCESS] = None,
+    trust: Annotated[bool, _TRUST] = False,
     as_json: Annotated[bool, _JSON] = False,
 ) -> None:
     """Name the training samples that predictions come from, with their scores.
 
-    whence attribute clothes.whence --tests 0-9
+    whence attribute clothes.whence --trust --tests 0-9
     """
     from whence.commands import scores, scores_in_words
-    from whence.session import Session
 
-    session = Session.open(explainer, show_progress=sys.stderr.isatty(), test=test)
+    session = _open(explainer, trust, model=model, data=data, test=test, preprocess=preprocess)
     found = scores(session, tests, k, target)
     typer.echo(json.dumps(found, indent=2) if as_json else scores_in_words(found))
 
@@ -210,16 +233,19 @@ def explain(
     rules: Annotated[
         str | None, typer.Option(help="Rules of relevance, such as attn_lrp_cp.", metavar="NAME")
     ] = None,
+    model: Annotated[str | None, _MODEL] = None,
+    data: Annotated[str | None, _DATA] = None,
     test: Annotated[str | None, _TEST] = None,
+    preprocess: Annotated[str | None, _PREPROCESS] = None,
+    trust: Annotated[bool, _TRUST] = False,
 ) -> None:
     """Explain predictions by training samples and relevance maps: a page, a figure each, and JSON.
 
-    whence explain clothes.whence --tests 3,8 --out why
+    whence explain clothes.whence --trust --tests 3,8 --out why
     """
     from whence.commands import write_explanations
-    from whence.session import Session
 
-    session = Session.open(explainer, show_progress=sys.stderr.isatty(), test=test)
+    session = _open(explainer, trust, model=model, data=data, test=test, preprocess=preprocess)
     typer.echo(write_explanations(session, tests, out, k, target, rules).resolve())
 
 
@@ -229,16 +255,19 @@ def report(
     tests: Annotated[str, _TESTS],
     out: Annotated[Path, typer.Option(help="The page to write.", metavar="FILE")],
     k: Annotated[int, typer.Option("-k", help="Proponents and opponents to show.", min=1)] = 5,
+    model: Annotated[str | None, _MODEL] = None,
+    data: Annotated[str | None, _DATA] = None,
     test: Annotated[str | None, _TEST] = None,
+    preprocess: Annotated[str | None, _PREPROCESS] = None,
+    trust: Annotated[bool, _TRUST] = False,
 ) -> None:
     """Write one page with explanations and the audit, which opens from disk and can be mailed.
 
-    whence report clothes.whence --tests 0-19 --out report.html
+    whence report clothes.whence --trust --tests 0-19 --out report.html
     """
     from whence.commands import write_report
-    from whence.session import Session
 
-    session = Session.open(explainer, show_progress=sys.stderr.isatty(), test=test)
+    session = _open(explainer, trust, model=model, data=data, test=test, preprocess=preprocess)
     typer.echo(write_report(session, tests, out, k).resolve())
 
 
@@ -251,20 +280,23 @@ def serve(
         str | None,
         typer.Option(help="What visitors must know, of 16 characters or more.", metavar="TEXT"),
     ] = None,
+    model: Annotated[str | None, _MODEL] = None,
+    data: Annotated[str | None, _DATA] = None,
     test: Annotated[str | None, _TEST] = None,
+    preprocess: Annotated[str | None, _PREPROCESS] = None,
+    trust: Annotated[bool, _TRUST] = False,
 ) -> None:
     """Show all test samples on a page of this machine, live.
 
-    whence serve clothes.whence
+    whence serve clothes.whence --trust
     """
-    from whence.session import Session
     from whence.ui.explorer import Explorer
     from whence.ui.listening import listen
     from whence.ui.server import serve as run
 
-    listener = listen(host, port, token)  # before the explainer is read: a mistake should cost no time
-    session = Session.open(explainer, show_progress=sys.stderr.isatty(), test=test)
-    run(Explorer(session), listener, token, typer.echo)
+    with listen(host, port, token) as listener:  # before the explainer is read: a mistake costs no time
+        session = _open(explainer, trust, model=model, data=data, test=test, preprocess=preprocess)
+        run(Explorer(session), listener, token, typer.echo)
 
 
 @app.command()
@@ -285,19 +317,22 @@ def audit(
     out: Annotated[
         Path | None, typer.Option(help="File to write: .csv, .parquet or .json.", metavar="FILE")
     ] = None,
+    model: Annotated[str | None, _MODEL] = None,
+    data: Annotated[str | None, _DATA] = None,
     test: Annotated[str | None, _TEST] = None,
+    preprocess: Annotated[str | None, _PREPROCESS] = None,
+    trust: Annotated[bool, _TRUST] = False,
     as_json: Annotated[bool, _JSON] = False,
 ) -> None:
     """Look through the training set: labels that may be wrong, classes, what to keep, shortcuts.
 
-    whence audit clothes.whence --out labels.csv
+    whence audit clothes.whence --trust --out labels.csv
 
-    whence audit clothes.whence --view shortcut --target Bag
+    whence audit clothes.whence --trust --view shortcut --target Bag
     """
     from whence.auditing import run
-    from whence.session import Session
 
-    session = Session.open(explainer, show_progress=sys.stderr.isatty(), test=test)
+    session = _open(explainer, trust, model=model, data=data, test=test, preprocess=preprocess)
     typer.echo(
         run(
             session,

@@ -6,6 +6,7 @@ import functools
 import importlib
 import inspect
 import sys
+from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,15 @@ def find(argument: str, name: str, folder: Path | None = None) -> Any:
         return thing
     takes_folder = inspect.isfunction(thing) and "folder" in inspect.signature(thing).parameters
     return thing(folder=folder) if takes_folder else thing()
+
+
+def origin(name: str) -> str:
+    """Say where ``module:name`` would be imported from, without importing anything."""
+    top = name.partition(":")[0].partition(".")[0]
+    # By the top package only: to find a module inside it, Python would import it.
+    spec = PathFinder.find_spec(top, ["", *sys.path]) if top.isidentifier() else None
+    place = None if spec is None else spec.origin or next(iter(spec.submodule_search_locations or ()), None)
+    return "found nowhere" if place is None else f"from {place}"
 
 
 def named(argument: str, name: str) -> Any:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import inspect
 import json
+import shlex
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -14,16 +17,22 @@ import torch
 from torch import nn
 from tqdm.auto import tqdm
 
+from whence import contents
 from whence.attributors import DualDA, load
 from whence.data import TrainingSet, as_training_set
 from whence.errors import InvalidInputError, StoreError
 from whence.explanation import Explanations
 from whence.features import FeatureBank, as_float32, extract
 from whence.model import class_names
-from whence.naming import find, named
+from whence.naming import find, named, origin
 
 SUFFIX = ".json"
 """What the name of a configuration has beyond that of the explainer that it lies beside."""
+
+
+_OPTIONS = set(inspect.signature(DualDA).parameters)
+_READING = {"cache_dir", "dtype", "autocast", "num_workers", "on_error"}
+_OWN = {f"whence.demo:{name}" for name in ("network", "train", "test")}
 
 
 @dataclass(frozen=True)
@@ -61,14 +70,24 @@ class Configuration:
         """Read a configuration, or raise StoreError."""
         try:
             values = json.loads(path.read_text(encoding="utf-8"))
-            return cls(**values)
+            found = cls(**values)
+            contents.manifest(cls, values)
+            extra = (found.options.keys() - _OPTIONS) | (found.reading.keys() - _READING)
+            if extra:
+                raise ValueError(f"it has {sorted(extra)[0]!r}, which is no option of the fit")
         except FileNotFoundError as error:
             raise StoreError(
                 f"There is no configuration at '{path}'. 'whence fit' writes one beside the explainer; "
                 "name the model and the data yourself with --model and --data."
             ) from error
-        except (ValueError, TypeError) as error:
+        except (OSError, ValueError, TypeError, RecursionError, StoreError) as error:
             raise StoreError(f"'{path}' is no configuration of 'whence fit': {error}.") from error
+        return found
+
+    def foreign(self) -> dict[str, str]:
+        """Names of code that opening would run, by argument, without those of whence's own demo."""
+        names = {"model": self.model, "data": self.data, "test": self.test, "preprocess": self.preprocess}
+        return {key: name for key, name in names.items() if name is not None and name not in _OWN}
 
     def with_names(self, **names: str | None) -> Self:
         """Give the same configuration with other names where they are not None."""
@@ -119,13 +138,18 @@ class Session:
         self._reading = threading.Lock()
 
     @classmethod
-    def open(cls, path: Path, *, show_progress: bool = True, **names: str | None) -> Self:
+    def open(
+        cls, path: Path, *, trust: bool = False, show_progress: bool = True, **names: str | None
+    ) -> Self:
         """Open an explainer's file by the configuration beside it.
 
         Parameters
         ----------
         path
             The file that ``whence fit`` wrote.
+        trust
+            Whether code that only the configuration names may be imported and run. Without it everything
+            must be given as ``names``, and the configuration's cache is left alone.
         show_progress
             Whether long steps show their progress.
         names
@@ -136,7 +160,10 @@ class Session:
             raise StoreError(f"There is no explainer at '{path}'. 'whence fit' writes one.")
         beside = path.with_name(path.name + SUFFIX)
         if beside.exists() or not (names.get("model") and names.get("data")):
-            configuration = Configuration.read(beside).with_names(**names)
+            configuration = Configuration.read(beside)
+            if not trust:
+                configuration = as_named(configuration, beside, names)
+            configuration = configuration.with_names(**names)
         else:
             configuration = Configuration(model="", data="").with_names(**names)
         folder = path.resolve().parent
@@ -225,6 +252,22 @@ class Session:
             show_progress=self.explainer.show_progress,
             **reading,
         )
+
+
+def as_named(configuration: Configuration, source: Path, names: Mapping[str, str | None]) -> Configuration:
+    """Give a configuration of which nothing runs or is written to but what the user has named, or raise."""
+    foreign = {key: name for key, name in configuration.foreign().items() if not names.get(key)}
+    if foreign:
+        told = ", ".join(f"{key} {name} ({origin(name)})" for key, name in foreign.items())
+        wanted = " ".join(f"--{key} {shlex.quote(name)}" for key, name in foreign.items())
+        raise InvalidInputError(
+            f"'{source}' names code that would be imported and run: {told}. Pass --trust if the file is "
+            f"yours or of someone you trust, or name the code yourself: {wanted}"
+        )
+    if not configuration.foreign():
+        return configuration  # whence's own
+    reading = {key: value for key, value in configuration.reading.items() if key != "cache_dir"}
+    return dataclasses.replace(configuration, reading=reading)
 
 
 def _placed(model: nn.Module, device: str | None) -> nn.Module:

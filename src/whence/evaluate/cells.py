@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from whence import store
+from whence import contents, store
+from whence.errors import StoreError
 from whence.evaluate.results import ERROR, Row
 
 
@@ -35,8 +36,9 @@ class Cells:
     def read(self, *parts: Any) -> list[Row] | None:
         """Give a cell's rows; None where it is not finished, or failed, so that it is tried again."""
         try:
-            rows = [Row(*row) for row in json.loads(self.path(*parts).read_text(encoding="utf-8"))]
-        except (FileNotFoundError, ValueError, TypeError):
+            text = self.path(*parts).read_text(encoding="utf-8")
+            rows = contents.manifest(list[Row], json.loads(text))
+        except (FileNotFoundError, ValueError, RecursionError, StoreError):
             return None
         return None if any(row.quantity == ERROR for row in rows) else rows
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
-from whence import store
+from whence import contents, store
 from whence.errors import StoreError
 from whence.evaluate.blocks import LastBlock, packed, states
 from whence.evaluate.texts import LENGTH, Backbone, TextHead
@@ -46,11 +46,9 @@ class Encoder:
         self._known: dict[bytes, npt.NDArray[np.float32]] = {}  # (tokens, d) each, one row for a head
         if cache.exists():
             try:
-                arrays, _ = store.read(cache)
+                self._known = _read(cache)
             except StoreError:
                 return  # a damaged cache is made anew
-            parts = np.split(arrays["rows"], np.cumsum(arrays["lengths"])[:-1])
-            self._known = dict(zip(map(bytes, arrays["keys"]), parts, strict=True))
 
     @cached_property
     def backbone(self) -> Backbone:
@@ -91,6 +89,20 @@ class Encoder:
             "lengths": np.array([len(rows) for rows in kept]),
         }
         store.write(self.cache, arrays, {})
+
+
+def _read(path: Path) -> dict[bytes, npt.NDArray[np.float32]]:
+    """Read what was kept, or raise StoreError."""
+    arrays, _ = store.read(path)
+    contents.check_names(arrays, {"keys", "rows", "lengths"})
+    rows, sizes = arrays["rows"], dict[str, int]()
+    contents.check_floats(arrays, {"rows": ("tokens", "d")}, sizes, {"rows": np.dtype(np.float32)})
+    contents.check_integers("lengths", arrays["lengths"], ("texts",), sizes, 1, len(rows))
+    contents.check_shape("keys", arrays["keys"], ("texts", "digest"), sizes)
+    if arrays["keys"].dtype != np.uint8 or int(arrays["lengths"].sum()) != len(rows):
+        raise contents.refused("'keys' and 'lengths' must fit 'rows', and do not")
+    parts = np.split(rows, np.cumsum(arrays["lengths"])[:-1])
+    return dict(zip(map(bytes, arrays["keys"]), parts, strict=True))
 
 
 def names() -> list[str]:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from os import PathLike
 from typing import Any
 
 from whence import store
+from whence.errors import StoreError
 from whence.evaluate.charts import number
 from whence.evaluate.figures import LEGENDS, Figures
 from whence.evaluate.protocol import Method
@@ -184,15 +187,25 @@ def _share(value: float | None) -> str:
 
 def _example(note: str) -> dict[str, Any]:
     """Read a pair of texts, word by word, with the largest relevance of each text."""
-    told = json.loads(note)
-    for side in ("test", "train"):
-        one = told[side]
-        words = [
-            {"word": word, "relevance": relevance, "inside": bool(inside)}
-            for word, relevance, inside in zip(one["words"], one["relevance"], one["inside"], strict=True)
-        ]
-        told[side] = {"words": words, "most": max(map(abs, one["relevance"]), default=0.0) or 1.0}
-    return {name: told[name] for name in ("predicted", "true", "test", "train")}
+    with _noted(note):
+        told = json.loads(note)
+        for side in ("test", "train"):
+            one = told[side]
+            words = [
+                {"word": word, "relevance": float(relevance), "inside": bool(inside)}
+                for word, relevance, inside in zip(one["words"], one["relevance"], one["inside"], strict=True)
+            ]
+            told[side] = {"words": words, "most": max(map(abs, one["relevance"]), default=0.0) or 1.0}
+        return {name: told[name] for name in ("predicted", "true", "test", "train")}
+
+
+@contextmanager
+def _noted(note: str) -> Iterator[None]:
+    """Say of a note that cannot be read that it is the results' fault."""
+    try:
+        yield
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise StoreError(f"The results have a note that cannot be read, {note[:60]!r} ({error}).") from error
 
 
 def _ranges(some: list[float], everything: list[float]) -> str:
@@ -207,4 +220,5 @@ def _ranges(some: list[float], everything: list[float]) -> str:
 
 
 def _in_words(options: str) -> str:
-    return ", ".join(f"{name} = {value}" for name, value in json.loads(options).items())
+    with _noted(options):
+        return ", ".join(f"{name} = {value}" for name, value in json.loads(options).items())

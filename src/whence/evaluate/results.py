@@ -12,6 +12,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from whence import contents
 from whence.errors import InvalidInputError, StoreError
 
 _PACKAGES = ("whence", "torch", "numpy", "scipy", "scikit-learn", "numba")
@@ -105,7 +106,10 @@ def read(path: str | PathLike[str]) -> Results:
         metadata = {key: json.loads(table.schema.metadata[key.encode()]) for key in ("protocol", "versions")}
         columns: Iterable[list[Any]] = (table[name].to_pylist() for name in Row._fields)
         rows = tuple(Row(*values) for values in zip(*columns, strict=True))
-    except (pa.ArrowException, KeyError, TypeError, ValueError) as error:
+        contents.manifest(list[Row], rows)
+        contents.manifest(dict[str, str], metadata["versions"])
+        contents.manifest(dict[str, Any], metadata["protocol"])
+    except (pa.ArrowException, KeyError, TypeError, ValueError, RecursionError, StoreError) as error:
         raise StoreError(f"{path} holds no results of whence evaluate ({error}). Run it again.") from error
     return Results(rows, metadata["protocol"], metadata["versions"])
 

@@ -177,7 +177,7 @@ def _seconds(path: Path) -> float | None:
     """Seconds that a saved model took to train; None where there is none, or its file is damaged."""
     try:
         return float(store.read(path)[1]["seconds"])
-    except (FileNotFoundError, StoreError, KeyError):
+    except (FileNotFoundError, StoreError, KeyError, TypeError, ValueError):
         return None
 
 

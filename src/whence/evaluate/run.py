@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from threadpoolctl import threadpool_limits
 from tqdm.auto import tqdm
 
-from whence.errors import WhenceError
+from whence.errors import StoreError, WhenceError
 from whence.evaluate import results
 from whence.evaluate.cells import Cells
 from whence.evaluate.costs import cell_seconds, groups, plan, scene_seconds, takes_part
@@ -209,7 +210,7 @@ class _SceneRun:
         facts = self.scene.facts.items()
         rows = [Row("scene", self.spec.kind, name, None, float(value)) for name, value in facts]
         if "lds" in self.metrics:
-            scores = {m.key: np.load(self._scores(m)) for m in compared if self._scores(m).exists()}
+            scores = {m.key: _read_scores(self._scores(m)) for m in compared if self._scores(m).exists()}
             rows += compare(scores, self.targets, self.protocol.seed)
         self.cells.write(rows, *parts)
         return rows
@@ -232,6 +233,14 @@ class _SceneRun:
 
     def _scores(self, method: Method) -> Path:
         return self.cells.path(*self._parts("lds", method)).with_suffix(".npy")
+
+
+def _read_scores(path: Path) -> npt.NDArray[Any]:
+    try:
+        found: npt.NDArray[Any] = np.load(path)
+    except (ValueError, EOFError) as error:
+        raise StoreError(f"{path} holds no scores ({error}). Remove it and run again.") from error
+    return found
 
 
 def _finite(row: Row) -> Row:

@@ -13,7 +13,7 @@ import torch
 from sklearn.metrics import confusion_matrix
 from torch import Tensor
 
-from whence import store
+from whence import contents, store
 from whence.errors import InvalidInputError, StoreError
 from whence.evaluate import datasets, encoder, networks
 from whence.evaluate.arrays import Ints, Mask
@@ -281,15 +281,19 @@ def _write(path: Path, trained: Trained) -> None:
 
 def _read(path: Path, model: torch.nn.Module) -> Trained:
     arrays, manifest = store.read(path)
-    shapes = {name: tensor.shape for name, tensor in model.state_dict().items()}
-    states: dict[int, dict[str, Tensor]] = {}
-    for key, array in arrays.items():
-        place, _, name = key.partition(" ")
-        # Files give a shape to numbers that have none, such as BatchNorm's count of batches.
-        states.setdefault(int(place), {})[name] = torch.from_numpy(array).reshape(shapes[name])
-    model.load_state_dict(states.pop(0))
-    rates = manifest["learning_rates"]
-    return Trained(model.eval(), [states[k] for k in range(1, len(rates) + 1)], rates)
+    rates = contents.manifest(list[float], manifest.get("learning_rates"))
+    wanted, states = model.state_dict(), []
+    contents.check_names(arrays, {f"{k} {name}" for k in range(len(rates) + 1) for name in wanted})
+    for k in range(len(rates) + 1):
+        states.append({name: torch.from_numpy(arrays[f"{k} {name}"]) for name in wanted})
+        for name, tensor in wanted.items():
+            found = states[k][name]
+            if found.dtype != tensor.dtype or found.numel() != tensor.numel() or not found.isfinite().all():
+                raise contents.refused(f"'{k} {name}' must be finite {tensor.dtype} of {list(tensor.shape)}")
+            # Files give a shape to numbers that have none, such as BatchNorm's count of batches.
+            states[k][name] = found.reshape(tensor.shape)
+    model.load_state_dict(states[0])
+    return Trained(model.eval(), states[1:], rates)
 
 
 def _shortcut(options: Mapping[str, Any]) -> Shortcut:

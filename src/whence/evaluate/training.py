@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import os
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from whence import store
+from whence import contents, store
 from whence.checks import check_count, check_seed
 from whence.data import as_training_set
 from whence.errors import ModelError, StoreError
@@ -111,8 +112,15 @@ def load_weights(path: str | os.PathLike[str], model: nn.Module) -> nn.Module:
     """Give a copy of ``model``, in eval mode, with the weights from a file that ``save_weights`` wrote."""
     arrays, manifest = store.read(path)
     state = {}
-    for name, (dtype, shape) in manifest["tensors"].items():
-        state[name] = torch.empty(shape, dtype=getattr(torch, dtype))
+    kinds = contents.manifest(dict[str, tuple[str, list[int]]], manifest.get("tensors"))
+    contents.check_names(arrays, set(kinds))
+    for name, (word, shape) in kinds.items():
+        dtype = getattr(torch, word, None)
+        if not isinstance(dtype, torch.dtype) or min(shape, default=0) < 0:
+            raise contents.refused(f"{name!r} must be a tensor of torch, and is {word} {shape}")
+        if arrays[name].dtype != np.uint8 or arrays[name].shape != (math.prod(shape) * dtype.itemsize,):
+            raise contents.refused(f"{name!r} must have the bytes of {word} {shape}, and has not")
+        state[name] = torch.empty(shape, dtype=dtype)
         state[name].view(-1).view(torch.uint8).copy_(torch.from_numpy(arrays[name]))
     found = copy.deepcopy(model)
     try:

@@ -20,7 +20,7 @@ from typing import IO, Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from whence import store
+from whence import contents, store
 from whence.errors import StoreError
 
 Rows = npt.NDArray[np.floating[Any]]
@@ -268,11 +268,12 @@ def _read_journal(folder: Path) -> Journal | None:
         if values.pop("format") != FORMAT:
             raise StoreError(f"{folder} was written by another version of whence.")
         journal = Journal(**values)
-        if not (journal.samples >= 0 and len(journal.sums) == 2):
+        contents.manifest(Journal, values)
+        if not (journal.samples >= 0 and len(journal.sums) == 2 and journal.dimension > 0):
             raise ValueError
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise StoreError(f"{folder}: the journal cannot be read.") from error
     return journal
 
