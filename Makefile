@@ -3,8 +3,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 OUT ?= whence-demo
+FUZZ_CASES ?= 10000
+FUZZ_SEED ?= 0
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test fuzz lint bench clean
 
 demo: $(VENV)/.installed
 	$(BIN)/whence demo --out $(OUT)
@@ -14,6 +16,10 @@ test: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest
+
+# Random calls, right and wrong. One that ends badly is run again alone: make fuzz FUZZ_SEED=0 FUZZ_CASE=7
+fuzz: $(VENV)/.installed-dev
+	$(BIN)/python -m tests.fuzz --cases $(FUZZ_CASES) --seed $(FUZZ_SEED) $(if $(FUZZ_CASE),--case $(FUZZ_CASE))
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check --fix .

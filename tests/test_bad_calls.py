@@ -12,7 +12,7 @@ from torch import nn
 
 import whence
 from whence.attributors import get, names
-from whence.errors import InvalidInputError, ModelError, WhenceError
+from whence.errors import InvalidInputError, ModelError, NotFittedError, WhenceError
 
 METHODS = names()
 
@@ -241,3 +241,26 @@ def test_removed_samples_that_are_not_there_are_refused(remove: Any, fitted: whe
 def test_class_names_that_do_not_name_each_class_once_are_refused(given: Any) -> None:
     with refused("'class_names' must"):
         explainer().fit(network(), data(), class_names=given)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_what_is_not_fitted_says_so(method: str, tmp_path: Any) -> None:
+    unfitted, X = get(method)(), data()[0]
+    calls: list[Any] = [
+        lambda: unfitted.attribute(X),
+        lambda: unfitted.top_k(X, 2),
+        unfitted.self_influence,
+        lambda: unfitted.save(tmp_path / "a.whence"),
+    ]
+    if isinstance(unfitted, whence.DualDA):
+        calls += [
+            lambda: unfitted.explain(X),
+            lambda: unfitted.explain_concepts(X),
+            lambda: unfitted.faithfulness(X),
+            lambda: unfitted.what_if(features()),
+            lambda: unfitted.attribute_features(features()),
+            lambda: unfitted.top_k_features(features()),
+        ]
+    for call in calls:
+        with pytest.raises(NotFittedError, match="Call fit"):
+            call()

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from whence import contents, store
 from whence.attributors.base import Attributor, check_target
 from whence.attributors.fitted import FittedModel
+from whence.attributors.surrogate import check_small
 from whence.checks import check_count, check_flag
 from whence.contents import Layout
 from whence.data import TrainingSet, as_training_set
@@ -70,6 +71,7 @@ class Classifier:
                 f"The model's features must be finite. Got {features[row, column].item()} for test {row} of "
                 f"'x', feature {column}."
             )
+        check_small(features)
         return features
 
     def logits(self, features: Tensor) -> Tensor:

@@ -15,7 +15,7 @@ from whence.attributors.progress import GapBar
 from whence.attributors.softmax import fit_softmax
 from whence.checks import check_flag, check_positive
 from whence.contents import Layout
-from whence.errors import ConvergenceWarning
+from whence.errors import ConvergenceWarning, InvalidInputError
 from whence.svm.problem import Doubles
 
 _BLOCK = 1 << 20  # coefficients gathered at a time
@@ -177,6 +177,12 @@ class Representer(PointsAttributor):
         X, labels = self._rows(training), training.labels.cpu().numpy()
         with GapBar(self.tol, self.show_progress) as bar:
             found = fit_softmax(X, labels, classifier.n_classes, self.l2, self.tol, bar)
+        with np.errstate(over="ignore"):
+            if not np.isfinite(found.alpha.astype(np.float32)).all():
+                raise InvalidInputError(
+                    f"'l2' must be large enough for the coefficients 1/(2 l2 N). Got {self.l2:g}, where they "
+                    "overflow."
+                )
         if found.residual > max(self.tol, 1e-6):
             warnings.warn(
                 f"The new last layer has a residual of {found.residual:.1e}, more than 'tol' = {self.tol:g}: "

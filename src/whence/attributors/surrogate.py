@@ -129,6 +129,7 @@ class Surrogate:
             raise InvalidInputError(
                 f"'features' must be finite. Got {tests[row, column].item()} at row {row}, column {column}."
             )
+        check_small(tests)
         return tests
 
     def logits(self, features: Tensor) -> Tensor:
@@ -206,6 +207,17 @@ def _checked(arrays: Arrays) -> tuple[int, int]:
     if int(support.sum()) != sizes["S"] or (labels[support] < 0).any():
         raise contents.refused("'vectors' must have a row per sample with coefficients, and has not")
     return len(labels), K
+
+
+def check_small(features: Tensor) -> None:
+    """Raise where the inner product of a test's features with themselves overflows their precision."""
+    lengths = torch.linalg.vector_norm(features, dim=1).square()
+    if not lengths.isfinite().all():
+        row = int((~lengths.isfinite()).int().argmax())
+        raise InvalidInputError(
+            f"The features must be small enough for products in {features.dtype}. Those of test {row} are "
+            f"up to {float(features[row].abs().max()):.3g}. Scale the inputs."
+        )
 
 
 def _head_logits(head: Head, features: Tensor) -> Tensor:

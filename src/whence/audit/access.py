@@ -12,7 +12,7 @@ from torch import Tensor
 from whence.attributors import DualDA
 from whence.attributors.base import check_target
 from whence.attributors.surrogate import Surrogate
-from whence.checks import to_array
+from whence.checks import check_dense, to_array
 from whence.errors import InvalidInputError
 from whence.features import FeatureBank, as_float32, extract, taken
 from whence.inputs import check_batch
@@ -122,7 +122,10 @@ class Tests:
             explainer._with_model()
             self.count = check_batch(x)
         else:
-            self.features = features if isinstance(features, np.ndarray | Tensor) else np.asarray(features)
+            if isinstance(features, Tensor):
+                check_dense("features", features)
+            given = isinstance(features, np.ndarray | Tensor) and not isinstance(features, np.ma.MaskedArray)
+            self.features = features if given else to_array("features", features)
             self.count = len(self.features) if self.features.ndim else 0
             if not self.count:
                 raise InvalidInputError(

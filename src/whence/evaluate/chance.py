@@ -96,5 +96,7 @@ class RandomAttributor(Attributor):
         self._check_fitted()
         n = check_batch(x)
         if target is not None:
-            return check_target(target, n, self.n_classes_)
+            classes = check_target(target, n, self.n_classes_)
+            self._classifier.features(take(x, slice(1)))  # says what is wrong with x
+            return classes
         return self._classifier.classes(self._classifier.features(x), None)

@@ -77,8 +77,8 @@ class ExplainedPairs:
     ) -> FlippingResult:
         """Remove features and recompute the scores; arguments as for ``pair_flipping``."""
         check_choice("side", side, ("test", "train"))
-        for name, count in {"steps": steps, "patch": patch, "n_random": n_random}.items():
-            check_count(name, count)
+        steps, patch = check_count("steps", steps), check_count("patch", patch)
+        n_random = check_count("n_random", n_random)
         seed, tokens = check_seed(seed), to_array("keep", keep)
         if tokens.ndim != 1 or (tokens.size and tokens.dtype.kind not in "iu"):
             raise InvalidInputError(f"'keep' must be a list of tokens' numbers. Got {shown(keep)}.")

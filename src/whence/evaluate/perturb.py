@@ -63,6 +63,10 @@ def group_labels(data: Any, groups: Any) -> View:
     """
     base = view(data)
     of = classes("groups", groups)
+    if of.min() < 0 or of.max() >= len(of):
+        raise InvalidInputError(
+            f"'groups' must be numbered from 0, at most {len(of)} of them. Got {of.min()} to {of.max()}."
+        )
     if base.labels.max() >= len(of) or (base.class_names is not None and len(base.class_names) != len(of)):
         raise InvalidInputError(
             f"'groups' must give a group for each of the {base.n_classes} classes. Got {len(of)}."

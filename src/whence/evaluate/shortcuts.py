@@ -186,6 +186,8 @@ def _colour(value: Value, planes: Any) -> Sequence[float]:
             f"'value' must be one number or {channels}, one a channel. Got {len(colour)} numbers."
         )
     dtype = planes.detach().numpy().dtype if isinstance(planes, Tensor) else planes.dtype
+    if dtype.kind not in "iuf":
+        raise InvalidInputError(f"'shortcut' must find an image of numbers in a sample. Got {dtype}.")
     limits: Any = np.iinfo(dtype) if dtype.kind in "iu" else np.finfo(dtype)
     if any(not limits.min <= c <= limits.max for c in colour):
         raise InvalidInputError(f"'value' must fit images of {dtype}. Got {value}.")

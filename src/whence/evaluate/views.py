@@ -17,7 +17,7 @@ from whence.data.folder import ImageFolder
 from whence.data.items import LABEL_NAMES, as_fields, split
 from whence.data.labels import Labels, data_names
 from whence.data.samples import Rows, Samples, Stream
-from whence.errors import InvalidInputError, SampleError
+from whence.errors import InvalidInputError, SampleError, WhenceError
 from whence.evaluate.arrays import Ints, Mask
 from whence.evaluate.shortcuts import Shortcut
 from whence.fingerprint import Digest
@@ -85,7 +85,7 @@ class View(Dataset[Any]):
         inputs, _ = split(item)
         for shortcut, where, seed in self.marks:
             if where[index]:
-                inputs = shortcut(inputs, np.random.default_rng([seed, place]))
+                inputs = _with_mark(shortcut, inputs, np.random.default_rng([seed, place]))
         fields = as_fields(item)
         if fields is None:
             return inputs, label
@@ -185,6 +185,18 @@ def subset(data: Any, indices: Any) -> View:
         history=(*base.history, f"subset of {len(rows)}"),
         marks=tuple((shortcut, where[rows], seed) for shortcut, where, seed in base.marks),
     )
+
+
+def _with_mark(shortcut: Shortcut, inputs: Any, rng: np.random.Generator) -> Any:
+    try:
+        return shortcut(inputs, rng)
+    except WhenceError:
+        raise
+    except Exception as error:
+        raise InvalidInputError(
+            "'shortcut' must be a function of a sample's inputs and a random generator. It failed: "
+            f"{type(error).__name__}: {error}."
+        ) from error
 
 
 def _contents(data: Any) -> Any:

@@ -98,5 +98,5 @@ def _parts(inputs: Any) -> tuple[npt.NDArray[np.int64] | None, Any]:
     named = dict(inputs) if isinstance(inputs, Mapping) else {"input": inputs}
     named = {name: x for name, x in named.items() if "mask" not in name and hasattr(x, "shape")}
     first = named["input_ids"] if "input_ids" in named else next(iter(named.values()))
-    whole = first.cpu().numpy() if isinstance(first, Tensor) else np.asarray(first)
+    whole = first.detach().cpu().numpy() if isinstance(first, Tensor) else np.asarray(first)
     return (whole, None) if whole.dtype.kind in "iu" and whole.ndim == 2 else (None, first)

@@ -80,3 +80,11 @@ class Forward:
                 f"The model's features must be finite. Got {rows[i, j]} for sample {part.indices[i]} of "
                 f"'data', feature {j}. {remedy}"
             )
+        with np.errstate(over="ignore"):
+            lengths = np.einsum("ij,ij->i", rows, rows, dtype=np.float32)
+        if not np.isfinite(lengths).all():
+            i = int(np.isfinite(lengths).argmin())
+            raise InvalidInputError(
+                f"The model's features must be small enough for inner products in float32. Those of sample "
+                f"{part.indices[i]} of 'data' are up to {np.abs(rows[i]).max():.3g}. Scale the inputs."
+            )

@@ -1,0 +1,63 @@
+"""Everything public that can be called, by its dotted name."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from typing import Any
+
+MODULES = (
+    "whence",
+    "whence.svm",
+    "whence.relevance",
+    "whence.data",
+    "whence.features",
+    "whence.audit",
+    "whence.attributors",
+    "whence.evaluate",
+    "whence.explanation",
+)
+
+_RECORDS = """
+    CChoice PathPoint Solution FeatureBank Entry ClassSummary ClassView Coreset Direction GroupAttribution
+    SharedEvidence WrongLabels Limits Ranked TopK Flow ExplainedPairs FlippingResult Resources Run View
+    ConceptExplanation ConceptPart Contribution Explanation Explanations Sample Arrays Loaded Batch Prepare
+"""  # calls give them back: a user reads and never makes them
+_CHECKED_LATER = """
+    Concepts DualDA EKFAC TRAK Arnoldi Attributor Ensemble GradCos GradDot HingeRP Influence LiSSA
+    Representer Similarity TracIn RandomAttributor
+"""  # by ``Concepts.of`` and its like, and by ``fit``, since a constructor only stores
+_AMONG_THEMSELVES = """
+    Cache.begin Cache.drop Cache.entries Cache.holds Cache.locked Cache.path Cache.sweep Cache.why_new
+    Prepare.inputs Prepare.labelled Prepare.unlabelled CChoice.from_dict features.teller features.taken
+    svm.held_back
+"""  # what rooms do for each other, with arguments that were checked before
+MADE_BY_WHENCE = frozenset(f"{_RECORDS} {_CHECKED_LATER} {_AMONG_THEMSELVES}".split())
+"""What needs no case of its own, and why."""
+
+
+def public() -> set[str]:
+    """Names of all functions, classes and methods, a class's own name without its module."""
+    found = set()
+    for place in MODULES:
+        module = importlib.import_module(place)
+        short = place.removeprefix("whence").strip(".")
+        for name in module.__all__:
+            thing = getattr(module, name)
+            if inspect.isclass(thing):
+                if not issubclass(thing, Exception):
+                    found |= {name, *(f"{name}.{method}" for method in _methods(thing))}
+            elif inspect.isfunction(thing):
+                found.add(f"{short}.{name}" if short and name != "load" else name)
+    return found
+
+
+def _methods(kind: Any) -> set[str]:
+    found = set()
+    for name in dir(kind):
+        thing = inspect.getattr_static(kind, name)
+        function = getattr(thing, "__func__", thing)
+        ours = inspect.isfunction(function) and function.__module__.startswith("whence")
+        if ours and not name.startswith("_") and not inspect.isabstract(kind):
+            found.add(name)
+    return found

@@ -1,0 +1,56 @@
+"""Random calls, right and wrong, give sense or a typed error: no raw error, no hang, no nonsense taken."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+
+import numpy as np
+import pytest
+import torch
+
+from tests.fuzz.public import MADE_BY_WHENCE, public
+from tests.fuzz.running import EVERY, GOOD, HangError, limited, not_finite, run
+
+CASES, SEED = 300, 2024
+
+
+def test_every_public_call_is_fuzzed() -> None:
+    fuzzed = {call.name for call in EVERY}
+    assert public() - fuzzed - MADE_BY_WHENCE == set()
+    assert fuzzed - public() == set()
+
+
+@pytest.mark.parametrize("part", range(10))
+def test_random_calls_end_well(part: int) -> None:
+    size = CASES // 10
+    outcomes = {case: run(SEED, case) for case in range(part * size, (part + 1) * size)}
+    bad = [
+        f"{outcome}\n  again: make fuzz FUZZ_SEED={SEED} FUZZ_CASE={case}"
+        for case, outcome in outcomes.items()
+        if outcome.word not in GOOD
+    ]
+    assert not bad, "\n\n".join(bad)
+
+
+def test_right_and_wrong_calls_are_both_among_them() -> None:
+    words = Counter(run(SEED, case).word for case in range(40))
+    assert min(words["right"], words["refused"]) >= 8
+
+
+def test_a_case_is_the_same_again() -> None:
+    first, second = run(SEED, 7), run(SEED, 7)
+    assert first[:4] == second[:4]
+
+
+def test_what_takes_too_long_is_a_hang() -> None:
+    with pytest.raises(HangError), limited(0.05):
+        sum(1 for _ in itertools.count())
+
+
+@pytest.mark.parametrize(
+    "value", [float("nan"), np.array([1.0, np.inf]), torch.tensor([np.nan]), {"a": [(-np.inf,)]}]
+)
+def test_what_is_not_finite_is_seen(value: object) -> None:
+    assert not_finite(value)
+    assert not not_finite([1, 2.0, "nan", np.array(["a"]), torch.tensor([1])])
