@@ -231,7 +231,8 @@ def test_csv_and_parquet_give_back_what_was_written(tmp_path: Path) -> None:
     with (tmp_path / "f.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     assert [int(row["index"]) for row in rows] == found.indices.tolist()
-    assert [row["id"] for row in rows] == [ids[i] for i in found.indices]
+    assert [row["id"].removeprefix("'") for row in rows] == [ids[i] for i in found.indices]
+    assert not any(row["id"].startswith("=") for row in rows)
     assert [float(row["score"]) for row in rows] == found.scores.tolist()
     assert rows[0]["label_name"] == explainer.class_names_[found.labels[0]]
     near = [[int(v) for v in row["neighbours"].split()] for row in rows]

@@ -14,6 +14,7 @@ from whence.commands import as_class
 from whence.errors import InvalidInputError
 from whence.features import as_float32, taken
 from whence.session import Session
+from whence.terminal import plain_line
 
 VIEWS = ("labels", "classes", "coreset", "shortcut")
 
@@ -75,7 +76,9 @@ def _table(view: str, found: Any) -> str:
         held = len(found.indices)
         return f"{held:,} samples to keep, the first: {', '.join(map(str, found.indices[:20].tolist()))} …"
     if view == "shortcut":
-        lines = [f"Training samples that carry what '{found.class_name}' shares, at C = {found.C:.3g}:"]
+        lines = [
+            f"Training samples that carry what '{plain_line(found.class_name)}' shares, at C = {found.C:.3g}:"
+        ]
         pairs = zip(found.samples.tolist(), found.scores.tolist(), strict=True)
         return "\n".join([*lines, *(f"  {score:+.3g}  training sample {i}" for i, score in pairs)])
     return str(found)

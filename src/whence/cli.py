@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
@@ -17,6 +18,7 @@ import typer
 
 from whence import __version__
 from whence.errors import InvalidInputError, WhenceError
+from whence.terminal import plain, plain_line
 
 if TYPE_CHECKING:
     from whence.session import Session
@@ -36,9 +38,14 @@ app = typer.Typer(
 _state = {"debug": False}
 
 
+def _say(text: object, err: bool = False) -> None:
+    """Print text, of which nothing acts in a terminal: it holds names of classes and files."""
+    typer.echo(plain(str(text)), err=err)
+
+
 def _show_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"whence {__version__}")
+        _say(f"whence {__version__}")
         raise typer.Exit
 
 
@@ -66,8 +73,8 @@ def demo(
     """
     from whence.demo import run  # only this command needs it
 
-    page = run(out, seed=seed, show_progress=sys.stderr.isatty(), say=typer.echo)
-    typer.echo(page.resolve())
+    page = run(out, seed=seed, show_progress=sys.stderr.isatty(), say=_say)
+    _say(page.resolve())
 
 
 @app.command()
@@ -157,7 +164,7 @@ def fit(
             },
             version=__version__,
         )
-    run(configuration, out, show_progress=sys.stderr.isatty(), say=typer.echo)
+    run(configuration, out, show_progress=sys.stderr.isatty(), say=_say)
 
 
 def _open(explainer: Path, trust: bool, **names: str | None) -> Session:
@@ -189,10 +196,10 @@ def info(
 
     found = facts(explainer)
     if as_json:
-        typer.echo(json.dumps(found, indent=2))
+        _say(json.dumps(found, indent=2))
     else:
         for name, value in found.items():
-            typer.echo(f"{name:16} {value}")
+            _say(f"{name:16} {value}")
 
 
 @app.command()
@@ -218,7 +225,7 @@ def attribute(
 
     session = _open(explainer, trust, model=model, data=data, test=test, preprocess=preprocess)
     found = scores(session, tests, k, target)
-    typer.echo(json.dumps(found, indent=2) if as_json else scores_in_words(found))
+    _say(json.dumps(found, indent=2) if as_json else scores_in_words(found))
 
 
 @app.command()
@@ -246,7 +253,7 @@ def explain(
     from whence.commands import write_explanations
 
     session = _open(explainer, trust, model=model, data=data, test=test, preprocess=preprocess)
-    typer.echo(write_explanations(session, tests, out, k, target, rules).resolve())
+    _say(write_explanations(session, tests, out, k, target, rules).resolve())
 
 
 @app.command()
@@ -268,7 +275,7 @@ def report(
     from whence.commands import write_report
 
     session = _open(explainer, trust, model=model, data=data, test=test, preprocess=preprocess)
-    typer.echo(write_report(session, tests, out, k).resolve())
+    _say(write_report(session, tests, out, k).resolve())
 
 
 @app.command()
@@ -296,7 +303,7 @@ def serve(
 
     with listen(host, port, token) as listener:  # before the explainer is read: a mistake costs no time
         session = _open(explainer, trust, model=model, data=data, test=test, preprocess=preprocess)
-        run(Explorer(session), listener, token, typer.echo)
+        run(Explorer(session), listener, token, _say)
 
 
 @app.command()
@@ -333,7 +340,7 @@ def audit(
     from whence.auditing import run
 
     session = _open(explainer, trust, model=model, data=data, test=test, preprocess=preprocess)
-    typer.echo(
+    _say(
         run(
             session,
             view,
@@ -386,10 +393,10 @@ def evaluate(
         methods.split(",") if methods else None,
         dry_run=dry_run,
         show_progress=sys.stderr.isatty(),
-        say=typer.echo,
+        say=_say,
     )
     for page in pages:
-        typer.echo(page.resolve())
+        _say(page.resolve())
 
 
 cache = typer.Typer(help="Show and clear what fits have kept.", no_args_is_help=True, rich_markup_mode=None)
@@ -408,9 +415,9 @@ def cache_ls(
     for entry in entries:
         state = "" if entry.complete else ", unfinished"
         age = _age(time.time() - entry.made)
-        typer.echo(f"{entry.name:25}  {in_words(entry.bytes):>8}  {age:>8}  {entry.title}{state}")
+        _say(f"{entry.name:25}  {in_words(entry.bytes):>8}  {age:>8}  {entry.title}{state}")
     total = in_words(sum(entry.bytes for entry in entries))
-    typer.echo(f"{len(entries)} entries, {total} in {folder}")
+    _say(f"{len(entries)} entries, {total} in {folder}")
 
 
 @cache.command("rm")
@@ -430,7 +437,7 @@ def cache_rm(
     where = Cache(folder)
     removed = where.remove([entry.name for entry in where.entries()] if everything else names or [])
     where.sweep()
-    typer.echo(f"Removed {len(removed)} entries, {in_words(sum(entry.bytes for entry in removed))}")
+    _say(f"Removed {len(removed)} entries, {in_words(sum(entry.bytes for entry in removed))}")
 
 
 def _age(seconds: float) -> str:
@@ -467,7 +474,7 @@ def _warn(
     line: str | None = None,
 ) -> None:
     """Print a warning without the line of code that it arose from."""
-    typer.echo(f"Warning: {message}", err=True)
+    _say(f"Warning: {plain_line(str(message))}", err=True)
 
 
 def main() -> None:
@@ -479,14 +486,19 @@ def main() -> None:
     signal.signal(signal.SIGINT, _interrupt)
     warnings.showwarning = _warn
     try:
-        app()
+        sys.exit(app(standalone_mode=False))
     except _Interrupted:
-        typer.echo("Interrupted.", err=True)
+        _say("Interrupted.", err=True)
         _leave(130)
     except Exception as error:
         if _state["debug"]:
             raise
+        if hasattr(error, "show"):  # typer's own word on a command line that it does not understand
+            told = io.StringIO()
+            error.show(told)
+            _say(told.getvalue().rstrip(), err=True)
+            sys.exit(2)
         mistake = isinstance(error, WhenceError)
         text = str(error) if mistake else f"{type(error).__name__}: {error} (whence --debug … shows where)"
-        typer.echo(f"Error: {text}", err=True)
+        _say(f"Error: {plain_line(text)}", err=True)
         sys.exit(2 if mistake else 1)

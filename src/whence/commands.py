@@ -12,6 +12,7 @@ from whence.errors import InvalidInputError, StoreError
 from whence.explanation.style import signed
 from whence.features.resources import in_words
 from whence.session import SUFFIX, Session
+from whence.terminal import plain_line
 
 
 def facts(path: Path) -> dict[str, Any]:
@@ -27,7 +28,7 @@ def facts(path: Path) -> dict[str, Any]:
         found |= {
             "samples": len(labels),
             "classes": len(arrays["coef"]),
-            "class names": None if names is None else ", ".join(names),
+            "class names": None if names is None else ", ".join(map(plain_line, names)),
             "support vectors": len(arrays["vectors"]),
             "features": int(arrays["vectors"].shape[1]),
             "C": manifest["C"],
@@ -101,12 +102,13 @@ def scores_in_words(found: list[dict[str, Any]]) -> str:
     lines = []
     for test in found:
         lines.append(
-            f"test {test['test']}: predicted {test['predicted']}, true {test['truth']}; evidence for "
-            f"(+) and against (−) {test['target']}:"
+            f"test {test['test']}: predicted {plain_line(test['predicted'])}, true "
+            f"{plain_line(test['truth'])}; evidence for (+) and against (−) {plain_line(test['target'])}:"
         )
         for sample in test["proponents"] + test["opponents"]:
             lines.append(
-                f"  {signed(sample['score']):>10}  training sample {sample['index']}, {sample['class']}"
+                f"  {signed(sample['score']):>10}  training sample {sample['index']}, "
+                f"{plain_line(sample['class'])}"
             )
     return "\n".join(lines)
 

@@ -11,6 +11,7 @@ import numpy as np
 from whence.attributors import DualDA
 from whence.audit.access import Doubles, Ints, names_of, support_scores, surrogate_of
 from whence.checks import check_count
+from whence.terminal import cell
 
 _AT_BOUND = 1 - 1e-9
 
@@ -77,8 +78,8 @@ class ClassView:
         for found in self.classes:
             margin = f"{np.median(found.margins):.2f}" if found.n_support else "–"
             lines.append(
-                f"| {found.name} | {found.n_train} | {found.n_support} | {found.bounded:.0%} | {margin} "
-                f"| {', '.join(map(str, found.proponents.tolist())) or '–'} |"
+                f"| {cell(found.name)} | {found.n_train} | {found.n_support} | {found.bounded:.0%} "
+                f"| {margin} | {', '.join(map(str, found.proponents.tolist())) or '–'} |"
             )
         return "\n".join(lines)
 

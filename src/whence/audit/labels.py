@@ -19,6 +19,7 @@ from whence.audit.table import Columns, check_ids, chosen_ids, write_csv, write_
 from whence.checks import check_count
 from whence.errors import InvalidInputError
 from whence.svm.problem import Floats
+from whence.terminal import cell
 
 MODEL_SHARE = 2 / 3
 """Weight of the model's own log-probabilities beside those of the held-out surrogates."""
@@ -104,10 +105,10 @@ class WrongLabels:
         ]
         for j in range(min(10, len(self))):
             sample = self.indices[j] if self.ids is None else self.ids[j]
-            label, other = (self.class_names[c] for c in (self.labels[j], self.suggested[j]))
+            label, other = (cell(self.class_names[c]) for c in (self.labels[j], self.suggested[j]))
             disagree = int((self.neighbours[j] >= 0).sum())
             lines.append(
-                f"| {sample} | {label} | {other} | {self.scores[j]:.3g} "
+                f"| {cell(str(sample))} | {label} | {other} | {self.scores[j]:.3g} "
                 f"| {disagree} of {self.neighbours.shape[1]} |"
             )
         return "\n".join(lines)

@@ -13,17 +13,29 @@ import numpy.typing as npt
 from whence import store
 from whence.checks import shown
 from whence.errors import InvalidInputError
+from whence.terminal import no_formula
 
 Columns = Mapping[str, Sequence[Any]]
 
 
 def write_csv(path: str | PathLike[str], columns: Columns) -> None:
-    """Write columns of plain values; a list becomes its members with a space between."""
+    """Write columns of plain values; a list becomes its members with a space between.
+
+    A text that begins with =, +, -, @, a tab or a carriage return gets a ' before it: spreadsheets would take
+    it for a formula, and run it.
+    """
     with store.writing(path) as target, target.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(columns)
         for row in zip(*columns.values(), strict=True):
-            writer.writerow([" ".join(map(str, cell)) if isinstance(cell, list) else cell for cell in row])
+            writer.writerow([_cell(value) for value in row])
+
+
+def _cell(value: Any) -> Any:
+    if isinstance(value, list):
+        members = [no_formula(member) if isinstance(member, str) else str(member) for member in value]
+        return " ".join(members)
+    return no_formula(value) if isinstance(value, str) else value
 
 
 def write_parquet(path: str | PathLike[str], columns: Columns) -> None:

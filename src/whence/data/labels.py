@@ -106,8 +106,11 @@ class Labels:
 
 def known_names(names: tuple[str, ...] | None, n_classes: int) -> tuple[str, ...] | None:
     """Give the names of the model's classes; none, with a warning, where the data name another number."""
-    if names is None or len(names) == n_classes:
-        return names
+    if names is None:
+        return None
+    if len(names) == n_classes:
+        # Names of folders need not be text: a page or a file cannot hold halves of characters.
+        return tuple(name.encode("utf-8", "replace").decode() for name in names)
     warnings.warn(
         f"The data name {len(names)} classes, {_some(names)}, and the model has {n_classes}. They are shown "
         "by their numbers. Set model.config.id2label, or pass class_names to DualDA.fit.",

@@ -41,6 +41,7 @@ from whence.features.source import Part, Source, open_source
 from whence.inputs import check_device
 from whence.model import Extractor, check_model, find_head
 from whence.processor import REMEDY, bfloat16_works
+from whence.terminal import plain_line
 
 CHECKPOINT_SECONDS = 1.0
 _AGAIN = 4  # random rows that are computed anew before a bank is reused, beside the first
@@ -173,7 +174,7 @@ def teller(show: bool) -> Say:
 
     def say(line: str) -> None:
         if show:
-            tqdm.write(line, file=sys.stderr)
+            tqdm.write(plain_line(line), file=sys.stderr)
 
     return say
 
