@@ -54,6 +54,7 @@ def to_model(model: nn.Module, inputs: Any) -> Any:
     parameter = next((p for p in model.parameters() if p.is_floating_point()), None)
     if not isinstance(inputs, Tensor):
         return inputs
+    inputs = inputs.detach()  # from what the user made it of, which is no part of the model
     if parameter is None:
         return inputs if copied else inputs.clone()
     dtype = parameter.dtype if inputs.is_floating_point() else inputs.dtype

@@ -55,7 +55,8 @@ def writing(path: str | os.PathLike[str]) -> Iterator[Path]:
     except (OSError, SafetensorError) as error:
         cause = getattr(error, "strerror", None) or str(error)
         raise StoreError(
-            f"{target} cannot be written ({cause}). Name a file in a folder that exists and has room."
+            f"'path' must be a file that can be written. Got {target} ({cause}). Name one in a folder that "
+            "exists and has room."
         ) from error
 
 

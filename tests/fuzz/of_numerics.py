@@ -9,7 +9,6 @@ import torch
 
 from tests.fuzz import kinds, things, world
 from tests.fuzz.calling import (
-    FEATURES,
     FUNCTIONS,
     HEAD,
     K_ARG,
@@ -30,7 +29,7 @@ SVM = [
         f"svm.{name}",
         function,
         {
-            "features": FEATURES,
+            "features": need(kinds.matrix(columns=False), world.features),
             "labels": need(kinds.may(kinds.labels(), "beyond"), lambda: world.y().numpy()),
             "n_classes": Arg(kinds.may(kinds.count(2, none=True), "one"), lambda: K),
             "bias": Arg(kinds.FLAG, lambda: True),
@@ -264,6 +263,11 @@ DATA = [
             "on_error": Arg(kinds.choice(["raise"]), lambda: "raise"),
             "show_progress": SHOWN,
         },
+    ),
+    Call(
+        "FeatureBank.verify",
+        lambda: features.extract(world.network(), PAIR.make(), show_progress=False).verify,
+        {},
     ),
     Call(
         "features.as_float32",

@@ -80,7 +80,7 @@ def _arguments(call: Call, rng: np.random.Generator) -> tuple[dict[str, Any], li
             wrong |= mutation.wrong
         elif arg.needed or rng.random() < 0.3:
             args[name] = arg.make()
-    needed = [name for name, arg in call.args.items() if arg.needed]
+    needed = [name for name, arg in call.args.items() if arg.needed and name not in chosen]
     left_out = left_out and bool(needed)
     if left_out:
         del args[needed[0]]

@@ -195,7 +195,7 @@ PATH = (
         number=lambda v: 3.5,
         blank=lambda v: "",
         nul=lambda v: "a\0b",
-        no_folder=lambda v: "/no/such/folder/file",
+        no_folder=lambda v: str(world.a_file() / "inside"),
         folder=lambda v: str(world.folder()),
         long=lambda v: str(world.folder() / ("x" * 3000)),
     )

@@ -133,6 +133,13 @@ def folder() -> Path:
     return Path(kept.name)
 
 
+def a_file() -> Path:
+    """A file, inside of which nothing can be made, even by those who may make anything."""
+    path = folder() / "file"
+    path.touch()
+    return path
+
+
 _KEPT: list[tempfile.TemporaryDirectory[str]] = []
 
 

@@ -517,7 +517,7 @@ class DualDA(Explainer):
         """Features (B, d) of inputs, and the model's own output (B, K)."""
         surrogate = self._fitted()
         found = self._with_model().read(x, self.batch_size)
-        return Outputs(surrogate.check_features(found.features), found.logits)
+        return Outputs(surrogate.check_features(found.features, "x"), found.logits)
 
     def _with_model(self) -> FittedModel:
         self._fitted()

@@ -55,7 +55,7 @@ class Explaining:
         target = predicted if target is None else target
         inputs, method = self._ready(inputs)
         test = start(self.model.extractor, inputs, method)
-        f = surrogate.check_features(test.features)
+        f = surrogate.check_features(test.features, "x")
         top = self.choose(f, target)
         scores = surrogate.expansion.sparse(f, top.target).data.astype(np.float64)
         evidence = float(scores.clip(min=0).sum()), float(scores.clip(max=0).sum())
@@ -114,7 +114,7 @@ class Explaining:
             target = int(self._probabilities(number, inputs).argmax())
         inputs, method = self._ready(inputs)
         test = start(extractor, inputs, method)
-        f = surrogate.check_features(test.features)
+        f = surrogate.check_features(test.features, "x")
         top = self.choose(f, target)
         index = self._strongest(top) if index is None else index
         if index not in surrogate.support:

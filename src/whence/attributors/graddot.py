@@ -134,7 +134,8 @@ class GradientAttributor(ModelAttributor):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        check_gradient_options(self.params, self.projection, self.loss, self.seed, self.memory)
+        check_gradient_options(self.params, self.projection, self.loss)
+        self.seed, self.memory = check_seed(self.seed), check_count("memory", self.memory)
         if self.params == "last" and self.projection not in ("auto", None):
             raise InvalidInputError(
                 '\'projection\' must be left at "auto" with params="last", whose products are exact without '
@@ -223,12 +224,10 @@ class GradCos(GradientAttributor):
         return torch.ones(self.n_train_, device=self.labels_.device)
 
 
-def check_gradient_options(params: Any, projection: Any, loss: Any, seed: Any, memory: Any) -> None:
+def check_gradient_options(params: Any, projection: Any, loss: Any) -> None:
     """Raise unless the options of a method on gradients are ones it has."""
     check_choice("params", params, ("all", "last"))
     if projection is not None and not (isinstance(projection, str) and projection == "auto"):
         projection = check_count("projection", projection)
     if loss is not None:
         check_callable("loss", loss, "None, for the cross-entropy, or a function of logits and classes")
-    check_seed(seed)
-    memory = check_count("memory", memory)

@@ -121,8 +121,12 @@ class Surrogate:
             lam, arrays["coef"], arrays["vectors"], arrays["labels"], head, device, arrays.get("sketch")
         )
 
-    def check_features(self, features: Any) -> Tensor:
-        """Return test features (B, d) as a finite tensor of the vectors' kind, or raise."""
+    def check_features(self, features: Any, of: str = "") -> Tensor:
+        """Return test features (B, d) as a finite tensor of the vectors' kind, or raise.
+
+        ``of`` names the argument that they are the features of, where they are no argument themselves.
+        """
+        what = f"The features of '{of}'" if of else "'features'"
         if isinstance(features, Tensor):
             check_dense("features", features)
         if not isinstance(features, Tensor) or features.is_complex():
@@ -139,7 +143,7 @@ class Surrogate:
         if not finite.all():
             row, column = (~finite).nonzero()[0].tolist()
             raise InvalidInputError(
-                f"'features' must be finite. Got {tests[row, column].item()} at row {row}, column {column}."
+                f"{what} must be finite. Got {tests[row, column].item()} at row {row}, column {column}."
             )
         check_small(tests)
         return tests

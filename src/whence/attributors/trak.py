@@ -17,7 +17,7 @@ from whence.attributors.gradients import MEMORY, Gradients, Weights, margin
 from whence.attributors.last_layer import LastLayerGradients
 from whence.attributors.products import batches_of, collect, progress
 from whence.attributors.projection import Dimension, Projection, projection_for
-from whence.checks import check_number
+from whence.checks import check_count, check_number, check_seed
 from whence.contents import Layout
 from whence.errors import InvalidInputError, StoreError
 from whence.model import check_model
@@ -195,7 +195,8 @@ class TRAK(ModelAttributor):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        check_gradient_options(self.params, self.projection, None, self.seed, self.memory)
+        check_gradient_options(self.params, self.projection, None)
+        self.seed, self.memory = check_seed(self.seed), check_count("memory", self.memory)
         self.ridge = check_number("ridge", self.ridge, 0)
 
     def _state(self) -> tuple[store.Arrays, dict[str, Any]]:

@@ -148,4 +148,4 @@ class Tests:
                 yield f, surrogate.classes(f)
         else:
             for part in self.explainer._with_model().reads(self.x, size):
-                yield surrogate.check_features(part.features), part.logits.argmax(1)
+                yield surrogate.check_features(part.features, "x"), part.logits.argmax(1)

@@ -13,7 +13,7 @@ from whence.attributors import DualDA
 from whence.attributors.base import check_target
 from whence.audit.access import Doubles, Ints, Tests, names_of, surrogate_of, total_norm, training_features
 from whence.audit.groups import group_attribution
-from whence.checks import check_count
+from whence.checks import check_count, to_array
 from whence.errors import InvalidInputError
 from whence.relevance.concepts import Concepts
 from whence.svm import solve
@@ -156,7 +156,7 @@ def _tests(
 ) -> tuple[Doubles, int]:
     """Features (B, d) of the set, and the class whose evidence is looked for."""
     if target is not None:
-        if np.ndim(target) != 0:
+        if to_array("target", target).ndim != 0:
             raise InvalidInputError(f"'target' must be one class for the whole set. Got {target!r}.")
         target = int(check_target(target, 1, explainer.n_classes_)[0])
     if x is None and test_features is None:

@@ -96,9 +96,9 @@ class Prepare:
         x = without_label(x)
         if isinstance(x, Mapping):
             x = {name: gather(part) if isinstance(part, list) else part for name, part in x.items()}
-        return self.inputs(x)
+        return self.inputs(x, "x")
 
-    def inputs(self, batch: Any) -> Any:
+    def inputs(self, batch: Any, name: str = "data") -> Any:
         """Make the model's inputs of a batch, or raise where they are no tensors."""
         if self.preprocess is not None:
             batch = _result("preprocess", partial(_called, self.preprocess), batch)
@@ -106,7 +106,9 @@ class Prepare:
         # Beside tensors, texts may stay: the model is not given them. Numbers that do not stack may not.
         ragged = any(isinstance(part, list) and part and _numeric(part[0]) for part in parts)
         if ragged or not any(is_array(part) or isinstance(part, tuple) for part in parts):
-            raise InvalidInputError(f"'data' must give tensors of one shape. Got {_shown(batch)}. {_REMEDY}")
+            raise InvalidInputError(
+                f"'{name}' must give tensors of one shape. Got {_shown(batch)}. {_REMEDY}"
+            )
         return batch
 
 

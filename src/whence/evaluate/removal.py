@@ -126,6 +126,7 @@ def _numbered(values: Tensor, patch: int) -> Tensor:
         _check_single(patch)
         return torch.arange(values.numel(), device=values.device).view(values.shape)
     height, width = values.shape[-2:]
+    patch = min(patch, max(height, width))
     columns = -(-width // patch)
     rows = torch.arange(height, device=values.device) // patch
     return rows[:, None] * columns + torch.arange(width, device=values.device) // patch

@@ -134,10 +134,13 @@ class Concepts:
 
     def activations(self, features: Any) -> Doubles:
         """How strongly samples show the concepts: f·v for features (n, d), shape (n, q)."""
-        X = _features("features", features)
+        return self._shown("features", features)
+
+    def _shown(self, name: str, features: Any) -> Doubles:
+        X = _features(name, features)
         if X.shape[1] != self.vectors.shape[1]:
             raise InvalidInputError(
-                f"'features' must have the concepts' {self.vectors.shape[1]} dimensions. Got {X.shape[1]}."
+                f"'{name}' must have the concepts' {self.vectors.shape[1]} dimensions. Got {X.shape[1]}."
             )
         return X @ self.vectors.T
 
@@ -157,11 +160,11 @@ class Concepts:
         -------
         array (m, q); positive is evidence for the class.
         """
-        rows = self.activations(train)
+        rows = self._shown("train", train)
         coefficients = _features("lam", to_array("lam", lam)[..., None], "training sample", "(m,)")
         if len(coefficients) != len(rows):
             raise InvalidInputError(f"'lam' must have shape ({len(rows)},). Got ({len(coefficients)},).")
-        return coefficients * rows * self.activations(to_array("test", test)[None])
+        return coefficients * rows * self._shown("test", to_array("test", test)[None])
 
     def top_samples(self, features: Any, k: int = 9) -> npt.NDArray[np.int64]:
         """Find the rows of features (n, d) that show each concept most, (q, k), strongest first."""

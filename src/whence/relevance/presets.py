@@ -8,11 +8,13 @@ from typing import Literal
 
 from torch import nn
 
-from whence.checks import check_flag, check_number, shown
+from whence.checks import check_choice, check_flag, check_number, shown
 from whence.errors import InvalidInputError
 
 LayerRule = Literal["epsilon", "plus", "flat"]
 OperationRule = Literal["gradient", "identity", "detach"]
+
+_LAYER_RULES = ("epsilon", "plus", "flat")
 
 
 @dataclass(frozen=True)
@@ -52,17 +54,15 @@ class Rules:
                     f"'{name}' must be a mapping of names to rules. Got {shown(getattr(self, name))}."
                 )
         check_flag("attention", self.attention)
-        chosen = [self.linear, self.convolution, *self.layers.values()]
-        chosen += [] if self.first is None else [self.first]
-        for rule in chosen:
-            if not isinstance(rule, str) or rule not in ("epsilon", "plus", "flat"):
-                raise InvalidInputError(f"A layer's rule must be epsilon, plus or flat. Got {shown(rule)}.")
+        for name in ("linear", "convolution"):
+            check_choice(name, getattr(self, name), _LAYER_RULES)
+        check_choice("first", self.first, (*_LAYER_RULES, None))
+        for rule in self.layers.values():
+            check_choice("layers", rule, _LAYER_RULES)
         for way in self.operations.values():
-            if not isinstance(way, str) or way not in ("gradient", "identity", "detach"):
-                raise InvalidInputError(
-                    f"An operation's rule must be gradient, identity or detach. Got {shown(way)}."
-                )
+            check_choice("operations", way, ("gradient", "identity", "detach"))
         check_number("epsilon", self.epsilon, 0)
+        chosen = (self.linear, self.convolution, self.first, *self.layers.values())
         if self.epsilon == 0 and "plus" in chosen:
             raise InvalidInputError("'epsilon' must be above 0 for the plus rule. Got 0; take 1e-6.")
 

@@ -42,7 +42,7 @@ class PairMaps(NamedTuple):
 
 def start(extractor: Extractor, inputs: Any, method: Method) -> Backward:
     """Run the extractor on a batch such that relevance can be brought back by a method."""
-    if isinstance(method, str | Rules):
+    if isinstance(method, Rules) or (isinstance(method, str) and method in NAMED):
         return trace(extractor, inputs, method)
     if isinstance(method, Captum):
         return Attributed(extractor, inputs, method)

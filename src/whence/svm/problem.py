@@ -123,7 +123,9 @@ def check_head(
         )
     weight = real_array("head", head[0])
     bias = None if head[1] is None else real_array("head", head[1])
-    K = n_classes if n_classes is not None else len(weight) if weight.ndim else 0
+    K = len(weight) if weight.ndim else 0
+    if n_classes is not None:
+        K = check_count("n_classes", n_classes, 2, _MOST)
     if weight.shape != (K, n_features) or (bias is not None and bias.shape != (K,)):
         raise InvalidInputError(
             f"'head' must be a weight ({K}, {n_features}) and a bias ({K},) or None. "
