@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from whence import store
-from whence.attributors import DualDA
+from whence.attributors import DualDA, load
 from whence.errors import InvalidInputError, StoreError
 from whence.explanation.style import signed
 from whence.features.resources import in_words
@@ -19,20 +19,22 @@ def facts(path: Path) -> dict[str, Any]:
     """Tell what a saved explainer is, without its model and data."""
     if not path.is_file():
         raise StoreError(f"There is no explainer at '{path}'. 'whence fit' writes one.")
-    arrays, manifest = store.read(path)
+    manifest = store.read(path)[1]
     found: dict[str, Any] = {"file": str(path), "size": in_words(path.stat().st_size)}
     found["method"] = manifest.get("method")
     if manifest.get("method") == DualDA.name:
-        labels = arrays["labels"]
-        names = manifest.get("class_names")
+        explainer = load(path)
+        assert isinstance(explainer, DualDA)
+        names = explainer.class_names_
         found |= {
-            "samples": len(labels),
-            "classes": len(arrays["coef"]),
+            "samples": explainer.n_train_,
+            "classes": explainer.n_classes_,
             "class names": None if names is None else ", ".join(map(plain_line, names)),
-            "support vectors": len(arrays["vectors"]),
-            "features": int(arrays["vectors"].shape[1]),
-            "C": manifest["C"],
-            "duality gap": manifest["gap"],
+            "support vectors": len(explainer.support_),
+            "features": int(explainer.vectors_.shape[1]),
+            "C": explainer.C_,
+            "duality gap": explainer.gap_,
+            "agreement": explainer.agreement_,
             "layer": (manifest["fingerprint"] or {}).get("layer"),
         }
     beside = path.with_name(path.name + SUFFIX)
