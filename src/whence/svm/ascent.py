@@ -154,7 +154,7 @@ class Ascent:
             block = problem.features[rows]
             scores = (block if single else block.astype(np.float64, copy=False)) @ weight
             if problem.bias:
-                scores += W[:, d]
+                scores += np.asarray(problem.bias, W.dtype) * W[:, d]
             result: tuple[float, float, float, float] = kernels.digest(
                 scores, problem.labels[rows], self.stored[rows]
             )

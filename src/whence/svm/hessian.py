@@ -43,7 +43,7 @@ class Rows:
     def block(self, rows: Ints) -> Doubles:
         """The features of some rows in float64, bias column included."""
         d = self.problem.features.shape[1]
-        block = np.ones((len(rows), self.problem.shape[1]))
+        block = np.full((len(rows), self.problem.shape[1]), self.problem.bias)
         block[:, :d] = self.problem.features[rows]
         return block
 

@@ -2,7 +2,8 @@
 
 They release the GIL, so that blocks of rows can run side by side in threads. ``alpha`` is α = C·e_y − λ, on
 the simplex {α ≥ 0, Σ_c α_c = C}; g is the gradient of the dual in α, g_c = w_c·f + [c ≠ y]. A sample is
-optimal where all its classes with α_c > 0 share the largest g_c.
+optimal where all its classes with α_c > 0 share the largest g_c. ``bias`` is the constant that follows the
+features, 0 without one.
 """
 
 from __future__ import annotations
@@ -54,9 +55,9 @@ def gather_scores(W, classes, m, f, d, bias, out):
         c += 2
     if c < m:
         out[c] = dot(W[classes[c]], f, d)
-    if bias:
+    if bias != 0.0:
         for c in range(m):
-            out[c] += W[classes[c], d]
+            out[c] += bias * W[classes[c], d]
 
 
 @jit
@@ -135,8 +136,8 @@ def weight_of_alpha(X, y, alpha, bias, out):
             lam = own if c == y[i] else -alpha[i, c]
             if lam != 0.0:
                 axpy(lam, X[i], out[c], d)
-                if bias:
-                    out[c, d] += lam
+                if bias != 0.0:
+                    out[c, d] += bias * lam
 
 
 @jit
@@ -146,8 +147,8 @@ def weight_of_lam(X, indptr, indices, data, bias, out):
     for i in range(X.shape[0]):
         for p in range(indptr[i], indptr[i + 1]):
             axpy(data[p], X[i], out[indices[p]], d)
-            if bias:
-                out[indices[p], d] += data[p]
+            if bias != 0.0:
+                out[indices[p], d] += bias * data[p]
 
 
 @jit
@@ -353,8 +354,8 @@ def descend(X, y, norms, rows, ptr, classes, n, W, alpha, C, bias, epochs, slack
                     gained += step * (g[c] - 0.5 * A * step)
                     alpha[i, k] = new
                     axpy(-step, f, W[k], d)
-                    if bias:
-                        W[k, d] -= step
+                    if bias != 0.0:
+                        W[k, d] -= bias * step
             if not moved and top - second > slack:
                 active -= 1
                 order[p], order[active] = order[active], order[p]
@@ -402,5 +403,5 @@ def hessian_product(X, rows, ptr, classes, bias, V, out):
         mean /= m
         for c in range(m):
             axpy(z[c] - mean, f, out[listed[c]], d)
-            if bias:
-                out[listed[c], d] += z[c] - mean
+            if bias != 0.0:
+                out[listed[c], d] += bias * (z[c] - mean)

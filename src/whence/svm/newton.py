@@ -83,7 +83,8 @@ class Phase:
             self.centre = self.a.copy()
             self.sigma = min(3.0 * self.sigma, self.steepest)
         # A large σ leaves rounding in the sums, which would part W from what λ gives.
-        return self.a * (self.C / self.a.sum(axis=1, keepdims=True))
+        self.a *= self.C / self.a.sum(axis=1, keepdims=True)
+        return self.a
 
     def _own_gap(self, residual: Doubles) -> float:
         """The gap over these samples with W(a) = W − residual in the place of W."""

@@ -22,6 +22,7 @@ from whence.svm.problem import (
     check_features,
     check_head,
     make_problem,
+    spread,
 )
 from whence.svm.solve import Solution, check_options, solve
 
@@ -78,7 +79,7 @@ class PathPoint:
     Attributes
     ----------
     C : in the units of the whole training set
-    kappa : C·N·mean‖f‖², the same setting without units
+    kappa : C·N·mean‖f − f̄‖², the same setting without units
     agreement : share of scored rows where surrogate and model name the same class
     logit_cosine : mean cosine of their logits, centred over classes, or with two classes the correlation of
         their margins; None without the model's head
@@ -142,7 +143,7 @@ def choose_C(
     *,
     head: tuple[Floats, Floats | None] | None = None,
     n_classes: int | None = None,
-    bias: bool = True,
+    bias: bool | float = True,
     seed: int = 0,
     max_samples: int = 3000,
     n_threads: int | None = None,
@@ -151,10 +152,11 @@ def choose_C(
     """Choose C so that the surrogate agrees best with the model's own head.
 
     What a value of C means depends on the data: scaling features by s is the same as scaling C by s², and
-    the loss is a sum over N samples. So the path runs over κ = C·N·mean‖f‖², one value every half decade
-    from 1 to 10⁵, on a stratified subsample of n rows, where C becomes C·N/n. Each C is judged on rows
-    outside the subsample (a fifth of the data at least is kept for that, from 50 rows on). ``held_back``
-    rows have no part in it at all, so that what came out can be measured on them:
+    the loss is a sum over N samples. So the path runs over κ = C·N·mean‖f − f̄‖², which a common offset of
+    the features does not change either, one value every half decade from 1 to 10⁵, on a stratified subsample
+    of n rows, where C becomes C·N/n. Each C is judged on rows outside the subsample (a fifth of the data at
+    least is kept for that, from 50 rows on). ``held_back`` rows have no part in it at all, so that what came
+    out can be measured on them:
 
     1. agreement of the surrogate's class with the head's, up to one standard error below the best;
     2. among those, mean cosine of the logits, up to 0.01 below the best. Logits are centred over classes
@@ -175,7 +177,7 @@ def choose_C(
     n_classes
         K, read off the head or the labels when None.
     bias
-        Whether a constant 1 joins the features.
+        Whether a constant 1, or which one, joins the features.
     seed
         Draws the subsample and seeds the solver.
     max_samples
@@ -204,8 +206,7 @@ def choose_C(
     fitted, judged = taken[fitted], taken[judged]
     X, y = p.features[fitted], p.labels[fitted]
     judge = _Judge(p, judged, head)
-    # All-zero features without a bias give W = 0 whatever C is.
-    scale = float(p.squared_norms.sum()) or 1.0
+    scale = len(p.labels) * spread(p.features) ** 2
     share = len(p.labels) / len(fitted)
     path: list[PathPoint] = []
     previous: Solution | None = None

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from whence.checks import as_int64, check_count, check_flag, check_positive, real_array, shown, to_array
+from whence.checks import as_int64, check_count, check_positive, real_array, shown, to_array
 from whence.errors import InvalidInputError
 from whence.svm import kernels
 
@@ -33,20 +33,21 @@ class Problem:
     ----------
     features : (N, d) array, float32 or float64, rows contiguous
     labels : (N,) int64 in [0, n_classes)
-    squared_norms : (N,) float64, ‖f_i‖² with the constant 1 of the bias counted in
+    bias : the constant that follows the features, 0 without one
+    squared_norms : (N,) float64, ‖f_i‖² with the constant counted in
     """
 
     features: Floats
     labels: Ints
     n_classes: int
     C: float
-    bias: bool
+    bias: float
     squared_norms: Doubles
 
     @property
     def shape(self) -> tuple[int, int]:
         """The shape of W: (K, d), or (K, d + 1) with a bias."""
-        return self.n_classes, self.features.shape[1] + int(self.bias)
+        return self.n_classes, self.features.shape[1] + int(self.bias > 0)
 
     def blocks(self) -> list[slice]:
         """Row slices whose float64 copies fit the cache."""
@@ -56,7 +57,7 @@ class Problem:
 
 
 def make_problem(
-    features: npt.ArrayLike, labels: npt.ArrayLike, n_classes: int | None, C: float, bias: bool
+    features: npt.ArrayLike, labels: npt.ArrayLike, n_classes: int | None, C: float, bias: bool | float
 ) -> Problem:
     """Check the input and put it into the form the solver works on.
 
@@ -65,12 +66,31 @@ def make_problem(
     X = check_features(features)
     y = check_labels(labels, len(X))
     K = check_n_classes(n_classes, y)
-    C, bias = check_C(C), check_flag("bias", bias)
+    C, constant = check_C(C), check_bias(bias)
     norms = _squared_norms(X)
-    if bias:
-        norms += 1.0
+    norms += constant**2
     _check_range(C, norms)
-    return Problem(X, y, K, C, bias, norms)
+    return Problem(X, y, K, C, constant, norms)
+
+
+def check_bias(bias: bool | float) -> float:
+    """Return the constant that follows the features: 1 for True, 0 for False, or a number above 0."""
+    if isinstance(bias, bool | np.bool_):
+        return float(bias)
+    if not isinstance(bias, float | np.floating) or not 0 < bias < _LARGEST:
+        raise InvalidInputError(f"'bias' must be True, False or a float above 0. Got {shown(bias)}.")
+    return float(bias)
+
+
+def spread(features: Floats) -> float:
+    """The root mean square distance of features (N, d) from their mean, 1 if all are 0: their unit of length.
+
+    It follows their scale and is blind to a common offset. Of features that are all but equal it is a
+    millionth of their norm, below which rounding would decide.
+    """
+    square = float(np.mean(_squared_norms(features)))
+    mean = features.mean(axis=0, dtype=np.float64)
+    return float(np.sqrt(max(square - float(mean @ mean), 1e-12 * square))) or 1.0
 
 
 def check_C(C: float) -> float:

@@ -34,12 +34,15 @@ class Solution:
         Dual coefficients: rows sum to zero exactly, λ_ic ≤ C·δ_{c,y_i}. A row without entries is no support
         vector; positive entries are evidence for their class.
     weight : (K, d) or, with a bias, (K, d + 1) float64
-        W = Σ_i λ_i f_iᵀ; the last column is the bias.
+        W = Σ_i λ_i f_iᵀ. The last column is the bias as it is added to the logits, Σ_i λ_i b² with the
+        constant b; in ½‖W‖² it counts as a weight on b, divided by b.
     primal, dual : float
         P(W) of ``weight`` and D(λ) of ``lam`` in float64; the optimum lies between them.
     gap : float
         (primal − dual)/primal, which bounds how far ``weight`` and ``lam`` are from optimal.
     status : "converged", "time limit", "interrupted" or "stalled"
+    bias : float
+        The constant b that followed the features, 0 without one.
     n_iter : int
         Rounds of the search, each with one pass over all samples.
     seconds : float
@@ -56,7 +59,7 @@ class Solution:
     n_iter: int
     seconds: float
     C: float
-    bias: bool
+    bias: float
     history: list[tuple[float, float]] = field(repr=False)
 
 
@@ -66,7 +69,7 @@ def solve(
     *,
     n_classes: int | None = None,
     C: float,
-    bias: bool = True,
+    bias: bool | float = True,
     tol: float = 1e-5,
     max_seconds: float | None = None,
     warm_start: Solution | csr_array | None = None,
@@ -85,8 +88,8 @@ def solve(
         Read off the labels when absent.
     C : float
         Weight of the losses. What a value means depends on C·‖f‖²: see :func:`whence.svm.choose_C`.
-    bias : bool
-        Append a constant 1 to the features.
+    bias : bool or float
+        Append a constant to the features: 1, or the number given.
     tol : float
         Relative duality gap to reach.
     max_seconds : float, optional
@@ -158,8 +161,10 @@ def solve(
             ConvergenceWarning,
             stacklevel=2,
         )
+    weight = certificate.weight
+    weight[:, problem.features.shape[1] :] *= problem.bias
     return Solution(
-        certificate.lam, certificate.weight, certificate.primal, certificate.dual, gap,
+        certificate.lam, weight, certificate.primal, certificate.dual, gap,
         "converged" if gap <= tol else status, ascent.n_iter, seconds, problem.C, problem.bias, history,
     )  # fmt: skip
 
