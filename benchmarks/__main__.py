@@ -5,7 +5,19 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from benchmarks import attribution, audit, explorer, flipping, memory, methods, scale, solver, tolerance, xda
+from benchmarks import (
+    attribution,
+    audit,
+    explorer,
+    flipping,
+    kills,
+    memory,
+    methods,
+    scale,
+    solver,
+    tolerance,
+    xda,
+)
 from benchmarks.machine import describe
 
 PARTS = (
@@ -19,6 +31,7 @@ PARTS = (
     "audit",
     "xda",
     "explorer",
+    "kills",
 )
 
 parser = argparse.ArgumentParser(description=__doc__)
@@ -59,3 +72,5 @@ if "xda" in chosen:
     xda.run()
 if "explorer" in chosen:
     explorer.run(options.cache)
+if "kills" in chosen:
+    kills.run()

@@ -6,60 +6,23 @@ import json
 import os
 import random
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests import zygote
+from tests.killing import Kills, Zygote
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-
-
-class Zygote:
-    """Starts jobs in fresh processes within a millisecond."""
-
-    def __init__(self) -> None:
-        root = Path(__file__).parent.parent
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.zygote"],
-            cwd=root, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        )  # fmt: skip
-
-    def ask(self, **job: Any) -> int:
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        self.process.stdin.write(json.dumps(job) + "\n")
-        self.process.stdin.flush()
-        return int(self.process.stdout.readline())
-
-    def run(self, out: Path, **job: Any) -> dict[str, Any]:
-        """Run a job to its end and give what it found."""
-        assert self.ask(wait=self.ask(out=str(out), **job)) == 0
-        found: dict[str, Any] = json.loads(out.read_text())
-        return found
-
-    def run_and_kill(self, out: Path, delay: float, **job: Any) -> bool:
-        """Start a job and kill it after a time; whether it had not ended before."""
-        pid = self.ask(out=str(out), **job)
-        time.sleep(delay)
-        os.kill(pid, signal.SIGKILL)  # a child that has ended is not gone before it is waited for
-        return self.ask(wait=pid) == signal.SIGKILL
 
 
 @pytest.fixture(scope="module")
 def processes() -> Iterator[Zygote]:
     zygote = Zygote()
     yield zygote
-    assert zygote.process.stdin is not None
-    assert zygote.process.stdout is not None
-    zygote.process.stdin.close()
-    zygote.process.stdout.close()
-    zygote.process.wait()
+    zygote.close()
 
 
 def bank_of(cache: Path) -> Path:
@@ -157,3 +120,15 @@ def test_a_disk_that_fills_up_is_an_error_that_can_be_resumed(processes: Zygote,
     assert found["note"] == f"resumed at sample {journal['samples']}"
     processes.run(tmp_path / "out", start="extract", cache=str(tmp_path / "whole"))
     assert contents(tmp_path / "cache") == contents(tmp_path / "whole")
+
+
+def test_a_command_killed_while_solving_or_saving_ends_with_the_same_files(
+    processes: Zygote, tmp_path: Path
+) -> None:
+    """The long version is ``python -m benchmarks kills``."""
+    kills = Kills(processes, tmp_path, seed=0)
+    while min(kills.counts["solving"], kills.counts["saving"]) < 3:
+        assert sum(kills.counts.values()) < 60, (
+            f"too few of the kills came where they were to: {kills.counts}"
+        )
+        kills.trial(("solving", "saving"))

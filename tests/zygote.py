@@ -11,6 +11,9 @@ import os
 import resource
 import signal
 import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +23,10 @@ from torch import Tensor, nn
 from torch.utils.data import Dataset
 
 import whence
+from whence import files, fitting, store
+from whence.attributors import solutions
 from whence.features import extract, extraction
-from whence.svm import solve
+from whence.session import Configuration
 
 N, D, K, BATCH = 403, 24, 3, 7
 
@@ -55,13 +60,58 @@ def extraction_job(cache: str) -> dict[str, Any]:
     return {"note": bank.note, "skipped": bank.skipped.tolist()}
 
 
-def fit_job(cache: str, save: str) -> dict[str, Any]:
-    explainer = whence.DualDA(C=0.02, batch_size=BATCH, n_threads=1, show_progress=False)
+def fit_job(cache: str, save: str, C: Any = 0.02) -> dict[str, Any]:
+    explainer = whence.DualDA(C=C, batch_size=BATCH, n_threads=1, show_progress=False)
     explainer.fit(model(), Items(), cache_dir=cache, on_error="skip").save(save)
     return explainer.origins_
 
 
-JOBS = {"extract": extraction_job, "fit": fit_job}
+def command_job(cache: str, save: str, stage: str) -> dict[str, Any]:
+    """What ``whence fit`` does, with C chosen, and a note in a file of what it is doing."""
+    note_stages(stage)
+    configuration = Configuration(
+        model="tests.zygote:model",
+        data="tests.zygote:Items",
+        options={"batch_size": BATCH, "n_threads": 1, "tol": 1e-9},
+        reading={"cache_dir": cache, "on_error": "skip"},
+    )
+    said: list[str] = []
+    fitting.run(configuration, Path(save), show_progress=False, say=said.append)
+    return {"said": [line for line in said if line.startswith(("Features", "Solution"))]}
+
+
+def note_stages(path: str) -> None:
+    """Write to a file what this process is doing: solving, saving, or something else."""
+    file = os.open(path, os.O_RDWR | os.O_CREAT)
+    os.pwrite(file, b"else   ", 0)
+
+    @contextmanager
+    def doing(what: bytes) -> Iterator[None]:
+        before = os.pread(file, 7, 0)
+        os.pwrite(file, what, 0)
+        try:
+            yield
+        finally:
+            os.pwrite(file, before, 0)
+
+    def solving(function: Any) -> Any:
+        def noted(*args: Any, **options: Any) -> Any:
+            with doing(b"solving"):
+                return function(*args, **options)
+
+        return noted
+
+    @contextmanager
+    def saving(path: Any) -> Iterator[Any]:
+        kept = "bank-" not in str(path)  # solutions, the explainer and its configuration
+        with doing(b"saving ") if kept else nullcontext(), files.replacing(path) as opened:
+            yield opened
+
+    solutions.solve, solutions.choose_C = solving(solutions.solve), solving(solutions.choose_C)
+    store.replacing = saving
+
+
+JOBS = {"extract": extraction_job, "fit": fit_job, "command": command_job}
 
 
 def child(job: dict[str, Any]) -> None:
@@ -79,7 +129,8 @@ def child(job: dict[str, Any]) -> None:
 def main() -> None:
     torch.set_num_threads(1)
     extraction.CHECKPOINT_SECONDS = 0  # a mark after every batch: more different places to be killed in
-    solve(np.eye(3, dtype=np.float32), [0, 1, 2], C=1.0, n_threads=1)  # compiles
+    with tempfile.TemporaryDirectory() as folder:  # compiles, and finds out about the code, once for all
+        fit_job(f"{folder}/cache", f"{folder}/x.whence", C="auto")
     for line in sys.stdin:
         job = json.loads(line)
         if "wait" in job:
