@@ -66,7 +66,7 @@ def test_leaving_single_samples_out_is_solving_without_them(bias: bool) -> None:
     X, y = X[:14], y[:14]
     kappa = 20.0
     (found,) = held_out_scores(X, y, K, bias=bias, kappas=[kappa], n_folds=14, tol=1e-8)
-    scale = (X**2).sum() + 14 * bias
+    scale = (X**2).sum()
     for i in range(14):
         rest = np.arange(14) != i
         _, W = qp(X[rest], y[rest], K, kappa / scale * 14 / 13, bias)
@@ -143,8 +143,11 @@ def test_slack_is_the_loss_of_every_sample() -> None:
 def test_self_influence_ties_at_the_bound_up_to_the_lengths_of_features() -> None:
     X, _, _ = data()
     C = 1e-4  # so small that no margin is reached
-    found = audit.wrong_labels(fitted(C=C), ranking="self_influence", features=X)
-    np.testing.assert_allclose(found.scores, C * ((X[found.indices] ** 2).sum(1) + 1), rtol=1e-5)
+    explainer = fitted(C=C)
+    found = audit.wrong_labels(explainer, ranking="self_influence", features=X)
+    np.testing.assert_allclose(
+        found.scores, C * ((X[found.indices] ** 2).sum(1) + explainer.constant_**2), rtol=1e-5
+    )
     np.testing.assert_array_equal(found.scores, found.self_influence)
 
 
@@ -379,7 +382,7 @@ def test_class_view_counts_and_margins() -> None:
         rivals = np.delete(scores[own], c, axis=1).max(1)
         np.testing.assert_allclose(found.margins, np.sort(scores[own, c] - rivals), atol=1e-9)
         np.testing.assert_allclose(found.coefficients, np.sort(lam[:, c])[::-1][:4])
-        share = lam[:, c] * scores[:, c] / (W[c] ** 2).sum()
+        share = lam[:, c] * scores[:, c] / ((W[c, :-1] ** 2).sum() + (W[c, -1] / explainer.constant_) ** 2)
         assert share.sum() == pytest.approx(1.0)
         np.testing.assert_allclose(found.shares, share[found.proponents])
     assert str(view).count("\n") == K + 1

@@ -28,7 +28,7 @@ def fitted():
             nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Conv2d(4, 5, 3), nn.ReLU(), nn.Flatten(), nn.Linear(80, 6),
             nn.ReLU(), nn.Linear(6, 2),
         )  # fmt: skip
-    explainer = whence.DualDA(C=0.5, show_progress=False)
+    explainer = whence.DualDA(C=500.0, show_progress=False)
     return explainer.fit(model, (images, labels), class_names=["low", "high"]), images
 
 

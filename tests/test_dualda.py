@@ -33,13 +33,19 @@ def fitted(dtype: Any = np.float64, **options: Any) -> whence.DualDA:
     return whence.DualDA(**{"C": 0.05, "show_progress": False, **options}).fit_features(X, y)
 
 
+def root_mean_square(X: np.ndarray) -> float:
+    """Distance from the mean: what follows the features to carry the bias."""
+    return float(np.sqrt(np.mean([((x - X.mean(0)) ** 2).sum() for x in X.astype(np.float64)])))
+
+
 def tau(e: whence.DualDA, X: np.ndarray, tests: np.ndarray, classes: np.ndarray, bias: bool) -> np.ndarray:
-    """λ_ic (f_i·f(x) + bias) by plain loops in float64."""
+    """λ_ic (f_i·f(x) + b²) by plain loops in float64."""
+    square = root_mean_square(X) ** 2 if bias else 0.0
     lam = e.lam_.toarray()
     out = np.zeros((len(tests), len(X)))
     for b, x in enumerate(tests.astype(np.float64)):
         for i, f in enumerate(X.astype(np.float64)):
-            out[b, i] = lam[i, classes[b]] * (f @ x + bias)
+            out[b, i] = lam[i, classes[b]] * (f @ x + square)
     return out
 
 
@@ -108,7 +114,11 @@ def test_float32_scores_sum_to_the_logit_up_to_rounding(bias: bool) -> None:
     X, y, tests = data(np.float32)
     e = whence.DualDA(C=0.05, bias=bias, show_progress=False).fit_features(X, y)
     W = np.zeros((K, D + bias))
-    rows = X.astype(np.float64) if not bias else np.c_[X.astype(np.float64), np.ones(N)]
+    rows = (
+        X.astype(np.float64)
+        if not bias
+        else np.c_[X.astype(np.float64), np.full(N, root_mean_square(X.astype(np.float64)) ** 2)]
+    )
     for lam, f in zip(e.lam_.toarray(), rows, strict=True):
         W += np.outer(lam, f)
     np.testing.assert_allclose(e.coef_, W, rtol=1e-9, atol=1e-12)
@@ -139,7 +149,7 @@ def test_coefficients_are_feasible_and_global_attributions() -> None:
 def test_self_influence_is_the_sample_at_itself(bias: bool) -> None:
     X, y, _ = data()
     e = fitted(bias=bias)
-    expected = e.lam_.toarray()[np.arange(N), y] * ((X**2).sum(1) + bias)
+    expected = e.lam_.toarray()[np.arange(N), y] * ((X**2).sum(1) + bias * root_mean_square(X) ** 2)
     np.testing.assert_allclose(e.self_influence(), expected, rtol=1e-12)
     np.testing.assert_allclose(e.attribute_features(X, y).diagonal(), expected, rtol=1e-12, atol=1e-15)
 
@@ -196,11 +206,44 @@ def test_a_class_without_support_vectors_scores_zero() -> None:
     e = whence.DualDA(C=0.05, bias=False, show_progress=False).fit_features(X, y % 2, n_classes=K)
     lam = e.lam_.tolil()
     lam[:, 3] = 0
-    part = Expansion(torch.as_tensor(X), np.arange(N), lam.tocsr(), bias=False)
+    part = Expansion(torch.as_tensor(X), np.arange(N), lam.tocsr(), constant=0.0)
     classes = torch.full((B,), 3)
     assert not part.dense(torch.as_tensor(tests), classes).any()
     assert part.sparse(torch.as_tensor(tests), classes).nnz == 0
     assert (part.top_k(torch.as_tensor(tests), classes, 2)[0].indices == -1).all()
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1e-6, 1e3])
+@pytest.mark.parametrize("C", [0.05, "auto"])
+def test_features_in_other_units_give_the_same_attributions(scale: float, C: Any) -> None:
+    X, y, tests = data()
+    head = np.eye(K, D), np.zeros(K)
+    plain = whence.DualDA(C=C, tol=1e-9, show_progress=False).fit_features(X, y, head=head)
+    other_C = C if C == "auto" else C / scale**2
+    scaled = whence.DualDA(C=other_C, tol=1e-9, show_progress=False).fit_features(X * scale, y, head=head)
+    assert pytest.approx(plain.C_ / scale**2) == scaled.C_
+    assert scaled.constant_ == pytest.approx(plain.constant_ * scale)
+    want = plain.attribute_features(tests, 1)
+    np.testing.assert_allclose(
+        scaled.attribute_features(tests * scale, 1), want, atol=1e-3 * want.abs().max()
+    )
+
+
+def test_a_fit_at_the_chosen_C_is_the_same_fit() -> None:
+    X, y, _ = data()
+    chosen = whence.DualDA(show_progress=False).fit_features(X, y)
+    again = whence.DualDA(C=chosen.C_, show_progress=False).fit_features(X, y)
+    np.testing.assert_array_equal(again.coef_, chosen.coef_)
+
+
+def test_the_constant_is_kept_with_the_explainer(tmp_path: Path) -> None:
+    X, y, tests = data()
+    e = whence.DualDA(C=0.05, show_progress=False).fit_features(100 * X, y)
+    e.save(tmp_path / "e.whence")
+    loaded = whence.load(tmp_path / "e.whence")
+    assert loaded.constant_ == e.constant_ == pytest.approx(100 * root_mean_square(X))
+    np.testing.assert_array_equal(loaded.attribute_features(tests, 1), e.attribute_features(tests, 1))
+    assert e.what_if(100 * X, remove=[0, 5]).constant_ == e.constant_
 
 
 # Fitting a model

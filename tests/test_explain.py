@@ -78,28 +78,29 @@ def explainer() -> DualDA:
     return fitted(cnn())
 
 
-def features(model: Cnn, x: Tensor, bias: bool) -> Tensor:
+def features(model: Cnn, x: Tensor, constant: float) -> Tensor:
     with torch.no_grad():
         f = model.body(x).double()
-    return torch.cat([f, torch.ones(len(f), 1, dtype=torch.float64)], 1) if bias else f
+    return torch.cat([f, torch.full((len(f), 1), constant, dtype=torch.float64)], 1) if constant else f
 
 
 def test_pairs_are_the_scores_of_a_loop(explainer: DualDA) -> None:
     x, y = images()
     model = cnn()
     lam = torch.from_numpy(explainer.global_attribution().toarray()).double()
-    train, test = features(model, x, True), features(model, x[:4], True)
+    b = explainer.constant_
+    train, test = features(model, x, b), features(model, x[:4], b)
     with torch.no_grad():
         probabilities = model(x[:4]).softmax(1)
-    for b, why in enumerate(explainer.explain(x[:4], k=3, truth=y[:4])):
-        scores = torch.stack([lam[i, why.target] * (train[i] @ test[b]) for i in range(len(x))])
-        assert why.target == why.predicted == int(probabilities[b].argmax())
-        assert why.probability == pytest.approx(float(probabilities[b].max()), rel=1e-5)
-        assert why.surrogate_class == int(((lam.T @ train) @ test[b]).argmax())
-        assert why.truth == int(y[b])
+    for n, why in enumerate(explainer.explain(x[:4], k=3, truth=y[:4])):
+        scores = torch.stack([lam[i, why.target] * (train[i] @ test[n]) for i in range(len(x))])
+        assert why.target == why.predicted == int(probabilities[n].argmax())
+        assert why.probability == pytest.approx(float(probabilities[n].max()), rel=1e-5)
+        assert why.surrogate_class == int(((lam.T @ train) @ test[n]).argmax())
+        assert why.truth == int(y[n])
         assert why.logit == pytest.approx(float(scores.sum()), abs=1e-5)
         assert why.evidence_for == pytest.approx(float(scores.clamp(min=0).sum()), rel=1e-4)
-        assert why.bias == pytest.approx(float(lam[:, why.target].sum()), abs=1e-5)
+        assert why.bias == pytest.approx(b**2 * float(lam[:, why.target].sum()), abs=1e-5)
         assert [one.score for one in why.proponents] == pytest.approx(
             scores.topk(3).values.tolist(), rel=1e-4
         )

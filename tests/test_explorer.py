@@ -140,7 +140,7 @@ def test_an_explanation_is_what_the_dual_says(client: Any, explorer: Explorer) -
     found = get(client, "/api/tests/4/explanation?k=3&target=2")
     schema.Explained(**found)
     lam = explainer.lam_.toarray()[:, 2]
-    scores = np.array([lam[i] * (train[i] @ test[4] + 1) for i in range(N)])  # 1 is the bias
+    scores = np.array([lam[i] * (train[i] @ test[4] + explainer.constant_**2) for i in range(N)])
     pairs = found["pairs"]
     best = [*np.argsort(-scores)[:3], *np.argsort(scores)[:3]]
     assert [pair["index"] for pair in pairs] == best

@@ -92,7 +92,7 @@ def test_the_best_order_of_a_linear_model_is_found(linear, side):
     for p, (test, train) in enumerate(zip(result.tests, result.trains, strict=True)):
         own, other = (x[test], x[train]) if side == "test" else (x[train], x[test])
         coefficient = lam[train, target[test]]
-        tau = coefficient * ((A @ own) @ (A @ other) + 1)
+        tau = coefficient * ((A @ own) @ (A @ other) + explainer.constant_**2)
         drops = coefficient * own * (A.T @ (A @ other))
         assert result.scores[p] == pytest.approx(tau, rel=1e-9)
         every = [by_hand(tau, drops, order) for order in itertools.permutations(range(6))]
@@ -101,7 +101,7 @@ def test_the_best_order_of_a_linear_model_is_found(linear, side):
         assert areas["gradient"][p] == pytest.approx(min(every), rel=1e-9)
         assert areas["reversed"][p] == pytest.approx(max(every), rel=1e-9)
         # Over all orders the score falls evenly, from 1 to what the bias leaves.
-        assert np.mean(every) == pytest.approx((1 + coefficient / tau) / 2)
+        assert np.mean(every) == pytest.approx((1 + coefficient * explainer.constant_**2 / tau) / 2)
         assert areas["random"][p] == pytest.approx(np.mean(every), abs=5 * np.std(every) / np.sqrt(300))
     assert result.curves[:, 0] == pytest.approx(1)
     assert result.shares == pytest.approx(np.linspace(0, 1, 7))
@@ -117,7 +117,7 @@ def test_a_curve_is_the_model_run_again(images):
     for pair in pairs.pairs:
         other = model[:5](x[pair.train : pair.train + 1]).detach()
         changed = x[:1].clone().requires_grad_()
-        tau = pair.lam * ((model[:5](changed) * other).sum() + 1)
+        tau = pair.lam * ((model[:5](changed) * other).sum() + explainer.constant_**2)
         (gradient,) = torch.autograd.grad(tau, changed)
         relevance = (changed * gradient).detach()[0].sum(0).numpy()
         corners = [(i, j) for i in (0, 2, 4) for j in (0, 2, 4)]  # the last column of squares is 1 wide
@@ -128,7 +128,7 @@ def test_a_curve_is_the_model_run_again(images):
                 image[:, i : i + 2, j : j + 2] = blurred[:, i : i + 2, j : j + 2]
             done = round(9 * step / 5)
             features = model[:5](torch.from_numpy(image)[None])
-            heights.append((pair.lam * ((features * other).sum() + 1) / tau).item())
+            heights.append((pair.lam * ((features * other).sum() + explainer.constant_**2) / tau).item())
         curves.append(heights)
     assert result.curves[0] == pytest.approx(np.mean(curves, axis=0), rel=1e-9)
     shares = np.array([0, 2, 4, 5, 7, 9]) / 9
@@ -172,8 +172,9 @@ def test_tokens_are_removed_by_the_mask_and_special_ones_stay():
     for p, (test, train) in enumerate(zip(result.tests, result.trains, strict=True)):
         words = ids[test][ids[test] > 0].numpy()
         last = pooled[[1, *[3] * (len(words) - 1)]].mean(0)  # all but the first are masked
-        expected = (last @ means[train] + 1) / (means[test] @ means[train] + 1)
-        lam = result.scores[p] / (means[test] @ means[train] + 1)
+        square = explainer.constant_**2
+        expected = (last @ means[train] + square) / (means[test] @ means[train] + square)
+        lam = result.scores[p] / (means[test] @ means[train] + square)
         drops = lam * (pooled[words[1:]] - pooled[3]) @ means[train] / len(words)
         relevance = lam * pooled[words[1:]] @ means[train]
         order = np.argsort(-relevance * np.sign(result.scores[p]), kind="stable")

@@ -187,7 +187,7 @@ def collapsed(n: int, K: int) -> tuple[np.ndarray, np.ndarray]:
     """Features that hardly differ, as after a collapse in training, and hardly tell the classes apart."""
     rng = np.random.default_rng(0)
     y = np.arange(n) % K
-    return np.ones((n, 8)) + 1e-2 * (np.eye(K, 8)[y] + rng.normal(size=(n, 8))), y
+    return np.ones((n, 8)) + 0.1 * (np.eye(K, 8)[y] + rng.normal(size=(n, 8))), y
 
 
 @pytest.mark.parametrize("data", [clusters(99, noise=2.0), collapsed(99, 6)], ids=["mixed", "collapsed"])

@@ -8,6 +8,7 @@ import pytest
 from tests import oracle
 from whence import DualDA
 from whence.errors import InvalidInputError, NotFittedError
+from whence.svm import solve
 
 
 @pytest.fixture(scope="module")
@@ -20,8 +21,8 @@ def problem():
     return explainer, X, y, head
 
 
-def fresh(X, y, head, C=0.05):
-    return DualDA(C=C, tol=1e-10, show_progress=False).fit_features(X, y, head=head)
+def fresh(X, y, constant, C=0.05):
+    return solve(X, y, C=C, bias=constant, tol=1e-10).weight
 
 
 def test_without_some_samples(problem):
@@ -29,7 +30,7 @@ def test_without_some_samples(problem):
     gone = explainer.support_[:7].tolist()
     other = explainer.what_if(X, remove=gone)
     keep = np.setdiff1d(np.arange(150), gone)
-    np.testing.assert_allclose(other.coef_, fresh(X[keep], y[keep], head).coef_, atol=1e-5)
+    np.testing.assert_allclose(other.coef_, fresh(X[keep], y[keep], explainer.constant_), atol=1e-5)
     assert other.gap_ <= 1e-10
     scores = other.attribute_features(X[:4])
     assert scores.shape == (4, 150)
@@ -41,15 +42,15 @@ def test_without_some_samples(problem):
 
 
 def test_with_other_labels_and_with_another_C(problem):
-    explainer, X, y, head = problem
+    explainer, X, y, _ = problem
     changed = y.copy()
     changed[[3, 5]] = (y[[3, 5]] + 1) % 3
     other = explainer.what_if(X, relabel={3: int(changed[3]), 5: int(changed[5])})
-    np.testing.assert_allclose(other.coef_, fresh(X, changed, head).coef_, atol=1e-5)
+    np.testing.assert_allclose(other.coef_, fresh(X, changed, explainer.constant_), atol=1e-5)
     np.testing.assert_array_equal(other.labels_, changed)
     smaller = explainer.what_if(X, C=0.001)
     assert smaller.C_ == 0.001
-    np.testing.assert_allclose(smaller.coef_, fresh(X, y, head, C=0.001).coef_, atol=1e-6)
+    np.testing.assert_allclose(smaller.coef_, fresh(X, y, explainer.constant_, C=0.001), atol=1e-6)
 
 
 def test_the_gap_is_that_of_the_weights_that_are_explained():
@@ -59,8 +60,11 @@ def test_the_gap_is_that_of_the_weights_that_are_explained():
     explainer = DualDA(C=10.0, tol=1e-3, show_progress=False).fit_features(X, y)
     for e in (explainer, explainer.what_if(X, remove=[0, 1, 2]), explainer.what_if(X, C=0.3)):
         kept = e.labels_ >= 0
-        primal = oracle.primal(X[kept], y[kept], e.coef_, e.C_, True)
-        dual = oracle.dual(X[kept], y[kept], e.lam_.toarray()[kept], True)
+        # The constant as a last column of the features, and the weight on it as a last column of W.
+        F = np.hstack([X[kept], np.full((kept.sum(), 1), e.constant_)])
+        W = np.hstack([e.coef_[:, :-1], e.coef_[:, -1:] / e.constant_])
+        primal = oracle.primal(F, y[kept], W, e.C_, False)
+        dual = oracle.dual(F, y[kept], e.lam_.toarray()[kept], False)
         assert e.gap_ == pytest.approx((primal - dual) / primal, abs=1e-12)
         assert e.gap_ <= 1e-3
 
@@ -75,11 +79,11 @@ def test_the_explainer_itself_stays_as_it_was(problem):
 
 
 def test_a_second_question_asks_from_the_first(problem):
-    explainer, X, y, head = problem
+    explainer, X, y, _ = problem
     other = explainer.what_if(X, remove=[0]).what_if(X, relabel={1: int((y[1] + 1) % 3)})
     changed = y.copy()
     changed[1] = (y[1] + 1) % 3
-    np.testing.assert_allclose(other.coef_, fresh(X[1:], changed[1:], head).coef_, atol=1e-5)
+    np.testing.assert_allclose(other.coef_, fresh(X[1:], changed[1:], explainer.constant_), atol=1e-5)
 
 
 def test_bad_questions(problem):

@@ -58,7 +58,9 @@ class DualDA(Explainer):
         Weight of the loss in ½‖W‖² + C Σ_i loss_i. ``"auto"`` chooses the value whose surrogate agrees best
         with the model (see ``C_path_``); a number is taken as it is. Smaller is denser.
     bias
-        Append a constant 1 to the features, so that the bias is attributed too.
+        Append a constant to the features, so that the bias is attributed too. It is as large as the features
+        spread, the root mean square distance from their mean (``constant_``), so that features in other units
+        give the same attributions at the C that belongs to them; C itself weighs the loss as ever.
     tol
         Relative duality gap to reach; at 1e-6 the top proponents no longer change.
     seed
@@ -77,10 +79,12 @@ class DualDA(Explainer):
     Attributes
     ----------
     lam_ : csr_array (train, class), λ: the global attributions
-    coef_ : (class, d) float64 weights W, with the bias as a last column when ``bias`` is set
+    coef_ : (class, d) float64 weights W, with the bias as a last column when ``bias`` is set: logits are
+        ``f @ coef_[:, :d].T + coef_[:, d]``
     support_ : (S,) int64, training samples with λ_i ≠ 0, ascending
     vectors_ : (S, d) float32 tensor, the support vectors' features
-    gap_ : float, relative duality gap reached
+    gap_ : float, relative duality gap (P(W) − D(λ))/P(W) of ``coef_`` and ``lam_``
+    constant_ : float, what follows the features to carry the bias, 0 without one: τ = λ_ic (f_i·f(x) + b²)
     C_ : float, the C that was used
     C_path_ : CChoice or None, how C was chosen; print it
     agreement_ : float or None, share of training samples for which the surrogate names the model's class,
@@ -385,7 +389,9 @@ class DualDA(Explainer):
         X = check_features(features)
         labels = changed_labels(before.labels, len(X), self.n_classes_, remove, relabel or {})
         before.check_training(X)
-        solved = self._solving().again(X, labels, before.lam, self.C_ if C is None else check_C(C))
+        solved = self._solving().again(
+            X, labels, before.lam, self.C_ if C is None else check_C(C), before.constant
+        )
         other = DualDA(**{name: getattr(self, name) for name in _PARAMETERS}, device=self.device)
         other.seconds_ = {"solution": time.perf_counter() - started}
         other.origins_ = {"solution": "solved again"}
@@ -430,7 +436,9 @@ class DualDA(Explainer):
     ) -> Surrogate:
         """Make the surrogate of a solution on the features (N, d) of samples with labels (N,)."""
         device = self._device(model)
-        return Surrogate.from_solution(solved.lam, solved.weight, features, labels, head, device, sketch)
+        return Surrogate.from_solution(
+            solved.lam, solved.weight, features, labels, head, device, sketch, solved.constant
+        )
 
     def _keep(
         self, surrogate: Surrogate, solved: Solved, model: FittedModel | None, names: tuple[str, ...] | None
@@ -464,7 +472,7 @@ class DualDA(Explainer):
         self._data = None
         self.cache_bytes_ = sum(array.nbytes for array in surrogate.arrays().values())
         self.lam_, self.coef_, self.support_ = surrogate.lam, surrogate.coef, surrogate.support
-        self.vectors_ = surrogate.vectors
+        self.vectors_, self.constant_ = surrogate.vectors, surrogate.constant
         self.labels_, self.head_ = surrogate.labels, surrogate.head
         self.skipped_ = np.flatnonzero(surrogate.labels < 0)
         self.n_train_, self.n_classes_ = surrogate.lam.shape
@@ -553,6 +561,7 @@ class DualDA(Explainer):
             "C_path": None if self.C_path_ is None else dataclasses.asdict(self.C_path_),
             "gap": self.gap_,
             "agreement": self.agreement_,
+            "constant": self.constant_,
             "class_names": self.class_names_,
             "fingerprint": None if self._model is None else self._model.fingerprint,
         }
@@ -568,7 +577,7 @@ class DualDA(Explainer):
         with contents.restoring():
             self = cls(**manifest.parameters)
             self._check_parameters()
-        surrogate = Surrogate.from_arrays(arrays, self._device(fitted))
+        surrogate = Surrogate.from_arrays(arrays, self._device(fitted), manifest.constant)
         shape = len(surrogate.coef), surrogate.vectors.shape[1]
         if fitted is not None and fitted.extractor.head().weight.shape != shape:
             raise contents.refused(

@@ -18,7 +18,7 @@ _BLOCK = 1 << 22  # scores computed at a time: scratch memory stays small whatev
 
 
 class Expansion:
-    """τ_c(x, i) = λ_ic (f_i·f(x) + 1 with a bias), for the samples i that have some λ_ic ≠ 0.
+    """τ_c(x, i) = λ_ic (f_i·f(x) + b² with a bias), for the samples i that have some λ_ic ≠ 0.
 
     Tests are grouped by target. For class c only the samples with λ_ic ≠ 0 enter, so all products together
     are at most one (B, d) × (d, S) product, usually a fraction of it: a support vector speaks for its own
@@ -29,7 +29,7 @@ class Expansion:
     vectors : (S, d) tensor, features of the support vectors
     support : (S,) their places in the training set, ascending
     lam : (N, K) sparse coefficients, rows outside ``support`` empty
-    bias : whether features carry a constant 1
+    constant : b, which follows the features to carry the bias; 0 without one
 
     Attributes
     ----------
@@ -37,10 +37,10 @@ class Expansion:
     """
 
     def __init__(
-        self, vectors: Tensor, support: npt.NDArray[np.int64], lam: csr_array, *, bias: bool
+        self, vectors: Tensor, support: npt.NDArray[np.int64], lam: csr_array, *, constant: float
     ) -> None:
         self.vectors = vectors
-        self.bias = bias
+        self.square = constant**2
         self.n_train, self.n_classes = lam.shape
         columns = lam[support].tocsc()
         columns.sort_indices()
@@ -56,7 +56,7 @@ class Expansion:
         if self.vectors.dtype == torch.float64 or not columns.nnz:
             return self.vectors.dtype
         squares = torch.linalg.vector_norm(self.vectors, dim=1, dtype=torch.float64).cpu().numpy() ** 2
-        lengths = np.sqrt(squares + float(self.bias))
+        lengths = np.sqrt(squares + self.square)
         # Σ_i |λ_ic| ‖f_i‖ ‖f(x)‖ bounds what is added up for a test that is as long as the vectors are.
         added = float(np.max(abs(columns).T @ lengths)) * float(np.sqrt(np.mean(lengths**2)))
         return torch.float64 if added * torch.finfo(torch.float32).eps > _ERROR else self.vectors.dtype
@@ -101,7 +101,7 @@ class Expansion:
 
     def _blocks(self, tests: Tensor, target: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         """Yield (test rows (b,), training samples (s,), scores (b, s)), each test exactly once."""
-        one = tests.new_ones(1)
+        square = tests.new_full((1,), self.square)
         for c in torch.unique(target).tolist():
             entries = slice(int(self._indptr[c]), int(self._indptr[c + 1]))
             lam, samples = self._lam[entries], self._sample[entries]
@@ -112,8 +112,8 @@ class Expansion:
             width = max(1, _BLOCK // max(1, len(lam)))
             for start in range(0, len(rows), width):
                 part = rows[start : start + width]
-                # The constant 1 of the bias is what the product starts from: no pass of its own.
-                products = torch.addmm(one, tests[part], vectors) if self.bias else tests[part] @ vectors
+                # What the bias adds is what the product starts from: no pass of its own.
+                products = torch.addmm(square, tests[part], vectors)
                 yield part, samples, products.mul_(lam)
 
 

@@ -128,7 +128,7 @@ class Explaining:
         self._check_same_samples([index], train.features)
         lam = float(surrogate.lam[[index]][:, [target]].toarray()[0, 0])
         scores = concepts.scores(f[0].cpu(), train.features.cpu(), [lam])[0]
-        bias = lam * surrogate.bias
+        bias = lam * surrogate.constant**2
         score = lam * float(f[0].double() @ train.features[0].to(f).double()) + bias
         best = np.argsort(-np.sign(lam) * scores, kind="stable")[:n]
         chosen = Concepts(concepts.vectors[best], tuple(concepts.names[j] for j in best))

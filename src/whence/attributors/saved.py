@@ -46,7 +46,10 @@ class Named(Strict):
 
 
 class DualDAManifest(Named):
-    """What ``DualDA`` saves beside its arrays. Files of version 0.1 have no class names and no agreement."""
+    """What ``DualDA`` saves beside its arrays.
+
+    Files of version 0.1 have no class names and no agreement; in them a constant of 1 carries the bias.
+    """
 
     method: Literal["dualda"]
     parameters: dict[str, Any]
@@ -54,6 +57,7 @@ class DualDAManifest(Named):
     C_path: dict[str, Any] | None
     gap: float
     agreement: Share | None = None
+    constant: Annotated[float, Field(ge=0)] = 1.0
     fingerprint: Fingerprint | None
 
 
@@ -71,6 +75,7 @@ class SolutionManifest(Strict):
     shape: Annotated[list[Count], Field(min_length=2, max_length=2)]
     C: Positive
     gap: float
+    constant: Annotated[float, Field(ge=0)]
     choice: dict[str, Any] | None
 
 

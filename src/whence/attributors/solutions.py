@@ -22,7 +22,7 @@ from whence.features.bank import Mask
 from whence.features.cache import SOLUTION, Parts
 from whence.heads import Head
 from whence.svm import CChoice, choose_C, solve
-from whence.svm.problem import Doubles, Floats, Ints
+from whence.svm.problem import Doubles, Floats, Ints, spread
 
 
 class Solved(NamedTuple):
@@ -33,6 +33,7 @@ class Solved(NamedTuple):
     C: float
     gap: float
     choice: CChoice | None
+    constant: float
 
 
 @dataclass(frozen=True)
@@ -52,12 +53,15 @@ class Solving:
         K = n_classes if head is None else len(head.weight)
         some, choice, C = labels >= 0, None, self.C
         X, y = taken(features, some), labels[some]
+        # As long as the features spread: in any units the bias then costs as much, and counts as much in
+        # products of features, as the features do.
+        constant = spread(X) if self.bias else 0.0
         if C == "auto":
             choice = choose_C(
-                X, y, head=head, show_progress=self.show_progress, n_classes=K, **self._common()
+                X, y, head=head, show_progress=self.show_progress, n_classes=K, **self._common(constant)
             )
             C = choice.C
-        solved = self._solve(X, y, C, K, None)
+        solved = self._solve(X, y, C, K, None, constant)
         return solved._replace(lam=_for_all(solved.lam, some), choice=choice)
 
     def of_bank(
@@ -82,14 +86,20 @@ class Solving:
         )
         return from_cache(Cache(cache_dir), parts, title, self.tol, now, self.show_progress)
 
-    def again(self, features: Floats, labels: Ints, lam: csr_array, C: float) -> Solved:
+    def again(self, features: Floats, labels: Ints, lam: csr_array, C: float, constant: float) -> Solved:
         """Solve on the samples with a label of at least 0, from the λ (N, K) of a similar problem."""
         some = labels >= 0
-        solved = self._solve(taken(features, some), labels[some], C, lam.shape[1], lam[some])
+        solved = self._solve(taken(features, some), labels[some], C, lam.shape[1], lam[some], constant)
         return solved._replace(lam=_for_all(solved.lam, some))
 
     def _solve(
-        self, features: Floats, labels: Ints, C: float, n_classes: int | None, start: csr_array | None
+        self,
+        features: Floats,
+        labels: Ints,
+        C: float,
+        n_classes: int | None,
+        start: csr_array | None,
+        constant: float,
     ) -> Solved:
         with GapBar(self.tol, self.show_progress) as bar:
             found = solve(
@@ -101,12 +111,12 @@ class Solving:
                 max_seconds=self.max_seconds,
                 warm_start=start,
                 callback=bar,
-                **self._common(),
+                **self._common(constant),
             )
-        return Solved(found.lam, found.weight, found.C, found.gap, None)
+        return Solved(found.lam, found.weight, found.C, found.gap, None, constant)
 
-    def _common(self) -> dict[str, Any]:
-        return {"bias": self.bias, "seed": self.seed, "n_threads": self.n_threads}
+    def _common(self, constant: float) -> dict[str, Any]:
+        return {"bias": constant or False, "seed": self.seed, "n_threads": self.n_threads}
 
 
 def _for_all(lam: csr_array, some: Mask) -> csr_array:
@@ -198,7 +208,8 @@ def _write(path: Path, solved: Solved) -> None:
     lam = solved.lam
     arrays = {"data": lam.data, "indices": lam.indices, "indptr": lam.indptr, "weight": solved.weight}
     choice = None if solved.choice is None else dataclasses.asdict(solved.choice)
-    store.write(path, arrays, {"shape": lam.shape, "C": solved.C, "gap": solved.gap, "choice": choice})
+    manifest = {"shape": lam.shape, "C": solved.C, "gap": solved.gap, "constant": solved.constant}
+    store.write(path, arrays, {**manifest, "choice": choice})
 
 
 def _read(path: Path) -> Solved:
@@ -211,4 +222,6 @@ def _read(path: Path) -> Solved:
     contents.check_floats(arrays, {"weight": (K, "columns")}, {})
     contents.check_rows(arrays, "", n, K)
     lam = csr_array((arrays["data"], arrays["indices"], arrays["indptr"]), shape=(n, K))
-    return Solved(lam, arrays["weight"], manifest.C, manifest.gap, choice_of(manifest.choice))
+    return Solved(
+        lam, arrays["weight"], manifest.C, manifest.gap, choice_of(manifest.choice), manifest.constant
+    )

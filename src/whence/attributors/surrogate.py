@@ -58,6 +58,7 @@ class Surrogate:
     head : the model's last layer, where it is known
     device : where scores are computed
     sketch : (N, 5) of the training set, by which it is known again; None in files of version 0.1
+    constant : what follows the features to carry the bias, of no account where ``coef`` has none
     """
 
     def __init__(
@@ -69,13 +70,15 @@ class Surrogate:
         head: Head | None,
         device: str | torch.device | None,
         sketch: Floats | None = None,
+        constant: float = 1.0,
     ) -> None:
         self.lam, self.coef, self.labels, self.head = lam, coef, labels, head
         self.sketch = sketch
         self.support = np.flatnonzero(np.diff(lam.indptr))
         self.vectors = torch.as_tensor(vectors, device=device)
         self.bias = coef.shape[1] > vectors.shape[1]
-        self.expansion = Expansion(self.vectors, self.support, lam, bias=self.bias)
+        self.constant = constant if self.bias else 0.0
+        self.expansion = Expansion(self.vectors, self.support, lam, constant=self.constant)
 
     @classmethod
     def from_solution(
@@ -87,11 +90,12 @@ class Surrogate:
         head: Head | None,
         device: str | torch.device | None,
         sketch: Floats | None = None,
+        constant: float = 1.0,
     ) -> Self:
         """Keep of the features (N, d) what a solution λ (N, K) needs, with a sketch of all, made if None."""
         support = np.flatnonzero(np.diff(lam.indptr))
         known = make_sketch(features, labels) if sketch is None else sketch
-        return cls(lam, coef, np.asarray(features[support]), labels, head, device, known)
+        return cls(lam, coef, np.asarray(features[support]), labels, head, device, known, constant)
 
     def arrays(self) -> Arrays:
         """Everything to save."""
@@ -112,14 +116,13 @@ class Surrogate:
         return arrays
 
     @classmethod
-    def from_arrays(cls, arrays: Arrays, device: str | torch.device | None) -> Self:
+    def from_arrays(cls, arrays: Arrays, device: str | torch.device | None, constant: float) -> Self:
         """Rebuild from what ``arrays`` gave, or raise StoreError where something else is given."""
         shape = _checked(arrays)
         lam = csr_array((arrays["lam_data"], arrays["lam_indices"], arrays["lam_indptr"]), shape=shape)
         head = Head(arrays["head_weight"], arrays.get("head_bias")) if "head_weight" in arrays else None
-        return cls(
-            lam, arrays["coef"], arrays["vectors"], arrays["labels"], head, device, arrays.get("sketch")
-        )
+        vectors, labels, sketch = arrays["vectors"], arrays["labels"], arrays.get("sketch")
+        return cls(lam, arrays["coef"], vectors, labels, head, device, sketch, constant)
 
     def check_features(self, features: Any, of: str = "") -> Tensor:
         """Return test features (B, d) as a finite tensor of the vectors' kind, or raise.
@@ -187,7 +190,7 @@ class Surrogate:
     def self_influence(self) -> Tensor:
         """λ_{i,y_i}‖f_i‖² of every training sample, (N,)."""
         own = self.lam[self.support].maximum(0).sum(axis=1)  # only λ_{i,y_i} is ever positive
-        norms = torch.einsum("sd,sd->s", self.vectors, self.vectors) + float(self.bias)
+        norms = torch.einsum("sd,sd->s", self.vectors, self.vectors) + self.constant**2
         out = norms.new_zeros(len(self.labels))
         out[torch.as_tensor(self.support, device=out.device)] = norms * torch.as_tensor(own).to(norms)
         return out

@@ -45,9 +45,9 @@ def support_scores(explainer: DualDA) -> Doubles:
     return scores
 
 
-def total_norm(features: Floats, bias: bool) -> float:
+def total_norm(features: Floats) -> float:
     """Σ_i‖f_i‖², by which κ = C·Σ_i‖f_i‖² is C without units; 1 where all features are 0."""
-    total = float(np.einsum("ij,ij->", features, features, dtype=np.float64)) + bias * len(features)
+    total = float(np.einsum("ij,ij->", features, features, dtype=np.float64))
     return total or 1.0
 
 

@@ -111,7 +111,10 @@ def class_view(explainer: DualDA, k: int = 5) -> ClassView:
     others[rows, y] = -np.inf
     margins = scores[rows, y] - others.max(axis=1, initial=-np.inf)
     at_bound = lam[rows, y] >= _AT_BOUND * explainer.C_
-    lengths = np.maximum((W**2).sum(axis=1), np.finfo(np.float64).tiny)
+    squares = W**2
+    if explainer.bias:
+        squares[:, -1] /= explainer.constant_**2  # a bias is a weight on the constant times that constant
+    lengths = np.maximum(squares.sum(axis=1), np.finfo(np.float64).tiny)
     found = []
     for c, name in enumerate(names_of(explainer)):
         own, share = y == c, lam[:, c] * scores[:, c] / lengths[c]

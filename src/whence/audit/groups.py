@@ -89,7 +89,7 @@ def group_attribution(
             scores = surrogate.expansion.sparse(f[rows], classes[rows])
             absolute += np.bincount(scores.indices, np.abs(scores.data), minlength=len(absolute))
     lam = surrogate.lam[explainer.support_]
-    products = explainer.vectors_.double().cpu().numpy() @ sums.T + surrogate.bias * counts  # (S, K)
+    products = explainer.vectors_.double().cpu().numpy() @ sums.T + surrogate.constant**2 * counts  # (S, K)
     mean = np.zeros(explainer.n_train_)
     mean[explainer.support_] = lam.multiply(products).sum(axis=1) / tests.count
     return GroupAttribution(mean, absolute / tests.count, tests.count, counts)

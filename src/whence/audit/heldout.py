@@ -28,7 +28,7 @@ def held_out_scores(
     labels: Ints,
     n_classes: int,
     *,
-    bias: bool = True,
+    bias: bool | float = True,
     kappas: Sequence[float] = KAPPAS,
     n_folds: int = 5,
     seed: int = 0,
@@ -60,7 +60,7 @@ def held_out_scores(
             f"'n_folds' must lie between 2 and the number of samples, {n}. Got {n_folds}."
         )
     fold = folds(labels, n_folds, seed)
-    scale = total_norm(features, bias)
+    scale = total_norm(features)
     found = [np.empty((n, n_classes)) for _ in kappas]
     for j in tqdm(range(n_folds), "Holding out", unit="fold", disable=not show_progress):
         rest, out = np.flatnonzero(fold != j), np.flatnonzero(fold == j)

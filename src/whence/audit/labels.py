@@ -272,7 +272,7 @@ def _held_out_logs(explainer: DualDA, features: Floats | None) -> Doubles:
         features,
         y,
         explainer.n_classes_,
-        bias=explainer.bias,
+        bias=explainer.constant_ or False,
         n_folds=min(5, len(y)),
         seed=explainer.seed,
         n_threads=explainer.n_threads,

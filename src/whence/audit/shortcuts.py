@@ -176,22 +176,29 @@ def _tests(
 
 def _dense(explainer: DualDA, X: Floats, y: Ints, C: float | None) -> tuple[DualDA, float]:
     """Fit again at a low C; also the share of samples at their bound there."""
-    common: dict[str, Any] = {name: getattr(explainer, name) for name in ("bias", "seed", "n_threads")}
+    common: dict[str, Any] = {name: getattr(explainer, name) for name in ("seed", "n_threads")}
     shown = explainer.show_progress
-    K = explainer.n_classes_
+    K, constant = explainer.n_classes_, explainer.constant_ or False
 
     def at_bound(lam: Any, C: float) -> float:
         own = lam.maximum(0).sum(axis=1)  # only λ_{i,y_i} is ever positive
         return float((own >= (1 - 1e-6) * C).mean())
 
     if C is None:
-        scale = total_norm(X, explainer.bias)
+        scale = total_norm(X)
         for kappa in tqdm(_KAPPAS, "Choosing C", unit="C", disable=not shown):
             C = kappa / scale
-            if at_bound(solve(X, y, n_classes=K, C=C, tol=_TOL, **common).lam, C) >= _BOUNDED:
+            if at_bound(solve(X, y, n_classes=K, C=C, bias=constant, tol=_TOL, **common).lam, C) >= _BOUNDED:
                 break
     assert C is not None
-    low = DualDA(C=check_C(C), tol=explainer.tol, device=explainer.device, show_progress=shown, **common)
+    low = DualDA(
+        C=check_C(C),
+        bias=explainer.bias,
+        tol=explainer.tol,
+        device=explainer.device,
+        show_progress=shown,
+        **common,
+    )
     low.fit_features(X, y, n_classes=K)
     return low, at_bound(low.lam_, C)
 

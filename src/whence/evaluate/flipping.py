@@ -143,7 +143,7 @@ class ExplainedPairs:
     def _scores(self, pair: Pair, side: Side, features: Tensor) -> Doubles:
         """τ (n,) of a pair where one side has other features (n, d)."""
         other = pair.features["train" if side == "test" else "test"]
-        products = features.detach().double().cpu() @ other + float(self.explainer.bias)
+        products = features.detach().double().cpu() @ other + self.explainer.constant_**2
         tau: Doubles = pair.lam * products.numpy()
         return tau
 
