@@ -325,6 +325,49 @@ def test_objects_that_point_at_each_other_have_a_digest() -> None:
     assert first.hexdigest() != second.hexdigest()
 
 
+class Touchy:
+    """Does not like to be asked."""
+
+    def __init__(self, value: int) -> None:
+        self.value = value
+
+    def __getattr__(self, name: str) -> Any:
+        raise RuntimeError(name)
+
+
+def digest_of(value: Any) -> str:
+    digest = Digest()
+    digest.add(value)
+    return digest.hexdigest()
+
+
+def test_many_kinds_of_objects_are_told_apart_and_known_again() -> None:
+    import pandas
+
+    def cached(n: int) -> Any:
+        return functools.lru_cache(lambda x: x + n)
+
+    makes: list[Callable[[int], Any]] = [
+        Touchy,
+        lambda n: pandas.DataFrame({"path": ["a", "b"], "label": [0, n]}),
+        cached,
+        lambda n: functools.partial(max, n),
+        lambda n: {"a": {7, n}},
+        lambda n: [("name", n)] * 5000,
+        lambda n: {str(i): i * n for i in range(5000)},
+        lambda n: Path(f"/nowhere/{n}"),
+        lambda n: nn.Linear(n, 1, bias=False).requires_grad_(False),
+        lambda n: torch.zeros(3, dtype=[torch.int8, torch.uint8][n - 1]),
+        lambda n: Scaled(n).__call__,
+    ]
+    for make in makes:
+        torch.manual_seed(0)
+        one, other = make(1), make(2)
+        torch.manual_seed(0)
+        assert digest_of(one) == digest_of(make(1))
+        assert digest_of(one) != digest_of(other)
+
+
 def test_source_is_known_by_what_it_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(tmp_path)
     file = tmp_path / "made_for_this.py"

@@ -12,6 +12,7 @@ import resource
 import signal
 import sys
 import tempfile
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -81,9 +82,9 @@ def command_job(cache: str, save: str, stage: str) -> dict[str, Any]:
 
 
 def note_stages(path: str) -> None:
-    """Write to a file what this process is doing: solving, saving, or something else."""
+    """Write to a file what this process is doing: solving, saving, or reading, which stands for the rest."""
     file = os.open(path, os.O_RDWR | os.O_CREAT)
-    os.pwrite(file, b"else   ", 0)
+    os.pwrite(file, b"reading", 0)
 
     @contextmanager
     def doing(what: bytes) -> Iterator[None]:
@@ -128,6 +129,7 @@ def child(job: dict[str, Any]) -> None:
 
 def main() -> None:
     torch.set_num_threads(1)
+    warnings.simplefilter("ignore")  # the surrogate of an untrained model is not faithful
     extraction.CHECKPOINT_SECONDS = 0  # a mark after every batch: more different places to be killed in
     with tempfile.TemporaryDirectory() as folder:  # compiles, and finds out about the code, once for all
         fit_job(f"{folder}/cache", f"{folder}/x.whence", C="auto")

@@ -20,11 +20,14 @@ from whence.errors import InvalidInputError, StoreError, WhenceError
 from whence.evaluate.training import load_weights
 from whence.evaluate.views import view
 from whence.evaluate.workers import Outcome, Task, TrainFn, outcomes
-from whence.fingerprint import Digest
+from whence.fingerprint import Digest, source
 
 
 class RetrainingWarning(UserWarning):
     """A model could not be trained; the others were."""
+
+
+_MODULES = ("perturb", "training", "views", "workers")  # whose code a training can depend on
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,6 +154,7 @@ def _tasks(
         raise InvalidInputError(f"'config' must be a mapping that JSON can hold: {error}.") from error
     common = {
         "code": code_fingerprint(train_fn),
+        "whence": source(*(f"whence.evaluate.{module}" for module in _MODULES)),
         "config": settings,
         "weights": _digest([[name, str(t.dtype), list(t.shape)] for name, t in model.state_dict().items()]),
     }

@@ -20,7 +20,7 @@ from whence.checks import check_path, shown
 from whence.errors import InvalidInputError, StoreError
 from whence.features import bank
 
-FORMAT = 1
+FORMAT = 2
 SOLUTION = "solution.safetensors"
 Kind = Literal["bank", "solution"]
 Parts = Mapping[str, str]

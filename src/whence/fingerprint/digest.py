@@ -120,7 +120,7 @@ class Digest:
             self._function(value)
         elif isinstance(value, types.MethodType):
             self.add(["method", value.__func__, value.__self__])
-        elif hasattr(value, "tobytes") and hasattr(value, "size"):  # images and numpy's numbers
+        elif hasattr(type(value), "tobytes") and hasattr(type(value), "size"):  # images and numpy's numbers
             self._say(f"{type(value).__name__} {getattr(value, 'mode', '')} {value.size}")
             self._hash.update(value.tobytes())
         else:
@@ -169,7 +169,9 @@ class Digest:
 
     def _object(self, value: Any) -> None:
         kind = type(value)
-        wrapped = getattr(value, "__wrapped__", None) or getattr(value, "py_func", None)
+        # Looked up where nothing runs: what objects do when they are asked is their own affair.
+        inside = getattr(value, "__dict__", {})
+        wrapped = inside.get("__wrapped__") or inside.get("py_func")
         if isinstance(wrapped, types.FunctionType):  # of functools.cache, of numba
             self.add([_name(kind), wrapped])
         elif is_dataclass(value):
@@ -178,7 +180,7 @@ class Digest:
             self.add([kind, {**state(value), "weights": dict(value.state_dict(keep_vars=True))}])
         elif isinstance(value, Iterator) or not _has_state(value):
             self._text(value)
-        elif hasattr(value, "columns") and hasattr(value, "to_numpy"):  # a table of pandas
+        elif hasattr(kind, "columns") and hasattr(kind, "to_numpy"):  # a table of pandas
             self.add([[str(name), value[name].to_numpy()] for name in value.columns])
         else:
             self.add([kind, state(value)])
