@@ -276,7 +276,7 @@ def test_rules_are_named(explainer: DualDA) -> None:
 
 
 def test_no_known_method_is_an_error(explainer: DualDA) -> None:
-    with pytest.raises(InvalidInputError, match="'rules' must be one of"):
+    with pytest.raises(InvalidInputError, match="'method' must be one of"):
         explainer.explain(images()[0][:1], method="deconvolution")
     with pytest.raises(InvalidInputError, match="'k' must be"):
         explainer.explain(images()[0][:1], k=0)

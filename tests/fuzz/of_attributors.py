@@ -160,6 +160,10 @@ def of_method(method: str) -> list[Call]:
             ),
         }
         fit["data"] = need(kinds.may(things.DATA, "failing"), PAIR.make)
+    if method == "random":  # which counts the samples and looks at the first
+        unseen = ("beyond", "million", "huge", "negative", "very_negative")
+        unseen = (*(f"labels_{name}" for name in unseen), "failing", "lying", "inputs_nan", "inputs_infinite")
+        fit["data"] = need(kinds.may(things.DATA, *unseen), PAIR.make)
     if method == "tracin":
         fit["checkpoints"] = need(CHECKPOINTS, lambda: [world.network().state_dict()])
         fit["learning_rates"] = Arg(RATES, lambda: 1.0)

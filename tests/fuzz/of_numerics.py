@@ -211,6 +211,15 @@ def _read(**given: Any) -> Any:
     return [batch.labels for batch in found], found.take([0])
 
 
+def _arrays() -> Any:
+    return data.as_training_set((world.X(), world.y()))
+
+
+def _loaded() -> Any:
+    return data.as_training_set(list(zip(world.X(), world.y(), strict=True)))
+
+
+PLACES = {"indices": need(things.INDICES, lambda: [0, 2])}
 # Whether a label or an input suits, the model decides.
 READ = kinds.may(
     things.DATA,
@@ -236,18 +245,9 @@ DATA = [
         nan=True,
     ),
     *(
-        Call(
-            f"{name}.take",
-            lambda name=name: (
-                data.as_training_set(
-                    (world.X(), world.y())
-                    if name == "Arrays"
-                    else list(zip(world.X(), world.y(), strict=True))
-                ).take
-            ),
-            {"indices": need(kinds.may(things.INDICES, "negative", "number", "nested"), lambda: [0, 2])},
-        )
-        for name in ("Arrays", "Loaded")
+        Call(f"{name}.{method}", lambda make=make, method=method: getattr(make(), method), args)
+        for name, make in (("Arrays", _arrays), ("Loaded", _loaded))
+        for method, args in (("take", PLACES), ("read", PLACES), ("known_labels", {}))
     ),
     Call(
         "features.extract",

@@ -22,7 +22,7 @@ from tests.fuzz.of_audits import AUDITS
 from tests.fuzz.of_metrics import METRICS
 from tests.fuzz.of_numerics import NUMERICS
 from tests.fuzz.of_scenes import SCENES
-from tests.fuzz.world import UserError
+from tests.fuzz.world import UserError, quiet
 from whence.errors import WhenceError
 
 EVERY = (*ATTRIBUTORS, *NUMERICS, *AUDITS, *METRICS, *SCENES)
@@ -75,7 +75,8 @@ def _arguments(call: Call, rng: np.random.Generator) -> tuple[dict[str, Any], li
     for name, arg in call.args.items():
         if name in chosen:
             mutation = arg.kind[rng.integers(len(arg.kind))]
-            args[name] = mutation.change(arg.make())
+            with quiet():
+                args[name] = mutation.change(arg.make())
             changed.append(f"{name}: {mutation.name}")
             wrong |= mutation.wrong
         elif arg.needed or rng.random() < 0.3:

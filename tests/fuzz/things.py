@@ -232,7 +232,12 @@ INDICES = (
         nones=lambda v: [None],
         huge=lambda v: [2**70],
     )
-    + odd(array=lambda v: np.asarray(v), tensor=lambda v: torch.as_tensor(v), twice=lambda v: [0, 0])
+    + odd(
+        array=lambda v: np.asarray(v),
+        tensor=lambda v: torch.as_tensor(v),
+        twice=lambda v: [0, 0],
+        empty=lambda v: [],
+    )
 )
 RELABEL = (
     without(JUNK, "mapping")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 import tempfile
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -112,17 +114,12 @@ def fitted_on_images() -> Any:
         return made("dualda").fit(image_network(), (images(), y(8)))
 
 
-def quiet() -> Any:
-    caught = warnings.catch_warnings()
-    caught.__enter__()
-    warnings.simplefilter("ignore")
-
-    class Quiet:
-        def __enter__(self) -> None: ...
-        def __exit__(self, *error: Any) -> None:
-            caught.__exit__(*error)
-
-    return Quiet()
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Make a thing without its warnings."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
 
 
 @functools.cache

@@ -199,7 +199,12 @@ class Influence(SolvingAttributor):
             )
         H = layer.matrix(show_progress=self.show_progress)
         H.diagonal().add_(self.damping)
-        return {**self._kept(layer), "factor": torch.linalg.cholesky(H)}
+        factor, fault = torch.linalg.cholesky_ex(H)
+        if fault:
+            raise InvalidInputError(
+                f"'damping' must be large enough for the Hessian to have an inverse. Got {self.damping:g}."
+            )
+        return {**self._kept(layer), "factor": factor}
 
     def _layout(self, classifier: Classifier) -> Layout:
         P = classifier.weight.numel() + (0 if classifier.bias is None else classifier.bias.numel())

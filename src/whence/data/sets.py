@@ -60,7 +60,7 @@ class Arrays:
 
     def read(self, indices: Sequence[int]) -> Batch:
         """Give some samples, as one batch."""
-        places = check_places("indices", indices, len(self))
+        places = _some_places(indices, len(self))
         return Batch(self.inputs[places], self.labels[places], places)
 
     def known_labels(self) -> Ints | None:
@@ -103,7 +103,7 @@ class Loaded:
     def read(self, indices: Sequence[int]) -> Batch:
         """Give some samples, as one batch."""
         assert self.loader.collate_fn is not None
-        places = check_places("indices", indices, len(self))
+        places = _some_places(indices, len(self))
         inputs, labels = self.loader.collate_fn([self.samples[index] for index in places.tolist()])
         return Batch(inputs, labels, places)
 
@@ -120,6 +120,13 @@ class Loaded:
 
 
 TrainingSet = Arrays | Loaded
+
+
+def _some_places(indices: Sequence[int], n: int) -> Ints:
+    places = check_places("indices", indices, n)
+    if not len(places):
+        raise InvalidInputError("'indices' must name at least one sample. Got none.")
+    return places
 
 
 def as_training_set(
