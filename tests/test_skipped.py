@@ -83,7 +83,9 @@ TRAIN, TESTS = kept(BAD, N), kept(BAD_TESTS, M)
 
 @pytest.fixture(scope="module")
 def sessions(place: Path) -> tuple[Session, Session]:
-    opened = [Session.open(place / f"{name}.whence", show_progress=False) for name in ("some", "fewer")]
+    opened = [
+        Session.open(place / f"{name}.whence", trust=True, show_progress=False) for name in ("some", "fewer")
+    ]
     return opened[0], opened[1]
 
 
@@ -98,8 +100,10 @@ def test_a_bank_has_a_row_per_sample(sessions: tuple[Session, Session]) -> None:
 
 def test_the_named_test_is_scored(place: Path) -> None:
     for at in (1, 2, 4, 29):
-        found = json.loads(run("attribute", "some.whence", "--tests", str(at), "--json"))[0]
-        expected = json.loads(run("attribute", "fewer.whence", "--tests", str(TESTS.index(at)), "--json"))[0]
+        found = json.loads(run("attribute", "some.whence", "--trust", "--tests", str(at), "--json"))[0]
+        expected = json.loads(
+            run("attribute", "fewer.whence", "--trust", "--tests", str(TESTS.index(at)), "--json")
+        )[0]
         assert found["test"] == at
         for fact in ("predicted", "truth", "target"):
             assert found[fact] == expected[fact]
@@ -111,7 +115,7 @@ def test_the_named_test_is_scored(place: Path) -> None:
 
 
 def test_a_test_that_cannot_be_read_is_refused(place: Path, sessions: tuple[Session, Session]) -> None:
-    error = CliRunner().invoke(cli.app, ["attribute", "some.whence", "--tests", "3"]).exception
+    error = CliRunner().invoke(cli.app, ["attribute", "some.whence", "--trust", "--tests", "3"]).exception
     assert isinstance(error, InvalidInputError)
     assert "Test 3 cannot" in str(error)
     with pytest.raises(InvalidInputError, match="Test 0 cannot"):
