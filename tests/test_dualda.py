@@ -14,7 +14,7 @@ from sklearn.metrics import matthews_corrcoef
 from torch import Tensor, nn
 
 import whence
-from whence import attributors
+from whence import attributors, store
 from whence.attributors.expansion import Expansion
 from whence.errors import InvalidInputError, ModelError, NotFittedError, StoreError
 
@@ -244,6 +244,19 @@ def test_the_constant_is_kept_with_the_explainer(tmp_path: Path) -> None:
     assert loaded.constant_ == e.constant_ == pytest.approx(100 * root_mean_square(X))
     np.testing.assert_array_equal(loaded.attribute_features(tests, 1), e.attribute_features(tests, 1))
     assert e.what_if(100 * X, remove=[0, 5]).constant_ == e.constant_
+
+
+def test_files_without_a_constant_have_one_of_1(tmp_path: Path) -> None:
+    X, y, tests = data()
+    e = whence.DualDA(C=0.05, show_progress=False).fit_features(X, y)
+    e.save(tmp_path / "new.whence")
+    arrays, manifest = store.read(tmp_path / "new.whence")
+    del manifest["constant"]
+    store.write(tmp_path / "old.whence", arrays, manifest)
+    old = whence.load(tmp_path / "old.whence")
+    assert old.constant_ == 1.0
+    expected = e.lam_.toarray()[:, 1] * (tests @ X.T + 1.0)
+    np.testing.assert_allclose(old.attribute_features(tests, 1), expected, rtol=1e-12, atol=1e-14)
 
 
 # Fitting a model

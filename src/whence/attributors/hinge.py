@@ -6,6 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
+import torch
 from scipy.optimize import nnls
 from torch import Tensor
 
@@ -13,8 +14,9 @@ from whence.attributors.base import Limits
 from whence.attributors.classifier import Classifier, Training
 from whence.attributors.progress import GapBar
 from whence.attributors.representer import PointsAttributor
+from whence.contents import Layout
 from whence.svm import solve
-from whence.svm.problem import Doubles, Ints, check_C
+from whence.svm.problem import Doubles, Ints, check_C, spread
 from whence.svm.solve import check_options
 
 Bools = npt.NDArray[np.bool_]
@@ -35,7 +37,7 @@ class HingeRP(PointsAttributor):
     C
         Weight of the loss, as in DualDA.
     bias
-        Append a constant 1 to the features.
+        Append a constant to the features, as large as they spread, as DualDA does.
     tol
         Relative duality gap of the weights.
     seed
@@ -87,7 +89,8 @@ class HingeRP(PointsAttributor):
         self.show_progress = show_progress
 
     def _learn(self, classifier: Classifier, training: Training) -> dict[str, Tensor]:
-        X, y = self._rows(training), training.labels.cpu().numpy()
+        constant = spread(training.features.cpu().numpy()) if self.bias else 0.0
+        X, y = self._rows(training, constant), training.labels.cpu().numpy()
         with GapBar(self.tol, self.show_progress) as bar:
             found = solve(
                 X,
@@ -104,7 +107,18 @@ class HingeRP(PointsAttributor):
         alpha = hinge_coefficients(found.weight, X, y, self.C, off)
         size = float(np.linalg.norm(found.weight))
         residual = float(np.linalg.norm(found.weight - alpha.T @ X)) / size if size > 0 else 0.0
-        return self._points(training, alpha, found.weight, residual)
+        weight = found.weight.copy()
+        weight[:, training.features.shape[1] :] *= constant  # the bias as it is added to the logits
+        points = self._points(training, alpha, weight, residual)
+        return {**points, "constant": torch.tensor(constant, dtype=torch.float64)}
+
+    _doubles: ClassVar[tuple[str, ...]] = (*PointsAttributor._doubles, "constant")
+
+    def _layout(self, classifier: Classifier) -> Layout:
+        return {**super()._layout(classifier), "constant": ()}
+
+    def _square(self) -> float:
+        return float(self._cache["constant"]) ** 2
 
     def _check_parameters(self) -> None:
         super()._check_parameters()

@@ -57,7 +57,7 @@ class PointsAttributor(ModelAttributor):
         """
         self._check_fitted()
         features = self._cache["features"]
-        norms = torch.einsum("nd,nd->n", features, features) + float(self.bias)
+        norms = torch.einsum("nd,nd->n", features, features) + self._square()
         return norms * self._cache["alpha"].gather(0, self.labels_[None])[0]
 
     @property
@@ -89,16 +89,17 @@ class PointsAttributor(ModelAttributor):
         return {"features": ("N", "d"), "alpha": ("K", "N"), "coef": ("K", columns), "residual": ()}
 
     def _products(self, tests: Tensor) -> Tensor:
-        """f_i·f(x) with the bias' 1, (B, N)."""
-        features = self._cache["features"]
-        if not self.bias:
-            return tests @ features.T
-        return torch.addmm(tests.new_ones(1), tests, features.T)
+        """f_i·f(x) with what the bias adds, (B, N)."""
+        return torch.addmm(tests.new_full((1,), self._square()), tests, self._cache["features"].T)
 
-    def _rows(self, training: Training) -> Doubles:
-        """Features (N, d) in float64, with the bias' 1 as a last column."""
+    def _square(self) -> float:
+        """The square of the constant that follows the features to carry the bias, 0 without one."""
+        return float(self.bias)
+
+    def _rows(self, training: Training, constant: float = 1.0) -> Doubles:
+        """Features (N, d) in float64, with the bias' constant as a last column."""
         X: Doubles = training.features.double().cpu().numpy()
-        return np.concatenate([X, np.ones((len(X), 1))], axis=1) if self.bias else X
+        return np.concatenate([X, np.full((len(X), 1), constant)], axis=1) if self.bias else X
 
     def _points(
         self, training: Training, alpha: Doubles, weight: Doubles, residual: float

@@ -10,18 +10,17 @@ from whence.svm.problem import Doubles, Ints, Problem
 def find_copies(problem: Problem) -> list[Ints]:
     """Give the samples of every group of two or more copies, each ascending.
 
-    Only rows of equal label and squared norm are compared, which are few unless features are integers.
+    Only rows of equal squared norm are compared, which are few unless features are integers.
     """
     norms, labels = problem.squared_norms, problem.labels
-    order = np.lexsort((norms, labels))
-    new = (np.diff(labels[order]) != 0) | (np.diff(norms[order]) != 0)
-    starts = np.concatenate([[0], np.flatnonzero(new) + 1, [len(order)]])
+    order = np.argsort(norms)
+    starts = np.concatenate([[0], np.flatnonzero(np.diff(norms[order])) + 1, [len(order)]])
     groups: list[Ints] = []
     for k in np.flatnonzero(np.diff(starts) > 1):
-        found: dict[bytes, list[int]] = {}
+        found: dict[tuple[int, bytes], list[int]] = {}
         for i in np.sort(order[starts[k] : starts[k + 1]]).tolist():
             # Adding zero makes −0.0 and 0.0, which are equal, the same bytes.
-            found.setdefault((problem.features[i] + 0.0).tobytes(), []).append(i)
+            found.setdefault((labels[i], (problem.features[i] + 0.0).tobytes()), []).append(i)
         groups += [np.array(rows) for rows in found.values() if len(rows) > 1]
     return groups
 
