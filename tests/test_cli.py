@@ -97,7 +97,7 @@ def test_out_that_is_a_file_is_one_line_and_exit_code_2(tmp_path):
     assert result.returncode == 2
     assert result.stdout == ""
     assert re.fullmatch(
-        r"Error: 'out' must be a folder or a new path\. Got '.*' \(.*\)\. .*\n", result.stderr
+        r"Error: --out must be a folder or a new path\. Got '.*' \(.*\)\. .*\n", result.stderr
     )
     assert file.read_text() == "mine"
 

@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from typing import Any
 import pytest
 import torch
 from click.testing import Result
+from safetensors import SafetensorError
 from sklearn.metrics import matthews_corrcoef
 from typer.testing import CliRunner
 
@@ -224,7 +226,7 @@ def test_cache_ls_and_rm(place: Path) -> None:
     assert "none fits" in mistake(cache("rm", "x", "--dir", "mine"))
     assert "or pass --all" in mistake(cache("rm", "--dir", "mine"))
     assert "or pass --all" in mistake(cache("rm", "bank", "--all", "--dir", "mine"))
-    assert cache("rm", "bank", "--dir", "mine").stdout.startswith("Removed 1 entries, ")
+    assert cache("rm", "bank", "--dir", "mine").stdout.startswith("Removed 1 entry, ")
     (place / "mine" / "bank-broken").mkdir()
     assert "bank-broken" in cache("ls", "mine").stdout
     assert cache("rm", "--all", "--dir", "mine").stdout.startswith("Removed 3 entries, ")
@@ -265,4 +267,117 @@ def test_a_mistake_is_exit_code_2(place: Path) -> None:
         out, err = process.communicate(timeout=60)
     assert process.returncode == 2
     assert out == ""
-    assert re.fullmatch(r"Error: 'dtype' must be one of .float32., .float16.\. Got 'int8'\.\n", err)
+    assert re.fullmatch(r"Error: --dtype must be one of .float32., .float16.\. Got 'int8'\.\n", err)
+
+
+def whole(*arguments: str) -> subprocess.CompletedProcess[str]:
+    code = "from whence.cli import main; main()"
+    return subprocess.run(
+        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False
+    )
+
+
+FIT = ("fit", "--model", "my_module:build", "--data", "my_module:train")
+
+
+def test_hints_name_the_options_of_the_command_line(place: Path) -> None:
+    done = whole(*FIT[:-1], "my_module:Broken", "--out", "x.whence")
+    assert done.returncode == 2
+    assert "pass --on-error skip to leave such samples out" in done.stderr
+    assert "on_error" not in done.stderr
+    assert whole(*FIT, "--out", "nowhere/x.whence").stderr.startswith(
+        "Error: --out must be a file in a folder"
+    )
+    assert whole(*FIT, "--out", "x.whence", "--tol", "7").stderr.startswith("Error: --tol must be")
+    (place / "taken").touch()
+    said = whole(*FIT, "--out", "x.whence", "--cache-dir", "taken").stderr
+    assert said.startswith("Error: --cache-dir must be a folder or a new path")
+
+
+def test_one_thing_is_not_several(place: Path) -> None:
+    with (place / "my_module.py").open("a") as file:
+        file.write("\none = (test[0][:1], test[1][:1])\n")
+    found = facts(fit("--test", "my_module:one"))
+    assert "on 1 held-out sample," in found["Faithfulness"]
+    assert "2 entries" in found["Cache"] or "3 entries" in found["Cache"]
+    run = CliRunner().invoke(cli.app, ["cache", "rm", "solution"])
+    assert run.stdout.startswith("Removed 1 entry, ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((*FIT, "--out", "."), "must be a file in a folder that exists. Got '.', a folder"),
+        ((*FIT, "--out", "nowhere/x.whence"), "in a folder that does not exist, 'nowhere'"),
+        (("explain", "x.whence", "--tests", "0", "--out", "my_module.py"), "must be a folder or a new path"),
+        (("report", "x.whence", "--tests", "0", "--out", "."), "must be a file in a folder that exists"),
+        (("audit", "x.whence", "--out", "x.xlsx"), "must end in .csv, .parquet, .json here. Got 'x.xlsx'"),
+        (("audit", "x.whence", "--view", "classes", "--out", "x.csv"), "must end in .json here"),
+        (("audit", "x.whence", "--out", "nowhere/x.csv"), "in a folder that does not exist"),
+        (("evaluate", "--out", "my_module.py"), "must be a folder or a new path"),
+    ],
+)
+def test_out_is_checked_before_anything_else(
+    place: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], message: str
+) -> None:
+    (place / "my_module.py").write_text("raise SystemExit('imported first')")
+    assert message in mistake(CliRunner().invoke(cli.app, list(arguments)))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs a folder where nobody can write, such as /proc")
+def test_a_place_that_cannot_be_written_is_said_before_anything_else(place: Path) -> None:
+    (place / "my_module.py").write_text("raise SystemExit('imported first')")
+    for arguments in (
+        (*FIT, "--out", "/proc/x.whence"),
+        ("report", "x.whence", "--tests", "0", "--out", "/proc/x.html"),
+        ("audit", "x.whence", "--out", "/proc/x.csv"),
+        ("explain", "x.whence", "--tests", "0", "--out", "/proc"),
+    ):
+        said = mistake(CliRunner().invoke(cli.app, list(arguments)))
+        assert f"'out' must be where files can be written. Got '{arguments[-1]}'" in said
+
+
+@pytest.mark.parametrize(
+    "error", [OSError(28, "No space left on device"), SafetensorError("I/O error (os error 28)")]
+)
+def test_a_fit_that_cannot_be_saved_is_kept_elsewhere(
+    place: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    save = whence.DualDA.save
+
+    def full(self: whence.DualDA, path: Path) -> None:
+        if Path(path).resolve().parent == place.resolve():
+            raise error
+        save(self, path)
+
+    (place / "temporary").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(place / "temporary"))
+    monkeypatch.setattr(whence.DualDA, "save", full)
+    said = mistake(fit())
+    assert re.match(
+        r"'x\.whence' could not be written \((No space left|I/O error).*\)\. What was computed is kept", said
+    )
+    kept = Path(re.search(r"kept as '(.*)'", said)[1])  # type: ignore[index]
+    assert kept.with_name("x.whence.json").exists()
+    assert isinstance(whence.load(kept), whence.DualDA)
+
+
+def test_files_that_cannot_be_written_at_the_end_are_kept_elsewhere(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fit("--test", "my_module:test")
+    write = Path.write_text
+
+    def full(self: Path, *arguments: Any, **options: Any) -> int:
+        if self.resolve().is_relative_to(place / "why") or self.resolve() == place / "report.html":
+            raise OSError(28, "No space left on device")
+        return write(self, *arguments, **options)
+
+    monkeypatch.setattr(Path, "write_text", full)
+    (place / "temporary").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(place / "temporary"))
+    opened = ["x.whence", "--trust", "--tests", "0", "-k", "1"]
+    for command, out, file in (("explain", "why", "index.html"), ("report", "report.html", "")):
+        said = mistake(CliRunner().invoke(cli.app, [command, *opened, "--out", out]))
+        kept = Path(re.search(r"kept as '(.*)'", said)[1])  # type: ignore[index]
+        assert "<html" in (kept / file if file else kept).read_text()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import json
 import random
 import warnings
@@ -18,7 +19,11 @@ from torch import nn
 import whence
 from whence import attributors, store
 from whence.attributors import solutions
+from whence.commands import facts
 from whence.errors import StoreError, WhenceError
+from whence.evaluate import results, scenes, training
+from whence.evaluate.cells import Cells
+from whence.features import bank
 
 N, D, K = 24, 5, 3
 X = torch.from_numpy(np.random.default_rng(0).normal(size=(N, 4))).float()
@@ -278,3 +283,130 @@ def test_random_changes_are_refused_or_harmless(saved: dict[str, Path], tmp_path
         except WhenceError:  # of a method itself, where the numbers make no sense to it
             refused += 1
     assert refused > 20
+
+
+JOURNAL = {"format": bank.FORMAT, "dimension": 4, "dtype": "float32"}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"dimension": 0},
+        {"dimension": "4"},
+        {"dimension": None},
+        {"dtype": 7},
+        {"samples": -1},
+        {"samples": 1.5},
+        {"samples": "3"},
+        {"sums": [1]},
+        {"sums": ["a", "b"]},
+        {"sums": None},
+        {"complete": 2},
+        {"complete": "no"},
+        {"more": 1},
+        {"format": 99},
+        {"format": [1]},
+    ],
+)
+def test_crafted_journals_are_refused(tmp_path: Path, changes: dict[str, Any]) -> None:
+    (tmp_path / "journal.json").write_text(json.dumps(JOURNAL))
+    assert bank.read_journal(tmp_path) is not None
+    (tmp_path / "journal.json").write_text(json.dumps(JOURNAL | changes))
+    with pytest.raises(StoreError):
+        bank.Folder(tmp_path, 4, "float32")
+    assert bank.read_journal(tmp_path) is None
+
+
+@pytest.mark.parametrize("text", ["", "[]", "7", "[" * 100_000, '{"format": NaN}'])
+def test_journals_that_are_none(tmp_path: Path, text: str) -> None:
+    (tmp_path / "journal.json").write_text(text)
+    assert bank.read_journal(tmp_path) is None
+
+
+ROW = ("lds", "dualda", "score", None, 0.5, "")
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        "",
+        "7",
+        "{}",
+        "[[]]",
+        "[null]",
+        "[" * 100_000,
+        [ROW[:3]],
+        [[*ROW, 1]],
+        [[1, *ROW[1:]]],
+        [[*ROW[:4], "x", ""]],
+        [[*ROW[:5], None]],
+        '[["a", "b", "c", null, NaN, ""]]',
+    ],
+)
+def test_crafted_cells_are_measured_anew(tmp_path: Path, rows: Any) -> None:
+    cells = Cells(tmp_path, "common")
+    cells.write([results.Row(*ROW)], "part")
+    assert cells.read("part") == [results.Row(*ROW)]
+    cells.path("part").write_text(rows if isinstance(rows, str) else json.dumps(rows))
+    assert cells.read("part") is None
+
+
+@pytest.mark.parametrize(
+    "changes", [{"protocol": 3}, {"versions": {"a": 1}}, {"versions": []}, {"protocol": None}]
+)
+def test_crafted_results_are_refused(tmp_path: Path, changes: dict[str, Any]) -> None:
+    pytest.importorskip("pyarrow")
+    made = results.Results((results.Row(*ROW),), {"name": "x"}, {"python": "3"})
+    results.write(tmp_path / "r.parquet", made)
+    assert results.read(tmp_path / "r.parquet") == made
+    results.write(tmp_path / "r.parquet", dataclasses.replace(made, **changes))
+    with pytest.raises(StoreError, match="holds no results"):
+        results.read(tmp_path / "r.parquet")
+
+
+def craft(crafter: Crafter, path: Path, out: Path, read: Any) -> int:
+    """Change a file sixty times and read it; count how often it was refused."""
+    refused = 0
+    for turn in range(60):
+        arrays, manifest = store.read(path)
+        if turn % 2:
+            name = crafter.random.choice(sorted(arrays))
+            changed = crafter.array(arrays.pop(name))
+            arrays |= {} if changed is None else {name: changed}
+        else:
+            found = crafter.value(manifest)
+            manifest = found if isinstance(found, dict) else {}
+        store.write(out, arrays, manifest)
+        try:
+            read(out)
+        except StoreError:
+            refused += 1
+    return refused
+
+
+def test_crafted_weights_are_refused_or_harmless(tmp_path: Path) -> None:
+    training.save_weights(tmp_path / "w", network(), {"seconds": 1.0})
+
+    def read(path: Path) -> None:
+        training.load_weights(path, network())
+
+    read(tmp_path / "w")
+    assert craft(Crafter(1), tmp_path / "w", tmp_path / "x", read) > 20
+
+
+def test_crafted_models_of_a_scene_are_refused_or_harmless(tmp_path: Path) -> None:
+    state = {name: tensor.clone() for name, tensor in network().state_dict().items()}
+    scenes._write(tmp_path / "m", scenes.Trained(network(), [state], [0.1]))
+
+    def read(path: Path) -> None:
+        scenes._read(path, network())
+
+    read(tmp_path / "m")
+    assert craft(Crafter(2), tmp_path / "m", tmp_path / "x", read) > 20
+
+
+def test_info_of_a_crafted_file_is_one_clear_line(saved: dict[str, Path], tmp_path: Path) -> None:
+    assert facts(saved["dualda"])["samples"] == N
+    for name in ("labels", "coef", "vectors"):
+        with pytest.raises(StoreError, match=f"the array '{name}' is missing"):
+            facts(altered(saved["dualda"], tmp_path / "x", **{name: None}))

@@ -16,7 +16,7 @@ ROOT = Path(whence.__file__).parent
 # Rooms from the bottom of the house to the top. A module may import from its own room and from rooms below.
 ROOMS = [
     {"errors", "processor"},
-    {"checks", "contents", "files", "terminal"},
+    {"checks", "contents", "files", "outputs", "terminal"},
     {"inputs", "heads", "naming", "sample", "fingerprint"},
     {"data", "model", "store"},
     {"features"},

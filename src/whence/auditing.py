@@ -3,20 +3,37 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from whence.audit import class_view, coreset, shared_evidence, wrong_labels
+from whence.audit.table import require_parquet
 from whence.commands import as_class
 from whence.errors import InvalidInputError
 from whence.features import as_float32, taken
+from whence.outputs import check_file, write_out
 from whence.session import Session
-from whence.terminal import plain_line
+from whence.terminal import counted, plain_line
 
-VIEWS = ("labels", "classes", "coreset", "shortcut")
+VIEWS = {
+    "labels": (".csv", ".parquet", ".json"),
+    "classes": (".json",),
+    "coreset": (".csv", ".parquet", ".json"),
+    "shortcut": (".json",),
+}
+"""Views, and the endings of the files that they can be written to."""
+
+
+def check(view: str, out: Path | None) -> None:
+    """Raise where a view is none or cannot be written, before any work is done for it."""
+    if view not in VIEWS:
+        raise InvalidInputError(f"'view' must be one of {', '.join(VIEWS)}. Got {view!r}.")
+    if out is not None:
+        check_file(out, VIEWS[view])
+        if out.suffix == ".parquet":
+            require_parquet()
 
 
 def run(
@@ -50,8 +67,6 @@ def run(
     as_json
         Print JSON instead of a table.
     """
-    if view not in VIEWS:
-        raise InvalidInputError(f"'view' must be one of {', '.join(VIEWS)}. Got {view!r}.")
     explainer = session.explainer
     if view == "labels":
         found: Any = wrong_labels(explainer, ranking=ranking, features=session.train_bank, n=n)
@@ -68,13 +83,17 @@ def run(
         found = shared_evidence(explainer, target=chosen, features=session.train_bank, k=n)
     plain = found.to_dict()
     said = json.dumps(plain, indent=1) if as_json else _table(view, found)
-    return said if out is None else f"{_written(found, plain, out)}\n{said}"
+    if out is None:
+        return said
+    write_out(out, lambda path: _write(found, plain, path))
+    return f"Wrote {out}\n{said}"
 
 
 def _table(view: str, found: Any) -> str:
     if view == "coreset":
         held = len(found.indices)
-        return f"{held:,} samples to keep, the first: {', '.join(map(str, found.indices[:20].tolist()))} …"
+        first = ", ".join(map(str, found.indices[:20].tolist())) + " …" * (held > 20)
+        return f"{counted(held, 'sample')} to keep, the first: {first}"
     if view == "shortcut":
         lines = [
             f"Training samples that carry what '{plain_line(found.class_name)}' shares, at C = {found.C:.3g}:"
@@ -84,17 +103,11 @@ def _table(view: str, found: Any) -> str:
     return str(found)
 
 
-def _written(found: Any, plain: dict[str, Any], out: Path) -> str:
+def _write(found: Any, plain: dict[str, Any], out: Path) -> None:
     """Write a view to a file by its ending."""
-    ways: dict[str, Callable[[Path], object]] = {
-        ".json": lambda path: path.write_text(json.dumps(plain, indent=1), encoding="utf-8")
-    }
-    for ending, name in ((".csv", "to_csv"), (".parquet", "to_parquet")):
-        if hasattr(found, name):
-            ways[ending] = getattr(found, name)
-    if out.suffix not in ways:
-        raise InvalidInputError(f"'out' must end in {', '.join(ways)} for this view. Got '{out}'.")
-    if not out.resolve().parent.is_dir():
-        raise InvalidInputError(f"'out' must be in a folder that exists. Got '{out}'.")
-    ways[out.suffix](out)
-    return f"Wrote {out}"
+    if out.suffix == ".json":
+        out.write_text(json.dumps(plain, indent=1), encoding="utf-8")
+    elif out.suffix == ".csv":
+        found.to_csv(out)
+    else:
+        found.to_parquet(out)

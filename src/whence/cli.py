@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import signal
 import sys
 import threading
@@ -18,7 +19,7 @@ import typer
 
 from whence import __version__
 from whence.errors import InvalidInputError, WhenceError
-from whence.terminal import plain, plain_line
+from whence.terminal import counted, plain, plain_line
 
 if TYPE_CHECKING:
     from whence.session import Session
@@ -251,7 +252,9 @@ def explain(
     whence explain clothes.whence --trust --tests 3,8 --out why
     """
     from whence.commands import write_explanations
+    from whence.outputs import check_folder
 
+    check_folder(out)  # before the explainer is read: a mistake costs no time
     session = _open(explainer, trust, model=model, data=data, test=test, preprocess=preprocess)
     _say(write_explanations(session, tests, out, k, target, rules).resolve())
 
@@ -273,7 +276,9 @@ def report(
     whence report clothes.whence --trust --tests 0-19 --out report.html
     """
     from whence.commands import write_report
+    from whence.outputs import check_file
 
+    check_file(out)
     session = _open(explainer, trust, model=model, data=data, test=test, preprocess=preprocess)
     _say(write_report(session, tests, out, k).resolve())
 
@@ -337,8 +342,9 @@ def audit(
 
     whence audit clothes.whence --trust --view shortcut --target Bag
     """
-    from whence.auditing import run
+    from whence.auditing import check, run
 
+    check(view, out)
     session = _open(explainer, trust, model=model, data=data, test=test, preprocess=preprocess)
     _say(
         run(
@@ -385,7 +391,10 @@ def evaluate(
 ) -> None:
     """Compare attribution methods by every metric, as a protocol says."""
     from whence.evaluate.command import evaluate as run
+    from whence.outputs import check_folder
 
+    if not dry_run:
+        check_folder(out)
     pages = run(
         protocol,
         data,
@@ -417,7 +426,7 @@ def cache_ls(
         age = _age(time.time() - entry.made)
         _say(f"{entry.name:25}  {in_words(entry.bytes):>8}  {age:>8}  {entry.title}{state}")
     total = in_words(sum(entry.bytes for entry in entries))
-    _say(f"{len(entries)} entries, {total} in {folder}")
+    _say(f"{counted(len(entries), 'entry', 'entries')}, {total} in {folder}")
 
 
 @cache.command("rm")
@@ -437,7 +446,8 @@ def cache_rm(
     where = Cache(folder)
     removed = where.remove([entry.name for entry in where.entries()] if everything else names or [])
     where.sweep()
-    _say(f"Removed {len(removed)} entries, {in_words(sum(entry.bytes for entry in removed))}")
+    size = in_words(sum(entry.bytes for entry in removed))
+    _say(f"Removed {counted(len(removed), 'entry', 'entries')}, {size}")
 
 
 def _age(seconds: float) -> str:
@@ -477,6 +487,19 @@ def _warn(
     _say(f"Warning: {plain_line(str(message))}", err=True)
 
 
+def _with_options(text: str) -> str:
+    """Name options in a message as they are given here: on_error="skip" as --on-error skip."""
+    options = {
+        parameter.name: parameter.opts[-1]
+        for command in typer.main.get_command(app).commands.values()  # type: ignore[attr-defined]
+        for parameter in command.params
+        if parameter.opts[-1].startswith("-")
+    }
+    text = re.sub(r'\b(\w+)="(\w+)"', lambda m: f"{options[m[1]]} {m[2]}" if m[1] in options else m[0], text)
+    text = re.sub(r"^'(\w+)'(?= must)", lambda m: options.get(m[1], m[0]), text)
+    return text.replace("cache_dir", "--cache-dir")
+
+
 def main() -> None:
     """Run the command line.
 
@@ -499,6 +522,10 @@ def main() -> None:
             _say(told.getvalue().rstrip(), err=True)
             sys.exit(2)
         mistake = isinstance(error, WhenceError)
-        text = str(error) if mistake else f"{type(error).__name__}: {error} (whence --debug … shows where)"
+        text = (
+            _with_options(str(error))
+            if mistake
+            else f"{type(error).__name__}: {error} (whence --debug … shows where)"
+        )
         _say(f"Error: {plain_line(text)}", err=True)
         sys.exit(2 if mistake else 1)

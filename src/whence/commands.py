@@ -11,6 +11,7 @@ from whence.attributors import DualDA, load
 from whence.errors import InvalidInputError, StoreError
 from whence.explanation.style import signed
 from whence.features.resources import in_words
+from whence.outputs import write_out
 from whence.session import SUFFIX, Session
 from whence.terminal import plain_line
 
@@ -120,17 +121,18 @@ def write_explanations(
 ) -> Path:
     """Write a page, a figure a test and the data of explanations into a folder; give the page's path."""
     chosen = places(tests, session)
-    if out.exists() and not out.is_dir():
-        raise InvalidInputError(f"'out' must be a folder. Got '{out}', a file.")
     found = session.explain(chosen, k, as_class(target, session.explainer), rules)
-    out.mkdir(parents=True, exist_ok=True)
-    for place, why in zip(chosen, found, strict=True):
-        why.plot().savefig(out / f"test-{place}.png")
-    data = [{"test": place} | why.to_dict() for place, why in zip(chosen, found, strict=True)]
-    (out / "explanations.json").write_text(json.dumps(data, indent=1), encoding="utf-8")
-    page = out / "index.html"
-    found.to_html(page)
-    return page
+
+    def write(folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        for place, why in zip(chosen, found, strict=True):
+            why.plot().savefig(folder / f"test-{place}.png")
+        data = [{"test": place} | why.to_dict() for place, why in zip(chosen, found, strict=True)]
+        (folder / "explanations.json").write_text(json.dumps(data, indent=1), encoding="utf-8")
+        found.to_html(folder / "index.html")
+
+    write_out(out, write)
+    return out / "index.html"
 
 
 def write_report(session: Session, tests: str, out: Path, k: int) -> Path:
@@ -138,8 +140,6 @@ def write_report(session: Session, tests: str, out: Path, k: int) -> Path:
     from whence.ui.explorer import Explorer
     from whence.ui.pages import report_page
 
-    chosen = places(tests, session)
-    if out.is_dir() or not out.resolve().parent.is_dir():
-        raise InvalidInputError(f"'out' must be a file in a folder that exists. Got '{out}'.")
-    out.write_text(report_page(Explorer(session), chosen, k), encoding="utf-8")
+    page = report_page(Explorer(session), places(tests, session), k)
+    write_out(out, lambda path: path.write_text(page, encoding="utf-8"))
     return out

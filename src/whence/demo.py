@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,8 +14,8 @@ from torch import Tensor, nn
 from whence import __version__, sample
 from whence.attributors.dualda import DualDA
 from whence.data import as_training_set
-from whence.errors import InvalidInputError
 from whence.model import evaluating
+from whence.outputs import check_folder
 from whence.sample.network import EPOCHS
 from whence.session import Configuration, Session
 from whence.ui.explorer import Explorer
@@ -82,7 +81,7 @@ def run(
     -------
     Path of the report, a page that explains itself.
     """
-    _prepare(out)
+    check_folder(out)
     data = sample.load()
 
     start = time.perf_counter()
@@ -177,20 +176,6 @@ def choose(model: nn.Module, explainer: DualDA, images: Tensor, labels: Tensor) 
         for name, heading, rule, candidates, key in rules
         if candidates.any()
     ]
-
-
-def _prepare(out: Path) -> None:
-    """Make the folder before any work is done, so that a mistake costs no time."""
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InvalidInputError(
-            f"'out' must be a folder or a new path. Got '{out}' ({error.strerror}). Name another folder."
-        ) from error
-    if not os.access(out, os.W_OK):
-        raise InvalidInputError(
-            f"'out' must be a folder that can be written. Got '{out}'. Name another folder."
-        )
 
 
 def _since(start: float) -> str:

@@ -15,7 +15,9 @@ from whence.features import Cache, as_float32, extract, taken
 from whence.features.resources import in_words
 from whence.model import class_names
 from whence.naming import find
-from whence.session import Configuration
+from whence.outputs import check_file, write_out
+from whence.session import SUFFIX, Configuration
+from whence.terminal import counted
 
 
 def run(configuration: Configuration, out: Path, *, show_progress: bool, say: Callable[[str], None]) -> None:
@@ -32,7 +34,7 @@ def run(configuration: Configuration, out: Path, *, show_progress: bool, say: Ca
     say
         Receives one line of text for each fact.
     """
-    _check_out(out)
+    check_file(out)
     folder = out.resolve().parent
     network = configuration.network(folder)
     samples = find("data", configuration.data, folder)
@@ -48,9 +50,14 @@ def run(configuration: Configuration, out: Path, *, show_progress: bool, say: Ca
     explainer.fit(network, samples, configuration.layer, preprocess=prepare, **reading)
     for line in describe(explainer):
         say(line)
-    explainer.save(out)  # before the test, whose samples may have faults of their own
-    beside = configuration.write(out)
-    say(f"Saved        {out}, {in_words(out.stat().st_size)}, and {beside.name}")
+
+    # Before the test, whose samples may have faults of their own.
+    def save(path: Path) -> None:
+        explainer.save(path)
+        configuration.write(path)
+
+    write_out(out, save)
+    say(f"Saved        {out}, {in_words(out.stat().st_size)}, and {out.name}{SUFFIX}")
     if held_out is not None:
         started = time.perf_counter()
         with _about_test():
@@ -60,7 +67,7 @@ def run(configuration: Configuration, out: Path, *, show_progress: bool, say: Ca
         faith = explainer.faithfulness_features(taken(as_float32(bank.features), bank.valid))
         say(
             f"Faithfulness {faith.agreement:.2%} agreement with the model, MCC {faith.mcc:.4f}, on "
-            f"{faith.n_tests:,} held-out samples, {time.perf_counter() - started:.1f} s"
+            f"{counted(faith.n_tests, 'held-out sample')}, {time.perf_counter() - started:.1f} s"
         )
     command = "audit" if held_out is None else "serve"
     # Its configuration names code, and this fit ran it: the one who reads this line may trust it.
@@ -69,7 +76,7 @@ def run(configuration: Configuration, out: Path, *, show_progress: bool, say: Ca
     if cache_dir is not None:
         entries = Cache(cache_dir).entries()
         size = in_words(sum(entry.bytes for entry in entries))
-        say(f"Cache        {cache_dir}, {len(entries)} entries, {size}")
+        say(f"Cache        {cache_dir}, {counted(len(entries), 'entry', 'entries')}, {size}")
 
 
 def describe(explainer: DualDA) -> list[str]:
@@ -85,12 +92,12 @@ def describe(explainer: DualDA) -> list[str]:
     ]
     if skipped:
         shown = ", ".join(map(str, skipped[:10])) + (" …" if len(skipped) > 10 else "")
-        lines.append(f"Skipped      {len(skipped):,} samples that could not be read: {shown}")
+        lines.append(f"Skipped      {counted(len(skipped), 'sample')} that could not be read: {shown}")
     why = "as given" if explainer.C_path_ is None else explainer.C_path_.reason
     lines += [
         f"C            {explainer.C_:.3g}, {why}",
         f"Solution     gap {explainer.gap_:.1e}, {origins['solution']}, {seconds['solution']:.1f} s",
-        f"Support      {support:,} of {n:,} samples ({support / n:.1%})",
+        f"Support      {support:,} of {counted(n, 'sample')} ({support / n:.1%})",
     ]
     if explainer.agreement_ is not None:
         share = f"{explainer.agreement_:.2%}"
@@ -107,10 +114,3 @@ def _about_test() -> Iterator[None]:
         yield
     except InvalidInputError as error:
         raise InvalidInputError(f"In the samples of 'test': {error}") from error
-
-
-def _check_out(out: Path) -> None:
-    """Refuse a place that cannot be written before any work is done."""
-    if out.is_dir() or not out.parent.is_dir():
-        what = "a folder" if out.is_dir() else f"in a folder that does not exist, '{out.parent}'"
-        raise InvalidInputError(f"'out' must be a file in a folder that exists. Got '{out}', {what}.")

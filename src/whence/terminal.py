@@ -27,6 +27,11 @@ def cell(text: str) -> str:
     return plain_line(text).replace("|", "\\|")
 
 
+def counted(n: int, thing: str, things: str | None = None) -> str:
+    """Count things in words: 1 sample, 2 samples."""
+    return f"{n:,} {thing if n == 1 else things or thing + 's'}"
+
+
 def no_formula(text: str) -> str:
     """Put a ' before a text that a spreadsheet would take for a formula."""
     return f"'{text}" if _FORMULA.match(text) else text

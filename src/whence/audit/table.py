@@ -40,6 +40,14 @@ def _cell(value: Any) -> Any:
 
 def write_parquet(path: str | PathLike[str], columns: Columns) -> None:
     """Write columns of plain values, lists as lists."""
+    pyarrow, parquet = require_parquet()
+    table = pyarrow.table({name: list(values) for name, values in columns.items()})
+    with store.writing(path) as target:
+        parquet.write_table(table, target)
+
+
+def require_parquet() -> tuple[Any, Any]:
+    """Give what writes Parquet, or raise where it is not installed."""
     try:
         import pyarrow
         from pyarrow import parquet
@@ -47,9 +55,7 @@ def write_parquet(path: str | PathLike[str], columns: Columns) -> None:
         raise InvalidInputError(
             "Writing Parquet needs pyarrow, which is not installed. Run pip install pyarrow, or use to_csv."
         ) from error
-    table = pyarrow.table({name: list(values) for name, values in columns.items()})
-    with store.writing(path) as target:
-        parquet.write_table(table, target)
+    return pyarrow, parquet
 
 
 def check_ids(ids: Sequence[Any] | None, n: int) -> None:
