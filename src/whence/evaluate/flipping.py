@@ -186,6 +186,7 @@ def explain_pairs(
         raise InvalidInputError(
             f"'explainer' must be a DualDA fitted with its training set. Got {shown(explainer)}."
         )
+    model = explainer._with_model()
     methods = {"XDA": None, RANDOM: RANDOM} if methods is None else methods
     if not isinstance(methods, Mapping) or not methods:
         raise InvalidInputError(
@@ -194,7 +195,6 @@ def explain_pairs(
         )
     n = check_batch(x)
     targets = [None] * n if target is None else check_target(target, n, explainer.n_classes_).tolist()
-    model = explainer._with_model()
     pairs: list[Pair] = []
     tests = tqdm(range(n), "explaining", disable=not explainer.show_progress)
     for test in tests:
