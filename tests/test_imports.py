@@ -97,11 +97,14 @@ def test_the_check_sees_every_form_of_import(tmp_path: Path, monkeypatch: pytest
 
 def test_importing_whence_is_light() -> None:
     code = """
-import sys, numba.core.dispatcher as dispatcher
+import sys
+import whence, whence.cli
+assert not {"torch", "numba", "scipy"} & set(sys.modules), "the command line must start at once"
+import numba.core.dispatcher as dispatcher
 compiled = []
 original = dispatcher.Dispatcher.compile
 dispatcher.Dispatcher.compile = lambda self, sig: (compiled.append(self), original(self, sig))[1]
-import whence
+whence.DualDA
 names = "matplotlib transformers peft datasets PIL ray fastapi sklearn"
 heavy = set(names.split()) & set(sys.modules)
 assert not heavy, heavy

@@ -1,8 +1,13 @@
 """Whence: which training samples a prediction comes from, and which of their features."""
 
-from whence.attributors import DualDA, load
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from whence.errors import (
     AgreementWarning,
+    ChoiceWarning,
     ConvergenceWarning,
     DataWarning,
     InvalidInputError,
@@ -12,10 +17,14 @@ from whence.errors import (
     WhenceError,
 )
 
+if TYPE_CHECKING:
+    from whence.attributors import DualDA, load
+
 __version__ = "0.1.0"
 
 __all__ = [
     "AgreementWarning",
+    "ChoiceWarning",
     "ConvergenceWarning",
     "DataWarning",
     "DualDA",
@@ -27,3 +36,16 @@ __all__ = [
     "__version__",
     "load",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Import what takes time when it is asked for: the command line answers, and can be stopped, before."""
+    if name in ("DualDA", "load"):
+        return getattr(import_module("whence.attributors"), name)
+    if not name.startswith("_"):
+        try:
+            return import_module(f"whence.{name}")
+        except ModuleNotFoundError as error:
+            if error.name != f"whence.{name}":
+                raise
+    raise AttributeError(f"module 'whence' has no attribute {name!r}")

@@ -1,6 +1,6 @@
 """Whether the processor can do what it lists: some virtual ones name AMX and trap on it.
 
-Imports nothing but the standard library, so that it can be run before torch is.
+Imports nothing but the standard library, so that it runs before torch is imported.
 """
 
 from __future__ import annotations
