@@ -30,9 +30,11 @@ from whence.svm.solve import Solution, check_options, solve
 # longer with C. By 1e5 separable features have reached their hard margin, and others hardly get sparser.
 # Half a decade is as fine as the agreement can tell apart on a few thousand rows.
 _KAPPAS = tuple(10.0 ** (e / 2) for e in range(11))
-# Below this gap agreement and cosine stay, on features that hardly differ as well; there they still move at
-# 1e-5. No limit of time stands beside it, so that no clock has a say in the choice.
-_TOL = 1e-8
+# Every C is solved to the next of these gaps until agreement and cosine no longer move: most are done at the
+# second, and features that hardly differ need the last. No limit of time stands beside them, so that no clock
+# has a say in the choice.
+_TOLS = (1e-5, 1e-6, 1e-7, 1e-8)
+_STILL = 1e-3
 _COSINE_TIE = 0.01
 
 
@@ -197,7 +199,7 @@ def choose_C(
         head = check_head(head, X.shape[1], n_classes)
         n_classes = len(head[0])
     p = make_problem(X, labels, n_classes, 1.0, bias)
-    check_options(_TOL, None, n_threads, seed)
+    check_options(_TOLS[-1], None, n_threads, seed)
     max_samples = check_count("max_samples", max_samples)
     show_progress = check_flag("show_progress", show_progress)
     rng = np.random.default_rng(seed)
@@ -211,20 +213,20 @@ def choose_C(
     path: list[PathPoint] = []
     previous: Solution | None = None
     for kappa in tqdm(_KAPPAS, desc="Choosing C", unit="C", disable=not show_progress):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # the gap is in the table
-            previous = solve(
-                X,
-                y,
-                n_classes=p.n_classes,
-                C=kappa / scale * share,
-                bias=bias,
-                tol=_TOL,
-                warm_start=previous,
-                seed=seed,
-                n_threads=n_threads,
-            )
-        agreement, cosine = judge(previous.weight)
+        C, seen = kappa / scale * share, None
+        for tol in _TOLS:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ConvergenceWarning)  # the gap is in the table
+                previous = solve(
+                    X, y, n_classes=p.n_classes, C=C, bias=bias, tol=tol, warm_start=previous, seed=seed,
+                    n_threads=n_threads,
+                )  # fmt: skip
+            before, seen = seen, judge(previous.weight)
+            if before is not None and _still(before, seen):
+                break
+        assert previous is not None
+        assert seen is not None
+        agreement, cosine = seen
         support = float(np.count_nonzero(np.diff(previous.lam.indptr))) / len(fitted)
         path.append(PathPoint(kappa / scale, kappa, agreement, cosine, support, previous.gap))
     best, reason = _best(path, len(judged), head is not None)
@@ -271,6 +273,11 @@ def _split(labels: Ints, max_samples: int, rng: np.random.Generator) -> tuple[In
     if len(rest) == 0:
         return np.sort(taken), np.sort(taken), False
     return np.sort(taken[:size]), np.sort(rng.permutation(rest)[: 3 * max_samples]), True
+
+
+def _still(before: tuple[float, float | None], now: tuple[float, float | None]) -> bool:
+    """Whether agreement and cosine are what they were."""
+    return all(abs((a or 0.0) - (b or 0.0)) <= _STILL for a, b in zip(before, now, strict=True))
 
 
 class _Judge:
