@@ -81,7 +81,10 @@ def repeats(seconds: float | None) -> int:
 
 
 def measure_peer(X: np.ndarray, y: np.ndarray, C: float, limit: float, dual: float) -> dict:
-    """LinearSVC at its first tolerance that reaches GAP; no seconds where it did not within the limit."""
+    """LinearSVC at its first tolerance that reaches GAP; no seconds where it did not within the limit.
+
+    The limit is for all tolerances together; what the last of them had of it is a lower bound.
+    """
     with_bias = np.hstack([X, np.ones((len(X), 1), X.dtype)])
     reached = 1.0
     for tol in PEER_TOLERANCES:
@@ -94,6 +97,10 @@ def measure_peer(X: np.ndarray, y: np.ndarray, C: float, limit: float, dual: flo
             more = [fit_peer(with_bias, y, C, tol, limit) for _ in range(repeats(seconds) - 1)]
             times = [seconds, *(again[0] for again in more if again)]
             return {"seconds": min(times), "gap": reached, "tol": tol, "limit": limit}
+        limit -= seconds
+        if limit <= 0:
+            limit = seconds
+            break
     return {"seconds": None, "gap": reached, "tol": None, "limit": limit}
 
 

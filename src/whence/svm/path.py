@@ -213,7 +213,8 @@ def choose_C(
     path: list[PathPoint] = []
     previous: Solution | None = None
     for kappa in tqdm(_KAPPAS, desc="Choosing C", unit="C", disable=not show_progress):
-        C, seen = kappa / scale * share, None
+        C = kappa / scale * share
+        seen: tuple[float, float | None] | None = None
         for tol in _TOLS:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", ConvergenceWarning)  # the gap is in the table
