@@ -109,7 +109,7 @@ def test_the_ablation_keeps_its_training_samples_and_loses_what_was_erased(tmp_p
     (why,) = explainer.explain(images[:1], target=ablation.DIGIT)
     assert [pair.index for pair in why.proponents] == indices
     for name, image in variants.items():
-        dots = model.features(image[None]) @ model.features(images[indices]).T + 1
+        dots = model.features(image[None]) @ model.features(images[indices]).T + explainer.constant_**2
         lam = torch.tensor([explainer.lam_[i, ablation.DIGIT] for i in indices])
         assert cases[name].scores == pytest.approx((lam * dots[0].detach()).numpy(), rel=1e-4)
     for j, pair in enumerate(why.proponents):
