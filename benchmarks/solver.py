@@ -28,7 +28,7 @@ CS = (1e-5, 1e-3, 1e-1, 10.0)
 GAP = 1e-3  # the peer is stopped at the first of its tolerances that reaches this gap
 TIGHT = 1e-5  # of the solution that gives the dual value, or what it reaches in the seconds below
 TIGHT_SECONDS = 120.0
-PEER_TOLERANCES = (1.0, 1e-1, 1e-2, 1e-3)
+PEER_TOLERANCES = (1.0, 1e-1, 1e-2, 1e-3, 1e-4, 1e-5)
 
 
 def features(shape: str, data: Path, cache: Path) -> tuple[np.ndarray, np.ndarray]:
