@@ -10,13 +10,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from whence.attributors.base import Attributor, Limits, check_target
+from whence.attributors.base import Attributor, Limits
 from whence.attributors.classifier import Classifier
 from whence.attributors.fitted import FittedModel
 from whence.checks import check_count, check_seed
 from whence.data import as_training_set
 from whence.fingerprint import Digest
-from whence.inputs import check_batch, take, to_model
+from whence.inputs import take, to_model
 from whence.model import Extractor, check_model, class_names, find_head
 
 
@@ -94,9 +94,5 @@ class RandomAttributor(Attributor):
 
     def _classes(self, x: Any, target: Any) -> Tensor:
         self._check_fitted()
-        n = check_batch(x)
-        if target is not None:
-            classes = check_target(target, n, self.n_classes_)
-            self._classifier.features(take(x, slice(1)))  # says what is wrong with x
-            return classes
-        return self._classifier.classes(self._classifier.features(x), None)
+        # Also where the target is given: inputs that the model cannot take are refused as by every method.
+        return self._classifier.classes(self._classifier.features(x), target)
