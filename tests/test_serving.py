@@ -164,6 +164,21 @@ cli.main()
 """
 
 
+EARLY = """
+import os
+import signal
+from uvicorn import Config
+
+Config.get_loop_factory = lambda self: os.kill(os.getpid(), signal.SIGINT)
+"""
+
+
+def test_an_interrupt_before_the_server_runs_ends_it() -> None:
+    arguments = [sys.executable, "-c", EARLY + BUSY, "busy"]
+    done = subprocess.run(arguments, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (130, "Interrupted.\n")
+
+
 @pytest.mark.parametrize("seconds", [0.0, 0.3])
 def test_an_interrupt_ends_the_server_while_it_still_reads(seconds: float) -> None:
     arguments = [sys.executable, "-c", BUSY, "busy"]

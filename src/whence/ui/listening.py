@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import socket
+import warnings
 from typing import Any
 from urllib.parse import urlencode
 
@@ -70,6 +71,8 @@ def address(listener: socket.socket, token: str | None) -> str:
 
 def run(app: Any, listener: socket.socket) -> None:
     """Answer requests until interrupted."""
+    # An interrupt between making the server's coroutine and running it is no fault to be warned of.
+    warnings.filterwarnings("ignore", "coroutine 'Server.serve' was never awaited", RuntimeWarning)
     config = Config(app, http=Prompt, ws="none", log_level="warning", timeout_graceful_shutdown=LEAVE_SECONDS)
     Server(config).run(sockets=[listener])
 
