@@ -45,6 +45,29 @@ def test_the_three_ways_to_a_newton_step_agree_with_the_matrix(part):
         np.testing.assert_allclose(got, want, atol=1e-10)
 
 
+def test_conjugate_gradients_reach_the_step_of_features_with_a_common_offset():
+    rng = np.random.default_rng(0)
+    K, sigma = 4, 10.0
+    X = 0.02 * rng.normal(size=(400, 16)) + 100.0
+    problem = make_problem(X, rng.integers(0, K, 400), K, 1.0, 400.0)
+    rows = hessian.Rows(problem, np.arange(400), sequential)
+    used = rng.random((400, K)) < 0.6
+    used[:, :2] = True
+    residual = rng.normal(size=problem.shape)
+    H = np.eye(residual.size)
+    for f, classes in zip(np.hstack([X, np.full((400, 1), 400.0)]), used, strict=True):
+        P = np.diag(classes.astype(float)) - np.outer(classes, classes) / classes.sum()
+        H += sigma * np.kron(P, np.outer(f, f))
+    want = np.linalg.solve(H, residual.ravel()).reshape(residual.shape)
+    system = hessian.NewtonSystem(rows)
+    got = system.by_cg(np.arange(400), used, sigma, residual, 1e-6)
+    assert system.blocks is not None
+    assert system.iterations is not None
+    assert system.iterations < 50
+    error = (got - want).ravel()
+    assert error @ H @ error <= 1e-6 * (want.ravel() @ H @ want.ravel())
+
+
 def test_zero_sum_bases_are_orthonormal_and_complete(part):
     _, _, a, counts = part
     used = a[counts > 1] > 0

@@ -194,36 +194,38 @@ class BlockInverses:
     """Inverses of the Hessian's diagonal blocks, one a class, as a preconditioner.
 
     The classes' coupling is to the diagonal as a graph's edges are to its degrees: well conditioned once the
-    diagonal is divided out. Single precision is enough here.
+    diagonal is divided out. In single precision a direction that all features share, such as a common offset,
+    would leave the inverses indefinite.
     """
 
     sigma: float
-    inverses: npt.NDArray[np.float32]
+    inverses: Doubles
 
     @classmethod
     def build(cls, rows: Rows, free: Ints, used: Flags, sigma: float) -> BlockInverses:
         """Blocks I + σ Σ_i (1 − 1/m_i) f_i f_iᵀ over the samples that use the class, m_i classes each."""
         K, D = rows.problem.shape
         weight = sigma * (1.0 - 1.0 / used.sum(axis=1))
+        inverses = np.empty((K, D, D))
 
-        def one(c: int) -> npt.NDArray[np.float32]:
+        def one(c: int) -> None:
             H = np.eye(D)
             mine = np.flatnonzero(used[:, c])
             for start in range(0, len(mine), 1024):
                 some = mine[start : start + 1024]
                 F = rows.block(rows.rows[free[some]])
                 H += (F * weight[some, None]).T @ F
-            inverse: npt.NDArray[np.float32] = _cholesky_solve(H, np.eye(D)).astype(np.float32)
-            return inverse
+            inverses[c] = _cholesky_solve(H, np.eye(D))
 
-        return cls(sigma, np.stack(rows.parallel(one, range(K))))
+        rows.parallel(one, range(K))
+        return cls(sigma, inverses)
 
     def divide(self, V: Doubles) -> Doubles:
         """V (K, D), of columns that sum to zero, divided by the blocks and centred again.
 
         The Hessian leaves a shift common to all classes as it is, where the blocks are far from it.
         """
-        quotient: Doubles = np.matmul(self.inverses, V.astype(np.float32)[:, :, None])[:, :, 0].astype(float)
+        quotient: Doubles = np.matmul(self.inverses, V[:, :, None])[:, :, 0]
         quotient -= quotient.mean(axis=0)
         return quotient
 
