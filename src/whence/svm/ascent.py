@@ -304,13 +304,14 @@ class Ascent:
         Yields after every round.
         """
         spread, tried = 4.0, 0
+        before = np.inf
         best, since = np.inf, 0
         left = self._left(last)
         while (left > tol or tried == 0) and since < _PATIENCE:
             # The dual only rises, but the gap of W(λ) can rise with it.
             if last and tried > 0 and left == best:
                 self.kept = left, self._sparse_lam()
-            before = left
+            earlier, before = before, left
             if self.by_newton:
                 self.newton(tol, spread)
                 left = self._left(last)
@@ -324,7 +325,9 @@ class Ascent:
                 cost, newton_cost = self.descend(tol)
                 left = self._left(last)
                 if tried >= 2 and left > tol:
-                    more = np.log(left / tol) / np.log(before / left) if left < before else np.inf
+                    # A round in which the gap rises may stand between two in which it falls.
+                    rate = np.log(before / left) if left < before else 0.5 * np.log(earlier / left)
+                    more = np.log(left / tol) / rate if rate > 0.0 else np.inf
                     self.by_newton = newton_cost < cost * more
             since = 0 if left < 0.9 * best else since + 1
             best = min(best, left)

@@ -22,7 +22,9 @@ Parallel = Callable[[Callable[[Any], Any], Sequence[Any]], list[Any]]
 Flags = npt.NDArray[np.bool_]
 
 _STEPS = 10  # Newton steps that share one preconditioner
-_PRODUCT = 16  # cost of a product with the Hessian a number it reads, in operations of a matrix product
+# Costs of reading one number, in operations of a matrix product: in a product with the Hessian, and in a
+# division by the preconditioner.
+_PRODUCT, _DIVISION = 16, 12
 _MAX_CG = 150
 _PART_BYTES = 1 << 20
 
@@ -62,19 +64,18 @@ class Rows:
 
 
 def step_cost(
-    n_free: float, n_pairs: float, shape: tuple[int, int], iterations: float | None = None
+    n_free: float, n_pairs: float, shape: tuple[int, int], by_cg: float | None = None
 ) -> tuple[float, str]:
     """Floating point operations of one Newton step by its cheapest method, and that method's name.
 
-    ``n_pairs`` is the rank Σ (classes in use − 1) of the Hessian's data part, ``iterations`` what conjugate
-    gradients took last time.
+    ``n_pairs`` is the rank Σ (classes in use − 1) of the Hessian's data part, ``by_cg`` what conjugate
+    gradients cost last time.
     """
     K, D = shape
-    used = n_free + n_pairs
     costs = {
         "gram": n_free**2 * D + n_pairs**3 / 3,
         "dense": 4 * n_pairs * D**2 + (K * D) ** 3 / 3,
-        "cg": min(_cg_cost(used, shape)) if iterations is None else iterations * _PRODUCT * used * D,
+        "cg": min(_cg_cost(n_free + n_pairs, shape)) if by_cg is None else by_cg,
     }
     method = min(costs, key=costs.__getitem__)
     return costs[method], method
@@ -86,8 +87,14 @@ def _cg_cost(n_used: float, shape: tuple[int, int]) -> tuple[float, float]:
     Some ninety products with the Hessian are needed, or fifteen with a preconditioner, which a few steps
     share.
     """
-    product = _PRODUCT * n_used * shape[1]
-    return 90 * product, 15 * product + _build_cost(n_used, shape) / _STEPS
+    plain, divided = (_iteration_cost(n_used, shape, conditioned) for conditioned in (False, True))
+    return 90 * plain, 15 * divided + _build_cost(n_used, shape) / _STEPS
+
+
+def _iteration_cost(n_used: float, shape: tuple[int, int], conditioned: bool) -> float:
+    """Operations of one iteration of conjugate gradients."""
+    K, D = shape
+    return _PRODUCT * n_used * D + (_DIVISION * K * D**2 if conditioned else 0.0)
 
 
 def _build_cost(n_used: float, shape: tuple[int, int]) -> float:
@@ -101,7 +108,7 @@ class NewtonSystem:
 
     def __init__(self, rows: Rows) -> None:
         self.rows = rows
-        self.iterations: int | None = None  # of the last solve by conjugate gradients
+        self.cost: float | None = None  # of the last solve by conjugate gradients, in operations
         self.blocks: BlockInverses | None = None
 
     def solve(self, used: Flags, sigma: float, residual: Doubles, accuracy: float) -> Doubles:
@@ -113,7 +120,7 @@ class NewtonSystem:
         used = used[free]
         n_pairs = int((counts[free] - 1).sum())
         shape = self.rows.problem.shape
-        _, method = step_cost(len(free), n_pairs, shape, self.iterations)
+        _, method = step_cost(len(free), n_pairs, shape, self.cost)
         if method != "cg":
             F = self.rows.block(self.rows.rows[free])
             direct = by_gram if method == "gram" else by_dense
@@ -138,8 +145,10 @@ class NewtonSystem:
         rz = float(np.vdot(r, z))
         enough = accuracy**2 * float(np.vdot(r, r))
         product = self._product(free, used, sigma)
-        for k in range(_MAX_CG):
-            self.iterations = k + 1
+        each = _iteration_cost(int(used.sum()), self.rows.problem.shape, blocks is not None)
+        self.cost = 0.0
+        for _ in range(_MAX_CG):
+            self.cost += each
             image = product(direction)
             curvature = float(np.vdot(direction, image))
             if not (0.0 < rz < np.inf and 0.0 < curvature < np.inf):  # the end of float64
@@ -162,7 +171,7 @@ class NewtonSystem:
         plain, preconditioned = _cg_cost(n_used, shape)
         if preconditioned >= plain:
             return
-        stale = (self.iterations or 0) * _PRODUCT * n_used * shape[1] > _build_cost(n_used, shape)
+        stale = (self.cost or 0.0) > _build_cost(n_used, shape)
         if self.blocks is None or sigma > 30.0 * self.blocks.sigma or stale:
             try:
                 self.blocks = BlockInverses.build(self.rows, free, used, sigma)
