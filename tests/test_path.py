@@ -13,7 +13,7 @@ from tests import oracle
 from whence.errors import ChoiceWarning, ConvergenceWarning, InvalidInputError
 from whence.svm import CChoice, choose_C, solve, solve_path
 from whence.svm.path import PathPoint, _best, _split, mean_cosine
-from whence.svm.problem import spread
+from whence.svm.problem import length
 
 
 def clusters(
@@ -72,7 +72,7 @@ def test_neither_scale_nor_offset_costs_agreement(scale: float, offset: float) -
     weight, bias = np.eye(5, 6), np.array([0.5, 0.0, -0.5, 0.0, 0.3])
 
     def found(X: np.ndarray, head: tuple[np.ndarray, np.ndarray]) -> float:
-        choice = choose_C(X, y, head=head, max_samples=800, bias=spread(X))
+        choice = choose_C(X, y, head=head, max_samples=800, bias=length(X))
         return next(p.agreement for p in choice.path if p.C == choice.C)
 
     plain = found(X.astype(np.float64), (weight, bias))

@@ -58,9 +58,10 @@ class DualDA(Explainer):
         Weight of the loss in ½‖W‖² + C Σ_i loss_i. ``"auto"`` chooses the value whose surrogate agrees best
         with the model (see ``C_path_``); a number is taken as it is. Smaller is denser.
     bias
-        Append a constant to the features, so that the bias is attributed too. It is as large as the features
-        spread, the root mean square distance from their mean (``constant_``), so that features in other units
-        give the same attributions at the C that belongs to them; C itself weighs the loss as ever.
+        Append a constant to the features, so that the bias is attributed too. It is as long as the features,
+        the root of their mean squared norm (``constant_``), so that features in other units give the same
+        attributions at the C that belongs to them, and features with a common offset nearly the same
+        surrogate; C itself weighs the loss as ever.
     tol
         Relative duality gap to reach; at 1e-6 the top proponents no longer change.
     seed

@@ -16,7 +16,7 @@ from whence.attributors.progress import GapBar
 from whence.attributors.representer import PointsAttributor
 from whence.contents import Layout
 from whence.svm import solve
-from whence.svm.problem import Doubles, Ints, check_C, spread
+from whence.svm.problem import Doubles, Ints, check_C, length
 from whence.svm.solve import check_options
 
 Bools = npt.NDArray[np.bool_]
@@ -37,7 +37,7 @@ class HingeRP(PointsAttributor):
     C
         Weight of the loss, as in DualDA.
     bias
-        Append a constant to the features, as large as they spread, as DualDA does.
+        Append a constant to the features, as long as they are, as DualDA does.
     tol
         Relative duality gap of the weights.
     seed
@@ -89,7 +89,7 @@ class HingeRP(PointsAttributor):
         self.show_progress = show_progress
 
     def _learn(self, classifier: Classifier, training: Training) -> dict[str, Tensor]:
-        constant = spread(training.features.cpu().numpy()) if self.bias else 0.0
+        constant = length(training.features.cpu().numpy()) if self.bias else 0.0
         X, y = self._rows(training, constant), training.labels.cpu().numpy()
         with GapBar(self.tol, self.show_progress) as bar:
             found = solve(

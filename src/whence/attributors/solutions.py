@@ -22,7 +22,7 @@ from whence.features.bank import Mask
 from whence.features.cache import SOLUTION, Parts
 from whence.heads import Head
 from whence.svm import CChoice, choose_C, solve
-from whence.svm.problem import Doubles, Floats, Ints, spread
+from whence.svm.problem import Doubles, Floats, Ints, length
 
 
 class Solved(NamedTuple):
@@ -53,9 +53,9 @@ class Solving:
         K = n_classes if head is None else len(head.weight)
         some, choice, C = labels >= 0, None, self.C
         X, y = taken(features, some), labels[some]
-        # As long as the features spread: in any units the bias then costs as much, and counts as much in
-        # products of features, as the features do.
-        constant = spread(X) if self.bias else 0.0
+        # As long as the features: in any units, and with any offset common to all, the bias then costs as
+        # much, and counts as much in products of features, as the features do.
+        constant = length(X) if self.bias else 0.0
         if C == "auto":
             choice = choose_C(
                 X, y, head=head, show_progress=self.show_progress, n_classes=K, **self._common(constant)

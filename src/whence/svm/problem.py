@@ -83,7 +83,7 @@ def check_bias(bias: bool | float) -> float:
 
 
 def spread(features: Floats) -> float:
-    """The root mean square distance of features (N, d) from their mean, 1 if all are 0: their unit of length.
+    """The root mean square distance of features (N, d) from their mean, 1 if all are 0.
 
     It follows their scale and is blind to a common offset. Of features that are all but equal it is a
     millionth of their norm, below which rounding would decide.
@@ -91,6 +91,11 @@ def spread(features: Floats) -> float:
     square = float(np.mean(_squared_norms(features)))
     mean = features.mean(axis=0, dtype=np.float64)
     return float(np.sqrt(max(square - float(mean @ mean), 1e-12 * square))) or 1.0
+
+
+def length(features: Floats) -> float:
+    """The root mean square norm of features (N, d), 1 if all are 0."""
+    return float(np.sqrt(np.mean(_squared_norms(features)))) or 1.0
 
 
 def check_C(C: float) -> float:
