@@ -71,6 +71,9 @@ def step_cost(
     ``n_pairs`` is the rank Σ (classes in use − 1) of the Hessian's data part, ``by_cg`` what conjugate
     gradients cost last time.
     """
+    # Conjugate gradients alone would not do. On 60,000 × 128 features of ten classes, to a gap of 1e-5 on one
+    # thread, they take 3.4 CPU seconds for 2.4 at C = 0.1 and 12.5 for 8.2 at C = 10; at C = 1000 they are at
+    # 3e-3 after 86, where the three ways together are done in 26.
     K, D = shape
     costs = {
         "gram": n_free**2 * D + n_pairs**3 / 3,
