@@ -39,7 +39,7 @@ testclient = pytest.importorskip("fastapi.testclient")
 
 HOSTILE = (
     "<script>alert(1)</script>",
-    "\"'></script><img src=x onerror=alert(1)>$&{{7*7}}",
+    "\"'></script><img src=x onerror=alert(1)>$&{{1234*1234}}",
     "=cmd()\u202e\x00<!--",
 )
 POST = {"x-whence": "1"}
@@ -550,7 +550,7 @@ def test_hostile_names_stay_text(hostile: Explorer, explorer: Explorer) -> None:
         assert [tag for tag, _ in found.tags] == [tag for tag, _ in like.tags]
         assert not any(name.startswith("on") for _, attributes in found.tags for name in attributes)
         assert hostile.session.path.stem in found.text
-        assert "49" not in re.findall(r"7\*7|\b49\b", found.text)
+        assert "1522756" not in found.text
     data = json.loads(found.data)
     assert data["info"]["classes"] == list(HOSTILE)
     assert not re.search("[<>&]", found.data)
