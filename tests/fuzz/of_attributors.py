@@ -219,7 +219,7 @@ DUALDA = [
             "features": FEATURES,
             "labels": need(kinds.may(kinds.labels(), "beyond"), lambda: world.y().numpy()),
             "head": Arg(HEAD, world.head),
-            "n_classes": Arg(kinds.without(kinds.may(kinds.count(2, none=True), "one"), "large"), lambda: K),
+            "n_classes": Arg(kinds.may(kinds.count(2, none=True), "one"), lambda: K),
         },
     ),
     Call("DualDA.attribute", _dualda("attribute"), {"x": TESTS, "target": TARGET, "sparse": SPARSE}, scored),
