@@ -2,6 +2,7 @@
 
 import time
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 
 import numpy as np
@@ -204,6 +205,18 @@ def test_a_hundred_thousand_classes_without_samples_take_no_time():
     # All but three are one class of no weight, as far as six digits tell.
     assert np.abs(solution.weight[3:]).max() < 1e-4
     assert solution.lam.shape == (18, 100_000)
+
+
+def test_a_small_problem_waits_for_no_threads(monkeypatch):
+    X, y = clusters()
+    want = [solve(X, y, C=C, tol=1e-8).lam.toarray() for C in (0.1, 1e3)]
+
+    def started(*_):
+        raise AssertionError("a thread was given work")
+
+    monkeypatch.setattr(ThreadPoolExecutor, "submit", started)
+    for C, lam in zip((0.1, 1e3), want, strict=True):
+        np.testing.assert_array_equal(solve(X, y, C=C, tol=1e-8).lam.toarray(), lam)
 
 
 def test_layouts_and_types_give_the_same_problem(tmp_path):

@@ -24,6 +24,7 @@ _FACTOR = 10.0  # ratio of neighbouring C on the way up
 _DOUBLE_BELOW = 1e-4  # relative gap from which float32 products no longer carry the search
 _NEWTON_STEPS = 15  # steps that a Newton phase usually takes
 _REACH = 1e15  # C·Σ‖f_i‖² up to which float64 resolves scores when every sample is at its bound
+_SMALL = 1 << 20  # products in a pass over all samples and classes that end before threads have begun
 _PATIENCE = 40  # rounds without a better gap after which the search gives up at this C
 
 
@@ -142,6 +143,8 @@ class Ascent:
 
     def parallel(self, function: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
         """Map over items in threads; results come in order, so that sums do not depend on the threads."""
+        if len(self.each) * self.W.size < _SMALL:
+            return [function(item) for item in items]
         return list(self.pool.map(function, items))
 
     def _score(self, W: Floats) -> tuple[float, float, float, float]:
