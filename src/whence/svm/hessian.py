@@ -147,7 +147,8 @@ class NewtonSystem:
         rz = float(np.vdot(r, z))
         enough = accuracy**2 * float(np.vdot(r, r))
         product = self._product(free, used, sigma)
-        for k in range(_MAX_CG):
+        # Exact in as many steps as there are unknowns; well beyond that only rounding is left.
+        for k in range(min(_MAX_CG, 3 * residual.size)):
             self.iterations = k + 1
             image = product(direction)
             curvature = float(np.vdot(direction, image))
