@@ -298,7 +298,10 @@ LOADED = [
             "members": need(
                 kinds.without(kinds.JUNK)
                 + kinds.wrong(
-                    nones=lambda v: [None, None], few=lambda v: [v()], number=lambda v: 3, empty=lambda v: []
+                    nones=lambda v: [None, None],
+                    many=lambda v: [v(), v(), v()],
+                    number=lambda v: 3,
+                    empty=lambda v: [],
                 )
                 + kinds.odd(list=lambda v: [v(), v()], failing=lambda v: things.failing),
                 lambda: lambda: world.made("graddot"),
