@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import errno
 import os
 import stat
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +15,14 @@ import numpy as np
 import pytest
 
 import whence
+from tests.explained import explanation
+from tests.test_evaluation_page import made
 from tests.test_features import arrays, net
 from whence import files, store
+from whence.audit import table
 from whence.errors import StoreError
+from whence.evaluate import page, results
+from whence.explanation import Explanations
 from whence.features import Cache, extract
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="modes, links and locks of POSIX")
@@ -138,3 +145,76 @@ def test_a_solution_that_cannot_be_kept_is_not_lost(
     expected = whence.DualDA(C=0.1, show_progress=False).fit(net(), arrays())
     np.testing.assert_array_equal(explainer.coef_, expected.coef_)
     assert [entry.kind for entry in Cache(tmp_path).entries()] == ["bank"]
+
+
+def full_disk(handle: int) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        pytest.param(lambda path: Explanations([explanation()]).to_html(path), id="explanation"),
+        pytest.param(lambda path: table.write_csv(path, {"a": [1, 2]}), id="csv"),
+        pytest.param(lambda path: table.write_parquet(path, {"a": [1, 2]}), id="parquet"),
+        pytest.param(lambda path: page.write(path, made()), id="evaluation"),
+        pytest.param(lambda path: results.write(path, made()), id="results"),
+    ],
+)
+def test_what_cannot_be_written_leaves_the_users_file_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write: Callable[[Path], object]
+) -> None:
+    path = tmp_path / "mine"
+    path.write_bytes(b"the old one")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full_disk)
+        with pytest.raises(StoreError, match=rf"'{path}' cannot be written \(No space left on device\)"):
+            write(path)
+    assert path.read_bytes() == b"the old one"
+    write(path)
+    assert path.read_bytes() not in (b"the old one", b"")
+    assert list(tmp_path.iterdir()) == [path]
+
+
+# Banks have a journal of their own, locks are empty, one is a switch of the kernel's, and the archives of the
+# sample are made by hand.
+OTHER_WAYS = {"files.py", "features/bank.py", "features/cache.py", "evaluate/resources.py", "sample/make.py"}
+
+
+def test_every_module_writes_files_in_the_one_way_that_leaves_them_whole() -> None:
+    root = Path(whence.__file__).parent
+    found = [
+        f"{path.relative_to(root)}: {ast.unparse(node)}"
+        for path in sorted(root.rglob("*.py"))
+        if path.relative_to(root).as_posix() not in OTHER_WAYS
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and writes_by_itself(node)
+    ]
+    assert found == []
+
+
+def writes_by_itself(call: ast.Call) -> bool:
+    """Whether a call opens the file that it writes, and not writes to the one that ``replacing`` gives."""
+    function, arguments = ast.unparse(call.func), [ast.unparse(part) for part in call.args]
+    name = function.rpartition(".")[2]
+    if name == "open":
+        modes = [
+            part.value for part in (*call.args, *(k.value for k in call.keywords)) if hasattr(part, "value")
+        ]
+        return any(str(mode)[:1] in ("w", "x", "a") for mode in modes)
+    if name in ("savefig", "write_table") or function in ("np.save", "json.dump", "torch.save"):
+        return "file" not in arguments
+    return name in ("write_text", "write_bytes", "save_file") and function != "store.write_text"
+
+
+def test_a_pipe_or_a_device_is_written_to_and_stays_what_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        store.write_text(path, "text")
+        assert os.read(reader, 100) == b"text"
+    finally:
+        os.close(reader)
+    assert path.is_fifo()
+    assert list(tmp_path.iterdir()) == [path]

@@ -14,7 +14,7 @@ from torch.utils.data import TensorDataset
 import whence
 from tests.explored import NAMES, M, N, network, pictures
 from whence import store
-from whence.attributors.sketch import sketch
+from whence.attributors.sketch import check_same, sketch
 from whence.audit import shared_evidence, wrong_labels
 from whence.data import as_training_set
 from whence.errors import InvalidInputError
@@ -176,6 +176,15 @@ def test_sums_are_the_same_everywhere_and_always() -> None:
     """The first byte of SHAKE-256 of "whence" is f5, 1111 0101: a file must be known again for ever."""
     found = sketch(np.eye(2, dtype=np.float32), np.array([0, 1]))
     assert found.tolist() == [[-1, -1, -1, -1, 0], [1, -1, 1, -1, 1]]
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, 3e38])
+def test_features_beyond_all_numbers_are_not_those_that_were_fitted(value: float) -> None:
+    features = np.ones((40, 6), np.float32)
+    kept = sketch(features, np.zeros(40, int))
+    features[7] = value
+    with pytest.raises(InvalidInputError, match="1 of 40 samples have other features, such as sample 7"):
+        check_same(kept, features, np.arange(40), "data")
 
 
 def test_a_sketch_costs_five_numbers_a_sample() -> None:

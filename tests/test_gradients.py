@@ -499,7 +499,7 @@ def test_bad_checkpoints_are_named(tmp_path: Path, capsys: pytest.CaptureFixture
         with pytest.raises(InvalidInputError, match=message):
             TracIn(show_progress=False).fit(model, (x, y), checkpoints=given)
     assert "ran" not in capsys.readouterr().out
-    for rates in ([1.0], -1, float("nan"), ["a"] * 3, [0.1, 0.1, float("inf")]):
+    for rates in ([1.0], -1, float("nan"), ["a"] * 3, [0.1, 0.1, float("inf")], 1e300):
         with pytest.raises(InvalidInputError, match="'learning_rates' must be"):
             TracIn(show_progress=False).fit(model, (x, y), checkpoints=checkpoints, learning_rates=rates)
 

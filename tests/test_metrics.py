@@ -426,6 +426,12 @@ def test_representer_points_made_sparse(case) -> None:
         sparsified(alpha, [91, 1, 1])
 
 
+def test_training_features_without_a_column_are_no_features_with_a_constant() -> None:
+    features, head = np.ones((4, 6)), (np.ones((3, 6)), np.zeros(3))
+    with pytest.raises(InvalidInputError, match=r"'train_features' must have shape \(4, 6\). Got \(4, 5\)"):
+        sparsified_faithfulness(np.ones((4, 3)), [4] * 3, features[:, :5], head, features, bias=True)
+
+
 def test_the_random_attributor_keeps_the_contract(case) -> None:
     model, x, y, _ = case
     explainer = RandomAttributor(seed=3).fit(model, (x, y))

@@ -1,6 +1,7 @@
 """The parts of the Newton method against their closed matrix forms."""
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,37 +16,43 @@ def sequential(function, items):
     return [function(item) for item in items]
 
 
-@pytest.fixture
-def part():
+@pytest.fixture(params=[1, 6])
+def part(request):
+    """Some rows of a problem whose last class stands for one class, or for several."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(30, 4))
-    problem = make_problem(X, rng.integers(0, 5, 30), 5, 1.0, True)
+    problem = make_problem(X, rng.integers(0, 4, 30), 5, 1.0, True)
+    problem = replace(problem, multiplicity=request.param)
     rows = np.arange(3, 25)
     a = rng.random((len(rows), 5)) * (rng.random((len(rows), 5)) < 0.6)
     a[:, 0] += 0.1
     return problem, hessian.Rows(problem, rows, sequential), a, (a > 0).sum(axis=1)
 
 
-def test_the_three_ways_to_a_newton_step_agree_with_the_matrix(part):
+def test_the_three_ways_to_a_newton_step_agree_with_the_matrix_of_all_classes(part):
     problem, rows, a, counts = part
     residual = np.random.default_rng(1).normal(size=problem.shape)
+    each = np.repeat(np.arange(5), problem.times.astype(int))
     F = np.hstack([problem.features[rows.rows], np.ones((len(a), 1))])
-    H = np.eye(residual.size)
-    for f, row in zip(F, a, strict=True):
+    H = np.eye(residual[each].size)
+    for f, row in zip(F, a[:, each], strict=True):
         used = row > 0
         P = np.diag(used.astype(float)) - np.outer(used, used) / used.sum()
         H += 3.0 * np.kron(P, np.outer(f, f))
-    want = np.linalg.solve(H, residual.ravel()).reshape(residual.shape)
+    want = np.linalg.solve(H, residual[each].ravel()).reshape(len(each), -1)
     free = np.flatnonzero(counts > 1)
     used = a[free] > 0
     system = hessian.NewtonSystem(rows)
-    plain = system.by_cg(free, used, 3.0, residual, 1e-12, plain=True)
+    roots = np.sqrt(problem.times)
+    scaled = residual * roots[:, None]
+    plain = system.by_cg(free, used, 3.0, scaled, 1e-12, plain=True)
     assert system.blocks is None
-    conditioned = system.by_cg(free, used, 3.0, residual, 1e-12)
+    conditioned = system.by_cg(free, used, 3.0, scaled, 1e-12)
     assert system.blocks is not None
     ways = (hessian.by_gram, hessian.by_dense)
-    for got in (plain, conditioned, *(way(F[free], used, 3.0, residual) for way in ways)):
-        np.testing.assert_allclose(got, want, atol=1e-10)
+    for got in (plain, conditioned, *(way(F[free], used, roots, 3.0, scaled) for way in ways)):
+        np.testing.assert_allclose((got / roots[:, None])[each], want, atol=1e-10)
+    np.testing.assert_allclose(system.solve(a > 0, 3.0, residual, 1e-12)[each], want, atol=1e-10)
 
 
 def test_conjugate_gradients_reach_the_step_of_features_with_a_common_offset():
@@ -70,23 +77,26 @@ def test_conjugate_gradients_reach_the_step_of_features_with_a_common_offset():
 
 
 def test_zero_sum_bases_are_orthonormal_and_complete(part):
-    _, _, a, counts = part
+    problem, _, a, counts = part
     used = a[counts > 1] > 0
-    basis, at = hessian.zero_sum_bases(used)
+    roots = np.sqrt(problem.times)
+    basis, at = hessian.zero_sum_bases(used, roots)
     for i, row in enumerate(used):
         mine = basis[at == i]
-        P = np.diag(row.astype(float)) - np.outer(row, row) / row.sum()
+        P = np.diag(row.astype(float)) - np.outer(row * roots, row * roots) / (row @ problem.times)
         np.testing.assert_allclose(mine.T @ mine, P, atol=1e-12)
         np.testing.assert_allclose(mine @ mine.T, np.eye(len(mine)), atol=1e-12)
 
 
-def test_projection_onto_the_simplex():
+@pytest.mark.parametrize("n", [1, 40])
+def test_projection_onto_the_simplex(n):
     rng = np.random.default_rng(2)
     V = rng.normal(size=(200, 7)) * rng.choice([0.01, 1.0, 100.0], (200, 1))
+    times = np.array([1.0] * 6 + [n])
     out, counts = np.empty_like(V), np.empty(200, np.int64)
-    kernels.project_rows(V, 0.0, V, 0.0, V, 2.5, out, counts)
+    kernels.project_rows(V, 0.0, V, 0.0, V, times, 2.5, out, counts)
     for v, got, count in zip(V, out, counts, strict=True):
-        theta = brentq(lambda t, v=v: np.maximum(v - t, 0).sum() - 2.5, v.min() - 3, v.max(), xtol=1e-14)
+        theta = brentq(lambda t, v=v: np.maximum(v - t, 0) @ times - 2.5, v.min() - 3, v.max(), xtol=1e-14)
         np.testing.assert_allclose(got, np.maximum(v - theta, 0), atol=1e-10)
         assert count == (got > 0).sum()
 

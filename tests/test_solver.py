@@ -2,6 +2,8 @@
 
 import time
 import warnings
+from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
 
 import numpy as np
 import pytest
@@ -159,6 +161,62 @@ def test_awkward_data(case, bias):
         check_solution(solution, X, y, C, bias, 1e-7)
         value, _ = oracle.qp(X, y, K, C, bias)
         assert solution.dual == pytest.approx(value, rel=1e-6)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("C", [1e-3, 0.1, 10.0])
+def test_classes_without_samples_are_all_alike_and_the_optimum_is_that_of_a_generic_qp_solver(C, bias):
+    X, y = clusters(K=3)
+    y = np.array([4, 0, 9])[y]
+    solution = solve(X, y, n_classes=12, C=C, bias=bias, tol=1e-8)
+    check_solution(solution, X, y, C, bias, 1e-8)
+    value, W = oracle.qp(X, y, 12, C, bias)
+    assert solution.dual == pytest.approx(value, rel=1e-7)
+    assert 0.5 * ((solution.weight - W) ** 2).sum() <= 2e-8 * value
+    absent = np.setdiff1d(np.arange(12), y)
+    lam = solution.lam.toarray()
+    assert (lam[:, absent] == lam[:, absent[:1]]).all()
+    assert (solution.weight[absent] == solution.weight[absent[0]]).all()
+
+
+@pytest.mark.parametrize("kappa", [10.0, 1e3, 1e5])
+@pytest.mark.parametrize("spread", [0.3, 3.0])
+def test_merging_the_classes_without_samples_solves_the_same_problem(kappa, spread, monkeypatch):
+    rng = np.random.default_rng(0)
+    y = np.arange(60) % 3
+    X = np.eye(3, 6)[y] + spread * rng.normal(size=(60, 6))
+    C = kappa / (X**2).sum()
+    merged = solve(X, y, n_classes=40, C=C, tol=1e-8)
+    check_solution(merged, X, y, C, True, 1e-8)
+    module = import_module("whence.svm.solve")
+    monkeypatch.setattr(module, "merge_absent", lambda problem: (problem, np.arange(40)))
+    plain = solve(X, y, n_classes=40, C=C, tol=1e-8)
+    assert merged.dual == pytest.approx(plain.dual, rel=1e-7)
+    assert 0.5 * ((merged.weight - plain.weight) ** 2).sum() <= 4e-8 * plain.dual
+    monkeypatch.undo()
+    again = solve(X, y, n_classes=40, C=C, tol=1e-8, warm_start=plain)  # whose columns may differ a little
+    check_solution(again, X, y, C, True, 1e-8)
+
+
+def test_a_hundred_thousand_classes_without_samples_take_no_time():
+    X, y = clusters(18, 6, 3)
+    solution = solve(X, y, n_classes=100_000, C=10.0, tol=1e-6, max_seconds=20.0)
+    assert solution.status == "converged"
+    # All but three are one class of no weight, as far as six digits tell.
+    assert np.abs(solution.weight[3:]).max() < 1e-4
+    assert solution.lam.shape == (18, 100_000)
+
+
+def test_a_small_problem_waits_for_no_threads(monkeypatch):
+    X, y = clusters()
+    want = [solve(X, y, C=C, tol=1e-8).lam.toarray() for C in (0.1, 1e3)]
+
+    def started(*_):
+        raise AssertionError("a thread was given work")
+
+    monkeypatch.setattr(ThreadPoolExecutor, "submit", started)
+    for C, lam in zip((0.1, 1e3), want, strict=True):
+        np.testing.assert_array_equal(solve(X, y, C=C, tol=1e-8).lam.toarray(), lam)
 
 
 def test_layouts_and_types_give_the_same_problem(tmp_path):

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from whence import store
 from whence.audit import class_view, coreset, shared_evidence, wrong_labels
 from whence.audit.table import require_parquet
 from whence.commands import as_class
@@ -106,7 +107,7 @@ def _table(view: str, found: Any) -> str:
 def _write(found: Any, plain: dict[str, Any], out: Path) -> None:
     """Write a view to a file by its ending."""
     if out.suffix == ".json":
-        out.write_text(json.dumps(plain, indent=1), encoding="utf-8")
+        store.write_text(out, json.dumps(plain, indent=1))
     elif out.suffix == ".csv":
         found.to_csv(out)
     else:

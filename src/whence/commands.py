@@ -11,6 +11,7 @@ from whence.attributors import DualDA, load
 from whence.errors import InvalidInputError, StoreError
 from whence.explanation.style import signed
 from whence.features.resources import in_words
+from whence.files import replacing
 from whence.outputs import write_out
 from whence.session import SUFFIX, Session
 from whence.terminal import plain_line
@@ -126,9 +127,10 @@ def write_explanations(
     def write(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         for place, why in zip(chosen, found, strict=True):
-            why.plot().savefig(folder / f"test-{place}.png")
+            with replacing(folder / f"test-{place}.png") as file:
+                why.plot().savefig(file, format="png")
         data = [{"test": place} | why.to_dict() for place, why in zip(chosen, found, strict=True)]
-        (folder / "explanations.json").write_text(json.dumps(data, indent=1), encoding="utf-8")
+        store.write_text(folder / "explanations.json", json.dumps(data, indent=1))
         found.to_html(folder / "index.html")
 
     write_out(out, write)
@@ -141,5 +143,5 @@ def write_report(session: Session, tests: str, out: Path, k: int) -> Path:
     from whence.ui.pages import report_page
 
     page = report_page(Explorer(session), places(tests, session), k)
-    write_out(out, lambda path: path.write_text(page, encoding="utf-8"))
+    write_out(out, lambda path: store.write_text(path, page))
     return out

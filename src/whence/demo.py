@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
-from whence import __version__, sample
+from whence import __version__, sample, store
 from whence.attributors.dualda import DualDA
 from whence.data import as_training_set
+from whence.files import replacing
 from whence.model import evaluating
 from whence.outputs import check_folder
 from whence.sample.network import EPOCHS
@@ -89,7 +90,8 @@ def run(
     accuracy = sample.accuracy(model, data.test_images, data.test_labels)
     say(f"Trained a small network in {_since(start)}: {accuracy:.1%} of the test images are right.")
 
-    save_file(model.state_dict(), out / _MODEL)
+    with replacing(out / _MODEL) as file:
+        file.write(save(model.state_dict()))
 
     start = time.perf_counter()
     explainer = DualDA(seed=seed, show_progress=show_progress)
@@ -115,13 +117,14 @@ def run(
     chosen = [choice.index for choice in choices]
     explanations = explainer.explain(data.test_images[chosen], truth=data.test_labels[chosen])
     for choice, why in zip(choices, explanations, strict=True):
-        why.plot().savefig(out / f"{choice.name}.png")
+        with replacing(out / f"{choice.name}.png") as file:
+            why.plot().savefig(file, format="png")
     tests = as_training_set((data.test_images, data.test_labels), explainer.batch_size)
     explorer = Explorer(Session(saved, configuration, explainer, tests))
     shown = list(dict.fromkeys([*chosen, *range(_OTHERS)]))
     notes = {choice.index: Note(choice.heading, choice.rule) for choice in choices}
     page = out / "index.html"
-    page.write_text(report_page(explorer, shown, notes=notes), encoding="utf-8")
+    store.write_text(page, report_page(explorer, shown, notes=notes))
     say(f"Explained {len(shown)} test images in {_since(start)}.")
     say(f"All {len(data.test_labels):,} of them, live: whence serve {saved}")
     return page

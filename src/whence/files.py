@@ -18,7 +18,8 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     """Give a file to write to, which then takes the place of ``path`` at once and on the disk itself.
 
     Where ``path`` is a link, what it points to is replaced. A new file has the mode that the umask gives, one
-    that is replaced keeps its own. Whatever goes wrong, what was there before is still there.
+    that is replaced keeps its own. Whatever goes wrong, what was there before is still there. A device or a
+    pipe, which has nothing to keep, is written to as it is.
 
     Raises
     ------
@@ -28,6 +29,10 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     target = Path(os.path.realpath(path))
     scratch: Path | None = None
     try:
+        if target.exists() and not target.is_file():
+            with open(target, "wb") as device:
+                yield device
+            return
         _sweep(target)
         scratch, file = _scratch(target)
         with file:

@@ -6,8 +6,6 @@ import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from safetensors import SafetensorError
-
 from whence.errors import InvalidInputError, StoreError
 
 
@@ -54,11 +52,11 @@ def write_out(out: Path, write: Callable[[Path], object]) -> None:
     """
     try:
         write(out)
-    except (OSError, SafetensorError) as error:
+    except (OSError, StoreError) as error:
         kept = Path(tempfile.mkdtemp(prefix="whence-")) / out.name
         try:
             write(kept)
-        except (OSError, SafetensorError) as again:
+        except (OSError, StoreError) as again:
             raise StoreError(
                 f"'{out}' could not be written ({_reason(error)}), and '{kept}' neither ({_reason(again)}). "
                 "Free some space and run again."
@@ -68,6 +66,7 @@ def write_out(out: Path, write: Callable[[Path], object]) -> None:
         ) from error
 
 
-def _reason(error: OSError | SafetensorError) -> str:
-    words = error.strerror if isinstance(error, OSError) else None
-    return words or str(error).splitlines()[0]
+def _reason(error: OSError | StoreError) -> str:
+    """What the system said, where a StoreError came of that."""
+    cause = error if isinstance(error, OSError) else error.__cause__
+    return getattr(cause, "strerror", None) or str(error)

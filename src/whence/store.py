@@ -9,8 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from itertools import chain
 from pathlib import Path
 from typing import Any, NoReturn
@@ -44,20 +43,6 @@ def write(path: str | os.PathLike[str], arrays: Arrays, manifest: Mapping[str, A
     contents = save(dict(arrays), metadata={"whence": json.dumps(header)})
     with replacing(path) as file:
         file.write(contents)
-
-
-@contextmanager
-def writing(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Give the path that a user names for a file; what goes wrong with it is a StoreError in one line."""
-    target = check_path("path", path)
-    try:
-        yield target
-    except (OSError, SafetensorError) as error:
-        cause = getattr(error, "strerror", None) or str(error)
-        raise StoreError(
-            f"'path' must be a file that can be written. Got {target} ({cause}). Name one in a folder that "
-            "exists and has room."
-        ) from error
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:

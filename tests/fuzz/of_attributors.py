@@ -219,7 +219,7 @@ DUALDA = [
             "features": FEATURES,
             "labels": need(kinds.may(kinds.labels(), "beyond"), lambda: world.y().numpy()),
             "head": Arg(HEAD, world.head),
-            "n_classes": Arg(kinds.without(kinds.may(kinds.count(2, none=True), "one"), "large"), lambda: K),
+            "n_classes": Arg(kinds.may(kinds.count(2, none=True), "one"), lambda: K),
         },
     ),
     Call("DualDA.attribute", _dualda("attribute"), {"x": TESTS, "target": TARGET, "sparse": SPARSE}, scored),
@@ -298,7 +298,10 @@ LOADED = [
             "members": need(
                 kinds.without(kinds.JUNK)
                 + kinds.wrong(
-                    nones=lambda v: [None, None], few=lambda v: [v()], number=lambda v: 3, empty=lambda v: []
+                    nones=lambda v: [None, None],
+                    many=lambda v: [v(), v(), v()],
+                    number=lambda v: 3,
+                    empty=lambda v: [],
                 )
                 + kinds.odd(list=lambda v: [v(), v()], failing=lambda v: things.failing),
                 lambda: lambda: world.made("graddot"),

@@ -31,7 +31,7 @@ SVM = [
         {
             "features": need(kinds.matrix(columns=False), world.features),
             "labels": need(kinds.may(kinds.labels(), "beyond"), lambda: world.y().numpy()),
-            "n_classes": Arg(kinds.without(kinds.may(kinds.count(2, none=True), "one"), "large"), lambda: K),
+            "n_classes": Arg(kinds.may(kinds.count(2, none=True), "one"), lambda: K),
             "bias": Arg(kinds.FLAG, lambda: True),
             "seed": Arg(kinds.SEED, lambda: 0),
             "n_threads": Arg(kinds.count(none=True), lambda: 1, True),

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from whence import store
-from whence.checks import check_count, shown, to_array
+from whence.checks import check_count, check_path, shown, to_array
 from whence.data import TrainingSet
 from whence.errors import InvalidInputError, NotFittedError, StoreError
 from whence.inputs import n_rows, take
@@ -150,8 +150,7 @@ class Attributor(ABC):
         """Write the fitted attributor to one file, which ``whence.load`` reads."""
         self._check_fitted()
         arrays, manifest = self._state()
-        with store.writing(path) as target:
-            store.write(target, arrays, {**manifest, "method": self.name})
+        store.write(check_path("path", path), arrays, {**manifest, "method": self.name})
 
     def _state(self) -> tuple[store.Arrays, dict[str, Any]]:
         """Give what ``save`` writes: arrays, and a manifest that JSON can hold."""

@@ -30,11 +30,13 @@ def check_same(kept: Floats, features: Floats, rows: Ints, argument: str) -> Non
     E (s·δ)² = ‖δ‖² for random signs s, so that sums tell how far features are apart.
     """
     own = kept[kept[:, WIDTH] >= 0, :WIDTH].astype(np.float64)
-    before, now = kept[rows, :WIDTH].astype(np.float64), _sums(features).astype(np.float64)
-    apart = np.sqrt(((now - before) ** 2).mean(axis=1))
+    with np.errstate(invalid="ignore", over="ignore"):  # features that are not finite: sums that are neither
+        before, now = kept[rows, :WIDTH].astype(np.float64), _sums(features).astype(np.float64)
+        apart = np.sqrt(((now - before) ** 2).mean(axis=1))
     spread = float(np.sqrt(((own - own.mean(axis=0)) ** 2).mean())) if len(own) else 0.0
     length = np.sqrt((before**2).mean(axis=1))
-    other = rows[apart > np.maximum(_SPREAD * spread, _ROUNDING * length) + 1e-12]
+    same = apart <= np.maximum(_SPREAD * spread, _ROUNDING * length) + 1e-12  # never so for NaN
+    other = rows[~same]
     if len(other):
         raise InvalidInputError(
             f"'{argument}' must be of the training set that was fitted, in its order. {len(other):,} of "

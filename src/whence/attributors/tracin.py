@@ -16,6 +16,8 @@ from whence.checks import check_number, shown, to_array
 from whence.errors import InvalidInputError, StoreError
 from whence.model import check_model
 
+_MOST = 1e6  # more than any training takes, and float32 still holds the scores
+
 
 class TracIn(GradientAttributor):
     """Attribute predictions by inner products of gradients along the course of training.
@@ -94,4 +96,9 @@ def _check_rates(rates: Any, n: int) -> list[float]:
             f"Got {shown(rates)}."
         )
     several = [rates] * n if given.ndim == 0 else list(rates)
-    return [check_number("learning_rates", rate, 0) for rate in several]
+    checked = [check_number("learning_rates", rate, 0) for rate in several]
+    if max(checked) > _MOST:
+        raise InvalidInputError(
+            f"'learning_rates' must be at most {_MOST:.0e}, so that scores are finite. Got {shown(rates)}."
+        )
+    return checked

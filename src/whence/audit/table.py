@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import Any
@@ -11,8 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from whence import store
-from whence.checks import shown
+from whence.checks import check_path, shown
 from whence.errors import InvalidInputError
+from whence.files import replacing
 from whence.terminal import no_formula
 
 Columns = Mapping[str, Sequence[Any]]
@@ -24,11 +26,12 @@ def write_csv(path: str | PathLike[str], columns: Columns) -> None:
     A text that begins with =, +, -, @, a tab or a carriage return gets a ' before it: spreadsheets would take
     it for a formula, and run it.
     """
-    with store.writing(path) as target, target.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(columns)
-        for row in zip(*columns.values(), strict=True):
-            writer.writerow([_cell(value) for value in row])
+    text = io.StringIO(newline="")
+    writer = csv.writer(text)
+    writer.writerow(columns)
+    for row in zip(*columns.values(), strict=True):
+        writer.writerow([_cell(value) for value in row])
+    store.write_text(check_path("path", path), text.getvalue())
 
 
 def _cell(value: Any) -> Any:
@@ -42,8 +45,8 @@ def write_parquet(path: str | PathLike[str], columns: Columns) -> None:
     """Write columns of plain values, lists as lists."""
     pyarrow, parquet = require_parquet()
     table = pyarrow.table({name: list(values) for name, values in columns.items()})
-    with store.writing(path) as target:
-        parquet.write_table(table, target)
+    with replacing(check_path("path", path)) as file:
+        parquet.write_table(table, file)
 
 
 def require_parquet() -> tuple[Any, Any]:

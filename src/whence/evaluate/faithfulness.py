@@ -97,7 +97,8 @@ def sparsified_faithfulness(
     """
     bias = check_flag("bias", bias)
     alpha = sparsified(coefficients, counts)
-    rows = numbers("train_features", train_features, (len(alpha), None)).astype(np.float64)
+    d = numbers("features", features, (None, None)).shape[1]
+    rows = numbers("train_features", train_features, (len(alpha), d)).astype(np.float64)
     if bias:
         rows = np.hstack([rows, np.ones((len(rows), 1))])
     return surrogate_faithfulness(alpha.T @ rows, head, features)

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from whence import contents
 from whence.errors import InvalidInputError, StoreError
+from whence.files import replacing
 
 _PACKAGES = ("whence", "torch", "numpy", "scipy", "scikit-learn", "numba")
 ERROR = "error"
@@ -91,9 +92,8 @@ def write(path: str | PathLike[str], results: Results) -> None:
             "versions": json.dumps(results.versions, sort_keys=True),
         },
     )
-    scratch = Path(path).with_name(f".{Path(path).name}.part")
-    parquet.write_table(pa.table(columns, schema=schema), scratch, compression="zstd")
-    scratch.replace(path)
+    with replacing(path) as file:
+        parquet.write_table(pa.table(columns, schema=schema), file, compression="zstd")
 
 
 def read(path: str | PathLike[str]) -> Results:

@@ -35,6 +35,7 @@ from whence.evaluate.retraining import (
     measure_subsets,
 )
 from whence.evaluate.scenes import Scene, SceneSpec, Workshop
+from whence.files import replacing
 from whence.fingerprint import source
 
 _ROOMS = (
@@ -202,7 +203,8 @@ class _SceneRun:
         options = self.protocol.options(metric, case.method)
         if metric == "lds":
             rows = measure_lds(case, self.targets)
-            np.save(self._scores(case.method), case.scores)
+            with replacing(self._scores(case.method)) as file:
+                np.save(file, case.scores)
             return rows
         if metric in ("coreset", "pruning"):
             return measure_subsets(case, metric, options, self.runner.retrainer)

@@ -10,6 +10,7 @@ import numpy as np
 from markupsafe import Markup, escape
 
 from whence import store
+from whence.checks import check_path
 from whence.explanation.passages import readable
 from whence.explanation.png import data_uri
 from whence.explanation.policy import of_file
@@ -39,8 +40,7 @@ def write(explanations: Sequence[Explanation], path: str | PathLike[str] | None)
     """Render the page, and write it where a path is given."""
     html = render("page.html", explanations=explanations)
     if path is not None:
-        with store.writing(path) as target:
-            target.write_text(html, encoding="utf-8")
+        store.write_text(check_path("path", path), html)
     return html
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import pairwise
 from typing import Any
@@ -24,6 +24,7 @@ _FACTOR = 10.0  # ratio of neighbouring C on the way up
 _DOUBLE_BELOW = 1e-4  # relative gap from which float32 products no longer carry the search
 _NEWTON_STEPS = 15  # steps that a Newton phase usually takes
 _REACH = 1e15  # C·Σ‖f_i‖² up to which float64 resolves scores when every sample is at its bound
+_SMALL = 1 << 20  # products in a pass over all samples and classes that end before threads have begun
 _PATIENCE = 40  # rounds without a better gap after which the search gives up at this C
 
 
@@ -66,6 +67,7 @@ class Ascent:
         self.state = np.random.default_rng(seed).integers(1, 2**63, 1, dtype=np.uint64)
         self.each = np.arange(N)
         self.alpha = np.zeros((N, K))
+        self.times = problem.times
         norms = problem.squared_norms
         small = problem.features.dtype == np.float32 and norms.mean() > 1e-12 and norms.max() < 1e12
         self.W: Floats = np.zeros(problem.shape, np.float32 if small else np.float64)
@@ -96,9 +98,9 @@ class Ascent:
         problem, y = self.problem, self.problem.labels
         self.alpha *= scale
         self.alpha[self.each, y] = 0.0
-        self.alpha[self.each, y] = np.maximum(C - self.alpha.sum(axis=1), 0.0)
+        self.alpha[self.each, y] = np.maximum(C - self.alpha @ self.times, 0.0)
         self.W *= scale
-        self.problem = Problem(problem.features, y, problem.n_classes, C, problem.bias, problem.squared_norms)
+        self.problem = replace(problem, C=C)
         self.best_primal = np.inf
         self.sigma = 0.0
         self.kept = None
@@ -109,7 +111,7 @@ class Ascent:
         self.alpha[:] = -lam.toarray()
         self.alpha[self.each, y] = 0.0
         np.maximum(self.alpha, 0.0, out=self.alpha)
-        most = float(self.alpha.sum(axis=1).max())
+        most = float((self.alpha @ self.times).max())
         if most == 0.0:
             return
         self.stages = _geometric(min(C, 4.0 * most), C)
@@ -126,21 +128,23 @@ class Ascent:
 
     def most_own(self) -> float:
         """The largest λ_{i,y_i}."""
-        return float(kernels.total_own(self.alpha, self.problem.labels)[1])
+        return float(kernels.total_own(self.alpha, self.problem.labels, self.times)[1])
 
     def sum_own(self) -> float:
         """Σ_i λ_{i,y_i}."""
-        return float(kernels.total_own(self.alpha, self.problem.labels)[0])
+        return float(kernels.total_own(self.alpha, self.problem.labels, self.times)[0])
 
     def _best_scale(self, most: float) -> float:
         """The t in [1, most] that maximises the dual of t·λ."""
-        square = float(np.vdot(self.W, self.W))
+        square = self.problem.inner(self.W, self.W)
         return min(most, max(1.0, self.sum_own() / square)) if square > 0 else most
 
     # Full passes
 
     def parallel(self, function: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
         """Map over items in threads; results come in order, so that sums do not depend on the threads."""
+        if len(self.each) * self.W.size < _SMALL:
+            return [function(item) for item in items]
         return list(self.pool.map(function, items))
 
     def _score(self, W: Floats) -> tuple[float, float, float, float]:
@@ -167,7 +171,7 @@ class Ascent:
     def _measure(self) -> None:
         """One full pass with W(λ): update both gaps, the best primal point and the slack."""
         C = self.problem.C
-        square = float(np.vdot(self.W.astype(np.float64), self.W))
+        square = self.problem.inner(self.W.astype(np.float64), self.W)
         loss, slope, change, margin = self._score(self.W)
         self.slack = 0.5 * change
         self.widest = max(self.widest, change)
@@ -235,7 +239,7 @@ class Ascent:
         p = self.problem
         return self._sum_over_rows(
             lambda rows, out: kernels.weight_of_alpha(
-                p.features[rows], p.labels[rows], self.alpha[rows], p.bias, out
+                p.features[rows], p.labels[rows], self.alpha[rows], self.times, p.bias, out
             )
         )
 
@@ -251,7 +255,7 @@ class Ascent:
         epochs = 1 if np.isinf(self.slack) else min(max(2 * N * K // max(used, 1), 5), 1000)
         visits = kernels.descend(
             problem.features, problem.labels, problem.squared_norms, self.rows, self.ptr, self.classes, n,
-            self.W, self.alpha, problem.C, problem.bias, epochs, self.slack, self.state,
+            self.W, self.alpha, self.times, problem.C, problem.bias, epochs, self.slack, self.state,
         )  # fmt: skip
         if self.bound < _DOUBLE_BELOW and self.W.dtype == np.float32:
             self.W = self.exact_weight()
@@ -286,8 +290,8 @@ class Ascent:
         self.sigma = phase.sigma
         move = after - before
         dW = -moving.combine(move)
-        square = float(np.vdot(dW, dW))
-        rise = -float(move[np.arange(len(rows)), problem.labels[rows]].sum()) - float(np.vdot(self.W, dW))
+        square = problem.inner(dW, dW)
+        rise = -float(move[np.arange(len(rows)), problem.labels[rows]].sum()) - problem.inner(self.W, dW)
         t = min(max(rise / square, 0.0), 1.0) if square > 0 else 0.0
         self.alpha[rows] = after if t == 1.0 else before + t * move
         self.W += t * dW
@@ -398,7 +402,7 @@ class Ascent:
                 p.features[rows], lam.indptr[rows.start : rows.stop + 1], lam.indices, lam.data, p.bias, out
             )
         )
-        square = float(np.vdot(weight, weight))
+        square = p.inner(weight, weight)
         loss, _, _, margin = self._score(weight)
         # Rows sum to zero and only λ_{i,y_i} is positive, so Σ_i λ_{i,y_i} is the sum of positive entries.
         own = float(lam.data[lam.data > 0].sum())
@@ -410,9 +414,9 @@ class Ascent:
         grid = 2.0 ** (np.floor(np.log2(self.most_own() or p.C)) - 44)
         indptr = np.zeros(len(p.labels) + 1, np.int64)
         indices, data = np.empty(0, np.int32), np.empty(0)
-        size = kernels.quantise(self.alpha, p.labels, p.C, grid, indptr, indices, data, False)
+        size = kernels.quantise(self.alpha, p.labels, self.times, p.C, grid, indptr, indices, data, False)
         indices, data = np.empty(size, np.int32), np.empty(size)
-        kernels.quantise(self.alpha, p.labels, p.C, grid, indptr, indices, data, True)
+        kernels.quantise(self.alpha, p.labels, self.times, p.C, grid, indptr, indices, data, True)
         return csr_array((data, indices, indptr), shape=self.alpha.shape)
 
 

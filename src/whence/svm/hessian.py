@@ -1,7 +1,8 @@
 """Newton systems (I + σ Σ_i P_i ⊗ f_i f_iᵀ) x = r, by whichever of three methods is cheapest.
 
 P_i is the projection onto the zero-sum vectors of the classes that sample i uses; only samples that use two
-or more, the free ones, take part.
+or more, the free ones, take part. A class that stands for n has one row in place of n equal ones: times √n,
+its length and its products are theirs, and P_i projects off the vector of these roots in place of ones.
 """
 
 from __future__ import annotations
@@ -111,6 +112,7 @@ class NewtonSystem:
 
     def __init__(self, rows: Rows) -> None:
         self.rows = rows
+        self.roots = np.sqrt(rows.problem.times)
         self.cost: float | None = None  # of the last solve by conjugate gradients, in operations
         self.blocks: BlockInverses | None = None
 
@@ -124,11 +126,18 @@ class NewtonSystem:
         n_pairs = int((counts[free] - 1).sum())
         shape = self.rows.problem.shape
         _, method = step_cost(len(free), n_pairs, shape, self.cost)
+        scaled = residual * self.roots[:, None]
+        return self._solve_scaled(method, free, used, sigma, scaled, accuracy) / self.roots[:, None]
+
+    def _solve_scaled(
+        self, method: str, free: Ints, used: Flags, sigma: float, residual: Doubles, accuracy: float
+    ) -> Doubles:
+        """Solve by a method, where rows are times their roots."""
         if method != "cg":
             F = self.rows.block(self.rows.rows[free])
             direct = by_gram if method == "gram" else by_dense
             try:
-                return direct(F, used, sigma, residual)
+                return direct(F, used, self.roots, sigma, residual)
             except LinAlgError:  # σ is past what float64 factorises; conjugate gradients need no factor
                 pass
         return self.by_cg(free, used, sigma, residual, accuracy)
@@ -141,7 +150,7 @@ class NewtonSystem:
             self._condition(free, used, sigma)
         blocks = self.blocks
         # On a shift common to all classes the Hessian is the identity.
-        shift = residual.mean(axis=0)
+        shift = _shift(residual, self.roots)
         x = np.zeros_like(residual)
         r = residual - shift
         z = direction = r if blocks is None else blocks.divide(r)
@@ -150,7 +159,8 @@ class NewtonSystem:
         product = self._product(free, used, sigma)
         each = _iteration_cost(int(used.sum()), self.rows.problem.shape, blocks is not None)
         self.cost = 0.0
-        for _ in range(_MAX_CG):
+        # Exact in as many steps as there are unknowns; well beyond that only rounding is left.
+        for _ in range(min(_MAX_CG, 3 * residual.size)):
             self.cost += each
             image = product(direction)
             curvature = float(np.vdot(direction, image))
@@ -192,7 +202,9 @@ class NewtonSystem:
         def product(V: Doubles) -> Doubles:
             def one(span: tuple[Ints, Ints]) -> Doubles:
                 out = np.zeros_like(V)
-                kernels.hessian_product(problem.features, span[0], span[1], classes, problem.bias, V, out)
+                kernels.hessian_product(
+                    problem.features, span[0], span[1], classes, self.roots, problem.bias, V, out
+                )
                 return out
 
             total: Doubles = V + sigma * np.sum(parallel(one, spans), axis=0)
@@ -211,13 +223,18 @@ class BlockInverses:
     """
 
     sigma: float
+    roots: Doubles
     inverses: Doubles
 
     @classmethod
     def build(cls, rows: Rows, free: Ints, used: Flags, sigma: float) -> BlockInverses:
-        """Blocks I + σ Σ_i (1 − 1/m_i) f_i f_iᵀ over the samples that use the class, m_i classes each."""
+        """Blocks I + σ Σ_i (1 − n_c/m_i) f_i f_iᵀ over the samples that use class c, which stands for n_c.
+
+        m_i is the number of classes that sample i uses.
+        """
         K, D = rows.problem.shape
-        weight = sigma * (1.0 - 1.0 / used.sum(axis=1))
+        times = rows.problem.times
+        m = used @ times
         inverses = np.empty((K, D, D))
 
         def one(c: int) -> None:
@@ -226,25 +243,32 @@ class BlockInverses:
             for start in range(0, len(mine), 1024):
                 some = mine[start : start + 1024]
                 F = rows.block(rows.rows[free[some]])
-                H += (F * weight[some, None]).T @ F
+                weight = sigma * (1.0 - times[c] / m[some])
+                H += (F * weight[:, None]).T @ F
             inverses[c] = _cholesky_solve(H, np.eye(D))
 
         rows.parallel(one, range(K))
-        return cls(sigma, inverses)
+        return cls(sigma, np.sqrt(times), inverses)
 
     def divide(self, V: Doubles) -> Doubles:
-        """V (K, D), of columns that sum to zero, divided by the blocks and centred again.
+        """V (K, D), without a common shift, divided by the blocks and centred again.
 
         The Hessian leaves a shift common to all classes as it is, where the blocks are far from it.
         """
         quotient: Doubles = np.matmul(self.inverses, V[:, :, None])[:, :, 0]
-        quotient -= quotient.mean(axis=0)
+        quotient -= _shift(quotient, self.roots)
         return quotient
 
 
-def by_gram(F: Doubles, used: Flags, sigma: float, residual: Doubles) -> Doubles:
+def _shift(V: Doubles, roots: Doubles) -> Doubles:
+    """The part of V (K, D) that is common to all classes."""
+    shift: Doubles = np.outer(roots, roots @ V / (roots @ roots))
+    return shift
+
+
+def by_gram(F: Doubles, used: Flags, roots: Doubles, sigma: float, residual: Doubles) -> Doubles:
     """Woodbury's identity: a system of the size of the data part's rank."""
-    basis, at = zero_sum_bases(used)
+    basis, at = zero_sum_bases(used, roots)
     products = F @ F.T
     gram = np.empty((len(at), len(at)))
     for start in range(0, len(at), 256):  # by parts, so that only one matrix of this size is ever held
@@ -259,15 +283,15 @@ def by_gram(F: Doubles, used: Flags, sigma: float, residual: Doubles) -> Doubles
     return result
 
 
-def by_dense(F: Doubles, used: Flags, sigma: float, residual: Doubles) -> Doubles:
+def by_dense(F: Doubles, used: Flags, roots: Doubles, sigma: float, residual: Doubles) -> Doubles:
     """The whole Hessian, (K·D) × (K·D)."""
     K, D = residual.shape
     H = np.zeros((K, D, K, D))
-    share = sigma / used.sum(axis=1)
+    share = sigma / (used @ roots**2)
     for c in range(K):
         for e in range(c, K):
             both = np.flatnonzero(used[:, c] & used[:, e])
-            weight = sigma - share[both] if c == e else -share[both]
+            weight = (sigma if c == e else 0.0) - roots[c] * roots[e] * share[both]
             block = (F[both] * weight[:, None]).T @ F[both]
             H[c, :, e, :] = block
             H[e, :, c, :] = block
@@ -276,10 +300,10 @@ def by_dense(F: Doubles, used: Flags, sigma: float, residual: Doubles) -> Double
     return _cholesky_solve(matrix, residual.ravel()).reshape(K, D)
 
 
-def zero_sum_bases(used: Flags) -> tuple[Doubles, Ints]:
-    """Orthonormal (Helmert) bases of the zero-sum vectors on each row's classes in use.
+def zero_sum_bases(used: Flags, roots: Doubles) -> tuple[Doubles, Ints]:
+    """Orthonormal (Helmert) bases of what is orthogonal to ``roots`` on each row's classes in use.
 
-    Returns the basis vectors (Σ rank, K) and the row of each.
+    Only the last root may be other than 1. Returns the basis vectors (Σ rank, K) and the row of each.
     """
     rank = used.sum(axis=1) - 1
     at = np.repeat(np.arange(len(used)), rank)
@@ -287,8 +311,10 @@ def zero_sum_bases(used: Flags) -> tuple[Doubles, Ints]:
     position = np.cumsum(used, axis=1)[at]  # 1 … classes in use
     mine = used[at]
     basis = np.where(mine & (position <= order[:, None]), 1.0, 0.0)
-    basis[mine & (position == order[:, None] + 1)] = -order
-    basis /= np.sqrt(order * (order + 1.0))[:, None]
+    last = mine & (position == order[:, None] + 1)
+    end = -order / roots[last.argmax(axis=1)]
+    basis[last] = end
+    basis /= np.sqrt(order + end**2)[:, None]
     return basis, at
 
 

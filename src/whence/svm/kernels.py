@@ -3,7 +3,8 @@
 They release the GIL, so that blocks of rows can run side by side in threads. ``alpha`` is α = C·e_y − λ, on
 the simplex {α ≥ 0, Σ_c α_c = C}; g is the gradient of the dual in α, g_c = w_c·f + [c ≠ y]. A sample is
 optimal where all its classes with α_c > 0 share the largest g_c. ``bias`` is the constant that follows the
-features, 0 without one.
+features, 0 without one. ``times`` tells how many classes each one stands for: sums over classes count it so
+often.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ def gather_scores(W, classes, m, f, d, bias, out):
 
 
 @jit
-def shift_to_simplex(v, m, C):
+def shift_to_simplex(v, times, m, C):
     """θ with Σ_c max(v_c − θ, 0) = C over the first m entries of v (Michelot's iteration)."""
     theta = v[0]
     for c in range(1, m):
@@ -69,12 +70,12 @@ def shift_to_simplex(v, m, C):
     theta -= C
     for _ in range(m):
         total = 0.0
-        count = 0
+        count = 0.0
         for c in range(m):
             if v[c] > theta:
-                total += v[c]
-                count += 1
-        new = (total - C) / max(count, 1)
+                total += times[c] * v[c]
+                count += times[c]
+        new = (total - C) / max(count, 1.0)
         if new <= theta:
             break
         theta = new
@@ -105,33 +106,33 @@ def squared_norms(X, out):
 
 
 @jit
-def own_of_alpha(a, label):
+def own_of_alpha(a, label, times):
     """λ_y = Σ_{c ≠ y} α_c, not C − α_y: that would lose the digits of a small λ under a large C."""
     own = 0.0
     for c in range(len(a)):
         if c != label:
-            own += a[c]
+            own += times[c] * a[c]
     return own
 
 
 @jit
-def total_own(alpha, y):
+def total_own(alpha, y, times):
     """Σ_i λ_{i,y_i} and the largest λ_{i,y_i}."""
     total = 0.0
     most = 0.0
     for i in range(alpha.shape[0]):
-        own = own_of_alpha(alpha[i], y[i])
+        own = own_of_alpha(alpha[i], y[i], times)
         total += own
         most = max(most, own)
     return total, most
 
 
 @jit
-def weight_of_alpha(X, y, alpha, bias, out):
+def weight_of_alpha(X, y, alpha, times, bias, out):
     """out += Σ_i λ_i f_iᵀ with λ_i = C·e_{y_i} − α_i."""
     d = X.shape[1]
     for i in range(X.shape[0]):
-        own = own_of_alpha(alpha[i], y[i])
+        own = own_of_alpha(alpha[i], y[i], times)
         for c in range(alpha.shape[1]):
             lam = own if c == y[i] else -alpha[i, c]
             if lam != 0.0:
@@ -152,7 +153,7 @@ def weight_of_lam(X, indptr, indices, data, bias, out):
 
 
 @jit
-def quantise(alpha, y, C, grid, indptr, indices, data, fill):
+def quantise(alpha, y, times, C, grid, indptr, indices, data, fill):
     """λ = C·e_y − α on a grid, in compressed rows; only counts unless ``fill``.
 
     Entries are multiples of ``grid`` small enough to add without rounding, so that rows sum to exactly zero;
@@ -171,14 +172,15 @@ def quantise(alpha, y, C, grid, indptr, indices, data, fill):
             steps[c] = k
             if k > 0.0:
                 count += 1
-                total += k
+                total += times[c] * k
                 if largest < 0 or k > steps[largest]:
                     largest = c
         # Rounding in α can leave the sum a few steps above C.
         if total > most:
-            steps[largest] -= total - most
-            total = most
-        bound = count == 1 and total >= most - 1.0
+            less = np.ceil((total - most) / times[largest])
+            steps[largest] -= less
+            total -= times[largest] * less
+        bound = count == 1 and times[largest] == 1.0 and total >= most - 1.0
         if count > 0:
             if fill:
                 for c in range(K):
@@ -301,7 +303,7 @@ def kink_distance(stored, y, alpha, out):
 
 
 @jit
-def descend(X, y, norms, rows, ptr, classes, n, W, alpha, C, bias, epochs, slack, rng):
+def descend(X, y, norms, rows, ptr, classes, n, W, alpha, times, C, bias, epochs, slack, rng):
     """Dual coordinate descent over the listed samples and classes, which keeps W = Σ λ_i f_iᵀ.
 
     Samples that stay at a corner by more than ``slack`` drop out; it ends when an epoch gains little.
@@ -311,6 +313,7 @@ def descend(X, y, norms, rows, ptr, classes, n, W, alpha, C, bias, epochs, slack
     K = W.shape[0]
     v = np.empty(K)
     g = np.empty(K)
+    t = np.empty(K)
     order = np.arange(n).astype(np.int32)
     active = n
     visits = 0
@@ -343,7 +346,8 @@ def descend(X, y, norms, rows, ptr, classes, n, W, alpha, C, bias, epochs, slack
             # Relative to the largest g, so that v keeps its digits where C·‖f‖² is tiny.
             for c in range(m):
                 v[c] = alpha[i, listed[c]] + (g[c] - top) / A
-            theta = shift_to_simplex(v, m, C)
+                t[c] = times[listed[c]]
+            theta = shift_to_simplex(v, t, m, C)
             moved = False
             for c in range(m):
                 k = listed[c]
@@ -351,7 +355,7 @@ def descend(X, y, norms, rows, ptr, classes, n, W, alpha, C, bias, epochs, slack
                 step = new - alpha[i, k]
                 if step != 0.0:
                     moved = True
-                    gained += step * (g[c] - 0.5 * A * step)
+                    gained += t[c] * step * (g[c] - 0.5 * A * step)
                     alpha[i, k] = new
                     axpy(-step, f, W[k], d)
                     if bias != 0.0:
@@ -368,14 +372,14 @@ def descend(X, y, norms, rows, ptr, classes, n, W, alpha, C, bias, epochs, slack
 
 
 @jit
-def project_rows(base, sigma, g, t, dg, C, out, counts):
+def project_rows(base, sigma, g, t, dg, times, C, out, counts):
     """out = projection of base + σ·(g + t·dg) onto {a ≥ 0, Σ a = C}, row by row; counts[i] = its support."""
     K = base.shape[1]
     v = np.empty(K)
     for i in range(base.shape[0]):
         for c in range(K):
             v[c] = base[i, c] + sigma * (g[i, c] + t * dg[i, c])
-        theta = shift_to_simplex(v, K, C)
+        theta = shift_to_simplex(v, times, K, C)
         count = 0
         for c in range(K):
             a = v[c] - theta
@@ -388,8 +392,8 @@ def project_rows(base, sigma, g, t, dg, C, out, counts):
 
 
 @jit
-def hessian_product(X, rows, ptr, classes, bias, V, out):
-    """out += Σ_i P_i V f_i f_iᵀ, P_i the projection onto zero-sum vectors of sample i's listed classes."""
+def hessian_product(X, rows, ptr, classes, roots, bias, V, out):
+    """out += Σ_i P_i V f_i f_iᵀ, P_i the projection of sample i's listed classes off the vector ``roots``."""
     d = X.shape[1]
     z = np.empty(V.shape[0])
     for o in range(len(rows)):
@@ -398,10 +402,14 @@ def hessian_product(X, rows, ptr, classes, bias, V, out):
         m = len(listed)
         gather_scores(V, listed, m, f, d, bias, z)
         mean = 0.0
+        total = 0.0
         for c in range(m):
-            mean += z[c]
-        mean /= m
+            root = roots[listed[c]]
+            mean += root * z[c]
+            total += root * root
+        mean /= total
         for c in range(m):
-            axpy(z[c] - mean, f, out[listed[c]], d)
+            part = z[c] - roots[listed[c]] * mean
+            axpy(part, f, out[listed[c]], d)
             if bias != 0.0:
-                out[listed[c], d] += bias * (z[c] - mean)
+                out[listed[c], d] += bias * part

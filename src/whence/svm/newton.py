@@ -45,6 +45,7 @@ class Phase:
     def __init__(self, rows: Rows, alpha: Doubles, dual_W: Doubles, W: Doubles, sigma: float) -> None:
         problem, n = rows.problem, len(alpha)
         self.rows, self.C, self.W = rows, problem.C, W
+        self.problem, self.times = problem, problem.times
         own = np.arange(n), problem.labels[rows.rows]
         self.corner = np.zeros_like(alpha)
         self.corner[own] = self.C
@@ -65,8 +66,8 @@ class Phase:
             for _ in range(_MAX_STEPS):
                 self._project(0.0, self.g)
                 residual = self.W - self.fixed - self.rows.combine(self.corner - self.a)
-                slackness = self.C * float(self.g.max(axis=1).sum()) - float(np.vdot(self.a, self.g))
-                distance = 0.5 * float(np.vdot(residual, residual))
+                slackness = self._slackness(self.g)
+                distance = 0.5 * self.problem.inner(residual, residual)
                 near = slackness + distance <= target
                 done = out_of_time() or (near and self._own_gap(residual) <= target)
                 if done or (not near and distance <= 0.1 * slackness):
@@ -83,27 +84,31 @@ class Phase:
             self.centre = self.a.copy()
             self.sigma = min(3.0 * self.sigma, self.steepest)
         # A large σ leaves rounding in the sums, which would part W from what λ gives.
-        self.a *= self.C / self.a.sum(axis=1, keepdims=True)
+        self.a *= self.C / (self.a @ self.times)[:, None]
         return self.a
 
     def _own_gap(self, residual: Doubles) -> float:
         """The gap over these samples with W(a) = W − residual in the place of W."""
-        g = self.g - self.rows.scores(residual)
-        return self.C * float(g.max(axis=1).sum()) - float(np.vdot(self.a, g))
+        return self._slackness(self.g - self.rows.scores(residual))
+
+    def _slackness(self, g: Doubles) -> float:
+        """What a is below the best on the simplex, of the dual's gradient g."""
+        return self.C * float(g.max(axis=1).sum()) - self.problem.inner_rows(self.a, g)
 
     def _project(self, t: float, dg: Doubles) -> None:
         """a = projection of centre + σ (g + t·dg)."""
-        kernels.project_rows(self.centre, self.sigma, self.g, t, dg, self.C, self.a, self.counts)
+        kernels.project_rows(self.centre, self.sigma, self.g, t, dg, self.times, self.C, self.a, self.counts)
 
     def _line_search(self, residual: Doubles, step: Doubles, dg: Doubles) -> float:
         """A length at which the slope of the smooth objective along ``step`` has fallen to a tenth."""
-        linear, square = float(np.vdot(self.W - self.fixed, step)), float(np.vdot(step, step))
+        inner = self.problem.inner
+        linear, square = inner(self.W - self.fixed, step), inner(step, step)
 
         def slope(t: float) -> float:
             self._project(t, dg)
-            return linear + t * square - float(np.vdot(self.corner - self.a, dg))
+            return linear + t * square - self.problem.inner_rows(self.corner - self.a, dg)
 
-        first = float(np.vdot(residual, step))
+        first = inner(residual, step)
         low, high, at_low, at_high = 0.0, 1.0, first, slope(1.0)
         if at_high <= _ACCURACY * abs(first):
             return 1.0

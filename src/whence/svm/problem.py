@@ -35,6 +35,8 @@ class Problem:
     labels : (N,) int64 in [0, n_classes)
     bias : the constant that follows the features, 0 without one
     squared_norms : (N,) float64, ‖f_i‖² with the constant counted in
+    multiplicity : how many classes the last one stands for, which all have its λ_ic and w_c: all sums over
+        classes count it so often
     """
 
     features: Floats
@@ -43,6 +45,22 @@ class Problem:
     C: float
     bias: float
     squared_norms: Doubles
+    multiplicity: int = 1
+
+    @property
+    def times(self) -> Doubles:
+        """How many classes each one stands for, (K,)."""
+        times = np.ones(self.n_classes)
+        times[-1] = self.multiplicity
+        return times
+
+    def inner(self, A: Floats, B: Floats) -> float:
+        """Σ_c A_c·B_c of two arrays like W, (K, d)."""
+        return float(np.vdot(A, B)) + (self.multiplicity - 1) * float(np.vdot(A[-1], B[-1]))
+
+    def inner_rows(self, A: Floats, B: Floats) -> float:
+        """Σ_ic A_ic B_ic of two arrays like α, (n, K)."""
+        return float(np.vdot(A, B)) + (self.multiplicity - 1) * float(np.vdot(A[:, -1], B[:, -1]))
 
     @property
     def shape(self) -> tuple[int, int]:

@@ -17,6 +17,7 @@ from threadpoolctl import threadpool_limits
 
 from whence.checks import check_callable, check_count, check_positive, check_seed, check_share
 from whence.errors import ConvergenceWarning, InvalidInputError
+from whence.svm.absent import expand_columns, merge_absent, merge_columns
 from whence.svm.ascent import Ascent, Certificate, OutOfTimeError
 from whence.svm.problem import Doubles, Problem, make_problem
 
@@ -120,17 +121,18 @@ def solve(
         check_callable("callback", callback, "None or a function of seconds and gap")
     deadline = np.inf if max_seconds is None else started + max_seconds
     lam = _check_warm_start(warm_start, problem)
+    merged, place = merge_absent(problem)
     history: list[tuple[float, float]] = []
     threads = n_threads or os.cpu_count() or 1
     # Products of blocks run side by side; threads inside each would only get in their way.
     with threadpool_limits(limits=1, user_api="blas"), ThreadPoolExecutor(threads) as pool:
-        ascent = Ascent(problem, seed, pool, deadline)
+        ascent = Ascent(merged, seed, pool, deadline)
         certificate: Certificate | None = None
         try:
             status: Status = "converged"
             goal = tol
             if lam is not None:
-                ascent.start_from(lam)
+                ascent.start_from(merge_columns(lam, place, merged))
             rounds: Iterable[None] = ascent.run(goal)
             while True:
                 _follow(rounds, ascent, problem.C, started, history, callback)
@@ -161,10 +163,10 @@ def solve(
             ConvergenceWarning,
             stacklevel=2,
         )
-    weight = certificate.weight
+    weight = certificate.weight[place]
     weight[:, problem.features.shape[1] :] *= problem.bias
     return Solution(
-        certificate.lam, weight, certificate.primal, certificate.dual, gap,
+        expand_columns(certificate.lam, place), weight, certificate.primal, certificate.dual, gap,
         "converged" if gap <= tol else status, ascent.n_iter, seconds, problem.C, problem.bias, history,
     )  # fmt: skip
 
