@@ -188,5 +188,4 @@ def test_an_interrupt_ends_the_server_while_it_still_reads(seconds: float) -> No
         assert process.stdout.readline().startswith("Serving x.whence at http://127.0.0.1:")
         time.sleep(seconds)
         process.send_signal(signal.SIGINT)
-        assert process.wait(timeout=60) == 130
-        assert process.stderr.read() == "Interrupted.\n"
+        assert (process.wait(timeout=60), process.stderr.read()) == (130, "Interrupted.\n")

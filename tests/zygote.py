@@ -12,6 +12,7 @@ import resource
 import signal
 import sys
 import tempfile
+import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -22,6 +23,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.utils.data import Dataset
+from tqdm import tqdm
 
 import whence
 from whence import files, fitting, store
@@ -129,6 +131,9 @@ def child(job: dict[str, Any]) -> None:
 
 def main() -> None:
     torch.set_num_threads(1)
+    # tqdm's own lock is one for all processes of a family: a child killed with it would hold up all others.
+    tqdm.set_lock(threading.RLock())
+    tqdm.monitor_interval = 0
     warnings.simplefilter("ignore")  # the surrogate of an untrained model is not faithful
     extraction.CHECKPOINT_SECONDS = 0  # a mark after every batch: more different places to be killed in
     with tempfile.TemporaryDirectory() as folder:  # compiles, and finds out about the code, once for all
