@@ -179,6 +179,31 @@ def test_an_interrupt_before_the_server_runs_ends_it() -> None:
     assert (done.returncode, done.stderr) == (130, "Interrupted.\n")
 
 
+FAILING = """
+import asyncio
+import whence.ui.server
+
+def fail(*arguments):
+    raise {error}
+
+whence.ui.server.run = fail
+"""
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "told"),
+    [
+        ("RuntimeError('no')", 1, "Error: RuntimeError: no (whence --debug … shows where)\n"),
+        ("SystemExit(3)", 3, ""),
+        ("asyncio.CancelledError", 1, "Error: CancelledError:  (whence --debug … shows where)\n"),
+    ],
+)
+def test_an_error_ends_the_server_while_it_still_reads(error: str, code: int, told: str) -> None:
+    arguments = [sys.executable, "-c", FAILING.format(error=error) + BUSY, "busy"]
+    done = subprocess.run(arguments, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (code, told)
+
+
 @pytest.mark.parametrize("seconds", [0.0, 0.3])
 def test_an_interrupt_ends_the_server_while_it_still_reads(seconds: float) -> None:
     arguments = [sys.executable, "-c", BUSY, "busy"]

@@ -10,6 +10,7 @@ import signal
 import sys
 import threading
 import time
+import traceback
 import warnings
 from pathlib import Path
 from types import FrameType
@@ -36,7 +37,7 @@ app = typer.Typer(
 )
 
 
-_state = {"debug": False}
+_state = {"debug": False, "interrupted": False}
 
 
 def _say(text: object, err: bool = False) -> None:
@@ -458,12 +459,16 @@ def _age(seconds: float) -> str:
     return f"{max(seconds, 0):.0f} s"
 
 
-class _Interrupted(BaseException):
-    """Ctrl-C, for a command that should end: the solver answers KeyboardInterrupt with its best so far."""
+class _Interrupted(SystemExit):
+    """Ctrl-C, for a command that should end: the solver answers KeyboardInterrupt with its best so far.
+
+    An event loop lets SystemExit through wherever it arises, and holds others back in its callbacks.
+    """
 
 
 def _interrupt(signum: int, frame: FrameType | None) -> NoReturn:
-    raise _Interrupted
+    _state["interrupted"] = True
+    raise _Interrupted(130)
 
 
 def _leave(code: int) -> NoReturn:
@@ -509,23 +514,32 @@ def main() -> None:
     signal.signal(signal.SIGINT, _interrupt)
     warnings.showwarning = _warn
     try:
-        sys.exit(app(standalone_mode=False))
-    except _Interrupted:
+        code = app(standalone_mode=False)
+    except BaseException as error:
+        _leave(_told(error))
+    sys.exit(code)
+
+
+def _told(error: BaseException) -> int:
+    """Say what ended a command, and give its exit code."""
+    if _state["interrupted"]:  # whatever an interrupt became on its way up
         _say("Interrupted.", err=True)
-        _leave(130)
-    except Exception as error:
-        if _state["debug"]:
-            raise
-        if hasattr(error, "show"):  # typer's own word on a command line that it does not understand
-            told = io.StringIO()
-            error.show(told)
-            _say(told.getvalue().rstrip(), err=True)
-            sys.exit(2)
-        mistake = isinstance(error, WhenceError)
-        text = (
-            _with_options(str(error))
-            if mistake
-            else f"{type(error).__name__}: {error} (whence --debug … shows where)"
-        )
-        _say(f"Error: {plain_line(text)}", err=True)
-        sys.exit(2 if mistake else 1)
+        return 130
+    if isinstance(error, SystemExit) and (error.code is None or isinstance(error.code, int)):
+        return error.code or 0
+    if _state["debug"]:
+        traceback.print_exception(error)
+        return 1
+    if hasattr(error, "show"):  # typer's own word on a command line that it does not understand
+        told = io.StringIO()
+        error.show(told)
+        _say(told.getvalue().rstrip(), err=True)
+        return 2
+    mistake = isinstance(error, WhenceError)
+    text = (
+        _with_options(str(error))
+        if mistake
+        else f"{type(error).__name__}: {error} (whence --debug … shows where)"
+    )
+    _say(f"Error: {plain_line(text)}", err=True)
+    return 2 if mistake else 1
