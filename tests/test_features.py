@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import sys
 import tracemalloc
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ import pytest
 import torch
 from PIL import Image
 from torch import Tensor, nn
-from torch.utils.data import ConcatDataset, DataLoader, Dataset, Subset, TensorDataset
+from torch.utils.data import ConcatDataset, DataLoader, Dataset, Subset, TensorDataset, get_worker_info
 
 import whence
 from whence.data import as_training_set
@@ -145,6 +146,28 @@ def test_workers_change_nothing(tmp_path: Path) -> None:
     helped = quiet(net(), Lazy(bad=(7,)), on_error="skip", num_workers=2, cache_dir=tmp_path)
     assert np.array_equal(alone.features, helped.features)
     assert alone.skipped.tolist() == helped.skipped.tolist() == [7]
+
+
+class Hearing(Dataset[tuple[Tensor, int]]):
+    """Tells what becomes of errors in threads of the process that reads it."""
+
+    def __len__(self) -> int:
+        return 1
+
+    def __getitem__(self, index: int) -> tuple[Tensor, int]:
+        if get_worker_info() is not None:
+            for error in (ConnectionResetError("the asker has gone"), ValueError("a true error")):
+                sys.excepthook(type(error), error, None)
+        return torch.zeros(5), 0
+
+
+def test_a_worker_does_not_complain_that_the_process_it_reads_for_has_gone(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    quiet(net(), Hearing(), num_workers=1)
+    err = capfd.readouterr().err
+    assert "a true error" in err
+    assert "has gone" not in err
 
 
 def test_a_mistake_that_a_worker_finds_is_one_line() -> None:

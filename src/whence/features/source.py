@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import signal
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from types import TracebackType
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -178,8 +180,15 @@ class _Start:
 
     def __call__(self, worker: int) -> None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
+        sys.excepthook = _unless_alone
         if self.own is not None:
             self.own(worker)
+
+
+def _unless_alone(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """Show an error of a thread, unless it is that the process that reads for has gone in the middle."""
+    if not issubclass(kind, ConnectionError | EOFError):
+        sys.__excepthook__(kind, error, trace)
 
 
 class _Guarded(Dataset[Any]):
