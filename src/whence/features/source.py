@@ -186,7 +186,7 @@ class _Start:
 
 
 def _unless_alone(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """Show an error of a thread, unless it is that the process that reads for has gone in the middle."""
+    """Show an error, unless it only says that the process this one reads for ended while it was asking."""
     if not issubclass(kind, ConnectionError | EOFError):
         sys.__excepthook__(kind, error, trace)
 
