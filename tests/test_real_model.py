@@ -67,16 +67,16 @@ def fitted(model, data, **options):
     return whence.DualDA(C=0.1, show_progress=False, **options).fit(model, data)
 
 
-def test_a_model_that_differs_from_its_head_on_later_samples_is_refused_by_sample(data):
+@pytest.mark.parametrize("first", [13, None], ids=["among those that are probed", "later"])
+def test_a_model_that_differs_from_its_head_is_refused_by_sample(data, first):
     x, y = data
     late = x[:, 0] > 0.6
-    order = torch.cat([torch.nonzero(~late)[:, 0], torch.nonzero(late)[:, 0]])
-    x, y = x[order], y[order]
-    first = int((~late).sum())
-    assert first > 8
+    alike, others = (torch.nonzero(which)[:, 0] for which in (~late, late))
+    first = len(alike) if first is None else first
+    order = torch.cat([alike[:first], others, alike[first:]])
     for batch_size in (16, N):
         with pytest.raises(ModelError, match=rf"sample {first} of 'data'"):
-            fitted(Rolling(), (x, y), batch_size=batch_size)
+            fitted(Rolling(), (x[order], y[order]), batch_size=batch_size)
 
 
 def test_tests_on_which_the_model_differs_from_its_head_are_refused(data):

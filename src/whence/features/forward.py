@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -26,11 +27,8 @@ class Forward:
 
     def __call__(self, part: Part) -> Rows:
         """Features (B, d), or an error that names the sample."""
-        try:
-            with self._precision():
-                rows = self.extractor(part.inputs).float().cpu().numpy()
-        except HeadError as error:
-            raise error.about(f"sample {part.indices[error.row]} of 'data'") from None
+        with self._running(part):
+            rows = self.extractor(part.inputs).float().cpu().numpy()
         if len(rows) != len(part.labels):
             raise InvalidInputError(
                 f"'data' must give one label an input. Got {len(part.labels)} for {len(rows)} inputs."
@@ -62,8 +60,17 @@ class Forward:
 
     def probe(self, part: Part) -> None:
         """Raise ModelError unless a few samples have the same features again, and in another batch."""
-        with self._precision():
+        with self._running(part):
             check_repeatable(self.extractor, take(part.inputs, slice(_PROBED)))
+
+    @contextmanager
+    def _running(self, part: Part) -> Iterator[None]:
+        """Run the model on a batch in its precision; an error about the head names the sample."""
+        try:
+            with self._precision():
+                yield
+        except HeadError as error:
+            raise error.about(f"sample {part.indices[error.row]} of 'data'") from None
 
     def _precision(self) -> AbstractContextManager[Any]:
         if self.autocast is None:
