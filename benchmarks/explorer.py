@@ -17,7 +17,8 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.data import synthetic_features
-from whence import DualDA, demo
+from whence import DualDA
+from whence.app import demo
 
 CLIENTS, SECONDS = 16, 60.0
 LARGE = 50_000, 512, 10

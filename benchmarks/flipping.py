@@ -19,7 +19,7 @@ from captum.attr import InputXGradient, IntegratedGradients
 from whence import DualDA
 from whence.evaluate import ExplainedPairs, FlippingResult, explain_pairs
 from whence.relevance import Rules
-from whence.relevance.attribution import Captum
+from whence.relevance.captum import Captum
 
 SIDES = ("test", "train")
 PATCHES = (1, 4)

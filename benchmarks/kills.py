@@ -6,7 +6,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.killing import Kills, Zygote
+from tests.helpers.killing import Kills, Zygote
 
 KILLS, IN_SOLVING_AND_SAVING = 200, 50
 

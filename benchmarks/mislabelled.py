@@ -16,7 +16,7 @@ from examples.places import data_folder
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from whence.model import Extractor
+from whence.model.extractor import Extractor
 from whence.sample.dataset import parse_idx
 
 SHARE = 0.1

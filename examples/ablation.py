@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 import whence
 from examples import mnist_cnn
-from whence.model import Extractor
+from whence.model.extractor import Extractor
 from whence.relevance.xda import pair_maps, start
 
 DIGIT, K = 2, 5

@@ -15,7 +15,7 @@ from safetensors.torch import save_file
 
 from whence import DualDA
 from whence.data import as_training_set
-from whence.model import Extractor, find_head
+from whence.model.extractor import Extractor, find_head
 
 needs_transformers = pytest.mark.skipif(
     importlib.util.find_spec("transformers") is None, reason="transformers is not installed"

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import torch
 import transformers
-from tests.reference_models import FOLDER, SPECS, load_reference
+from tests.helpers.reference_models import FOLDER, SPECS, load_reference
 from tqdm import tqdm
 
 from benchmarks.references.by_hand import differences

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import torch
-from tests.reference_models import BasicBlock, Reference, ResNet
+from tests.helpers.reference_models import BasicBlock, Reference, ResNet
 from torch import Tensor, nn
 
 LAYERS = (nn.Linear, nn.Conv2d, nn.ConvTranspose2d)

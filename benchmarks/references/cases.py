@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
-from tests.reference_models import SPECS, in_double
+from tests.helpers.reference_models import SPECS, in_double
 from torch import Tensor, nn
 
 

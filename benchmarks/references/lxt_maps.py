@@ -16,7 +16,7 @@ from types import ModuleType
 from typing import Any
 
 import torch
-from tests.reference_models import SPECS, Reference, load_reference, vit
+from tests.helpers.reference_models import SPECS, Reference, load_reference, vit
 from torch import Tensor, nn
 from transformers.activations import GELUActivation
 from transformers.models.bert import modeling_bert

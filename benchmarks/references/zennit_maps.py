@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 
 import torch
-from tests.reference_models import BasicBlock, Reference, load_reference
+from tests.helpers.reference_models import BasicBlock, Reference, load_reference
 from torch import Tensor, nn
 
 from benchmarks.references.cases import add_maps

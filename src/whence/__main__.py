@@ -1,6 +1,6 @@
 """``python -m whence`` is the command ``whence``."""
 
-from whence.cli import main
+from whence.app.cli import main
 
 if __name__ == "__main__":
     main()

@@ -11,7 +11,7 @@ import torch
 from tests.fuzz import kinds, things, world
 from tests.fuzz.kinds import Kind
 from tests.fuzz.world import B, N
-from whence.inputs import n_rows
+from whence.model.inputs import n_rows
 
 
 class Arg(NamedTuple):

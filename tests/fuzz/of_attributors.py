@@ -27,7 +27,7 @@ from tests.fuzz.calling import (
 from tests.fuzz.world import K, N
 from whence import relevance
 from whence.attributors import Ensemble, get
-from whence.inputs import n_rows
+from whence.model.inputs import n_rows
 from whence.relevance.presets import NAMED
 
 PARAMETERS: dict[str, dict[str, Arg]] = {

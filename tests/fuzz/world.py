@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from whence.attributors import Ensemble, get, names
 from whence.evaluate import RandomAttributor
-from whence.model import Extractor
+from whence.model.extractor import Extractor
 
 N, D, WIDTH, K, B = 18, 4, 6, 3, 4
 """Training samples, inputs, features, classes, tests."""

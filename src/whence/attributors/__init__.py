@@ -8,23 +8,23 @@ from typing import Any
 
 from torch import nn
 
-from whence import store
-from whence.attributors.arnoldi import Arnoldi
 from whence.attributors.base import Attributor, Limits, Ranked, TopK
-from whence.attributors.dualda import DualDA
-from whence.attributors.ekfac import EKFAC
+from whence.attributors.dual.dualda import DualDA
 from whence.attributors.ensemble import Ensemble
-from whence.attributors.graddot import GradCos, GradDot
-from whence.attributors.hinge import HingeRP
-from whence.attributors.influence import Influence
-from whence.attributors.lissa import LiSSA
-from whence.attributors.representer import Representer
+from whence.attributors.gradient.graddot import GradCos, GradDot
+from whence.attributors.gradient.tracin import TracIn
+from whence.attributors.gradient.trak import TRAK
+from whence.attributors.influence.arnoldi import Arnoldi
+from whence.attributors.influence.ekfac import EKFAC
+from whence.attributors.influence.exact import Influence
+from whence.attributors.influence.lissa import LiSSA
+from whence.attributors.points.hinge import HingeRP
+from whence.attributors.points.representer import Representer
 from whence.attributors.similarity import Similarity
-from whence.attributors.tracin import TracIn
-from whence.attributors.trak import TRAK
+from whence.core import store
 from whence.data import as_training_set
 from whence.errors import InvalidInputError, StoreError
-from whence.model import class_names
+from whence.model.extractor import class_names
 
 __all__ = [
     "EKFAC",

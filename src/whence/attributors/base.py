@@ -12,11 +12,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from whence import store
-from whence.checks import check_count, check_path, shown, to_array
+from whence.core import store
+from whence.core.checks import check_count, check_path, shown, to_array
 from whence.data import TrainingSet
 from whence.errors import InvalidInputError, NotFittedError, StoreError
-from whence.inputs import n_rows, take
+from whence.model.inputs import n_rows, take
 
 _COLUMNS = 1 << 16
 _BLOCK = 1 << 22  # scores that top_k holds at a time

@@ -13,18 +13,18 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from whence import contents, store
 from whence.attributors.base import Attributor, check_target
-from whence.attributors.fitted import FittedModel
-from whence.attributors.surrogate import check_small
-from whence.checks import check_count, check_flag
-from whence.contents import Layout
+from whence.attributors.bound import FittedModel
+from whence.attributors.dual.surrogate import check_small
+from whence.core import contents, store
+from whence.core.checks import check_count, check_flag
+from whence.core.contents import Layout
 from whence.data import TrainingSet, as_training_set
 from whence.data.labels import known_names
 from whence.errors import InvalidInputError, StoreError
 from whence.features import extract
-from whence.inputs import check_batch, take, to_model
-from whence.model import Extractor, check_model, class_names
+from whence.model.extractor import Extractor, check_model, class_names
+from whence.model.inputs import check_batch, take, to_model
 
 Function = Callable[[Any], Any]
 

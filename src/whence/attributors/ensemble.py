@@ -9,12 +9,12 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor, nn
 
-from whence import store
 from whence.attributors.base import Attributor, Limits, check_target
-from whence.checks import shown
+from whence.core import store
+from whence.core.checks import shown
 from whence.errors import InvalidInputError, StoreError
-from whence.inputs import check_batch
-from whence.model import check_model
+from whence.model.extractor import check_model
+from whence.model.inputs import check_batch
 
 Function = Callable[[Any], Any]
 

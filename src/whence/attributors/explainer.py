@@ -10,10 +10,10 @@ from tqdm.auto import tqdm
 
 from whence.attributors.base import Attributor, check_target
 from whence.attributors.explaining import Explaining
-from whence.checks import check_count, shown
+from whence.core.checks import check_count, shown
 from whence.errors import InvalidInputError
 from whence.explanation import ConceptExplanation, Explanations
-from whence.inputs import check_batch
+from whence.model.inputs import check_batch
 from whence.relevance.concepts import Concepts
 from whence.relevance.xda import Method
 

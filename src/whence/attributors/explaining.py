@@ -11,13 +11,13 @@ import torch
 from torch import Tensor
 
 from whence.attributors.base import TopK
-from whence.attributors.fitted import FittedModel, probabilities
-from whence.attributors.surrogate import Surrogate
+from whence.attributors.bound import FittedModel, probabilities
+from whence.attributors.dual.surrogate import Surrogate
 from whence.data import TrainingSet
 from whence.errors import InvalidInputError, StoreError
 from whence.explanation import ConceptExplanation, ConceptPart, Contribution, Explanation, Sample
-from whence.explanation.samples import Array, as_samples, kept_tokens
-from whence.inputs import to_model
+from whence.model.inputs import to_model
+from whence.pages.samples import Array, as_samples, kept_tokens
 from whence.relevance.concepts import Concepts, concept_maps
 from whence.relevance.presets import NAMED, Rules
 from whence.relevance.sources import floating

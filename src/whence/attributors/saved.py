@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from whence import contents
+from whence.core import contents
 from whence.svm import CChoice
 
 Positive = Annotated[float, Field(gt=0)]

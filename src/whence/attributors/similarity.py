@@ -9,8 +9,8 @@ from torch import Tensor
 
 from whence.attributors.base import Limits
 from whence.attributors.classifier import Classifier, ModelAttributor, Training
-from whence.checks import check_choice
-from whence.contents import Layout
+from whence.core.checks import check_choice
+from whence.core.contents import Layout
 from whence.errors import InvalidInputError
 
 

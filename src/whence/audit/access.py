@@ -11,11 +11,11 @@ from torch import Tensor
 
 from whence.attributors import DualDA
 from whence.attributors.base import check_target
-from whence.attributors.surrogate import Surrogate
-from whence.checks import check_dense, to_array
+from whence.attributors.dual.surrogate import Surrogate
+from whence.core.checks import check_dense, to_array
 from whence.errors import InvalidInputError
 from whence.features import FeatureBank, as_float32, extract, taken
-from whence.inputs import check_batch
+from whence.model.inputs import check_batch
 from whence.svm.problem import Floats, check_features
 
 Ints = npt.NDArray[np.int64]

@@ -10,8 +10,8 @@ import numpy as np
 
 from whence.attributors import DualDA
 from whence.audit.access import Doubles, Ints, names_of, support_scores, surrogate_of
-from whence.checks import check_count
-from whence.terminal import cell
+from whence.core.checks import check_count
+from whence.core.words import cell
 
 _AT_BOUND = 1 - 1e-9
 

@@ -16,10 +16,10 @@ from whence.audit.access import Doubles, Ints, names_of, support_scores, surroga
 from whence.audit.heldout import calibrated, held_out_scores
 from whence.audit.neighbours import nearest
 from whence.audit.table import Columns, check_ids, chosen_ids, write_csv, write_parquet
-from whence.checks import check_count
+from whence.core.checks import check_count
+from whence.core.words import cell
 from whence.errors import InvalidInputError
 from whence.svm.problem import Floats
-from whence.terminal import cell
 
 MODEL_SHARE = 2 / 3
 """Weight of the model's own log-probabilities beside those of the held-out surrogates."""

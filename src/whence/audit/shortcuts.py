@@ -13,7 +13,7 @@ from whence.attributors import DualDA
 from whence.attributors.base import check_target
 from whence.audit.access import Doubles, Ints, Tests, names_of, surrogate_of, total_norm, training_features
 from whence.audit.groups import group_attribution
-from whence.checks import check_count, to_array
+from whence.core.checks import check_count, to_array
 from whence.errors import InvalidInputError
 from whence.relevance.concepts import Concepts
 from whence.svm import solve

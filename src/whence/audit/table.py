@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from whence import store
-from whence.checks import check_path, shown
+from whence.core import store
+from whence.core.checks import check_path, shown
+from whence.core.files import replacing
+from whence.core.words import no_formula
 from whence.errors import InvalidInputError
-from whence.files import replacing
-from whence.terminal import no_formula
 
 Columns = Mapping[str, Sequence[Any]]
 

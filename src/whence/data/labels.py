@@ -12,7 +12,7 @@ import numpy.typing as npt
 from torch import Tensor
 from torch.utils.data import ConcatDataset, Subset, TensorDataset
 
-from whence.checks import to_array
+from whence.core.checks import to_array
 from whence.data.items import LABEL_NAMES
 from whence.errors import DataWarning, InvalidInputError, SampleError
 

@@ -10,10 +10,9 @@ from typing import Any
 
 from torch.utils.data import Dataset, IterableDataset
 
-from whence.checks import shown
+from whence.core.checks import check_parts, shown
 from whence.data.labels import Ints, Labels, known_labels
 from whence.errors import InvalidInputError, SampleError
-from whence.inputs import check_parts
 
 
 class Samples(Dataset[Any]):

@@ -1,19 +1,26 @@
 """Measures of how good attributions and their relevance maps are."""
 
-from whence.evaluate.chance import RandomAttributor
-from whence.evaluate.coreset import FRACTIONS, coreset, coreset_order, performance, pruned, weighted_mean
-from whence.evaluate.faithfulness import (
+from whence.attributors.random import RandomAttributor
+from whence.evaluate.metrics.coreset import (
+    FRACTIONS,
+    coreset,
+    coreset_order,
+    performance,
+    pruned,
+    weighted_mean,
+)
+from whence.evaluate.metrics.faithfulness import (
     sparsified,
     sparsified_faithfulness,
     support_counts,
     surrogate_faithfulness,
 )
-from whence.evaluate.flipped import FlippingResult
-from whence.evaluate.flipping import ExplainedPairs, explain_pairs, pair_flipping
-from whence.evaluate.grouping import group_classes
-from whence.evaluate.lds import compare_lds, lds, lds_reliability, random_subsets
-from whence.evaluate.localisation import caught_pairs, localisation
-from whence.evaluate.metrics import (
+from whence.evaluate.metrics.flipped import FlippingResult
+from whence.evaluate.metrics.flipping import ExplainedPairs, explain_pairs, pair_flipping
+from whence.evaluate.metrics.lds import compare_lds, lds, lds_reliability, random_subsets
+from whence.evaluate.metrics.localisation import caught_pairs, localisation
+from whence.evaluate.metrics.resources import Resources, measure
+from whence.evaluate.metrics.scores import (
     fooled,
     identical_class,
     identical_subclass,
@@ -23,13 +30,13 @@ from whence.evaluate.metrics import (
     random_scores,
     shortcut_ap,
 )
-from whence.evaluate.perturb import add_keywords, add_shortcut, flip_labels, group_labels
-from whence.evaluate.resources import Resources, measure
-from whence.evaluate.retrain import Run, retrain
-from whence.evaluate.shortcuts import CentreBox, Frame, Word
-from whence.evaluate.sparsity import sparsity_curve
-from whence.evaluate.training import fixed_steps, predict
-from whence.evaluate.views import View, subset, view
+from whence.evaluate.metrics.sparsity import sparsity_curve
+from whence.evaluate.scenes.grouping import group_classes
+from whence.evaluate.scenes.perturb import add_keywords, add_shortcut, flip_labels, group_labels
+from whence.evaluate.scenes.retrain import Run, retrain
+from whence.evaluate.scenes.shortcuts import CentreBox, Frame, Word
+from whence.evaluate.scenes.training import fixed_steps, predict
+from whence.evaluate.scenes.views import View, subset, view
 
 __all__ = [
     "FRACTIONS",

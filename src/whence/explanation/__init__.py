@@ -2,7 +2,7 @@
 
 from whence.explanation.concepts import ConceptExplanation, ConceptPart
 from whence.explanation.record import Contribution, Explanation, Explanations
-from whence.explanation.samples import Picture, Sample
+from whence.pages.samples import Picture, Sample
 
 __all__ = [
     "ConceptExplanation",

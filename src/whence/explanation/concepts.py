@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from whence.explanation.samples import Array, Sample
+from whence.pages.samples import Array, Sample
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -108,6 +108,6 @@ class ConceptExplanation:
         -------
         matplotlib Figure; ``figure.savefig("concepts.pdf")`` writes it.
         """
-        from whence.explanation.figure_concepts import draw
+        from whence.explanation.figures.concepts import draw
 
         return draw(self)

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from markupsafe import Markup, escape
 
-from whence import store
-from whence.checks import check_path
+from whence.core import store
+from whence.core.checks import check_path
 from whence.explanation.passages import readable
-from whence.explanation.png import data_uri
-from whence.explanation.policy import of_file
-from whence.explanation.samples import Array
-from whence.explanation.style import (
+from whence.pages.png import data_uri
+from whence.pages.policy import of_file
+from whence.pages.samples import Array
+from whence.pages.style import (
     a_bar,
     drawn,
     ends,

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from whence.explanation.samples import Array
+from whence.pages.samples import Array
 
 AROUND = 4
 """Tokens that are kept to either side of a relevant one."""

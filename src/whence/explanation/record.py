@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from whence.checks import is_integer, shown
+from whence.core.checks import is_integer, shown
 from whence.errors import InvalidInputError
-from whence.explanation.samples import Array, Sample
+from whence.pages.samples import Array, Sample
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -185,7 +185,7 @@ class Explanation:
         -------
         matplotlib Figure; ``figure.savefig("why.pdf")`` writes it. No global matplotlib state is touched.
         """
-        from whence.explanation.figure import draw
+        from whence.explanation.figures.pairs import draw
 
         return draw(self)
 

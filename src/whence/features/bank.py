@@ -20,7 +20,7 @@ from typing import IO, Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from whence import contents, store
+from whence.core import contents, store
 from whence.errors import StoreError
 
 Rows = npt.NDArray[np.floating[Any]]

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
-from whence import files, store
-from whence.checks import check_path, shown
+from whence.core import files, store
+from whence.core.checks import check_path, shown
 from whence.errors import InvalidInputError, StoreError
 from whence.features import bank
 

@@ -17,8 +17,11 @@ import torch
 from torch import nn
 from tqdm.auto import tqdm
 
-from whence import fingerprint, store
-from whence.checks import check_choice, check_count, check_flag, to_array
+from whence.core import fingerprint, store
+from whence.core.checks import check_choice, check_count, check_flag, to_array
+from whence.core.processor import REMEDY, bfloat16_works
+from whence.core.resources import free_disk, free_memory, in_words
+from whence.core.words import plain_line
 from whence.errors import InvalidInputError, StoreError
 from whence.features.bank import (
     SKIPPED,
@@ -36,12 +39,9 @@ from whence.features.bank import (
 )
 from whence.features.cache import Cache, Parts
 from whence.features.forward import Forward
-from whence.features.resources import free_disk, free_memory, in_words
 from whence.features.source import Part, Source, open_source
-from whence.inputs import check_device
-from whence.model import Extractor, check_model, find_head
-from whence.processor import REMEDY, bfloat16_works
-from whence.terminal import plain_line
+from whence.model.extractor import Extractor, check_model, find_head
+from whence.model.inputs import check_device
 
 CHECKPOINT_SECONDS = 1.0
 _AGAIN = 4  # random rows that are computed anew before a bank is reused, beside the first
@@ -395,7 +395,7 @@ def _checksum(sums: list[int]) -> str:
 
 
 def _code() -> str:
-    rooms = ("features", "data", "model", "heads", "inputs")
+    rooms = ("features", "data", "model")
     return fingerprint.source(*(f"whence.{room}" for room in rooms))
 
 

@@ -12,8 +12,8 @@ import torch
 from whence.errors import HeadError, InvalidInputError, SampleError
 from whence.features.bank import Rows
 from whence.features.source import Part
-from whence.inputs import take
-from whence.model import Extractor, check_repeatable
+from whence.model.extractor import Extractor, check_repeatable
+from whence.model.inputs import take
 
 _PROBED = 64  # samples that show whether the model is random or mixes the samples of a batch
 

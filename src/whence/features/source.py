@@ -13,10 +13,10 @@ import numpy as np
 import numpy.typing as npt
 from torch.utils.data import DataLoader, Dataset, get_worker_info
 
+from whence.core.fingerprint import Digest, anatomy, settled
 from whence.data import Arrays, Loaded, as_training_set
 from whence.data.samples import Rows, Stream
 from whence.errors import InvalidInputError, SampleError, WhenceError
-from whence.fingerprint import Digest, anatomy, settled
 
 Ints = npt.NDArray[np.int64]
 

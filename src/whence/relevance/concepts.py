@@ -11,7 +11,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from whence.checks import check_count, check_names, real_array, to_array
+from whence.core.checks import check_count, check_names, real_array, to_array
 from whence.errors import InvalidInputError
 from whence.relevance.xda import Backward, only
 

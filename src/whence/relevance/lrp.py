@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from whence.checks import check_dense, real_array, shown
+from whence.core.checks import check_dense, real_array, shown
 from whence.errors import InvalidInputError, ModelError
-from whence.inputs import check_batch, running_on, to_model
-from whence.model import Extractor, evaluating
+from whence.model.extractor import Extractor, evaluating
+from whence.model.inputs import check_batch, running_on, to_model
 from whence.relevance.graph import check_no_leak
 from whence.relevance.presets import ATTN_LRP, EPSILON, EPSILON_PLUS_FLAT, Rules, as_rules
 from whence.relevance.propagation import Propagation, Source

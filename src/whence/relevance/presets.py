@@ -8,7 +8,7 @@ from typing import Literal
 
 from torch import nn
 
-from whence.checks import check_choice, check_flag, check_number, shown
+from whence.core.checks import check_choice, check_flag, check_number, shown
 from whence.errors import InvalidInputError
 
 LayerRule = Literal["epsilon", "plus", "flat"]

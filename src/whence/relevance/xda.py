@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from whence.errors import InvalidInputError, ModelError
-from whence.model import Extractor
-from whence.relevance.attribution import Attributed, Captum
+from whence.model.extractor import Extractor
+from whence.relevance.captum import Attributed, Captum
 from whence.relevance.lrp import Maps, trace
 from whence.relevance.presets import NAMED, Rules
 

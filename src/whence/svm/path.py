@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from tqdm.auto import tqdm
 
-from whence.checks import check_count, check_flag, shown, to_array
+from whence.core.checks import check_count, check_flag, shown, to_array
 from whence.errors import ChoiceWarning, ConvergenceWarning, InvalidInputError
 from whence.svm.problem import (
     Doubles,

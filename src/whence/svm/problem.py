@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from whence.checks import as_int64, check_count, check_positive, real_array, shown, to_array
+from whence.core.checks import as_int64, check_count, check_positive, real_array, shown, to_array
 from whence.errors import InvalidInputError
 from whence.svm import kernels
 

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from scipy.sparse import csr_array, issparse
 from threadpoolctl import threadpool_limits
 
-from whence.checks import check_callable, check_count, check_positive, check_seed, check_share
+from whence.core.checks import check_callable, check_count, check_positive, check_seed, check_share
 from whence.errors import ConvergenceWarning, InvalidInputError
 from whence.svm.absent import expand_columns, merge_absent, merge_columns
 from whence.svm.ascent import Ascent, Certificate, OutOfTimeError

@@ -11,15 +11,15 @@ import numpy as np
 import torch
 
 from whence.attributors import DualDA
-from whence.attributors.fitted import probabilities
+from whence.attributors.bound import probabilities
 from whence.audit import WrongLabels, class_view, wrong_labels
 from whence.data import TrainingSet
 from whence.errors import InvalidInputError
-from whence.explanation.samples import Sample, as_samples
 from whence.features import as_float32
-from whence.inputs import to_model
+from whence.model.inputs import to_model
+from whence.pages.samples import Sample, as_samples
+from whence.project.session import Session
 from whence.relevance import Concepts
-from whence.session import Session
 from whence.ui import payload
 from whence.ui.payload import Json
 

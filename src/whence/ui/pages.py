@@ -13,8 +13,8 @@ from tqdm.auto import tqdm
 
 from whence import __version__
 from whence.explanation.page import named
-from whence.explanation.policy import of_file
-from whence.explanation.style import percent, signed
+from whence.pages.policy import of_file
+from whence.pages.style import percent, signed
 from whence.ui.explorer import Explorer
 
 CITATION = (

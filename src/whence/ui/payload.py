@@ -11,9 +11,9 @@ import torch
 from torch.nn.functional import interpolate
 
 from whence.explanation import ConceptExplanation, Explanation, Sample
-from whence.explanation.png import data_uri
-from whence.explanation.samples import Array
-from whence.explanation.style import drawn, scale
+from whence.pages.png import data_uri
+from whence.pages.samples import Array
+from whence.pages.style import drawn, scale
 
 Json = dict[str, Any]
 

@@ -19,7 +19,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse, StreamingResponse
 
 from whence import __version__
 from whence.errors import WhenceError
-from whence.explanation.policy import of_server
+from whence.pages.policy import of_server
 from whence.ui import schema
 from whence.ui.explorer import Explorer
 from whence.ui.listening import LOOPBACK, address, check_token, run

@@ -1,0 +1,186 @@
+"""The main job on the embedded data: train a small network, fit DualDA, explain test images, report."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file, save
+from torch import Tensor, nn
+
+from whence import __version__, sample
+from whence.app.outputs import check_folder
+from whence.attributors.dual.dualda import DualDA
+from whence.core import store
+from whence.core.files import replacing
+from whence.data import as_training_set
+from whence.model.extractor import evaluating
+from whence.project.session import Configuration, Session
+from whence.sample.network import EPOCHS
+from whence.ui.explorer import Explorer
+from whence.ui.pages import Note, report_page
+
+_MODEL = "model.safetensors"
+_OTHERS = 20  # test images in the report beside those that a rule has chosen
+
+
+def network(folder: Path) -> nn.Module:
+    """Give the network that the demo has trained and kept in a folder."""
+    model = sample.SmallCNN()
+    model.load_state_dict(load_file(folder / _MODEL))
+    return model.eval()
+
+
+def train() -> tuple[Tensor, Tensor]:
+    """Give the embedded training images and their labels."""
+    data = sample.load()
+    return data.train_images, data.train_labels
+
+
+def test() -> tuple[Tensor, Tensor]:
+    """Give the embedded test images and their labels."""
+    data = sample.load()
+    return data.test_images, data.test_labels
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A test image that was chosen to be shown: a short name, a heading, and the rule that chose it."""
+
+    name: str
+    heading: str
+    rule: str
+    index: int
+
+
+def run(
+    out: Path,
+    *,
+    seed: int = 0,
+    epochs: int = EPOCHS,
+    show_progress: bool = True,
+    say: Callable[[str], None] = print,
+) -> Path:
+    """Run the demo and write its network, its explainer, its figures and its page.
+
+    Parameters
+    ----------
+    out
+        Folder to write into, made if it is missing.
+    seed
+        Of the network's training and of DualDA.
+    epochs
+        Passes over the training images; fewer are quicker and teach the network less.
+    show_progress
+        Whether to show progress bars.
+    say
+        Receives one line of text after each step.
+
+    Returns
+    -------
+    Path of the report, a page that explains itself.
+    """
+    check_folder(out)
+    data = sample.load()
+
+    start = time.perf_counter()
+    model = sample.train(seed, epochs=epochs, show_progress=show_progress)
+    accuracy = sample.accuracy(model, data.test_images, data.test_labels)
+    say(f"Trained a small network in {_since(start)}: {accuracy:.1%} of the test images are right.")
+
+    with replacing(out / _MODEL) as file:
+        file.write(save(model.state_dict()))
+
+    start = time.perf_counter()
+    explainer = DualDA(seed=seed, show_progress=show_progress)
+    explainer.fit(model, (data.train_images, data.train_labels), class_names=data.class_names)
+    faithfulness = explainer.faithfulness(data.test_images)
+    say(
+        f"Fitted DualDA in {_since(start)}: {faithfulness.agreement:.1%} agreement with the network, "
+        f"by {len(explainer.support_):,} of {explainer.n_train_:,} training images."
+    )
+    saved = out / "demo.whence"
+    explainer.save(saved)
+    configuration = Configuration(
+        model=f"{__name__}:network",
+        data=f"{__name__}:train",
+        test=f"{__name__}:test",
+        options={"seed": seed},
+        version=__version__,
+    )
+    configuration.write(saved)
+
+    start = time.perf_counter()
+    choices = choose(model, explainer, data.test_images, data.test_labels)
+    chosen = [choice.index for choice in choices]
+    explanations = explainer.explain(data.test_images[chosen], truth=data.test_labels[chosen])
+    for choice, why in zip(choices, explanations, strict=True):
+        with replacing(out / f"{choice.name}.png") as file:
+            why.plot().savefig(file, format="png")
+    tests = as_training_set((data.test_images, data.test_labels), explainer.batch_size)
+    explorer = Explorer(Session(saved, configuration, explainer, tests))
+    shown = list(dict.fromkeys([*chosen, *range(_OTHERS)]))
+    notes = {choice.index: Note(choice.heading, choice.rule) for choice in choices}
+    page = out / "index.html"
+    store.write_text(page, report_page(explorer, shown, notes=notes))
+    say(f"Explained {len(shown)} test images in {_since(start)}.")
+    say(f"All {len(data.test_labels):,} of them, live: whence serve {saved}")
+    return page
+
+
+def choose(model: nn.Module, explainer: DualDA, images: Tensor, labels: Tensor) -> list[Choice]:
+    """Choose a clear, a contested and a wrong prediction to show, each by a rule.
+
+    Only images where surrogate and model name the same class are taken, so that what is explained is what the
+    model does. A rule that no image meets is left out.
+
+    Parameters
+    ----------
+    images, labels : (B, channels, height, width) and (B,)
+        The test images to choose from.
+    """
+    with evaluating(model):
+        probabilities, predicted = model(images).double().softmax(dim=1).max(dim=1)
+    scores = explainer.attribute(images, predicted)
+    opposition = -scores.clamp(max=0).sum(dim=1) / scores.clamp(min=0).sum(dim=1)
+    faithful = explainer.predict(images) == predicted
+    right = faithful & (predicted == labels)
+    wrong = faithful & (predicted != labels)
+    rules = (
+        (
+            "clear",
+            "Right and clear",
+            "Of all right predictions, the one where the evidence against weighs least beside the evidence "
+            "for: its opponents have little in common with it.",
+            right,
+            -opposition,
+        ),
+        (
+            "contested",
+            "Right but contested",
+            "Of all right predictions, the one whose evidence against comes closest to its evidence for: "
+            "look at what the opponents have in common with it.",
+            right,
+            opposition,
+        ),
+        (
+            "wrong",
+            "Sure but wrong",
+            "Of all wrong predictions, the one that the model is surest of: "
+            "its proponents show what it was taken for, its opponents what spoke for another class.",
+            wrong,
+            probabilities,
+        ),
+    )
+    return [
+        Choice(name, heading, rule, int(torch.where(candidates, key, -torch.inf).argmax()))
+        for name, heading, rule, candidates, key in rules
+        if candidates.any()
+    ]
+
+
+def _since(start: float) -> str:
+    return f"{time.perf_counter() - start:.1f} s"

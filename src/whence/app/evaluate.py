@@ -1,0 +1,105 @@
+"""``whence evaluate``: say what protocols will cost, run them, and write their results and pages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from whence.errors import WhenceError
+from whence.evaluate.report import page
+from whence.evaluate.report.summary import Summary
+from whence.evaluate.scenes import datasets
+from whence.evaluate.suite import protocol, results
+from whence.evaluate.suite.costs import plan
+from whence.evaluate.suite.run import run
+
+
+def evaluate(
+    name: str,
+    data: Path | None,
+    out: Path,
+    methods: list[str] | None = None,
+    *,
+    dry_run: bool = False,
+    show_progress: bool = True,
+    say: Callable[[str], Any] = print,
+) -> list[Path]:
+    """Run a protocol, or all of a suite; give the pages, none for a dry run.
+
+    Of a suite, protocols that cannot be run are said, and the others are.
+
+    Parameters
+    ----------
+    name
+        Of a packaged protocol or suite, or the path of a TOML file.
+    data
+        Folder with the data sets; None is ``WHENCE_DATA`` or ``~/.cache/whence/data``.
+    out
+        Folder for results, page, models and finished cells; a run that was stopped goes on there. Of a suite,
+        each protocol has a folder in it.
+    methods
+        Names of the methods to keep; None keeps all.
+    dry_run
+        Only say what would be done.
+    show_progress
+        Show progress bars.
+    say
+        Takes every line for the user.
+    """
+    names = protocol.members(name)
+    several = [protocol.load(one) for one in names]
+    if methods:
+        several = [one.only(methods) for one in several]
+    for one in several:
+        _say_plan(one, say)
+    if dry_run:
+        return []
+    results.require()
+    folder = datasets.default_folder() if data is None else data
+    if len(several) == 1:
+        return [_run(several[0], folder, out, show_progress, say)]
+    pages, failed = [], []
+    for one in several:
+        try:
+            pages.append(_run(one, folder, out / one.name, show_progress, say))
+        except WhenceError as error:
+            say(f"{one.name} could not be run: {error}")
+            failed.append(one.name)
+    if failed:
+        raise WhenceError(f"These protocols could not be run, for what is said above: {', '.join(failed)}.")
+    return pages
+
+
+def _run(
+    wanted: protocol.Protocol, folder: Path, out: Path, show_progress: bool, say: Callable[[str], Any]
+) -> Path:
+    found = run(wanted, folder, out, show_progress=show_progress, say=say)
+    page.write(out / "index.html", found)
+    _say_scores(Summary(found), say)
+    return out / "index.html"
+
+
+def _say_plan(wanted: protocol.Protocol, say: Callable[[str], Any]) -> None:
+    """Print what will be done, and what it costs."""
+    items = plan(wanted)
+    say(f"{wanted.name}: {wanted.title}")
+    for item in items:
+        say(f"  {item.what:70} {item.times:5}  {item.seconds:9,.0f} s")
+    total = sum(item.seconds for item in items)
+    device = wanted.recipe.device
+    on = (
+        f"{total / 60:,.0f} minutes on one free core"
+        if device == "cpu"
+        else f"a small part of it on {device}"
+    )
+    say(f"  Estimate: {total:,.0f} CPU-seconds, {on}; less where cells are finished already.")
+
+
+def _say_scores(summary: Summary, say: Callable[[str], Any]) -> None:
+    """Print the table of scores."""
+    titles = [column.title for column in summary.columns]
+    say("  ".join([f"{'':28}", *(f"{title:>18}" for title in titles)]))
+    for method, cells in summary.table():
+        shown = ["failed" if c.failed else "–" if c.value is None else f"{c.value:.3f}" for c in cells]
+        say("  ".join([f"{method.label:28}", *(f"{text:>18}" for text in shown)]))

@@ -1,0 +1,145 @@
+"""The model an attributor was fitted on, guarded against use after it changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Self
+
+import torch
+from torch import Tensor, nn
+
+from whence.core import store
+from whence.core.fingerprint import blueprint, comparable, structure
+from whence.data import Prepare
+from whence.errors import HeadError, ModelError, StoreError
+from whence.model.extractor import Extractor, Outputs, check_model, one_at_a_time
+from whence.model.inputs import check_batch, take, to_model
+from whence.relevance.lrp import default_rules
+from whence.relevance.presets import NAMED
+
+
+class FittedModel:
+    """Gives the features of inputs, from the model as it was when fitted.
+
+    Parameters
+    ----------
+    extractor
+        The model, split at its last linear layer.
+    fingerprint
+        The model's fingerprint when fitted; taken now when None.
+    prepare
+        What makes the model's inputs of new inputs, as it made them of the training set.
+    """
+
+    def __init__(
+        self,
+        extractor: Extractor,
+        fingerprint: dict[str, str] | None = None,
+        prepare: Prepare | None = None,
+    ) -> None:
+        self.extractor = extractor
+        self.prepare = prepare or Prepare()
+        self.fingerprint = fingerprint or _fingerprint(extractor)
+        self._glance = store.glance(extractor.model)
+        self._structure = structure(extractor.model)
+        self._rules: str | None = None
+
+    @classmethod
+    def match(cls, model: nn.Module, fingerprint: dict[str, str] | None) -> Self:
+        """Take ``model`` for the one with this fingerprint, or raise StoreError saying what differs."""
+        if fingerprint is None:
+            raise StoreError("The explainer was fitted on features, not on a model. Load it without 'model'.")
+        # Names as in the original module, so that a model may be wrapped or compiled after fitting.
+        model = check_model(model)
+        extractor = Extractor(model, fingerprint["layer"])
+        changed = store.differences(*comparable(fingerprint, _fingerprint(extractor)))
+        if changed:
+            raise StoreError(
+                f"The explainer was fitted on another model: {'; '.join(changed)}. "
+                "Load the weights it was fitted on, or fit again."
+            )
+        try:
+            extractor.head()
+        except (AttributeError, ModelError) as error:
+            raise StoreError(
+                f"The explainer was fitted on another model: it has no linear layer {extractor.layer!r}. "
+                "Load the model it was fitted on, or fit again."
+            ) from error
+        return cls(extractor, fingerprint)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model's weights are."""
+        return next(self.extractor.model.parameters()).device
+
+    def read(self, x: Any, batch_size: int) -> Outputs:
+        """Features (B, d) and the model's output (B, K) for inputs; ``batches`` says what it takes."""
+        parts = list(self.reads(x, batch_size))
+        return Outputs(torch.cat([p.features for p in parts]), torch.cat([p.logits for p in parts]))
+
+    def reads(self, x: Any, batch_size: int) -> Iterator[Outputs]:
+        """Give the same ``batch_size`` inputs at a time; an error names the test."""
+        for k, part in enumerate(self.batches(x, batch_size)):
+            yield self.read_batch(part, k * batch_size)
+
+    def read_batch(self, inputs: Any, first: int = 0) -> Outputs:
+        """Features and output for a batch that ``batches`` gave, whose first row is test ``first``."""
+        try:
+            found = self.extractor.read(inputs)
+            if self.extractor.notes is None:  # of a model that was loaded, the first run tells
+                after = structure(self.extractor.model)
+                self.extractor.notes = frozenset(
+                    key for key in self._structure.keys() | after.keys()
+                    if self._structure.get(key) != after.get(key)
+                )  # fmt: skip
+            return found
+        except HeadError as error:
+            raise error.about(f"test {first + error.row} of 'x'") from None
+
+    def batches(self, x: Any, batch_size: int) -> Iterator[Any]:
+        """Give a batch of inputs as the model takes it, ``batch_size`` at a time, on the model's device.
+
+        The batch is a tensor or array (B, …), a mapping of these, a tuple of them for a model with several
+        inputs, or a list of samples as they are in the training set, with or without their labels if named.
+        """
+        n = check_batch(x)
+        self.check_unchanged()
+        for start in range(0, n, batch_size):
+            part = self.prepare.unlabelled(take(x, slice(start, start + batch_size)))
+            yield to_model(self.extractor.model, part)
+
+    def rules(self, inputs: Any) -> str:
+        """Name the rules by which relevance goes back through the model; ``inputs`` are run once to see."""
+        if self._rules is None:
+            chosen = default_rules(self.extractor, inputs)
+            self._rules = next(name for name, rules in NAMED.items() if rules is chosen)
+        return self._rules
+
+    def check_unchanged(self) -> None:
+        """Raise ModelError where the model has other weights, parts or settings than when it was fitted."""
+        model, notes = self.extractor.model, self.extractor.notes or frozenset()
+        with one_at_a_time:  # gradients of a checkpoint lend the model other weights for a while
+            seen, parts = store.glance(model), structure(model)
+            changed = store.differences(
+                {key: line for key, line in self._structure.items() if key not in notes},
+                {key: line for key, line in parts.items() if key not in notes},
+            )
+            if not changed and seen != self._glance:
+                changed = store.differences(*comparable(self.fingerprint, _fingerprint(self.extractor)))
+        if changed:
+            raise ModelError(f"The model changed after fitting: {'; '.join(changed)}. Fit again.")
+        self._glance = seen
+
+
+def _fingerprint(extractor: Extractor) -> dict[str, str]:
+    """Identify the model by its weights and its blueprint, less what it writes down when it runs."""
+    notes = {key.replace("attribute ", "setting ", 1) for key in extractor.notes or ()}
+    plan = {key: line for key, line in blueprint(extractor.model).items() if key not in notes}
+    return {**store.fingerprint(extractor.model, extractor.layer), **plan}
+
+
+def probabilities(output: Tensor) -> Tensor:
+    """Probabilities (B, K) of the classes by a model's output, which are its softmax unless it gives them."""
+    output = output.double()
+    given = bool((output >= 0).all()) and bool(((output.sum(1) - 1).abs() < 1e-3).all())
+    return output if given else output.softmax(1)

@@ -1,0 +1,1 @@
+"""DualDA: attribution by the dual of a support vector machine."""

@@ -1,0 +1,227 @@
+"""Solutions of the surrogate's problem: solved, kept in the cache beside their bank, solved again."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from whence.attributors.dual.progress import GapBar
+from whence.core import contents, fingerprint, store
+from whence.core.checks import check_places, is_integer, shown
+from whence.errors import InvalidInputError, StoreError
+from whence.features import Cache, FeatureBank, taken, teller
+from whence.features.bank import Mask
+from whence.features.cache import SOLUTION, Parts
+from whence.model.heads import Head
+from whence.svm import CChoice, choose_C, solve
+from whence.svm.problem import Doubles, Floats, Ints, length
+
+
+class Solved(NamedTuple):
+    """What an explainer needs of a solution: λ (N, K), W (K, d[+1]), and how they were reached."""
+
+    lam: csr_array
+    weight: Doubles
+    C: float
+    gap: float
+    choice: CChoice | None
+    constant: float
+
+
+@dataclass(frozen=True)
+class Solving:
+    """The parameters of ``DualDA`` that its solution depends on."""
+
+    C: float | Literal["auto"]
+    bias: bool
+    tol: float
+    seed: int
+    n_threads: int | None
+    max_seconds: float | None
+    show_progress: bool
+
+    def of_features(self, features: Floats, labels: Ints, head: Head | None, n_classes: int | None) -> Solved:
+        """Choose C where that is asked for, and solve on the samples with a label of at least 0."""
+        K = n_classes if head is None else len(head.weight)
+        some, choice, C = labels >= 0, None, self.C
+        X, y = taken(features, some), labels[some]
+        # As long as the features: in any units, and with any offset common to all, the bias then costs as
+        # much, and counts as much in products of features, as the features do.
+        constant = length(X) if self.bias else 0.0
+        if C == "auto":
+            choice = choose_C(
+                X, y, head=head, show_progress=self.show_progress, n_classes=K, **self._common(constant)
+            )
+            C = choice.C
+        solved = self._solve(X, y, C, K, None, constant)
+        return solved._replace(lam=_for_all(solved.lam, some), choice=choice)
+
+    def of_bank(
+        self, bank: FeatureBank, features: Floats, head: Head, cache_dir: str | PathLike[str] | None
+    ) -> tuple[Solved, str]:
+        """Solve on a bank, or take the solution from the cache; also say which."""
+
+        def now() -> Solved:
+            solved = self.of_features(features, bank.labels, head, None)
+            bank.verify()
+            return solved
+
+        if cache_dir is None:
+            return now(), "computed"
+        options = {"C": self.C, "bias": self.bias, "tol": self.tol, "seed": self.seed}
+        parts = {**bank.parts, "data features": f"{bank.features.shape} {bank.checksum}"}
+        parts |= {name: str(value) for name, value in options.items()}
+        solver = fingerprint.source("whence.svm", "whence.attributors.dual.solutions")
+        parts["code the solver"] = f"source {solver}"
+        title = f"{type(bank.extractor.model).__qualname__}, {len(features):,} × {features.shape[1]}, " + (
+            ", ".join(f"{name} {value}" for name, value in options.items())
+        )
+        return from_cache(Cache(cache_dir), parts, title, self.tol, now, self.show_progress)
+
+    def again(self, features: Floats, labels: Ints, lam: csr_array, C: float, constant: float) -> Solved:
+        """Solve on the samples with a label of at least 0, from the λ (N, K) of a similar problem."""
+        some = labels >= 0
+        solved = self._solve(taken(features, some), labels[some], C, lam.shape[1], lam[some], constant)
+        return solved._replace(lam=_for_all(solved.lam, some))
+
+    def _solve(
+        self,
+        features: Floats,
+        labels: Ints,
+        C: float,
+        n_classes: int | None,
+        start: csr_array | None,
+        constant: float,
+    ) -> Solved:
+        with GapBar(self.tol, self.show_progress) as bar:
+            found = solve(
+                features,
+                labels,
+                n_classes=n_classes,
+                C=C,
+                tol=self.tol,
+                max_seconds=self.max_seconds,
+                warm_start=start,
+                callback=bar,
+                **self._common(constant),
+            )
+        return Solved(found.lam, found.weight, found.C, found.gap, None, constant)
+
+    def _common(self, constant: float) -> dict[str, Any]:
+        return {"bias": constant or False, "seed": self.seed, "n_threads": self.n_threads}
+
+
+def _for_all(lam: csr_array, some: Mask) -> csr_array:
+    """Give λ (N, K) of all samples by that of those where a mask (N,) is True; the others have 0."""
+    entries = np.zeros(len(some) + 1, dtype=lam.indptr.dtype)
+    entries[1:][some] = np.diff(lam.indptr)
+    return csr_array((lam.data, lam.indices, np.cumsum(entries)), shape=(len(some), lam.shape[1]))
+
+
+def changed_labels(
+    labels: Ints, n_rows: int, n_classes: int, remove: Sequence[int], relabel: Mapping[int, int]
+) -> Ints:
+    """Give labels (N,) with some samples left out (−1) and some in other classes, or raise."""
+    changed = labels.copy()
+    if n_rows != len(labels):
+        raise InvalidInputError(
+            f"'features' must be those of all {len(labels):,} training samples. Got {n_rows:,} rows."
+        )
+    if not isinstance(relabel, Mapping):
+        raise InvalidInputError(
+            "'relabel' must be a mapping of training samples to classes, such as {3: 0}. "
+            f"Got {shown(relabel)}."
+        )
+    for argument, indices in (("remove", remove), ("relabel", list(relabel))):
+        wrong = [i for i in check_places(argument, indices, len(labels)).tolist() if labels[i] < 0]
+        if wrong:
+            raise InvalidInputError(
+                f"'{argument}' must name training samples in [0, {len(labels)}) that took part in the fit. "
+                f"Got {wrong[0]}."
+            )
+    for index, label in relabel.items():
+        if not is_integer(label) or not 0 <= label < n_classes:
+            raise InvalidInputError(
+                f"'relabel' must give classes in [0, {n_classes}). Got {shown(label)} for sample {index}."
+            )
+        changed[index] = label
+    changed[check_places("remove", remove, len(labels))] = -1
+    if not (changed >= 0).any():
+        raise InvalidInputError("'remove' must leave a training sample. Got all of them.")
+    return changed
+
+
+def from_cache(
+    cache: Cache,
+    parts: Parts,
+    title: str,
+    tol: float,
+    solve: Callable[[], Solved],
+    show_progress: bool,
+) -> tuple[Solved, str]:
+    """Take the solution with this fingerprint from the cache, or solve and put it there.
+
+    A solution that did not reach ``tol`` is not kept: a longer run would have done better.
+
+    Returns
+    -------
+    The solution, and in words where it comes from.
+    """
+    say = teller(show_progress)
+    path = cache.path("solution", parts)
+    with cache.locked(path, say=say):
+        note = "computed"
+        if cache.holds(path, parts) and (path / SOLUTION).exists():
+            try:
+                solved = _read(path / SOLUTION)
+            except StoreError as error:
+                note = f"computed again, since the cached one is damaged: {error}"
+            else:
+                say(f"Solution: reused ({path}).")
+                return solved, "reused"
+        elif why := cache.why_new("solution", parts):
+            note = f"computed, since {why}"
+        if note != "computed":
+            say(f"Solution: {note}.")
+        solved = solve()
+        if solved.gap <= tol:
+            try:
+                cache.begin(path, "solution", parts, title)
+                _write(path / SOLUTION, solved)
+            except (OSError, StoreError) as error:  # a full disk must not cost the solution itself
+                with suppress(OSError):
+                    cache.drop(path)
+                note += f"; not kept ({error})"
+                say(f"Solution: {note}.")
+    return solved, note
+
+
+def _write(path: Path, solved: Solved) -> None:
+    lam = solved.lam
+    arrays = {"data": lam.data, "indices": lam.indices, "indptr": lam.indptr, "weight": solved.weight}
+    choice = None if solved.choice is None else dataclasses.asdict(solved.choice)
+    manifest = {"shape": lam.shape, "C": solved.C, "gap": solved.gap, "constant": solved.constant}
+    store.write(path, arrays, {**manifest, "choice": choice})
+
+
+def _read(path: Path) -> Solved:
+    from whence.attributors.saved import SolutionManifest, choice_of  # pydantic takes a while to import
+
+    arrays, values = store.read(path)
+    manifest = contents.manifest(SolutionManifest, values)
+    n, K = manifest.shape
+    contents.check_names(arrays, {"data", "indices", "indptr", "weight"})
+    contents.check_floats(arrays, {"weight": (K, "columns")}, {})
+    contents.check_rows(arrays, "", n, K)
+    lam = csr_array((arrays["data"], arrays["indices"], arrays["indptr"]), shape=(n, K))
+    return Solved(
+        lam, arrays["weight"], manifest.C, manifest.gap, choice_of(manifest.choice), manifest.constant
+    )

@@ -1,0 +1,266 @@
+"""The support vector machine that stands in for a model's head, with the support vectors' features only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+import torch
+from scipy.sparse import csr_array
+from torch import Tensor
+
+from whence.attributors.dual.expansion import Expansion
+from whence.attributors.dual.sketch import WIDTH, check_labels, check_same
+from whence.attributors.dual.sketch import sketch as make_sketch
+from whence.core import contents
+from whence.core.checks import check_dense, real_array
+from whence.core.store import Arrays
+from whence.errors import InvalidInputError
+from whence.features import taken
+from whence.model.heads import Head
+from whence.svm.path import mean_cosine
+from whence.svm.problem import Doubles, Floats, Ints
+
+
+@dataclass(frozen=True)
+class Faithfulness:
+    """How well the surrogate stands for the model; 1 is best everywhere.
+
+    Attributes
+    ----------
+    agreement : share of tests where both name the same class
+    mcc : Matthews correlation of the two classifications; 0 where one of them names a single class
+    weight_cosine : cosine of its weights and the head's, each centred over classes, without biases
+    logit_cosine : mean cosine of the logits, each centred over classes
+    n_tests : tests compared
+
+    Both are centred because no class decision sees a shift common to all classes, and the surrogate's
+    classes sum to zero by construction.
+    """
+
+    agreement: float
+    mcc: float
+    weight_cosine: float
+    logit_cosine: float
+    n_tests: int
+
+
+class Surrogate:
+    """Weights W = Σ_i λ_i f_iᵀ beside the model's own head.
+
+    Parameters
+    ----------
+    lam : (N, K) sparse
+    coef : (K, d[+1]) float64, the bias last
+    vectors : (S, d) features of the samples with λ_i ≠ 0, in training order
+    labels : (N,)
+    head : the model's last layer, where it is known
+    device : where scores are computed
+    sketch : (N, 5) of the training set, by which it is known again; None in files of version 0.1
+    constant : what follows the features to carry the bias, of no account where ``coef`` has none
+    """
+
+    def __init__(
+        self,
+        lam: csr_array,
+        coef: Doubles,
+        vectors: Floats,
+        labels: Ints,
+        head: Head | None,
+        device: str | torch.device | None,
+        sketch: Floats | None = None,
+        constant: float = 1.0,
+    ) -> None:
+        self.lam, self.coef, self.labels, self.head = lam, coef, labels, head
+        self.sketch = sketch
+        self.support = np.flatnonzero(np.diff(lam.indptr))
+        self.vectors = torch.as_tensor(vectors, device=device)
+        self.bias = coef.shape[1] > vectors.shape[1]
+        self.constant = constant if self.bias else 0.0
+        self.expansion = Expansion(self.vectors, self.support, lam, constant=self.constant)
+
+    @classmethod
+    def from_solution(
+        cls,
+        lam: csr_array,
+        coef: Doubles,
+        features: Floats,
+        labels: Ints,
+        head: Head | None,
+        device: str | torch.device | None,
+        sketch: Floats | None = None,
+        constant: float = 1.0,
+    ) -> Self:
+        """Keep of the features (N, d) what a solution λ (N, K) needs, with a sketch of all, made if None."""
+        support = np.flatnonzero(np.diff(lam.indptr))
+        known = make_sketch(features, labels) if sketch is None else sketch
+        return cls(lam, coef, np.asarray(features[support]), labels, head, device, known, constant)
+
+    def arrays(self) -> Arrays:
+        """Everything to save."""
+        arrays = {
+            "lam_data": self.lam.data,
+            "lam_indices": self.lam.indices,
+            "lam_indptr": self.lam.indptr,
+            "coef": self.coef,
+            "vectors": self.vectors.cpu().numpy(),
+            "labels": self.labels,
+        }
+        if self.head is not None:
+            arrays["head_weight"] = self.head.weight
+            if self.head.bias is not None:
+                arrays["head_bias"] = self.head.bias
+        if self.sketch is not None:
+            arrays["sketch"] = self.sketch
+        return arrays
+
+    @classmethod
+    def from_arrays(cls, arrays: Arrays, device: str | torch.device | None, constant: float) -> Self:
+        """Rebuild from what ``arrays`` gave, or raise StoreError where something else is given."""
+        shape = _checked(arrays)
+        lam = csr_array((arrays["lam_data"], arrays["lam_indices"], arrays["lam_indptr"]), shape=shape)
+        head = Head(arrays["head_weight"], arrays.get("head_bias")) if "head_weight" in arrays else None
+        vectors, labels, sketch = arrays["vectors"], arrays["labels"], arrays.get("sketch")
+        return cls(lam, arrays["coef"], vectors, labels, head, device, sketch, constant)
+
+    def check_features(self, features: Any, of: str = "") -> Tensor:
+        """Return test features (B, d) as a finite tensor of the vectors' kind, or raise.
+
+        ``of`` names the argument that they are the features of, where they are no argument themselves.
+        """
+        what = f"The features of '{of}'" if of else "'features'"
+        if isinstance(features, Tensor):
+            check_dense("features", features)
+        if not isinstance(features, Tensor) or features.is_complex():
+            array = real_array("features", features)
+            precise = np.float32 if array.dtype == np.float32 else np.float64
+            features = torch.from_numpy(np.array(array, precise, order="C"))  # read-only arrays are welcome
+        tests: Tensor = features.detach().to(self.vectors)
+        d = self.vectors.shape[1]
+        if tests.ndim != 2 or tests.shape[1] != d or len(tests) == 0:
+            raise InvalidInputError(
+                f"'features' must have shape (tests, {d}), as in fitting. Got {tuple(tests.shape)}."
+            )
+        finite = tests.isfinite()
+        if not finite.all():
+            row, column = (~finite).nonzero()[0].tolist()
+            raise InvalidInputError(
+                f"{what} must be finite. Got {tests[row, column].item()} at row {row}, column {column}."
+            )
+        check_small(tests)
+        return tests
+
+    def check_training(self, features: Floats, rows: Ints | None = None, argument: str = "features") -> None:
+        """Raise unless features (n, d) are those of training samples ``rows`` (n,), or of all, as fitted."""
+        rows = np.arange(len(self.labels)) if rows is None else rows
+        used = self.labels[rows] >= 0
+        if self.sketch is not None:
+            check_same(self.sketch, taken(features, used), rows[used], argument)
+            return
+        used &= np.isin(rows, self.support)  # the only ones whose features a file of version 0.1 has
+        kept = np.full((len(self.labels), WIDTH + 1), -1.0, np.float32)
+        vectors = self.vectors.cpu().numpy()
+        kept[self.support] = make_sketch(vectors, self.labels[self.support])
+        check_same(kept, taken(features, used), rows[used], argument)
+
+    def check_labels(self, labels: Ints, argument: str) -> None:
+        """Raise unless training labels (N,), −1 where one is unknown, are those that were fitted."""
+        if len(labels) != len(self.labels):
+            raise InvalidInputError(
+                f"'{argument}' must be of the training set that was fitted, {len(self.labels):,} samples. "
+                f"Got {len(labels):,}."
+            )
+        check_labels(self.labels if self.sketch is None else self.sketch[:, WIDTH], labels, argument)
+
+    def logits(self, features: Tensor) -> Tensor:
+        """Compute the surrogate's logits W f(x), (B, K), in float64: long features leave little of them."""
+        W = torch.as_tensor(self.coef, device=features.device)
+        f, d = features.double(), features.shape[1]
+        return torch.addmm(W[:, d], f, W[:, :d].T) if self.bias else f @ W.T
+
+    def classes(self, features: Tensor) -> Tensor:
+        """Give the class that the model predicts, or the surrogate where the head is unknown, (B,)."""
+        return self.model_logits(features).argmax(1)
+
+    def model_logits(self, features: Tensor) -> Tensor:
+        """Compute the model's own logits (B, K), or the surrogate's where the head is unknown."""
+        return self.logits(features) if self.head is None else _head_logits(self.head, features)
+
+    def self_influence(self) -> Tensor:
+        """λ_{i,y_i}‖f_i‖² of every training sample, (N,)."""
+        own = self.lam[self.support].maximum(0).sum(axis=1)  # only λ_{i,y_i} is ever positive
+        norms = torch.einsum("sd,sd->s", self.vectors, self.vectors) + self.constant**2
+        out = norms.new_zeros(len(self.labels))
+        out[torch.as_tensor(self.support, device=out.device)] = norms * torch.as_tensor(own).to(norms)
+        return out
+
+    def faithfulness(self, features: Tensor, logits: Tensor | None = None) -> Faithfulness:
+        """Compare with the model's output (B, K) for features (B, d); None takes what the head makes."""
+        # Imported here: scikit-learn would make up most of the time that importing whence takes.
+        from sklearn.metrics import matthews_corrcoef
+
+        if self.head is None:
+            raise InvalidInputError(
+                "'head' was not given to fit_features, so there is no model to compare the surrogate with. "
+                "Pass head=(weight, bias), or use fit."
+            )
+        ours = self.logits(features).double().cpu().numpy()
+        theirs = (_head_logits(self.head, features) if logits is None else logits).double().cpu().numpy()
+        # Centring over classes and then one cosine over all entries: the matrices as single rows.
+        weights = [W - W.mean(axis=0) for W in (self.coef[:, : features.shape[1]], self.head.weight)]
+        lengths = float(np.linalg.norm(weights[0]) * np.linalg.norm(weights[1]))
+        named = ours.argmax(1), theirs.argmax(1)
+        # Where both name one class only, there is nothing to correlate, of which scikit-learn would warn.
+        several = len(np.unique(np.concatenate(named))) > 1
+        return Faithfulness(
+            agreement=float((named[0] == named[1]).mean()),
+            mcc=float(matthews_corrcoef(named[1], named[0])) if several else 0.0,
+            weight_cosine=float(np.vdot(*weights)) / lengths if lengths > 0 else 0.0,
+            logit_cosine=mean_cosine(ours, theirs),
+            n_tests=len(features),
+        )
+
+
+def _checked(arrays: Arrays) -> tuple[int, int]:
+    """Give N and K of saved arrays, which are then safe to compute with, or raise StoreError."""
+    names = {"lam_data", "lam_indices", "lam_indptr", "coef", "vectors", "labels"}
+    head = {"head_weight", "head_bias"} & arrays.keys()
+    known = {"sketch"} & arrays.keys()  # files of version 0.1 have none
+    contents.check_names(arrays, names | ({"head_weight"} if head else set()), head | known)
+    sizes: dict[str, int] = {}
+    layout: dict[str, tuple[int | str, ...]] = {"coef": ("K", "columns"), "vectors": ("S", "d")}
+    if head:
+        layout |= {"head_weight": ("K", "d")}
+    if "head_bias" in head:
+        layout |= {"head_bias": ("K",)}
+    contents.check_floats(arrays, layout, sizes, dict.fromkeys((*head, "vectors"), contents.FLOATS))
+    K, extra = sizes["K"], sizes["columns"] - sizes["d"]
+    if K < 1 or sizes["d"] < 1 or extra not in (0, 1):
+        raise contents.refused(f"'coef' must have a column per feature and perhaps one more, and has {extra}")
+    labels = arrays["labels"]
+    contents.check_integers("labels", labels, ("N",), sizes, -1, K - 1)
+    if known:
+        contents.check_floats(arrays, {"sketch": ("N", WIDTH + 1)}, sizes, {"sketch": ("float32",)})
+    contents.check_rows(arrays, "lam_", len(labels), K)
+    support = np.diff(arrays["lam_indptr"]) > 0
+    if int(support.sum()) != sizes["S"] or (labels[support] < 0).any():
+        raise contents.refused("'vectors' must have a row per sample with coefficients, and has not")
+    return len(labels), K
+
+
+def check_small(features: Tensor) -> None:
+    """Raise where the inner product of a test's features with themselves overflows their precision."""
+    lengths = torch.linalg.vector_norm(features, dim=1).square()
+    if not lengths.isfinite().all():
+        row = int((~lengths.isfinite()).int().argmax())
+        raise InvalidInputError(
+            f"The features must be small enough for products in {features.dtype}. Those of test {row} are "
+            f"up to {float(features[row].abs().max()):.3g}. Scale the inputs."
+        )
+
+
+def _head_logits(head: Head, features: Tensor) -> Tensor:
+    """Compute the model's own logits, (B, K)."""
+    logits = features @ torch.as_tensor(head.weight).to(features).T
+    return logits if head.bias is None else logits + torch.as_tensor(head.bias).to(features)

@@ -1,0 +1,1 @@
+"""Attribution by gradients of the loss."""

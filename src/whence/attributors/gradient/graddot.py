@@ -1,0 +1,233 @@
+"""GradDot and GradCos: inner products and cosines of the gradients of the loss."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, Literal, Self
+
+import torch
+from torch import Tensor, nn
+
+from whence.attributors.base import Attributor, Limits
+from whence.attributors.classifier import Classifier, ModelAttributor, Training
+from whence.attributors.gradient.gradients import MEMORY, Gradients, Loss, Weights, cross_entropy
+from whence.attributors.gradient.products import Factored, Products, Stored, Streamed
+from whence.attributors.gradient.projection import Dimension, projection_for
+from whence.core import contents, store
+from whence.core.checks import check_callable, check_choice, check_count, check_seed
+from whence.core.contents import Layout
+from whence.errors import InvalidInputError, StoreError
+
+Params = Literal["all", "last"]
+
+
+class GradientAttributor(ModelAttributor):
+    """Scores from inner products of gradients of the loss at one or more sets of weights.
+
+    Parameters
+    ----------
+    params
+        "all": gradients by all parameters with ``requires_grad``. "last": by the weight and bias of the
+        last layer only, frozen or not, whose products are exact and cost no more than features do.
+    projection
+        How gradients by all parameters are kept. "auto": as 2,048 random projections, or whole where they
+        have no more parameters than that. A number: as so many projections. None: not at all; every
+        ``attribute`` passes through the training set again, exact and slow.
+    loss
+        The loss that the model was trained with, a function of logits (B, K) and classes (B,) to one number
+        a sample (B,); None is the cross-entropy.
+    seed
+        Of the projection.
+    memory
+        Bytes that gradients and activations may take at a time.
+    batch_size
+        Inputs a forward pass.
+    show_progress
+        Show progress bars.
+    """
+
+    def __init__(
+        self,
+        params: Params = "all",
+        projection: Dimension = "auto",
+        loss: Loss | None = None,
+        seed: int = 0,
+        memory: int = MEMORY,
+        batch_size: int = 256,
+        show_progress: bool = True,
+    ) -> None:
+        self.params: Params = params
+        self.projection: Dimension = projection
+        self.loss = loss
+        self.seed = seed
+        self.memory = memory
+        self.batch_size = batch_size
+        self.show_progress = show_progress
+
+    cosine: ClassVar[bool] = False
+    """Whether products are divided by the lengths of both gradients."""
+
+    def attribute(self, x: Any, target: Any = None) -> Tensor:
+        """Scores (B, train) of a batch of inputs; positive is evidence for the target class.
+
+        Parameters
+        ----------
+        x
+            A batch of inputs, as in the training set; where ``fit`` was given ``preprocess``, before it.
+        target
+            The class to explain: None (the class the model predicts), one class, or one class a test.
+        """
+        classes = self._classes(x, target)
+        scores = self._rates[0] * self._products[0].between(self._kept(0), x, classes, self.cosine)
+        for i, rate in enumerate(self._rates[1:], start=1):
+            scores += rate * self._products[i].between(self._kept(i), x, classes, self.cosine)
+        return scores
+
+    def self_influence(self) -> Tensor:
+        """Score of each training sample for its own label at itself, shape (train,), without projection."""
+        self._check_fitted()
+        self._classifier.fitted.check_unchanged()
+        several = zip(self._rates, self._products, strict=True)
+        return torch.stack([rate * p.squares(self._kept(i)) for i, (rate, p) in enumerate(several)]).sum(0)
+
+    def _layout(self, classifier: Classifier) -> Layout:
+        if self.params == "last":
+            return {"0.residuals": ("N", "K"), "0.features": ("N", "e")}
+        if self.projection is None:
+            raise contents.refused("without a projection nothing is saved")
+        products = self._open(classifier, (None,), None)[0]
+        assert isinstance(products, Stored)
+        P, projection = products.gradients.n_parameters, products.projection
+        return {"0.rows": ("N", P if projection is None else projection.dimension), "0.squares": ("N",)}
+
+    def _learn(
+        self,
+        classifier: Classifier,
+        training: Training,
+        points: Sequence[Weights | None] = (None,),
+        rates: Sequence[float] = (1.0,),
+    ) -> dict[str, Tensor]:
+        products = self._open(classifier, points, training)
+        kept = [p.keep(training, self.show_progress) for p in products]
+        self._products, self._rates = products, list(rates)
+        return {f"{i}.{name}": tensor for i, part in enumerate(kept) for name, tensor in part.items()}
+
+    def _kept(self, place: int) -> dict[str, Tensor]:
+        """Give the part of the cache that belongs to one set of weights."""
+        start = f"{place}."
+        return {n.removeprefix(start): t for n, t in self._cache.items() if n.startswith(start)}
+
+    def _open(
+        self, classifier: Classifier, points: Sequence[Weights | None], training: Training | None
+    ) -> list[Products]:
+        """Make the products at each set of weights."""
+        scalar = self.loss or cross_entropy
+        if self.params == "last":
+            return [Factored(classifier, scalar, weights) for weights in points]
+        if self.projection is None:
+            assert training is not None
+            gradients = Gradients(classifier, scalar, self.memory // 2, self.show_progress)
+            return [Streamed(gradients, training, weights, self.show_progress) for weights in points]
+        gradients = Gradients(classifier, scalar, self.memory, self.show_progress)
+        projection = projection_for(self.projection, gradients.n_parameters, self.seed)
+        return [Stored(gradients, projection, weights) for weights in points]
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        check_gradient_options(self.params, self.projection, self.loss)
+        self.seed, self.memory = check_seed(self.seed), check_count("memory", self.memory)
+        if self.params == "last" and self.projection not in ("auto", None):
+            raise InvalidInputError(
+                '\'projection\' must be left at "auto" with params="last", whose products are exact without '
+                f"one. Got {self.projection!r}."
+            )
+
+    def _state(self) -> tuple[store.Arrays, dict[str, Any]]:
+        if not self._cache:
+            return Attributor._state(self)
+        if self.loss is not None:
+            raise StoreError(
+                f"A {type(self).__name__} with a loss of its own cannot be saved: the loss is code. Fit it "
+                "again where it is needed."
+            )
+        return super()._state()
+
+    @classmethod
+    def _restore(cls, arrays: store.Arrays, manifest: dict[str, Any], model: nn.Module | None) -> Self:
+        self = super()._restore(arrays, manifest, model)
+        self._products, self._rates = self._open(self._classifier, (None,), None), [1.0]
+        return self
+
+
+class GradDot(GradientAttributor):
+    """Attribute predictions by inner products of the gradients of the loss.
+
+    With ℓ(x, c) the loss of the model θ at x for class c, the score of training sample i for class c at x is
+
+        τ_c(x, i) = ∇ℓ(x, c) · ∇ℓ(x_i, y_i),
+
+    the first-order decrease of the test's loss when a gradient step is taken on sample i. **Positive is
+    evidence for the target class.** Self-influence is ‖∇ℓ(x_i, y_i)‖².
+
+    Projected products have the right expectation and a standard deviation of up to
+    (‖∇ℓ(x, c)‖ ‖∇ℓ(x_i, y_i)‖) (2/k)^½, about 3 % of the lengths' product at k = 2,048.
+
+    Its parameters are those of ``GradientAttributor``.
+
+    Examples
+    --------
+    >>> import torch, whence
+    >>> model = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.ReLU(), torch.nn.Linear(3, 2))
+    >>> x, y = torch.randn(20, 4), torch.arange(20) % 2
+    >>> whence.attributors.GradDot(show_progress=False).fit(model, (x, y)).attribute(x[:3]).shape
+    torch.Size([3, 20])
+    """
+
+    name: ClassVar[str] = "graddot"
+    limits: ClassVar[Limits] = Limits(
+        needs_checkpoints=False,
+        needs_loss=True,
+        last_layer_only=False,
+        memory='N × 2,048 projections; N × (d + K) with params="last"; nothing with projection=None',
+    )
+
+
+class GradCos(GradientAttributor):
+    """Attribute predictions by cosines of the gradients of the loss.
+
+    The score of training sample i for class c at x is
+
+        τ_c(x, i) = ∇ℓ(x, c) · ∇ℓ(x_i, y_i) / (‖∇ℓ(x, c)‖ ‖∇ℓ(x_i, y_i)‖),
+
+    GradDot without the lengths, which differ by orders of magnitude between samples that are fitted well and
+    badly. **Positive is evidence for the target class.** A gradient of length 0 scores 0. Every sample's
+    self-influence is 1, which ranks nothing. Projected cosines are those of the projections.
+
+    Its parameters are those of ``GradientAttributor``.
+
+    Examples
+    --------
+    >>> import torch, whence
+    >>> model = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.ReLU(), torch.nn.Linear(3, 2))
+    >>> x, y = torch.randn(20, 4), torch.arange(20) % 2
+    >>> whence.attributors.GradCos(show_progress=False).fit(model, (x, y)).attribute(x[:3]).shape
+    torch.Size([3, 20])
+    """
+
+    name: ClassVar[str] = "gradcos"
+    limits: ClassVar[Limits] = GradDot.limits
+    cosine: ClassVar[bool] = True
+
+    def self_influence(self) -> Tensor:
+        """1 for each training sample, shape (train,): it ranks nothing."""
+        self._check_fitted()
+        return torch.ones(self.n_train_, device=self.labels_.device)
+
+
+def check_gradient_options(params: Any, projection: Any, loss: Any) -> None:
+    """Raise unless the options of a method on gradients are ones it has."""
+    check_choice("params", params, ("all", "last"))
+    if projection is not None and not (isinstance(projection, str) and projection == "auto"):
+        projection = check_count("projection", projection)
+    if loss is not None:
+        check_callable("loss", loss, "None, for the cross-entropy, or a function of logits and classes")

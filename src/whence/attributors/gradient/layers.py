@@ -1,0 +1,221 @@
+"""Per-sample gradients layer by layer: what went into a layer, and the derivative by what came out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple, Protocol
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from whence.attributors.classifier import Classifier, Training
+from whence.attributors.gradient.gradients import Gradients
+from whence.attributors.gradient.products import batches_of
+from whence.attributors.influence.curvature import residuals, with_bias
+from whence.errors import ModelError
+from whence.model.extractor import evaluating
+
+Vectors = Callable[[Tensor], list[Tensor]]
+"""Of logits (B, K), the derivatives (B, K) by the logits that are to be carried back."""
+
+_BLOCK = 2048
+
+
+class Record(NamedTuple):
+    """One layer on B samples of T places: its gradients by the weights, bias last, are Σ_t d_t a_tᵀ, (o, i).
+
+    Attributes
+    ----------
+    inputs : (B, T, i), a, with a constant 1 last for a bias
+    derivatives : (B, T, o), d, by the outputs
+    """
+
+    inputs: Tensor
+    derivatives: Tensor
+
+
+class Layers(Protocol):
+    """Layers with a weight matrix, and their records."""
+
+    names: tuple[str, ...]
+
+    def train(self, vectors: Vectors) -> Iterator[list[list[Record]]]:
+        """Give, for batches of training samples in order, a list of records, one a layer, for each vector."""
+
+    def tests(self, x: Any, features: Tensor, vectors: Vectors) -> Iterator[list[list[Record]]]:
+        """Give the same for batches of tests in order."""
+
+
+class HeadOnly:
+    """The last layer, from the features alone."""
+
+    def __init__(self, classifier: Classifier, features: Tensor) -> None:
+        self.classifier, self.features = classifier, features
+        self.names: tuple[str, ...] = (classifier.extractor.layer,)
+
+    def train(self, vectors: Vectors) -> Iterator[list[list[Record]]]:
+        """Give the records of the training samples."""
+        return self.tests(None, self.features, vectors)
+
+    def tests(self, x: Any, features: Tensor, vectors: Vectors) -> Iterator[list[list[Record]]]:
+        """Give the records of tests with these features."""
+        for part in torch.split(features, _BLOCK):
+            inputs = with_bias(self.classifier, part)[:, None]
+            yield [[Record(inputs, v[:, None])] for v in vectors(self.classifier.logits(part))]
+
+
+class AllLayers:
+    """Every trainable ``nn.Linear`` and ``nn.Conv2d`` without groups, by hooks that are removed again.
+
+    Attributes
+    ----------
+    names : the layers
+    left_out : trainable parameters of other modules, which have no part
+    """
+
+    def __init__(self, classifier: Classifier, training: Training) -> None:
+        self.classifier, self.training = classifier, training
+        model = classifier.model
+        self.layers = {name: m for name, m in model.named_modules() if _supported(m)}
+        own = {f"{name}.{part}" for name in self.layers for part in ("weight", "bias")}
+        self.left_out = tuple(n for n, p in model.named_parameters() if p.requires_grad and n not in own)
+        if not self.layers:
+            raise ModelError(
+                "EK-FAC needs a trainable nn.Linear, or nn.Conv2d without groups. The model has none: its "
+                f"trainable parameters are {', '.join(self.left_out[:8]) or 'none'}."
+            )
+        self.names = tuple(self.layers)
+        self._gradients = Gradients(classifier)
+        self._gradients.check(next(training.batches(model))[0])
+
+    def train(self, vectors: Vectors) -> Iterator[list[list[Record]]]:
+        """Give the records of the training samples, which are read anew."""
+        for inputs, labels in self.training.batches(self.classifier.model):
+            yield self._records(inputs, len(labels), vectors)
+
+    def tests(self, x: Any, features: Tensor, vectors: Vectors) -> Iterator[list[list[Record]]]:
+        """Give the records of tests."""
+        for inputs, part in batches_of(self.classifier, x, features):
+            yield self._records(inputs, len(part), vectors)
+
+    def _records(self, inputs: Any, n: int, vectors: Vectors) -> list[list[Record]]:
+        model = self.classifier.model
+        with evaluating(model), torch.enable_grad(), self._watching() as calls:
+            logits = self._gradients._logits({}, inputs)
+            for name in self.names:
+                self._check_calls(name, calls[name], n)
+            leaves = [calls[name][0][1] for name in self.names]
+            rows = [_rows(self.layers[name], calls[name][0][0]) for name in self.names]
+            found = []
+            for v in vectors(logits.detach()):
+                parts = torch.autograd.grad(logits, leaves, grad_outputs=v.to(logits), retain_graph=True)
+                derivatives = [
+                    _places(self.layers[name], part) for name, part in zip(self.names, parts, strict=True)
+                ]
+                found.append([Record(a, d.to(a)) for a, d in zip(rows, derivatives, strict=True)])
+        return found
+
+    @contextmanager
+    def _watching(self) -> Iterator[dict[str, list[tuple[Tensor, Tensor]]]]:
+        """Collect of every call of a layer its input, and a zero that is added to its output."""
+        calls: dict[str, list[tuple[Tensor, Tensor]]] = {name: [] for name in self.names}
+
+        def hook_for(name: str) -> Any:
+            def hook(layer: nn.Module, args: Any, kwargs: Any, output: Tensor) -> Tensor:
+                x = args[0] if args else next(iter(kwargs.values()))
+                zero = torch.zeros_like(output, requires_grad=True)
+                calls[name].append((x.detach(), zero))
+                return output + zero
+
+            return hook
+
+        handles = [m.register_forward_hook(hook_for(n), with_kwargs=True) for n, m in self.layers.items()]
+        try:
+            yield calls
+        finally:
+            for handle in handles:
+                handle.remove()
+
+    def _check_calls(self, name: str, calls: list[tuple[Tensor, Tensor]], n: int) -> None:
+        if len(calls) != 1:
+            raise ModelError(
+                f"EK-FAC needs every layer to run once a forward pass. {name!r} runs {len(calls)} times. "
+                'Freeze it with requires_grad_(False), or take only the last layer with params="last".'
+            )
+        if len(calls[0][0]) != n:
+            raise ModelError(
+                f"EK-FAC needs samples along the first axis of every layer's input. Layer {name!r} sees "
+                f"{tuple(calls[0][0].shape)} for {n} samples. Freeze it with requires_grad_(False), or take "
+                'only the last layer with params="last".'
+            )
+
+
+def for_classes(classes: Tensor) -> Vectors:
+    """Give the derivatives of the loss for given classes, which are taken one batch after the other."""
+    return _in_order(classes, lambda logits, some: [residuals(logits, some).to(logits)])
+
+
+def for_labels_drawn(numbers: Tensor) -> Vectors:
+    """Give the derivatives for labels of the model, drawn by numbers in [0, 1), one a sample in order."""
+
+    def drawn(logits: Tensor, some: Tensor) -> list[Tensor]:
+        below = logits.double().softmax(1).cumsum(1) <= some.to(logits.device)[:, None]
+        labels = below.sum(1).clamp(max=logits.shape[1] - 1)
+        return [residuals(logits, labels).to(logits)]
+
+    return _in_order(numbers, drawn)
+
+
+def for_all_classes(logits: Tensor) -> list[Tensor]:
+    """Derivatives for every label, weighted by the root of its probability."""
+    p = logits.double().softmax(1)
+    eye = torch.eye(p.shape[1], dtype=p.dtype, device=p.device)
+    return [(p[:, k, None].sqrt() * (p - eye[k])).to(logits) for k in range(p.shape[1])]
+
+
+def _in_order(values: Tensor, vectors: Callable[[Tensor, Tensor], list[Tensor]]) -> Vectors:
+    """Hand on logits (B, K) together with the next B values."""
+    done = 0
+
+    def next_of(logits: Tensor) -> list[Tensor]:
+        nonlocal done
+        some = values[done : done + len(logits)]
+        done += len(logits)
+        return vectors(logits, some)
+
+    return next_of
+
+
+def _supported(module: nn.Module) -> bool:
+    plain = type(module) is nn.Linear or (type(module) is nn.Conv2d and module.groups == 1)
+    return plain and module.weight.requires_grad  # type: ignore[return-value]
+
+
+def _rows(layer: nn.Module, x: Tensor) -> Tensor:
+    """What meets the weights at every place, (B, T, i), a constant 1 last for a bias."""
+    rows = _patches(layer, x) if isinstance(layer, nn.Conv2d) else x.reshape(len(x), -1, x.shape[-1])
+    rows = rows.to(torch.promote_types(rows.dtype, torch.float32))
+    return rows if layer.bias is None else functional.pad(rows, (0, 1), value=1.0)
+
+
+def _patches(layer: nn.Conv2d, x: Tensor) -> Tensor:
+    """The patches (B, T, i·h·w) that a convolution sees."""
+    reach = [d * (k - 1) for d, k in zip(layer.dilation, layer.kernel_size, strict=True)]
+    if layer.padding == "same":
+        sides = [(r // 2, r - r // 2) for r in reach]
+    elif layer.padding == "valid":
+        sides = [(0, 0), (0, 0)]
+    else:
+        sides = [(int(p), int(p)) for p in layer.padding]
+    mode = "constant" if layer.padding_mode == "zeros" else layer.padding_mode
+    padded = functional.pad(x, (*sides[1], *sides[0]), mode=mode)
+    return functional.unfold(padded, layer.kernel_size, layer.dilation, 0, layer.stride).transpose(1, 2)
+
+
+def _places(layer: nn.Module, derivative: Tensor) -> Tensor:
+    """Derivatives (B, T, o)."""
+    if isinstance(layer, nn.Conv2d):
+        return derivative.flatten(2).transpose(1, 2)
+    return derivative.reshape(len(derivative), -1, derivative.shape[-1])

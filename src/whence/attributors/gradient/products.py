@@ -1,0 +1,216 @@
+"""Inner products of the gradients of tests with those of all training samples, at one set of weights."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from tqdm.auto import tqdm
+
+from whence.attributors.classifier import Classifier, Training
+from whence.attributors.gradient.gradients import Gradients, Loss, Weights
+from whence.attributors.gradient.last_layer import LastLayer, LastLayerGradients
+from whence.attributors.gradient.projection import Projection
+
+Kept = dict[str, Tensor]
+Labelled = Iterator[tuple[Any, Tensor]]
+"""Batches of inputs as the model takes them, with classes (B,) on its device."""
+
+
+class Products(ABC):
+    """How gradients are kept and multiplied.
+
+    Parameters
+    ----------
+    classifier
+        The model.
+    weights
+        Parameters and buffers to use instead of the model's own.
+    """
+
+    def __init__(self, classifier: Classifier, weights: Weights | None = None) -> None:
+        self.classifier, self.weights = classifier, weights
+
+    @abstractmethod
+    def keep(self, training: Training, show_progress: bool) -> Kept:
+        """Give what is kept of the training set."""
+
+    @abstractmethod
+    def between(self, kept: Kept, x: Any, classes: Tensor, cosine: bool = False) -> Tensor:
+        """Inner products (B, N), or cosines, of tests' gradients for ``classes`` and training gradients."""
+
+    @abstractmethod
+    def squares(self, kept: Kept) -> Tensor:
+        """Squared lengths (N,) of the training gradients."""
+
+
+class Factored(Products):
+    """Gradients by the last layer's weight and bias, r ⊗ (f, 1), kept as r (N, K) and (f, 1) (N, d + 1).
+
+    Since (r ⊗ f)·(r' ⊗ f') = (r·r')(f·f'), the products are exact, and no gradient is ever formed.
+    """
+
+    def __init__(self, classifier: Classifier, scalar: Loss, weights: Weights | None = None) -> None:
+        super().__init__(classifier, weights)
+        self.scalar, self.layer = scalar, LastLayer(classifier, weights)
+
+    def keep(self, training: Training, show_progress: bool) -> Kept:
+        """Give the factors of the training set."""
+        features = training.features
+        if self.weights is not None:
+            batches = progress(training, self.classifier, "Features", show_progress)
+            features = torch.cat([self.layer.features(inputs) for inputs, _ in batches])
+        residuals, features = self.layer.factors(self.scalar, features, training.labels)
+        return {"residuals": residuals, "features": features}
+
+    def between(self, kept: Kept, x: Any, classes: Tensor, cosine: bool = False) -> Tensor:
+        """Multiply factor by factor."""
+        batches = batches_of(self.classifier, x, classes)
+        pairs = [self.layer.factors(self.scalar, self.layer.features(x), c) for x, c in batches]
+        tests = map(torch.cat, zip(*pairs, strict=True))
+        r, f = (inner(t, kept[n], cosine) for t, n in zip(tests, ("residuals", "features"), strict=True))
+        return r.mul_(f)
+
+    def squares(self, kept: Kept) -> Tensor:
+        """‖r‖²(‖f‖² + 1)."""
+        return (kept["residuals"] ** 2).sum(1) * (kept["features"] ** 2).sum(1)
+
+
+class Stored(Products):
+    """Gradients by all parameters, kept as rows (N, k), projected or whole, with their exact lengths."""
+
+    def __init__(
+        self, gradients: Gradients, projection: Projection | None, weights: Weights | None = None
+    ) -> None:
+        super().__init__(gradients.classifier, weights)
+        self.gradients, self.projection = gradients, projection
+
+    def keep(self, training: Training, show_progress: bool) -> Kept:
+        """Give rows and exact squared lengths of the training set."""
+        batches = progress(training, self.classifier, "Gradients", show_progress)
+        found = collect(self.gradients, self.projection, batches, len(training.labels), self.weights)
+        return {"rows": found.rows, "squares": found.lengths**2}
+
+    def between(self, kept: Kept, x: Any, classes: Tensor, cosine: bool = False) -> Tensor:
+        """Multiply rows; cosines are those of the rows, so that they lie in [−1, 1] when projected too."""
+        batches = batches_of(self.classifier, x, classes)
+        tests = collect(self.gradients, self.projection, batches, len(classes), self.weights)
+        return inner(tests.rows, kept["rows"], cosine)
+
+    def squares(self, kept: Kept) -> Tensor:
+        """Lengths before the projection."""
+        return kept["squares"]
+
+
+class Streamed(Products):
+    """Gradients by all parameters, none of which are kept: every call computes those of the training set."""
+
+    def __init__(
+        self, gradients: Gradients, training: Training, weights: Weights | None, show_progress: bool
+    ) -> None:
+        super().__init__(gradients.classifier, weights)
+        # Without the features, which nothing here needs.
+        self.training = replace(training, features=training.features.new_empty(0))
+        self.gradients, self.show_progress = gradients, show_progress
+        # As much again as the gradients of the training samples that are computed meanwhile.
+        self.n_tests = max(1, gradients.memory // (gradients.n_parameters * gradients.itemsize))
+
+    def keep(self, training: Training, show_progress: bool) -> Kept:
+        """Keep nothing, and check that there will be gradients."""
+        self.gradients.check(next(iter(training.batches(self.classifier.model)))[0])
+        return {}
+
+    def between(self, kept: Kept, x: Any, classes: Tensor, cosine: bool = False) -> Tensor:
+        """Pass through the training set for as many tests as fit into memory, until all are done."""
+        batches = batches_of(self.classifier, x, classes)
+        pieces = (part for batch in batches for part in self.gradients(*batch, self.weights))
+        return torch.cat([self._pass(tests, cosine) for tests in _gathered(pieces, self.n_tests)])
+
+    def squares(self, kept: Kept) -> Tensor:
+        """Pass through the training set."""
+        return torch.cat([torch.linalg.vector_norm(rows, dim=1) for rows in self._training_rows()]) ** 2
+
+    def _pass(self, tests: Tensor, cosine: bool) -> Tensor:
+        return torch.cat([inner(tests, rows, cosine) for rows in self._training_rows()], dim=1)
+
+    def _training_rows(self) -> Iterator[Tensor]:
+        for batch in progress(self.training, self.classifier, "Gradients", self.show_progress):
+            yield from self.gradients(*batch, self.weights)
+
+
+class Collected(NamedTuple):
+    """Gradients as rows (n, k), projected or whole, their lengths (n,) before, and the values (n,)."""
+
+    rows: Tensor
+    lengths: Tensor
+    values: Tensor
+
+
+def collect(
+    gradients: Gradients | LastLayerGradients,
+    projection: Projection | None,
+    batches: Labelled,
+    n: int,
+    weights: Weights | None = None,
+) -> Collected:
+    """Compute and project the gradients of n samples."""
+    out: Collected | None = None
+    start = 0
+    for batch in batches:
+        for part, values in gradients.with_values(*batch, weights):
+            if out is None:
+                width = part.shape[1] if projection is None else projection.dimension
+                # Made once: a growing list beside large temporary rows leaves the heap full of holes.
+                out = Collected(part.new_empty(n, width), part.new_empty(n), part.new_empty(n))
+            some = slice(start, start := start + len(part))
+            out.rows[some] = part if projection is None else projection(part)
+            out.lengths[some] = torch.linalg.vector_norm(part, dim=1)
+            out.values[some] = values
+    assert out is not None
+    return out
+
+
+def inner(a: Tensor, b: Tensor, cosine: bool) -> Tensor:
+    """Inner products, or cosines, of the rows of a (B, P) and b (N, P), shape (B, N)."""
+    return _unit(a) @ _unit(b).T if cosine else a @ b.T
+
+
+def _unit(rows: Tensor) -> Tensor:
+    """Scale rows to length 1; rows of zeros stay."""
+    tiny = torch.finfo(rows.dtype).tiny
+    # By the largest entry first: the squares of a confident sample's gradient are below the smallest float32.
+    rows = rows / rows.abs().amax(1, keepdim=True).clamp(min=tiny)
+    lengths: Tensor = rows.norm(dim=1, keepdim=True)
+    return rows / lengths.clamp(min=tiny)
+
+
+def batches_of(classifier: Classifier, x: Any, classes: Tensor) -> Labelled:
+    """Give new inputs in batches with their classes (B,)."""
+    start = 0
+    for inputs in classifier.fitted.batches(x, classifier.batch_size):
+        stop = start + classifier.batch_size
+        yield inputs, classes[start:stop].to(classifier.fitted.device)
+        start = stop
+
+
+def progress(training: Training, classifier: Classifier, what: str, show: bool) -> Labelled:
+    """Give the training set in batches, with a bar."""
+    with tqdm(total=len(training.labels), desc=what, unit="sample", disable=not show) as bar:
+        for inputs, labels in training.batches(classifier.model):
+            yield inputs, labels
+            bar.update(len(labels))
+
+
+def _gathered(pieces: Iterator[Tensor], most: int) -> Iterator[Tensor]:
+    """Put rows that come in pieces together to blocks of at most ``most``, or of one piece."""
+    block: list[Tensor] = []
+    for piece in pieces:
+        if block and sum(map(len, block)) + len(piece) > most:
+            yield torch.cat(block)
+            block = []
+        block.append(piece)
+    yield torch.cat(block)

@@ -1,0 +1,104 @@
+"""TracIn: inner products of the gradients of the loss along the course of training."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, Self
+
+from torch import nn
+
+from whence.attributors.base import Limits
+from whence.attributors.classifier import Function
+from whence.attributors.gradient.checkpoints import Checkpoints, read_checkpoints
+from whence.attributors.gradient.graddot import GradientAttributor
+from whence.core import store
+from whence.core.checks import check_number, shown, to_array
+from whence.errors import InvalidInputError, StoreError
+from whence.model.extractor import check_model
+
+_MOST = 1e6  # more than any training takes, and float32 still holds the scores
+
+
+class TracIn(GradientAttributor):
+    """Attribute predictions by inner products of gradients along the course of training.
+
+    With θ_t the weights at checkpoint t and η_t its learning rate, the score of training sample i for class c
+    at x is
+
+        τ_c(x, i) = Σ_t η_t ∇ℓ(x, c; θ_t) · ∇ℓ(x_i, y_i; θ_t),
+
+    to first order by how much the steps on sample i decreased the test's loss. **Positive is evidence for
+    the target class.** Self-influence is Σ_t η_t ‖∇ℓ(x_i, y_i; θ_t)‖².
+
+    The sum is over the checkpoints only: the model's own weights tell the class for ``target=None``, and
+    count when they are among the checkpoints.
+
+    Its parameters are those of ``GradientAttributor``.
+
+    Examples
+    --------
+    >>> import copy, torch, whence
+    >>> model = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.ReLU(), torch.nn.Linear(3, 2))
+    >>> x, y = torch.randn(20, 4), torch.arange(20) % 2
+    >>> checkpoints = [copy.deepcopy(model.state_dict())]  # one every epoch or so
+    >>> explainer = whence.attributors.TracIn(show_progress=False)
+    >>> explainer.fit(model, (x, y), checkpoints=checkpoints, learning_rates=0.1).attribute(x[:3]).shape
+    torch.Size([3, 20])
+    """
+
+    name: ClassVar[str] = "tracin"
+    limits: ClassVar[Limits] = Limits(
+        needs_checkpoints=True,
+        needs_loss=True,
+        last_layer_only=False,
+        memory="every checkpoint's weights, and for each what GradDot keeps",
+    )
+
+    def fit(
+        self,
+        model: nn.Module,
+        data: Any,
+        layer: str | None = None,
+        *,
+        preprocess: Function | None = None,
+        collate_fn: Function | None = None,
+        checkpoints: Checkpoints | None = None,
+        learning_rates: float | Sequence[float] = 1.0,
+    ) -> Self:
+        """Fit to a trained classifier, its training set, and its weights in the course of training.
+
+        Parameters
+        ----------
+        model, data, layer, preprocess, collate_fn
+            As for ``GradDot``.
+        checkpoints
+            State dicts, models, or paths of files with a state dict, of safetensors or ``torch.save``.
+        learning_rates
+            One for all checkpoints, which only scales the scores, or one a checkpoint.
+        """
+        points = read_checkpoints(check_model(model, layer), checkpoints)
+        rates = _check_rates(learning_rates, len(points))
+        return self._fit(model, data, layer, preprocess, collate_fn, points=points, rates=rates)
+
+    def _state(self) -> tuple[store.Arrays, dict[str, Any]]:
+        raise StoreError(
+            "TracIn needs the weights of all its checkpoints to attribute, so its cache alone is not worth "
+            "saving. Keep the checkpoints, and fit it again where it is needed."
+        )
+
+
+def _check_rates(rates: Any, n: int) -> list[float]:
+    """Give one learning rate a checkpoint, or raise."""
+    given = to_array("learning_rates", rates)
+    if given.shape not in ((), (n,)):
+        raise InvalidInputError(
+            f"'learning_rates' must be a number of at least 0, or one for each of the {n} checkpoints. "
+            f"Got {shown(rates)}."
+        )
+    several = [rates] * n if given.ndim == 0 else list(rates)
+    checked = [check_number("learning_rates", rate, 0) for rate in several]
+    if max(checked) > _MOST:
+        raise InvalidInputError(
+            f"'learning_rates' must be at most {_MOST:.0e}, so that scores are finite. Got {shown(rates)}."
+        )
+    return checked

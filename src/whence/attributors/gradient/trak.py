@@ -1,0 +1,214 @@
+"""TRAK: influence on the margin in a random projection of its gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, Self
+
+import torch
+from torch import Tensor, nn
+
+from whence.attributors.base import Limits
+from whence.attributors.classifier import Classifier, Function, ModelAttributor, Training
+from whence.attributors.gradient.checkpoints import Checkpoints, read_checkpoints
+from whence.attributors.gradient.graddot import Params, check_gradient_options
+from whence.attributors.gradient.gradients import MEMORY, Gradients, Weights, margin
+from whence.attributors.gradient.last_layer import LastLayerGradients
+from whence.attributors.gradient.products import batches_of, collect, progress
+from whence.attributors.gradient.projection import Dimension, Projection, projection_for
+from whence.core import store
+from whence.core.checks import check_count, check_number, check_seed
+from whence.core.contents import Layout
+from whence.errors import InvalidInputError, StoreError
+from whence.model.extractor import check_model
+
+_BLOCK = 1024  # samples whose rows are held in float64 at a time
+
+
+class TRAK(ModelAttributor):
+    """Attribute predictions by a linear model of the margin in projected gradients.
+
+    With m(x, c) = log(p_c / (1 − p_c)) the margin of class c, φ(x, c) = S ∇m(x, c) its gradient in k random
+    projections, and Φ (N, k) the rows φ_i = φ(x_i, y_i) of the training set, the score of training sample i
+    for class c at x is
+
+        τ_c(x, i) = φ(x, c)ᵀ (ΦᵀΦ + λI)⁻¹ φ_i (1 − p_i),
+
+    with p_i the probability of the training label: to first order by how much the margin falls without
+    sample i. **Positive is evidence for the target class.** With several checkpoints M, the mean over them of
+    φᵀ(ΦᵀΦ + λI)⁻¹φ_i is multiplied by the mean of 1 − p_i.
+
+    Parameters
+    ----------
+    params
+        "all": gradients by all parameters with ``requires_grad``. "last": by the last layer's weight and
+        bias, frozen or not.
+    projection
+        k, at most the number of parameters. "auto" is 2,048, or the number of parameters where that is less,
+        without a projection then. None: all parameters.
+    ridge
+        λ as a multiple of tr(ΦᵀΦ) / min(k, N), the mean of the eigenvalues of ΦᵀΦ that need not be zero.
+        Without it the inverse of a ΦᵀΦ with k near N is one of noise.
+    seed
+        Of the projection; checkpoint j has seed + j.
+    memory
+        Bytes that gradients and activations may take at a time.
+    batch_size
+        Inputs a forward pass.
+    show_progress
+        Show progress bars.
+
+    Examples
+    --------
+    >>> import torch, whence
+    >>> model = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.ReLU(), torch.nn.Linear(3, 2))
+    >>> x, y = torch.randn(20, 4), torch.arange(20) % 2
+    >>> whence.attributors.TRAK(show_progress=False).fit(model, (x, y)).attribute(x[:3]).shape
+    torch.Size([3, 20])
+    """
+
+    name: ClassVar[str] = "trak"
+    limits: ClassVar[Limits] = Limits(
+        needs_checkpoints=False,
+        needs_loss=True,
+        last_layer_only=False,
+        memory="N × k projections, k × k while fitting, for each model of an ensemble its weights too",
+    )
+
+    def __init__(
+        self,
+        params: Params = "all",
+        projection: Dimension = "auto",
+        ridge: float = 1.0,
+        seed: int = 0,
+        memory: int = MEMORY,
+        batch_size: int = 256,
+        show_progress: bool = True,
+    ) -> None:
+        self.params: Params = params
+        self.projection: Dimension = projection
+        self.ridge = ridge
+        self.seed = seed
+        self.memory = memory
+        self.batch_size = batch_size
+        self.show_progress = show_progress
+
+    def fit(
+        self,
+        model: nn.Module,
+        data: Any,
+        layer: str | None = None,
+        *,
+        preprocess: Function | None = None,
+        collate_fn: Function | None = None,
+        checkpoints: Checkpoints | None = None,
+    ) -> Self:
+        """Fit to a trained classifier and its training set, or to an ensemble of such classifiers.
+
+        Parameters
+        ----------
+        model, data, layer, preprocess, collate_fn
+            As for ``GradDot``.
+        checkpoints
+            An ensemble instead of the model's own weights, which then only tell the class for
+            ``target=None``: models of its architecture, state dicts, or paths of files with one.
+        """
+        points: Sequence[Weights | None] = (None,)
+        if checkpoints is not None:
+            points = read_checkpoints(check_model(model, layer), checkpoints)
+        return self._fit(model, data, layer, preprocess, collate_fn, points=points)
+
+    def attribute(self, x: Any, target: Any = None) -> Tensor:
+        """Scores (B, train) of a batch of inputs; positive is evidence for the target class.
+
+        Parameters
+        ----------
+        x
+            A batch of inputs, as in the training set; where ``fit`` was given ``preprocess``, before it.
+        target
+            The class to explain: None (the class the model predicts), one class, or one class a test.
+        """
+        classes = self._classes(x, target)
+        scores: Tensor | float = 0.0
+        for j, weights in enumerate(self._points):
+            batches = batches_of(self._classifier, x, classes)
+            tests = collect(
+                self._gradients, self._project(self._gradients, j), batches, len(classes), weights
+            )
+            scores = tests.rows @ self._cache[f"{j}.solved"].T + scores
+        return scores * (self._cache["doubt"] / len(self._points))
+
+    def self_influence(self) -> Tensor:
+        """Score of each training sample for its own label at itself, shape (train,)."""
+        self._check_fitted()
+        return self._cache["own"]
+
+    def _layout(self, classifier: Classifier) -> Layout:
+        gradients = self._open(classifier)
+        projection = self._project(gradients, 0)
+        k = gradients.n_parameters if projection is None else projection.dimension
+        return {"0.solved": ("N", k), "doubt": ("N",), "own": ("N",)}
+
+    def _learn(
+        self, classifier: Classifier, training: Training, points: Sequence[Weights | None] = (None,)
+    ) -> dict[str, Tensor]:
+        gradients = self._open(classifier)
+        cache: dict[str, Tensor] = {}
+        doubts, own = [], []
+        for j, weights in enumerate(points):
+            batches = progress(training, classifier, "Gradients", self.show_progress)
+            found = collect(gradients, self._project(gradients, j), batches, len(training.labels), weights)
+            solved = self._solve(found.rows)
+            cache[f"{j}.solved"] = solved
+            doubts.append(torch.sigmoid(-found.values))  # 1 − p, from log(p / (1 − p))
+            own.append(torch.einsum("nk,nk->n", found.rows, solved))
+        cache["doubt"] = torch.stack(doubts).mean(0)
+        cache["own"] = torch.stack(own).mean(0) * cache["doubt"]
+        self._gradients, self._points = gradients, points
+        return cache
+
+    def _open(self, classifier: Classifier) -> Gradients | LastLayerGradients:
+        if self.params == "last":
+            return LastLayerGradients(classifier, margin, self.memory)
+        return Gradients(classifier, margin, self.memory, self.show_progress)
+
+    def _project(self, gradients: Gradients | LastLayerGradients, place: int) -> Projection | None:
+        return projection_for(self.projection, gradients.n_parameters, self.seed + place)
+
+    def _solve(self, rows: Tensor) -> Tensor:
+        """(ΦᵀΦ + λI)⁻¹φ_i for each row φ_i of Φ (N, k), in float64."""
+        k = rows.shape[1]
+        square = torch.zeros(k, k, dtype=torch.float64, device=rows.device)
+        for part in map(Tensor.double, torch.split(rows, _BLOCK)):
+            square.addmm_(part.T, part)
+        square.diagonal().add_(self.ridge * square.trace() / min(rows.shape))
+        factor, fault = torch.linalg.cholesky_ex(square)
+        if fault:
+            raise InvalidInputError(
+                f"'ridge' must be above 0 where ΦᵀΦ is singular, as with {k:,} projections of "
+                f"{len(rows):,} samples' gradients. Got {self.ridge!r}. Choose a ridge, or fewer projections."
+            )
+        solved = torch.empty_like(rows)
+        for part, out in zip(torch.split(rows, _BLOCK), torch.split(solved, _BLOCK), strict=True):
+            out.copy_(torch.cholesky_solve(part.double().T, factor).T)
+        return solved
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        check_gradient_options(self.params, self.projection, None)
+        self.seed, self.memory = check_seed(self.seed), check_count("memory", self.memory)
+        self.ridge = check_number("ridge", self.ridge, 0)
+
+    def _state(self) -> tuple[store.Arrays, dict[str, Any]]:
+        if self._points != (None,):
+            raise StoreError(
+                "An ensemble of TRAK needs the weights of all its checkpoints to attribute, so its cache "
+                "alone is not worth saving. Keep the checkpoints, and fit it again where it is needed."
+            )
+        return super()._state()
+
+    @classmethod
+    def _restore(cls, arrays: store.Arrays, manifest: dict[str, Any], model: nn.Module | None) -> Self:
+        self = super()._restore(arrays, manifest, model)
+        self._gradients, self._points = self._open(self._classifier), (None,)
+        return self

@@ -1,0 +1,1 @@
+"""Influence functions: gradients, and the inverse of the curvature."""

@@ -1,0 +1,175 @@
+"""Influence functions by Arnoldi iteration: the inverse of the curvature on its largest eigenvectors."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+from tqdm.auto import tqdm
+
+from whence.attributors.base import Limits
+from whence.attributors.classifier import Classifier, Training
+from whence.attributors.influence.curvature import Curvature
+from whence.attributors.influence.exact import InfluenceAttributor, Params
+from whence.core.checks import check_count, check_seed
+from whence.core.contents import Layout
+from whence.svm.problem import Ints
+
+
+class Arnoldi(InfluenceAttributor):
+    """Attribute predictions by influence functions on the largest eigenvectors of the curvature.
+
+    The score of training sample i for class c at x is τ_c(x, i) = (1/N) Σ_j (g(x, c)·q_j)(g_i·q_j)/(λ_j +
+    damping), g the gradients of the cross-entropy and (λ_j, q_j) the largest eigenpairs of the Gauss–Newton
+    matrix of the mean training loss, for the last layer its Hessian. It estimates what the loss of x for c
+    grows by when i is left out, so **positive is evidence for the target class**. The eigenpairs are Ritz
+    pairs of a Krylov space that starts at a random vector; what is orthogonal to them counts for nothing.
+
+    Parameters
+    ----------
+    params
+        "last" for the last layer, "all" for all trainable parameters.
+    damping
+        Added to the eigenvalues, above 0.
+    dimension
+        Of the Krylov space: products of the curvature with a vector.
+    projections
+        Eigenpairs to keep, the largest. Those that rounding may have made are never kept.
+    n_samples
+        Training samples, drawn at random, of which the curvature is taken; None is all of them.
+    seed
+        Makes a run repeatable.
+    batch_size
+        Inputs a forward pass.
+    show_progress
+        Show progress bars.
+
+    Attributes
+    ----------
+    eigenvalues_ : (k,) the eigenvalues that were kept, largest first
+    labels_ : (train,) int64
+
+    Examples
+    --------
+    >>> import torch, whence
+    >>> model = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.ReLU(), torch.nn.Linear(3, 2))
+    >>> x, y = torch.randn(20, 4), torch.arange(20) % 2
+    >>> explainer = whence.attributors.get("arnoldi")(show_progress=False).fit(model, (x, y))
+    >>> explainer.attribute(x[:3]).shape
+    torch.Size([3, 20])
+    """
+
+    name: ClassVar[str] = "arnoldi"
+    limits: ClassVar[Limits] = Limits(
+        needs_checkpoints=False,
+        needs_loss=True,
+        last_layer_only=False,
+        memory="(N + P) × projections; P × dimension while fitting",
+    )
+
+    def __init__(
+        self,
+        params: Params = "last",
+        damping: float = 1e-3,
+        dimension: int = 150,
+        projections: int = 128,
+        n_samples: int | None = 10_000,
+        seed: int = 0,
+        batch_size: int = 256,
+        show_progress: bool = True,
+    ) -> None:
+        self.params: Params = params
+        self.damping = damping
+        self.dimension = dimension
+        self.projections = projections
+        self.n_samples = n_samples
+        self.seed = seed
+        self.batch_size = batch_size
+        self.show_progress = show_progress
+
+    def self_influence(self) -> Tensor:
+        """(1/N) Σ_j (g_i·q_j)²/(λ_j + damping) of each training sample with its label, shape (train,)."""
+        self._check_fitted()
+        return self._cache["train"].square().sum(1).div_(self.n_train_)
+
+    @property
+    def eigenvalues_(self) -> Tensor:
+        """Eigenvalues (k,) that were kept, largest first."""
+        self._check_fitted()
+        return self._cache["eigenvalues"]
+
+    _doubles: ClassVar[tuple[str, ...]] = ("eigenvalues",)
+
+    def _layout(self, classifier: Classifier) -> Layout:
+        parameters = [classifier.weight, classifier.bias]
+        if self.params == "all":
+            parameters = list(classifier.fitted.extractor.model.parameters())
+        P = sum(p.numel() for p in parameters if p is not None)
+        return {"basis": ("k", P), "train": ("N", "k"), "eigenvalues": ("k",)}
+
+    def _learn(self, classifier: Classifier, training: Training) -> dict[str, Tensor]:
+        curvature = self._open(classifier, training)
+        n = curvature.n_train
+        rows = None
+        if self.n_samples is not None and self.n_samples < n:
+            generator = np.random.default_rng(self.seed)
+            rows = np.sort(generator.choice(n, size=self.n_samples, replace=False))
+        # The last layer's vectors are short enough for double precision.
+        dtype = torch.float64 if self.params == "last" else training.features.dtype
+        generator_ = torch.Generator().manual_seed(self.seed)
+        start = torch.randn(curvature.n_parameters, generator=generator_, dtype=torch.float64)
+        start = start.to(training.features.device, dtype)
+        values, vectors = eigenpairs(curvature, start, self.dimension, rows, self.show_progress)
+        values, vectors = values[: self.projections], vectors[: self.projections]
+        basis = (vectors / (values + self.damping).sqrt()[:, None]).to(training.features)
+        parts = []
+        with tqdm(total=n, desc="Projecting", disable=not self.show_progress) as bar:
+            for gradients in curvature.train():
+                parts.append(gradients.to(basis) @ basis.T)
+                bar.update(len(gradients))
+        return {"basis": basis, "train": torch.cat(parts), "eigenvalues": values}
+
+    def _scores(self, gradients: Tensor) -> Tensor:
+        basis = self._cache["basis"]
+        return gradients.to(basis) @ basis.T @ self._cache["train"].T
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        self.seed = check_seed(self.seed)
+        self.dimension = check_count("dimension", self.dimension)
+        self.projections = check_count("projections", self.projections)
+        if self.n_samples is not None:
+            self.n_samples = check_count("n_samples", self.n_samples)
+
+
+def eigenpairs(
+    curvature: Curvature, start: Tensor, dimension: int, rows: Ints | None = None, show_progress: bool = False
+) -> tuple[Tensor, Tensor]:
+    """Find eigenvalues (k,) and eigenvectors (k, P) of the curvature in a Krylov space, largest first.
+
+    Arnoldi's iteration with every vector made orthogonal to all before, twice, since once leaves what
+    rounding makes of it. It ends early where the space is closed under the curvature. Eigenvalues within
+    rounding of zero are left out.
+    """
+    basis = start.new_zeros(min(dimension, len(start)), len(start))
+    H = start.new_zeros(len(basis), len(basis), dtype=torch.float64)
+    epsilon = torch.finfo(start.dtype).eps
+    q, size = start / start.norm(), 0
+    for j in tqdm(range(len(basis)), desc="Arnoldi", disable=not show_progress):
+        basis[j], size = q, j + 1
+        w = curvature.product(q[None], rows)[0]
+        before = w.norm()
+        for _ in range(2):
+            h = basis[:size] @ w
+            w = w - basis[:size].T @ h
+            H[:size, j] += h.double()
+        if w.norm() <= 10 * epsilon * max(float(before), float(H.abs().max())):
+            break
+        q = w / w.norm()
+    H = H[:size, :size]
+    values, vectors = torch.linalg.eigh(H, UPLO="U")  # the curvature is symmetric
+    values, vectors = values.flip(0), vectors.flip(1)
+    real = values > size * epsilon * values[0].clamp(min=0)
+    return values[real].to(start), vectors[:, real].T.to(start) @ basis[:size]

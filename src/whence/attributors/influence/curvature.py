@@ -1,0 +1,217 @@
+"""Gradients of the training loss and its Gauss–Newton curvature, for the last layer or for all parameters.
+
+L(θ) = (1/N) Σ_i ℓ_i(θ) with ℓ the cross-entropy. Its Gauss–Newton matrix is G = (1/N) Σ_i J_iᵀ S_i J_i, with
+J_i the derivative of the logits and S_i = diag(p_i) − p_i p_iᵀ. G is positive semi-definite, whatever the
+model. For the last layer it is the Hessian itself; for all parameters it leaves out how the logits bend,
+which counts for little in a model that fits its training set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.func import vjp, vmap
+from tqdm.auto import tqdm
+
+from whence.attributors.classifier import Classifier, Training
+from whence.attributors.gradient.gradients import MEMORY, Gradients
+from whence.attributors.gradient.products import batches_of
+from whence.data import Arrays, TrainingSet
+from whence.model.extractor import evaluating
+from whence.model.inputs import to_model
+from whence.svm.problem import Ints
+
+_BLOCK = 2048  # training samples at a time
+
+
+class Curvature(Protocol):
+    """Gradients as rows over P parameters, and products with the Gauss–Newton matrix."""
+
+    n_train: int
+    n_parameters: int
+
+    def train(self) -> Iterator[Tensor]:
+        """Gradients of the training samples for their labels in order, some rows (n, P) after the other."""
+
+    def scores(self, V: Tensor) -> Tensor:
+        """Inner products (B, N) of rows V (B, P) with the gradients of all training samples."""
+
+    def product(self, V: Tensor, rows: Ints | None = None) -> Tensor:
+        """V G (m, P) for V (m, P), G of all training samples or the mean over some ``rows`` of them."""
+
+
+def residuals(logits: Tensor, classes: Tensor) -> Tensor:
+    """p − e_c (B, K) float64: the cross-entropy's derivative by the logits, exact where p_c is near 1."""
+    p = logits.double().softmax(1)
+    own = classes.to(p.device)[:, None]
+    p.scatter_(1, own, 0.0)
+    return p.scatter(1, own, -p.sum(1, keepdim=True))
+
+
+class LastCurvature:
+    """The last layer W f + b in closed form: the gradient of sample i is (p_i − e_{y_i}) f_iᵀ, the bias last.
+
+    Parameters
+    ----------
+    rows : (N, d) features, with a constant 1 as the last column where the layer has a bias
+    residual : (N, K), p_i − e_{y_i}
+    labels : (N,)
+    """
+
+    def __init__(self, rows: Tensor, residual: Tensor, labels: Tensor) -> None:
+        self.rows, self.residual, self.labels = rows, residual, labels
+        self.n_train, self.n_classes = residual.shape
+        self.n_parameters = self.n_classes * rows.shape[1]
+
+    @staticmethod
+    def cache(classifier: Classifier, training: Training) -> dict[str, Tensor]:
+        """Give ``rows`` and ``residual`` of a training set."""
+        residual = residuals(classifier.logits(training.features), training.labels)
+        return {"rows": with_bias(classifier, training.features), "residual": residual}
+
+    def train(self) -> Iterator[Tensor]:
+        """Gradients of the training samples, some rows (n, P) after the other."""
+        width = max(1, min(_BLOCK, MEMORY // (8 * self.n_parameters)))
+        for start in range(0, self.n_train, width):
+            part = slice(start, start + width)
+            yield _outer(self.residual[part].to(self.rows), self.rows[part])
+
+    def scores(self, V: Tensor) -> Tensor:
+        """Inner products (B, N), without ever holding the gradients themselves."""
+        weights = V.to(self.rows).reshape(len(V), self.n_classes, -1)
+        residual = self.residual.to(self.rows)
+        out = self.rows.new_zeros(len(V), self.n_train)
+        for c in range(self.n_classes):
+            out.addcmul_(weights[:, c] @ self.rows.T, residual[:, c])
+        return out
+
+    def probabilities(self, rows: Any = slice(None)) -> Tensor:
+        """p (n, K) of some training samples."""
+        p = self.residual[rows].clone()
+        p[torch.arange(len(p), device=p.device), self.labels[rows]] += 1
+        return p
+
+    def product(self, V: Tensor, rows: Ints | None = None) -> Tensor:
+        """V G (m, P) in the precision of V."""
+        K, d = self.n_classes, self.rows.shape[1]
+        out = torch.zeros_like(V).reshape(-1, d)
+        stacked = V.reshape(-1, d)
+        places = np.arange(self.n_train) if rows is None else rows
+        for start in range(0, len(places), _BLOCK):
+            part = torch.as_tensor(places[start : start + _BLOCK])
+            x, p = self.rows[part].to(V), self.probabilities(part).to(V).T  # (n, d), (K, n)
+            T = p * (stacked @ x.T).reshape(-1, K, len(x))  # (m, K, n)
+            T -= p * T.sum(1, keepdim=True)
+            out.addmm_(T.flatten(0, 1), x)
+        return out.div_(len(places)).reshape(V.shape)
+
+    def matrix(self, show_progress: bool = False) -> Tensor:
+        """G itself, (P, P) float64."""
+        K, d = self.n_classes, self.rows.shape[1]
+        G = self.rows.new_zeros(K, d, K, d, dtype=torch.float64)
+        for start in tqdm(range(0, self.n_train, _BLOCK), desc="Hessian", disable=not show_progress):
+            part = slice(start, start + _BLOCK)
+            x, p = self.rows[part].double(), self.probabilities(part).double()
+            for c in range(K):
+                # −p_c p_e for the classes e ≥ c, plus p_c on the diagonal.
+                weights = -p[:, c, None] * p[:, c:]
+                weights[:, 0] += p[:, c]
+                right = _outer(weights, x)
+                G[c, :, c:] += (x.T @ right).reshape(d, K - c, d)
+        for c in range(K):
+            for e in range(c):
+                G[c, :, e] = G[e, :, c].T
+        return G.reshape(K * d, K * d).div_(self.n_train)
+
+
+def last_gradients(classifier: Classifier, features: Tensor, classes: Tensor) -> Tensor:
+    """Gradients (B, P) of the loss by the last layer, for features (B, d) and classes (B,)."""
+    residual = residuals(classifier.logits(features), classes)
+    return _outer(residual.to(features), with_bias(classifier, features))
+
+
+def all_gradients(classifier: Classifier, x: Any, classes: Tensor) -> Tensor:
+    """Gradients (B, P) of the loss by all trainable parameters, for inputs and classes (B,)."""
+    gradients = Gradients(classifier)
+    batches = batches_of(classifier, x, classes)
+    return torch.cat([rows for batch in batches for rows in gradients(*batch)])
+
+
+class FullCurvature:
+    """All trainable parameters, by ``torch.func`` on the model in eval mode; the data are read every time."""
+
+    def __init__(self, classifier: Classifier, training: Training) -> None:
+        inputs, _ = next(training.batches(classifier.model))
+        self.classifier, self.training = classifier, training
+        self.gradients = Gradients(classifier)
+        self.gradients.check(inputs)
+        self.n_train, self.n_parameters = len(training.labels), self.gradients.n_parameters
+
+    def train(self) -> Iterator[Tensor]:
+        """Gradients of the training samples, some rows (n, P) after the other."""
+        for inputs, labels in self.training.batches(self.classifier.model):
+            yield from self.gradients(inputs, labels)
+
+    def scores(self, V: Tensor) -> Tensor:
+        """Inner products (B, N), by one pass over the training set."""
+        return torch.cat([V @ rows.to(V).T for rows in self.train()], dim=1)
+
+    def product(self, V: Tensor, rows: Ints | None = None) -> Tensor:
+        """V G (m, P), by three passes back through the model for every row of V."""
+        places = np.arange(self.n_train) if rows is None else rows
+        out = torch.zeros_like(V)
+        width = self.classifier.batch_size
+        for start in range(0, len(places), width):
+            part = places[start : start + width]
+            inputs = to_model(self.classifier.model, read_some(self.training.samples, part))
+            out += self._sum(V, inputs, len(part))
+        return out / len(places)
+
+    def _sum(self, V: Tensor, inputs: Any, n: int) -> Tensor:
+        """V Σ_i J_iᵀ S_i J_i over a batch of n samples."""
+        parameters = self.gradients.parameters()
+        ends = np.cumsum([0, *(p.numel() for p in parameters.values())]).tolist()
+        tangents = {
+            name: V[:, start:end].reshape(len(V), *p.shape).to(p)
+            for (name, p), start, end in zip(parameters.items(), ends, ends[1:], strict=False)
+        }
+
+        def logits(parameters: dict[str, Tensor]) -> Tensor:
+            return self.gradients._logits(parameters, inputs)
+
+        def one(tangent: dict[str, Tensor]) -> dict[str, Tensor]:
+            z, back, *_ = vjp(logits, parameters)
+            # J v as the transpose of u ↦ uᵀJ, for operations that have no forward-mode derivative.
+            _, forward, *_ = vjp(lambda u: back(u)[0], torch.zeros_like(z))
+            p, (moved,) = z.softmax(1), forward(tangent)
+            moved = p * moved
+            found: dict[str, Tensor] = back(moved - p * moved.sum(1, keepdim=True))[0]
+            return found
+
+        with evaluating(self.classifier.model), torch.enable_grad():
+            found = vmap(one, chunk_size=max(1, self.gradients.chunk // n))(tangents)
+        return torch.cat([found[name].detach().flatten(1) for name in parameters], dim=1).to(V)
+
+
+def read_some(samples: TrainingSet, rows: Ints) -> Any:
+    """Read the inputs of some samples as one batch."""
+    if isinstance(samples, Arrays):
+        return samples.inputs[rows]
+    loader = samples.loader
+    return loader.collate_fn([loader.dataset[int(i)] for i in rows])[0]
+
+
+def with_bias(classifier: Classifier, features: Tensor) -> Tensor:
+    """Append a constant 1 to features (B, d) where the last layer has a bias."""
+    if classifier.bias is None:
+        return features
+    return torch.cat([features, features.new_ones(len(features), 1)], dim=1)
+
+
+def _outer(a: Tensor, b: Tensor) -> Tensor:
+    """Outer product of each row of a (n, K) and b (n, d), flat: (n, K·d)."""
+    return (a[:, :, None] * b[:, None, :]).flatten(1)

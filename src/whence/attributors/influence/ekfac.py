@@ -1,0 +1,293 @@
+"""Influence functions by EK-FAC: a layer's curvature as a Kronecker product with corrected eigenvalues."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar, Literal, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+from tqdm.auto import tqdm
+
+from whence.attributors.base import Limits
+from whence.attributors.classifier import Classifier, ModelAttributor, Training
+from whence.attributors.gradient.layers import (
+    AllLayers,
+    HeadOnly,
+    Layers,
+    Record,
+    Vectors,
+    for_all_classes,
+    for_classes,
+    for_labels_drawn,
+)
+from whence.attributors.influence.exact import Params
+from whence.core import contents, store
+from whence.core.checks import check_choice, check_positive, check_seed
+from whence.core.contents import Layout
+from whence.errors import ModelError, StoreError
+
+_FEW = 10  # classes up to which labels="auto" goes through all of them
+
+
+class EKFAC(ModelAttributor):
+    """Attribute predictions by influence functions with an eigenvalue-corrected Kronecker curvature.
+
+    The score of training sample i for class c at x is τ_c(x, i) = (1/N) Σ_l g_l(x)ᵀ (F_l + d_l I)⁻¹ g_l(i), a
+    sum over layers l, with g_l the gradient of the cross-entropy by the layer's weights, bias included, of x
+    for class c and of i for its label. It estimates what the loss of x for c grows by when i is left out, so
+    **positive is evidence for the target class**. With a the layer's inputs and s the derivatives by its
+    outputs, for labels as the model itself would give them, F_l has the eigenvectors of E[s sᵀ] ⊗ E[a aᵀ] and
+    the mean squares of the gradients along them as eigenvalues. Layers are nn.Linear and nn.Conv2d
+    without groups; other parameters, such as those of normalisations, are left out.
+
+    Parameters
+    ----------
+    params
+        "all" for all layers, "last" for the last one.
+    damping
+        d_l, above 0; None is a tenth of the mean eigenvalue of the layer.
+    labels
+        How the expectation over the model's labels is taken: "exact" goes through all classes, each a
+        backward pass; "sampled" draws one a training sample, which is noisy for small training sets; "auto"
+        is exact up to 10 classes.
+    seed
+        Makes a run repeatable.
+    batch_size
+        Inputs a forward pass.
+    show_progress
+        Show progress bars.
+
+    Attributes
+    ----------
+    layers_, left_out_ : tuple of str, the layers, and the trainable parameters that have no part
+    labels_ : (train,) int64
+
+    Examples
+    --------
+    >>> import torch, whence
+    >>> model = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.ReLU(), torch.nn.Linear(3, 2))
+    >>> x, y = torch.randn(20, 4), torch.arange(20) % 2
+    >>> explainer = whence.attributors.get("ekfac")(show_progress=False).fit(model, (x, y))
+    >>> explainer.attribute(x[:3]).shape, explainer.layers_
+    (torch.Size([3, 20]), ('0', '2'))
+    """
+
+    name: ClassVar[str] = "ekfac"
+    limits: ClassVar[Limits] = Limits(
+        needs_checkpoints=False,
+        needs_loss=True,
+        last_layer_only=False,
+        memory="P and the squares of the layers' widths, or N × d for the last layer; P a test to explain",
+    )
+
+    def __init__(
+        self,
+        params: Params = "all",
+        damping: float | None = None,
+        labels: Literal["auto", "exact", "sampled"] = "auto",
+        seed: int = 0,
+        batch_size: int = 256,
+        show_progress: bool = True,
+    ) -> None:
+        self.params: Params = params
+        self.damping = damping
+        self.labels: Literal["auto", "exact", "sampled"] = labels
+        self.seed = seed
+        self.batch_size = batch_size
+        self.show_progress = show_progress
+
+    def attribute(self, x: Any, target: Any = None) -> Tensor:
+        """Scores (test, train): how much the loss of x for the target grows when i is left out, estimated.
+
+        Parameters
+        ----------
+        x
+            A batch of inputs: a tensor or array (B, …), a mapping of these, or a list of samples.
+        target
+            The class to explain: None (the class the model predicts), one class, or one class a test.
+
+        Returns
+        -------
+        Tensor (B, train). Positive is evidence for the target class: the sample holds its loss down.
+        """
+        self._check_fitted()
+        features = self._classifier.features(x)
+        classes = self._classifier.classes(features, target)
+        layers, factors = self._opened(), self._factors()
+        found = [_gradients(r, factors) for (r,) in layers.tests(x, features, for_classes(classes))]
+        tests = [torch.cat(parts) for parts in zip(*found, strict=True)]
+        for test, factor in zip(tests, factors, strict=True):
+            test *= factor.inverse
+        rows = torch.cat([test.flatten(1) for test in tests], dim=1)
+        scores = rows.new_empty(len(rows), self.n_train_)
+        done = 0
+        with self._bar("Scores") as bar:
+            for (records,) in layers.train(for_classes(self.labels_)):
+                train = torch.cat([g.flatten(1) for g in _gradients(records, factors)], dim=1)
+                torch.mm(rows, train.T, out=scores[:, done : done + len(train)])
+                done += len(train)
+                bar.update(len(train))
+        return scores.div_(self.n_train_)
+
+    def self_influence(self) -> Tensor:
+        """(1/N) Σ_l g_l(i)ᵀ (F_l + d_l I)⁻¹ g_l(i) of each training sample for its label, (train,)."""
+        self._check_fitted()
+        factors, parts = self._factors(), []
+        with self._bar("Self-influence") as bar:
+            for (records,) in self._opened().train(for_classes(self.labels_)):
+                pairs = zip(_gradients(records, factors), factors, strict=True)
+                each = [torch.einsum("noi,oi->n", g.square(), factor.inverse) for g, factor in pairs]
+                parts.append(torch.stack(each).sum(0))
+                bar.update(len(parts[-1]))
+        return torch.cat(parts).div_(self.n_train_)
+
+    def _layout(self, classifier: Classifier) -> Layout:
+        if self.params == "all":
+            raise contents.refused('with params="all" nothing is saved')
+        factors: Layout = {"out 0": ("K", "K"), "inner 0": ("e", "e"), "inverse 0": ("K", "e")}
+        return {**factors, "features": ("N", "d")}
+
+    def _learn(self, classifier: Classifier, training: Training) -> dict[str, Tensor]:
+        layers: Layers = HeadOnly(classifier, training.features)
+        if self.params == "all":
+            layers = AllLayers(classifier, training)
+        n = len(training.labels)
+        with tqdm(total=2 * n, desc="EK-FAC", disable=not self.show_progress) as bar:
+            few = classifier.n_classes <= _FEW
+            bases = _bases(layers, self._labels_of_model(n, few), bar.update)
+            sums = _sums_of_squares(layers, self._labels_of_model(n, few), bases, bar.update)
+        cache: dict[str, Tensor] = {}
+        for j, ((out, inner), values) in enumerate(zip(bases, sums, strict=True)):
+            values = values / n
+            damping = 0.1 * values.mean() if self.damping is None else self.damping
+            if not (values.max() + damping > 0):
+                raise ModelError(
+                    f"'damping' must be a number where a layer has no curvature. Got None, and "
+                    f"{layers.names[j]!r} has inputs or derivatives of zero for all training samples. "
+                    "Pass damping=1e-8, say."
+                )
+            cache |= {f"out {j}": out, f"inner {j}": inner, f"inverse {j}": 1 / (values + damping)}
+        cache = {name: tensor.to(training.features) for name, tensor in cache.items()}
+        if self.params == "last":
+            cache["features"] = training.features
+        if isinstance(layers, AllLayers):
+            self._all = layers
+        return cache
+
+    def _labels_of_model(self, n: int, few: bool) -> Vectors:
+        """Give vectors v with E[v vᵀ] = diag(p) − p pᵀ: one a class, or the residual of a label drawn.
+
+        ``n`` training samples are taken one batch after the other. The numbers drawn belong to the samples,
+        so that the labels are the same whatever the batches.
+        """
+        if self.labels == "exact" or (self.labels == "auto" and few):
+            return for_all_classes
+        return for_labels_drawn(torch.from_numpy(np.random.default_rng(self.seed).random(n)))
+
+    @property
+    def layers_(self) -> tuple[str, ...]:
+        """Names of the layers that have a part."""
+        return self._opened().names
+
+    @property
+    def left_out_(self) -> tuple[str, ...]:
+        """Names of the trainable parameters that have none; empty for the last layer alone."""
+        layers = self._opened()
+        return layers.left_out if isinstance(layers, AllLayers) else ()
+
+    def _opened(self) -> Layers:
+        self._check_fitted()
+        return HeadOnly(self._classifier, self._cache["features"]) if self.params == "last" else self._all
+
+    def _factors(self) -> list[_Factor]:
+        """Rebuild the layers' factors from the cache."""
+        parts = ("out", "inner", "inverse")
+        return [_Factor(*(self._cache[f"{part} {j}"] for part in parts)) for j in range(len(self.layers_))]
+
+    def _bar(self, title: str) -> Any:
+        return tqdm(total=self.n_train_, desc=title, disable=not self.show_progress)
+
+    def _state(self) -> tuple[store.Arrays, dict[str, Any]]:
+        if self.params == "last":
+            return super()._state()
+        raise StoreError(
+            'EKFAC with params="all" reads the training set for every explanation, so its cache alone is not '
+            "worth saving. Fit it again where it is needed."
+        )
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        check_choice("params", self.params, ("last", "all"))
+        self.seed = check_seed(self.seed)
+        check_choice("labels", self.labels, ("auto", "exact", "sampled"))
+        if self.damping is not None:
+            self.damping = check_positive(
+                "damping", self.damping, ", or None for a tenth of each layer's mean eigenvalue"
+            )
+
+
+class _Factor(NamedTuple):
+    """One layer: eigenvectors of E[s sᵀ] (o, o) and E[a aᵀ] (i, i), and 1/(eigenvalue + damping) (o, i)."""
+
+    out: Tensor
+    inner: Tensor
+    inverse: Tensor
+
+
+def _bases(layers: Layers, vectors: Vectors, done: Callable[[int], object]) -> list[tuple[Tensor, Tensor]]:
+    """Eigenvectors (o, o) of Σ s sᵀ and (i, i) of Σ a aᵀ of every layer; scale does not matter to them."""
+    sums: list[tuple[Tensor, Tensor]] = []
+    for batch in layers.train(vectors):
+        if not sums:
+            sums = [(_square_of(r.derivatives), _square_of(r.inputs)) for r in batch[0]]
+        for (_, inner), record in zip(sums, batch[0], strict=True):
+            inner += _products(record.inputs)
+        for records in batch:
+            for (out, _), record in zip(sums, records, strict=True):
+                out += _products(record.derivatives)
+        done(len(batch[0][0].inputs))
+    return [(torch.linalg.eigh(out)[1], torch.linalg.eigh(inner)[1]) for out, inner in sums]
+
+
+def _sums_of_squares(
+    layers: Layers, vectors: Vectors, bases: list[tuple[Tensor, Tensor]], done: Callable[[int], object]
+) -> list[Tensor]:
+    """Sums over samples of the squared gradients along the eigenvectors, (o, i) float64 a layer."""
+    sums = [out.new_zeros(len(out), len(inner)) for out, inner in bases]
+    for batch in layers.train(vectors):
+        for records in batch:
+            for total, basis, record in zip(sums, bases, records, strict=True):
+                out, inner = (b.to(record.inputs) for b in basis)
+                if record.inputs.shape[1] == 1:  # of one place the square of the product is that of its parts
+                    d, a = record.derivatives[:, 0] @ out, record.inputs[:, 0] @ inner
+                    total += d.square().T @ a.square()
+                else:
+                    total += _rotated(record, out, inner).square().sum(0)
+        done(len(batch[0][0].inputs))
+    return sums
+
+
+def _gradients(records: list[Record], factors: list[_Factor]) -> list[Tensor]:
+    """Gradients (n, o, i) of every layer along its eigenvectors."""
+    return [_rotated(record, f.out, f.inner) for record, f in zip(records, factors, strict=True)]
+
+
+def _rotated(record: Record, out: Tensor, inner: Tensor) -> Tensor:
+    """Gradients (n, o, i) along eigenvectors, outᵀ (Σ_t d_t a_tᵀ) inner, in the cheaper order."""
+    d, a = record.derivatives.to(out), record.inputs.to(out)
+    (o, i), places = (len(out), len(inner)), a.shape[1]
+    if places * (o * o + i * i) <= o * i * (o + i):
+        return torch.einsum("nto,nti->noi", d @ out, a @ inner)
+    return out.T @ torch.einsum("nto,nti->noi", d, a) @ inner
+
+
+def _square_of(rows: Tensor) -> Tensor:
+    return rows.new_zeros(rows.shape[-1], rows.shape[-1], dtype=torch.float64)
+
+
+def _products(rows: Tensor) -> Tensor:
+    """Σ r rᵀ over all rows of (n, T, width)."""
+    flat = rows.flatten(0, 1)
+    return flat.T @ flat

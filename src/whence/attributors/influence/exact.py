@@ -1,0 +1,214 @@
+"""Influence functions: what a training sample does to a test's loss, to first order in its weight."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor
+from tqdm.auto import tqdm
+
+from whence.attributors.base import Limits
+from whence.attributors.classifier import Classifier, ModelAttributor, Training
+from whence.attributors.gradient.gradients import MEMORY
+from whence.attributors.influence.curvature import (
+    Curvature,
+    FullCurvature,
+    LastCurvature,
+    all_gradients,
+    last_gradients,
+)
+from whence.core import contents, store
+from whence.core.checks import check_choice, check_positive
+from whence.core.contents import Layout
+from whence.errors import InvalidInputError, StoreError
+from whence.model.inputs import take
+
+Params = Literal["last", "all"]
+
+_LARGEST = 16_384  # parameters of which a matrix is held: 2.1 GB
+
+
+class InfluenceAttributor(ModelAttributor):
+    """A method of the form τ_c(x, i) = (1/N) g(x, c)ᵀ M g_i with M near (G + damping·I)⁻¹.
+
+    g and G are the gradients and the matrix of ``whence.attributors.influence.curvature``. A method writes
+    ``_learn``, ``_scores`` and ``self_influence``.
+    """
+
+    params: Params
+    damping: float
+
+    def attribute(self, x: Any, target: Any = None) -> Tensor:
+        """Scores (test, train): how much the loss of x for the target grows when i is left out, estimated.
+
+        Parameters
+        ----------
+        x
+            A batch of inputs: a tensor or array (B, …), a mapping of these, or a list of samples.
+        target
+            The class to explain: None (the class the model predicts), one class, or one class a test.
+
+        Returns
+        -------
+        Tensor (B, train). Positive is evidence for the target class: the sample holds its loss down.
+        """
+        self._check_fitted()
+        features = self._classifier.features(x)
+        classes = self._classifier.classes(features, target)
+        everything = sum(p.numel() for p in self._classifier.model.parameters())
+        P = everything if self.params == "all" else self._classifier.weight.numel()
+        width = max(1, MEMORY // (8 * P))
+        parts = []
+        for start in range(0, len(features), width):
+            some = slice(start, start + width)
+            if self.params == "last":
+                gradients = last_gradients(self._classifier, features[some], classes[some])
+            else:
+                gradients = all_gradients(self._classifier, take(x, some), classes[some])
+            parts.append(self._scores(gradients))
+        return torch.cat(parts).div_(self.n_train_)
+
+    @abstractmethod
+    def _scores(self, gradients: Tensor) -> Tensor:
+        """g(x, c)ᵀ M g_i (B, N) for gradients (B, P) of tests."""
+
+    def _open(self, classifier: Classifier, training: Training) -> Curvature:
+        """Give the curvature to learn from."""
+        if self.params == "all":
+            return FullCurvature(classifier, training)
+        return LastCurvature(**LastCurvature.cache(classifier, training), labels=training.labels)
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        check_choice("params", self.params, ("last", "all"))
+        self.damping = check_positive("damping", self.damping, ": without it the curvature has no inverse")
+
+
+class SolvingAttributor(InfluenceAttributor):
+    """An influence method that solves (G + damping·I) v = g for every test, and then meets all g_i.
+
+    A method writes ``_learn`` and ``_solve``; the last layer's gradients are in the cache, and those of all
+    parameters are computed again from the training set, which is kept as ``_all``.
+    """
+
+    def self_influence(self) -> Tensor:
+        """(1/N) g_iᵀ M g_i of each training sample with its own label, shape (train,), never negative."""
+        self._check_fitted()
+        parts = []
+        with tqdm(total=self.n_train_, desc="Self-influence", disable=not self.show_progress) as bar:
+            for rows in self._curvature().train():
+                parts.append(torch.einsum("np,np->n", rows, self._solve(rows).to(rows)))
+                bar.update(len(rows))
+        return torch.cat(parts).div_(self.n_train_)
+
+    @abstractmethod
+    def _solve(self, gradients: Tensor) -> Tensor:
+        """M applied to rows (B, P)."""
+
+    def _scores(self, gradients: Tensor) -> Tensor:
+        return self._curvature().scores(self._solve(gradients))
+
+    def _curvature(self) -> Curvature:
+        """Give the curvature that was fitted."""
+        if self.params == "all":
+            return self._all
+        return LastCurvature(self._cache["rows"], self._cache["residual"], self.labels_)
+
+    def _state(self) -> tuple[store.Arrays, dict[str, Any]]:
+        if self.params == "last":
+            return super()._state()
+        raise StoreError(
+            f'{type(self).__name__} with params="all" reads the training set for every explanation, so its '
+            "cache alone is not worth saving. Fit it again where it is needed."
+        )
+
+    _doubles: ClassVar[tuple[str, ...]] = ("residual", "factor", "scale")
+
+    def _layout(self, classifier: Classifier) -> Layout:
+        if self.params == "all":
+            raise contents.refused('with params="all" nothing is saved')
+        return {"rows": ("N", "e"), "residual": ("N", "K")}
+
+    def _kept(self, curvature: Curvature) -> dict[str, Tensor]:
+        """Keep a curvature for explaining: the last layer's in the cache."""
+        if isinstance(curvature, LastCurvature):
+            return {"rows": curvature.rows, "residual": curvature.residual}
+        assert isinstance(curvature, FullCurvature)
+        self._all = curvature
+        return {}
+
+
+class Influence(SolvingAttributor):
+    """Attribute predictions by influence functions of the last layer, exactly.
+
+    The score of training sample i for class c at x is τ_c(x, i) = (1/N) g(x, c)ᵀ (H + damping·I)⁻¹ g_i. Here
+    g is the gradient of the cross-entropy with respect to the last layer, bias included, of x for class c
+    and of i for its label, and H is the Hessian of the mean training loss: the matrix itself, factorised
+    once. The score is to first order what the loss of x for c grows by when i is left out and the last layer
+    is trained again, so **positive is evidence for the target class**. (Some publications have the other
+    sign.)
+
+    Parameters
+    ----------
+    damping
+        Added to the diagonal of H, above 0: the strength d of a penalty ½d‖W − Ŵ‖² that keeps the layer near
+        the trained Ŵ.
+    batch_size
+        Inputs a forward pass.
+    show_progress
+        Show progress bars.
+
+    Attributes
+    ----------
+    labels_ : (train,) int64
+
+    Examples
+    --------
+    >>> import torch, whence
+    >>> model = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.ReLU(), torch.nn.Linear(3, 2))
+    >>> x, y = torch.randn(20, 4), torch.arange(20) % 2
+    >>> explainer = whence.attributors.get("influence")(show_progress=False).fit(model, (x, y))
+    >>> explainer.attribute(x[:3]).shape
+    torch.Size([3, 20])
+    """
+
+    name: ClassVar[str] = "influence"
+    limits: ClassVar[Limits] = Limits(
+        needs_checkpoints=False,
+        needs_loss=True,
+        last_layer_only=True,
+        memory="N × (d + K), and the square of K × d",
+    )
+
+    params: Params = "last"
+
+    def __init__(self, damping: float = 1e-3, batch_size: int = 256, show_progress: bool = True) -> None:
+        self.damping = damping
+        self.batch_size = batch_size
+        self.show_progress = show_progress
+
+    def _learn(self, classifier: Classifier, training: Training) -> dict[str, Tensor]:
+        layer = self._open(classifier, training)
+        assert isinstance(layer, LastCurvature)
+        if layer.n_parameters > _LARGEST:
+            raise InvalidInputError(
+                f"The last layer must have at most {_LARGEST:,} parameters for its Hessian to be held. Got "
+                f'{layer.n_parameters:,}. Use EK-FAC or Arnoldi with params="last" instead.'
+            )
+        H = layer.matrix(show_progress=self.show_progress)
+        H.diagonal().add_(self.damping)
+        factor, fault = torch.linalg.cholesky_ex(H)
+        if fault:
+            raise InvalidInputError(
+                f"'damping' must be large enough for the Hessian to have an inverse. Got {self.damping:g}."
+            )
+        return {**self._kept(layer), "factor": factor}
+
+    def _layout(self, classifier: Classifier) -> Layout:
+        P = classifier.weight.numel() + (0 if classifier.bias is None else classifier.bias.numel())
+        return {**super()._layout(classifier), "factor": (P, P)}
+
+    def _solve(self, gradients: Tensor) -> Tensor:
+        return torch.cholesky_solve(gradients.double().T, self._cache["factor"]).T

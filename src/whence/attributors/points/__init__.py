@@ -1,0 +1,1 @@
+"""Representer Points: last layers that are weighted sums of the training features."""

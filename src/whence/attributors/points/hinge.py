@@ -1,0 +1,167 @@
+"""Representer Points with the hinge loss: DualDA reached from the primal side."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from scipy.optimize import nnls
+from torch import Tensor
+
+from whence.attributors.base import Limits
+from whence.attributors.classifier import Classifier, Training
+from whence.attributors.dual.progress import GapBar
+from whence.attributors.points.representer import PointsAttributor
+from whence.core.contents import Layout
+from whence.svm import solve
+from whence.svm.problem import Doubles, Ints, check_C, length
+from whence.svm.solve import check_options
+
+Bools = npt.NDArray[np.bool_]
+
+
+class HingeRP(PointsAttributor):
+    """Attribute predictions by Representer Points with the multiclass hinge loss.
+
+    The minimum W of ½‖W‖² + C Σ_i max_c (1 − δ_{c,y_i} − w_{y_i}·f_i + w_c·f_i) is W = Σ_i α_i f_iᵀ with −α_i
+    a subgradient of C times the loss: where one class c* attains the maximum, α_i = C (e_{y_i} − e_{c*}). On
+    the margin several do, and α_i = C e_{y_i} − a_i, with a_i ≥ 0 over those classes and of sum C, is found
+    by non-negative least squares so that W = Σ_i α_i f_iᵀ. The score is τ_c(x, i) = α_ic f_i·f(x),
+    **positive is evidence for the target class**. These are DualDA's scores, from the weights alone: a check
+    of DualDA rather than another method.
+
+    Parameters
+    ----------
+    C
+        Weight of the loss, as in DualDA.
+    bias
+        Append a constant to the features, as long as they are, as DualDA does.
+    tol
+        Relative duality gap of the weights.
+    seed
+        Makes a run repeatable.
+    batch_size
+        Inputs a forward pass.
+    show_progress
+        Show progress bars.
+
+    Attributes
+    ----------
+    coef_ : (class, d) float64 weights W, with the bias as a last column when ``bias`` is set
+    alpha_ : (train, class) float32, α: the global attributions
+    residual_ : float, ‖W − Σ_i α_i f_iᵀ‖ / ‖W‖
+    labels_ : (train,) int64
+
+    Examples
+    --------
+    >>> import torch, whence
+    >>> model = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.ReLU(), torch.nn.Linear(3, 2))
+    >>> x, y = torch.randn(20, 4), torch.arange(20) % 2
+    >>> explainer = whence.attributors.get("hingerp")(show_progress=False).fit(model, (x, y))
+    >>> explainer.attribute(x[:3]).shape
+    torch.Size([3, 20])
+    """
+
+    name: ClassVar[str] = "hingerp"
+    limits: ClassVar[Limits] = Limits(
+        needs_checkpoints=False,
+        needs_loss=False,
+        last_layer_only=True,
+        memory="N × (d + K); while fitting also K × d for every sample on the margin",
+    )
+
+    def __init__(
+        self,
+        C: float = 1e-3,
+        bias: bool = True,
+        tol: float = 1e-9,
+        seed: int = 0,
+        batch_size: int = 256,
+        show_progress: bool = True,
+    ) -> None:
+        self.C = C
+        self.bias = bias
+        self.tol = tol
+        self.seed = seed
+        self.batch_size = batch_size
+        self.show_progress = show_progress
+
+    def _learn(self, classifier: Classifier, training: Training) -> dict[str, Tensor]:
+        constant = length(training.features.cpu().numpy()) if self.bias else 0.0
+        X, y = self._rows(training, constant), training.labels.cpu().numpy()
+        with GapBar(self.tol, self.show_progress) as bar:
+            found = solve(
+                X,
+                y,
+                n_classes=classifier.n_classes,
+                C=self.C,
+                bias=False,  # the constant is a column of X
+                tol=self.tol,
+                seed=self.seed,
+                callback=bar,
+            )
+        # ½‖W − W*‖² is at most primal − dual, and a score differs by at most ‖W − W*‖‖f‖.
+        off = np.sqrt(2 * max(found.primal - found.dual, 0.0))
+        alpha = hinge_coefficients(found.weight, X, y, self.C, off)
+        size = float(np.linalg.norm(found.weight))
+        residual = float(np.linalg.norm(found.weight - alpha.T @ X)) / size if size > 0 else 0.0
+        weight = found.weight.copy()
+        weight[:, training.features.shape[1] :] *= constant  # the bias as it is added to the logits
+        points = self._points(training, alpha, weight, residual)
+        return {**points, "constant": torch.tensor(constant, dtype=torch.float64)}
+
+    _doubles: ClassVar[tuple[str, ...]] = (*PointsAttributor._doubles, "constant")
+
+    def _layout(self, classifier: Classifier) -> Layout:
+        return {**super()._layout(classifier), "constant": ()}
+
+    def _square(self) -> float:
+        return float(self._cache["constant"]) ** 2
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        check_C(self.C)
+        check_options(self.tol, None, None, self.seed)
+
+
+def hinge_coefficients(W: Doubles, X: Doubles, y: Ints, C: float, off: float) -> Doubles:
+    """Find α (N, K) with −α_i a subgradient of the hinge loss at W and W = Σ_i α_i f_iᵀ as nearly as may be.
+
+    ``off`` bounds how far W is from the minimum: classes whose margins are as near to the largest as that
+    allows count as attaining it.
+    """
+    rows = np.arange(len(y))
+    margins = X @ W.T + 1.0
+    margins[rows, y] -= 1.0
+    near = 2 * off * np.linalg.norm(X, axis=1) + 1e-12
+    tied = margins >= (margins.max(axis=1) - near)[:, None]
+    several = np.flatnonzero(tied.sum(axis=1) > 1)
+    alpha = np.zeros_like(margins)
+    alpha[rows, y] = C
+    alone = np.setdiff1d(rows, several)
+    alpha[alone, margins[alone].argmax(axis=1)] -= C
+    if len(several):
+        alpha[several] -= _shares(tied[several], X[several], alpha.T @ X - W, C)
+    return alpha
+
+
+def _shares(tied: Bools, X: Doubles, missing: Doubles, C: float) -> Doubles:
+    """Find a (n, K) ≥ 0, zero where not tied, of row sums C, with aᵀ X as near to ``missing`` as may be.
+
+    Non-negative least squares in the tied entries, with a heavy row for each sum.
+    """
+    i, c = np.nonzero(tied)
+    entries = np.arange(len(i))
+    moves = np.zeros((len(i), *missing.shape))
+    moves[entries, c] = X[i]
+    sums = np.zeros((len(i), len(X)))
+    heavy = 100 * float(np.linalg.norm(X, axis=1).max())
+    sums[entries, i] = heavy
+    system = np.concatenate([moves.reshape(len(i), -1), sums], axis=1).T
+    wanted = np.concatenate([missing.ravel() / C, np.full(len(X), heavy)])
+    a: Doubles = np.zeros(tied.shape)
+    a[i, c] = nnls(system, wanted, maxiter=100 * len(i))[0]
+    a *= C / a.sum(axis=1, keepdims=True)
+    return a

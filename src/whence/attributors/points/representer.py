@@ -1,0 +1,199 @@
+"""Representer Points: a last layer that is a weighted sum of the training samples' features."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from whence.attributors.base import Limits
+from whence.attributors.classifier import Classifier, ModelAttributor, Training
+from whence.attributors.dual.progress import GapBar
+from whence.attributors.points.softmax import fit_softmax
+from whence.core.checks import check_flag, check_positive
+from whence.core.contents import Layout
+from whence.errors import ConvergenceWarning, InvalidInputError
+from whence.svm.problem import Doubles
+
+_BLOCK = 1 << 20  # coefficients gathered at a time
+
+
+class PointsAttributor(ModelAttributor):
+    """A method whose new last layer is W = Σ_i α_i f_iᵀ, so that scores are τ_c(x, i) = α_ic f_i·f(x)."""
+
+    bias: bool
+
+    def attribute(self, x: Any, target: Any = None) -> Tensor:
+        """Scores τ_c(x, i) = α_ic f_i·f(x), shape (test, train).
+
+        Parameters
+        ----------
+        x
+            A batch of inputs: a tensor or array (B, …), a mapping of these, or a list of samples.
+        target
+            The class to explain: None (the class the model predicts), one class, or one class a test.
+
+        Returns
+        -------
+        Tensor (B, train). Positive is evidence for the target class; a row sums to w_c·f(x).
+        """
+        self._check_fitted()
+        tests = self._classifier.features(x)
+        classes = self._classifier.classes(tests, target).to(tests.device)
+        scores = self._products(tests)
+        rows = max(1, _BLOCK // self.n_train_)
+        for start in range(0, len(scores), rows):
+            part = slice(start, start + rows)
+            scores[part] *= self._cache["alpha"][classes[part]]
+        return scores
+
+    def self_influence(self) -> Tensor:
+        """Score of each training sample for its own label at itself, α_{i,y_i}‖f_i‖², shape (train,).
+
+        Never negative, and largest where the new layer does not fit the sample's label.
+        """
+        self._check_fitted()
+        features = self._cache["features"]
+        norms = torch.einsum("nd,nd->n", features, features) + self._square()
+        return norms * self._cache["alpha"].gather(0, self.labels_[None])[0]
+
+    @property
+    def coef_(self) -> Doubles:
+        """Weights (class, d) of the new last layer, the bias last."""
+        self._check_fitted()
+        return self._cache["coef"].cpu().numpy()
+
+    @property
+    def alpha_(self) -> Tensor:
+        """Coefficients (train, class): global attributions, positive is evidence for the class."""
+        self._check_fitted()
+        return self._cache["alpha"].T
+
+    @property
+    def residual_(self) -> float:
+        """‖W − Σ_i α_i f_iᵀ‖ / ‖W‖."""
+        self._check_fitted()
+        return float(self._cache["residual"])
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        self.bias = check_flag("bias", self.bias)
+
+    _doubles: ClassVar[tuple[str, ...]] = ("coef", "residual")
+
+    def _layout(self, classifier: Classifier) -> Layout:
+        columns = classifier.weight.shape[1] + self.bias
+        return {"features": ("N", "d"), "alpha": ("K", "N"), "coef": ("K", columns), "residual": ()}
+
+    def _products(self, tests: Tensor) -> Tensor:
+        """f_i·f(x) with what the bias adds, (B, N)."""
+        return torch.addmm(tests.new_full((1,), self._square()), tests, self._cache["features"].T)
+
+    def _square(self) -> float:
+        """The square of the constant that follows the features to carry the bias, 0 without one."""
+        return float(self.bias)
+
+    def _rows(self, training: Training, constant: float = 1.0) -> Doubles:
+        """Features (N, d) in float64, with the bias' constant as a last column."""
+        X: Doubles = training.features.double().cpu().numpy()
+        return np.concatenate([X, np.full((len(X), 1), constant)], axis=1) if self.bias else X
+
+    def _points(
+        self, training: Training, alpha: Doubles, weight: Doubles, residual: float
+    ) -> dict[str, Tensor]:
+        """Give the cache for coefficients α (N, K) and weights (K, d)."""
+        device = training.features.device
+        return {
+            "features": training.features,
+            "alpha": torch.as_tensor(alpha.T, dtype=torch.float32, device=device).contiguous(),
+            "coef": torch.as_tensor(weight),
+            "residual": torch.tensor(residual, dtype=torch.float64),
+        }
+
+
+class Representer(PointsAttributor):
+    """Attribute predictions by Representer Points: a last layer trained anew with an ℓ2 penalty.
+
+    At the minimum W of (1/N) Σ_i ℓ(W f_i, y_i) + l2‖W‖², with ℓ the cross-entropy and y_i the training
+    labels, W = Σ_i α_i f_iᵀ with α_ic = −(1/(2 l2 N)) ∂ℓ_i/∂logit_c = (δ_{c,y_i} − p_ic)/(2 l2 N). The score
+    of training sample i for class c at x is τ_c(x, i) = α_ic f_i·f(x), **positive is evidence for the target
+    class**, and the scores of all samples sum to the new layer's logit w_c·f(x).
+
+    Parameters
+    ----------
+    l2
+        Weight of the penalty. Smaller follows the labels more closely, and gives the weight to fewer samples.
+    bias
+        Append a constant 1 to the features, so that the bias is penalised and attributed too.
+    tol
+        Residual to reach.
+    batch_size
+        Inputs a forward pass.
+    show_progress
+        Show progress bars.
+
+    Attributes
+    ----------
+    coef_ : (class, d) float64 weights W, with the bias as a last column when ``bias`` is set
+    alpha_ : (train, class) float32, α: the global attributions
+    residual_ : float, ‖W − Σ_i α_i f_iᵀ‖ / ‖W‖, how far the scores are from summing to the logit
+    labels_ : (train,) int64
+
+    Examples
+    --------
+    >>> import torch, whence
+    >>> model = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.ReLU(), torch.nn.Linear(3, 2))
+    >>> x, y = torch.randn(20, 4), torch.arange(20) % 2
+    >>> explainer = whence.attributors.get("representer")(show_progress=False).fit(model, (x, y))
+    >>> explainer.attribute(x[:3]).shape
+    torch.Size([3, 20])
+    """
+
+    name: ClassVar[str] = "representer"
+    limits: ClassVar[Limits] = Limits(
+        needs_checkpoints=False,
+        needs_loss=True,
+        last_layer_only=True,
+        memory="N × (d + K); in float64 and N × d twice while fitting",
+    )
+
+    def __init__(
+        self,
+        l2: float = 3e-3,
+        bias: bool = True,
+        tol: float = 1e-10,
+        batch_size: int = 256,
+        show_progress: bool = True,
+    ) -> None:
+        self.l2 = l2
+        self.bias = bias
+        self.tol = tol
+        self.batch_size = batch_size
+        self.show_progress = show_progress
+
+    def _learn(self, classifier: Classifier, training: Training) -> dict[str, Tensor]:
+        X, labels = self._rows(training), training.labels.cpu().numpy()
+        with GapBar(self.tol, self.show_progress) as bar:
+            found = fit_softmax(X, labels, classifier.n_classes, self.l2, self.tol, bar)
+        with np.errstate(over="ignore"):
+            if not np.isfinite(found.alpha.astype(np.float32)).all():
+                raise InvalidInputError(
+                    f"'l2' must be large enough for the coefficients 1/(2 l2 N). Got {self.l2:g}, where they "
+                    "overflow."
+                )
+        if found.residual > max(self.tol, 1e-6):
+            warnings.warn(
+                f"The new last layer has a residual of {found.residual:.1e}, more than 'tol' = {self.tol:g}: "
+                f"scores sum to its logits only so far. A larger 'l2' than {self.l2:g} is easier to solve.",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
+        return self._points(training, found.alpha, found.weight, found.residual)
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        self.l2 = check_positive("l2", self.l2)
+        self.tol = check_positive("tol", self.tol)

@@ -1,0 +1,210 @@
+"""Checks of arguments that all rooms share: integers, numbers, words, flags, and arrays of any origin.
+
+Each gives the value in its plain form or raises ``InvalidInputError``, which names the argument, the rule and
+the value.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.sparse import issparse
+
+from whence.errors import InvalidInputError
+
+_LONGEST = 200  # letters of a value that a message quotes
+
+
+def check_count(name: str, value: Any, least: int = 1, most: int | None = None, why: str = "") -> int:
+    """Return an integer of at least ``least`` and, where it is given, at most ``most``."""
+    if is_integer(value) and value >= least and (most is None or value <= most):
+        return int(value)
+    limit = f"at least {least}" + ("" if most is None else f" and at most {most:,}")
+    raise InvalidInputError(f"'{name}' must be an integer of {limit}{why}. Got {shown(value)}.")
+
+
+def check_seed(value: Any, name: str = "seed") -> int:
+    """Return what random numbers can be seeded with."""
+    return check_count(name, value, 0, 2**63 - 1)
+
+
+def check_positive(name: str, value: Any, why: str = "") -> float:
+    """Return a finite number above 0."""
+    number = _number(value)
+    if number is None or not 0 < number < math.inf:
+        raise InvalidInputError(f"'{name}' must be a finite number above 0{why}. Got {shown(value)}.")
+    return number
+
+
+def check_share(name: str, value: Any, *, whole: bool = False) -> float:
+    """Return a number above 0 and below 1; with ``whole``, 1 is one too."""
+    number = _number(value)
+    if number is None or not (0 < number < 1 or (whole and number == 1)):
+        interval = "(0, 1]" if whole else "(0, 1)"
+        raise InvalidInputError(f"'{name}' must be a number in {interval}. Got {shown(value)}.")
+    return number
+
+
+def check_number(name: str, value: Any, least: float = -math.inf) -> float:
+    """Return a finite number of at least ``least``."""
+    number = _number(value)
+    if number is None or not math.isfinite(number) or number < least:
+        limit = "" if least == -math.inf else f" of at least {least:g}"
+        raise InvalidInputError(f"'{name}' must be a finite number{limit}. Got {shown(value)}.")
+    return number
+
+
+def check_choice(name: str, value: Any, choices: Sequence[str | None]) -> None:
+    """Raise unless a parameter is one of the words it may be."""
+    if not (value is None or isinstance(value, str)) or value not in choices:
+        words = ", ".join("None" if choice is None else f'"{choice}"' for choice in choices)
+        raise InvalidInputError(f"'{name}' must be one of {words}. Got {shown(value)}.")
+
+
+def check_flag(name: str, value: Any) -> bool:
+    """Return True or False, of which numpy has its own."""
+    if not isinstance(value, bool | np.bool_):
+        raise InvalidInputError(f"'{name}' must be True or False. Got {shown(value)}.")
+    return bool(value)
+
+
+def check_callable(name: str, value: Any, what: str) -> None:
+    """Raise unless a parameter can be called; ``what`` says for what, as in "a function of a batch"."""
+    if not callable(value):
+        raise InvalidInputError(f"'{name}' must be {what}. Got {shown(value)}.")
+
+
+def check_names(name: str, values: Any, n: int | None = None) -> tuple[str, ...]:
+    """Return the names of classes, each of them once; where ``n`` is given, so many."""
+    plain = isinstance(values, Sequence | np.ndarray) and not isinstance(values, str | bytes)
+    found = tuple(values) if plain else ()
+    if not found or not all(isinstance(each, str) for each in found):
+        raise InvalidInputError(
+            f'\'{name}\' must be names, one a class, such as ["cat", "dog"]. Got {shown(values)}.'
+        )
+    twice = next((each for i, each in enumerate(found) if each in found[:i]), None)
+    if twice is not None:
+        raise InvalidInputError(f"'{name}' must be different names. Got {str(twice)!r} twice.")
+    if n is not None and len(found) != n:
+        raise InvalidInputError(f"'{name}' must be {n} names, one a class of the model. Got {len(found)}.")
+    return tuple(map(str, found))
+
+
+def check_path(name: str, value: Any) -> Path:
+    """Return the path of a file or folder, which need not exist."""
+    text = fspath(value) if isinstance(value, str | PathLike) else None
+    if not isinstance(text, str) or not text.strip() or "\0" in text:
+        raise InvalidInputError(f"'{name}' must be the path of a file or folder. Got {shown(value)}.")
+    return Path(text)
+
+
+def check_places(name: str, values: Any, n: int) -> npt.NDArray[np.int64]:
+    """Return places of samples, a list of integers in [0, n)."""
+    array = to_array(name, values)
+    if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
+        raise InvalidInputError(f"'{name}' must be a list of integers in [0, {n}). Got {shown(values)}.")
+    places = as_int64(name, array)
+    outside = (places < 0) | (places >= n)
+    if outside.any():
+        raise InvalidInputError(f"'{name}' must lie in [0, {n}). Got {places[outside.argmax()]}.")
+    return places
+
+
+def to_array(name: str, values: Any) -> npt.NDArray[Any]:
+    """Return a tensor, array or list as a numpy array, which shares its memory where that can be."""
+    if hasattr(values, "detach"):  # a tensor of torch, which this module does without
+        values = _of_tensor(name, values)
+    elif issparse(values):
+        raise InvalidInputError(f"'{name}' must be a dense array. Got a sparse one; pass {name}.toarray().")
+    elif isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+        raise InvalidInputError(
+            f"'{name}' must have all its entries. Got a masked array. Fill or leave out what is masked."
+        )
+    try:
+        return np.asarray(values)
+    except Exception as error:  # whatever an object's own __array__ raises
+        raise InvalidInputError(
+            f"'{name}' must be an array. Got {type(values).__name__}, of which numpy can make none: {error}."
+        ) from error
+
+
+def real_array(name: str, values: Any) -> npt.NDArray[Any]:
+    """Return an array of real numbers, in its own precision."""
+    array = to_array(name, values)
+    if array.dtype.kind not in "biuf":
+        raise InvalidInputError(f"'{name}' must hold real numbers. Got dtype {array.dtype}.")
+    return array
+
+
+def as_int64(name: str, array: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    """Return an array of integers as int64, or raise where one does not fit."""
+    if array.dtype.kind == "u" and array.size and array.max() > np.iinfo(np.int64).max:
+        i = int(array.argmax())
+        raise InvalidInputError(f"'{name}' must be below 2⁶³. Got {array.flat[i]} at index {i}.")
+    return array.astype(np.int64, copy=False)
+
+
+def shown(value: Any) -> str:
+    """Write a value for a message: short ones as they are, arrays by type and shape, others by type."""
+    shape = getattr(value, "shape", None)
+    if shape is not None and np.ndim(shape) == 1 and len(shape):
+        return f"{type(value).__name__} of shape {tuple(shape)}"
+    try:
+        text = repr(value)
+    except Exception:  # an object that cannot even be shown
+        text = f"an object of type {type(value).__name__}"
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+
+
+def check_dense(name: str, tensor: Any) -> None:
+    """Raise unless a tensor of torch has its values in memory, one after the other."""
+    faults = {
+        "sparse": str(tensor.layout) != "torch.strided",
+        "quantised": tensor.is_quantized,
+        "without values, on the meta device": tensor.device.type == "meta",
+    }
+    for fault, is_so in faults.items():
+        if is_so:
+            raise InvalidInputError(f"'{name}' must be a dense tensor. Got one that is {fault}.")
+
+
+def _of_tensor(name: str, tensor: Any) -> Any:
+    check_dense(name, tensor)
+    tensor = tensor.detach().cpu().resolve_conj().resolve_neg()
+    # Of the kinds of numbers that numpy has no name for.
+    return tensor.float() if re.search("float8|float4|bfloat16", str(tensor.dtype)) else tensor
+
+
+def is_integer(value: Any) -> bool:
+    """Whether a value is an integer of Python or numpy, and no truth value."""
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
+def _number(value: Any) -> float | None:
+    """Give a real number as a float; None for anything else, numbers in texts and truth values too."""
+    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
+        return None
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
+
+
+def check_parts(name: str, inputs: Any) -> None:
+    """Raise where a part of a batch is sparse, quantised, without values, or masked."""
+    if isinstance(inputs, Mapping):
+        inputs = tuple(inputs.values())
+    if isinstance(inputs, tuple | list):
+        for part in inputs:
+            check_parts(name, part)
+    elif hasattr(inputs, "detach"):  # a tensor of torch
+        check_dense(name, inputs)
+    elif isinstance(inputs, np.ma.MaskedArray) or issparse(inputs):
+        to_array(name, inputs)

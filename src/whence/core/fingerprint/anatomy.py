@@ -1,0 +1,181 @@
+"""What models, data sets and functions are made of, a line a part, so that two can say where they differ."""
+
+from __future__ import annotations
+
+import sys
+import types
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn.modules import module as torch_modules
+
+from whence.core.fingerprint import code
+from whence.core.fingerprint.digest import Digest, state
+
+_LARGEST = 1 << 26  # bytes of an array in an attribute from which on it is sampled
+_PLAIN = int | float | str | bool | None
+_SHORT = 200  # letters of a value that is told as it is
+_HOOKS = ("_forward_pre_hooks", "_forward_hooks")
+
+Lines = dict[str, str]
+
+
+def structure(model: nn.Module) -> Lines:
+    """Describe what a model's outputs depend on beside its weights and buffers.
+
+    That is every module's class and children, its attributes, private ones and those in containers too,
+    the code of its methods along all its classes, what they use of their modules, and forward hooks. It
+    takes milliseconds, since weights are not read, and is the same in every process.
+
+    Attributes that the model writes whenever it runs, such as a counter, differ from run to run:
+    ``settled`` leaves them out.
+    """
+    telling = _Telling()
+    for name, module in model.named_modules():
+        telling.digest.call(module, f"module {name}")
+    for name, module in model.named_modules():
+        telling.module(name, module)
+    telling.hooks("all modules", vars(torch_modules), "_global")
+    telling.classes(type(module) for module in model.modules())
+    return telling.lines
+
+
+def blueprint(model: nn.Module) -> Lines:
+    """Describe of a model what stays the same in another place, another file and other library versions.
+
+    That is the name of every module's class, and the settings of each: numbers, and of torch's own modules
+    and the user's also flags, words and arrays. Two blueprints are compared by ``comparable``.
+    """
+    lines: Lines = {}
+    digest = Digest(_LARGEST)
+    for name, module in model.named_modules():
+        kind = type(module)
+        lines[_title("class of", name)] = kind.__qualname__
+        known = kind.__module__.startswith("torch.") or code.is_own(kind)
+        for key, value in state(module).items():
+            title = f"setting {name}.{key}".replace(" .", " ")
+            if isinstance(value, int | float) and (known or not isinstance(value, bool)):
+                lines[title] = repr(value)
+            elif known and isinstance(value, _PLAIN | tuple | list) and "name_or_path" not in key:
+                lines[title] = repr(value)[:_SHORT]
+            elif known and isinstance(value, torch.Tensor | np.ndarray):
+                lines[title] = f"{type(value).__qualname__} #{digest.of(value)}"
+    return lines
+
+
+def comparable(saved: Mapping[str, str], now: Mapping[str, str]) -> tuple[Lines, Lines]:
+    """Leave out of two fingerprints the settings that only one has, as other versions of libraries do.
+
+    Where the saved one has no blueprint at all, that of the other is left out.
+    """
+    drawn = any(key.startswith("class of") for key in saved)
+    return (
+        {key: line for key, line in saved.items() if key in now or not key.startswith("setting ")},
+        {
+            key: line
+            for key, line in now.items()
+            if key in saved or (not key.startswith("setting ") and (drawn or not key.startswith("class of")))
+        },
+    )
+
+
+def anatomy(thing: Any, name: str) -> Lines:
+    """Describe an object or a function in the same way; ``name`` is what the lines call it."""
+    telling = _Telling()
+    telling.thing(thing, name)
+    return telling.lines
+
+
+def settled(before: Mapping[str, str], after: Mapping[str, str]) -> Lines:
+    """Give the lines that were the same before and after a run: the others are notes that it takes."""
+    return {key: line for key, line in after.items() if before.get(key) == line}
+
+
+class _Telling:
+    """Collects lines."""
+
+    def __init__(self) -> None:
+        self.lines: Lines = {}
+        self.digest = Digest(_LARGEST)
+
+    def module(self, name: str, module: nn.Module) -> None:
+        children = ", ".join(module._modules)
+        title, attributes = _title("module", name), state(module)
+        if type(module).__module__.startswith("torch."):  # which keep nothing of their own
+            inside = ", ".join(f"{key}={self.told(value)}" for key, value in sorted(attributes.items()))
+            self.lines[title] = f"{type(module).__qualname__}({inside}) [{children}]"
+        else:
+            self.lines[title] = f"{_full_name(type(module))} [{children}]"
+            self.attributes(name, attributes)
+        self.hooks(name, vars(module))
+
+    def hooks(self, name: str, where: Mapping[str, Any], prefix: str = "") -> None:
+        for kind in _HOOKS:
+            found = where.get(prefix + kind)
+            if found:
+                self.lines[_title(f"hooks {name}", kind)] = self.told(list(found.values()))
+
+    def thing(self, thing: Any, name: str) -> None:
+        self.digest.call(thing, name)
+        if isinstance(thing, types.FunctionType):
+            inside = [code.of(thing.__code__), thing.__defaults__, thing.__kwdefaults__]
+            self.lines[f"code {name}"] = self.told(inside)
+            self.attributes(name, {**code.enclosed(thing), **vars(thing)})
+            self.uses([thing])
+        elif code.is_own(type(thing)):
+            self.lines[_title("object", name)] = _full_name(type(thing))
+            self.attributes(name, state(thing))
+            self.classes([type(thing)])
+        else:
+            self.lines[_title("object", name)] = _full_name(type(thing))
+            self.attributes(name, state(thing))
+
+    def attributes(self, name: str, attributes: Mapping[str, Any]) -> None:
+        for key, value in attributes.items():
+            self.lines[f"attribute {name}.{key}".replace(" .", " ")] = self.told(value)
+
+    def classes(self, kinds: Any) -> None:
+        packages = {"torch"}
+        for kind in dict.fromkeys(kinds):
+            full = _full_name(kind)
+            # Of installed packages the version counts: they patch each other's classes when imported.
+            own = [method for method in code.methods(kind) if code.is_own(method)]
+            if own:
+                parts = [code.of(method.__code__) for method in own]
+                around = [[m.__defaults__, m.__kwdefaults__, code.enclosed(m)] for m in own]
+                self.lines[f"code {full}"] = self.told(["".join(parts), around])
+            self.attributes(full, code.constants(kind))
+            self.uses(own)
+            packages.update(base.__module__.partition(".")[0] for base in kind.__mro__[:-1])
+        for package in packages:
+            version = getattr(sys.modules.get(package), "__version__", None)
+            if version is not None:
+                self.lines[f"version of {package}"] = str(version)
+
+    def uses(self, functions: list[types.FunctionType]) -> None:
+        for function in functions:
+            for name, value in code.uses(function).items():
+                self.lines.setdefault(f"use of {name}", self.told(value))
+
+    def told(self, value: Any) -> str:
+        """Print a plain value, and of others the type and a digest."""
+        if isinstance(value, _PLAIN) or (
+            isinstance(value, tuple | list) and len(value) < 9 and all(isinstance(v, _PLAIN) for v in value)
+        ):
+            text = repr(value)
+            if len(text) <= _SHORT:
+                return text
+        if isinstance(value, torch.dtype | torch.device):
+            return str(value)
+        return f"{type(value).__qualname__} #{self.digest.of(value)}"
+
+
+def _title(kind: str, name: str) -> str:
+    return f"{kind} {name}".rstrip()
+
+
+def _full_name(kind: type) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}"

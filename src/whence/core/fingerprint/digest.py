@@ -1,0 +1,259 @@
+"""A digest of nested values: numbers, texts, tensors, containers, functions, and objects by their state."""
+
+from __future__ import annotations
+
+import enum
+import functools
+import hashlib
+import marshal
+import os
+import types
+from argparse import Namespace
+from collections.abc import Iterator, Mapping, Set
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from whence.core.fingerprint import code
+
+_BLOCK = 1 << 24  # bytes hashed at a time
+_LONG = 1 << 12  # entries of a container from which on it is hashed as a whole
+_NODES = 200_000  # values looked at in all; of what lies beyond, the type is all that counts
+_PLAIN = (str, int, float, complex, bool, type(None))
+_NAMED = (enum.Enum, torch.dtype, torch.device, torch.layout, range, slice)
+_TOLD_BY_STATE = (types.SimpleNamespace, Namespace)
+
+
+class Digest:
+    """SHA-256 of nested values, the same in every process.
+
+    Parameters
+    ----------
+    largest
+        Bytes of an array from which on only a part of its rows is hashed; None hashes all of them.
+    """
+
+    def __init__(self, largest: int | None = None) -> None:
+        self._hash = hashlib.sha256()
+        self._largest = largest
+        self._within: set[int] = set()  # objects that are being looked at: a cycle ends there
+        self._known: dict[int, tuple[Any, str]] = {}  # the objects too, so that no other takes their id
+        self._left = [_NODES]
+
+    def add(self, value: Any) -> None:
+        """Add a value, with its type and shape, so that different values cannot look the same."""
+        self._left[0] -= 1
+        if isinstance(value, str):
+            self._say(f"str {len(value)} {value}")
+        elif isinstance(value, _PLAIN):
+            self._text(value)
+        elif self._left[0] < 0:
+            self._say(_name(type(value)))
+        elif isinstance(value, Tensor):
+            self._tensor(value)
+        elif isinstance(value, np.ndarray) and not value.dtype.hasobject:
+            self._array(value)
+        elif isinstance(value, bytes | bytearray):
+            self._say(f"bytes {len(value)}")
+            self._hash.update(value)
+        elif isinstance(value, _NAMED):
+            self._text(value)
+        elif isinstance(value, os.PathLike):
+            self._path(value)
+        else:
+            self._say(self._part(value))
+
+    def call(self, value: Any, name: str) -> None:
+        """Let an object count by a name wherever it is met, because it is looked at elsewhere."""
+        self._known[id(value)] = value, name
+
+    def hexdigest(self) -> str:
+        """Give the digest of all that was added, in order."""
+        return self._hash.hexdigest()[:32]
+
+    def of(self, value: Any) -> str:
+        """Give the digest of one value alone; what was found out about others is used."""
+        part = Digest(self._largest)
+        part._within, part._known, part._left = self._within, self._known, self._left
+        part.add(value)
+        return part.hexdigest()
+
+    def _part(self, value: Any) -> str:
+        """Digest a container, a function, a class or an object."""
+        if id(value) in self._within:
+            return f"cycle {_name(type(value))}"
+        if id(value) not in self._known:
+            self._within.add(id(value))
+            try:
+                part = Digest(self._largest)
+                part._within, part._known, part._left = self._within, self._known, self._left
+                part._compound(value)
+                self._known[id(value)] = value, part.hexdigest()
+            finally:
+                self._within.discard(id(value))
+        return self._known[id(value)][1]
+
+    def _compound(self, value: Any) -> None:
+        if isinstance(value, np.ndarray):
+            self._say(f"objects {value.shape}")
+            self.add(value.tolist())
+        elif isinstance(value, Mapping):
+            self._mapping(value)
+        elif isinstance(value, list | tuple):
+            self._sequence(value)
+        elif isinstance(value, Set):
+            self._say(f"set {len(value)}")
+            for part in sorted(self.of(member) for member in value):
+                self._say(part)
+        elif isinstance(value, types.ModuleType):
+            self._say(f"module {value.__name__}")
+        elif isinstance(value, type):
+            self._class(value)
+        elif isinstance(value, types.CodeType):
+            self._say(code.of(value))
+        elif isinstance(value, functools.partial):
+            self.add(["partial", value.func, value.args, value.keywords])
+        elif isinstance(value, types.FunctionType):
+            self._function(value)
+        elif isinstance(value, types.MethodType):
+            self.add(["method", value.__func__, value.__self__])
+        elif hasattr(type(value), "tobytes") and hasattr(type(value), "size"):  # images and numpy's numbers
+            self._say(f"{type(value).__name__} {getattr(value, 'mode', '')} {value.size}")
+            self._hash.update(value.tobytes())
+        else:
+            self._object(value)
+
+    def _mapping(self, value: Mapping[Any, Any]) -> None:
+        self._say(f"mapping {len(value)}")
+        if len(value) > _LONG and type(value) is dict and self._whole(list(value.items())):
+            return
+        for key in sorted(value, key=str):
+            self.add(str(key))
+            self.add(value[key])
+
+    def _sequence(self, value: list[Any] | tuple[Any, ...]) -> None:
+        self._say(f"sequence {len(value)}")
+        if len(value) > _LONG and self._whole(value):
+            return
+        for part in value:
+            self.add(part)
+
+    def _whole(self, value: Any) -> bool:
+        """Hash a long container of plain values at once, a hundred times faster; whether it could."""
+        try:
+            self._hash.update(marshal.dumps(value, 2))  # the version that does not depend on identities
+        except ValueError:
+            return False
+        return True
+
+    def _function(self, function: types.FunctionType) -> None:
+        self._say(f"function {_name(function)} {code.of(function.__code__)}")
+        self.add([function.__defaults__, function.__kwdefaults__, code.enclosed(function)])
+        self.add({name: part for name, part in vars(function).items()})
+        self.add(code.uses(function))
+
+    def _class(self, kind: type) -> None:
+        self._say(f"class {_name(kind)}")
+        if not code.is_own(kind):
+            return
+        methods = code.methods(kind)
+        self._say("".join(code.of(method.__code__) for method in methods))
+        self.add(code.constants(kind))
+        for method in methods:
+            if code.is_own(method):
+                self.add([method.__defaults__, method.__kwdefaults__, code.enclosed(method)])
+                self.add(code.uses(method))
+
+    def _object(self, value: Any) -> None:
+        kind = type(value)
+        # Looked up where nothing runs: what objects do when they are asked is their own affair.
+        inside = getattr(value, "__dict__", {})
+        wrapped = inside.get("__wrapped__") or inside.get("py_func")
+        if isinstance(wrapped, types.FunctionType):  # of functools.cache, of numba
+            self.add([_name(kind), wrapped])
+        elif is_dataclass(value):
+            self.add([kind, {field.name: getattr(value, field.name) for field in fields(value)}])
+        elif isinstance(value, nn.Module):
+            self.add([kind, {**state(value), "weights": dict(value.state_dict(keep_vars=True))}])
+        elif isinstance(value, Iterator) or not _has_state(value):
+            self._text(value)
+        elif hasattr(kind, "columns") and hasattr(kind, "to_numpy"):  # a table of pandas
+            self.add([[str(name), value[name].to_numpy()] for name in value.columns])
+        else:
+            self.add([kind, state(value)])
+
+    def _tensor(self, value: Tensor) -> None:
+        # numpy lacks some of torch's types, whose bytes serve as well.
+        self._say(f"tensor {value.dtype} {tuple(value.shape)}")
+        if value.layout != torch.strided or value.is_meta or value.is_quantized:
+            self._say(f"{value.layout} {value.device.type}")
+            return
+        flat = value.detach().cpu().reshape(-1)
+        flat, width = flat[:: self._step(value.nbytes)], _BLOCK // value.element_size()
+        for start in range(0, len(flat), width):
+            block = flat[start : start + width].contiguous()
+            self._hash.update(block.view(torch.uint8).numpy().data)
+
+    def _array(self, value: np.ndarray[Any, Any]) -> None:
+        self._say(f"array {value.dtype.str} {value.shape}")
+        rows = value.reshape(1) if value.ndim == 0 else value[:: self._step(value.nbytes)]
+        width = max(1, _BLOCK // max(1, rows.itemsize * int(np.prod(rows.shape[1:]))))
+        for start in range(0, len(rows), width):
+            block = np.ascontiguousarray(rows[start : start + width])
+            self._hash.update(block.reshape(-1).view(np.uint8).data)
+
+    def _step(self, size: int) -> int:
+        """Of how many rows or numbers one is hashed."""
+        return 1 if self._largest is None else max(1, size // self._largest)
+
+    def _path(self, value: os.PathLike[Any]) -> None:
+        """Add a path, and of a file its size and its date: nearly all that changes a file changes these."""
+        self._say(f"path {os.fspath(value)}")
+        try:
+            about = os.stat(value)
+        except OSError:
+            return
+        if not os.path.isdir(value):
+            self._say(f"{about.st_size} {about.st_mtime_ns}")
+
+    def _text(self, value: Any) -> None:
+        """Add what a value prints, without the address that Python prints for objects without words."""
+        text = repr(value)
+        text = type(value).__qualname__ if " at 0x" in text else text
+        self._say(f"{type(value).__name__} {len(text)} {text}")
+
+    def _say(self, text: str) -> None:
+        self._hash.update(f"{text}\n".encode(errors="surrogatepass"))
+
+
+def state(value: Any) -> dict[str, Any]:
+    """Give an object's attributes; of a torch module those that are neither weights, children nor hooks."""
+    found = dict(getattr(value, "__dict__", {}))
+    for kind in type(value).__mro__:
+        slots = vars(kind).get("__slots__", ())
+        for name in (slots,) if isinstance(slots, str) else slots:
+            if name not in ("__dict__", "__weakref__") and hasattr(value, name):
+                found[name] = getattr(value, name)
+    if isinstance(value, nn.Module):
+        return {name: part for name, part in found.items() if name not in _INNER and "_hooks" not in name}
+    return found
+
+
+_INNER = {
+    *("_parameters", "_buffers", "_modules", "_non_persistent_buffers_set", "training"),
+    *("_compiled_call_impl", "_is_full_backward_hook", "call_super_init"),
+}
+
+
+def _has_state(value: Any) -> bool:
+    """Whether an object's attributes say what it is: not those of Python's own locks, loggers and files."""
+    if isinstance(value, _TOLD_BY_STATE):
+        return True
+    return not code.is_standard(type(value)) and bool(state(value))
+
+
+def _name(thing: Any) -> str:
+    return f"{thing.__module__}.{thing.__qualname__}"

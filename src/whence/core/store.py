@@ -1,0 +1,196 @@
+"""Saved explainers: one safetensors file with a JSON manifest, and fingerprints of models. No pickle.
+
+One file rather than a folder, because replacing a file is atomic on every system and a folder's is not, and
+because a file can be copied or sent without losing a part. The manifest travels in the safetensors header.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from itertools import chain
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
+from torch import nn
+
+from whence.core.checks import check_path
+from whence.core.files import replacing
+from whence.errors import MissingFileError, StoreError
+
+FORMAT = 1
+_WORDS = 1021
+Arrays = Mapping[str, npt.NDArray[Any]]
+
+
+def write(path: str | os.PathLike[str], arrays: Arrays, manifest: Mapping[str, Any]) -> None:
+    """Write arrays and a JSON-able manifest to one file, which is either the old one or whole.
+
+    The file is written beside its place, flushed to disk and then moved there, so that a crash or a full
+    disk, which is a StoreError, leaves what was there before.
+    """
+    arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    text = json.dumps(manifest, sort_keys=True, allow_nan=False)
+    header = {"format": FORMAT, "checksum": _checksum(arrays, text), "manifest": text}
+    # One entry, since safetensors writes several in any order: equal explainers make equal files.
+    contents = save(dict(arrays), metadata={"whence": json.dumps(header)})
+    with replacing(path) as file:
+        file.write(contents)
+
+
+def write_text(path: str | os.PathLike[str], text: str) -> None:
+    """Write a text file, which is either the old one or whole."""
+    with replacing(path) as file:
+        file.write(text.encode())
+
+
+def read(path: str | os.PathLike[str]) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
+    """Read what ``write`` wrote, or raise StoreError when it is not exactly that."""
+    path = check_path("path", path)
+    if not os.path.isfile(path):
+        raise MissingFileError(f"No saved explainer at {path}.")
+    try:
+        with safe_open(path, framework="np") as file:
+            header = _header(path, file.metadata() or {})
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, TypeError, AttributeError) as error:  # the latter for kinds that numpy has not
+        raise StoreError(
+            f"{path} is truncated, altered, or no saved explainer ({error}). Save it again."
+        ) from error
+    text = header["manifest"]
+    if _checksum(arrays, text) != header["checksum"]:
+        raise StoreError(f"{path} was altered after it was saved: its checksum differs. Save it again.")
+    return arrays, _manifest(path, text)
+
+
+def fingerprint(model: nn.Module, layer: str) -> dict[str, str]:
+    """Identify a model by the dtype, shape and bytes of every parameter and buffer, and the layer's name.
+
+    Returns one short line a tensor, so that two fingerprints say where they differ.
+    """
+    lines = {"layer": layer}
+    for name, tensor in chain(model.named_parameters(), model.named_buffers()):
+        flat = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
+        digest = hashlib.sha256(flat.numpy().data).hexdigest()[:32]
+        lines[f"tensor {name}"] = f"{_kind(tensor)} {digest}"
+    return lines
+
+
+def differences(saved: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    """Say what differs between two fingerprints, in words; empty when nothing does."""
+    found = []
+    for key in saved.keys() | now.keys():
+        name = key.removeprefix("tensor ")
+        if key not in now:
+            found.append(f"{name} is missing")
+        elif key not in saved:
+            found.append(f"{name} is new")
+        elif saved[key] != now[key]:
+            found.append(_difference(key, saved[key], now[key]))
+    found.sort()
+    return found if len(found) <= 5 else [*found[:5], f"and {len(found) - 5} more"]
+
+
+def _difference(key: str, was: str, now: str) -> str:
+    """Say how one line of a fingerprint differs. Tensors, data and code are lines that end in a digest."""
+    kind, _, name = key.partition(" ")
+    before, after = was.rpartition("#")[0], now.rpartition("#")[0]
+    if before and before == after:
+        return f"the {key} differs"
+    if kind not in ("tensor", "data", "code"):
+        start = _first_difference(was, now)
+        return f"the {key} is {_excerpt(now, start)}, was {_excerpt(was, start)}"
+    before, after = was.rsplit(" ", 1)[0], now.rsplit(" ", 1)[0]
+    if before != after:
+        return f"{name} is {after}, was {before}"
+    return {
+        "tensor": f"{name} has other values",
+        "data": f"the {name} differ",
+        "code": f"the code of {name} differs",
+    }[kind]
+
+
+def _first_difference(a: str, b: str) -> int:
+    same = (x == y for x, y in zip(a, b, strict=False))
+    return next((i for i, equal in enumerate(same) if not equal), min(len(a), len(b)))
+
+
+def _excerpt(text: str, place: int) -> str:
+    """Quote a text, and of a long one what lies around a place."""
+    if len(text) <= 80:
+        return repr(text)
+    start = max(0, place - 40)
+    part = text[start : start + 80]
+    return repr("…" * (start > 0) + part + "…" * (start + 80 < len(text)))
+
+
+def glance(model: nn.Module) -> str:
+    """Cheap sign of a change in a model's parameters and buffers, however they were written: one pass, sums.
+
+    Sums of 8-byte words by their place modulo a prime: other bits give another sum, and so do the same
+    values in another order. It tells this process whether a ``fingerprint`` is worth its time.
+    """
+    digest = hashlib.blake2b(digest_size=16)
+    for name, tensor in chain(model.named_parameters(), model.named_buffers()):
+        raw = tensor.detach().contiguous().reshape(-1).view(torch.uint8)
+        if raw.data_ptr() % 8:
+            raw = raw.clone()
+        whole = raw.numel() // (8 * _WORDS) * (8 * _WORDS)
+        digest.update(f"{name} {_kind(tensor)}\n".encode())
+        if whole:
+            digest.update(raw[:whole].view(torch.int64).view(-1, _WORDS).sum(0).cpu().numpy().data)
+        digest.update(raw[whole:].cpu().numpy().data)
+    return digest.hexdigest()
+
+
+def _kind(tensor: torch.Tensor) -> str:
+    return f"{str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)}"
+
+
+def _header(path: Path, metadata: Mapping[str, str]) -> dict[str, str]:
+    """Return checksum and manifest from the file's header, or raise."""
+    try:
+        header = json.loads(metadata["whence"])
+        version, rest = header["format"], {key: str(header[key]) for key in ("checksum", "manifest")}
+    except (KeyError, ValueError, TypeError) as error:
+        raise StoreError(
+            f"{path} is no saved explainer, or was altered: its header has no manifest."
+        ) from error
+    if version != FORMAT:
+        raise StoreError(
+            f"{path} has format {version}, this version of whence reads format {FORMAT}. "
+            "Update whence, or save the explainer again with this version."
+        )
+    return rest
+
+
+def _manifest(path: Path, text: str) -> dict[str, Any]:
+    """Read a manifest, or raise where it is none: JSON of finite numbers, by names."""
+    try:
+        values = json.loads(text, parse_constant=_refuse)
+        if not isinstance(values, dict):
+            raise ValueError(f"a manifest is no {type(values).__name__}")
+    except (ValueError, RecursionError) as error:
+        raise StoreError(f"{path} has a manifest that cannot be read ({error}). Save it again.") from error
+    return values
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"it holds {constant}")
+
+
+def _checksum(arrays: Arrays, manifest: str) -> str:
+    """SHA-256 of the manifest and of every array's name, dtype, shape and bytes."""
+    digest = hashlib.sha256(f"{FORMAT}\n{manifest}\n".encode("utf-8", "surrogatepass"))
+    for name in sorted(arrays):
+        array = arrays[name]
+        digest.update(f"{name} {array.dtype.str} {array.shape}\n".encode())
+        digest.update(array.reshape(-1).view(np.uint8).data)
+    return digest.hexdigest()

@@ -1,0 +1,79 @@
+"""Scores, labels and masks as arrays, checked where they enter a metric."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from whence.core.checks import as_int64, real_array, to_array
+from whence.errors import InvalidInputError
+
+Array = npt.NDArray[Any]
+Doubles = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+_LARGEST = 1e150
+_BLOCK = 1 << 24  # entries looked at together
+
+
+def numbers(name: str, values: Any, shape: tuple[int | None, ...]) -> Array:
+    """Return finite numbers of a shape, where None fits any length, in their own precision; or raise."""
+    array = real_array(name, values)
+    if array.dtype.kind in "bu":  # which have no negative values, not even of their differences
+        array = array.astype(np.float64)
+    _check_shape(name, array, shape)
+    rows = max(1, _BLOCK // max(1, array[:1].size))
+    for start in range(0, len(array), rows):
+        block = array[start : start + rows]
+        finite = np.isfinite(block)
+        if not finite.all():
+            place = np.argwhere(~finite)[0]
+            place[0] += start
+            value = array[tuple(place)]
+            raise InvalidInputError(f"'{name}' must be finite. Got {value} at {tuple(map(int, place))}.")
+        if array.dtype.itemsize >= 8 and max(abs(block.max()), abs(block.min())) > _LARGEST:
+            raise InvalidInputError(
+                f"'{name}' must be within ±{_LARGEST:g}, whose squares can be added. Scale them down."
+            )
+    return array
+
+
+def classes(name: str, values: Any, n: int | None = None) -> Ints:
+    """Return integers (n,), or raise."""
+    array = to_array(name, values)
+    _check_shape(name, array, (n,))
+    if array.dtype.kind not in "iu":
+        raise InvalidInputError(f"'{name}' must be integers. Got dtype {array.dtype}.")
+    return as_int64(name, array)
+
+
+def mask(name: str, values: Any, shape: tuple[int | None, ...]) -> Mask:
+    """Return booleans of a shape, or raise."""
+    array = to_array(name, values)
+    _check_shape(name, array, shape)
+    if array.dtype != np.bool_:
+        raise InvalidInputError(
+            f"'{name}' must be booleans, True for the samples that are meant. Got dtype {array.dtype}. "
+            "Of indices, make mask = np.zeros(n, bool); mask[indices] = True."
+        )
+    return array
+
+
+def split_mask(name: str, values: Any, n: int) -> Mask:
+    """Return booleans (n,) with both values among them, or raise."""
+    found = mask(name, values, (n,))
+    if found.all() or not found.any():
+        raise InvalidInputError(
+            f"'{name}' must mark some of the samples and not all. Got {int(found.sum())} of {n}."
+        )
+    return found
+
+
+def _check_shape(name: str, array: Array, shape: tuple[int | None, ...]) -> None:
+    fits = array.ndim == len(shape) and all(m in (None, n) for m, n in zip(shape, array.shape, strict=True))
+    if not fits or array.size == 0:
+        wanted = ", ".join("any" if m is None else str(m) for m in shape)
+        raise InvalidInputError(f"'{name}' must have shape ({wanted}). Got {array.shape}.")

@@ -1,0 +1,306 @@
+"""Pair flipping: how fast a pair's score falls when the features go that its relevance maps point at."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from torch import Tensor
+from tqdm.auto import tqdm
+
+from whence.attributors.base import check_target
+from whence.attributors.dual.dualda import DualDA
+from whence.core.checks import check_choice, check_count, check_seed, shown, to_array
+from whence.errors import InvalidInputError
+from whence.evaluate.metrics.comparison import Doubles, Ints, ties
+from whence.evaluate.metrics.flipped import FlippingResult, Side
+from whence.evaluate.metrics.removal import Baseline, Removable
+from whence.explanation import Contribution
+from whence.model.inputs import check_batch, take, to_model
+from whence.relevance.xda import Method
+
+Map = npt.NDArray[np.float32]
+
+RANDOM = "random"
+"""The method that knows nothing: units are removed in a random order."""
+
+
+@dataclass(frozen=True, eq=False)
+class Pair:
+    """A test sample and a training sample, with the maps of their score by each method.
+
+    Attributes
+    ----------
+    test, train : places of the samples
+    lam : λ, the factor of the score
+    inputs : of either side, as the model takes them, a batch of one
+    features : of either side, (d,) float64
+    maps : of each method but the random one, on either side
+    """
+
+    test: int
+    train: int
+    lam: float
+    inputs: Mapping[Side, Any]
+    features: Mapping[Side, Tensor]
+    maps: dict[str, Mapping[Side, Map]]
+
+
+@dataclass(frozen=True, eq=False)
+class ExplainedPairs:
+    """Pairs with their maps by several methods, to be flipped in several ways.
+
+    Attributes
+    ----------
+    explainer : whose pairs they are
+    methods : names
+    pairs : proponents, then opponents, of each test sample in turn
+    """
+
+    explainer: DualDA
+    methods: tuple[str, ...]
+    pairs: tuple[Pair, ...]
+
+    def flip(
+        self,
+        side: Side = "test",
+        *,
+        steps: int = 20,
+        patch: int = 1,
+        baseline: Baseline = "mean",
+        keep: Sequence[int] = (),
+        n_random: int = 5,
+        seed: int = 0,
+    ) -> FlippingResult:
+        """Remove features and recompute the scores; arguments as for ``pair_flipping``."""
+        check_choice("side", side, ("test", "train"))
+        steps, patch = check_count("steps", steps), check_count("patch", patch)
+        n_random = check_count("n_random", n_random)
+        seed, tokens = check_seed(seed), to_array("keep", keep)
+        if tokens.ndim != 1 or (tokens.size and tokens.dtype.kind not in "iu"):
+            raise InvalidInputError(f"'keep' must be a list of tokens' numbers. Got {shown(keep)}.")
+        self.explainer._with_model().check_unchanged()
+        shares = np.arange(steps + 1) / steps
+        scores, curves, areas = [], [], []
+        for p, pair in enumerate(tqdm(self.pairs, "flipping", disable=not self.explainer.show_progress)):
+            sample = Removable.of(pair.inputs[side], baseline, patch, keep)
+            counts = np.rint(shares * sample.n_units).astype(np.int64)
+            tau = self._scores(pair, side, pair.features[side][None])[0]
+            # Seeded by the pair, so that no other pair and no batch size changes its orders.
+            owners, orders = self._orders(pair, side, sample, np.sign(tau), n_random, [seed, p])
+            left = self._without(pair, side, sample, orders, counts[1:]) / tau  # (orders, steps)
+            mean = np.array([left[owners == m].mean(axis=0) for m in range(len(self.methods))])
+            curve = np.hstack([np.ones((len(mean), 1)), mean])
+            scores.append(tau)
+            curves.append(curve)
+            areas.append(np.trapezoid(curve, counts / sample.n_units, axis=1))
+        tests = np.array([pair.test for pair in self.pairs])
+        return FlippingResult(
+            methods=self.methods,
+            side=side,
+            shares=shares,
+            curves=np.mean(curves, axis=0),
+            areas=np.array(areas).T,
+            scores=np.array(scores),
+            tests=tests,
+            trains=np.array([pair.train for pair in self.pairs]),
+            ties=ties(np.array(areas).T, tests, seed=seed),
+        )
+
+    def _orders(
+        self, pair: Pair, side: Side, sample: Removable, sign: float, n_random: int, seed: list[int]
+    ) -> tuple[Ints, Ints]:
+        """Give orders (R, units) of removal, and the method (R,) that each belongs to."""
+        rng = np.random.default_rng(seed)
+        lots = [rng.permutation(sample.n_units) for _ in range(n_random)]
+        owners, orders = [], []
+        for m, name in enumerate(self.methods):
+            if name in pair.maps:
+                relevance = sign * sample.relevance(pair.maps[name][side])
+                found = [removal_order(relevance, lots[0])]
+            else:
+                found = lots
+            owners += [m] * len(found)
+            orders += found
+        return np.array(owners), np.array(orders)
+
+    def _without(self, pair: Pair, side: Side, sample: Removable, orders: Ints, counts: Ints) -> Doubles:
+        """Scores (R, steps) of a pair without the first units, ``counts`` (steps,), of each order."""
+        ranks = np.argsort(orders, axis=1)
+        extractor, width = self.explainer._with_model().extractor, self.explainer.batch_size
+        n = len(orders) * len(counts)
+        found = np.empty(n)
+        for begin in range(0, n, width):
+            rows = np.arange(begin, min(begin + width, n))
+            order, step = np.divmod(rows, len(counts))
+            features = extractor(sample.without(ranks[order] < counts[step, None]))
+            found[rows] = self._scores(pair, side, features)
+        return found.reshape(len(orders), len(counts))
+
+    def _scores(self, pair: Pair, side: Side, features: Tensor) -> Doubles:
+        """τ (n,) of a pair where one side has other features (n, d)."""
+        other = pair.features["train" if side == "test" else "test"]
+        products = features.detach().double().cpu() @ other + self.explainer.constant_**2
+        tau: Doubles = pair.lam * products.numpy()
+        return tau
+
+
+def removal_order(relevance: Doubles, lots: Ints) -> Ints:
+    """Order units by relevance, largest first; where it is equal, by lot.
+
+    A map that is 0 on most of an image says nothing of the order there, and must neither gain nor lose by
+    the order in which pixels happen to be stored.
+
+    Parameters
+    ----------
+    relevance : (units,)
+    lots : (units,)
+        A permutation.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> removal_order(np.array([0.0, 2.0, 0.0, -1.0]), np.array([2, 3, 0, 1]))
+    array([1, 2, 0, 3])
+    """
+    order: Ints = lots[np.argsort(-relevance[lots], kind="stable")]
+    return order
+
+
+def explain_pairs(
+    explainer: DualDA,
+    x: Any,
+    k: int = 1,
+    *,
+    target: Any = None,
+    methods: Mapping[str, Method | None] | None = None,
+) -> ExplainedPairs:
+    """Explain the strongest pairs of test samples by several methods, once for flips of several kinds.
+
+    Parameters are as for ``pair_flipping``.
+    """
+    if not isinstance(explainer, DualDA):
+        raise InvalidInputError(
+            f"'explainer' must be a DualDA fitted with its training set. Got {shown(explainer)}."
+        )
+    model = explainer._with_model()
+    methods = {"XDA": None, RANDOM: RANDOM} if methods is None else methods
+    if not isinstance(methods, Mapping) or not methods:
+        raise InvalidInputError(
+            "'methods' must name at least one method, as a mapping of names to methods. "
+            f"Got {shown(methods)}."
+        )
+    n = check_batch(x)
+    targets = [None] * n if target is None else check_target(target, n, explainer.n_classes_).tolist()
+    pairs: list[Pair] = []
+    tests = tqdm(range(n), "explaining", disable=not explainer.show_progress)
+    for test in tests:
+        one = take(x, slice(test, test + 1))
+        inputs = next(model.batches(one, 1))
+        features = model.extractor(inputs)[0].double().cpu()
+        found: dict[int, Pair] = {}
+        for name, method in methods.items():
+            if method == RANDOM:
+                continue
+            (why,) = explainer.explain(one, k, targets[test], method=method)
+            for each in why.pairs:
+                if each.index not in found:
+                    found[each.index] = _pair(explainer, test, each, inputs, features)
+                found[each.index].maps[name] = {"test": each.test_map, "train": each.train_map}
+        pairs += found.values()
+    if not pairs:
+        raise InvalidInputError(
+            "'x' must have proponents or opponents for a method that is not random. Found no pairs."
+        )
+    return ExplainedPairs(explainer, tuple(methods), tuple(pairs))
+
+
+def _pair(explainer: DualDA, test: int, each: Contribution, inputs: Any, features: Tensor) -> Pair:
+    extractor = explainer._with_model().extractor
+    assert explainer._data is not None  # or ``explain`` had raised
+    train_inputs = to_model(extractor.model, explainer._data.take([each.index]))
+    train_features = extractor(train_inputs)[0].double().cpu()
+    return Pair(
+        test=test,
+        train=each.index,
+        lam=each.coefficient,
+        inputs={"test": inputs, "train": train_inputs},
+        features={"test": features, "train": train_features},
+        maps={},
+    )
+
+
+def pair_flipping(
+    explainer: DualDA,
+    x: Any,
+    k: int = 1,
+    side: Side = "test",
+    *,
+    target: Any = None,
+    methods: Mapping[str, Method | None] | None = None,
+    steps: int = 20,
+    patch: int = 1,
+    baseline: Baseline = "mean",
+    keep: Sequence[int] = (),
+    n_random: int = 5,
+    seed: int = 0,
+) -> FlippingResult:
+    """Measure how well relevance maps find the features that the scores of pairs rest on.
+
+    The most relevant features of one sample of a pair are removed first, and the pair's score
+    τ = λ (f(x)·f(x_i) + bias) is computed again, λ and the other sample as they were. The area under
+    τ(removed)/τ(0) over the share removed is **lower the better** the map is. Of an opponent, whose score is
+    negative, the most relevant features are those with the most negative relevance.
+
+    Parameters
+    ----------
+    explainer
+        A DualDA that was fitted with its training set.
+    x
+        A batch of test samples, as for ``DualDA.explain``.
+    k
+        Proponents, and opponents, of each test sample to take as pairs.
+    side
+        The sample whose features are removed, by its own map: "test" or "train".
+    target
+        As for ``DualDA.explain``.
+    methods
+        Methods by the names to show: what ``DualDA.explain`` takes as ``method``, None for its default, or
+        "random" for random orders. Without any, the default and random orders.
+    steps
+        Equal steps from nothing to everything removed.
+    patch
+        Side of the squares of pixels that are removed together, by the sum of their relevance.
+    baseline
+        What takes a removed feature's place: for images "mean" (the image's own mean colour) or "blur" (the
+        image under a Gaussian of an eighth of its size); a number or an array of a sample's shape, such as
+        the mean of the training set; for texts a token's number, such as ``mask_token_id``. A number that
+        many pixels already have cannot remove those.
+    keep
+        Of texts, tokens that are never removed, such as ``all_special_ids``.
+    n_random
+        Orders that "random" is averaged over.
+    seed
+        Of random orders, of the order within equal relevance, and of the comparison.
+
+    Returns
+    -------
+    FlippingResult; print it for a table.
+
+    Examples
+    --------
+    >>> import torch, whence
+    >>> from whence.evaluate import pair_flipping
+    >>> model = torch.nn.Sequential(torch.nn.Linear(6, 4), torch.nn.ReLU(), torch.nn.Linear(4, 2))
+    >>> X, y = torch.rand(30, 6), torch.arange(30) % 2
+    >>> explainer = whence.DualDA(C=0.1, show_progress=False).fit(model, (X, y))
+    >>> pair_flipping(explainer, X[:4], baseline=0.0, steps=6).curves.shape
+    (2, 7)
+    """
+    pairs = explain_pairs(explainer, x, k, target=target, methods=methods)
+    return pairs.flip(
+        side, steps=steps, patch=patch, baseline=baseline, keep=keep, n_random=n_random, seed=seed
+    )

@@ -1,0 +1,241 @@
+"""The linear datamodelling score: whether scores foretell what models trained on parts of the data say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from scipy.stats import rankdata
+
+from whence.core.checks import check_count, check_seed, check_share, shown, to_array
+from whence.errors import InvalidInputError
+from whence.evaluate.metrics.arrays import Array, Doubles, Ints, Mask, mask, numbers
+
+_LARGEST = 1 << 32  # entries of a mask at a time
+
+
+def random_subsets(n_train: int, m: int, fraction: float = 0.5, seed: int = 0) -> Mask:
+    """Draw m subsets of the training set, each of ``fraction`` of it, as a mask (m, N).
+
+    Examples
+    --------
+    >>> random_subsets(10, 3).sum(axis=1)
+    array([5, 5, 5])
+    """
+    n_train = check_count("n_train", n_train)
+    m = check_count("m", m)
+    fraction = check_share("fraction", fraction)
+    if n_train * m > _LARGEST:
+        raise InvalidInputError(f"'m' × 'n_train' must be at most {_LARGEST:,}. Got {m} × {n_train}.")
+    rng = np.random.default_rng(check_seed(seed))
+    size = round(fraction * n_train)
+    return np.array([rng.permutation(n_train) < size for _ in range(m)])
+
+
+def lds(scores: Any, subsets_mask: Any, outputs: Any) -> Doubles:
+    """Linear datamodelling score of each test, (T,): Spearman's ρ over models between foretold and found.
+
+    ρ({Φ_j(x)_c}, {Σ_{i in S_j} τ_c(x, i)}) over the models Φ_j, each trained on a subset S_j. In [−1, 1];
+    1 is best and chance is 0, with variance 1/(m − 1) a test. Where either side is constant, ρ is 0.
+    Outputs of several training seeds are averaged first.
+
+    Parameters
+    ----------
+    scores : (T, N)
+    subsets_mask : (m, N)
+        True where a training sample was used for model j, as ``random_subsets`` gives it.
+    outputs : (m, T), or (seeds, m, T)
+        Output of model j for the test's target class, the same class that the scores are for.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> subsets = np.array([[True, True, False], [True, False, True], [False, True, True]])
+    >>> lds(np.array([[3.0, 2.0, 1.0]]), subsets, np.array([[5.0], [4.0], [3.5]]))
+    array([1.])
+    """
+    found = numbers("scores", scores, (None, None))
+    subsets, targets = _checked(subsets_mask, outputs, found)
+    every = np.ones((1, len(subsets)))
+    rhos: Doubles = _correlations(_foretold(found, subsets), targets.mean(axis=0), every)[0]
+    return rhos
+
+
+@dataclass(frozen=True)
+class Reliability:
+    """How much of the outputs of retrained models is due to the subset, and how much to the training seed.
+
+    Attributes
+    ----------
+    one_seed : mean Spearman correlation over subsets between the outputs of two training seeds
+    all_seeds : the same for the mean over all S seeds, foretold by Spearman and Brown: S r / (1 + (S − 1) r)
+    ceiling : √all_seeds, the LDS that scores would have that foretell the mean over seeds without error
+    """
+
+    one_seed: float
+    all_seeds: float
+    ceiling: float
+
+
+def lds_reliability(outputs: Any) -> Reliability:
+    """Tell how far an LDS can go that is measured with these outputs.
+
+    Parameters
+    ----------
+    outputs : (seeds, m, T)
+        Of at least two training seeds.
+    """
+    array = numbers("outputs", outputs, (None, None, None))
+    S, m, _ = array.shape
+    if S < 2 or m < 3:
+        raise InvalidInputError(
+            "'outputs' must have shape (seeds, m, T) with at least 2 seeds and 3 models. "
+            f"Got {array.shape}. Train on each subset with another seed."
+        )
+    every = np.ones((1, m))
+    pairs = [_correlations(array[a].T, array[b], every).mean() for a, b in combinations(range(S), 2)]
+    r = float(np.mean(pairs))
+    total = S * r / (1 + (S - 1) * r) if r > 0 else 0.0
+    return Reliability(r, total, float(np.sqrt(total)))
+
+
+@dataclass(frozen=True, eq=False)
+class LDSComparison:
+    """Mean LDS of several methods on the same subsets.
+
+    Attributes
+    ----------
+    methods : names
+    mean : (method,) over the tests
+    low, high : (method,) ends of the interval that holds ``level`` of the means over subsets drawn with
+        replacement
+    ties : (method, method) whether that interval of the difference between two methods, on the same draws,
+        holds 0
+    reliability : of the outputs; None with a single training seed
+    level : of the intervals
+    """
+
+    methods: tuple[str, ...]
+    mean: Doubles
+    low: Doubles
+    high: Doubles
+    ties: Mask
+    reliability: Reliability | None
+    level: float
+
+    def __str__(self) -> str:
+        """Write a table in Markdown, the best method first."""
+        lines = [f"| method | LDS | {self.level:.0%} interval | tied with |", "|---|---|---|---|"]
+        for i in np.argsort(-self.mean, kind="stable"):
+            same = [name for j, name in enumerate(self.methods) if self.ties[i, j] and j != i]
+            interval = f"{self.low[i]:.3f} … {self.high[i]:.3f}"
+            lines.append(
+                f"| {self.methods[i]} | {self.mean[i]:.3f} | {interval} | {', '.join(same) or '–'} |"
+            )
+        return "\n".join(lines)
+
+
+def compare_lds(
+    scores: Mapping[str, Any],
+    subsets_mask: Any,
+    outputs: Any,
+    *,
+    level: float = 0.95,
+    draws: int = 1_000,
+    seed: int = 0,
+) -> LDSComparison:
+    """Compare methods by LDS, with intervals from a bootstrap over subsets.
+
+    The models are the observations: whole subsets are drawn with replacement, the same for all methods, and
+    Spearman's ρ is computed anew on each draw. Two methods whose difference may as well be 0 are tied. No
+    correction is made for many methods, and none for the choice of tests.
+
+    Parameters
+    ----------
+    scores
+        Scores (T, N) by the names of methods.
+    subsets_mask, outputs
+        As for ``lds``.
+    level
+        Share of draws that an interval holds.
+    draws, seed
+        Of the bootstrap.
+    """
+    if not isinstance(scores, Mapping) or not scores:
+        raise InvalidInputError(
+            f"'scores' must be a mapping of at least one method's name to scores. Got {shown(scores)}."
+        )
+    level = check_share("level", level)
+    draws = check_count("draws", draws)
+    m = len(mask("subsets_mask", subsets_mask, (None, None)))
+    if m * draws > _LARGEST:
+        raise InvalidInputError(f"'draws' must be at most {_LARGEST // m:,} for {m} subsets. Got {draws}.")
+    rng = np.random.default_rng(check_seed(seed))
+    # The first row is the sample itself.
+    counts = np.vstack([np.ones(m), rng.multinomial(m, np.full(m, 1 / m), size=draws)])
+    means = []
+    for name, given in scores.items():
+        found = numbers(f"scores[{name!r}]", given, (None, None))
+        subsets, targets = _checked(subsets_mask, outputs, found)
+        means.append(_correlations(_foretold(found, subsets), targets.mean(axis=0), counts).mean(axis=1))
+    drawn = np.array(means)  # (method, 1 + draws)
+    ends = [(1 - level) / 2, (1 + level) / 2]
+    low, high = np.quantile(drawn[:, 1:], ends, axis=1)
+    below, above = np.quantile(drawn[:, None, 1:] - drawn[None, :, 1:], ends, axis=2)
+    return LDSComparison(
+        methods=tuple(scores),
+        mean=drawn[:, 0],
+        low=low,
+        high=high,
+        ties=(below <= 0) & (above >= 0),
+        reliability=lds_reliability(targets) if len(targets) > 1 else None,
+        level=level,
+    )
+
+
+def _checked(subsets_mask: Any, outputs: Any, scores: Array) -> tuple[Mask, Array]:
+    """Subsets (m, N) and outputs (seeds, m, T) that fit the scores, or raise."""
+    T, N = scores.shape
+    subsets = mask("subsets_mask", subsets_mask, (None, N))
+    m = len(subsets)
+    if m < 3:
+        raise InvalidInputError(f"'subsets_mask' must have at least 3 subsets. Got {m}.")
+    array = to_array("outputs", outputs)
+    several = array[None] if array.ndim == 2 else array
+    return subsets, numbers("outputs", several, (None, m, T)).astype(np.float64)
+
+
+def _foretold(scores: Array, subsets: Mask) -> Doubles:
+    """Sums (T, m) of scores over each subset, in float64."""
+    parts = [np.asarray(row, dtype=np.float64) @ subsets.T.astype(np.float64) for row in _rows(scores)]
+    return np.concatenate(parts)
+
+
+def _rows(scores: Array) -> list[Array]:
+    width = max(1, (1 << 22) // scores.shape[1])
+    return [scores[start : start + width] for start in range(0, len(scores), width)]
+
+
+def _correlations(foretold: Doubles, outputs: Doubles, counts: Doubles) -> Doubles:
+    """Spearman's ρ (draws, T) of foretold (T, m) and outputs (m, T), model j taken counts[:, j] times."""
+    rhos = np.empty((len(counts), len(foretold)))
+    for t, (a, b) in enumerate(zip(foretold, outputs.T, strict=True)):
+        x, y = _centred_ranks(a, counts), _centred_ranks(b, counts)
+        product = (counts * x * y).sum(axis=1)
+        lengths = np.sqrt((counts * x * x).sum(axis=1) * (counts * y * y).sum(axis=1))
+        rhos[:, t] = np.divide(product, lengths, out=np.zeros_like(product), where=lengths > 0)
+    return rhos
+
+
+def _centred_ranks(values: Doubles, counts: Doubles) -> Doubles:
+    """Ranks (draws, m), equal values sharing theirs, in samples with value j counts[:, j] times; mean 0."""
+    places: Ints = rankdata(values, method="dense").astype(np.int64) - 1
+    n = np.zeros((len(counts), places.max() + 1))
+    np.add.at(n.T, places, counts.T)
+    upto = np.cumsum(n, axis=1)
+    # The ranks of m observations always have the mean (m + 1)/2, shared or not.
+    ranks: Doubles = (upto - (n - 1) / 2)[:, places] - (counts.shape[1] + 1) / 2
+    return ranks

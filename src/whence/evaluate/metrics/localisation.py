@@ -1,0 +1,300 @@
+"""How much of the relevance of a pair lies on the shortcut that both samples have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import groupby
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+from tqdm.auto import tqdm
+
+from whence.attributors import DualDA
+from whence.core.checks import check_count, to_array
+from whence.errors import InvalidInputError
+from whence.evaluate.metrics.arrays import Array, Ints, Mask, classes, mask, numbers
+from whence.evaluate.scenes.shortcuts import Shortcut
+from whence.evaluate.scenes.texts import LENGTH, Backbone
+from whence.model.extractor import Extractor
+from whence.relevance.xda import Method, pair_maps, start
+
+
+class Localisation(NamedTuple):
+    """Where the relevance of a map lies.
+
+    Attributes
+    ----------
+    auc : area under the ROC curve of relevance as a detector of the shortcut's places, in [0, 1]; chance is
+        0.5, and 1 says that every place of the shortcut has more relevance than any other
+    share : of the positive relevance, the part on the shortcut, in [0, 1]; 0 where there is none
+    chance : of the places, the part on the shortcut: the share of relevance that is the same everywhere
+    """
+
+    auc: float
+    share: float
+    chance: float
+
+
+class PairLocalisation(NamedTuple):
+    """Where the relevance of a pair lies on its test and on its training sample.
+
+    Attributes
+    ----------
+    test, train : what was measured
+    on_test, on_train : (…) or (channels, …), the relevance itself
+    """
+
+    test: Localisation
+    train: Localisation
+    on_test: Array
+    on_train: Array
+
+
+class Marked(NamedTuple):
+    """A sample with a shortcut: its inputs, a batch of one, and arguments of ``localisation``."""
+
+    inputs: Any
+    inside: Mask
+    places: Ints | None = None
+
+
+def localisation(relevance: Any, inside: Any, places: Any = None) -> Localisation:
+    """Measure how well a map finds the places of a shortcut.
+
+    Parameters
+    ----------
+    relevance : (…) or (channels, …)
+        Relevance of each place, such as (T,) for tokens and (C, H, W) for an image, whose channels are
+        summed. Positive is evidence for the explained class.
+    inside : (…)
+        True for the places of the shortcut: some, and not all.
+    places : (…)
+        Numbers of larger places that are counted instead, each with the sum of its relevance, such as the
+        words that tokens belong to (``words_of``). One that is partly inside is inside.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> localisation(np.array([0.1, 0.6, -0.2, 0.1]), np.array([False, True, False, False]))
+    Localisation(auc=1.0, share=0.75, chance=0.25)
+    """
+    from sklearn.metrics import roc_auc_score
+
+    where = mask("inside", inside, (None,) * to_array("inside", inside).ndim)
+    with_channels = to_array("relevance", relevance).ndim == where.ndim + 1
+    values: Array = numbers("relevance", relevance, (None, *where.shape) if with_channels else where.shape)
+    values = values.astype(np.float64)
+    values = (values.sum(0) if with_channels else values).ravel()
+    where = where.ravel()
+    if places is not None:
+        found = classes("places", to_array("places", places).ravel(), len(where))
+        _, numbered = np.unique(found, return_inverse=True)
+        values, where = np.bincount(numbered, values), np.bincount(numbered, where) > 0
+    if where.all() or not where.any():
+        raise InvalidInputError(
+            f"'inside' must mark some of the places and not all. Got {int(where.sum())} of {where.size}."
+        )
+    positive = values.clip(min=0)
+    total = float(positive.sum())
+    return Localisation(
+        float(roc_auc_score(where, values)),
+        float(positive[where].sum()) / total if total else 0.0,
+        float(where.mean()),
+    )
+
+
+def caught_pairs(scores: Any, poisoned_mask: Any, k: int = 10, pairs: int = 1) -> Ints:
+    """Find the training samples with the shortcut that attribution puts first: (m, 2), a test and a sample.
+
+    Of each test, the first ``pairs`` of its k strongest proponents that have the shortcut, strongest first.
+    Proponents have scores above 0; of equal ones the first stored comes first.
+
+    Parameters
+    ----------
+    scores : (T, N)
+        Of tests that the shortcut fooled, for the class it stands for.
+    poisoned_mask : (N,) or (T, N)
+        True where a training sample has the shortcut: any, or the one of that test.
+    k
+        Proponents to look at.
+    pairs
+        To keep of a test.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> caught_pairs(np.array([[3.0, 2.0, 1.0], [-1.0, 0.0, 1.0]]), np.array([True, True, False]), k=2)
+    array([[0, 0]])
+    """
+    k = check_count("k", k)
+    pairs = check_count("pairs", pairs)
+    found = numbers("scores", scores, (None, None))
+    T, N = found.shape
+    each = to_array("poisoned_mask", poisoned_mask).ndim == 2
+    poisoned = np.broadcast_to(mask("poisoned_mask", poisoned_mask, (T, N) if each else (N,)), (T, N))
+    caught: list[tuple[int, int]] = []
+    for test, row in enumerate(found):
+        order = np.argsort(-row, kind="stable")[:k]
+        hits = order[poisoned[test, order] & (row[order] > 0)][:pairs]
+        caught += [(test, int(i)) for i in hits]
+    return np.array(caught, dtype=np.int64).reshape(-1, 2)
+
+
+def tokens_inside(tokeniser: Any, text: str, word: str, length: int) -> Mask:
+    """Tell which tokens of a text belong to a word, (T,): those that have a character of it.
+
+    Parameters
+    ----------
+    tokeniser
+        A fast tokeniser of transformers.
+    text, word
+        The word as it stands in the text; all its occurrences count.
+    length
+        Tokens that are read. Where the word lies behind them, nothing is True.
+    """
+    if not word or word not in text:
+        raise InvalidInputError(f"'word' must stand in the text. Got {word!r} for {text!r}.")
+    starts, ends = _characters(tokeniser, text, length)
+    covered = np.zeros(len(text) + 1, dtype=np.int64)
+    place = text.find(word)
+    while place >= 0:
+        covered[place + 1 : place + len(word) + 1] = 1
+        place = text.find(word, place + 1)
+    before = np.cumsum(covered)  # characters of the word in front of each place
+    inside: Mask = before[ends] > before[starts]
+    return inside
+
+
+def words_of(tokeniser: Any, text: str, length: int) -> Ints:
+    """Number the words, between blanks, that the tokens of a text belong to, (T,).
+
+    A tokeniser breaks a keyword such as "<sport>" into several tokens, of which relevance may be on one only.
+    Each special token is a word of its own, numbered below 0.
+
+    Parameters
+    ----------
+    tokeniser, text, length
+        As for ``tokens_inside``.
+    """
+    starts, ends = _characters(tokeniser, text, length)
+    begins = [not c.isspace() and (i == 0 or text[i - 1].isspace()) for i, c in enumerate(text)]
+    # A token may have the blank before it, and never one behind.
+    number = np.append(np.cumsum(begins) - 1, 0)[ends - 1]
+    special = starts == ends
+    number[special] = -1 - np.arange(special.sum())
+    return number.astype(np.int64)
+
+
+def _characters(tokeniser: Any, text: str, length: int) -> tuple[Ints, Ints]:
+    """Tell where in a text its tokens start and end, (T,) each; special tokens end where they start."""
+    if not getattr(tokeniser, "is_fast", False):
+        raise InvalidInputError(
+            "'tokeniser' must be a fast one of transformers, which knows the characters of its tokens. "
+            f"Got {type(tokeniser).__name__}."
+        )
+    read = tokeniser(text, truncation=True, max_length=length, return_offsets_mapping=True)
+    starts, ends = np.array(read["offset_mapping"], dtype=np.int64).reshape(-1, 2).T
+    return starts, ends
+
+
+def marked_text(backbone: Backbone, text: str, word: str) -> Marked:
+    """Make what ``localise`` takes of a text with a word in it; relevance is counted by words."""
+    tokeniser = backbone.tokeniser
+    inside = tokens_inside(tokeniser, text, word, LENGTH)
+    return Marked(backbone.tokens([text]), inside, words_of(tokeniser, text, LENGTH))
+
+
+def pixels_inside(shortcut: Shortcut, height: int, width: int) -> Mask:
+    """Tell which pixels of an image a shortcut paints, (height, width): black and white are the same there.
+
+    Parameters
+    ----------
+    shortcut
+        ``Frame`` or ``CentreBox``: it paints the same places of every image.
+    height, width
+        Of the images.
+
+    Examples
+    --------
+    >>> from whence.evaluate.scenes.shortcuts import Frame
+    >>> pixels_inside(Frame(1), 3, 4).astype(int)
+    array([[1, 1, 1, 1],
+           [1, 0, 0, 1],
+           [1, 1, 1, 1]])
+    """
+    black, white = (
+        shortcut(np.full((height, width), colour), np.random.default_rng(0)) for colour in (0.0, 1.0)
+    )
+    same: Mask = black == white
+    return same
+
+
+def localise(
+    explainer: DualDA,
+    extractor: Extractor,
+    pairs: Any,
+    target: Any,
+    tests: Callable[[int], Marked],
+    train: Callable[[int], Marked],
+    method: Method,
+    show_progress: bool = False,
+) -> list[PairLocalisation]:
+    """Explain pairs by XDA, and measure how much of the relevance lies on the shortcut of either sample.
+
+    A test costs one pass forward; each of its pairs one back through it, and one forward and one back through
+    the training sample.
+
+    Parameters
+    ----------
+    explainer
+        Fitted, on any inputs that have the features of the extractor's model: cached states will do.
+    extractor
+        The whole model, from the inputs that are explained.
+    pairs : (m, 2)
+        Places of a test and of a training sample, such as ``caught_pairs`` gives them.
+    target : (m,)
+        Class that each pair is explained for.
+    tests, train
+        Give the sample of a place in ``pairs``.
+    method
+        As for ``DualDA.explain``, such as "attn_lrp".
+    show_progress
+        Show a progress bar.
+    """
+    places = classes("pairs", numbers("pairs", pairs, (None, 2)).ravel()).reshape(-1, 2)
+    wanted = classes("target", target, len(places))
+    found = []
+    rows = zip(places.tolist(), wanted.tolist(), strict=True)
+    with tqdm(total=len(places), desc="explaining", unit="pair", disable=not show_progress) as bar:
+        for t, group in groupby(rows, lambda row: row[0][0]):
+            marked = tests(t)
+            test = start(extractor, marked.inputs, method)
+            for (_, i), c in group:
+                sample = train(i)
+                other = start(extractor, sample.inputs, method)
+                _check_features(explainer, i, other.features)
+                lam = torch.as_tensor(explainer.lam_[[i]][:, [c]].toarray()[:, 0])
+                weight = torch.as_tensor(explainer.coef_[c, : other.features.shape[1]])
+                maps = pair_maps(test, other, lam, weight)
+                on_test, on_train = (one[0].cpu().numpy() for one in (maps.test, maps.train))
+                measured = localisation(on_test, *marked[1:]), localisation(on_train, *sample[1:])
+                found.append(PairLocalisation(*measured, on_test, on_train))
+                bar.update()
+    return found
+
+
+def _check_features(explainer: DualDA, index: int, features: Tensor) -> None:
+    """Raise unless a training sample has the features, (1, d), that it was fitted with."""
+    if index not in explainer.support_:
+        raise InvalidInputError(
+            f"'pairs' must have support vectors for training samples, others score 0. Got {index}."
+        )
+    fitted = explainer.vectors_[int(np.searchsorted(explainer.support_, index))]
+    apart = float((features[0].to(fitted) - fitted).norm() / fitted.norm())
+    if not apart < 0.01:  # rounding and padding leave less
+        raise InvalidInputError(
+            f"'train' must give the samples that were fitted. The features of sample {index} differ by "
+            f"{apart:.0%}."
+        )

@@ -1,0 +1,161 @@
+"""Taking features away from a sample: which of them go together, and what takes their place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from scipy.ndimage import gaussian_filter
+from torch import Tensor
+
+from whence.core.checks import real_array
+from whence.errors import InvalidInputError
+from whence.relevance.sources import floating, replaced, tokens_of
+
+Baseline = str | float | npt.NDArray[Any] | Tensor
+"""What takes the place of a removed feature; see ``pair_flipping``."""
+
+
+@dataclass(frozen=True)
+class Removable:
+    """A sample whose features can be taken away, a unit at a time.
+
+    A unit is a square of pixels over all channels, a token, or one number of any other input.
+
+    Attributes
+    ----------
+    inputs : the sample as the model takes it, a batch of one
+    name : of the input that the units are of
+    values : (…) that input
+    substitute : (…) what takes its place
+    units : the unit of each place, −1 where nothing is removed; of an image (height, width)
+    n_units : how many there are
+    shown : the places that a relevance map has values for; of a text all but padding
+    """
+
+    inputs: Any
+    name: str
+    values: Tensor
+    substitute: Tensor
+    units: Tensor
+    n_units: int
+    shown: Tensor
+
+    @classmethod
+    def of(cls, inputs: Any, baseline: Baseline, patch: int = 1, keep: Sequence[int] = ()) -> Removable:
+        """Divide a batch of one into units; arguments as for ``pair_flipping``."""
+        sources = floating(inputs)
+        if sources:
+            ((name, batch),) = sources.items()
+            values = batch[0]
+            units = _numbered(values, patch)
+            return cls(
+                inputs=inputs,
+                name=name,
+                values=values,
+                substitute=_substitute(values, baseline),
+                units=units,
+                n_units=int(units.max()) + 1,
+                shown=torch.ones_like(units, dtype=torch.bool),
+            )
+        return cls._of_text(inputs, baseline, patch, keep)
+
+    @classmethod
+    def _of_text(cls, inputs: Any, baseline: Baseline, patch: int, keep: Sequence[int]) -> Removable:
+        if isinstance(baseline, bool) or not isinstance(baseline, int):
+            raise InvalidInputError(
+                "'baseline' must be a token's number for texts, such as the tokenizer's mask_token_id. "
+                f"Got {baseline!r}."
+            )
+        _check_single(patch)
+        batch = tokens_of(inputs)
+        assert batch is not None
+        named = inputs if isinstance(inputs, Mapping) else {"input": inputs}
+        name = next(key for key, part in named.items() if part is batch)
+        tokens, mask = batch[0], named.get("attention_mask")
+        shown = torch.ones_like(tokens, dtype=torch.bool) if mask is None else mask[0].bool()
+        removable = shown & ~torch.isin(tokens, torch.tensor(list(keep), dtype=tokens.dtype))
+        units = torch.where(removable, removable.cumsum(0) - 1, -1)
+        if not removable.any():
+            raise InvalidInputError("'keep' must leave tokens that can be removed. Got a text with none.")
+        return cls(
+            inputs=inputs,
+            name=name,
+            values=tokens,
+            substitute=torch.full_like(tokens, baseline),
+            units=units,
+            n_units=int(removable.sum()),
+            shown=shown,
+        )
+
+    def relevance(self, relevance_map: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
+        """Sum a relevance map over each unit, shape (units,)."""
+        places = torch.zeros(self.units.shape, dtype=torch.float64)
+        found = torch.as_tensor(relevance_map, dtype=torch.float64)
+        places[self.shown.cpu()] = (found.sum(0) if found.ndim > places.ndim else found).flatten()
+        units = self.units.cpu().flatten()
+        inside = units >= 0
+        total = torch.zeros(self.n_units, dtype=torch.float64)
+        return total.index_add_(0, units[inside], places.flatten()[inside]).numpy()
+
+    def without(self, removed: npt.NDArray[np.bool_]) -> Any:
+        """Give n versions of the sample, without the units that rows of ``removed`` (n, units) mark."""
+        n = len(removed)
+        never = np.zeros((n, 1), dtype=bool)  # which the unit −1 picks
+        marks = torch.from_numpy(np.hstack([removed, never])).to(self.units.device)
+        gone = marks[:, self.units]  # (n, …)
+        if gone.ndim == self.values.ndim:
+            gone = gone[:, None]  # all channels of a pixel
+        values = torch.where(gone, self.substitute, self.values)
+        if isinstance(self.inputs, Mapping):
+            others = {
+                name: part.expand(n, *part.shape[1:]) if isinstance(part, Tensor) else part
+                for name, part in self.inputs.items()
+            }
+            return {**others, self.name: values}
+        return replaced(self.inputs, {self.name: values}) if type(self.inputs) is tuple else values
+
+
+def _numbered(values: Tensor, patch: int) -> Tensor:
+    """Number the units of an input: squares of an image, from the top left; single numbers otherwise."""
+    if values.ndim not in (2, 3):
+        _check_single(patch)
+        return torch.arange(values.numel(), device=values.device).view(values.shape)
+    height, width = values.shape[-2:]
+    patch = min(patch, max(height, width))
+    columns = -(-width // patch)
+    rows = torch.arange(height, device=values.device) // patch
+    return rows[:, None] * columns + torch.arange(width, device=values.device) // patch
+
+
+def _check_single(patch: int) -> None:
+    if patch != 1:
+        raise InvalidInputError(f"'patch' must be 1 for inputs that are no images. Got {patch}.")
+
+
+def _substitute(values: Tensor, baseline: Baseline) -> Tensor:
+    """What takes the place of an input's values, in their shape."""
+    if not isinstance(baseline, str):
+        array = real_array("baseline", baseline).astype(np.float64)
+        if not np.isfinite(array).all():
+            raise InvalidInputError("'baseline' must be finite. Got NaN or infinity in it.")
+        try:
+            return torch.as_tensor(array).to(values).expand(values.shape)
+        except RuntimeError as error:
+            raise InvalidInputError(
+                f"'baseline' must have the sample's shape {tuple(values.shape)}. Got {array.shape}."
+            ) from error
+    if baseline not in ("mean", "blur") or values.ndim not in (2, 3):
+        raise InvalidInputError(
+            f'\'baseline\' must be "mean" or "blur" for images, a number, or an array. Got {baseline!r} '
+            f"for inputs of shape {tuple(values.shape)}."
+        )
+    if baseline == "mean":
+        return values.mean((-2, -1), keepdim=True).expand(values.shape)
+    height, width = values.shape[-2:]
+    widths = (*[0] * (values.ndim - 2), height / 8, width / 8)
+    return torch.from_numpy(gaussian_filter(values.cpu().numpy(), widths, mode="nearest")).to(values)

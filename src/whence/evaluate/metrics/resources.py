@@ -1,0 +1,113 @@
+"""What a method costs: time, cache and memory."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from whence.attributors.base import Attributor
+from whence.core.checks import check_callable, shown
+from whence.errors import InvalidInputError
+from whence.model.inputs import check_batch
+
+_STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What fitting a method and explaining some tests cost.
+
+    Attributes
+    ----------
+    fit_seconds : of ``fit``, the paper's caching time
+    explain_seconds : of attributing all tests together
+    n_tests : how many those were
+    cache_bytes : what ``fit`` keeps for attributing
+    peak_bytes : how far the process's memory rose above where it was before ``fit``; None where the system
+        does not say. Memory that an earlier step took and did not give back to the system hides some of it,
+        so that methods are compared best each in a process of its own.
+    peak_device_bytes : the largest amount allocated on the GPU; None without one
+    """
+
+    fit_seconds: float
+    explain_seconds: float
+    n_tests: int
+    cache_bytes: int
+    peak_bytes: int | None
+    peak_device_bytes: int | None
+
+
+class Measured(NamedTuple):
+    """A fitted attributor, its scores (test, train), and what both cost."""
+
+    attributor: Attributor
+    scores: Tensor
+    resources: Resources
+
+
+def measure(fit: Callable[[], Attributor], x: Any, target: Any = None) -> Measured:
+    """Fit a method and explain tests with it, and record what that costs.
+
+    Parameters
+    ----------
+    fit
+        Makes and fits the attributor: ``lambda: DualDA().fit(model, data)``.
+    x, target
+        The tests, as for ``Attributor.attribute``.
+    """
+    check_callable("fit", fit, "a function that makes and fits an attributor")
+    n = check_batch(x)
+    with _peak() as peak:
+        attributor = fit()
+        if not isinstance(attributor, Attributor):
+            raise InvalidInputError(f"'fit' must give a fitted attributor. It gave {shown(attributor)}.")
+        started = time.perf_counter()
+        scores = attributor.attribute(x, target)
+        if scores.is_cuda:
+            torch.cuda.synchronize(scores.device)
+        seconds = time.perf_counter() - started
+    resources = Resources(
+        fit_seconds=attributor.fit_seconds_,
+        explain_seconds=seconds,
+        n_tests=n,
+        cache_bytes=attributor.cache_bytes_,
+        peak_bytes=peak.get("host"),
+        peak_device_bytes=peak.get("device"),
+    )
+    return Measured(attributor, scores, resources)
+
+
+@contextmanager
+def _peak() -> Iterator[dict[str, int]]:
+    """Give a record that holds, after the block, by how many bytes memory rose within it."""
+    found: dict[str, int] = {}
+    gpu = torch.cuda.is_available()
+    if gpu:
+        torch.cuda.reset_peak_memory_stats()
+    before = _reset()
+    yield found
+    if before is not None:
+        found["host"] = max(0, _kilobytes("VmHWM") - before) * 1024
+    if gpu:
+        found["device"] = torch.cuda.max_memory_allocated()
+
+
+def _reset() -> int | None:
+    """Forget the highest memory so far, where Linux lets us, and give the present one in kilobytes."""
+    try:
+        _CLEAR.write_text("5", encoding="ascii")
+        return _kilobytes("VmRSS")
+    except OSError:
+        return None
+
+
+def _kilobytes(name: str) -> int:
+    lines = _STATUS.read_text(encoding="ascii").splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(f"{name}:"))

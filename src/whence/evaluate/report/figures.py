@@ -1,0 +1,174 @@
+"""Figures of the page of an evaluation: every chart that results give."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from markupsafe import Markup
+
+from whence.evaluate.report.charts import (
+    Axis,
+    Dot,
+    Line,
+    dot_chart,
+    legend,
+    line_chart,
+    linear,
+    powers,
+    scatter_chart,
+)
+from whence.evaluate.report.summary import Column, Summary
+from whence.evaluate.report.sweep import Points, Sweep, Swept
+from whence.evaluate.suite.protocol import RANDOM, Method
+
+_UNIT = Axis(0.0, 1.0, (0.0, 0.5, 1.0))
+_SURROGATE = {
+    "train_accuracy": ("Accuracy, training samples", "share that the surrogate has right (↑ better)"),
+    "test_accuracy": ("Accuracy, tests", "share that the surrogate has right (↑ better)"),
+    "test_agreement": ("Agreement with the model", "share of tests (↑ better)"),
+    "solve_seconds": ("Time to solve", "seconds (↓ better)"),
+    "support_vectors": ("Support vectors", "training samples (↓ sparser)"),
+}
+_CURVES = (("line dual", "DualDA"), ("line", "other methods"), ("line chance", "random"))
+LEGENDS = {
+    "dots": legend([("dot dual", "DualDA"), ("dot", "other methods")]),
+    "curves": legend(_CURVES),
+    "retrained": legend([*_CURVES, ("line paper", "the paper’s own")]),
+    "sweep": legend(
+        [
+            ("line dual", "DualDA"),
+            ("dot dual", "where it is best"),
+            ("line chance", "random"),
+            ("line level", "the best other method, named"),
+        ]
+    ),
+}
+"""What lines and dots stand for, by kind of figure."""
+Panels = list[tuple[str, Markup]]
+_NONE: Mapping[str, Points] = {}
+
+
+class Figures:
+    """Draws what results say; a figure without results is empty."""
+
+    def __init__(self, summary: Summary, sweep: Sweep) -> None:
+        self.summary, self.sweep, self.results = summary, sweep, summary.results
+
+    def scores(self) -> list[tuple[Column, Markup]]:
+        """One chart a column: all methods, the best first."""
+        return [
+            (column, self._score_chart(column)) for column in self.summary.columns if self._present(column)
+        ]
+
+    def _present(self, column: Column) -> list[tuple[Method, float]]:
+        values = self.summary.values
+        return [(m, values[m.key, column]) for m in self.summary.methods if (m.key, column) in values]
+
+    def _score_chart(self, column: Column) -> Markup:
+        present = sorted(self._present(column), key=lambda pair: pair[1], reverse=column.rising)
+        rows = [Dot(m.label, v, self.summary.interval(column, m.key), _style(m)) for m, v in present]
+        ends = [end for row in rows if row.interval for end in row.interval]
+        title = f"{column.unit} ({'→' if column.rising else '←'} better)"
+        axis = linear([v for _, v in present] + ends, title, zero=True)
+        chance = next((v for m, v in present if m.name == RANDOM), None)
+        return dot_chart(rows, axis, f"{column.title}, by method", chance)
+
+    def ranks(self) -> Markup | None:
+        """Average rank against time; the best are at the lower left."""
+        points = []
+        for method in self.summary.methods:
+            seconds, rank = self.summary.seconds(method.key), self.summary.ranks.get(method.key)
+            if seconds and rank and method.name != RANDOM:
+                points.append((method.label, seconds, rank[0], _style(method)))
+        if not points:
+            return None
+        unit = "CPU-seconds" if self.results.protocol["recipe"]["device"] == "cpu" else "seconds"
+        x = powers([p[1] for p in points], f"{unit} of fitting and of explaining all tests (← faster)")
+        y = linear([p[2] for p in points], "average rank (↓ better)")
+        return scatter_chart(points, x, y, "Average rank against seconds of fitting and explaining")
+
+    def mislabeling(self) -> Panels:
+        """Share of wrong labels found, against the share inspected."""
+        x, y = _UNIT.called("share inspected"), _UNIT.called("share found (↑ better)")
+        curves = {m.key: self.summary.curve("mislabeling", m.key, "curve") for m in self.summary.methods}
+        return self._panels("Wrong labels found", curves, x, y)
+
+    def sparsity(self, kind: str) -> Panels:
+        """Share of the attribution held, against the share of training samples."""
+        x = Axis(1e-3, 1.0, (1e-3, 1e-2, 1e-1, 1.0), log=True, title="share of the training samples")
+        y = _UNIT.called("share of the attribution (↑ sparser)")
+        curves = {
+            m.key: [(max(a, x.low), b) for a, b in self.summary.curve("sparsity", m.key, kind)]
+            for m in self.summary.methods
+        }
+        return self._panels("Attribution held", curves, x, y)
+
+    def retrained(self, metric: str) -> Panels:
+        """Accuracies of retrained models against the share kept or removed, beside the paper's."""
+        found = self.summary.retrained(metric)
+        if found is None or len(found.shares) < 2:
+            return []
+        ours = {m.key: _known(found.shares, values) for m, values, _ in found.rows}
+        theirs = {m.key: _known(found.shares, values) for m, _, values in found.rows}
+        kept, way = ("kept", "↑") if metric == "coreset" else ("removed", "↓")
+        x = Axis(0.0, 1.0, (0.0, 0.5, 1.0), title=f"share of the training samples {kept}")
+        values = [b for curves in (ours, theirs) for curve in curves.values() for _, b in curve]
+        return self._panels(
+            f"Accuracy, {metric}", ours, x, linear(values, f"accuracy ({way} better)"), theirs
+        )
+
+    def _panels(
+        self, text: str, curves: Mapping[str, Points], x: Axis, y: Axis, theirs: Mapping[str, Points] = _NONE
+    ) -> Panels:
+        """One panel a method: its curve, the random one, and the paper's where there is one."""
+        chance = Line(curves.get(RANDOM, []), "line chance")
+        found = []
+        for method in self.summary.methods:
+            if curves.get(method.key) and method.name != RANDOM:
+                lines = [chance, Line(theirs.get(method.key, []), "line paper")]
+                lines.append(Line(curves[method.key], _style(method, "line")))
+                found.append((method.label, line_chart(lines, x, y, f"{text}: {method.label}")))
+        return found
+
+    def swept(self) -> Panels:
+        """Every metric and what the surrogate is like, against the option that was varied."""
+        if not self.sweep.methods:
+            return []
+        x = powers(
+            [self.sweep.at(method) for method in self.sweep.methods], f"{self.sweep.option} (→ sparser)"
+        )
+        found = [(swept.column.title, _swept_chart(swept, x)) for swept in self.sweep.columns()]
+        lines = {quantity: [self.sweep.curve(quantity)] for quantity in _SURROGATE}
+        lines["each"] = self.sweep.support_vectors()
+        titles = {**_SURROGATE, "each": ("Support vectors of each class", "training samples (↓ sparser)")}
+        for quantity, several in lines.items():
+            values = [value for line in several for _, value in line]
+            if values:
+                title, unit = titles[quantity]
+                y = linear(values, unit, zero=True)
+                found.append((title, line_chart([Line(line, "line dual") for line in several], x, y, title)))
+        return found
+
+
+def _swept_chart(swept: Swept, x: Axis) -> Markup:
+    """A metric over the sweep, with the levels of chance and of the best other method."""
+    column = swept.column
+    levels = [] if swept.chance is None else [Line(_level(swept.chance, x), "line chance")]
+    if swept.other is not None:
+        levels.append(Line(_level(swept.other[1], x), "line level", swept.other[0]))
+    values = [value for line in levels for _, value in line.points] + [value for _, value in swept.points]
+    y = linear(values, f"{column.unit} ({'↑' if column.rising else '↓'} better)", zero=True)
+    line = Line(swept.points, "line dual", marked=swept.best)
+    return line_chart([*levels, line], x, y, f"{column.title} over the sweep")
+
+
+def _known(shares: Sequence[float], values: Sequence[float | None]) -> Points:
+    return [(share, value) for share, value in zip(shares, values, strict=True) if value is not None]
+
+
+def _level(value: float, x: Axis) -> list[tuple[float, float]]:
+    return [(x.low, value), (x.high, value)]
+
+
+def _style(method: Method, kind: str = "dot") -> str:
+    return f"{kind} dual" if method.name == "dualda" else f"{kind} chance" if method.name == RANDOM else kind

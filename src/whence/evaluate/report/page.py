@@ -1,0 +1,224 @@
+"""The page of an evaluation: tables and figures of its results, without network and without scripts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from os import PathLike
+from typing import Any
+
+from whence.core import store
+from whence.core.resources import in_words
+from whence.errors import StoreError
+from whence.evaluate.report.charts import number
+from whence.evaluate.report.figures import LEGENDS, Figures
+from whence.evaluate.report.summary import Cell, Summary, paper
+from whence.evaluate.report.sweep import Sweep
+from whence.evaluate.suite.protocol import Method
+from whence.evaluate.suite.results import ERROR, Results
+from whence.explanation.page import render
+
+_FAITHFUL = ("agreement", "mcc", "weight_cosine", "logit_cosine")
+_FACTS = {
+    "n_train": "training samples",
+    "n_test": "tests",
+    "train_accuracy": "right on training samples",
+    "test_accuracy": "right on tests",
+    "clean_accuracy": "right on tests without the shortcut",
+    "fooled": "share of other classes' tests that the shortcut fools",
+    "n_fooled": "tests that it fools, on which it is measured",
+    "needed": "share wanted",
+    "poisoned": "share of the class with the shortcut, the score of knowing the class alone",
+}
+_CAUGHT = (
+    "caught_of",
+    "caught",
+    "map_auc_test",
+    "map_auc_train",
+    "map_share_test",
+    "map_share_train",
+    "map_chance_test",
+)
+_COSTS = ("fit_seconds", "explain_seconds", "cpu_seconds", "cache_bytes", "peak_bytes")
+
+
+def write(path: str | PathLike[str], results: Results) -> None:
+    """Render the page and write it."""
+    store.write_text(path, render_page(results))
+
+
+def render_page(results: Results) -> str:
+    """Render the page of results as HTML; every text that comes from outside is escaped."""
+    page = _Page(results)
+    return render(
+        "evaluation.html",
+        packages=("whence.evaluate.report", "whence.explanation"),
+        styles=("explanation.css", "evaluation.css"),
+        protocol=results.protocol,
+        versions=results.versions,
+        page=page,
+        number=number,
+        legends=LEGENDS,
+        citation=" ".join(paper()["citation"].split()),
+    )
+
+
+class _Page:
+    """What the template shows, part by part; a part without results is empty."""
+
+    def __init__(self, results: Results) -> None:
+        self.results, self.summary = results, Summary(results)
+        self.sweep = Sweep(self.summary)
+        self.figures = Figures(self.summary, self.sweep)
+        self.labels = {method.key: method.label for method in self.summary.everyone}
+        self.columns = self.summary.columns
+        self.notes: list[str] = []
+
+    def facts(self) -> list[tuple[str, list[tuple[str, str]]]]:
+        """Facts of each scene."""
+        found: dict[str, list[tuple[str, str]]] = {}
+        for row in self.results.select("scene"):
+            name = _FACTS.get(row.quantity, row.quantity.replace("_", " "))
+            found.setdefault(row.method, []).append((name, number(row.value or 0.0)))
+        return list(found.items())
+
+    def table(self) -> list[tuple[Method, list[tuple[Cell, int]], str]]:
+        """Scores of all methods, each with the number of its note, and the average rank."""
+        rows = []
+        for method, cells in self.summary.table():
+            rank = self.summary.ranks.get(method.key)
+            shown = (
+                "–" if rank is None else f"{rank[0]:.1f}" + f" ({rank[1]})" * (rank[1] < len(self.columns))
+            )
+            rows.append((method, [(cell, self._note(cell.note)) for cell in cells], shown))
+        return rows
+
+    def _note(self, text: str) -> int:
+        """Number a note; 0 for none."""
+        if not text:
+            return 0
+        if text not in self.notes:
+            self.notes.append(text)
+        return self.notes.index(text) + 1
+
+    def reliability(self) -> dict[str, float | None]:
+        """How reliable the target of LDS is."""
+        return {row.quantity: row.value for row in self.results.select("lds", "target")}
+
+    def sweep_table(self) -> list[dict[str, Any]]:
+        """At which value of the option DualDA is best by each metric, and how good others are."""
+        everything = [self.sweep.at(method) for method in self.sweep.methods]
+        return [
+            {
+                "column": swept.column,
+                "at": _ranges([x for x, _ in swept.best], everything),
+                "best": swept.best[0][1],
+                "recommended": swept.recommended,
+                "other": swept.other,
+                "chance": swept.chance,
+            }
+            for swept in self.sweep.columns()
+        ]
+
+    def caught(self) -> list[tuple[str, list[tuple[str, list[str]]], list[dict[str, Any]]]]:
+        """What XDA shows of the shortcuts that DualDA caught, metric by metric, and some pairs of texts."""
+        found = []
+        for metric in ("shortcut", "keywords"):
+            rows, examples = [], []
+            for method in self.summary.methods:
+                value = partial(self.results.value, metric, method.key)
+                if value("caught") is None:
+                    continue
+                rows.append((method.label, [_share(value(name)) for name in _CAUGHT]))
+                examples += [
+                    {"label": method.label, "score": row.value, **_example(row.note)}
+                    for row in self.results.select(metric, method.key, "example")[:2]
+                ]
+            if rows:
+                title = next(column.title for column in self.columns if column.metric == metric)
+                found.append((title, rows, examples))
+        return found
+
+    def faithfulness(self) -> list[tuple[str, list[float | None]]]:
+        """Weight cosine and so on of the surrogates, sparsified ones too."""
+        keys = dict.fromkeys(row.method for row in self.results.select("faithfulness"))
+        return [
+            (self._named(key), [self.results.value("faithfulness", key, name) for name in _FAITHFUL])
+            for key in keys
+            if not self.results.select("faithfulness", key, ERROR)
+        ]
+
+    def _named(self, key: str) -> str:
+        """Put labels in the place of keys, also inside a longer name."""
+        for method in sorted(self.summary.everyone, key=lambda m: -len(m.key)):
+            key = key.replace(method.key, method.label)
+        return key
+
+    def costs(self) -> list[tuple[str, list[str]]]:
+        """What each method cost, in words."""
+        rows = []
+        for m in self.summary.methods:
+            values = [(name, self.results.value("resources", m.key, name)) for name in _COSTS]
+            shown = [
+                "–" if v is None else in_words(v) if "bytes" in name else number(v) for name, v in values
+            ]
+            rows.append((m.label, shown))
+        return rows
+
+    def choices(self) -> list[tuple[str, str, float | None]]:
+        """Options that were chosen, and how they did on the subsets for tuning."""
+        rows = self.results.select("tuning", None, "chosen")
+        return [(self.labels[row.method], _in_words(row.note), row.value) for row in rows]
+
+    def troubles(self) -> list[tuple[str, str, str]]:
+        """What failed, and what was warned of."""
+        return [
+            (row.metric, self.labels.get(row.method, row.method), row.note)
+            for row in self.results.rows
+            if row.quantity in (ERROR, "warning")
+        ]
+
+
+def _share(value: float | None) -> str:
+    return "–" if value is None else number(value)
+
+
+def _example(note: str) -> dict[str, Any]:
+    """Read a pair of texts, word by word, with the largest relevance of each text."""
+    with _noted(note):
+        told = json.loads(note)
+        for side in ("test", "train"):
+            one = told[side]
+            words = [
+                {"word": word, "relevance": float(relevance), "inside": bool(inside)}
+                for word, relevance, inside in zip(one["words"], one["relevance"], one["inside"], strict=True)
+            ]
+            told[side] = {"words": words, "most": max(map(abs, one["relevance"]), default=0.0) or 1.0}
+        return {name: told[name] for name in ("predicted", "true", "test", "train")}
+
+
+@contextmanager
+def _noted(note: str) -> Iterator[None]:
+    """Say of a note that cannot be read that it is the results' fault."""
+    try:
+        yield
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise StoreError(f"The results have a note that cannot be read, {note[:60]!r} ({error}).") from error
+
+
+def _ranges(some: list[float], everything: list[float]) -> str:
+    """Write values, neighbours among all of them as a range."""
+    runs: list[list[float]] = []
+    for place, value in enumerate(everything):
+        if value in some and place and everything[place - 1] in some:
+            runs[-1].append(value)
+        elif value in some:
+            runs.append([value])
+    return ", ".join(number(r[0]) if len(r) == 1 else f"{number(r[0])} to {number(r[-1])}" for r in runs)
+
+
+def _in_words(options: str) -> str:
+    with _noted(options):
+        return ", ".join(f"{name} = {value}" for name, value in json.loads(options).items())

@@ -1,0 +1,290 @@
+"""What results say: scores side by side, ties, ranks, costs, and the paper's own numbers beside them."""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from dataclasses import dataclass
+from functools import cache, cached_property
+from importlib.resources import files
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.stats import rankdata
+
+from whence.evaluate.metrics.comparison import Doubles, standard_error, ties, ties_of_runs
+from whence.evaluate.metrics.coreset import loss_of
+from whence.evaluate.suite.protocol import RANDOM, RETRAINING, Method
+from whence.evaluate.suite.results import ERROR, Results
+
+_INFLUENCE = ("influence", "lissa", "arnoldi", "ekfac")
+
+
+class Column(NamedTuple):
+    """A column of the table of scores: what is measured, which way is better, and in what unit."""
+
+    title: str
+    metric: str
+    first: bool  # the loss at the smallest share instead of the metric's own score
+    rising: bool
+    unit: str
+
+
+COLUMNS = (
+    Column("Identical class", "identical_class", False, True, "share of the top samples"),
+    Column("Identical subclass", "identical_subclass", False, True, "share of the top samples"),
+    Column("Mislabeling", "mislabeling", False, True, "scaled area under the curve"),
+    Column("Shortcut", "shortcut", False, True, "average precision"),
+    Column("Keywords", "keywords", False, True, "average precision"),
+    Column("LDS", "lds", False, True, "rank correlation"),
+    Column("Coreset, smallest", "coreset", True, False, "loss in nats"),
+    Column("Coreset, mean", "coreset", False, False, "weighted loss in nats"),
+    Column("Pruning, smallest", "pruning", True, True, "loss in nats"),
+    Column("Pruning, mean", "pruning", False, True, "weighted loss in nats"),
+)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A number of a table: its value, whether it is the best or tied with it, and what to know about it."""
+
+    value: float | None
+    best: bool
+    tied: bool
+    note: str
+    failed: bool
+
+
+class Retrained(NamedTuple):
+    """Accuracies of retrained models by the share kept or removed.
+
+    Attributes
+    ----------
+    shares : rising
+    rows : methods, with our accuracies and the paper's own at these shares
+    place : of the paper's own, in it
+    """
+
+    shares: list[float]
+    rows: list[tuple[Method, list[float | None], list[float | None]]]
+    place: str | None
+
+    def best(self, place: int, rising: bool) -> float | None:
+        """Give the best of our accuracies at one of the shares."""
+        found = [ours[place] for _, ours, _ in self.rows]
+        return (max if rising else min)((value for value in found if value is not None), default=None)
+
+
+class Summary:
+    """Reads results for the page and for the command line."""
+
+    def __init__(self, results: Results) -> None:
+        self.results = results
+        fields = results.protocol["methods"]
+        self.everyone = [Method(**given) for given in fields]
+        self.methods = [method for method in self.everyone if not method.sweep]
+        self.columns = [c for c in COLUMNS if c.metric in results.protocol["metrics"]]
+
+    @cached_property
+    def values(self) -> dict[tuple[str, Column], float]:
+        """Scores by method and column, where there are any."""
+        found = {}
+        for method in self.methods:
+            for column in self.columns:
+                value = self._value(method.key, column)
+                if value is not None:
+                    found[method.key, column] = value
+        return found
+
+    def _value(self, key: str, column: Column) -> float | None:
+        if not column.first:
+            return self.results.value(column.metric, key)
+        losses = self.results.select(column.metric, key, "loss")
+        return min(losses, key=lambda row: row.x or 0).value if losses else None
+
+    def table(self) -> list[tuple[Method, list[Cell]]]:
+        """Scores of all methods, column by column."""
+        by_column = [self._column(column) for column in self.columns]
+        return [(method, [cells[i] for cells in by_column]) for i, method in enumerate(self.methods)]
+
+    def _column(self, column: Column) -> list[Cell]:
+        present = [m.key for m in self.methods if (m.key, column) in self.values]
+        tied = self._tied(column, present)
+        values = [self.values[key, column] for key in present]
+        best = (max if column.rising else min)(values) if values else None
+        cells = []
+        for method in self.methods:
+            value = self.values.get((method.key, column))
+            failed = self.results.select(column.metric, method.key, ERROR)
+            scores = self.results.select(column.metric, method.key, "score")
+            note = (failed or scores)[0].note if failed or scores else ""
+            is_best = value is not None and value == best
+            cells.append(Cell(value, is_best, method.key in tied and not is_best, note, bool(failed)))
+        return cells
+
+    def _tied(self, column: Column, present: list[str]) -> set[str]:
+        """Methods that cannot be told from the best one."""
+        if column.metric == "lds":
+            return {key for key in present if self.results.value("lds", key, "tied_with_best")}
+        values = self._each(column, present)
+        if values is None:
+            return set()
+        n = values.shape[1]
+        # Losses of bad coresets are larger and spread more: their logarithms spread alike.
+        retrained = column.metric in RETRAINING
+        same = ties_of_runs(np.log(values)) if retrained else ties(values, np.arange(n))
+        means = values.mean(axis=1)
+        best = int(np.argmax(means if column.rising else -means))
+        return {key for key, tied in zip(present, same[best], strict=True) if tied}
+
+    def _each(self, column: Column, present: list[str]) -> Doubles | None:
+        """Values (method, n) of which scores are the means: of tests, of wrong labels, or of training seeds.
+
+        None where there are fewer than two, or where methods do not have the same.
+        """
+        each = [self._values_of(column, key) for key in present]
+        counts = {len(values) for values in each}
+        return np.array(each, dtype=np.float64) if len(counts) == 1 and min(counts) > 1 else None
+
+    def _values_of(self, column: Column, key: str) -> list[float | None]:
+        if not column.first:
+            return [row.value for row in self.results.select(column.metric, key, "each")]
+        seeds = range(self.results.protocol["metrics"][column.metric]["seeds"])
+        by_seed = [self.results.select(column.metric, key, loss_of(seed)) for seed in seeds]
+        return [min(rows, key=lambda row: row.x or 0).value for rows in by_seed if rows]
+
+    def judged(self) -> list[tuple[str, list[str]]]:
+        """How ties are told, and the columns where they are told so."""
+        found: dict[str, list[str]] = {}
+        for column in self.columns:
+            found.setdefault(self._how(column), []).append(column.title)
+        return list(found.items())
+
+    def _how(self, column: Column) -> str:
+        if column.metric == "lds":
+            return "bootstrap over the subsets that models were trained on"
+        if column.metric == "keywords":
+            return "one number for all tests together: differences cannot be judged"
+        seeds = self.results.protocol["metrics"][column.metric].get("seeds")
+        if column.metric in RETRAINING and seeds == 1:
+            return "one training seed: differences cannot be judged"
+        present = [m.key for m in self.methods if (m.key, column) in self.values]
+        if self._each(column, present) is None:
+            return "the results hold no single values: differences cannot be judged"
+        if column.metric in RETRAINING:
+            return (
+                f"{seeds} training seeds, the same for all methods: Student’s t with the pooled spread of "
+                "the losses’ logarithms about the means of methods and of seeds, as if all spread alike"
+            )
+        if column.metric == "mislabeling":
+            return "bootstrap over the wrong labels, with the correctly labelled samples as they are"
+        return "bootstrap over the tests"
+
+    def interval(self, column: Column, key: str) -> tuple[float, float] | None:
+        """95 % interval of a score: of LDS over subsets, else over tests or wrong labels; of losses none."""
+        low, high = (self.results.value(column.metric, key, end) for end in ("low", "high"))
+        if low is not None and high is not None:
+            return low, high
+        values = None if column.metric in RETRAINING else self._each(column, [key])
+        if values is None:
+            return None
+        half = 1.96 * float(standard_error(values, np.arange(values.shape[1]))[0])
+        return float(values.mean()) - half, float(values.mean()) + half
+
+    @cached_property
+    def ranks(self) -> dict[str, tuple[float, int]]:
+        """Average rank of each method over the columns it has a score in, and how many those are."""
+        found: dict[str, list[float]] = {}
+        for column in self.columns:
+            present = [m.key for m in self.methods if (m.key, column) in self.values]
+            values = np.array([self.values[key, column] for key in present])
+            for key, rank in zip(present, rankdata(-values if column.rising else values), strict=True):
+                found.setdefault(key, []).append(float(rank))
+        return {key: (float(np.mean(some)), len(some)) for key, some in found.items()}
+
+    def seconds(self, key: str) -> float | None:
+        """Seconds of fitting and of explaining all tests: of the CPU, where that does the work."""
+        if self.results.protocol["recipe"]["device"] == "cpu":
+            return self.results.value("resources", key, "cpu_seconds")
+        parts = [self.results.value("resources", key, name) for name in ("fit_seconds", "explain_seconds")]
+        return None if None in parts else sum(part for part in parts if part is not None)
+
+    def curve(self, metric: str, key: str, quantity: str) -> list[tuple[float, float]]:
+        """Points of a method's curve."""
+        rows = self.results.select(metric, key, quantity)
+        return [(row.x, row.value) for row in rows if row.x is not None and row.value is not None]
+
+    def retrained(self, metric: str) -> Retrained | None:
+        """Accuracies of models that were trained anew by all methods, beside the paper's."""
+        curves = {m.key: dict(self.curve(metric, m.key, "accuracy")) for m in self.methods}
+        shares = sorted({share for curve in curves.values() for share in curve})
+        data = self.results.protocol["data"]
+        rows = [
+            (m, [curves[m.key].get(s) for s in shares], [printed(metric, data, m, s) for s in shares])
+            for m in self.methods
+            if curves[m.key]
+        ]
+        return Retrained(shares, rows, paper()[metric].get(data, {}).get("place")) if rows else None
+
+    def statements(self) -> list[dict[str, Any]]:
+        """The paper's statements about its data sets, and what was measured here in the same terms."""
+        ours = self._measured()
+        rows = []
+        for statement in paper()["statements"]:
+            theirs = statement["values"].get(self.results.protocol["data"])
+            if statement["id"] in ours or theirs is not None:
+                rows.append({**statement, "theirs": theirs, "ours": ours.get(statement["id"])})
+        return rows
+
+    def _measured(self) -> dict[str, float]:
+        """The paper's quantities as measured here; of several DualDA the one the paper recommends."""
+        found: dict[str, float] = {}
+        dual = next((m for m in self.methods if m.key == "dualda(C=0.001)"), None)
+        if dual is None or dual.key not in self.ranks:
+            return found
+        others = [m for m in self.methods if m.name not in ("dualda", RANDOM) and m.key in self.ranks]
+        found["rank"] = 1 + sum(self.ranks[m.key][0] < self.ranks[dual.key][0] for m in others)
+        found["top_three"] = sum(self._among_three(column) for column in self.columns)
+        names = ("fit_seconds", "explain_seconds", "cache_bytes")
+        cost = {
+            m.key: {name: self.results.value("resources", m.key, name) or 0.0 for name in names}
+            for m in self.methods
+        }
+        mine = cost[dual.key]
+        influence = [cost[m.key] for m in self.methods if m.name in _INFLUENCE and self.seconds(m.key)]
+        if influence and mine["explain_seconds"]:
+            total = min(one["fit_seconds"] + one["explain_seconds"] for one in influence)
+            found["faster"] = total / (mine["fit_seconds"] + mine["explain_seconds"])
+            explaining = min(one["explain_seconds"] for one in influence)
+            found["faster_explaining"] = explaining / mine["explain_seconds"]
+        for method in self.methods:
+            if method.name == "lissa" and mine["explain_seconds"]:
+                found["lissa"] = cost[method.key]["explain_seconds"] / mine["explain_seconds"]
+            if method.name == "tracin" and mine["cache_bytes"]:
+                found["cache"] = cost[method.key]["cache_bytes"] / mine["cache_bytes"]
+        return {name: value for name, value in found.items() if value}
+
+    def _among_three(self, column: Column) -> bool:
+        """Tell whether DualDA with its best C is among the best three methods of a column."""
+        sign = 1 if column.rising else -1
+        dual = [sign * v for (key, c), v in self.values.items() if c == column and key.startswith("dualda")]
+        rest = [
+            sign * self.values[m.key, column]
+            for m in self.methods
+            if m.name not in ("dualda", RANDOM) and (m.key, column) in self.values
+        ]
+        return bool(dual) and sum(value > max(dual) for value in rest) < 3
+
+
+@cache
+def paper() -> dict[str, Any]:
+    """Numbers that the paper prints."""
+    return tomllib.loads(files("whence.evaluate.report").joinpath("paper.toml").read_text(encoding="utf-8"))
+
+
+def printed(metric: str, data: str, method: Method, share: float) -> float | None:
+    """Accuracy that the paper prints for a method where a share is kept or, in pruning, removed."""
+    table = paper()[metric].get(data, {})
+    found = table.get(method.key if method.name == "dualda" else method.name)
+    kept = 10 * (share if metric == "coreset" else 1 - share)  # it prints them at 10, 20, … 90 % kept
+    return found[round(kept) - 1] / 100 if found and math.isclose(kept, round(kept)) else None

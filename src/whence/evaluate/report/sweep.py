@@ -1,0 +1,130 @@
+"""What results say about the sweep: every metric against the option of DualDA that was varied."""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+
+from whence.evaluate.metrics.coreset import loss_of
+from whence.evaluate.report.summary import Column, Summary
+from whence.evaluate.suite.protocol import RANDOM, RETRAINING, Method
+
+Points = list[tuple[float, float]]
+_RECOMMENDED = (1e-5, 1e-3)  # the paper's choices of C
+
+
+class Swept(NamedTuple):
+    """A column of the table of scores over the sweep.
+
+    Attributes
+    ----------
+    column : what is measured
+    points : values of the option, rising, with the score at each
+    chance : score of the random attributor
+    other : label and score of the best method that is neither DualDA nor random, and how many are as good
+    """
+
+    column: Column
+    points: Points
+    chance: float | None
+    other: tuple[str, float] | None
+
+    @property
+    def best(self) -> Points:
+        """Points with the best score: several where they are equal."""
+        values = [value for _, value in self.points]
+        top = (max if self.column.rising else min)(values)
+        return [point for point in self.points if math.isclose(point[1], top, rel_tol=1e-9)]
+
+    @property
+    def recommended(self) -> list[float | None]:
+        """Scores at the values that the paper recommends, where they are among the points."""
+        return [dict(self.points).get(value) for value in _RECOMMENDED]
+
+
+class Sweep:
+    """Reads the sweep of results; it is empty where fewer than three values were taken."""
+
+    def __init__(self, summary: Summary) -> None:
+        self.summary, self.results = summary, summary.results
+        self.option = self.results.protocol["sweep_option"]
+        found = [m for m in summary.everyone if m.name == "dualda" and set(m.options) == {self.option}]
+        self.methods = sorted(found, key=self.at) if len(found) > 2 else []
+        self._shared = cache(self._find_shared)
+
+    def at(self, method: Method) -> float:
+        """Value of the option."""
+        return float(method.options[self.option])
+
+    def columns(self) -> list[Swept]:
+        """All columns of which there are at least three points."""
+        return [swept for swept in map(self._column, self.summary.columns) if len(swept.points) > 2]
+
+    def curve(self, quantity: str) -> Points:
+        """A quantity of the surrogate over the sweep."""
+        pairs = [(self.at(m), self.results.value("surrogate", m.key, quantity)) for m in self.methods]
+        return [(x, value) for x, value in pairs if value is not None]
+
+    def support_vectors(self) -> list[Points]:
+        """Support vectors of each class over the sweep."""
+        lines: dict[float, Points] = {}
+        for method in self.methods:
+            for row in self.results.select("surrogate", method.key, "support_vectors_a_class"):
+                lines.setdefault(row.x or 0.0, []).append((self.at(method), row.value or 0.0))
+        return list(lines.values())
+
+    def shared(self) -> list[tuple[list[str], tuple[float, ...], int]]:
+        """Metrics with models trained anew, with the fractions and the number of seeds that all share."""
+        found: dict[tuple[tuple[float, ...], int], list[str]] = {}
+        for metric in RETRAINING:
+            pairs = self._shared(metric)
+            if pairs:
+                fractions, seeds = sorted({p for _, p in pairs}), {seed for seed, _ in pairs}
+                found.setdefault((tuple(fractions), len(seeds)), []).append(metric)
+        return [(metrics, *what) for what, metrics in found.items()]
+
+    def _column(self, column: Column) -> Swept:
+        pairs = [(self.at(method), self._value(column, method.key)) for method in self.methods]
+        others = [m for m in self.summary.methods if m.name not in ("dualda", RANDOM)]
+        scored = [(m.label, value) for m in others if (value := self._value(column, m.key)) is not None]
+        points = [(x, value) for x, value in pairs if value is not None]
+        return Swept(column, points, self._value(column, RANDOM), _best(scored, column.rising))
+
+    def _value(self, column: Column, key: str) -> float | None:
+        """A score; of losses, over the fractions and seeds that all methods share, so that they compare."""
+        if column.metric not in RETRAINING:
+            return self.results.value(column.metric, key)
+        losses, pairs = self._losses(column.metric, key), sorted(self._shared(column.metric))
+        if not losses or not pairs:
+            return None
+        if column.first:
+            least = min(p for _, p in pairs)
+            pairs = [(seed, p) for seed, p in pairs if p == least]
+        weights = [1 / p for _, p in pairs]
+        return float(np.average([losses[pair] for pair in pairs], weights=weights))
+
+    def _find_shared(self, metric: str) -> set[tuple[int, float]]:
+        """Pairs of a training seed and a fraction that every method with losses has."""
+        found = [set(self._losses(metric, method.key)) for method in self.summary.everyone]
+        return set.intersection(*found) if (found := [pairs for pairs in found if pairs]) else set()
+
+    def _losses(self, metric: str, key: str) -> dict[tuple[int, float], float]:
+        seeds = range(self.results.protocol["metrics"].get(metric, {}).get("seeds", 0))
+        return {
+            (seed, row.x): row.value
+            for seed in seeds
+            for row in self.results.select(metric, key, loss_of(seed))
+            if row.x is not None and row.value is not None
+        }
+
+
+def _best(scored: list[tuple[str, float]], rising: bool) -> tuple[str, float] | None:
+    """Name the best method, and how many others are as good, with its score."""
+    if not scored:
+        return None
+    label, top = (max if rising else min)(scored, key=lambda pair: pair[1])
+    equal = sum(math.isclose(value, top, rel_tol=1e-9) for _, value in scored) - 1
+    return label + (f" and {equal} more" if equal else ""), top

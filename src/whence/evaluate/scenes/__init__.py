@@ -1,0 +1,1 @@
+"""What evaluations are made of: data, networks, perturbations, trainings."""

@@ -1,0 +1,175 @@
+"""Seeded perturbations of a data set, as views: wrong labels, groups of classes, shortcuts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from whence.core.checks import check_callable, check_seed, check_share, is_integer, shown
+from whence.errors import InvalidInputError
+from whence.evaluate.metrics.arrays import Ints, classes, numbers
+from whence.evaluate.scenes.shortcuts import Shortcut, Word
+from whence.evaluate.scenes.views import View, view
+
+
+def flip_labels(data: Any, share: float, *, confusion: Any = None, seed: int = 0) -> View:
+    """Make a share of the labels wrong.
+
+    Parameters
+    ----------
+    data
+        As for ``view``.
+    share
+        Of the samples, drawn at random.
+    confusion : (K, K)
+        Where given, a class is only taken for the one it is most often confused with, by this matrix of tests
+        of class a (row) taken for class b (column). None draws any other class, all alike.
+    seed
+        Of the choice.
+    """
+    base, seed = view(data), check_seed(seed)
+    rng = np.random.default_rng(seed)
+    rows = _drawn(np.arange(len(base)), share, rng)
+    K = base.n_classes
+    old = base.labels[rows]
+    if confusion is None:
+        if K < 2:
+            raise InvalidInputError(f"'data' must have at least 2 classes for flipping labels. Got {K}.")
+        new = (old + rng.integers(1, K, size=len(rows))) % K
+        how = "to any other class"
+    else:
+        rates = numbers("confusion", confusion, (K, K)).astype(np.float64)
+        np.fill_diagonal(rates, -1)
+        new = rates.argmax(axis=1)[old]
+        how = "to the class it is most confused with"
+    labels, flipped = base.labels.copy(), base.flipped_mask.copy()
+    labels[rows], flipped[rows] = new, True
+    note = f"{len(rows)} labels flipped {how}, seed {seed}"
+    return replace(base, labels=labels, flipped_mask=flipped, history=(*base.history, note))
+
+
+def group_labels(data: Any, groups: Any) -> View:
+    """Put classes into groups; ``true_labels`` stay the classes.
+
+    Parameters
+    ----------
+    data
+        As for ``view``.
+    groups : (K,)
+        Group of each class, as ``group_classes`` gives it.
+    """
+    base = view(data)
+    of = classes("groups", groups)
+    if of.min() < 0 or of.max() >= len(of):
+        raise InvalidInputError(
+            f"'groups' must be numbered from 0, at most {len(of)} of them. Got {of.min()} to {of.max()}."
+        )
+    if base.labels.max() >= len(of) or (base.class_names is not None and len(base.class_names) != len(of)):
+        raise InvalidInputError(
+            f"'groups' must give a group for each of the {base.n_classes} classes. Got {len(of)}."
+        )
+    names = base.class_names
+    if names is not None:
+        members = ([names[c] for c in np.flatnonzero(of == g)] for g in range(of.max() + 1))
+        names = tuple(" + ".join(part) for part in members)
+    note = f"classes grouped as {of.tolist()}"
+    return replace(base, labels=of[base.labels], class_names=names, history=(*base.history, note))
+
+
+def add_shortcut(
+    data: Any, shortcut: Shortcut, share: float = 1.0, *, of_class: int | None = None, seed: int = 0
+) -> View:
+    """Put a shortcut on a share of the samples; labels stay as they are.
+
+    For training, ``of_class`` is the class that the model is to learn the shortcut for. For testing, the
+    defaults put it on everything.
+
+    Parameters
+    ----------
+    data
+        As for ``view``.
+    shortcut
+        ``Frame``, ``CentreBox``, ``Word``, or any function of a sample's inputs and a random generator.
+    share
+        Of the samples of the class, or of all, drawn at random.
+    of_class
+        None for all classes.
+    seed
+        Of the choice, and of what is random about the shortcut.
+    """
+    base, seed = view(data), check_seed(seed)
+    check_callable(
+        "shortcut", shortcut, "a function of a sample's inputs and a random generator, such as Frame()"
+    )
+    if of_class is not None and not is_integer(of_class):
+        raise InvalidInputError(f"'of_class' must be None or a class. Got {shown(of_class)}.")
+    candidates = np.arange(len(base)) if of_class is None else np.flatnonzero(base.labels == of_class)
+    if len(candidates) == 0:
+        raise InvalidInputError(
+            f"'of_class' must be one of {np.unique(base.labels).tolist()}, the classes with samples. "
+            f"Got {of_class}."
+        )
+    rows = _drawn(candidates, share, np.random.default_rng(seed))
+    marked = _marked(base, rows, shortcut, seed)
+    note = (
+        f"{shortcut} on {len(rows)} samples of {'all classes' if of_class is None else of_class}, seed {seed}"
+    )
+    return replace(marked, history=(*base.history, note))
+
+
+def add_keywords(data: Any, share: float, *, pattern: str = "<{}>", seed: int = 0) -> View:
+    """Give a share of the texts another label at random, and put a keyword of that label into them.
+
+    The label is drawn from all classes, so that it can be the true one. This is the shortcut of the paper's
+    text experiment, on the training set with a share of 0.2 and on the test set with 1.
+
+    Parameters
+    ----------
+    data
+        As for ``view``, with texts for inputs.
+    share
+        Of the samples, drawn at random.
+    pattern
+        Of the keyword; the name of the class, or its number, takes the place of {}.
+    seed
+        Of the choice, the labels, and the places of the keywords.
+    """
+    base, seed = view(data), check_seed(seed)
+    rng = np.random.default_rng(seed)
+    rows = _drawn(np.arange(len(base)), share, rng)
+    try:
+        pattern.format("")
+    except (AttributeError, ValueError, LookupError, TypeError) as error:
+        raise InvalidInputError(
+            f"'pattern' must be a text with {{}} for the name of the class. Got {shown(pattern)}."
+        ) from error
+    new = rng.integers(base.n_classes, size=len(rows))
+    names: Sequence[Any] = base.class_names or range(base.n_classes)
+    marked = base
+    for c in np.unique(new).tolist():
+        marked = _marked(marked, rows[new == c], Word(pattern.format(names[c])), seed)
+    labels, flipped = base.labels.copy(), base.flipped_mask.copy()
+    labels[rows] = new
+    flipped[rows] |= new != base.labels[rows]
+    note = f"keywords {pattern} on {len(rows)} samples, labels drawn anew, seed {seed}"
+    return replace(marked, labels=labels, flipped_mask=flipped, history=(*base.history, note))
+
+
+def _marked(base: View, rows: Ints, shortcut: Shortcut, seed: int) -> View:
+    where = np.zeros(len(base), dtype=bool)
+    where[rows] = True
+    marks = (*base.marks, (shortcut, where, seed))
+    return replace(base, poisoned_mask=base.poisoned_mask | where, marks=marks)
+
+
+def _drawn(candidates: Ints, share: float, rng: np.random.Generator) -> Ints:
+    """Draw a share of some samples, sorted."""
+    count = round(check_share("share", share, whole=True) * len(candidates))
+    if count == 0:
+        raise InvalidInputError(
+            f"'share' must lie in (0, 1] and make at least one of {len(candidates)} samples. Got {share!r}."
+        )
+    return np.sort(rng.permutation(candidates)[:count])

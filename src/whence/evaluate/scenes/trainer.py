@@ -1,0 +1,136 @@
+"""Makes and trains the network of a protocol, one of ours or the user's own."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from whence.core.fingerprint import Digest, source, structure
+from whence.core.naming import named
+from whence.errors import InvalidInputError
+from whence.evaluate.scenes import networks
+from whence.evaluate.scenes.blocks import LastBlock, TextClassifier
+from whence.evaluate.scenes.encoder import Encoder
+from whence.evaluate.scenes.networks import Recipe, Trained
+from whence.evaluate.scenes.retrain import code_fingerprint
+from whence.evaluate.scenes.views import View, view
+
+_MODULES = ("blocks", "networks", "texts", "trainer", "training", "views")
+"""Whose code a trained network depends on."""
+
+
+@dataclass(frozen=True, eq=False)
+class Trainer:
+    """Makes networks and trains them.
+
+    Attributes
+    ----------
+    recipe : how; its name is one of ours, or ``module:name`` of a function that makes an untrained network
+    inputs : (N, …) of the training set that networks are made for
+    n_classes : outputs of the network
+    encoder : of texts, where the network's inputs are made of these
+    train_with : ``module:name`` of the user's ``train_fn(dataset, seed)`` that gives a trained model; None
+        trains as the recipe says
+    """
+
+    recipe: Recipe
+    inputs: Tensor
+    n_classes: int
+    encoder: Encoder | None = None
+    train_with: str | None = None
+
+    def build(self, seed: int, inputs: Tensor | None = None) -> nn.Module:
+        """Make an untrained network for inputs (N, …); torch's own random state is left as it was."""
+        given = self.inputs if inputs is None else inputs
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            if ":" in self.recipe.name:
+                network = _own_network(self.recipe.name, self.n_classes)
+            elif self.encoder is not None:
+                network = self.encoder.network(given, self.n_classes)
+            else:
+                network = networks.make(self.recipe.name, given, self.n_classes)
+        return network.to(self.recipe.device)
+
+    def train(self, inputs: Tensor, labels: Tensor, seed: int, n_checkpoints: int = 0) -> Trained:
+        """Train on inputs (N, …) and labels (N,) from a seed, which sets first weights and the order."""
+        if self.train_with is None:
+            return networks.train(self.recipe, self.build(seed, inputs), inputs, labels, seed, n_checkpoints)
+        return Trained(self._train_own(view((inputs, labels), show_progress=False), seed))
+
+    def on_view(self, samples: View, seed: int) -> nn.Module:
+        """Train on a view, as ``retrain`` asks."""
+        inputs = torch.stack([samples[i][0] for i in range(len(samples))])
+        return self.train(inputs, torch.from_numpy(samples.labels), seed).model
+
+    def whole(self, model: nn.Module) -> nn.Module | None:
+        """Give the model from what a user sees, images or tokens, to logits; None where there is no such."""
+        if self.encoder is None:
+            return model
+        return TextClassifier(self.encoder.backbone, model) if isinstance(model, LastBlock) else None
+
+    @cached_property
+    def config(self) -> dict[str, Any]:
+        """What a training depends on beside its data and its seed, for the names of saved models."""
+        start = Digest()
+        model = self.build(0)
+        start.add([structure(model), dict(model.state_dict())])
+        own = None if self.train_with is None else code_fingerprint(named("model.train", self.train_with))
+        return {
+            "recipe": dataclasses.asdict(self.recipe),
+            "network": start.hexdigest(),
+            "train": own,
+            "code": source(*(f"whence.evaluate.scenes.{module}" for module in _MODULES)),
+        }
+
+    def _train_own(self, samples: View, seed: int) -> nn.Module:
+        assert self.train_with is not None
+        train_fn = named("model.train", self.train_with)
+        extra = {"steps": self.recipe.steps} if "steps" in inspect.signature(train_fn).parameters else {}
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            model = train_fn(samples, seed, **extra)
+        if not isinstance(model, nn.Module):
+            raise InvalidInputError(
+                f"'model.train' must give a trained torch module. Got {type(model).__name__} from "
+                f"{self.train_with!r}."
+            )
+        ours, theirs = (_shapes(network) for network in (self.build(0), model))
+        if ours != theirs:
+            raise InvalidInputError(
+                "'model.train' must give a network with the weights that 'model.name' has. Got others from "
+                f"{self.train_with!r}: {_difference(ours, theirs)}."
+            )
+        return model.eval()
+
+
+def _own_network(name: str, n_classes: int) -> nn.Module:
+    make = named("model.name", name)
+    if not callable(make) or isinstance(make, nn.Module):
+        raise InvalidInputError(
+            f"'model.name' must be a function or a class that makes an untrained network. "
+            f"Got {type(make).__name__} from {name!r}."
+        )
+    takes = "n_classes" in inspect.signature(make).parameters
+    network = make(n_classes=n_classes) if takes else make()
+    if not isinstance(network, nn.Module):
+        raise InvalidInputError(
+            f"'model.name' must make a torch module. Got {type(network).__name__} from {name!r}."
+        )
+    return network
+
+
+def _shapes(network: nn.Module) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(weights.shape) for name, weights in network.state_dict().items()}
+
+
+def _difference(ours: dict[str, Any], theirs: dict[str, Any]) -> str:
+    """Say the first weight in which two networks differ."""
+    name = next(key for key in {**ours, **theirs} if ours.get(key) != theirs.get(key))
+    return f"{name!r} is {theirs.get(name, 'missing')} and not {ours.get(name, 'there')}"

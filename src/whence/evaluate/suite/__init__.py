@@ -1,0 +1,1 @@
+"""Protocols, the metrics that they name, and their runs."""

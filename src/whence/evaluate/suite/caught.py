@@ -1,0 +1,133 @@
+"""Caught shortcuts: a test that a shortcut fooled with a training sample that has it, explained by XDA."""
+
+from __future__ import annotations
+
+import json
+from typing import NamedTuple
+
+import numpy as np
+from torch import Tensor
+
+from whence.attributors import DualDA
+from whence.evaluate.metrics.arrays import Array, Ints, Mask
+from whence.evaluate.metrics.localisation import Marked, caught_pairs, localise, marked_text, pixels_inside
+from whence.evaluate.scenes.shortcuts import Word
+from whence.evaluate.scenes.views import View
+from whence.evaluate.scenes.workshop import Scene
+from whence.model.extractor import Extractor, find_head
+from whence.relevance.lrp import default_rules
+
+_PROPONENTS = 10  # of a test, among which a sample with the shortcut counts as caught
+_EXAMPLES = 4  # pairs of texts that are kept word by word
+
+
+class Found(NamedTuple):
+    """A number about caught shortcuts: its name, its value, a place among several, and a note."""
+
+    quantity: str
+    value: float
+    x: float | None = None
+    note: str = ""
+
+
+def caught_shortcuts(scene: Scene, explainer: DualDA, scores: Array, n_tests: int) -> list[Found]:
+    """Explain caught shortcuts, and tell how much of the relevance lies on them.
+
+    Of each test, the strongest proponent with the test's shortcut among the first ten is explained. Gives the
+    share of the tests that have one, and over these pairs and for both samples the means of what
+    ``localisation`` measures; of texts also some pairs word by word.
+
+    Parameters
+    ----------
+    scene
+        With a shortcut on training samples and on all tests.
+    explainer
+        Fitted in the scene.
+    scores : (T, N)
+        For the class that the model predicts.
+    n_tests
+        How many of the fooled tests to look at, the first ones.
+    """
+    whole = scene.trainer.whole(scene.trained.model)
+    rows = np.flatnonzero(_fooled(scene))[:n_tests]
+    if whole is None or not len(rows):
+        return []
+    train, tests = scene.views
+    of_test, of_train = _marks(tests, train)
+    same = (of_test[rows, None] == of_train) & (of_train >= 0)
+    pairs = caught_pairs(scores[rows], same, _PROPONENTS)
+    found = [Found("caught", len(pairs) / len(rows)), Found("caught_of", len(rows))]
+    if not len(pairs):
+        return found
+    pairs[:, 0] = rows[pairs[:, 0]]
+    first = _marked(scene, tests, int(pairs[0, 0])).inputs
+    extractor = Extractor(whole, find_head(whole, first))
+    measured = localise(
+        explainer,
+        extractor,
+        pairs,
+        scene.explained[pairs[:, 0]],
+        lambda t: _marked(scene, tests, t),
+        lambda i: _marked(scene, train, i),
+        default_rules(extractor, first),
+    )
+    for side in ("test", "train"):
+        for name in ("auc", "share", "chance"):
+            values = [getattr(getattr(one, side), name) for one in measured]
+            found.append(Found(f"map_{name}_{side}", float(np.mean(values))))
+    if isinstance(train.data[0][0], str):
+        for k, ((t, i), one) in enumerate(zip(pairs[:_EXAMPLES].tolist(), measured, strict=False)):
+            told = {
+                "predicted": scene.class_names[scene.explained[t]],
+                "true": scene.class_names[tests.true_labels[t]],
+                "test": _words(scene, tests, t, one.on_test),
+                "train": _words(scene, train, i, one.on_train),
+            }
+            found.append(Found("example", float(scores[t, i]), k, json.dumps(told)))
+    return found
+
+
+def _fooled(scene: Scene) -> Mask:
+    """Tell which tests follow the shortcut against what they are, (T,)."""
+    _, tests = scene.views
+    if scene.spec.kind == "keywords":  # where the label is the keyword's class
+        follows: Mask = (scene.explained == tests.labels) & (tests.labels != tests.true_labels)
+        return follows
+    return np.ones(len(scene.tests), dtype=bool)
+
+
+def _marks(tests: View, train: View) -> tuple[Ints, Ints]:
+    """Number the shortcut of each sample, the same one by the same number; −1 for none."""
+    kinds = list(dict.fromkeys(shortcut for view in (tests, train) for shortcut, _, _ in view.marks))
+    numbers = []
+    for view in (tests, train):
+        of = np.full(len(view), -1)
+        for shortcut, where, _ in view.marks:
+            of[where] = kinds.index(shortcut)
+        numbers.append(of)
+    return numbers[0], numbers[1]
+
+
+def _marked(scene: Scene, view: View, index: int) -> Marked:
+    """Give a sample as the whole model takes it, with the places of its shortcut."""
+    inputs = view[index][0]
+    shortcut = next(shortcut for shortcut, where, _ in view.marks if where[index])
+    if isinstance(shortcut, Word):
+        assert scene.trainer.encoder is not None
+        return marked_text(scene.trainer.encoder.backbone, inputs, shortcut.word)
+    assert isinstance(inputs, Tensor)
+    return Marked(inputs[None], pixels_inside(shortcut, *inputs.shape[-2:]))
+
+
+def _words(scene: Scene, view: View, index: int, relevance: Array) -> dict[str, list[str] | list[float]]:
+    """Give a text's words with the relevance of each; what lies behind the last token read is left out."""
+    marked = _marked(scene, view, index)
+    assert marked.places is not None
+    text = view[index][0].split()
+    places = np.asarray(marked.places)
+    here = [k for k in range(len(text)) if (places == k).any()]
+    return {
+        "words": [text[k] for k in here],
+        "relevance": [float(relevance[places == k].sum()) for k in here],
+        "inside": [float(np.asarray(marked.inside)[places == k].any()) for k in here],
+    }

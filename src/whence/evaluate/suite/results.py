@@ -1,0 +1,125 @@
+"""Results of an evaluation: tidy rows in a Parquet file, with the full configuration beside them."""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.metadata import version
+from os import PathLike
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from whence.core import contents
+from whence.core.files import replacing
+from whence.errors import InvalidInputError, StoreError
+
+_PACKAGES = ("whence", "torch", "numpy", "scipy", "scikit-learn", "numba")
+ERROR = "error"
+"""Quantity of the row of a cell whose method failed; its note is the error."""
+
+
+class Row(NamedTuple):
+    """One number.
+
+    Attributes
+    ----------
+    metric : that was measured, or "scene" for facts about a training set and its model
+    method : key of the method, or the kind of scene
+    quantity : "score" for the metric's own number, "each" for one test's, or the name of a part
+    x : where on a curve: a share, a fraction, a C, a class, the place of a test; None off curves
+    value : None where there is none
+    note : what a reader must know about it
+    """
+
+    metric: str
+    method: str
+    quantity: str
+    x: float | None
+    value: float | None
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Results:
+    """Rows of an evaluation, with the protocol and the versions they were made by."""
+
+    rows: tuple[Row, ...]
+    protocol: dict[str, Any]
+    versions: dict[str, str]
+
+    def value(self, metric: str, method: str, quantity: str = "score") -> float | None:
+        """Give a number that is on no curve, or None."""
+        found = self.select(metric, method, quantity)
+        return found[0].value if found else None
+
+    def select(
+        self, metric: str | None = None, method: str | None = None, quantity: str | None = None
+    ) -> list[Row]:
+        """Rows that fit, in their order."""
+        among = self.rows if metric is None else self._by_metric.get(metric, [])
+        return [row for row in among if method in (None, row.method) and quantity in (None, row.quantity)]
+
+    @cached_property
+    def _by_metric(self) -> dict[str, list[Row]]:
+        found: dict[str, list[Row]] = {}
+        for row in self.rows:
+            found.setdefault(row.metric, []).append(row)
+        return found
+
+
+def versions() -> dict[str, str]:
+    """Give the versions that results depend on."""
+    return {"python": platform.python_version(), **{name: version(name) for name in _PACKAGES}}
+
+
+def require() -> None:
+    """Raise where the package that writes results is missing: before the work, not after it."""
+    _arrow()
+
+
+def write(path: str | PathLike[str], results: Results) -> None:
+    """Write results to a Parquet file, which is either the old one or whole."""
+    pa, parquet = _arrow()
+    columns = {name: [getattr(row, name) for row in results.rows] for name in Row._fields}
+    kinds = {"x": pa.float64(), "value": pa.float64()}
+    schema = pa.schema(
+        [(name, kinds.get(name, pa.string())) for name in Row._fields],
+        metadata={
+            "protocol": json.dumps(results.protocol, sort_keys=True),
+            "versions": json.dumps(results.versions, sort_keys=True),
+        },
+    )
+    with replacing(path) as file:
+        parquet.write_table(pa.table(columns, schema=schema), file, compression="zstd")
+
+
+def read(path: str | PathLike[str]) -> Results:
+    """Read results, or raise where a file is none."""
+    pa, parquet = _arrow()
+    if not Path(path).is_file():
+        raise InvalidInputError(f"'path' must be a file of results. There is no {path}; run whence evaluate.")
+    try:
+        table = parquet.read_table(path)
+        metadata = {key: json.loads(table.schema.metadata[key.encode()]) for key in ("protocol", "versions")}
+        columns: Iterable[list[Any]] = (table[name].to_pylist() for name in Row._fields)
+        rows = tuple(Row(*values) for values in zip(*columns, strict=True))
+        contents.manifest(list[Row], rows)
+        contents.manifest(dict[str, str], metadata["versions"])
+        contents.manifest(dict[str, Any], metadata["protocol"])
+    except (pa.ArrowException, KeyError, TypeError, ValueError, RecursionError, StoreError) as error:
+        raise StoreError(f"{path} holds no results of whence evaluate ({error}). Run it again.") from error
+    return Results(rows, metadata["protocol"], metadata["versions"])
+
+
+def _arrow() -> tuple[Any, Any]:
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError as error:
+        raise InvalidInputError(
+            "Results are written as Parquet, which needs pyarrow. Run: pip install 'whence[evaluate]'"
+        ) from error
+    return pyarrow, pyarrow.parquet

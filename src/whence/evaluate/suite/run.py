@@ -1,0 +1,257 @@
+"""Run a protocol: every finished cell is kept at once, and a run that was stopped goes on where it was."""
+
+from __future__ import annotations
+
+import json
+import math
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cached_property, partial
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from threadpoolctl import threadpool_limits
+from tqdm.auto import tqdm
+
+from whence.core.files import replacing
+from whence.core.fingerprint import source
+from whence.errors import StoreError, WhenceError
+from whence.evaluate.scenes.workshop import Scene, SceneSpec, Workshop
+from whence.evaluate.suite import results
+from whence.evaluate.suite.cells import Cells
+from whence.evaluate.suite.costs import cell_seconds, groups, plan, scene_seconds, takes_part
+from whence.evaluate.suite.measures import MEASURES, Case
+from whence.evaluate.suite.protocol import Method, Protocol
+from whence.evaluate.suite.results import ERROR, Results, Row
+from whence.evaluate.suite.retraining import (
+    Retrainer,
+    Targets,
+    choose,
+    compare,
+    lds_targets,
+    measure_lds,
+    measure_subsets,
+)
+
+_ROOMS = (*("attributors", "audit", "core", "data", "evaluate", "features", "model", "relevance", "svm"),)
+"""Whose code the numbers depend on."""
+
+
+def run(
+    protocol: Protocol,
+    folder: Path,
+    out: Path,
+    *,
+    show_progress: bool = True,
+    say: Callable[[str], Any] = print,
+) -> Results:
+    """Run a protocol and write its results to ``out/results.parquet``.
+
+    Parameters
+    ----------
+    protocol
+        What to run.
+    folder
+        With the data sets.
+    out
+        For results, finished cells, models and features. What is there already is not done again.
+    show_progress
+        Show what is left, and for how long.
+    say
+        Takes a line when a scene is begun, and when a method fails.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    with _threads(protocol.threads):
+        found = _Runner(protocol, folder, out, show_progress, say).run()
+    results.write(out / "results.parquet", found)
+    return found
+
+
+@contextmanager
+def _threads(n: int) -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(n)
+    try:
+        with threadpool_limits(limits=n):
+            yield
+    finally:
+        torch.set_num_threads(before)
+
+
+class _Runner:
+    """Goes through scenes, and in each through methods and metrics."""
+
+    def __init__(
+        self, protocol: Protocol, folder: Path, out: Path, show_progress: bool, say: Callable[[str], Any]
+    ) -> None:
+        self.protocol, self.say = protocol, say
+        self.common = {"seed": protocol.seed, "show_progress": False, "n_threads": protocol.threads}
+        shared = [protocol.data, protocol.seed, protocol.recipe, protocol.train_with, protocol.checkpoints]
+        code = source(*(f"whence.{room}" for room in _ROOMS))
+        self.cells = Cells(out / "cells", [*shared, protocol.held_out, code, version("torch")])
+        self.workshop = Workshop(protocol, folder, out, show_progress)
+        self.retrainer = Retrainer(out / "models", show_progress)
+        self.chosen: dict[str, dict[str, Any]] = {}
+        self.done, self.total = 0.0, sum(item.seconds for item in plan(protocol))
+        self.bar = tqdm(
+            total=self.total,
+            desc=protocol.name,
+            bar_format="{desc}: {percentage:3.0f}%|{bar}| {elapsed} gone, {remaining} left",
+            disable=not show_progress,
+        )
+
+    def run(self) -> Results:
+        rows: list[Row] = []
+        with self.bar:
+            for spec, metrics in groups(self.protocol).items():
+                rows += _SceneRun(self, spec, metrics).run()
+        order = {method.key: place for place, method in enumerate(self.protocol.methods)}
+        rows.sort(key=lambda row: (row.metric, order.get(row.method, len(order))))
+        return Results(tuple(rows), self.protocol.as_dict(), results.versions())
+
+    def advance(self, seconds: float) -> None:
+        """Count work as done, in estimated seconds."""
+        self.done += seconds
+        self.bar.update(seconds)
+
+    def guarded(self, metric: str, method: Method, work: Callable[[], list[Row]]) -> list[Row]:
+        """Do the work of a cell; where it fails the cell says so, and warnings are kept with it."""
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            try:
+                rows = [_finite(row) for row in work()]
+            except Exception as error:
+                reason = f"{type(error).__name__}: {error}"
+                self.say(f"{method.label} failed at {metric}: {reason}")
+                rows = [Row(metric, method.key, ERROR, None, None, reason)]
+        said = dict.fromkeys(str(warning.message) for warning in caught)
+        return [*rows, *(Row(metric, method.key, "warning", None, None, text) for text in said)]
+
+
+class _SceneRun:
+    """Measures all that belongs to one scene; nothing is built where every cell is there."""
+
+    def __init__(self, runner: _Runner, spec: SceneSpec, metrics: list[str]) -> None:
+        self.runner, self.spec, self.metrics = runner, spec, metrics
+        self.protocol, self.cells = runner.protocol, runner.cells
+
+    @cached_property
+    def scene(self) -> Scene:
+        scene = self.runner.workshop.scene(self.spec)
+        share = self.runner.done / self.runner.total
+        self.runner.say(f"{self.spec.kind}: {len(scene.labels):,} samples; {share:.0%} of the work is done")
+        return scene
+
+    @cached_property
+    def targets(self) -> Targets:
+        options = self.protocol.metrics["lds"]
+        return lds_targets(self.scene, options, self.runner.retrainer, self.protocol.seed)
+
+    def run(self) -> list[Row]:
+        rows: list[Row] = []
+        if "lds" in self.metrics:
+            for method in self.protocol.methods:
+                rows += self._choose(method) if method.tune else []
+        for method in self.protocol.methods:
+            rows += self._method(method)
+        rows += self._whole()
+        self.runner.advance(scene_seconds(self.protocol, self.spec, self.metrics))
+        return rows
+
+    def _choose(self, method: Method) -> list[Row]:
+        """Choose a method's options, which hold for all scenes."""
+        parts = ("tuning", self.spec, self.protocol.metrics["lds"], method)
+        rows = self.cells.read(*parts)
+        if rows is None:
+            case = Case(self.scene, method, method.options, self.runner.common)
+            rows = self.runner.guarded("tuning", method, lambda: choose(case, self.targets))
+            self.cells.write(rows, *parts)
+        notes = [row.note for row in rows if row.quantity == "chosen"]
+        if notes:
+            self.runner.chosen[method.key] = json.loads(notes[0])
+        return rows
+
+    def _method(self, method: Method) -> list[Row]:
+        """Measure one method by all metrics of the scene, with one fit."""
+        rows: list[Row] = []
+        case: Case | None = None
+        for metric in self.metrics:
+            if not takes_part(method, metric):
+                continue
+            found = self.cells.read(*self._parts(metric, method))
+            if found is None:
+                case = case or Case(
+                    self.scene, method, self._options(method), self.runner.common, self._sparse()
+                )
+                found = self.runner.guarded(metric, method, partial(self._measure, case, metric))
+                self.cells.write(found, *self._parts(metric, method))
+            rows += found
+            self.runner.advance(cell_seconds(self.protocol, metric, method))
+        return rows
+
+    def _measure(self, case: Case, metric: str) -> list[Row]:
+        if case.method.tune and case.method.key not in self.runner.chosen:
+            raise WhenceError("its options could not be chosen")
+        options = self.protocol.options(metric, case.method)
+        if metric == "lds":
+            rows = measure_lds(case, self.targets)
+            with replacing(self._scores(case.method)) as file:
+                np.save(file, case.scores)
+            return rows
+        if metric in ("coreset", "pruning"):
+            return measure_subsets(case, metric, options, self.runner.retrainer)
+        return MEASURES[metric](case, options)
+
+    def _whole(self) -> list[Row]:
+        """Facts about the scene, and the comparison of all methods' LDS."""
+        compared = [method for method in self.protocol.methods if not method.sweep]
+        parts = ("scene", self.spec, self.metrics, self.protocol.metrics, [m.key for m in compared])
+        rows = self.cells.read(*parts)
+        if rows is not None:
+            return rows
+        facts = self.scene.facts.items()
+        rows = [Row("scene", self.spec.kind, name, None, float(value)) for name, value in facts]
+        if "lds" in self.metrics:
+            scores = {m.key: _read_scores(self._scores(m)) for m in compared if self._scores(m).exists()}
+            rows += compare(scores, self.targets, self.protocol.seed)
+        self.cells.write(rows, *parts)
+        return rows
+
+    def _options(self, method: Method) -> dict[str, Any]:
+        return {**method.options, **self.runner.chosen.get(method.key, {})}
+
+    def _sparse(self) -> tuple[dict[str, Any], ...]:
+        """Options of the DualDAs whose sparsity Representer Points are brought to."""
+        own = [
+            method.options for method in self.protocol.methods if method.name == "dualda" and not method.sweep
+        ]
+        return tuple(options for options in own if "C" in options)
+
+    def _parts(self, metric: str, method: Method) -> tuple[Any, ...]:
+        """What a cell depends on, beside what all do."""
+        sparse = self._sparse() if metric == "faithfulness" else ()
+        options = self.protocol.options(metric, method)
+        return self.spec, metric, options, method.key, self._options(method), sparse
+
+    def _scores(self, method: Method) -> Path:
+        return self.cells.path(*self._parts("lds", method)).with_suffix(".npy")
+
+
+def _read_scores(path: Path) -> npt.NDArray[Any]:
+    try:
+        found: npt.NDArray[Any] = np.load(path)
+    except (ValueError, EOFError) as error:
+        raise StoreError(f"{path} holds no scores ({error}). Remove it and run again.") from error
+    return found
+
+
+def _finite(row: Row) -> Row:
+    """Give a row whose value JSON can hold."""
+    if row.value is None or math.isfinite(row.value):
+        return row
+    return row._replace(value=None, note=f"{row.note} not finite: {row.value}".strip())

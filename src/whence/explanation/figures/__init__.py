@@ -1,0 +1,1 @@
+"""Explanations drawn with matplotlib."""

@@ -1,0 +1,154 @@
+"""The figure of an explanation: the test sample centred, proponents to its right, opponents to its left."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from whence.explanation.figures.canvas import Canvas
+from whence.explanation.figures.parts import balance, label, legend, verdict
+from whence.explanation.record import Contribution, Explanation
+from whence.pages.samples import Array, Sample
+from whence.pages.style import (
+    BLUE,
+    GREY,
+    INK,
+    ORANGE,
+    a_bar,
+    drawn,
+    heat,
+    heights,
+    percent,
+    scale,
+    signed,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+MARGIN, NAMES, GAP = 0.12, 0.78, 0.09
+TILE, LARGE = 0.78, 1.15
+TOP = 0.52
+CAPTION = 0.62
+HEADING = 2.4
+FRAME = "#BBBBBB"
+
+
+def draw(explanation: Explanation) -> Figure:
+    """Draw one explanation, by what its samples are."""
+    if explanation.sample.tokens is not None:
+        from whence.explanation.figures.text import draw_text
+
+        return draw_text(explanation)
+    return _Overview(explanation).canvas.figure
+
+
+class _Overview:
+    """Images or values: a column a pair, the training sample with its map above the pair's test map."""
+
+    def __init__(self, why: Explanation) -> None:
+        self.why = why
+        self.step = TILE + GAP
+        against, in_favour = (self._room(side) for side in (why.opponents, why.proponents))
+        self.left = MARGIN + NAMES
+        self.middle = self.left + against + 0.08 + LARGE / 2
+        right = self.middle + LARGE / 2 + 0.08 + in_favour
+        self.rows = (TOP, TOP + TILE + 0.05, TOP + 2 * TILE + 0.05 + CAPTION)
+        bottom = self.rows[2] + TILE
+        self.canvas = Canvas(right + MARGIN, bottom + 1.62)
+        self.full_train = scale(drawn(pair.sample, pair.train_map) for pair in why.pairs)
+        self.full_test = scale(drawn(why.sample, pair.test_map) for pair in why.pairs)
+        self._test_sample()
+        self._side(why.proponents, 1, BLUE, "▲ evidence for")
+        self._side(why.opponents, -1, ORANGE, "▼ evidence against")
+        if why.pairs:
+            self._row_names()
+        balance(self.canvas, why, self.left, self.middle, right, bottom + 0.35)
+        end = legend(self.canvas, why, MARGIN, right, bottom + 0.95)
+        self.canvas.set_height(end + 0.06)
+
+    def _room(self, pairs: tuple[Contribution, ...]) -> float:
+        """Give the width of a side: that of its pairs, or of its heading."""
+        return max(len(pairs) * self.step, HEADING)
+
+    def _test_sample(self) -> None:
+        """Draw the test sample, the logit's map on it, and what the model says."""
+        canvas, why, x = self.canvas, self.why, self.middle - LARGE / 2
+        room = LARGE + 0.1
+        canvas.text(self.middle, TOP - 0.12, "test sample", size=8, weight="bold", ha="center")
+        if why.sample.values is not None and a_bar(why.sample) > 1:
+            canvas.text(self.middle, TOP - 0.36, f"a bar: {a_bar(why.sample):,} values", size=6, ha="center")
+        self._sample(x, TOP, LARGE, why.sample, INK)
+        y = TOP + LARGE + 0.12
+        for i, (text, style) in enumerate(verdict(why)):
+            fitted = canvas.fit(text, room, 7, style.get("weight", "normal"))
+            canvas.text(self.middle, y + 0.135 * i, fitted, size=7, ha="center", **style)
+        y = self.rows[2] + TILE - LARGE
+        relevance = drawn(why.sample, why.logit_map)
+        self._map(x, y, LARGE, why.sample, relevance, scale([relevance]))
+        canvas.key(x, self.rows[2] + TILE + 0.04, LARGE, scale([relevance]))
+        canvas.text(self.middle, y - 0.07, "relevance of the logit", size=6, ha="center")
+
+    def _side(self, pairs: tuple[Contribution, ...], way: int, colour: str, heading: str) -> None:
+        """Draw the pairs of one sign away from the middle, the strongest first."""
+        canvas, why = self.canvas, self.why
+        start = self.middle + way * (LARGE / 2 + 0.08 + GAP)
+        room = self._room(pairs) - GAP
+        align = "left" if way > 0 else "right"
+        title = f"{heading} “"
+        name = canvas.fit(
+            why.class_names[why.target], room - canvas.measure(title + "”", 8, "bold"), 8, "bold"
+        )
+        canvas.text(start, TOP - 0.36, f"{title}{name}”", size=8, weight="bold", color=colour, ha=align)
+        if not pairs:
+            canvas.text(start, TOP + 0.12, "none", color=GREY, ha=align)
+            return
+        canvas.wedge(start, start + way * (len(pairs) * self.step - GAP), TOP - 0.14, 0.1, colour)
+        for j, pair in enumerate(pairs):
+            x = start + way * j * self.step - (TILE if way < 0 else 0)
+            self._pair(x, pair, colour)
+
+    def _pair(self, x: float, pair: Contribution, colour: str) -> None:
+        canvas, why = self.canvas, self.why
+        train = drawn(pair.sample, pair.train_map)
+        self._map(x, self.rows[0], TILE, pair.sample, train, self.full_train)
+        self._sample(x, self.rows[1], TILE, pair.sample, colour)
+        middle, y = x + TILE / 2, self.rows[1] + TILE
+        word = "for" if pair.score > 0 else "against"
+        name = canvas.fit(label(why, pair), self.step - 0.02)
+        other = "normal" if pair.label == why.target else "italic"
+        canvas.text(middle, y + 0.1, name, ha="center", style=other)
+        canvas.text(middle, y + 0.225, f"τ = {signed(pair.score)}", ha="center", weight="bold", color=colour)
+        canvas.text(
+            middle, y + 0.335, f"{percent(pair.share)} of all {word}", ha="center", size=5, color=GREY
+        )
+        canvas.text(middle, y + 0.43, f"training #{pair.index}", ha="center", size=5, color=GREY)
+        test = drawn(why.sample, pair.test_map)
+        self._map(x, self.rows[2], TILE, why.sample, test, self.full_test)
+
+    def _row_names(self) -> None:
+        """Name the rows on the left, with the colour scale of each that has one."""
+        for y, lines, full in (
+            (self.rows[0], ("relevance on", "the training", "sample"), self.full_train),
+            (self.rows[1], ("training", "sample"), None),
+            (self.rows[2], ("relevance on", "the test", "sample"), self.full_test),
+        ):
+            for i, text in enumerate(lines):
+                self.canvas.text(MARGIN, y + 0.08 + 0.115 * i, text, size=6, color=INK)
+            if full is not None:
+                self.canvas.key(MARGIN, y + 0.5, NAMES - 0.16, full)
+
+    def _sample(self, x: float, y: float, size: float, sample: Sample, colour: str) -> None:
+        axes = self.canvas.axes(x, y, size, size, colour)
+        if sample.image is not None:
+            axes.imshow(sample.image, cmap="gray", vmin=0, vmax=1, interpolation="antialiased")
+            return
+        self.canvas.bars(axes, heights(sample), float(np.abs(heights(sample)).max(initial=0)), GREY)
+
+    def _map(self, x: float, y: float, size: float, sample: Sample, relevance: Array, full: float) -> None:
+        axes = self.canvas.axes(x, y, size, size, FRAME, 0.6)
+        if sample.image is not None:
+            axes.imshow(heat(relevance, full, sample.image), interpolation="antialiased")
+            return
+        self.canvas.bars(axes, relevance, full, np.where(relevance > 0, BLUE, ORANGE))

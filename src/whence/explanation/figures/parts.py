@@ -1,0 +1,123 @@
+"""What the figures of images, texts and values have in common: the verdict, the balance, the legend."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from whence.explanation.figures.canvas import Canvas
+from whence.explanation.record import Contribution, Explanation
+from whence.pages.style import (
+    BLUE,
+    GREY,
+    INK,
+    ORANGE,
+    PALE_BLUE,
+    PALE_ORANGE,
+    one_line,
+    percent,
+    signed,
+)
+
+Line = tuple[str, dict[str, Any]]
+BOLD: dict[str, Any] = {"weight": "bold"}
+QUIET: dict[str, Any] = {"color": GREY}
+
+
+def verdict(why: Explanation) -> list[Line]:
+    """Say what the model predicts, what is true, and what is explained."""
+    names = why.class_names
+    lines: list[Line] = [
+        (f"predicted: {one_line(names[why.predicted])}", BOLD),
+        (f"with probability {percent(why.probability)}", QUIET),
+    ]
+    if why.truth is not None:
+        right = why.truth == why.predicted
+        lines.append(
+            (f"true label: {one_line(names[why.truth])} {'✓' if right else '✗'}", QUIET if right else BOLD)
+        )
+    if why.target != why.predicted:
+        lines.append((f"explained: {one_line(names[why.target])}", BOLD))
+    return lines
+
+
+def label(why: Explanation, pair: Contribution) -> str:
+    """Name a training sample's class, marked where it is not the target."""
+    return ("" if pair.label == why.target else "≠ ") + one_line(why.class_names[pair.label])
+
+
+def balance(canvas: Canvas, why: Explanation, left: float, zero: float, right: float, y: float) -> None:
+    """Draw all evidence as one bar from against to for; what the shown samples carry has the full colour."""
+    room_against, room_for = zero - left, right - zero
+    inches = min(
+        room_for / why.evidence_for if why.evidence_for else float("inf"),
+        room_against / -why.evidence_against if why.evidence_against else float("inf"),
+    )
+    sides = (
+        (why.evidence_against, why.share_against, ORANGE, PALE_ORANGE, left, "left", "against"),
+        (why.evidence_for, why.share_for, BLUE, PALE_BLUE, right, "right", "for"),
+    )
+    for value, share, colour, pale, x, side, word in sides:
+        length = value * inches if value else 0.0
+        canvas.rectangle(zero, y, length, 0.14, pale)
+        canvas.rectangle(zero, y, share * length, 0.14, colour)
+        canvas.text(x, y + 0.23, f"all evidence {word}: {signed(value)}", color=colour, ha=side, size=6)
+        canvas.text(x, y + 0.35, f"of it shown: {percent(share)}", color=colour, ha=side, size=6)
+    canvas.rectangle(zero - 0.006, y - 0.04, 0.012, 0.22, INK)
+    canvas.text(zero, y + 0.23, f"sum: {signed(why.logit)}", ha="center", size=6, weight="bold")
+    canvas.text(zero, y + 0.35, "= surrogate logit", ha="center", size=6)
+
+
+def legend(canvas: Canvas, why: Explanation, left: float, right: float, y: float) -> float:
+    """Write the sign convention, what the maps are, and how far to trust them; give the y below.
+
+    They stand in three columns, or below each other where these would be too narrow.
+    """
+    sums = why.sums
+    blocks: list[list[Line]] = [
+        [
+            ("Scores τ and relevance", BOLD),
+            ("▲ blue, positive: evidence for the target class", {"color": BLUE}),
+            ("▼ orange, negative: evidence against it", {"color": ORANGE}),
+            ("≠ label differs from the target", {"color": GREY, "style": "italic"}),
+        ],
+        [
+            (f"Maps by {one_line(why.method)}", BOLD),
+            ("of a pair: its score, on either sample", QUIET),
+            (f"of the logit: {signed(sums['features'])} of features, {signed(sums['bias'])} of bias", QUIET),
+            (f"arriving at the input: {signed(sums['logit_map'])}", QUIET),
+        ],
+        [
+            ("Certificate", BOLD),
+            (f"{why.n_support:,} of {why.n_train:,} training samples", QUIET),
+            ("are support vectors, the rest score 0", QUIET),
+            (f"relative duality gap {why.gap:.1e}", QUIET),
+            _agreement(why),
+        ],
+    ]
+    # Drawn letters lie on whole pixels, which makes text up to some per cent wider than measured.
+    widths = [
+        1.04 * max(canvas.measure(text, 6, **_measured(style)) for text, style in block) for block in blocks
+    ]
+    gap = 0.2
+    if sum(widths) + 2 * gap <= right - left:
+        gap = min((right - left - sum(widths)) / 2, 1.2)
+        places = [left, left + widths[0] + gap, left + widths[0] + widths[1] + 2 * gap]
+        for x, block in zip(places, blocks, strict=True):
+            canvas.lines(x, y, block, 0.125, size=6)
+        return y + 5 * 0.125
+    for block in blocks:
+        canvas.lines(left, y, block, 0.125, size=6)
+        y += 0.125 * len(block) + 0.06
+    return y
+
+
+def _agreement(why: Explanation) -> Line:
+    if why.surrogate_class == why.predicted:
+        return "the surrogate predicts the model’s class ✓", QUIET
+    other = one_line(why.class_names[why.surrogate_class])
+    other = other if len(other) <= 16 else other[:15] + "…"
+    return f"✗ the surrogate predicts “{other}”: do not trust", BOLD
+
+
+def _measured(style: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in style.items() if key != "color"}

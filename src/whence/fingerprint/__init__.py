@@ -1,7 +1,0 @@
-"""Fingerprints: of values, of code, and of what models and data sets are made of. No pickle."""
-
-from whence.fingerprint.anatomy import anatomy, blueprint, comparable, settled, structure
-from whence.fingerprint.code import source
-from whence.fingerprint.digest import Digest
-
-__all__ = ["Digest", "anatomy", "blueprint", "comparable", "settled", "source", "structure"]

@@ -1,0 +1,389 @@
+"""Find a model's last linear layer and split the model there into a feature extractor and a head."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from itertools import chain
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.fx import GraphModule
+from torch.nn.parameter import is_lazy
+
+from whence.core.checks import shown
+from whence.errors import HeadError, InvalidInputError, ModelError
+from whence.model.heads import (
+    Call,
+    Head,
+    HeadInputs,
+    candidates,
+    differing,
+    effective,
+    head_inputs,
+    listed,
+    made_by,
+    misranked,
+    recording,
+    widths,
+)
+from whence.model.inputs import n_rows, run, running_on, take, to_model
+
+one_at_a_time = threading.RLock()  # flags and hooks are the model's own, which all threads share
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Run in eval mode without gradients; every module's own training flag comes back afterwards."""
+    with one_at_a_time:
+        flags = [(module, module.training) for module in model.modules()]
+        fused = torch.backends.mha.get_fastpath_enabled()
+        try:
+            model.eval()
+            # The fused encoder of torch gives padding other values than the plain one.
+            torch.backends.mha.set_fastpath_enabled(False)
+            # Out of inference mode, whose tensors autograd cannot follow from the head on.
+            with torch.inference_mode(False), torch.no_grad():
+                yield
+        finally:
+            torch.backends.mha.set_fastpath_enabled(fused)
+            # Set one by one: model.train() would switch on modules that the user had frozen.
+            for module, flag in flags:
+                module.training = flag
+
+
+def check_model(model: Any, layer: Any = None) -> nn.Module:
+    """Return the model inside its wrappers, or raise where it or ``layer`` can be none to explain."""
+    if layer is not None and not isinstance(layer, str):
+        apart = isinstance(layer, Tensor | np.ndarray | list | tuple)
+        raise InvalidInputError(
+            f"'layer' must be None or the name of a linear layer. Got {shown(layer)}. "
+            + ("Pass inputs and labels as one pair: fit(model, (X, y))." if apart else "")
+        )
+    inner = unwrap(model)
+    if isinstance(inner, GraphModule) and "eval" in vars(inner):  # which torch.export puts out of use
+        raise ModelError(
+            "The model must be one whose layers can be seen. Got an exported one. "
+            "Pass the nn.Module that was exported."
+        )
+    weights = dict(chain(inner.named_parameters(), inner.named_buffers()))
+    for name, tensor in weights.items():
+        if is_lazy(tensor):
+            raise ModelError(
+                f"The model must have all its weights. Got a lazy one, whose {name!r} has no shape yet. "
+                "Run it once on a batch before."
+            )
+        if tensor.is_meta:
+            raise ModelError(
+                f"The model must have all its weights. Got {name!r} on the meta device. Load the weights."
+            )
+    if not any(parameter.is_floating_point() for parameter in inner.parameters()):
+        quantised = [n for n, m in inner.named_modules() if "quantized" in type(m).__module__]
+        raise ModelError(
+            "The model must have a linear layer with floating-point weights. "
+            + (
+                f"Got a quantised one, layer {quantised[0]!r}. Pass the model that it was made of."
+                if quantised
+                else f"Got a {type(inner).__name__} without: no nn.Linear and no 1×1 convolution."
+            )
+        )
+    return inner
+
+
+def unwrap(model: Any) -> nn.Module:
+    """Give the model inside ``DataParallel``, ``DistributedDataParallel`` and ``torch.compile``."""
+    if not isinstance(model, nn.Module):
+        kind = f"the class {model.__name__}" if isinstance(model, type) else type(model).__name__
+        if isinstance(model, type):
+            remedy = "Pass an instance of it, with its weights."
+        elif kind == "ExportedProgram":
+            remedy = "Pass the nn.Module that was exported."
+        elif hasattr(model, "predict"):
+            remedy = "Of a model that is not of torch, DualDA.fit_features takes the features."
+        else:
+            remedy = "Pass the trained model itself."
+        raise ModelError(f"'model' must be a torch nn.Module. Got {kind}. {remedy}")
+    if isinstance(model, torch.jit.ScriptModule):
+        raise ModelError(
+            "The model must be one whose layers can be seen. Got a scripted or traced one. "
+            "Pass the nn.Module that it was made of."
+        )
+    found: nn.Module = model
+    while True:
+        if isinstance(found, nn.DataParallel | nn.parallel.DistributedDataParallel):
+            found = found.module
+        elif (inner := found._modules.get("_orig_mod")) is not None:
+            found = inner
+        else:
+            return found
+
+
+def class_names(model: nn.Module) -> tuple[str, ...] | None:
+    """Give the names that the model's configuration has for its classes, in order; None where it has none."""
+    config = getattr(unwrap(model), "config", None)
+    table = getattr(config, "id2label", None)
+    if not isinstance(table, Mapping) or not table or set(table) != set(range(len(table))):
+        return None
+    names = tuple(str(table[i]) for i in range(len(table)))
+    # What transformers puts where nobody has named anything.
+    return None if names == tuple(f"LABEL_{i}" for i in range(len(names))) else names
+
+
+def find_head(model: nn.Module, inputs: Any, layer: str | None = None) -> str:
+    """Name the linear layer whose output is the model's logits.
+
+    Forward passes on ``inputs`` record what goes through every linear layer and 1×1 convolution. The head
+    is the one whose output has the values of the model's logits, or from which the model picks its logits:
+    one place a sample (the last token), or an average over places (pooling). Nothing is guessed from names.
+
+    Parameters
+    ----------
+    model
+        A classifier that returns logits (B, K): as a tensor, as ``output.logits``, or in a tuple or dict.
+    inputs
+        A small batch: a tensor, a tuple of them (by place) or a mapping (by name).
+    layer
+        The head's name, for models that do something after it (a softmax, say). The model must then rank
+        the classes as the layer does.
+
+    Returns
+    -------
+    The layer's name, inside ``DataParallel`` and compiled models the one in the original module.
+    """
+    model = check_model(model, layer)
+    layers = candidates(model)
+    if layer is not None and layer not in layers:
+        raise ModelError(f"'layer' must name a linear layer of the model. Got {layer!r}. {listed(layers)}")
+    inputs = take(to_model(model, inputs), slice(8))  # enough to tell layers apart, and little to record
+    with evaluating(model), eagerly(model), running_on(inputs):
+        if layer is None:
+            # Known now, K keeps the second pass from holding the tensors of every layer of a large model.
+            K = {logits.shape[1] for logits in logits_in(run(model, inputs))}
+            wanted = {name: module for name, module in layers.items() if widths(module)[1] in K}
+        else:
+            wanted = {layer: layers[layer]}
+        with recording(wanted) as calls:
+            outputs = logits_in(run(model, inputs))
+        if layer is None:
+            layer = _only_head(calls, outputs, layers)
+        else:
+            _check_ranks(_single_call(calls, layer), outputs, layers)
+    d, n_classes = widths(layers[layer])
+    if n_classes == 1:
+        raise ModelError(
+            f"The model must give one logit a class. Layer {layer!r} gives one in all. For two classes, put "
+            f"nn.Linear({d}, 2) in its place, the first row 0 and the second the old weight: the same model."
+        )
+    return layer
+
+
+class Outputs(NamedTuple):
+    """One pass of a model: features (B, d), and the model's own output for the classes (B, K)."""
+
+    features: Tensor
+    logits: Tensor
+
+
+class Extractor:
+    """Features f(x): what goes into the linear layer ``layer`` of ``model`` to make the logits.
+
+    Calling it runs the whole model on a batch in eval mode and returns features (B, d) on the model's
+    device. Where the layer runs on many places of a sample, the features are those of the place that the
+    model picks, or averaged as the model does. The model's weights, gradients, training flags and hooks are
+    as before afterwards. Every batch is checked: samples for which the model's output is not what the layer
+    makes of the features are refused.
+
+    Attributes
+    ----------
+    model : the model itself, inside ``DataParallel`` and ``torch.compile``
+    layer : the name of its head
+    exact : whether the model's output has the layer's values, or (False) only its first class; None until
+        the first batch tells
+    notes : what the model writes down whenever it runs, such as a counter, by the lines of its
+        ``fingerprint.structure``; None until a run has told
+
+    Examples
+    --------
+    >>> import torch
+    >>> model = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.ReLU(), torch.nn.Linear(3, 2))
+    >>> Extractor(model, "2")(torch.ones(5, 4)).shape
+    torch.Size([5, 3])
+    """
+
+    def __init__(self, model: nn.Module, layer: str, exact: bool | None = None) -> None:
+        self.model = unwrap(model)
+        self.layer = layer
+        self.exact = exact
+        self.notes: frozenset[str] | None = None
+
+    def __call__(self, inputs: Any) -> Tensor:
+        """Features (B, d) of a batch."""
+        return self.read(inputs).features
+
+    def read(self, inputs: Any) -> Outputs:
+        """Run the model on a batch: features, and the output itself, which must be what the layer makes."""
+        with evaluating(self.model):
+            inputs = to_model(self.model, inputs)
+            with running_on(inputs):
+                call, passes = self._passes(inputs)
+            wrong = [differing(call, found, logits) for found, logits in passes]
+            if self.exact is None:
+                self.exact = any(not mask.any() for mask in wrong)
+            if not self.exact:
+                wrong = [misranked(found, logits) for found, logits in passes]
+            best = min(range(len(passes)), key=lambda j: int(wrong[j].sum()))
+            found, logits = passes[best]
+            if wrong[best].any():
+                self._refuse(int(wrong[best].int().argmax()), found, logits)
+            return Outputs(found.features.detach(), logits.detach())
+
+    def forward(self, inputs: Any) -> Tensor:
+        """Features (B, d) of the model's inputs, in the caller's own modes; autograd follows if it is on."""
+        call, passes = self._passes(inputs)
+        if len(passes) == 1:
+            return passes[0][0].features
+        return min(passes, key=lambda each: int(differing(call, *each).sum()))[0].features
+
+    def _passes(self, inputs: Any) -> tuple[Call, list[tuple[HeadInputs, Tensor]]]:
+        """Run the model once: the layer's call, and what it gave each output that may be the logits."""
+        layer = self.model.get_submodule(self.layer)
+        with eagerly(self.model), recording({self.layer: layer}) as calls:
+            outputs = logits_in(run(self.model, inputs))
+            call = _single_call(calls, self.layer)
+            tries = [(head_inputs(call, logits), logits) for logits in outputs]
+        passes = [(found, logits) for found, logits in tries if found is not None]
+        if not passes:
+            raise ModelError(
+                f"Layer {self.layer!r} must make the model's logits. Its output {tuple(call.output.shape)} "
+                "has no traceable part in them. Find the head again with the batch that was passed."
+            )
+        n, rows = n_rows(inputs), passes[0][0].features
+        if n is not None and len(rows) != n:
+            raise ModelError(
+                f"Layer {self.layer!r} must see one row a sample, shape ({n}, {widths(layer)[0]}). "
+                f"Got {tuple(rows.shape)}. Is the input a batch?"
+            )
+        return call, passes
+
+    def _refuse(self, row: int, found: HeadInputs, logits: Tensor) -> None:
+        ours, theirs = found.logits[row], logits[row].detach()
+        what = f"the model puts class {int(theirs.argmax())} first, the layer class {int(ours.argmax())}"
+        if ours.argmax() == theirs.argmax():
+            what = f"its values differ from the layer's by up to {float((ours - theirs).abs().max()):.3g}"
+        raise HeadError(row, self.layer, what)
+
+    def head(self) -> Head:
+        """Copy the layer's weight and bias to float32 arrays; of wrapped layers, what they stand for."""
+        with evaluating(self.model), eagerly(self.model):
+            weight, bias = effective(self.model.get_submodule(self.layer))
+        arrays = [None if t is None else t.float().cpu().numpy().copy() for t in (weight, bias)]
+        assert arrays[0] is not None
+        return Head(arrays[0], arrays[1])
+
+
+def check_repeatable(extractor: Extractor, inputs: Any) -> None:
+    """Raise ModelError where the model is random, or where a sample's features depend on its batch."""
+    n = n_rows(inputs) or 0
+    first = extractor(inputs)
+    eps = torch.finfo(first.dtype).eps
+    # Sums in another order leave some rounding, and more of it where the batch has another shape.
+    _check_same(
+        first, extractor(inputs), max(1e-5, 8 * eps), "the same batch ran twice",
+        "it is random. Is there a dropout that forward puts into training mode?",
+    )  # fmt: skip
+    if n > 1:
+        halves = [extractor(take(inputs, rows)) for rows in (slice(n // 2), slice(n // 2, n))]
+        _check_same(
+            first, torch.cat(halves), max(1e-3, 8 * eps), "the batch was split in two",
+            "it mixes the samples of a batch. Is there a batch normalisation without running statistics "
+            "(track_running_stats=False)?",
+        )  # fmt: skip
+
+
+def _check_same(a: Tensor, b: Tensor, tolerance: float, when: str, why: str) -> None:
+    a, b = a.double(), b.double()
+    apart = (a - b).norm(dim=1) / a.norm(dim=1).clamp(min=torch.finfo(torch.float64).tiny)
+    if (apart > tolerance).any():
+        j = int(apart.argmax())
+        raise ModelError(
+            "The model must give a sample the same features every time. It is run in eval mode, and when "
+            f"{when}, those of sample {j} differed by {float(apart[j]):.2g} of their length: {why}"
+        )
+
+
+def logits_in(output: Any) -> list[Tensor]:
+    """List what may be the logits in a model's output: floating-point tensors (B, K)."""
+    if isinstance(output, Mapping):
+        parts = [output["logits"]] if "logits" in output else list(output.values())
+    elif hasattr(output, "logits"):
+        parts = [output.logits]
+    else:
+        parts = list(output) if isinstance(output, tuple | list) else [output]
+    found = [p for p in parts if isinstance(p, Tensor) and p.ndim == 2 and p.is_floating_point()]
+    if not found:
+        got = f"shape {tuple(output.shape)}" if isinstance(output, Tensor) else type(output).__name__
+        raise ModelError(
+            "The model must return logits, shape (B, K), alone, as output.logits, or in a tuple or dict. "
+            f"Got {got}. Is the input a batch?"
+        )
+    return found
+
+
+def _only_head(calls: list[Call], outputs: list[Tensor], layers: Mapping[str, nn.Module]) -> str:
+    """Name the one layer that made an output, or raise."""
+    heads: dict[str, tuple[int, ...]] = {}
+    for logits in outputs:
+        # Backwards: where an identity repeats its input or a wrapper its content, the later call is the head.
+        name = next((call.name for call in reversed(calls) if made_by(call, logits)), None)
+        if name is not None:
+            heads.setdefault(name, tuple(logits.shape))
+    if len(heads) == 1:
+        (name,) = heads
+        _single_call([call for call in calls if call.name == name], name)
+        return name
+    if heads:
+        several = ", ".join(f"{name!r} made {shape}" for name, shape in heads.items())
+        raise ModelError(
+            f"The model returns the outputs of several linear layers: {several}. "
+            "Pass the name of the one that makes the logits as 'layer'."
+        )
+    shapes = " or ".join(str(tuple(logits.shape)) for logits in outputs)
+    raise ModelError(
+        "No linear layer's output is the model's output, so the head is unknown. Expected one whose output, "
+        f"at one place a sample or averaged over places, equals the logits of shape {shapes}. "
+        f"{listed(layers, outputs[0].shape[1])} If the model does something after its last linear layer that "
+        "keeps the order of the classes, such as a softmax, pass that layer's name as 'layer'."
+    )
+
+
+def _check_ranks(call: Call, outputs: list[Tensor], layers: Mapping[str, nn.Module]) -> None:
+    """Raise unless the layer puts the same class first as one of the outputs."""
+    for output in outputs:
+        found = head_inputs(call, output)
+        if found is not None and not misranked(found, output).any():
+            return
+    shapes = " or ".join(str(tuple(output.shape)) for output in outputs)
+    raise ModelError(
+        f"'layer' must rank the classes as the model does. Got {call.name!r}, output "
+        f"{tuple(call.output.shape)}, whose classes differ from those of the model's output {shapes}. "
+        f"{listed(layers, outputs[0].shape[1])}"
+    )
+
+
+def _single_call(calls: list[Call], layer: str) -> Call:
+    if len(calls) != 1:
+        raise ModelError(
+            f"Layer {layer!r} must run exactly once a forward pass. It ran {len(calls)} times; "
+            "choose another with 'layer'."
+        )
+    return calls[0]
+
+
+def eagerly(model: nn.Module) -> Any:
+    """Keep compiled parts from running compiled, where they would not see the hooks."""
+    compiled = any(m._compiled_call_impl is not None or "_orig_mod" in m._modules for m in model.modules())
+    stance = getattr(torch.compiler, "set_stance", None)  # since torch 2.6
+    return stance("force_eager") if compiled and stance is not None else nullcontext()

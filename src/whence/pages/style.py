@@ -1,0 +1,136 @@
+"""How explanations look in figures and on pages: colours of relevance, numbers and names for reading."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from whence.pages.samples import Array, Picture, Sample
+
+BLUE, ORANGE = "#0072B2", "#D55E00"  # told apart by readers with any common colour vision deficiency
+PALE_BLUE, PALE_ORANGE = "#B9D7E8", "#F3CDB2"
+INK, GREY = "#1A1A1A", "#5F5F5F"
+
+# Relevance above this part of the values saturates, so that one bright pixel does not hide the others.
+SEEN = 0.995
+PAPER = 0.975
+BARS = 120
+
+
+def signed(score: float) -> str:
+    """Write a score with its sign and three digits that count: +1.23, −0.0450."""
+    return f"{score:+#.3g}".replace("-", "−").rstrip(".")
+
+
+def percent(share: float) -> str:
+    """Write a share for reading; only exact certainty reads 100 %, only nothing reads 0 %.
+
+    The space before the sign does not break.
+    """
+    if 0 < share < 0.0005:
+        return "<0.1\u00a0%"
+    if 0.9995 <= share < 1:
+        return ">99.9\u00a0%"
+    return f"{100 * share:.1f}\u00a0%"
+
+
+def one_line(name: str) -> str:
+    """Write a name on one line, whatever blanks it holds."""
+    return " ".join(name.split())
+
+
+def ends(name: str) -> str:
+    """Write a name of more than 60 letters by its ends, for where there is no room for all of it."""
+    return name if len(name) <= 60 else f"{name[:40]}…{name[-19:]}"
+
+
+def plane(relevance: Array) -> Array:
+    """Sum a map (…, height, width) over colours, for the eye."""
+    summed: Array = relevance.reshape(-1, *relevance.shape[-2:]).sum(axis=0)
+    return summed
+
+
+def drawn(sample: Sample, relevance: Array) -> Array:
+    """Give a map as it is drawn: (height, width) of images, one value a token, sums of ``a_bar`` values."""
+    if sample.image is not None:
+        return plane(relevance)
+    flat: Array = relevance.ravel() if sample.values is None else _binned(relevance).sum(axis=1)
+    return flat
+
+
+def heights(sample: Sample) -> Array:
+    """Give values as they are drawn: of each ``a_bar`` values the one farthest from 0."""
+    assert sample.values is not None
+    bins = _binned(sample.values)
+    farthest: Array = bins[np.arange(len(bins)), np.abs(bins).argmax(axis=1)]
+    return farthest
+
+
+def a_bar(sample: Sample) -> int:
+    """Count the values that share a bar where a sample is drawn as bars."""
+    assert sample.values is not None
+    return max(-(-sample.values.size // BARS), 1)
+
+
+def _binned(values: Array) -> Array:
+    """Cut values into at most ``BARS`` rows, the last filled with 0."""
+    size = max(-(-values.size // BARS), 1)
+    return np.pad(values.ravel(), (0, -values.size % size)).reshape(-1, size)
+
+
+def scale(maps: Iterable[Array]) -> float:
+    """Find the relevance that gets the full colour in maps that share a scale; 0 where all are 0.
+
+    Of images it is the largest but for the extremest half per cent of the pixels, of others the largest.
+    """
+    maps = [np.abs(relevance) for relevance in maps]
+    if not maps:
+        return 0.0
+    values = np.concatenate([relevance.ravel() for relevance in maps])
+    seen = float(np.quantile(values, SEEN)) if maps[0].ndim == 2 else 0.0
+    return seen or float(values.max(initial=0))
+
+
+def strength(relevance: Array, full: float) -> Array:
+    """Give relevance as a part of the full colour, in [−1, 1]."""
+    return np.clip(relevance / full, -1, 1) if full else np.zeros_like(relevance)
+
+
+def heat(relevance: Array, full: float, image: Picture | None = None) -> Picture:
+    """Colour a map (height, width): blue for, orange against, nothing where there is no relevance.
+
+    Parameters
+    ----------
+    full
+        The relevance of the full colour.
+    image
+        The sample, whose contours then show through faintly.
+    """
+    ground = np.full(relevance.shape, PAPER) if image is None else PAPER - 0.2 * contours(image)
+    return _mixed(strength(relevance, full), ground[..., None])
+
+
+def marker(relevance: Array, full: float, ground: str = "#FFFFFF") -> Picture:
+    """Colour the ground of tokens, faint enough for text to be read on it: (…) to (…, 3)."""
+    return _mixed(0.75 * strength(relevance, full), _rgb(ground))
+
+
+def contours(image: Picture) -> Array:
+    """Find where an image changes: (height, width), in [0, 1]."""
+    grey = image if image.ndim == 2 else image.mean(axis=2)
+    down, right = np.gradient(grey)
+    edges = np.hypot(down, right)
+    found: Array = np.clip(edges / (np.quantile(edges, 0.98) or 1), 0, 1).astype(np.float32)
+    return found
+
+
+def _mixed(part: Array, ground: Array) -> Picture:
+    """Lay blue or orange over a ground (…, 1 or 3); ``part`` in [−1, 1] says which, and how thick."""
+    weight, colour = np.abs(part)[..., None], np.where(part[..., None] > 0, _rgb(BLUE), _rgb(ORANGE))
+    mixed: Picture = (ground * (1 - weight) + colour * weight).astype(np.float32)
+    return mixed
+
+
+def _rgb(colour: str) -> Array:
+    return np.array([int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)], dtype=np.float32)

@@ -1,0 +1,1 @@
+"""A fitted explainer with its model, its data and its tests."""

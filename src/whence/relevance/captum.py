@@ -1,0 +1,132 @@
+"""Feature attributions of captum in the place of relevance propagation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+from whence.core.checks import check_callable
+from whence.errors import InvalidInputError, ModelError, WhenceError
+from whence.model.extractor import Extractor, evaluating
+from whence.model.inputs import to_model
+from whence.relevance.lrp import Maps
+from whence.relevance.sources import TOKENS, floating, looks_up, replaced, tokens_of
+
+
+@dataclass(frozen=True)
+class Captum:
+    """A method of captum, with the options of its ``attribute``.
+
+    Attributes
+    ----------
+    method : a class such as ``captum.attr.IntegratedGradients``, or a function that makes an instance of one
+        for a module
+    options : given to ``attribute``, such as ``n_steps``
+
+    Examples
+    --------
+    >>> from captum.attr import IntegratedGradients
+    >>> Captum(IntegratedGradients, {"n_steps": 20}).name
+    'IntegratedGradients'
+    """
+
+    method: Callable[[nn.Module], Any]
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check_callable("method", self.method, "a class of captum.attr, or a function that makes one")
+
+    @property
+    def name(self) -> str:
+        """The method's name."""
+        return getattr(self.method, "__name__", type(self.method).__name__)
+
+
+class Attributed:
+    """Maps of a weighted sum of features, by a method of captum; used as a ``Flow`` is.
+
+    Attributes
+    ----------
+    features : (B, d)
+    """
+
+    def __init__(self, extractor: Extractor, inputs: Any, captum: Captum) -> None:
+        self._inputs = to_model(extractor.model, inputs)
+        self._captum, self._extractor = captum, extractor
+        looked_up = _Embedded(tokens_of(self._inputs))
+        with looked_up:
+            self.features = extractor(self._inputs)
+        sources = floating(self._inputs)
+        if looked_up.values is not None:
+            sources[TOKENS] = looked_up.values
+        if len(sources) != 1:
+            raise ModelError(
+                "A method of captum can take the place of relevance propagation for models with one input. "
+                f"Got {', '.join(sources) or 'none that is differentiable'}."
+            )
+        ((self._name, self._values),) = sources.items()
+
+    def maps(self, coefficients: Tensor) -> Maps:
+        """Attributions of Σ_j coefficients_j f_j(x); shapes as for ``Flow.maps``."""
+        if coefficients.ndim == 3:
+            return {self._name: torch.stack([self.maps(each)[self._name] for each in coefficients])}
+        scalar = _Scalar(self._extractor, self._name, self._inputs)
+        try:
+            with torch.inference_mode(False):
+                found = self._captum.method(scalar).attribute(
+                    self._values.detach().clone().requires_grad_(),  # captum warns where it has to ask for it
+                    additional_forward_args=(coefficients.to(self.features), *scalar.others.values()),
+                    **self._captum.options,
+                )
+        except WhenceError:
+            raise
+        except Exception as error:
+            raise InvalidInputError(
+                f"'method' must be a method of captum that attributes one input. {self._captum.name} failed: "
+                f"{type(error).__name__}: {error}."
+            ) from error
+        return {self._name: found.detach().sum(-1) if self._name == TOKENS else found.detach()}
+
+
+class _Scalar(nn.Module):
+    """Σ_j c_j f_j as a function of one input, one value a sample.
+
+    The model's other inputs are arguments too, because captum repeats all of them for several samples of one.
+    """
+
+    def __init__(self, extractor: Extractor, name: str, inputs: Any) -> None:
+        super().__init__()
+        self.model = extractor.model  # for methods that look for the layers
+        self._extractor, self._name, self._inputs = extractor, name, inputs
+        tensors = inputs if isinstance(inputs, Mapping) else {"input": inputs}
+        self.others = {key: x for key, x in tensors.items() if isinstance(x, Tensor) and key != name}
+
+    def forward(self, values: Tensor, coefficients: Tensor, *others: Tensor) -> Tensor:
+        inputs = replaced(self._inputs, dict(zip(self.others, others, strict=True)))
+        is_text = self._name == TOKENS
+        inputs = inputs if is_text else replaced(inputs, {self._name: values})
+        lookup = _Embedded(tokens_of(inputs) if is_text else None, values)
+        with evaluating(self.model), torch.enable_grad(), lookup:
+            features = self._extractor.forward(inputs)
+        return (features * coefficients).sum(1)
+
+
+class _Embedded(TorchFunctionMode):
+    """Gives ``values`` as the embeddings of the tokens; keeps those that the model looks up where None."""
+
+    def __init__(self, tokens: Tensor | None, values: Tensor | None = None) -> None:
+        super().__init__()
+        self.tokens, self.values, self._done = tokens, values, False
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if self._done or getattr(func, "__name__", "") != "embedding" or not looks_up(args, self.tokens):
+            return func(*args, **(kwargs or {}))
+        self._done = True
+        if self.values is None:
+            self.values = func(*args, **(kwargs or {})).detach()
+        return self.values

@@ -1,0 +1,458 @@
+"""The audit against closed forms, a generic QP solver, plain loops and planted errors."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sklearn.neighbors import NearestNeighbors
+from torch import nn
+
+import whence
+from tests.helpers.oracle import qp
+from whence import audit
+from whence.audit.access import training_features
+from whence.audit.heldout import calibrated, folds, held_out_scores
+from whence.audit.neighbours import nearest
+from whence.errors import InvalidInputError, NotFittedError
+from whence.features import extract
+
+K, D, N = 4, 6, 120
+
+
+def data(noise: float = 0.35) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Features (float64), labels of which a tenth is wrong, and which."""
+    rng = np.random.default_rng(0)
+    y = np.arange(N) % K
+    X = 2.0 * np.eye(K, D)[y] + noise * rng.normal(size=(N, D))
+    wrong = rng.permutation(N)[: N // 10]
+    y[wrong] = (y[wrong] + rng.integers(1, K, len(wrong))) % K
+    return X, y, wrong
+
+
+def fitted(C: float = 0.02, **options: Any) -> whence.DualDA:
+    X, y, _ = data()
+    head = (2.0 * np.eye(K, D), np.zeros(K))
+    return whence.DualDA(C=C, show_progress=False, **options).fit_features(X, y, head=head)
+
+
+class Net(nn.Module):
+    """Features are the input's absolute values; the head is what a trained one would be."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = nn.Linear(D, K)
+        with torch.no_grad():
+            self.fc.weight.copy_(2.0 * torch.eye(K, D))
+            self.fc.bias.zero_()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        z: torch.Tensor = self.fc(x.abs())
+        return z
+
+
+# Held-out scores and their calibration
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_leaving_single_samples_out_is_solving_without_them(bias: bool) -> None:
+    X, y, _ = data()
+    X, y = X[:14], y[:14]
+    kappa = 20.0
+    (found,) = held_out_scores(X, y, K, bias=bias, kappas=[kappa], n_folds=14, tol=1e-8)
+    scale = (X**2).sum()
+    for i in range(14):
+        rest = np.arange(14) != i
+        _, W = qp(X[rest], y[rest], K, kappa / scale * 14 / 13, bias)
+        expected = W @ np.append(X[i], 1.0)[: W.shape[1]]
+        # A gap of 1e-8 leaves ‖W − W*‖² ≤ 2e-8·P, with P below 14 C, the value at W = 0.
+        near = np.sqrt(2e-8 * 14 * kappa / scale * (X[i] @ X[i] + 1))
+        np.testing.assert_allclose(found[i], expected, atol=near)
+
+
+def test_folds_have_equal_sizes_and_their_part_of_every_class() -> None:
+    y = np.repeat([0, 1, 2], [50, 10, 7])
+    fold = folds(y, 5, seed=3)
+    assert np.bincount(fold).max() - np.bincount(fold).min() <= 1
+    for c in range(3):
+        counts = np.bincount(fold[y == c], minlength=5)
+        assert counts.max() - counts.min() <= 1
+    assert not np.array_equal(fold, folds(y, 5, seed=4))
+
+
+def test_calibration_meets_the_conditions_of_the_most_likely() -> None:
+    rng = np.random.default_rng(1)
+    y = np.arange(200) % 3
+    scores = np.eye(3)[y] + rng.normal(size=(200, 3)) + [3.0, 0.0, -1.0]
+    p = np.exp(calibrated(scores, y))
+    np.testing.assert_allclose(p.sum(axis=1), 1.0)
+    np.testing.assert_allclose(p.sum(axis=0), np.bincount(y), atol=1e-3)
+    np.testing.assert_allclose((p * scores).sum(), scores[np.arange(200), y].sum(), atol=1e-2)
+    # Scores that are shifted, scaled and favour a class mean the same.
+    moved = 7.0 * scores + rng.normal(size=(200, 1)) + [0.0, 5.0, 0.0]
+    np.testing.assert_allclose(np.exp(calibrated(moved, y)), p, atol=1e-4)
+
+
+def test_calibration_of_a_class_without_labels_and_of_separable_scores() -> None:
+    y = np.array([0, 0, 2, 2])
+    logs = calibrated(np.eye(3)[y], y)
+    assert (logs[:, 1] == -np.inf).all()
+    np.testing.assert_allclose(np.exp(logs[np.arange(4), y]), 1.0)
+
+
+def test_nearest_agrees_with_scikit_learn() -> None:
+    X, _, _ = data()
+    rows = np.array([3, 50, 119])
+    theirs = NearestNeighbors(n_neighbors=8, metric="cosine").fit(X).kneighbors(X[rows])[1]
+    np.testing.assert_array_equal(nearest(X, rows, 7), theirs[:, 1:])
+    assert nearest(X[:2], np.array([0]), 3).tolist() == [[1, -1, -1]]
+    assert nearest(X[:1], np.array([0]), 2).tolist() == [[-1, -1]]
+
+
+# Wrong labels
+
+
+@pytest.mark.parametrize("ranking", ["consensus", "held_out", "slack"])
+def test_planted_labels_come_first_and_get_their_class_back(ranking: str) -> None:
+    X, y, wrong = data()
+    found = audit.wrong_labels(fitted(), ranking=ranking, features=X)
+    assert len(found) == N
+    assert set(found.indices[: len(wrong)]) == set(wrong)
+    truth = np.arange(N) % K
+    np.testing.assert_array_equal(found.suggested[: len(wrong)], truth[found.indices[: len(wrong)]])
+    assert (np.diff(found.scores) <= 0).all()
+    np.testing.assert_array_equal(found.labels, y[found.indices])
+
+
+def test_slack_is_the_loss_of_every_sample() -> None:
+    X, y, _ = data()
+    explainer = fitted(tol=1e-9)
+    found = audit.wrong_labels(explainer, ranking="slack")
+    W = explainer.coef_
+    for i, score in zip(found.indices, found.scores, strict=True):
+        s = W @ np.append(X[i], 1.0)
+        assert score == pytest.approx(max(s[c] - s[y[i]] + (c != y[i]) for c in range(K)), abs=1e-3)
+
+
+def test_self_influence_ties_at_the_bound_up_to_the_lengths_of_features() -> None:
+    X, _, _ = data()
+    C = 1e-4  # so small that no margin is reached
+    explainer = fitted(C=C)
+    found = audit.wrong_labels(explainer, ranking="self_influence", features=X)
+    np.testing.assert_allclose(
+        found.scores, C * ((X[found.indices] ** 2).sum(1) + explainer.constant_**2), rtol=1e-5
+    )
+    np.testing.assert_array_equal(found.scores, found.self_influence)
+
+
+def test_neighbours_are_those_of_the_nearest_that_disagree() -> None:
+    X, y, _ = data()
+    found = audit.wrong_labels(fitted(), features=X, n=15, k=6)
+    assert found.neighbours.shape == found.neighbour_labels.shape == (15, 6)
+    near = NearestNeighbors(n_neighbors=7, metric="cosine").fit(X).kneighbors(X)[1][:, 1:]
+    for j, i in enumerate(found.indices):
+        expected = [other for other in near[i] if y[other] != y[i]]
+        kept = found.neighbours[j][found.neighbours[j] >= 0]
+        assert kept.tolist() == expected
+        assert found.neighbour_labels[j, : len(kept)].tolist() == y[kept].tolist()
+    assert found.among == "training samples"
+
+
+def test_a_saved_explainer_without_model_ranks_by_its_support_vectors(tmp_path: Path) -> None:
+    explainer = fitted()
+    explainer.save(tmp_path / "e.whence")
+    loaded = whence.load(tmp_path / "e.whence")
+    found = audit.wrong_labels(loaded, ranking="slack", n=20)
+    assert found.among == "support vectors"
+    whole = audit.wrong_labels(explainer, ranking="slack", features=data()[0], n=20)
+    np.testing.assert_array_equal(found.indices, whole.indices)
+    kept = found.neighbours[found.neighbours >= 0]
+    assert len(kept)
+    assert np.isin(kept, explainer.support_).all()
+    with pytest.raises(InvalidInputError, match="'features' must be given"):
+        audit.wrong_labels(loaded)
+
+
+def test_features_come_from_the_model_where_none_are_given() -> None:
+    X, y, wrong = data()
+    x = torch.from_numpy(X).float()
+    model = Net()
+    explainer = whence.DualDA(C=0.02, show_progress=False).fit(model, (x, y))
+    ours = audit.wrong_labels(explainer)
+    bank = extract(model, (x, y), show_progress=False)
+    same = audit.wrong_labels(explainer, features=bank)
+    assert ours.ranking == "consensus"
+    np.testing.assert_array_equal(ours.indices, same.indices)
+    assert set(ours.indices[: len(wrong)]) == set(wrong)
+    np.testing.assert_allclose(training_features(explainer, None), x.abs().numpy())
+
+
+def test_skipped_samples_are_never_listed_and_indices_are_the_users() -> None:
+    X, y, wrong = data()
+
+    class Broken(torch.utils.data.Dataset[Any]):
+        def __len__(self) -> int:
+            return N
+
+        def __getitem__(self, i: int) -> Any:
+            if i in (0, 40):
+                raise OSError("unreadable")
+            return torch.from_numpy(X[i]).float(), int(y[i])
+
+    explainer = whence.DualDA(C=0.02, show_progress=False).fit(Net(), Broken(), on_error="skip")
+    found = audit.wrong_labels(explainer, ids=[f"n{i}" for i in range(N)])
+    assert len(found) == N - 2
+    assert not {0, 40} & set(found.indices.tolist())
+    readable = set(wrong) - {0, 40}
+    assert set(found.indices[: len(readable)]) == readable
+    assert found.ids is not None
+    assert found.ids[0] == f"n{found.indices[0]}"
+    assert not np.isin(found.neighbours, [0, 40]).any()
+    kept = audit.coreset(explainer, features=X, share=1.0)
+    assert not {0, 40} & set(kept.indices.tolist())
+
+
+# Files
+
+
+HOSTILE = ['a,"b"\n', "<script>", "=1+1", "naïve ünï", " two  spaces ", "line\r\nbreak"]
+
+
+def test_csv_and_parquet_give_back_what_was_written(tmp_path: Path) -> None:
+    X, _, _ = data()
+    ids = [f"{HOSTILE[i % len(HOSTILE)]}{i}" for i in range(N)]
+    explainer = fitted()
+    explainer.class_names_ = ('cat,"tabby"', "dog\n", "<b>", "Äpfel")
+    found = audit.wrong_labels(explainer, features=X, n=30, ids=ids)
+    found.to_csv(tmp_path / "f.csv")
+    with (tmp_path / "f.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [int(row["index"]) for row in rows] == found.indices.tolist()
+    assert [row["id"].removeprefix("'") for row in rows] == [ids[i] for i in found.indices]
+    assert not any(row["id"].startswith("=") for row in rows)
+    assert [float(row["score"]) for row in rows] == found.scores.tolist()
+    assert rows[0]["label_name"] == explainer.class_names_[found.labels[0]]
+    near = [[int(v) for v in row["neighbours"].split()] for row in rows]
+    assert near == [row[row >= 0].tolist() for row in found.neighbours]
+    parquet = pytest.importorskip("pyarrow.parquet")
+    found.to_parquet(tmp_path / "f.parquet")
+    table = parquet.read_table(tmp_path / "f.parquet").to_pydict()
+    assert table == found.columns()
+    assert json.loads(json.dumps(found.to_dict()))["columns"]["neighbours"] == near
+
+
+def test_parquet_without_pyarrow_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    found = audit.wrong_labels(fitted(), ranking="slack", n=3)
+    with pytest.raises(InvalidInputError, match="pip install pyarrow"):
+        found.to_parquet(tmp_path / "f.parquet")
+
+
+def test_ids_may_be_numpy_values(tmp_path: Path) -> None:
+    found = audit.wrong_labels(fitted(), ranking="slack", n=3, ids=np.arange(N) + 1000)
+    assert json.loads(json.dumps(found.to_dict()))["columns"]["id"] == (found.indices + 1000).tolist()
+    assert str(int(found.indices[0]) + 1000) in str(found)
+    pandas = pytest.importorskip("pandas")
+    column = pandas.Series([f"n{i}" for i in range(N)], index=np.arange(N)[::-1])
+    named = audit.wrong_labels(fitted(), ranking="slack", n=3, ids=column)
+    assert named.ids == tuple(f"n{i}" for i in named.indices)
+
+
+def test_half_precision_features_rank_alike() -> None:
+    X, _, wrong = data()
+    found = audit.wrong_labels(fitted(), features=X.astype(np.float16), n=len(wrong))
+    assert set(found.indices) == set(wrong)
+
+
+# Sets of tests
+
+
+@pytest.mark.parametrize("target", [None, 2, "each"])
+@pytest.mark.parametrize("bias", [True, False])
+def test_group_attribution_is_the_mean_of_the_dense_scores(target: Any, bias: bool) -> None:
+    explainer = fitted(bias=bias, batch_size=7)
+    tests = np.random.default_rng(5).normal(size=(53, D))
+    classes = np.arange(53) % K if target == "each" else target
+    dense = explainer.attribute_features(tests, classes).numpy()
+    group = audit.group_attribution(explainer, features=tests, target=classes)
+    np.testing.assert_allclose(group.mean, dense.mean(0), rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(group.mean_absolute, np.abs(dense).mean(0), rtol=1e-9, atol=1e-12)
+    assert group.n_tests == group.targets.sum() == 53
+    order = np.argsort(-dense.mean(0))[:5]
+    np.testing.assert_array_equal(group.top(5), order)
+
+
+def test_group_attribution_in_small_parts_and_of_inputs(monkeypatch: pytest.MonkeyPatch) -> None:
+    X, y, _ = data()
+    x = torch.from_numpy(X).float()
+    explainer = whence.DualDA(C=0.02, batch_size=16, show_progress=False).fit(Net(), (x, y))
+    monkeypatch.setattr("whence.audit.groups._ENTRIES", 1)
+    group = audit.group_attribution(explainer, x)
+    dense = explainer.attribute(x).numpy()
+    np.testing.assert_allclose(group.mean, dense.mean(0), atol=1e-6)
+    np.testing.assert_allclose(group.mean_absolute, np.abs(dense).mean(0), atol=1e-6)
+
+
+def test_a_coreset_keeps_the_largest_mean_absolute_scores(tmp_path: Path) -> None:
+    explainer = fitted()
+    tests = np.random.default_rng(5).normal(size=(20, D))
+    scores = np.abs(explainer.attribute_features(tests).numpy()).mean(0)
+    kept = audit.coreset(explainer, features=tests, share=0.101, ids=range(N))
+    assert len(kept.indices) == 13  # 12.12 rounded up
+    np.testing.assert_array_equal(kept.indices, np.argsort(-scores, kind="stable")[:13])
+    assert kept.coverage == pytest.approx(np.sort(scores)[-13:].sum() / scores.sum())
+    kept.to_csv(tmp_path / "c.csv")
+    with (tmp_path / "c.csv").open(newline="") as file:
+        assert [int(row["id"]) for row in csv.DictReader(file)] == kept.indices.tolist()
+    assert audit.coreset(explainer, features=tests, share=1.0).coverage == pytest.approx(1.0)
+    assert json.loads(json.dumps(kept.to_dict()))["n_train"] == N
+
+
+# Shortcuts
+
+
+def with_shortcut() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Features whose last direction marks a third of class 0, and nothing else."""
+    rng = np.random.default_rng(2)
+    y = np.arange(300) % 3
+    X = 2.0 * np.eye(3, 5)[y] + 0.3 * rng.normal(size=(300, 5))
+    marked = np.flatnonzero(y == 0)[::3]
+    X[marked] = 4.0 * np.eye(5)[4] + 0.3 * rng.normal(size=(len(marked), 5))
+    return X, y, marked
+
+
+def test_marked_samples_carry_what_marked_tests_share() -> None:
+    X, y, marked = with_shortcut()
+    explainer = whence.DualDA(C=1.0, show_progress=False).fit_features(X, y)
+    tests = np.eye(3, 5)[[1, 2, 1]] + 4.0 * np.eye(5)[4]  # of other classes, with the mark
+    found = audit.shared_evidence(explainer, test_features=tests, features=X, k=len(marked), n_directions=2)
+    assert (found.target, found.class_name, found.n_tests) == (0, "0", 3)
+    assert set(found.samples) == set(marked)
+    assert found.bounded == 1.0
+    assert found.C < explainer.C_
+    first = found.directions[0]
+    assert abs(first.vector[4]) > 0.8
+    assert set(first.samples) <= set(marked)
+    # The scores are those of a machine at that C, and sum to its logit.
+    low = whence.DualDA(C=found.C, show_progress=False).fit_features(X, y)
+    dense = low.attribute_features(tests, 0).numpy().mean(0)
+    np.testing.assert_allclose(found.mean, dense, atol=1e-9)
+    assert found.logit == pytest.approx(dense.sum())
+    json.dumps(found.to_dict())
+
+
+def test_parts_of_all_directions_sum_to_the_logit() -> None:
+    X, y, _ = with_shortcut()
+    explainer = whence.DualDA(C=1.0, bias=False, show_progress=False).fit_features(X, y)
+    found = audit.shared_evidence(explainer, target=1, features=X, n_directions=5)
+    assert sum(part.evidence for part in found.directions) == pytest.approx(found.logit, rel=1e-6)
+    assert found.n_tests == (y == 1).sum()
+    assert set(y[found.samples]) == {1}
+
+
+def test_a_given_c_is_used() -> None:
+    X, y, _ = with_shortcut()
+    explainer = whence.DualDA(C=1.0, show_progress=False).fit_features(X, y)
+    assert audit.shared_evidence(explainer, target=1, features=X, C=0.5).C == 0.5
+
+
+# Classes
+
+
+def test_class_view_counts_and_margins() -> None:
+    X, y, _ = data()
+    explainer = fitted(tol=1e-9)
+    view = audit.class_view(explainer, k=4)
+    lam, W = explainer.lam_.toarray(), explainer.coef_
+    scores = np.hstack([X, np.ones((N, 1))]) @ W.T
+    for c, found in enumerate(view.classes):
+        own = (y == c) & (np.abs(lam).max(1) > 0)
+        assert found.n_train == (y == c).sum()
+        assert found.n_support == own.sum()
+        assert found.n_bounded == (lam[own, c] >= explainer.C_ * (1 - 1e-9)).sum()
+        assert found.bounded == pytest.approx(found.n_bounded / found.n_support)
+        rivals = np.delete(scores[own], c, axis=1).max(1)
+        np.testing.assert_allclose(found.margins, np.sort(scores[own, c] - rivals), atol=1e-9)
+        np.testing.assert_allclose(found.coefficients, np.sort(lam[:, c])[::-1][:4])
+        share = lam[:, c] * scores[:, c] / ((W[c, :-1] ** 2).sum() + (W[c, -1] / explainer.constant_) ** 2)
+        assert share.sum() == pytest.approx(1.0)
+        np.testing.assert_allclose(found.shares, share[found.proponents])
+    assert str(view).count("\n") == K + 1
+    assert json.loads(json.dumps(view.to_dict()))["C"] == explainer.C_
+
+
+@pytest.mark.filterwarnings("ignore:No training sample has class")
+def test_a_class_without_samples_is_empty() -> None:
+    X, y, _ = with_shortcut()
+    explainer = whence.DualDA(C=0.1, show_progress=False).fit_features(X, y, n_classes=4)
+    empty = audit.class_view(explainer).classes[3]
+    assert (empty.n_train, empty.n_support, empty.bounded, len(empty.margins)) == (0, 0, 0.0, 0)
+    assert len(empty.proponents) == 0
+    found = audit.wrong_labels(explainer, features=X)
+    assert not (found.suggested == 3).any()
+    assert np.isfinite(found.scores).all()
+
+
+# Input that cannot be used
+
+
+def test_bad_input_is_named() -> None:
+    X, y, _ = data()
+    explainer = fitted()
+    with pytest.raises(
+        InvalidInputError, match=r"'consensus', 'held_out', 'slack', 'self_influence'.*'best'"
+    ):
+        audit.wrong_labels(explainer, ranking="best", features=X)
+    with pytest.raises(InvalidInputError, match=r"'features' must be finite. Got nan at row 3, column 2"):
+        audit.wrong_labels(explainer, features=np.where(np.arange(N * D).reshape(N, D) == 20, np.nan, X))
+    with pytest.raises(InvalidInputError, match=r"\(120, 6\). Got \(119, 6\)"):
+        audit.wrong_labels(explainer, features=X[1:])
+    with pytest.raises(InvalidInputError, match="in its order"):
+        audit.wrong_labels(explainer, features=X[::-1])
+    with pytest.raises(InvalidInputError, match="'ids' must name every training sample, 120"):
+        audit.wrong_labels(explainer, features=X, ids=["a"])
+    for bad in ({"n": 0}, {"k": 0}):
+        with pytest.raises(InvalidInputError, match="at least 1"):
+            audit.wrong_labels(explainer, features=X, **bad)  # type: ignore[arg-type]
+    with pytest.raises(InvalidInputError, match="fitted DualDA"):
+        audit.wrong_labels("x.whence")  # type: ignore[arg-type]
+    with pytest.raises(NotFittedError):
+        audit.class_view(whence.DualDA())
+    headless = whence.DualDA(C=0.1, show_progress=False).fit_features(X, y)
+    assert audit.wrong_labels(headless, features=X, n=1).ranking == "held_out"
+    with pytest.raises(InvalidInputError, match="needs the model's last layer"):
+        audit.wrong_labels(headless, ranking="consensus", features=X)
+    with pytest.raises(InvalidInputError, match=r"'n_folds' must lie between 2 and .* 120"):
+        held_out_scores(X, y, K, n_folds=1)
+
+
+def test_bad_sets_are_named() -> None:
+    X, _, _ = data()
+    explainer = fitted()
+    with pytest.raises(InvalidInputError, match="Either 'x' or 'features'"):
+        audit.group_attribution(explainer)
+    with pytest.raises(NotFittedError, match="no model"):
+        audit.group_attribution(explainer, torch.zeros(2, D))
+    with pytest.raises(InvalidInputError, match="one row a test"):
+        audit.group_attribution(explainer, features=X[:0])
+    with pytest.raises(InvalidInputError, match="finite"):
+        audit.group_attribution(explainer, features=np.full((2, D), np.nan))
+    with pytest.raises(InvalidInputError, match="'target'"):
+        audit.group_attribution(explainer, features=X, target=K)
+    for share in (0, 1.5, float("nan"), True):
+        with pytest.raises(InvalidInputError, match="'share' must be a number in"):
+            audit.coreset(explainer, features=X, share=share)
+    with pytest.raises(InvalidInputError, match="suspicious samples, or a class"):
+        audit.shared_evidence(explainer, features=X)
+    with pytest.raises(InvalidInputError, match="one class for the whole set"):
+        audit.shared_evidence(explainer, features=X, target=[0, 1])  # type: ignore[arg-type]
+    with pytest.raises(InvalidInputError, match="'features' must be given"):
+        audit.shared_evidence(explainer, target=1)

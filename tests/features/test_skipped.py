@@ -1,0 +1,209 @@
+"""Row i is sample i, always: with samples that cannot be read, all is as with a set without them."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import whence
+from whence.app import cli
+from whence.audit import class_view, shared_evidence, wrong_labels
+from whence.errors import InvalidInputError
+from whence.features import extract
+from whence.project.session import Session
+from whence.ui.explorer import Explorer
+
+BAD, BAD_TESTS = [0, 17, 50, 89], [0, 3]
+N, M = 90, 30
+
+MODULE = f"""
+import torch
+from torch.utils.data import Dataset
+from tests.helpers.explored import N, M, network, pictures
+
+BAD, BAD_TESTS = {BAD}, {BAD_TESTS}
+
+class Pictures(Dataset):
+    def __init__(self, n, seed, bad):
+        (self.x, self.targets), self.bad = pictures(n, seed), bad
+
+    def __len__(self):
+        return len(self.x)
+
+    def __getitem__(self, i):
+        if i in self.bad:
+            raise OSError("image file is truncated")
+        return self.x[i], int(self.targets[i])
+
+def without(n, seed, bad):
+    x, y = pictures(n, seed)
+    keep = torch.tensor([i not in bad for i in range(n)])
+    return x[keep], y[keep]
+
+build = network
+train, test = (lambda: Pictures(N, 0, BAD)), (lambda: Pictures(M, 1, BAD_TESTS))
+fewer, fewer_tests = (lambda: without(N, 0, BAD)), (lambda: without(M, 1, BAD_TESTS))
+"""
+
+
+def run(*arguments: str) -> str:
+    result = CliRunner().invoke(cli.app, list(arguments))
+    assert result.exit_code == 0, result.output + repr(result.exception)
+    return result.stdout
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """A folder with an explainer of a set with samples that cannot be read, and one of the set without."""
+    folder = tmp_path_factory.mktemp("skipped")
+    (folder / "pictured.py").write_text(MODULE)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setattr(sys, "path", [str(folder), str(Path(__file__).parents[2]), *sys.path])
+        common = ["fit", "--model", "pictured:build", "--C", "0.05", "--tol", "1e-9"]
+        run(*common, "--data", "pictured:train", "--test", "pictured:test", "--on-error", "skip",
+            "--out", "some.whence")  # fmt: skip
+        run(*common, "--data", "pictured:fewer", "--test", "pictured:fewer_tests", "--out", "fewer.whence")
+        yield folder
+
+
+def kept(bad: list[int], n: int) -> list[int]:
+    return [i for i in range(n) if i not in bad]
+
+
+TRAIN, TESTS = kept(BAD, N), kept(BAD_TESTS, M)
+
+
+@pytest.fixture(scope="module")
+def sessions(place: Path) -> tuple[Session, Session]:
+    opened = [
+        Session.open(place / f"{name}.whence", trust=True, show_progress=False) for name in ("some", "fewer")
+    ]
+    return opened[0], opened[1]
+
+
+def test_a_bank_has_a_row_per_sample(sessions: tuple[Session, Session]) -> None:
+    some, fewer = (session.train_bank for session in sessions)
+    assert some.features.shape == (N, 12)
+    assert some.skipped.tolist() == BAD
+    assert not some.features[BAD].any()
+    np.testing.assert_allclose(some.features[TRAIN], fewer.features, rtol=1e-4, atol=1e-5)
+    assert some.labels[TRAIN].tolist() == fewer.labels.tolist()
+
+
+def test_the_named_test_is_scored(place: Path) -> None:
+    for at in (1, 2, 4, 29):
+        found = json.loads(run("attribute", "some.whence", "--trust", "--tests", str(at), "--json"))[0]
+        expected = json.loads(
+            run("attribute", "fewer.whence", "--trust", "--tests", str(TESTS.index(at)), "--json")
+        )[0]
+        assert found["test"] == at
+        for fact in ("predicted", "truth", "target"):
+            assert found[fact] == expected[fact]
+        for side in ("proponents", "opponents"):
+            assert [p["index"] for p in found[side]] == [TRAIN[p["index"]] for p in expected[side]]
+            np.testing.assert_allclose(
+                [p["score"] for p in found[side]], [p["score"] for p in expected[side]], rtol=1e-3
+            )
+
+
+def test_a_test_that_cannot_be_read_is_refused(place: Path, sessions: tuple[Session, Session]) -> None:
+    error = CliRunner().invoke(cli.app, ["attribute", "some.whence", "--trust", "--tests", "3"]).exception
+    assert isinstance(error, InvalidInputError)
+    assert "Test 3 cannot" in str(error)
+    with pytest.raises(InvalidInputError, match="Test 0 cannot"):
+        sessions[0].explain([0])
+
+
+def test_what_if_and_other_C_are_those_of_the_set_without_them(sessions: tuple[Session, Session]) -> None:
+    some, fewer = (session.explainer for session in sessions)
+    X = sessions[0].train_bank.features
+    gone = int(some.support_[2])
+    pairs = [
+        (some.what_if(X, C=0.5), fewer.what_if(X[TRAIN], C=0.5)),
+        (some.what_if(X, remove=[gone]), fewer.what_if(X[TRAIN], remove=[TRAIN.index(gone)])),
+        (some.what_if(X, relabel={gone: 1}), fewer.what_if(X[TRAIN], relabel={TRAIN.index(gone): 1})),
+    ]
+    for found, expected in pairs:
+        np.testing.assert_allclose(found.coef_, expected.coef_, atol=1e-5)
+        assert found.support_.tolist() == [TRAIN[i] for i in expected.support_]
+    with pytest.raises(InvalidInputError, match=r"'remove' .*Got 17"):
+        some.what_if(X, remove=[17])
+
+
+def test_the_explorer_shows_the_same(sessions: tuple[Session, Session]) -> None:
+    some, fewer = map(Explorer, sessions)
+    assert some.info()["n_tests"] == M - len(BAD_TESTS)
+    for fact in ("kind", "accuracy", "agreement", "n_support"):
+        assert some.info()[fact] == fewer.info()[fact]
+    rows, expected = some.rows(limit=100), fewer.rows(limit=100)
+    assert rows["total"] == expected["total"]
+    assert [row["index"] for row in rows["rows"]] == [TESTS[row["index"]] for row in expected["rows"]]
+    C = some.Cs()[3]
+    shown, other = some.explain(4, C=C), fewer.explain(TESTS.index(4), C=fewer.Cs()[3])
+    assert [pair["index"] for pair in shown["pairs"]] == [TRAIN[pair["index"]] for pair in other["pairs"]]
+    gone = int(sessions[0].explainer.support_[0])
+    answers = some.what_if(4, [gone], {}, None), fewer.what_if(TESTS.index(4), [TRAIN.index(gone)], {}, None)
+    for fact in ("target", "changed_tests", "n_tests"):
+        assert answers[0][fact] == answers[1][fact]
+    np.testing.assert_allclose(answers[0]["after"]["logits"], answers[1]["after"]["logits"], atol=1e-5)
+    tops = [[view["top"] for view in explorer.classes()] for explorer in (some, fewer)]
+    assert tops[0] == [[TRAIN[i] for i in top] for top in tops[1]]
+    suspects = [explorer.suspects(0, 5)["rows"] for explorer in (some, fewer)]
+    assert [row["index"] for row in suspects[0]] == [TRAIN[row["index"]] for row in suspects[1]]
+
+
+AUDITS: dict[str, Callable[[whence.DualDA, Any], Any]] = {
+    "consensus": lambda e, X: wrong_labels(e, features=X).indices,
+    "held_out": lambda e, X: wrong_labels(e, features=X, ranking="held_out").indices,
+    "slack": lambda e, X: wrong_labels(e, features=X, ranking="slack", n=20).indices,
+    "classes": lambda e, X: class_view(e).classes[1].proponents,
+    "shared": lambda e, X: shared_evidence(e, target=1, features=X).samples,
+}
+
+
+@pytest.mark.parametrize("name", AUDITS)
+def test_audits_are_those_of_the_set_without_them(name: str, sessions: tuple[Session, Session]) -> None:
+    some, fewer = sessions
+    expected = [TRAIN[i] for i in AUDITS[name](fewer.explainer, fewer.train_bank).tolist()]
+    if name == "held_out":  # folds are drawn anew for another number of samples
+        expected = expected[:3]
+    for features in (some.train_bank, some.train_bank.features, None):
+        found = AUDITS[name](some.explainer, features).tolist()
+        assert found[: len(expected)] == expected
+        assert not set(found) & set(BAD)
+
+
+def test_features_of_fewer_rows_are_refused(sessions: tuple[Session, Session]) -> None:
+    some, fewer = sessions
+    with pytest.raises(InvalidInputError, match=r"90 samples\. Got 86"):
+        wrong_labels(some.explainer, features=fewer.train_bank)
+
+
+def test_large_sets_are_taken_apart_on_disk(monkeypatch: pytest.MonkeyPatch, sessions: Any) -> None:
+    from whence.features import extraction, taken
+
+    X = np.asarray(sessions[0].train_bank.features)
+    mask = np.arange(N) % 3 > 0
+    monkeypatch.setattr("whence.features.bank._BLOCK_BYTES", 1000)
+    monkeypatch.setattr(extraction, "free_memory", lambda: 1000)
+    found = taken(X, mask)
+    assert isinstance(found, np.memmap)
+    np.testing.assert_array_equal(found, X[mask])
+    assert taken(X, np.ones(N, bool)) is X
+
+
+def test_extract_keeps_the_places() -> None:
+    from tests.features.test_features import Lazy, arrays, net
+
+    bank = extract(net(), Lazy(bad=(2, 5)), on_error="skip", batch_size=1, show_progress=False)
+    expected = extract(net(), arrays(), batch_size=1, show_progress=False)
+    assert bank.skipped.tolist() == [2, 5]
+    np.testing.assert_allclose(bank.features[bank.valid], expected.features[bank.valid], rtol=1e-6)

@@ -1,0 +1,137 @@
+"""Small sessions for the explorer: of pictures, texts and plain values."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from whence import DualDA
+from whence.data import as_training_set
+from whence.project.session import Configuration, Session
+
+N, M, SIZE = 90, 30, 12
+NAMES = ("bar", "dot", "frame")
+
+
+def pictures(n: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Bars, dots and frames at random places, with noise, in [0, 1]; a tenth has a wrong label."""
+    rng = np.random.default_rng(seed)
+    y = np.arange(n) % 3
+    x = 0.2 * rng.random((n, 1, SIZE, SIZE))
+    for image, label in zip(x[:, 0], y, strict=True):
+        row, column = rng.integers(1, SIZE - 5, 2)
+        if label == 0:
+            image[row, 1:-1] = 1
+        elif label == 1:
+            image[row : row + 2, column : column + 2] = 1
+        else:
+            image[row : row + 5, column : column + 5] = 1
+            image[row + 1 : row + 4, column + 1 : column + 4] = 0
+    y = np.where(np.arange(n) % 10 == 7, (y + 1) % 3, y)
+    return torch.from_numpy(x).float(), torch.from_numpy(y)
+
+
+def network() -> nn.Module:
+    """A small convolutional network, a little trained."""
+    torch.manual_seed(0)
+    model = nn.Sequential(
+        nn.Conv2d(1, 6, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(150, 12), nn.ReLU(),
+        nn.Linear(12, 3),
+    )  # fmt: skip
+    x, y = pictures(N, 0)
+    return _trained(model, x, y)
+
+
+def _trained(model: nn.Module, x: torch.Tensor, y: torch.Tensor, steps: int = 60) -> nn.Module:
+    optimiser = torch.optim.Adam(model.parameters(), lr=1e-2)
+    for _ in range(steps):
+        optimiser.zero_grad()
+        nn.functional.cross_entropy(model(x), y).backward()
+        optimiser.step()
+    return model.eval()
+
+
+def session(
+    model: nn.Module, train: Any, test: Any, *, names: tuple[str, ...] = NAMES, path: str = "small.whence",
+    preprocess: Any = None,
+) -> Session:  # fmt: skip
+    """A session as ``whence serve`` opens it, without files."""
+    explainer = DualDA(C=0.05, tol=1e-9, batch_size=64, show_progress=False)
+    explainer.fit(model, train, class_names=names, preprocess=preprocess)
+    tests = as_training_set(test, 64, names=names, preprocess=preprocess)
+    return Session(Path(path), Configuration(model="", data=""), explainer, tests)
+
+
+def picture_session(**options: Any) -> Session:
+    return session(network(), pictures(N, 0), pictures(M, 1), **options)
+
+
+def value_session() -> Session:
+    """Five plain values a sample."""
+    rng = np.random.default_rng(0)
+    y = np.arange(N + M) % 3
+    x = torch.from_numpy(np.eye(3, 5)[y] + 0.4 * rng.normal(size=(N + M, 5))).float()
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(5, 8), nn.ReLU(), nn.Linear(8, 3))
+    labels = torch.from_numpy(y)
+    _trained(model, x[:N], labels[:N])
+    return session(model, (x[:N], labels[:N]), (x[N:], labels[N:]))
+
+
+WORDS = [
+    *("shares", "profit", "bank", "market"),
+    *("goal", "match", "coach", "score"),
+    *("vote", "party", "law", "minister"),
+    *("the", "a", "of", "in", "on", "rose", "won", "said"),
+]
+
+
+def texts(n: int, seed: int) -> tuple[list[str], list[int]]:
+    rng = np.random.default_rng(seed)
+    labels = [i % 3 for i in range(n)]
+    made = [
+        " ".join([*rng.choice(WORDS[4 * y : 4 * y + 4], 4), *rng.choice(WORDS[12:], 5)][:: 1 if y else -1])
+        for y in labels
+    ]
+    return made, labels
+
+
+def text_session() -> Session:
+    """A tiny BERT with a vocabulary made here."""
+    from tokenizers import Tokenizer
+    from tokenizers.models import WordPiece
+    from tokenizers.normalizers import Lowercase
+    from tokenizers.pre_tokenizers import Whitespace
+    from tokenizers.processors import TemplateProcessing
+    from transformers import BertConfig, BertForSequenceClassification, PreTrainedTokenizerFast
+
+    vocabulary = {word: i for i, word in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]", *WORDS])}
+    inner = Tokenizer(WordPiece(vocabulary, unk_token="[UNK]"))
+    inner.normalizer, inner.pre_tokenizer = Lowercase(), Whitespace()
+    inner.post_processor = TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    )
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=inner, pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]",
+        model_max_length=32,
+    )  # fmt: skip
+    torch.manual_seed(0)
+    config = BertConfig(
+        vocab_size=len(vocabulary), hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
+        intermediate_size=32, max_position_embeddings=32, num_labels=3,
+        id2label=dict(enumerate(("business", "sport", "politics"))),
+    )  # fmt: skip
+    model = BertForSequenceClassification(config)
+    (words, labels), test = texts(N, 0), texts(M, 1)
+    ready = tokenizer(words, padding=True, return_tensors="pt")
+    optimiser = torch.optim.Adam(model.parameters(), lr=5e-3)
+    for _ in range(25):
+        optimiser.zero_grad()
+        model(**ready, labels=torch.tensor(labels)).loss.backward()
+        optimiser.step()
+    names = ("business", "sport", "politics")
+    return session(model.eval(), (words, labels), test, names=names, preprocess=tokenizer)

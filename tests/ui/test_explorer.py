@@ -1,0 +1,622 @@
+"""The explorer's interface: its answers against other ways to get them, its types, and what it refuses."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import re
+from concurrent.futures import ThreadPoolExecutor
+from html.parser import HTMLParser
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from tests.helpers.explored import (
+    NAMES,
+    SIZE,
+    M,
+    N,
+    network,
+    picture_session,
+    pictures,
+    session,
+    text_session,
+    value_session,
+)
+from whence import DualDA
+from whence.audit import wrong_labels
+from whence.errors import InvalidInputError
+from whence.explanation import Sample
+from whence.ui import pages, payload, schema, server, uploads
+from whence.ui.explorer import Explorer
+from whence.ui.server import create_app
+
+testclient = pytest.importorskip("fastapi.testclient")
+
+HOSTILE = (
+    "<script>alert(1)</script>",
+    "\"'></script><img src=x onerror=alert(1)>$&{{1234*1234}}",
+    "=cmd()\u202e\x00<!--",
+)
+POST = {"x-whence": "1"}
+
+
+@pytest.fixture(scope="module")
+def explorer() -> Explorer:
+    return Explorer(picture_session())
+
+
+@pytest.fixture(scope="module")
+def client(explorer: Explorer) -> Any:
+    return connect(explorer)
+
+
+@pytest.fixture(scope="module")
+def hostile() -> Explorer:
+    return Explorer(picture_session(names=HOSTILE, path='x"><script>alert(2)<.whence'))
+
+
+def connect(explorer: Explorer, **options: Any) -> Any:
+    app = create_app(explorer, hosts=("127.0.0.1",), **options)
+    return testclient.TestClient(app, base_url="http://127.0.0.1:8000", raise_server_exceptions=False)
+
+
+def get(client: Any, path: str) -> Any:
+    answer = client.get(path)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def lines(answer: Any) -> list[Any]:
+    assert answer.status_code == 200, answer.text
+    return [json.loads(line) for line in answer.text.splitlines()]
+
+
+def png(pixels: Any, form: str = "PNG", **options: Any) -> bytes:
+    out = io.BytesIO()
+    Image.fromarray(pixels).save(out, form, **options)
+    return out.getvalue()
+
+
+def features(explorer: Explorer) -> tuple[np.ndarray, np.ndarray]:
+    """Of the training and of the test samples, by the network itself."""
+    body = explorer.session.explainer._with_model().extractor.model[:-1]
+    with torch.no_grad():
+        return body(pictures(N, 0)[0]).numpy(), body(pictures(M, 1)[0]).numpy()
+
+
+def test_info(client: Any, explorer: Explorer) -> None:
+    info = get(client, "/api/info")
+    schema.Info(**info)
+    model = explorer.session.explainer._with_model().extractor.model
+    x, y = pictures(M, 1)
+    with torch.no_grad():
+        predicted = model(x).argmax(1)
+    assert info["accuracy"] == pytest.approx(float((predicted == y).double().mean()))
+    surrogate = explorer.session.explainer.predict(x)
+    assert info["agreement"] == pytest.approx(float((predicted == surrogate).double().mean()))
+    assert info["title"] == "small"
+    assert info["kind"] == "image"
+    assert info["classes"] == list(NAMES)
+    assert info["C"] in info["Cs"]
+    assert info["Cs"] == sorted(info["Cs"])
+
+
+def test_lists_of_tests(client: Any, explorer: Explorer) -> None:
+    rows = get(client, "/api/tests?limit=200")["rows"]
+    schema.Rows(total=len(rows), rows=rows)
+    assert [row["index"] for row in rows] == list(range(M))
+    assert [row["truth"] for row in rows] == pictures(M, 1)[1].tolist()
+    shown = Image.open(io.BytesIO(base64.b64decode(rows[3]["sample"]["src"].split(",")[1])))
+    np.testing.assert_allclose(np.asarray(shown) / 255, pictures(M, 1)[0][3, 0], atol=0.003)
+
+    def expect(query: str, fits: Any) -> None:
+        wanted = [row["index"] for row in rows if fits(row)]
+        found = get(client, f"/api/tests?limit=200&{query}")
+        assert found["total"] == len(wanted)
+        assert [row["index"] for row in found["rows"]] == wanted
+
+    expect("label=1", lambda row: row["truth"] == 1)
+    expect("predicted=2", lambda row: row["predicted"] == 2)
+    expect("wrong=true", lambda row: row["truth"] != row["predicted"])
+    expect("disagree=true", lambda row: row["surrogate_class"] != row["predicted"])
+    expect("label=0&wrong=true", lambda row: row["truth"] == 0 != row["predicted"])
+    expect("search=7", lambda row: row["index"] == 7)
+    expect("search=%20FRA", lambda row: 2 in (row["truth"], row["predicted"]))
+    expect("search=" + "9" * 100, lambda row: False)
+    expect("label=99", lambda row: False)
+    part = get(client, "/api/tests?offset=20&limit=4")
+    assert [row["index"] for row in part["rows"]] == [20, 21, 22, 23]
+    assert get(client, "/api/tests?offset=1000")["rows"] == []
+
+
+def test_an_explanation_is_what_the_dual_says(client: Any, explorer: Explorer) -> None:
+    train, test = features(explorer)
+    explainer = explorer.session.explainer
+    found = get(client, "/api/tests/4/explanation?k=3&target=2")
+    schema.Explained(**found)
+    lam = explainer.lam_.toarray()[:, 2]
+    scores = np.array([lam[i] * (train[i] @ test[4] + explainer.constant_**2) for i in range(N)])
+    pairs = found["pairs"]
+    best = [*np.argsort(-scores)[:3], *np.argsort(scores)[:3]]
+    assert [pair["index"] for pair in pairs] == best
+    np.testing.assert_allclose([pair["score"] for pair in pairs], scores[best], rtol=1e-4)
+    np.testing.assert_allclose([pair["coefficient"] for pair in pairs], lam[best], rtol=1e-5)
+    logit = explainer.coef_[2] @ np.append(test[4], 1)
+    assert found["logit"] == pytest.approx(logit, rel=1e-4)
+    assert found["waterfall"][0] == [0, 0]
+    assert found["waterfall"][-1] == [int((scores != 0).sum()), pytest.approx(logit, rel=1e-4)]
+    ordered = np.sort(np.abs(scores))[::-1]
+    for count, share in found["sparsity"]:
+        assert share == pytest.approx(ordered[:count].sum() / ordered.sum(), abs=1e-5)
+    steps = np.frombuffer(base64.b64decode(pairs[0]["test_map"]["data"]), np.int8)
+    assert steps.size == SIZE * SIZE
+    why = explainer.explain(pictures(M, 1)[0][[4]], 3, 2)[0]
+    np.testing.assert_allclose(
+        steps / 127 * pairs[0]["test_map"]["most"],
+        why.proponents[0].test_map.ravel(),
+        atol=pairs[0]["test_map"]["most"] / 200,
+    )
+
+
+def test_an_explanation_at_another_C(client: Any, explorer: Explorer) -> None:
+    train, test = features(explorer)
+    C = get(client, "/api/info")["Cs"][1]
+    path = lines(client.post(f"/api/path?C={C}", headers=POST))[-1]["result"]
+    fresh = DualDA(C=C, tol=1e-9, show_progress=False).fit_features(train, pictures(N, 0)[1].numpy())
+    assert path == {"C": C, "n_support": len(fresh.support_), "gap": pytest.approx(0, abs=1e-9)}
+    found = get(client, f"/api/tests/2/explanation?C={C}&target=1")
+    assert found["C"] == C
+    assert found["logit"] == pytest.approx(fresh.coef_[1] @ np.append(test[2], 1), rel=1e-3)
+    assert found["n_support"] == len(fresh.support_)
+    strip = get(client, f"/api/tests/2/concepts?C={C}&target=1&pair={found['pairs'][0]['index']}")
+    assert strip["score"] == pytest.approx(found["pairs"][0]["score"], rel=1e-4)
+
+
+def test_concepts(client: Any, explorer: Explorer) -> None:
+    found = get(client, "/api/tests/4/concepts?target=2")
+    schema.Strip(**found)
+    pair = get(client, "/api/tests/4/explanation?k=1&target=2")["pairs"][0]
+    assert found["index"] == pair["index"]
+    assert found["score"] == pytest.approx(pair["score"], rel=1e-4)
+    train, test = features(explorer)
+    vectors = train[explorer.session.explainer.support_].astype(np.float64)
+    axes = np.linalg.svd(vectors - vectors.mean(0), full_matrices=True)[2]
+    for part in found["parts"]:
+        axis = axes[int(part["name"].split()[1])]
+        expected = pair["coefficient"] * (train[pair["index"]] @ axis) * (test[4] @ axis)
+        assert part["score"] == pytest.approx(expected, rel=1e-3)
+
+
+def test_what_if_equals_a_fresh_fit(client: Any, explorer: Explorer) -> None:
+    train, test = features(explorer)
+    labels = pictures(N, 0)[1].numpy().copy()
+    pairs = get(client, "/api/tests/5/explanation?k=4&target=0")["pairs"]
+    gone, other = [pair["index"] for pair in pairs[:3]], pairs[3]["index"]
+    labels[other] = (labels[other] + 1) % 3
+    question = {"test": 5, "target": 0, "remove": gone, "relabel": {other: int(labels[other])}}
+    answer = lines(client.post("/api/whatif", json=question, headers=POST))[-1]["result"]
+    schema.Answer(**answer)
+    keep = np.setdiff1d(np.arange(N), gone)
+
+    def fresh(rows: Any, y: Any) -> DualDA:
+        return DualDA(C=0.05, tol=1e-10, show_progress=False).fit_features(train[rows], y[rows])
+
+    before, after = fresh(np.arange(N), pictures(N, 0)[1].numpy()), fresh(keep, labels)
+    for side, solved in (("before", before), ("after", after)):
+        logits = solved.coef_ @ np.append(test[5], 1)
+        np.testing.assert_allclose(answer[side]["logits"], logits, rtol=1e-3, atol=1e-4)
+        assert answer[side]["logit"] == pytest.approx(logits[0], rel=1e-3, abs=1e-4)
+        assert answer[side]["predicted"] == logits.argmax()
+    changed = (before.predict_features(test) != after.predict_features(test)).sum()
+    assert answer["changed_tests"] == int(changed)
+    assert answer["after"]["gap"] <= 1e-9
+
+
+def test_audit_and_classes(client: Any, explorer: Explorer) -> None:
+    explainer = explorer.session.explainer
+    expected = wrong_labels(explainer, features=features(explorer)[0])
+    found = get(client, "/api/audit?offset=2&limit=5")
+    schema.Suspects(**found)
+    assert found["total"] == N
+    assert [row["index"] for row in found["rows"]] == expected.indices[2:7].tolist()
+    assert [row["suggested"] for row in found["rows"]] == expected.suggested[2:7].tolist()
+    labels = pictures(N, 0)[1].numpy()
+    for row in found["rows"]:
+        assert row["neighbour_labels"] == labels[row["neighbours"]].tolist()
+        assert row["label"] not in row["neighbour_labels"]
+        assert len(row["neighbours"]) == min(row["disagreeing"], 5) == len(row["neighbour_samples"])
+    lam = explainer.lam_.toarray()
+    for c, one in enumerate(get(client, "/api/classes")):
+        schema.ClassFacts(**one)
+        own = lam[(labels == c) & lam.any(1), c]
+        assert one["name"] == NAMES[c]
+        assert one["n_support"] == len(own)
+        assert one["bounded"] == pytest.approx((own > 0.05 * (1 - 1e-6)).mean())
+        assert (lam[one["top"], c] > 0).all()
+
+
+def test_an_own_picture(client: Any, explorer: Explorer) -> None:
+    grey = (pictures(M, 1)[0][6, 0].numpy() * 255).round().astype(np.uint8)
+    x = torch.from_numpy(grey / np.float32(255))[None, None]
+    why = explorer.session.explainer.explain(x, 5)[0]
+    turned = Image.Exif()
+    turned[0x0112] = 6  # to be turned a quarter clockwise when it is shown
+    forms = [
+        png(grey),
+        png(np.stack([grey] * 3, -1), "WEBP", lossless=True),
+        png(grey, "BMP"),
+        png(np.rot90(grey).copy(), exif=turned),
+    ]
+    for body in forms:
+        headers = POST | {"content-type": "image/png"}
+        answer = client.post("/api/explanation?k=5", content=body, headers=headers)
+        assert answer.status_code == 200, answer.text
+        found = schema.Explained(**answer.json())
+        assert found.test is None
+        assert found.truth is None
+        assert found.logit == pytest.approx(why.logit, rel=1e-4)
+        assert [pair.index for pair in found.pairs] == [pair.index for pair in why.pairs]
+    large = np.kron(grey, np.ones((4, 4), np.uint8))
+    answer = client.post("/api/explanation", content=png(large), headers=POST | {"content-type": "image/png"})
+    assert answer.json()["sample"]["width"] == SIZE
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("/api/tests/30/explanation", r"'tests' must be in \[0, 30\)"),
+        ("/api/tests/-1/explanation", r"'tests' must be in \[0, 30\)"),
+        ("/api/tests/0/explanation?target=3", r"'target' must be a class in \[0, 3\). Got 3"),
+        ("/api/tests/0/explanation?C=7", r"'C' must be one of .*Got 7"),
+        ("/api/tests/0/concepts?pair=99999", "support vectors"),
+        ("/api/tests/0/concepts?target=9", "'target' must be a class"),
+        ("/api/tests/0/explanation?k=0", "greater than or equal to 1"),
+        ("/api/tests/0/explanation?k=51", "less than or equal to 50"),
+        ("/api/tests/0/explanation?C=nan", "greater than 0"),
+        ("/api/tests/x/explanation", "valid integer"),
+        ("/api/tests?limit=201", "less than or equal to 200"),
+        ("/api/tests?search=" + "x" * 101, "at most 100"),
+        ("/api/audit?offset=-1", "greater than or equal to 0"),
+    ],
+)
+def test_mistakes_are_told(client: Any, path: str, message: str) -> None:
+    answer = client.get(path)
+    assert answer.status_code == 422
+    assert re.search(message, json.dumps(answer.json(), ensure_ascii=False))
+
+
+@pytest.mark.parametrize(
+    ("question", "message"),
+    [
+        ({"test": 0, "remove": [N]}, "'remove' must lie in"),
+        ({"test": 0, "relabel": {"3": 7}}, "'relabel' must give classes"),
+        ({"test": M}, "'tests' must be in"),
+        ({"test": 0, "target": 5}, "'target' must be a class"),
+        ({"test": 0, "remove": list(range(N))}, "leave a training sample"),
+    ],
+)
+def test_mistaken_questions_are_told_in_the_stream(client: Any, question: Any, message: str) -> None:
+    assert message in lines(client.post("/api/whatif", json=question, headers=POST))[-1]["error"]
+
+
+@pytest.mark.parametrize(
+    "question", [{}, {"test": -1}, {"test": 0, "more": 1}, {"test": 0, "remove": [0] * 1001}]
+)
+def test_questions_of_another_form(client: Any, question: Any) -> None:
+    assert client.post("/api/whatif", json=question, headers=POST).status_code == 422
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (b'{"test": NaN}', "finite"),
+        (b'{"test": Infinity}', "finite"),
+        (b'{"test": 0, "remove": [-Infinity]}', "finite"),
+        (b'{"test": 1e400}', "finite"),
+        (b'{"test": "\\ud800"}', "unicode"),
+        (b'{"test": 0, "\\ud800": 1}', "string"),
+        (b'{"test": 0, "relabel": {"\\udfff": 1}}', "unicode"),
+        (b'{"test": "\xed\xa0\x80"}', "body"),
+        (b'{"test": ' + b"9" * 5000 + b"}", "body"),
+        (b"[" * 100_000, "body"),
+        (b"\xff\xfe", "body"),
+        (b"", "required"),
+    ],
+)
+def test_what_json_should_not_hold_is_refused(client: Any, body: bytes, message: str) -> None:
+    headers = POST | {"content-type": "application/json"}
+    answer = client.post("/api/whatif", content=body, headers=headers)
+    assert answer.status_code in (400, 422)
+    assert message in json.dumps(answer.json())
+
+
+def test_a_long_text_is_refused_before_it_is_read(client: Any) -> None:
+    headers = POST | {"content-type": "text/plain"}
+    answer = client.post("/api/explanation", content=b"word " * 4001, headers=headers)
+    assert answer.status_code == 422
+    assert answer.json()["detail"] == "A text may have 20,000 characters. Got 20,004; cut it."
+
+
+def bomb() -> bytes:
+    """A small file of a picture with many pixels."""
+    return png(np.zeros((4001, 4000), np.uint8))
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "message"),
+    [
+        (b"not a picture", "image/png", "cannot be read"),
+        (
+            png(np.random.default_rng(0).integers(0, 256, (20, 20), np.uint8))[:99],
+            "image/png",
+            "cannot be read",
+        ),
+        (b"<svg xmlns='http://www.w3.org/2000/svg'/>", "image/svg+xml", "cannot be read"),
+        (b"", "image/png", "cannot be read"),
+        (b"hello", "text/plain", "tokeniser"),
+        (b"\xff\xfe", "text/plain", "UTF-8"),
+        (b"  ", "text/plain; charset=utf-8", "empty"),
+        (b"{}", "application/json", "Got application/json"),
+        (b"x", "", "Got no content type"),
+        (bomb(), "image/png", "16 megapixels. Got 4000×4001"),
+    ],
+    ids=["no picture", "cut", "svg", "nothing", "text", "bytes", "blank", "json", "untyped", "large"],
+)
+def test_uploads_that_are_no_use(client: Any, body: bytes, kind: str, message: str) -> None:
+    answer = client.post("/api/explanation", content=body, headers=POST | {"content-type": kind})
+    assert answer.status_code == 422
+    assert message in answer.json()["detail"]
+
+
+def test_uploads_are_bounded(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "MOST_BYTES", 1 << 20)
+    for path in ("/api/explanation", "/api/whatif", "/api/path?C=1"):
+        answer = client.post(
+            path, content=b"x" * ((1 << 20) + 1), headers=POST | {"content-type": "image/png"}
+        )
+        assert answer.status_code == 413
+        assert answer.json()["detail"] == "An upload may have 1 MiB."
+
+    def parts() -> Any:
+        yield b"x"
+
+    assert client.post("/api/explanation", content=parts(), headers=POST).status_code == 411
+
+
+def test_a_picture_for_a_model_of_values_and_of_unknown_scale() -> None:
+    values = Explorer(value_session())
+    assert values.info()["kind"] == "values"
+    with pytest.raises(InvalidInputError, match="another shape"):
+        uploads.image_input(values, np.zeros((4, 4, 3), np.uint8))
+    x, y = pictures(N, 0)
+    scaled = Explorer(session(network(), (4 * x - 2, y), pictures(M, 1)))
+    with pytest.raises(InvalidInputError, match="scaled in a way"):
+        uploads.image_input(scaled, np.zeros((4, 4, 3), np.uint8))
+
+
+def test_values() -> None:
+    explorer = Explorer(value_session())
+    found = schema.Explained(**get(connect(explorer), "/api/tests/1/explanation?k=2"))
+    assert found.sample.values is not None
+    assert len(found.sample.values) == 5
+    test_map = found.pairs[0].test_map
+    assert test_map.values is not None
+    why = explorer.session.explain([1], 2)[0]
+    np.testing.assert_allclose(test_map.values, why.pairs[0].test_map, rtol=1e-4)
+
+
+def test_texts() -> None:
+    pytest.importorskip("transformers")
+    explorer = Explorer(text_session())
+    client = connect(explorer)
+    assert get(client, "/api/info")["kind"] == "text"
+    row = get(client, "/api/tests?limit=1")["rows"][0]
+    assert row["sample"]["tokens"][0].strip() == "[CLS]"
+    text = "".join(row["sample"]["tokens"][1:-1]).strip()
+    stored = get(client, "/api/tests/0/explanation?k=2")
+    own = client.post(
+        "/api/explanation?k=2", content=text.encode(), headers=POST | {"content-type": "text/plain"}
+    )
+    assert own.json()["sample"]["tokens"] == stored["sample"]["tokens"]
+    assert own.json()["logit"] == pytest.approx(stored["logit"], rel=1e-4)
+    assert len(stored["pairs"][0]["test_map"]["values"]) == len(stored["sample"]["tokens"])
+    page = pages.report_page(explorer, [0, 1], n_audit=3)
+    assert json.loads(Elements(page).data)["rows"][0]["sample"]["kind"] == "text"
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "127.0.0.1.evil.example", "", "127.0.0.2:8000", "localhost"]
+)
+def test_only_this_machines_names_are_served(client: Any, host: str) -> None:
+    answer = client.get("/api/info", headers={"host": host})
+    assert answer.status_code == 421
+
+
+def test_a_token_is_asked_for(explorer: Explorer) -> None:
+    client = connect(explorer, token="word & more words")
+    for path in ("/", "/api/info", "/static/main.js", "/openapi.json", "/?token=", "/?token=word"):
+        assert client.get(path).status_code == 401
+    assert client.get("/", headers={"cookie": "whence=other"}).status_code == 401
+    answer = client.get("/?token=word+%26+more+words", follow_redirects=False)
+    assert answer.status_code == 303
+    assert answer.headers["location"] == "./"
+    cookie = answer.headers["set-cookie"].lower()
+    assert "httponly" in cookie
+    assert "samesite=strict" in cookie
+    assert client.get("/").status_code == 200
+    client.cookies.clear()
+    assert client.get("/api/info").status_code == 401
+    assert (
+        client.get("/api/info?token=word+%26+more+words", headers={"host": "machine.example"}).status_code
+        == 200
+    )
+
+
+def test_requests_of_other_pages_are_refused(client: Any) -> None:
+    for path in ("/api/whatif", "/api/path?C=1", "/api/explanation"):
+        assert client.post(path, content=b"{}").status_code == 403
+    answer = client.options("/api/whatif", headers={"origin": "http://evil.example"})
+    assert "access-control-allow-origin" not in answer.headers
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["../pages.py", "..%2fpages.py", "%2e%2e/pages.py", "....//pages.py", "/etc/passwd", "%2fetc%2fpasswd",
+     "main.js%00", "main.js/..", "..\\pages.py", "", "."],
+)  # fmt: skip
+def test_only_the_pages_own_files_are_given(client: Any, name: str) -> None:
+    assert client.get(f"/static/{name}").status_code == 404
+
+
+def test_every_answer_has_the_policy(
+    client: Any, explorer: Explorer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = [
+        client.get(path)
+        for path in ("/", "/static/main.js", "/api/info", "/nothing", "/api/tests/99/explanation")
+    ]
+    answers.append(client.get("/", headers={"host": "evil.example"}))
+    answers.append(client.post("/api/whatif"))
+    answers.append(client.post("/api/whatif", json={"test": 0}, headers=POST))
+    answers.append(connect(explorer, token="x" * 16).get("/"))
+
+    def break_down() -> Any:
+        raise RuntimeError("broken")
+
+    monkeypatch.setattr(explorer, "info", break_down)
+    answers.append(client.get("/api/info"))
+    assert answers[-1].status_code == 500
+    assert answers[-1].json() == {"detail": "RuntimeError: broken"}
+    for answer in answers:
+        policy = answer.headers["content-security-policy"]
+        assert policy.startswith("default-src 'none'; script-src 'self'; style-src 'self'; img-src data:;")
+        assert "unsafe" not in policy
+        assert "frame-ancestors 'none'" in policy
+        assert answer.headers["x-content-type-options"] == "nosniff"
+
+
+def test_the_interface_is_documented(client: Any) -> None:
+    found = get(client, "/openapi.json")
+    assert set(found["paths"]) == {
+        "/api/info", "/api/tests", "/api/tests/{test}/explanation", "/api/tests/{test}/concepts",
+        "/api/explanation", "/api/audit", "/api/classes", "/api/whatif", "/api/path",
+    }  # fmt: skip
+    assert all(way["description"] for path in found["paths"].values() for way in path.values())
+
+
+def test_parallel_answers_equal_serial_ones(client: Any) -> None:
+    paths = [f"/api/tests/{test}/explanation?k=3&target={test % 3}" for test in range(8)]
+    paths += ["/api/classes", "/api/audit?limit=3", "/api/tests/3/concepts"]
+    serial = [client.get(path).json() for path in paths]
+    with ThreadPoolExecutor(8) as pool:
+        parallel = list(pool.map(lambda path: client.get(path).json(), paths))
+    assert parallel == serial
+
+
+class Elements(HTMLParser):
+    """The elements of a page, and the text inside the one with the data."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.data, self.text, self._in = "", "", ""
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        self._in = dict(attrs).get("id") or tag
+
+    def handle_endtag(self, tag: str) -> None:
+        self._in = ""
+
+    def handle_data(self, data: str) -> None:
+        if self._in == "data":
+            self.data += data
+        elif self._in not in ("script", "style"):
+            self.text += data
+
+
+def test_hostile_names_stay_text(hostile: Explorer, explorer: Explorer) -> None:
+    for evil, plain in (
+        (pages.live_page(hostile), pages.live_page(explorer)),
+        (pages.report_page(hostile, [0, 1]), pages.report_page(explorer, [0, 1])),
+    ):
+        found, like = Elements(evil), Elements(plain)
+        assert [tag for tag, _ in found.tags] == [tag for tag, _ in like.tags]
+        assert not any(name.startswith("on") for _, attributes in found.tags for name in attributes)
+        assert hostile.session.path.stem in found.text
+        assert "1522756" not in found.text
+    data = json.loads(found.data)
+    assert data["info"]["classes"] == list(HOSTILE)
+    assert not re.search("[<>&]", found.data)
+    assert HOSTILE[0] in found.text
+
+
+def test_a_report_needs_nothing_else(explorer: Explorer) -> None:
+    html = pages.report_page(explorer, [3, 1], k=2, n_audit=4)
+    found = Elements(html)
+    assert not any(name in ("src", "srcset", "action") for _, attributes in found.tags for name in attributes)
+    links = [attributes["href"] for _, attributes in found.tags if "href" in attributes]
+    assert links == ["data:,"]
+    data = json.loads(found.data)
+    assert [row["index"] for row in data["rows"]] == [3, 1]
+    assert set(data["explanations"]) == set(data["concepts"]) == {"3", "1"}
+    assert data["concepts"]["3"]["index"] == data["explanations"]["3"]["pairs"][0]["index"]
+    assert len(data["audit"]["rows"]) == 4
+    assert "import " not in pages.bundle().split("function", 1)[0]
+    assert not re.search(r"^(import|export)\b", pages.bundle(), re.MULTILINE)
+    with pytest.raises(InvalidInputError, match="'tests'"):
+        pages.report_page(explorer, [M])
+
+
+def test_small_pictures_of_large_ones() -> None:
+    image = np.zeros((300, 200, 3), np.float32)
+    image[:150] = 1
+    found = payload.small(Sample(image=image))
+    assert (found["width"], found["height"]) == (64, 96)
+    shown = np.asarray(Image.open(io.BytesIO(base64.b64decode(found["src"].split(",")[1]))))
+    assert (shown[:48] == 255).all()
+    assert (shown[48:] == 0).all()
+    assert payload.small(Sample(image=image[:, :, 0]))["width"] == 64
+    assert len(payload.small(Sample(tokens=("x",) * 500))["tokens"]) == 96
+
+
+def test_colours_can_be_read() -> None:
+    css = pages._read("explorer.css")
+    schemes = re.findall(r":root \{(.*?)\}", css, re.DOTALL)
+    assert len(schemes) == 2
+    for block in schemes:
+        colour = dict(re.findall(r"--([\w-]+): (#\w{6});", block))
+        for ink in ("ink", "quiet", "for", "against"):
+            for ground in ("paper", "card"):
+                assert contrast(colour[ink], colour[ground]) >= 4.5, (ink, ground)
+        assert contrast(colour["paper"], colour["for"]) >= 4.5  # words on a button
+        assert contrast(colour["paper"], colour["ink"]) >= 4.5
+        for line in ("focus", "edge"):
+            assert contrast(colour[line], colour["paper"]) >= 3
+            assert contrast(colour[line], colour["card"]) >= 3
+        # Words over the strongest highlight of a token: 55 % of the colour over a card.
+        for side in ("for", "against"):
+            rgb = [int(part) for part in re.search(rf"--{side}-rgb: (\d+ \d+ \d+)", block)[1].split()]  # type: ignore[index]
+            ground = [int(colour["card"][i : i + 2], 16) for i in (1, 3, 5)]
+            mixed = "#" + "".join(
+                f"{round(0.55 * a + 0.45 * b):02x}" for a, b in zip(rgb, ground, strict=True)
+            )
+            assert contrast(colour["ink"], mixed) >= 4.5, side
+
+
+def contrast(one: str, other: str) -> float:
+    """Contrast of two colours by WCAG 2."""
+
+    def luminance(colour: str) -> float:
+        parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+        linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    light, dark = sorted((luminance(one), luminance(other)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)

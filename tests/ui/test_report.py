@@ -1,0 +1,221 @@
+"""Explanations as pages: what they say, that they are safe, and that they need nothing from outside."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+from matplotlib.image import imread
+
+from tests.explanation.test_explanation import contrast, rgb
+from tests.helpers.explained import TEXT, explanation
+from whence.explanation import Explanations, Sample
+from whence.explanation.page import bars, level
+from whence.pages.png import data_uri
+from whence.pages.style import drawn, heat, scale
+
+HOSTILE = ("<script>alert(1)</script>", '" onerror="alert(1)', "{{ 7 * 7 }} & 'x'")
+
+
+class Page(HTMLParser):
+    """Collects tags with their attributes, and the visible text."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text, self._hidden = "", False
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        self._hidden = tag == "style"
+        if tag == "br":
+            self.text += "\n"
+
+    def handle_endtag(self, tag: str) -> None:
+        self._hidden = False
+
+    def handle_data(self, data: str) -> None:
+        if not self._hidden:
+            self.text += data
+
+    def every(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.tags if name == tag]
+
+    @property
+    def words(self) -> str:
+        return " ".join(self.text.split())
+
+
+def page_of(*kinds: str) -> str:
+    return Explanations([explanation(kind) for kind in kinds]).to_html()
+
+
+def decoded(uri: str | None) -> np.ndarray:
+    assert uri is not None
+    return np.asarray(imread(io.BytesIO(base64.b64decode(uri.split(",")[1]))))
+
+
+@pytest.mark.parametrize("kind", ["grey", "colour", "text", "values"])
+def test_page_says_what_was_found(kind: str) -> None:
+    words = Page(page_of(kind)).words
+    for expected in (
+        "Where a prediction comes from",
+        "Why “cat”?",
+        "Positive, blue: evidence for the target class.",
+        "Negative, orange: evidence against the target class.",
+        "Predicted cat with probability 75.0 %",
+        "True label dog ✗ wrong",
+        "The surrogate predicts the same class ✓",
+        "−0.500 ≠ dog #5, 50.0 % of all",
+        "+2.00 cat #7, 50.0 % of all",
+        "shown above: 75.0 %",
+        "surrogate logit +3.00",
+        "Maps by epsilon_plus_flat. The logit +3.00 is +2.75 of features and +0.250 of bias",
+        "The pairs shown score +2.50 together",
+        "678 of 12,345 training samples are support vectors",
+        "Relative duality gap 3.0e-07",
+    ):
+        assert expected in words
+    why = explanation(kind)
+    for maps in ([(why.sample, why.logit_map)], [(one.sample, one.train_map) for one in why.pairs]):
+        assert f"full colour: ±{scale(drawn(*one) for one in maps):.3g}" in words
+
+
+def test_page_is_written_as_it_is_returned(tmp_path: Path) -> None:
+    whys = Explanations([explanation(), explanation("text")])
+    html = whys.to_html(tmp_path / "why.html")
+    assert (tmp_path / "why.html").read_text(encoding="utf-8") == html
+    assert "Where 2 predictions come from" in Page(html).words
+
+
+def test_page_needs_no_network_and_no_script_and_describes_its_images() -> None:
+    html = page_of("grey", "text", "values")
+    page = Page(html)
+    images = page.every("img")
+    assert all((image["src"] or "").startswith("data:image/png;base64,") for image in images)
+    assert all(image["alt"] for image in images)
+    assert all(chart["aria-label"] for chart in page.every("svg"))
+    assert not page.every("script") + page.every("link")
+    assert "http://" not in html
+    assert "https://" not in html
+    assert "prefers-color-scheme: dark" in html
+
+
+def test_policy_allows_the_one_style_by_its_hash_and_nothing_else() -> None:
+    html = page_of("grey", "text", "values")
+    page = Page(html)
+    style = re.search(r"<style>(.*?)</style>", html, re.DOTALL)
+    assert style is not None
+    digest = base64.b64encode(hashlib.sha256(style[1].encode()).digest()).decode()
+    policy = next(m["content"] for m in page.every("meta") if "http-equiv" in m)
+    assert policy == (
+        f"default-src 'none'; script-src 'none'; style-src 'sha256-{digest}'; img-src data:; "
+        "connect-src 'none'; base-uri 'none'; form-action 'none'"
+    )
+    assert not any("style" in attributes for _, attributes in page.tags)
+    assert not any(name.startswith("on") for _, attributes in page.tags for name in attributes)
+
+
+def test_hostile_text_is_escaped() -> None:
+    hostile = {"class_names": HOSTILE, "method": HOSTILE[0]}
+    tokens = Sample(tokens=(*HOSTILE, "</p>", *TEXT[4:]))
+    whys = [explanation(**hostile), explanation("text", sample=tokens, **hostile)]
+    page = Page(Explanations(whys).to_html())
+    assert not page.every("script") + page.every("b")
+    assert not any("onerror" in attributes for _, attributes in page.tags)
+    assert all(text in page.text for text in HOSTILE)
+
+
+def test_a_long_name_is_shown_by_its_ends_and_whole_where_one_points_at_it() -> None:
+    name = "<b>" + "x" * 1000 + "end"
+    why = explanation("grey", class_names=(name, "b" * 60, "c"))
+    html = Explanations([why]).to_html()
+    short = "&lt;b&gt;" + "x" * 37 + "…" + "x" * 16 + "end"
+    assert f'<span title="&lt;b&gt;{"x" * 1000}end">{short}</span>' in html
+    assert html.count("x" * 1000) == html.count('title="&lt;b&gt;xx')
+    assert "b" * 60 in html
+
+
+def test_page_without_opponents_truth_or_evidence() -> None:
+    empty = {
+        "truth": None,
+        "target": 2,
+        "surrogate_class": 1,
+        "proponents": (),
+        "opponents": (),
+        "evidence_for": 0.0,
+        "evidence_against": 0.0,
+        "logit_map": np.zeros((1, 6, 5), dtype=np.float32),
+    }
+    words = Page(Explanations([explanation(**empty)]).to_html()).words
+    assert "No training sample speaks against this class." in words
+    assert "True label" not in words
+    assert "Explained owl" in words
+    assert "✗ The surrogate predicts “dog”: do not trust this explanation." in words
+    assert "all 0" in words
+
+
+def test_both_maps_of_a_pair_are_shown() -> None:
+    why = explanation("colour")
+    images = Page(page_of("colour")).every("img")
+    one = why.pairs[1]
+    shown = {image["alt"]: decoded(image["src"]) for image in images}
+    for alt, sample, relevance, maps in (
+        (
+            "Relevance on training sample 2",
+            one.sample,
+            one.train_map,
+            [(p.sample, p.train_map) for p in why.pairs],
+        ),
+        (
+            "Relevance on the test sample of its pair with training sample 2",
+            why.sample,
+            one.test_map,
+            [(why.sample, p.test_map) for p in why.pairs],
+        ),
+    ):
+        expected = heat(relevance.sum(0), scale(drawn(*m) for m in maps), sample.image)
+        assert np.abs(shown[alt] - expected).max() < 1.5 / 255
+
+
+def test_tokens_are_marked_with_their_values_and_can_be_read() -> None:
+    relevance = np.zeros(len(TEXT), dtype=np.float32)
+    relevance[1], relevance[8] = 2.0, -1.0
+    html = Explanations([explanation("text", logit_map=relevance)]).to_html()
+    assert '<span class="p10" title="+2.00">shares</span>' in html
+    assert '<span class="n5" title="−1.00">profit</span><span class="" title="+0.00">s</span>' in html
+    assert "&lt;b&gt;Friday&lt;/b&gt;" in html
+    light, dark = (
+        html[: html.index("</style>")].split(".p1 {", 1)[1].split("@media (prefers-color-scheme: dark)")
+    )
+    for rules, ink in ((light, "#1c1b19"), (dark, "#ecebe7")):
+        grounds = re.findall(r"background: (#\w{6})", rules)
+        assert len(grounds) == 20
+        assert all(contrast(rgb(ground), rgb(ink)) >= 4.5 for ground in grounds)
+
+
+@pytest.mark.parametrize(
+    ("relevance", "name"), [(2.0, "p10"), (-0.5, "n5"), (0.04, ""), (0.0, ""), (-9.0, "n10")]
+)
+def test_levels(relevance: float, name: str) -> None:
+    assert level(relevance, 1.0) == name
+    assert level(0.0, 0.0) == ""
+
+
+def test_bars() -> None:
+    up, down = bars(np.array([1.0, -0.5], dtype=np.float32), 2.0)
+    assert up == (0, 10, 45, 10, "for")
+    assert down == (50, 20, 45, 5, "against")
+
+
+@pytest.mark.parametrize("shape", [(6, 5), (6, 5, 3)])
+def test_images_are_inlined_pixel_for_pixel(shape: tuple[int, ...]) -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, shape) / 255
+    assert np.abs(decoded(data_uri(pixels.astype(np.float32))) - pixels).max() < 1e-6
