@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from whence.core.registry import register
 from whence.errors import (
     AgreementWarning,
     ChoiceWarning,
@@ -35,6 +36,7 @@ __all__ = [
     "WhenceError",
     "__version__",
     "load",
+    "register",
 ]
 
 

@@ -1,0 +1,113 @@
+"""Registries: what there is of a kind, by name; whence's own and what users add from outside."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Generic, TypeVar
+
+from whence.core.naming import named
+from whence.errors import InvalidInputError
+
+T = TypeVar("T")
+
+
+class Registry(Generic[T]):
+    """Things of one kind by name. A user's own is registered, or named as ``module:name``.
+
+    Parameters
+    ----------
+    kind
+        What the things are, in the singular and in words, such as "attribution method".
+    accepts
+        Tells whether something is of the kind.
+    name_of
+        Gives the name of a thing.
+    """
+
+    def __init__(self, kind: str, accepts: Callable[[Any], bool], name_of: Callable[[T], str]) -> None:
+        self.kind, self.accepts, self.name_of = kind, accepts, name_of
+        self._things: dict[str, T] = {}
+        _ALL.append(self)
+
+    def add(self, thing: T) -> T:
+        """Register a thing under its name, which must be new unless it is defined anew in the same place."""
+        name = self.name_of(thing)
+        before = self._things.get(name)
+        if before is not None and _place(before) != _place(thing):
+            raise InvalidInputError(
+                f"The name of the {self.kind} {_place(thing)} must be new. Got {name!r}, "
+                f"which {_place(before)} has."
+            )
+        self._things[name] = thing
+        return thing
+
+    def names(self) -> list[str]:
+        """Give the names of all that is registered, sorted."""
+        return sorted(self._things)
+
+    def __iter__(self) -> Iterator[T]:
+        """Go through all that is registered, in the order of registration."""
+        return iter(list(self._things.values()))
+
+    def __contains__(self, name: object) -> bool:
+        """Whether something is registered under a name."""
+        return isinstance(name, str) and name in self._things
+
+    def get(self, name: Any, argument: str = "name") -> T:
+        """Give the thing of a name, or the one that ``module:name`` finds.
+
+        Parameters
+        ----------
+        name
+            Of what is registered, or ``module:name``; modules are looked for in the working folder too.
+        argument
+            What the error calls it.
+        """
+        if isinstance(name, str) and name in self._things:
+            return self._things[name]
+        if isinstance(name, str) and all(name.partition(":")):
+            thing = named(argument, name)
+            if not self.accepts(thing):
+                raise InvalidInputError(
+                    f"'{argument}' must name a{_n(self.kind)} {self.kind}. "
+                    f"Got {name!r}, a {type(thing).__name__}."
+                )
+            return thing  # type: ignore[no-any-return]
+        raise InvalidInputError(
+            f"'{argument}' must be one of {', '.join(self.names())}, or module:name of your own. "
+            f"Got {name!r}."
+        )
+
+
+_ALL: list[Registry[Any]] = []
+
+
+def register(thing: T) -> T:
+    """Add an attribution method, a metric, a relevance rule, a data source or a network of one's own.
+
+    A class decorator, or a function of an object; which registry it goes to is told by what it is.
+
+    Examples
+    --------
+    >>> import whence
+    >>> @whence.register
+    ... class Nearest(whence.attributors.Similarity):
+    ...     name = "nearest"
+    >>> "nearest" in whence.attributors.names()
+    True
+    """
+    for registry in _ALL:
+        if registry.accepts(thing):
+            registry.add(thing)
+            return thing
+    kinds = ", ".join(registry.kind for registry in _ALL)
+    raise InvalidInputError(f"What is registered must be one of: {kinds}. Got {thing!r}.")
+
+
+def _place(thing: Any) -> str:
+    kind = thing if isinstance(thing, type) or hasattr(thing, "__qualname__") else type(thing)
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _n(word: str) -> str:
+    return "n" if word[:1] in "aeiou" else ""
