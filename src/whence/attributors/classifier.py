@@ -14,7 +14,6 @@ import torch
 from torch import Tensor, nn
 
 from whence.attributors.base import Attributor, check_target
-from whence.attributors.bound import FittedModel
 from whence.attributors.dual.surrogate import check_small
 from whence.core import contents, store
 from whence.core.checks import check_count, check_flag
@@ -23,6 +22,7 @@ from whence.data import TrainingSet, as_training_set
 from whence.data.labels import known_names
 from whence.errors import InvalidInputError, StoreError
 from whence.features import extract
+from whence.model.bound import BoundModel
 from whence.model.extractor import Extractor, check_model, class_names
 from whence.model.inputs import check_batch, take, to_model
 
@@ -40,7 +40,7 @@ class Classifier:
     batch_size : inputs a forward pass
     """
 
-    def __init__(self, fitted: FittedModel, batch_size: int) -> None:
+    def __init__(self, fitted: BoundModel, batch_size: int) -> None:
         head = fitted.extractor.head()
         self.fitted, self.batch_size = fitted, batch_size
         self.weight = torch.as_tensor(head.weight, device=fitted.device)
@@ -126,7 +126,7 @@ def read(
         data, batch_size, names=class_names(model), preprocess=preprocess, collate_fn=collate_fn
     )
     bank = extract(model, samples, layer=layer, batch_size=batch_size, show_progress=show_progress)
-    classifier = Classifier(FittedModel(bank.extractor, prepare=samples.prepare), batch_size)
+    classifier = Classifier(BoundModel(bank.extractor, prepare=samples.prepare), batch_size)
     # A large bank is a read-only map of a temporary file, which torch would warn of.
     rows = bank.features if bank.features.flags.writeable else np.array(bank.features)
     device = classifier.fitted.device
@@ -213,7 +213,7 @@ class ModelAttributor(Attributor):
         )
         cache = self._learn(classifier, training, **given)
         names = known_names(training.samples.class_names, classifier.n_classes)
-        self._adopt(classifier, cache, training.labels, names)
+        self._adopt(classifier, cache, training.labels, names, training.samples)
         self.fit_seconds_ = time.perf_counter() - started
         return self
 
@@ -223,14 +223,17 @@ class ModelAttributor(Attributor):
         cache: dict[str, Tensor],
         labels: Tensor,
         names: tuple[str, ...] | None,
+        data: TrainingSet | None,
     ) -> None:
         self._classifier, self._cache = classifier, cache
+        self.model_, self.data_ = classifier.fitted, data
         self.labels_, self.class_names_ = labels, names
         self.n_train_, self.n_classes_ = len(labels), classifier.n_classes
         self.cache_bytes_ = sum(tensor.nbytes for tensor in cache.values())
 
-    def _classes(self, x: Any, target: Any) -> Tensor:
-        self._check_fitted()
+    def classes(self, x: Any, target: Any) -> Tensor:
+        """Give the class (B,) that is explained for each input."""
+        self.check_fitted()
         if target is not None:
             classes = check_target(target, check_batch(x), self.n_classes_)
             self._classifier.features(
@@ -249,7 +252,8 @@ class ModelAttributor(Attributor):
         return {**arrays, "labels_": self.labels_.cpu().numpy()}, manifest
 
     @classmethod
-    def _restore(cls, arrays: store.Arrays, values: dict[str, Any], model: nn.Module | None) -> Self:
+    def restored(cls, arrays: store.Arrays, values: dict[str, Any], model: nn.Module | None) -> Self:
+        """Rebuild the attributor from its state."""
         from whence.attributors.saved import ClassifierManifest  # pydantic takes a while to import
 
         if model is None:
@@ -259,7 +263,7 @@ class ModelAttributor(Attributor):
         with contents.restoring():
             self = cls(**manifest.parameters)
             self._check_parameters()
-        classifier = Classifier(FittedModel.match(model, manifest.fingerprint), self.batch_size)
+        classifier = Classifier(BoundModel.match(model, manifest.fingerprint), self.batch_size)
         K, d = classifier.weight.shape
         with contents.restoring():
             layout = self._layout(classifier)
@@ -272,5 +276,5 @@ class ModelAttributor(Attributor):
         contents.check_floats(arrays, layout, sizes, dtypes)
         device = classifier.fitted.device
         cache = {name: torch.as_tensor(array, device=device) for name, array in arrays.items()}
-        self._adopt(classifier, cache, cache.pop("labels_"), manifest.names(K))
+        self._adopt(classifier, cache, cache.pop("labels_"), manifest.names(K), None)
         return self
