@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from whence.attributors.base import Attributor, Limits
 from whence.attributors.classifier import Classifier
+from whence.attributors.registry import register
 from whence.core.checks import check_count, check_seed
 from whence.core.fingerprint import Digest
 from whence.data import as_training_set
@@ -20,6 +21,7 @@ from whence.model.extractor import Extractor, check_model, class_names, find_hea
 from whence.model.inputs import take, to_model
 
 
+@register
 class RandomAttributor(Attributor):
     """Attribute predictions at random: standard normal scores, the same ones for the same input and class.
 
@@ -41,7 +43,7 @@ class RandomAttributor(Attributor):
 
     name: ClassVar[str] = "random"
     limits: ClassVar[Limits] = Limits(
-        needs_checkpoints=False, needs_loss=False, last_layer_only=False, memory="nothing"
+        needs_checkpoints=False, needs_loss=False, last_layer_only=False, memory="nothing", cost=0.0
     )
 
     def __init__(self, seed: int = 0, batch_size: int = 256) -> None:
