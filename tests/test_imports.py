@@ -20,6 +20,7 @@ ROOMS = [
     {"data", "model"},
     {"features"},
     {"svm"},
+    {"tasks"},
     {"relevance"},
     {"pages"},
     {"explanation"},

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor, nn
 
-from whence.attributors.base import Attributor, Limits, check_target
+from whence.attributors.base import Attributor, Limits
 from whence.core import store
 from whence.core.checks import shown
 from whence.errors import InvalidInputError, StoreError
@@ -90,7 +90,7 @@ class Ensemble(Attributor):
                 f"'model' must be models with the same classes. Got numbers of classes {sorted(classes)}."
             )
         self.members_ = members
-        self.n_train_, self.n_classes_ = members[0].n_train_, members[0].n_classes_
+        self.n_train_, self.task_ = members[0].n_train_, members[0].task_
         self.cache_bytes_ = sum(member.cache_bytes_ for member in members)
         self.fit_seconds_ = sum(member.fit_seconds_ for member in members)
         return self
@@ -121,7 +121,7 @@ class Ensemble(Attributor):
     def _classes(self, x: Any, target: Any) -> Tensor:
         self._check_fitted()
         if target is not None:
-            return check_target(target, check_batch(x), self.n_classes_)
+            return self.task_.check_target(target, check_batch(x))
         return torch.stack([member._classes(x, None) for member in self.members_]).mode(0).values
 
     def _unfitted(self, n: int) -> list[Attributor]:

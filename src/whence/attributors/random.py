@@ -18,6 +18,7 @@ from whence.core.fingerprint import Digest
 from whence.data import as_training_set
 from whence.model.extractor import Extractor, check_model, class_names, find_head
 from whence.model.inputs import take, to_model
+from whence.tasks import Classes
 
 
 class RandomAttributor(Attributor):
@@ -68,7 +69,8 @@ class RandomAttributor(Attributor):
         head = find_head(model, to_model(model, samples.take([0])), layer)
         fitted = FittedModel(Extractor(model, head), prepare=samples.prepare)
         self._classifier = Classifier(fitted, self.batch_size)
-        self.n_train_, self.n_classes_ = len(samples), self._classifier.n_classes
+        self.n_train_ = len(samples)
+        self.task_ = Classes.of(samples.class_names, self._classifier.n_classes)
         self.cache_bytes_ = 0
         self.fit_seconds_ = time.perf_counter() - started
         return self
