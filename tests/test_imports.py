@@ -17,7 +17,8 @@ ROOT = Path(whence.__file__).parent
 ROOMS = [
     {"errors"},
     {"core"},
-    {"data", "model"},
+    {"data"},
+    {"model"},
     {"features"},
     {"svm"},
     {"tasks"},

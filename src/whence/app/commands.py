@@ -77,7 +77,7 @@ def scores(session: Session, tests: str, k: int, target: str | None) -> list[dic
     features = session.features(chosen)
     top = explainer.top_k_features(features, k, as_class(target, explainer))
     names = explainer.task_.called
-    predicted = explainer._fitted().classes(features).tolist()
+    predicted = explainer.surrogate_.classes(features).tolist()
     truths = session.test_bank.labels[chosen].tolist()
 
     def side(ranked: Any, b: int) -> list[dict[str, Any]]:

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from os import PathLike
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +15,7 @@ from whence.core import store
 from whence.core.checks import check_count, check_path
 from whence.data import TrainingSet
 from whence.errors import InvalidInputError, NotFittedError, StoreError
+from whence.model.bound import BoundModel
 from whence.model.inputs import n_rows, take
 from whence.tasks import Task
 
@@ -80,6 +81,8 @@ class Attributor(ABC):
     task_ : Task, what the model's outputs stand for; ``n_classes_`` and ``class_names_`` are read from it
     cache_bytes_ : int, size of what ``fit`` keeps for attributing, without the model and the training set
     fit_seconds_ : float, how long ``fit`` took; 0 for an attributor that was loaded
+    model_ : BoundModel or None, the model as it was when fitted
+    data_ : TrainingSet or None, the training set
     """
 
     name: ClassVar[str]
@@ -92,6 +95,16 @@ class Attributor(ABC):
     task_: Task
     cache_bytes_: int
     fit_seconds_: float
+    model_: BoundModel | None
+    data_: TrainingSet | None
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Say of what only a fit gives that there was none yet."""
+            if name.endswith("_") and not name.startswith("_"):
+                self.check_fitted()
+            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}.")
 
     @abstractmethod
     def fit(
@@ -114,7 +127,7 @@ class Attributor(ABC):
         """Score of each training sample for its own label at itself, shape (train,)."""
 
     @abstractmethod
-    def _classes(self, x: Any, target: Any) -> Tensor:
+    def classes(self, x: Any, target: Any) -> Tensor:
         """Class (B,) that is explained for each input, int64 on the CPU; the model's own for None."""
 
     @property
@@ -143,9 +156,9 @@ class Attributor(ABC):
         target
             As for ``attribute``.
         """
-        self._check_fitted()
+        self.check_fitted()
         k = check_count("k", k, 1, padded(self.n_train_))
-        classes = self._classes(x, target)
+        classes = self.classes(x, target)
         width = max(1, _BLOCK // self.n_train_)
         parts = [
             rank(self.attribute(take(x, rows), classes[rows]), k)
@@ -159,7 +172,7 @@ class Attributor(ABC):
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the fitted attributor to one file, which ``whence.load`` reads."""
-        self._check_fitted()
+        self.check_fitted()
         arrays, manifest = self._state()
         store.write(check_path("path", path), arrays, {**manifest, "method": self.name})
 
@@ -170,17 +183,36 @@ class Attributor(ABC):
         )
 
     @classmethod
-    def _restore(cls, arrays: store.Arrays, manifest: dict[str, Any], model: nn.Module | None) -> Self:
+    def restored(cls, arrays: store.Arrays, manifest: dict[str, Any], model: nn.Module | None) -> Self:
         """Rebuild the attributor from its state, or raise StoreError when ``model`` is another one."""
         raise StoreError(f"{cls.__name__} is never saved, so this file was not written by whence.")
 
-    def _take_data(self, data: TrainingSet) -> None:
+    def take_data(self, data: TrainingSet) -> None:
         """Take the training set, which a saved attributor is without."""
         raise InvalidInputError(f"{type(self).__name__} has no use for 'data' after fitting. Leave it out.")
 
-    def _check_fitted(self) -> None:
-        if not hasattr(self, "fit_seconds_"):
+    def check_fitted(self) -> None:
+        """Raise NotFittedError before ``fit``."""
+        if "fit_seconds_" not in self.__dict__:
             raise NotFittedError(f"This {type(self).__name__} is not fitted yet. Call fit first.")
+
+    def require_model(self) -> BoundModel:
+        """Give the model as it was when fitted, or raise NotFittedError where there is none."""
+        if self.model_ is None:
+            raise NotFittedError(
+                f"This {type(self).__name__} has no model, so it cannot take inputs. Use the methods that "
+                "take features, fit it with fit(model, data), or pass the model to whence.load."
+            )
+        return self.model_
+
+    def require_data(self) -> TrainingSet:
+        """Give the training set, or raise NotFittedError where there is none."""
+        if self.data_ is None:
+            raise NotFittedError(
+                f"This {type(self).__name__} has no training set, so it has no samples to show. "
+                "Pass it to whence.load as 'data', or use fit(model, data)."
+            )
+        return self.data_
 
 
 def padded(n_train: int) -> int:

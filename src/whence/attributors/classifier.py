@@ -14,7 +14,6 @@ import torch
 from torch import Tensor, nn
 
 from whence.attributors.base import Attributor
-from whence.attributors.bound import FittedModel
 from whence.attributors.dual.surrogate import check_small
 from whence.core import contents, store
 from whence.core.checks import check_count, check_flag
@@ -22,6 +21,7 @@ from whence.core.contents import Layout
 from whence.data import TrainingSet, as_training_set
 from whence.errors import InvalidInputError, StoreError
 from whence.features import extract
+from whence.model.bound import BoundModel
 from whence.model.extractor import Extractor, check_model, class_names
 from whence.model.inputs import check_batch, take, to_model
 from whence.tasks import Classes, Task
@@ -40,7 +40,7 @@ class Classifier:
     batch_size : inputs a forward pass
     """
 
-    def __init__(self, fitted: FittedModel, batch_size: int) -> None:
+    def __init__(self, fitted: BoundModel, batch_size: int) -> None:
         head = fitted.extractor.head()
         self.fitted, self.batch_size = fitted, batch_size
         self.weight = torch.as_tensor(head.weight, device=fitted.device)
@@ -124,7 +124,7 @@ def read(
         data, batch_size, names=class_names(model), preprocess=preprocess, collate_fn=collate_fn
     )
     bank = extract(model, samples, layer=layer, batch_size=batch_size, show_progress=show_progress)
-    classifier = Classifier(FittedModel(bank.extractor, prepare=samples.prepare), batch_size)
+    classifier = Classifier(BoundModel(bank.extractor, prepare=samples.prepare), batch_size)
     # A large bank is a read-only map of a temporary file, which torch would warn of.
     rows = bank.features if bank.features.flags.writeable else np.array(bank.features)
     device = classifier.fitted.device
@@ -211,18 +211,26 @@ class ModelAttributor(Attributor):
         )
         cache = self._learn(classifier, training, **given)
         task = Classes.of(training.samples.class_names, classifier.n_classes)
-        self._adopt(classifier, cache, training.labels, task)
+        self._adopt(classifier, cache, training.labels, task, training.samples)
         self.fit_seconds_ = time.perf_counter() - started
         return self
 
-    def _adopt(self, classifier: Classifier, cache: dict[str, Tensor], labels: Tensor, task: Task) -> None:
+    def _adopt(
+        self,
+        classifier: Classifier,
+        cache: dict[str, Tensor],
+        labels: Tensor,
+        task: Task,
+        data: TrainingSet | None,
+    ) -> None:
         self._classifier, self._cache = classifier, cache
-        self.labels_, self.task_ = labels, task
-        self.n_train_ = len(labels)
+        self.model_, self.data_ = classifier.fitted, data
+        self.labels_, self.task_, self.n_train_ = labels, task, len(labels)
         self.cache_bytes_ = sum(tensor.nbytes for tensor in cache.values())
 
-    def _classes(self, x: Any, target: Any) -> Tensor:
-        self._check_fitted()
+    def classes(self, x: Any, target: Any) -> Tensor:
+        """Give the class (B,) that is explained for each input."""
+        self.check_fitted()
         if target is not None:
             classes = self.task_.check_target(target, check_batch(x))
             self._classifier.features(
@@ -241,7 +249,8 @@ class ModelAttributor(Attributor):
         return {**arrays, "labels_": self.labels_.cpu().numpy()}, manifest
 
     @classmethod
-    def _restore(cls, arrays: store.Arrays, values: dict[str, Any], model: nn.Module | None) -> Self:
+    def restored(cls, arrays: store.Arrays, values: dict[str, Any], model: nn.Module | None) -> Self:
+        """Rebuild the attributor from its state."""
         from whence.attributors.saved import ClassifierManifest  # pydantic takes a while to import
 
         if model is None:
@@ -251,7 +260,7 @@ class ModelAttributor(Attributor):
         with contents.restoring():
             self = cls(**manifest.parameters)
             self._check_parameters()
-        classifier = Classifier(FittedModel.match(model, manifest.fingerprint), self.batch_size)
+        classifier = Classifier(BoundModel.match(model, manifest.fingerprint), self.batch_size)
         K, d = classifier.weight.shape
         with contents.restoring():
             layout = self._layout(classifier)
@@ -264,5 +273,5 @@ class ModelAttributor(Attributor):
         contents.check_floats(arrays, layout, sizes, dtypes)
         device = classifier.fitted.device
         cache = {name: torch.as_tensor(array, device=device) for name, array in arrays.items()}
-        self._adopt(classifier, cache, cache.pop("labels_"), Classes(K, manifest.names(K)))
+        self._adopt(classifier, cache, cache.pop("labels_"), Classes(K, manifest.names(K)), None)
         return self
