@@ -437,9 +437,7 @@ class DualDA(Explainer):
             solved.lam, solved.weight, features, labels, head, device, sketch, solved.constant
         )
 
-    def _keep(
-        self, surrogate: Surrogate, solved: Solved, model: BoundModel | None, task: Task
-    ) -> None:
+    def _keep(self, surrogate: Surrogate, solved: Solved, model: BoundModel | None, task: Task) -> None:
         """Take over a surrogate and what there is to know about it."""
         self.C_, self.C_path_, self.gap_ = solved.C, solved.choice, solved.gap
         self.task_ = task
