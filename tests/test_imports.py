@@ -21,6 +21,7 @@ ROOMS = [
     {"model"},
     {"features"},
     {"svm"},
+    {"tasks"},
     {"relevance"},
     {"pages"},
     {"explanation"},

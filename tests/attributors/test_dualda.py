@@ -415,7 +415,7 @@ def test_arrays_need_be_neither_writable_nor_contiguous() -> None:
         (lambda e, x: e.attribute_features(np.where(np.arange(D) == 4, np.nan, x)), "row 0, column 4"),
         (lambda e, x: e.attribute_features(x, K), rf"'target' must lie in \[0, {K}\).*Got {K} for test 0"),
         (lambda e, x: e.attribute_features(x, -1), "'target' must lie in"),
-        (lambda e, x: e.attribute_features(x, [0, 1]), "one class a test"),
+        (lambda e, x: e.attribute_features(x, [0, 1]), "one class per test"),
         (lambda e, x: e.attribute_features(x, 1.0), "'target' must be None or integers"),
         (lambda e, x: e.top_k_features(x, 0), "'k' must be"),
         (lambda e, x: e.faithfulness_features(x), "'head'"),

@@ -76,7 +76,7 @@ def scores(session: Session, tests: str, k: int, target: str | None) -> list[dic
     explainer, chosen = session.explainer, places(tests, session)
     features = session.features(chosen)
     top = explainer.top_k_features(features, k, as_class(target, explainer))
-    names = explainer.class_names_ or tuple(map(str, range(explainer.n_classes_)))
+    names = explainer.task_.called
     predicted = explainer.surrogate_.classes(features).tolist()
     truths = session.test_bank.labels[chosen].tolist()
 

@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from os import PathLike
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from whence.core import store
-from whence.core.checks import check_count, check_path, shown, to_array
+from whence.core.checks import check_count, check_path
 from whence.data import TrainingSet
 from whence.errors import InvalidInputError, NotFittedError, StoreError
 from whence.model.bound import BoundModel
 from whence.model.inputs import n_rows, take
+from whence.tasks import Task
 
 _COLUMNS = 1 << 16
 _BLOCK = 1 << 22  # scores that top_k holds at a time
@@ -85,7 +85,8 @@ class Attributor(ABC):
 
     Attributes
     ----------
-    n_train_, n_classes_ : int
+    n_train_ : int
+    task_ : Task, what the model's outputs stand for; ``n_classes_`` and ``class_names_`` are read from it
     cache_bytes_ : int, size of what ``fit`` keeps for attributing, without the model and the training set
     fit_seconds_ : float, how long ``fit`` took; 0 for an attributor that was loaded
     model_ : BoundModel or None, the model as it was when fitted
@@ -99,7 +100,7 @@ class Attributor(ABC):
     """What the method asks for, and what it leaves out."""
 
     n_train_: int
-    n_classes_: int
+    task_: Task
     cache_bytes_: int
     fit_seconds_: float
     model_: BoundModel | None
@@ -136,6 +137,16 @@ class Attributor(ABC):
     @abstractmethod
     def classes(self, x: Any, target: Any) -> Tensor:
         """Class (B,) that is explained for each input, int64 on the CPU; the model's own for None."""
+
+    @property
+    def n_classes_(self) -> int:
+        """The number K of the model's classes."""
+        return self.task_.n_outputs
+
+    @property
+    def class_names_(self) -> tuple[str, ...] | None:
+        """One name per class, from the model's id2label, the data, or a folder's subfolders, or None."""
+        return self.task_.names
 
     def top_k(self, x: Any, k: int = 5, target: Any = None) -> TopK:
         """Find the k strongest proponents and opponents of each test, without the (test, train) matrix.
@@ -230,27 +241,3 @@ def rank(scores: Tensor, k: int) -> tuple[Ranked, Ranked]:
         values[:, :width] = best.where(right, 0)
         sides.append(Ranked(indices, values))
     return sides[0], sides[1]
-
-
-def check_target(target: Any, n_tests: int, n_classes: int, name: str = "target") -> Tensor:
-    """Return one class a test as an int64 tensor (B,), or raise."""
-    classes = to_array(name, target)
-    if classes.dtype.kind not in "iu":
-        raise InvalidInputError(
-            f"'{name}' must be None or integers in [0, {n_classes}), the model's classes. Got {shown(target)}"
-            f" of dtype {classes.dtype}. Of a class's name, give its place in class_names_."
-        )
-    if classes.ndim == 0:
-        classes = np.broadcast_to(classes, n_tests)
-    if classes.shape != (n_tests,):
-        raise InvalidInputError(
-            f"'{name}' must be None, one class, or one class a test, shape ({n_tests},). "
-            f"Got shape {classes.shape}."
-        )
-    outside = (classes < 0) | (classes >= n_classes)
-    if outside.any():
-        i = int(outside.argmax())
-        raise InvalidInputError(
-            f"'{name}' must lie in [0, {n_classes}), the model's classes. Got {classes[i]} for test {i}."
-        )
-    return torch.from_numpy(classes.astype(np.int64))

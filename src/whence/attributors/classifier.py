@@ -13,18 +13,18 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from whence.attributors.base import Attributor, check_target
+from whence.attributors.base import Attributor
 from whence.attributors.dual.surrogate import check_small
 from whence.core import contents, store
 from whence.core.checks import check_count, check_flag
 from whence.core.contents import Layout
 from whence.data import TrainingSet, as_training_set
-from whence.data.labels import known_names
 from whence.errors import InvalidInputError, StoreError
 from whence.features import extract
 from whence.model.bound import BoundModel
 from whence.model.extractor import Extractor, check_model, class_names
 from whence.model.inputs import check_batch, take, to_model
+from whence.tasks import Classes, Task
 
 Function = Callable[[Any], Any]
 
@@ -81,9 +81,7 @@ class Classifier:
 
     def classes(self, features: Tensor, target: Any) -> Tensor:
         """Class (B,) to explain for each test, int64 on the CPU: the model's own where ``target`` is None."""
-        if target is None:
-            return self.logits(features).argmax(1).cpu()
-        return check_target(target, len(features), self.n_classes)
+        return Classes(self.n_classes).explained(self.logits(features), target)
 
 
 @dataclass(frozen=True)
@@ -212,8 +210,8 @@ class ModelAttributor(Attributor):
             show_progress=self.show_progress,
         )
         cache = self._learn(classifier, training, **given)
-        names = known_names(training.samples.class_names, classifier.n_classes)
-        self._adopt(classifier, cache, training.labels, names, training.samples)
+        task = Classes.of(training.samples.class_names, classifier.n_classes)
+        self._adopt(classifier, cache, training.labels, task, training.samples)
         self.fit_seconds_ = time.perf_counter() - started
         return self
 
@@ -222,20 +220,19 @@ class ModelAttributor(Attributor):
         classifier: Classifier,
         cache: dict[str, Tensor],
         labels: Tensor,
-        names: tuple[str, ...] | None,
+        task: Task,
         data: TrainingSet | None,
     ) -> None:
         self._classifier, self._cache = classifier, cache
         self.model_, self.data_ = classifier.fitted, data
-        self.labels_, self.class_names_ = labels, names
-        self.n_train_, self.n_classes_ = len(labels), classifier.n_classes
+        self.labels_, self.task_, self.n_train_ = labels, task, len(labels)
         self.cache_bytes_ = sum(tensor.nbytes for tensor in cache.values())
 
     def classes(self, x: Any, target: Any) -> Tensor:
         """Give the class (B,) that is explained for each input."""
         self.check_fitted()
         if target is not None:
-            classes = check_target(target, check_batch(x), self.n_classes_)
+            classes = self.task_.check_target(target, check_batch(x))
             self._classifier.features(
                 take(x, slice(1))
             )  # says what is wrong with x, which gradients would not
@@ -276,5 +273,5 @@ class ModelAttributor(Attributor):
         contents.check_floats(arrays, layout, sizes, dtypes)
         device = classifier.fitted.device
         cache = {name: torch.as_tensor(array, device=device) for name, array in arrays.items()}
-        self._adopt(classifier, cache, cache.pop("labels_"), manifest.names(K), None)
+        self._adopt(classifier, cache, cache.pop("labels_"), Classes(K, manifest.names(K)), None)
         return self

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor, nn
 
-from whence.attributors.base import Attributor, Limits, check_target
+from whence.attributors.base import Attributor, Limits
 from whence.core import store
 from whence.core.checks import shown
 from whence.errors import InvalidInputError, StoreError
@@ -91,7 +91,7 @@ class Ensemble(Attributor):
             )
         self.members_ = members
         self.model_, self.data_ = None, members[0].data_
-        self.n_train_, self.n_classes_ = members[0].n_train_, members[0].n_classes_
+        self.n_train_, self.task_ = members[0].n_train_, members[0].task_
         self.cache_bytes_ = sum(member.cache_bytes_ for member in members)
         self.fit_seconds_ = sum(member.fit_seconds_ for member in members)
         return self
@@ -123,7 +123,7 @@ class Ensemble(Attributor):
         """Give the class (B,) that is explained for each input."""
         self.check_fitted()
         if target is not None:
-            return check_target(target, check_batch(x), self.n_classes_)
+            return self.task_.check_target(target, check_batch(x))
         return torch.stack([member.classes(x, None) for member in self.members_]).mode(0).values
 
     def _unfitted(self, n: int) -> list[Attributor]:

@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from whence.attributors.base import Attributor, check_target
+from whence.attributors.base import Attributor
 from whence.attributors.explaining import Explaining
 from whence.core.checks import check_count, shown
 from whence.errors import InvalidInputError
@@ -64,8 +64,8 @@ class Explainer(Attributor):
         self.check_fitted()
         k = min(check_count("k", k), self.n_train_)
         n = check_batch(x)
-        wanted = [None] * n if target is None else check_target(target, n, self.n_classes_).tolist()
-        truths = [None] * n if truth is None else check_target(truth, n, self.n_classes_, "truth").tolist()
+        wanted = [None] * n if target is None else self.task_.check_target(target, n).tolist()
+        truths = [None] * n if truth is None else self.task_.check_target(truth, n, "truth").tolist()
         explaining = self.explaining(k, method)
         batches = explaining.model.batches(x, 1)
         tests = tqdm(batches, "explaining", n, disable=not self.show_progress or n < 4)
@@ -113,7 +113,7 @@ class Explainer(Attributor):
                 f"'concepts' must be whence.relevance.Concepts, or None. Got {shown(concepts)}."
             )
         count = check_batch(x)
-        wanted = [None] * count if target is None else check_target(target, count, self.n_classes_).tolist()
+        wanted = [None] * count if target is None else self.task_.check_target(target, count).tolist()
         explaining = self.explaining(1, method)
         chosen = Concepts.neurons(self.vectors_.shape[1]) if concepts is None else concepts
         tests = zip(range(count), explaining.model.batches(x, 1), wanted, strict=True)

@@ -19,6 +19,7 @@ from whence.data import as_training_set
 from whence.model.bound import BoundModel
 from whence.model.extractor import Extractor, check_model, class_names, find_head
 from whence.model.inputs import take, to_model
+from whence.tasks import Classes
 
 
 @register
@@ -71,7 +72,8 @@ class RandomAttributor(Attributor):
         fitted = BoundModel(Extractor(model, head), prepare=samples.prepare)
         self.model_, self.data_ = fitted, samples
         self._classifier = Classifier(fitted, self.batch_size)
-        self.n_train_, self.n_classes_ = len(samples), self._classifier.n_classes
+        self.n_train_ = len(samples)
+        self.task_ = Classes.of(samples.class_names, self._classifier.n_classes)
         self.cache_bytes_ = 0
         self.fit_seconds_ = time.perf_counter() - started
         return self

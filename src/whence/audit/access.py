@@ -10,7 +10,6 @@ import numpy.typing as npt
 from torch import Tensor
 
 from whence.attributors import DualDA
-from whence.attributors.base import check_target
 from whence.attributors.dual.surrogate import Surrogate
 from whence.core.checks import check_dense, to_array
 from whence.errors import InvalidInputError
@@ -34,7 +33,7 @@ def surrogate_of(explainer: Any) -> Surrogate:
 
 def names_of(explainer: DualDA) -> tuple[str, ...]:
     """Name the classes; by their numbers where they have no names."""
-    return explainer.class_names_ or tuple(map(str, range(explainer.n_classes_)))
+    return explainer.task_.called
 
 
 def support_scores(explainer: DualDA) -> Doubles:
@@ -125,7 +124,7 @@ class Tests:
                 raise InvalidInputError(
                     f"'features' must have one row a test. Got shape {tuple(self.features.shape)}."
                 )
-        self.target = None if target is None else check_target(target, self.count, explainer.n_classes_)
+        self.target = None if target is None else explainer.task_.check_target(target, self.count)
 
     def __len__(self) -> int:
         """Give the number of parts."""

@@ -42,7 +42,7 @@ class Explorer:
     def __init__(self, session: Session) -> None:
         self.session = session
         explainer = session.explainer
-        self.names = explainer.class_names_ or tuple(map(str, range(explainer.n_classes_)))
+        self.names = explainer.task_.called
         self._lock, self._ranking = threading.RLock(), threading.Lock()
         self._path: dict[float, DualDA] = {explainer.C_: explainer}
 

@@ -13,7 +13,7 @@ import torch
 from scipy.sparse import csr_array
 from torch import Tensor, nn
 
-from whence.attributors.base import Limits, TopK, check_target, padded
+from whence.attributors.base import Limits, TopK, padded
 from whence.attributors.dual.agreement import agreement, warn_of_data, warn_of_low
 from whence.attributors.dual.solutions import Solved, Solving, changed_labels
 from whence.attributors.dual.surrogate import Faithfulness, Surrogate
@@ -23,7 +23,6 @@ from whence.attributors.registry import register
 from whence.core import contents, store
 from whence.core.checks import check_count, check_flag, check_names
 from whence.data import TrainingSet, as_training_set
-from whence.data.labels import known_names
 from whence.errors import InvalidInputError
 from whence.features import OnError, as_float32, extract
 from whence.model.bound import BoundModel
@@ -43,6 +42,7 @@ from whence.svm.problem import (
     check_n_classes,
 )
 from whence.svm.solve import check_options
+from whence.tasks import Classes, Task
 
 
 @register
@@ -94,7 +94,8 @@ class DualDA(Explainer):
         among up to 3,000 that had no part in choosing C; None without a head, or where C was chosen on fewer
         than 100. The surrogate is fitted on them as on all others: for new inputs ask ``faithfulness``
     labels_ : (train,) int64, −1 for skipped samples
-    class_names_ : tuple of str or None, from the model's id2label, the data, or a folder's subfolders
+    task_ : Task, what the outputs stand for; ``class_names_``, tuple of str or None, come from the model's
+        id2label, the data, or a folder's subfolders
     skipped_ : int64, samples that could not be read and took no part in the fit
     seconds_, origins_ : dict, how long ``fit`` took for "features" and "solution", and where they come from:
         computed, and why; resumed; reused
@@ -223,14 +224,14 @@ class DualDA(Explainer):
         features, head = as_float32(bank.features), bank.extractor.head()
         if class_names is not None:
             check_names("class_names", class_names, len(head.weight))
-        names = known_names(samples.class_names, len(head.weight))
+        task = Classes.of(samples.class_names, len(head.weight))
         solved, note = self._solving().of_bank(bank, features, head, cache_dir)
         fitted = BoundModel(bank.extractor, prepare=samples.prepare)
         surrogate = self._of(solved, features, bank.labels, head, fitted)
         bank.verify()  # what was read, now that all is read
         self.seconds_ = {"features": extracted - started, "solution": time.perf_counter() - extracted}
         self.origins_ = {"features": bank.note, "solution": note}
-        self._keep(surrogate, solved, fitted, names)
+        self._keep(surrogate, solved, fitted, task)
         self.data_ = samples
         self._measure(features)
         self._warn(features)
@@ -266,7 +267,8 @@ class DualDA(Explainer):
         solved = self._solving().of_features(X, y, checked, n_classes)
         self.seconds_ = {"solution": time.perf_counter() - started}
         self.origins_ = {"solution": "computed"}
-        self._keep(self._of(solved, X, y, checked, None), solved, None, None)
+        task = Classes(solved.lam.shape[1])
+        self._keep(self._of(solved, X, y, checked, None), solved, None, task)
         self._measure(X)
         self._warn(X)
         return self
@@ -402,7 +404,7 @@ class DualDA(Explainer):
         other.origins_ = {"solution": "solved again"}
         # The sketch is of the training set as it is, whatever is asked about it.
         surrogate = other._of(solved, X, labels, before.head, self.model_, before.sketch)
-        other._keep(surrogate, solved, self.model_, self.class_names_)
+        other._keep(surrogate, solved, self.model_, self.task_)
         other._measure(X, self._unseen[labels[self._unseen] >= 0])
         other.data_ = self.data_
         return other
@@ -414,7 +416,7 @@ class DualDA(Explainer):
             surrogate=self.surrogate_,
             data=self.require_data(),
             method=method,
-            class_names=self.class_names_ or tuple(map(str, range(self.n_classes_))),
+            class_names=self.task_.called,
             gap=self.gap_,
             batch_size=self.batch_size,
             choose=lambda f, c: self._top_k(f, torch.tensor([c]), k),
@@ -440,12 +442,10 @@ class DualDA(Explainer):
             solved.lam, solved.weight, features, labels, head, device, sketch, solved.constant
         )
 
-    def _keep(
-        self, surrogate: Surrogate, solved: Solved, model: BoundModel | None, names: tuple[str, ...] | None
-    ) -> None:
+    def _keep(self, surrogate: Surrogate, solved: Solved, model: BoundModel | None, task: Task) -> None:
         """Take over a surrogate and what there is to know about it."""
         self.C_, self.C_path_, self.gap_ = solved.C, solved.choice, solved.gap
-        self.class_names_ = names
+        self.task_ = task
         self.fit_seconds_ = sum(self.seconds_.values())
         self._adopt(surrogate, model)
 
@@ -475,7 +475,7 @@ class DualDA(Explainer):
         self.vectors_, self.constant_ = surrogate.vectors, surrogate.constant
         self.labels_, self.head_ = surrogate.labels, surrogate.head
         self.skipped_ = np.flatnonzero(surrogate.labels < 0)
-        self.n_train_, self.n_classes_ = surrogate.lam.shape
+        self.n_train_ = len(surrogate.labels)
 
     def take_data(self, data: TrainingSet) -> None:
         """Take the training set, after a look at some of its samples."""
@@ -512,16 +512,12 @@ class DualDA(Explainer):
     def _read(self, x: Any, target: Any) -> tuple[Tensor, Tensor]:
         """Features (B, d) of inputs, and one class per test (B,) on the CPU, by default the model's own."""
         features, logits = self._outputs(x)
-        if target is None:
-            return features, logits.argmax(1).cpu()
-        return features, check_target(target, len(features), self.n_classes_)
+        return features, self.task_.explained(logits, target)
 
     def _given(self, features: Any, target: Any) -> tuple[Tensor, Tensor]:
         """Features (B, d) as a tensor, and one class per test (B,), by default the head's."""
         tests = self.surrogate_.check_features(features)
-        if target is None:
-            return tests, self.surrogate_.classes(tests).cpu()
-        return tests, check_target(target, len(tests), self.n_classes_)
+        return tests, self.task_.explained(self.surrogate_.model_logits(tests), target)
 
     def _outputs(self, x: Any) -> Outputs:
         """Features (B, d) of inputs, and the model's own output (B, K)."""
@@ -577,7 +573,7 @@ class DualDA(Explainer):
                 "'coef' must have a column for the bias where 'bias' is set, and only there"
             )
         self.C_, self.gap_, self.agreement_ = manifest.C, manifest.gap, manifest.agreement
-        self.class_names_ = manifest.names(len(surrogate.coef))
+        self.task_ = Classes(len(surrogate.coef), manifest.names(len(surrogate.coef)))
         self.C_path_ = choice_of(manifest.C_path)
         self._adopt(surrogate, fitted)
         self._unseen = self._without_part_in_C()

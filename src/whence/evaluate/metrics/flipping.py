@@ -11,7 +11,6 @@ import numpy.typing as npt
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from whence.attributors.base import check_target
 from whence.attributors.dual.dualda import DualDA
 from whence.core.checks import check_choice, check_count, check_seed, shown, to_array
 from whence.errors import InvalidInputError
@@ -194,7 +193,7 @@ def explain_pairs(
             f"Got {shown(methods)}."
         )
     n = check_batch(x)
-    targets = [None] * n if target is None else check_target(target, n, explainer.n_classes_).tolist()
+    targets = [None] * n if target is None else explainer.task_.check_target(target, n).tolist()
     pairs: list[Pair] = []
     tests = tqdm(range(n), "explaining", disable=not explainer.show_progress)
     for test in tests:
