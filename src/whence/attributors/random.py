@@ -32,6 +32,8 @@ class RandomAttributor(Attributor):
         Of all scores.
     batch_size
         Inputs a forward pass, where the model is asked for its class.
+    show_progress
+        Show progress bars.
 
     Examples
     --------
@@ -47,9 +49,10 @@ class RandomAttributor(Attributor):
         needs_checkpoints=False, needs_loss=False, last_layer_only=False, memory="nothing", cost=0.0
     )
 
-    def __init__(self, seed: int = 0, batch_size: int = 256) -> None:
+    def __init__(self, seed: int = 0, batch_size: int = 256, show_progress: bool = True) -> None:
         self.seed = seed
         self.batch_size = batch_size
+        self.show_progress = show_progress
 
     def fit(
         self,
