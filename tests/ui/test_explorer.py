@@ -84,7 +84,7 @@ def png(pixels: Any, form: str = "PNG", **options: Any) -> bytes:
 
 def features(explorer: Explorer) -> tuple[np.ndarray, np.ndarray]:
     """Of the training and of the test samples, by the network itself."""
-    body = explorer.project.explainer._with_model().extractor.model[:-1]
+    body = explorer.project.explainer.require_model().extractor.model[:-1]
     with torch.no_grad():
         return body(pictures(N, 0)[0]).numpy(), body(pictures(M, 1)[0]).numpy()
 
@@ -92,7 +92,7 @@ def features(explorer: Explorer) -> tuple[np.ndarray, np.ndarray]:
 def test_info(client: Any, explorer: Explorer) -> None:
     info = get(client, "/api/info")
     schema.Info(**info)
-    model = explorer.project.explainer._with_model().extractor.model
+    model = explorer.project.explainer.require_model().extractor.model
     x, y = pictures(M, 1)
     with torch.no_grad():
         predicted = model(x).argmax(1)

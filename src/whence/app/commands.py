@@ -76,8 +76,8 @@ def scores(project: Project, tests: str, k: int, target: str | None) -> list[dic
     explainer, chosen = project.explainer, places(tests, project)
     features = project.features(chosen)
     top = explainer.top_k_features(features, k, as_class(target, explainer))
-    names = explainer.class_names_ or tuple(map(str, range(explainer.n_classes_)))
-    predicted = explainer._fitted().classes(features).tolist()
+    names = explainer.task_.called
+    predicted = explainer.surrogate_.classes(features).tolist()
     truths = project.test_bank.labels[chosen].tolist()
 
     def side(ranked: Any, b: int) -> list[dict[str, Any]]:

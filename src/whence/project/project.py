@@ -80,10 +80,9 @@ class Project:
     @property
     def train_bank(self) -> FeatureBank:
         """Features of the whole training set, from the cache of the fit where it kept one; read once."""
-        assert self.explainer._data is not None
         with self._reading:
             if self._train_bank is None:
-                bank, surrogate = self._bank(self.explainer._data), self.explainer._fitted()
+                bank, surrogate = self._bank(self.explainer.require_data()), self.explainer.surrogate_
                 surrogate.check_labels(bank.labels, "data")
                 surrogate.check_training(bank.features, argument="data")
                 self._train_bank = bank
@@ -136,14 +135,14 @@ class Project:
     ) -> Explanations:
         """Explain some test samples, by another explainer of the same model and data if one is given."""
         tests, chosen = self.tests, self.read_tests(indices)
-        explaining = (explainer or self.explainer)._explaining(k, method)
+        explaining = (explainer or self.explainer).explaining(k, method)
         truths = self.test_bank.labels[chosen].tolist()
         rows = tqdm(chosen, "explaining", disable=not self.explainer.show_progress or len(chosen) < 4)
         found = [explaining(i, tests.take([i]), target, y) for i, y in zip(rows, truths, strict=True)]
         return Explanations(found)
 
     def _bank(self, samples: TrainingSet) -> FeatureBank:
-        fitted = self.explainer._with_model()
+        fitted = self.explainer.require_model()
         reading = {"dtype": "float32", **self.configuration.reading}
         cache_dir = reading.pop("cache_dir", None)
         return extract(

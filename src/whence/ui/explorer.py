@@ -11,11 +11,11 @@ import numpy as np
 import torch
 
 from whence.attributors import DualDA
-from whence.attributors.bound import probabilities
 from whence.audit import WrongLabels, class_view, wrong_labels
 from whence.data import TrainingSet
 from whence.errors import InvalidInputError
 from whence.features import as_float32
+from whence.model.bound import probabilities
 from whence.model.inputs import to_model
 from whence.pages.samples import Sample, as_samples
 from whence.project import Project
@@ -42,7 +42,7 @@ class Explorer:
     def __init__(self, project: Project) -> None:
         self.project = project
         explainer = project.explainer
-        self.names = explainer.class_names_ or tuple(map(str, range(explainer.n_classes_)))
+        self.names = explainer.task_.called
         self._lock, self._ranking = threading.RLock(), threading.Lock()
         self._path: dict[float, DualDA] = {explainer.C_: explainer}
 
@@ -66,7 +66,7 @@ class Explorer:
         """The model's probabilities (M, K)."""
         explainer, bank = self.project.explainer, self.project.test_bank
         if bank.extractor.exact:
-            return probabilities(explainer._fitted().model_logits(self.features))
+            return probabilities(explainer.surrogate_.model_logits(self.features))
         # What the model does after its head shows in its own output only.
         found = torch.full((len(self.truths), len(self.names)), 1 / len(self.names), dtype=torch.float64)
         places = np.flatnonzero(self.valid).tolist()
@@ -165,18 +165,17 @@ class Explorer:
         """Samples to look at, of the tests or of the training set."""
         if not indices:
             return []
-        tokenizer = self.project.explainer._with_model().prepare.preprocess
+        tokenizer = self.project.explainer.require_model().prepare.preprocess
         return as_samples(samples.take(list(indices)), tokenizer)
 
     def _small(self, indices: Sequence[int]) -> list[Json]:
         """Small pictures of training samples, which must be those that were fitted."""
         explainer = self.project.explainer
-        data, model = explainer._data, explainer._with_model()
-        assert data is not None
+        data, model = explainer.require_data(), explainer.require_model()
         for start in range(0, len(indices), explainer.batch_size):
             rows = list(indices[start : start + explainer.batch_size])
             found = model.read_batch(to_model(model.extractor.model, data.take(rows))).features
-            explainer._fitted().check_training(found.float().cpu().numpy(), np.asarray(rows), "data")
+            explainer.surrogate_.check_training(found.float().cpu().numpy(), np.asarray(rows), "data")
         return [payload.small(shown) for shown in self._shown(data, indices)]
 
     def explain(self, index: int, k: int = 5, target: int | None = None, C: float | None = None) -> Json:
@@ -221,7 +220,7 @@ class Explorer:
         target = self._class(target)
         with self._lock:
             inputs = self.project.tests.take(self.project.read_tests([index]))
-            explaining = self.at(C)._explaining(1, None)
+            explaining = self.at(C).explaining(1, None)
             why = explaining.concepts(index, inputs, target, pair, self._components, 3, 9)
         return payload.concepts(why)
 
@@ -299,7 +298,7 @@ class Explorer:
 
 def _side(explainer: DualDA, f: torch.Tensor, target: int) -> Json:
     """What a surrogate says of one test sample."""
-    logits = explainer._fitted().logits(f)[0].double()
+    logits = explainer.surrogate_.logits(f)[0].double()
     return {
         "predicted": int(logits.argmax()),
         "logits": [float(value) for value in logits],
