@@ -17,7 +17,7 @@ from whence.data import as_training_set
 from whence.errors import InvalidInputError
 from whence.features import Cache, as_float32, extract, taken
 from whence.model.extractor import class_names
-from whence.project.session import SUFFIX, Configuration
+from whence.project import SUFFIX, Configuration
 
 
 def run(configuration: Configuration, out: Path, *, show_progress: bool, say: Callable[[str], None]) -> None:
