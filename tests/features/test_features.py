@@ -598,7 +598,7 @@ def test_a_large_bank_reaches_the_solver_as_a_map(
     )
     explainer = whence.DualDA(C=0.1, show_progress=False).fit(net(), arrays(), cache_dir=tmp_path)
     assert isinstance(seen[0], np.memmap) == large
-    assert not isinstance(explainer._surrogate.vectors.numpy().base, np.memmap)
+    assert not isinstance(explainer.surrogate_.vectors.numpy().base, np.memmap)
 
 
 def test_copies_of_a_model_share_an_entry(tmp_path: Path) -> None:

@@ -111,7 +111,7 @@ def load(
     method = manifest.get("method")
     if not isinstance(method, str) or method not in _METHODS:
         raise StoreError(f"{path} was saved by the method {method!r}, which this version of whence lacks.")
-    attributor = _METHODS[method]._restore(arrays, manifest, model)
+    attributor = _METHODS[method].restored(arrays, manifest, model)
     attributor.fit_seconds_ = 0.0
     if data is not None:
         if model is None:
@@ -119,5 +119,5 @@ def load(
         samples = as_training_set(
             data, names=class_names(model), preprocess=preprocess, collate_fn=collate_fn
         )
-        attributor._take_data(samples)
+        attributor.take_data(samples)
     return attributor

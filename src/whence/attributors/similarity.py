@@ -82,7 +82,7 @@ class Similarity(ModelAttributor):
         target
             The class to explain: None (the class the model predicts), one class, or one class a test.
         """
-        self._check_fitted()
+        self.check_fitted()
         features = self._classifier.features(x)
         classes = self._classifier.classes(features, target).to(features.device)
         if self.space == "input":
@@ -101,7 +101,7 @@ class Similarity(ModelAttributor):
 
     def self_influence(self) -> Tensor:
         """Similarity of each training sample to itself, shape (train,): ‖v‖² for "dot", otherwise 1."""
-        self._check_fitted()
+        self.check_fitted()
         vectors = self._cache["vectors"]
         if self.metric == "dot":
             return torch.einsum("nd,nd->n", vectors, vectors)

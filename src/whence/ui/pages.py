@@ -71,8 +71,8 @@ def report_page(
         Of some of the tests, by their places.
     """
     info = explorer.info()
-    shown = tqdm(tests, "writing", disable=not explorer.session.explainer.show_progress or len(tests) < 4)
-    rows = explorer.summaries(explorer.session.check_tests(list(tests)))
+    shown = tqdm(tests, "writing", disable=not explorer.project.explainer.show_progress or len(tests) < 4)
+    rows = explorer.summaries(explorer.project.check_tests(list(tests)))
     explanations = {index: explorer.explain(index, k) for index in shown}
     strongest = {index: why["pairs"][0]["index"] for index, why in explanations.items() if why["pairs"]}
     concepts = {index: explorer.concepts(index, pair) for index, pair in strongest.items()}

@@ -256,6 +256,6 @@ def serve(explorer: Explorer, listener: socket.socket, token: str | None, say: C
     """Serve until interrupted, at an address that ``listen`` took."""
     app = create_app(explorer, hosts=LOOPBACK, token=token)
     # Read while the first page is looked at, so that the first question of what if need not wait for them.
-    threading.Thread(target=lambda: explorer.session.train_bank, daemon=True).start()
-    say(f"Serving {explorer.session.path.name} at {address(listener, token)} (Ctrl-C ends it).")
+    threading.Thread(target=lambda: explorer.project.train_bank, daemon=True).start()
+    say(f"Serving {explorer.project.path.name} at {address(listener, token)} (Ctrl-C ends it).")
     run(app, listener)

@@ -77,7 +77,7 @@ class GradientAttributor(ModelAttributor):
         target
             The class to explain: None (the class the model predicts), one class, or one class a test.
         """
-        classes = self._classes(x, target)
+        classes = self.classes(x, target)
         scores = self._rates[0] * self._products[0].between(self._kept(0), x, classes, self.cosine)
         for i, rate in enumerate(self._rates[1:], start=1):
             scores += rate * self._products[i].between(self._kept(i), x, classes, self.cosine)
@@ -85,7 +85,7 @@ class GradientAttributor(ModelAttributor):
 
     def self_influence(self) -> Tensor:
         """Score of each training sample for its own label at itself, shape (train,), without projection."""
-        self._check_fitted()
+        self.check_fitted()
         self._classifier.fitted.check_unchanged()
         several = zip(self._rates, self._products, strict=True)
         return torch.stack([rate * p.squares(self._kept(i)) for i, (rate, p) in enumerate(several)]).sum(0)
@@ -153,8 +153,9 @@ class GradientAttributor(ModelAttributor):
         return super()._state()
 
     @classmethod
-    def _restore(cls, arrays: store.Arrays, manifest: dict[str, Any], model: nn.Module | None) -> Self:
-        self = super()._restore(arrays, manifest, model)
+    def restored(cls, arrays: store.Arrays, manifest: dict[str, Any], model: nn.Module | None) -> Self:
+        """Rebuild the attributor from its state."""
+        self = super().restored(arrays, manifest, model)
         self._products, self._rates = self._open(self._classifier, (None,), None), [1.0]
         return self
 
@@ -220,7 +221,7 @@ class GradCos(GradientAttributor):
 
     def self_influence(self) -> Tensor:
         """1 for each training sample, shape (train,): it ranks nothing."""
-        self._check_fitted()
+        self.check_fitted()
         return torch.ones(self.n_train_, device=self.labels_.device)
 
 

@@ -128,7 +128,7 @@ class TRAK(ModelAttributor):
         target
             The class to explain: None (the class the model predicts), one class, or one class a test.
         """
-        classes = self._classes(x, target)
+        classes = self.classes(x, target)
         scores: Tensor | float = 0.0
         for j, weights in enumerate(self._points):
             batches = batches_of(self._classifier, x, classes)
@@ -140,7 +140,7 @@ class TRAK(ModelAttributor):
 
     def self_influence(self) -> Tensor:
         """Score of each training sample for its own label at itself, shape (train,)."""
-        self._check_fitted()
+        self.check_fitted()
         return self._cache["own"]
 
     def _layout(self, classifier: Classifier) -> Layout:
@@ -208,7 +208,8 @@ class TRAK(ModelAttributor):
         return super()._state()
 
     @classmethod
-    def _restore(cls, arrays: store.Arrays, manifest: dict[str, Any], model: nn.Module | None) -> Self:
-        self = super()._restore(arrays, manifest, model)
+    def restored(cls, arrays: store.Arrays, manifest: dict[str, Any], model: nn.Module | None) -> Self:
+        """Rebuild the attributor from its state."""
+        self = super().restored(arrays, manifest, model)
         self._gradients, self._points = self._open(self._classifier), (None,)
         return self

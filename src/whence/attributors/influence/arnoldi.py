@@ -91,13 +91,13 @@ class Arnoldi(InfluenceAttributor):
 
     def self_influence(self) -> Tensor:
         """(1/N) Σ_j (g_i·q_j)²/(λ_j + damping) of each training sample with its label, shape (train,)."""
-        self._check_fitted()
+        self.check_fitted()
         return self._cache["train"].square().sum(1).div_(self.n_train_)
 
     @property
     def eigenvalues_(self) -> Tensor:
         """Eigenvalues (k,) that were kept, largest first."""
-        self._check_fitted()
+        self.check_fitted()
         return self._cache["eigenvalues"]
 
     _doubles: ClassVar[tuple[str, ...]] = ("eigenvalues",)

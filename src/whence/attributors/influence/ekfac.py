@@ -112,7 +112,7 @@ class EKFAC(ModelAttributor):
         -------
         Tensor (B, train). Positive is evidence for the target class: the sample holds its loss down.
         """
-        self._check_fitted()
+        self.check_fitted()
         features = self._classifier.features(x)
         classes = self._classifier.classes(features, target)
         layers, factors = self._opened(), self._factors()
@@ -133,7 +133,7 @@ class EKFAC(ModelAttributor):
 
     def self_influence(self) -> Tensor:
         """(1/N) Σ_l g_l(i)ᵀ (F_l + d_l I)⁻¹ g_l(i) of each training sample for its label, (train,)."""
-        self._check_fitted()
+        self.check_fitted()
         factors, parts = self._factors(), []
         with self._bar("Self-influence") as bar:
             for (records,) in self._opened().train(for_classes(self.labels_)):
@@ -198,7 +198,7 @@ class EKFAC(ModelAttributor):
         return layers.left_out if isinstance(layers, AllLayers) else ()
 
     def _opened(self) -> Layers:
-        self._check_fitted()
+        self.check_fitted()
         return HeadOnly(self._classifier, self._cache["features"]) if self.params == "last" else self._all
 
     def _factors(self) -> list[_Factor]:

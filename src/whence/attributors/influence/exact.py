@@ -54,7 +54,7 @@ class InfluenceAttributor(ModelAttributor):
         -------
         Tensor (B, train). Positive is evidence for the target class: the sample holds its loss down.
         """
-        self._check_fitted()
+        self.check_fitted()
         features = self._classifier.features(x)
         classes = self._classifier.classes(features, target)
         everything = sum(p.numel() for p in self._classifier.model.parameters())
@@ -95,7 +95,7 @@ class SolvingAttributor(InfluenceAttributor):
 
     def self_influence(self) -> Tensor:
         """(1/N) g_iᵀ M g_i of each training sample with its own label, shape (train,), never negative."""
-        self._check_fitted()
+        self.check_fitted()
         parts = []
         with tqdm(total=self.n_train_, desc="Self-influence", disable=not self.show_progress) as bar:
             for rows in self._curvature().train():

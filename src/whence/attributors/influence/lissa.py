@@ -113,7 +113,7 @@ class LiSSA(SolvingAttributor):
     @property
     def scale_(self) -> float:
         """What the curvature is divided by in a step, s."""
-        self._check_fitted()
+        self.check_fitted()
         return float(self._cache["scale"])
 
     def _solve(self, gradients: Tensor) -> Tensor:
