@@ -10,6 +10,7 @@ MODULES = (
     "whence",
     "whence.svm",
     "whence.relevance",
+    "whence.core.cache",
     "whence.data",
     "whence.features",
     "whence.audit",
@@ -28,7 +29,7 @@ _CHECKED_LATER = """
     Representer Similarity TracIn RandomAttributor
 """  # by ``Concepts.of`` and its like, and by ``fit``, since a constructor only stores
 _AMONG_THEMSELVES = """
-    Cache.begin Cache.drop Cache.entries Cache.holds Cache.locked Cache.path Cache.sweep Cache.why_new
+    Cache.entries Cache.slot Cache.sweep
     Prepare.inputs Prepare.labelled Prepare.unlabelled CChoice.from_dict features.teller features.taken
     svm.held_back
 """  # what rooms do for each other, with arguments that were checked before

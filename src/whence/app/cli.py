@@ -415,8 +415,8 @@ def cache_ls(
     folder: Annotated[Path, typer.Argument(help="The cache.", metavar="DIR")] = _CACHE,
 ) -> None:
     """List the features and solutions in a cache, newest first."""
+    from whence.core.cache import Cache
     from whence.core.resources import in_words
-    from whence.features import Cache
 
     entries = Cache(folder).entries()
     for entry in entries:
@@ -436,8 +436,8 @@ def cache_rm(
     everything: Annotated[bool, typer.Option("--all", help="Remove every entry.")] = False,
 ) -> None:
     """Remove entries of a cache."""
+    from whence.core.cache import Cache
     from whence.core.resources import in_words
-    from whence.features import Cache
 
     if everything == bool(names):
         raise InvalidInputError("Name the entries to remove, or pass --all. whence cache ls lists them.")
