@@ -22,7 +22,8 @@ from whence.features.bank import Mask
 from whence.features.cache import SOLUTION, Parts
 from whence.model.heads import Head
 from whence.svm import CChoice, choose_C, solve
-from whence.svm.problem import Doubles, Floats, Ints, length
+from whence.svm.inputs import length
+from whence.svm.problem import Doubles, Floats, Ints
 
 
 class Solved(NamedTuple):
