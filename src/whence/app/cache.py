@@ -6,10 +6,10 @@ import time
 from pathlib import Path
 
 from whence.app.telling import say
+from whence.core.cache import Cache
 from whence.core.resources import in_words
 from whence.core.words import counted
 from whence.errors import InvalidInputError
-from whence.features import Cache
 
 
 def show(folder: Path) -> None:

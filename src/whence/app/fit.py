@@ -13,12 +13,13 @@ from typing import Any
 from whence import __version__
 from whence.app.outputs import check_file, write_out
 from whence.attributors.dual.dualda import DualDA
+from whence.core.cache import Cache
 from whence.core.naming import find
 from whence.core.resources import in_words
 from whence.core.words import counted
 from whence.data import as_training_set
 from whence.errors import InvalidInputError
-from whence.features import Cache, as_float32, extract, taken
+from whence.features import as_float32, extract, taken
 from whence.model.extractor import class_names
 from whence.project import SUFFIX, Configuration
 
