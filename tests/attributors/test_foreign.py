@@ -19,7 +19,7 @@ from whence.core import store
 from whence.data import as_training_set
 from whence.errors import InvalidInputError
 from whence.features import extract
-from whence.project.session import Configuration, Session
+from whence.project import Configuration, Project
 from whence.ui.explorer import Explorer
 
 Pair = tuple[torch.Tensor, torch.Tensor]
@@ -161,7 +161,7 @@ def test_the_explorer_refuses_another_set() -> None:
     explainer = fit()
     tests = as_training_set(pictures(M, 1), 64, names=NAMES)
     explainer.data_ = as_training_set(OTHERS["inputs in another order"](), 64, names=NAMES)
-    explorer = Explorer(Session(Path("x.whence"), Configuration(model="", data=""), explainer, tests))
+    explorer = Explorer(Project(Path("x.whence"), Configuration(model="", data=""), explainer, tests))
     for ask in (
         lambda: explorer.at(explorer.Cs()[0]),
         lambda: explorer.what_if(0, [1], {}, None),

@@ -19,6 +19,7 @@ from whence.attributors.dual.solutions import Solved, Solving, changed_labels
 from whence.attributors.dual.surrogate import Faithfulness, Surrogate
 from whence.attributors.explainer import Explainer
 from whence.attributors.explaining import Explaining
+from whence.attributors.registry import register
 from whence.core import contents, store
 from whence.core.checks import check_count, check_flag, check_names
 from whence.data import TrainingSet, as_training_set
@@ -38,6 +39,7 @@ from whence.svm.solve import check_options
 from whence.tasks import Classes, Task
 
 
+@register
 class DualDA(Explainer):
     """Attribute predictions to training samples by the dual of a multiclass support vector machine.
 
@@ -112,6 +114,9 @@ class DualDA(Explainer):
         needs_loss=False,
         last_layer_only=True,
         memory="d numbers a support vector, often a small part of N; N × d while fitting",
+        cost=0.1,
+        own_class_only=True,
+        new_layer=True,
     )
 
     def __init__(
