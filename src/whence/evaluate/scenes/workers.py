@@ -140,7 +140,7 @@ class _Pool:
             return
         task = self.left.pop()
         base = self.numbers[id(task.data.data)]
-        connection.send((base, replace(task, data=replace(task.data, data=None))))
+        connection.send((base, replace(task, data=_over(task.data, None))))
         self.at_work[connection] = (process, task)
 
     def _take(self, connection: Connection) -> Outcome:
@@ -160,6 +160,11 @@ class _Pool:
         return outcome
 
 
+def _over(view: View, source: Any) -> View:
+    """Give a view that reads from another source."""
+    return replace(view, samples=replace(view.samples, source=source))
+
+
 def _work(connection: Connection, payload: bytes, threads: int) -> None:
     """Train what comes, until nobody is left to ask for more."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that started this one ends it
@@ -173,6 +178,6 @@ def _work(connection: Connection, payload: bytes, threads: int) -> None:
     while True:
         try:
             base, task = connection.recv()
-            connection.send(attempt(train_fn, replace(task, data=replace(task.data, data=bases[base]))))
+            connection.send(attempt(train_fn, replace(task, data=_over(task.data, bases[base]))))
         except (EOFError, BrokenPipeError):
             return

@@ -146,7 +146,7 @@ class Workshop:
         asked = datasets.draw(data.test.labels, len(data.test) - p.held_out, p.seed, "test")
         parts = data.train, data.test.take(asked)
         train, test = (
-            replace(view((part.inputs, part.labels), show_progress=False), class_names=data.class_names)
+            view((part.inputs, part.labels), show_progress=False, class_names=data.class_names)
             for part in parts
         )
         self._rest = data.test.take(np.setdiff1d(np.arange(len(data.test)), asked))
