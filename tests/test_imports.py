@@ -17,9 +17,11 @@ ROOT = Path(whence.__file__).parent
 ROOMS = [
     {"errors"},
     {"core"},
-    {"data", "model"},
+    {"data"},
+    {"model"},
     {"features"},
     {"svm"},
+    {"tasks"},
     {"relevance"},
     {"pages"},
     {"explanation"},

@@ -16,7 +16,7 @@ from whence.core import store
 from whence.core.words import counted, plain_line
 from whence.errors import InvalidInputError
 from whence.features import as_float32, taken
-from whence.project.session import Session
+from whence.project import Project
 
 VIEWS = {
     "labels": (".csv", ".parquet", ".json"),
@@ -38,7 +38,7 @@ def check(view: str, out: Path | None) -> None:
 
 
 def run(
-    session: Session,
+    project: Project,
     view: str,
     *,
     ranking: str | None,
@@ -52,7 +52,7 @@ def run(
 
     Parameters
     ----------
-    session
+    project
         The explainer with its data.
     view
         "labels" that may be wrong, "classes" at a glance, a "coreset" of the training set by the tests,
@@ -68,20 +68,20 @@ def run(
     as_json
         Print JSON instead of a table.
     """
-    explainer = session.explainer
+    explainer = project.explainer
     if view == "labels":
-        found: Any = wrong_labels(explainer, ranking=ranking, features=session.train_bank, n=n)
+        found: Any = wrong_labels(explainer, ranking=ranking, features=project.train_bank, n=n)
     elif view == "classes":
         found = class_view(explainer)
     elif view == "coreset":
-        tests = session.test_bank
+        tests = project.test_bank
         rows = taken(as_float32(tests.features), tests.valid)
         found = coreset(explainer, share=share, features=np.asarray(rows))
     else:
         chosen = as_class(target, explainer)
         if chosen is None:
             raise InvalidInputError("'target' must name the class whose shared evidence is looked for.")
-        found = shared_evidence(explainer, target=chosen, features=session.train_bank, k=n)
+        found = shared_evidence(explainer, target=chosen, features=project.train_bank, k=n)
     plain = found.to_dict()
     said = json.dumps(plain, indent=1) if as_json else _table(view, found)
     if out is None:

@@ -23,7 +23,7 @@ from whence.core.words import counted, plain, plain_line
 from whence.errors import InvalidInputError, WhenceError
 
 if TYPE_CHECKING:
-    from whence.project.session import Session
+    from whence.project import Project
 
 _CACHE = Path("whence-cache")
 _NAMED = "MODULE:NAME"
@@ -130,7 +130,7 @@ def fit(
     whence fit --config clothes.whence.json --trust --out again.whence
     """
     from whence.app.fit import run
-    from whence.project.session import Configuration, as_named
+    from whence.project import Configuration
 
     if config is not None:
         given = {name for name in context.params if _was_given(context, name)}
@@ -141,10 +141,7 @@ def fit(
                 "Change them in the file."
             )
         names = {"model": model, "data": data, "test": test, "preprocess": preprocess}
-        configuration = Configuration.read(config)
-        if not trust:
-            configuration = as_named(configuration, config, names)
-        configuration = configuration.with_names(**names)
+        configuration = Configuration.trusted(config, names, trust=trust)
     elif model is None or data is None:
         missing = "--model" if model is None else "--data"
         raise InvalidInputError(f"{missing} must be given as module:name, or an earlier fit with --config.")
@@ -169,10 +166,10 @@ def fit(
     run(configuration, out, show_progress=sys.stderr.isatty(), say=_say)
 
 
-def _open(explainer: Path, trust: bool, **names: str | None) -> Session:
-    from whence.project.session import Session
+def _open(explainer: Path, trust: bool, **names: str | None) -> Project:
+    from whence.project import Project
 
-    return Session.open(explainer, trust=trust, show_progress=sys.stderr.isatty(), **names)
+    return Project.open(explainer, trust=trust, show_progress=sys.stderr.isatty(), **names)
 
 
 _FILE = typer.Argument(help="The explainer that 'whence fit' wrote.", metavar="FILE")
@@ -225,8 +222,8 @@ def attribute(
     """
     from whence.app.commands import scores, scores_in_words
 
-    session = _open(explainer, trust, model=model, data=data, test=test, preprocess=preprocess)
-    found = scores(session, tests, k, target)
+    project = _open(explainer, trust, model=model, data=data, test=test, preprocess=preprocess)
+    found = scores(project, tests, k, target)
     _say(json.dumps(found, indent=2) if as_json else scores_in_words(found))
 
 
@@ -256,8 +253,8 @@ def explain(
     from whence.app.outputs import check_folder
 
     check_folder(out)  # before the explainer is read: a mistake costs no time
-    session = _open(explainer, trust, model=model, data=data, test=test, preprocess=preprocess)
-    _say(write_explanations(session, tests, out, k, target, rules).resolve())
+    project = _open(explainer, trust, model=model, data=data, test=test, preprocess=preprocess)
+    _say(write_explanations(project, tests, out, k, target, rules).resolve())
 
 
 @app.command()
@@ -280,8 +277,8 @@ def report(
     from whence.app.outputs import check_file
 
     check_file(out)
-    session = _open(explainer, trust, model=model, data=data, test=test, preprocess=preprocess)
-    _say(write_report(session, tests, out, k).resolve())
+    project = _open(explainer, trust, model=model, data=data, test=test, preprocess=preprocess)
+    _say(write_report(project, tests, out, k).resolve())
 
 
 @app.command()
@@ -308,8 +305,8 @@ def serve(
     from whence.ui.server import serve as run
 
     with listen(host, port, token) as listener:  # before the explainer is read: a mistake costs no time
-        session = _open(explainer, trust, model=model, data=data, test=test, preprocess=preprocess)
-        run(Explorer(session), listener, token, _say)
+        project = _open(explainer, trust, model=model, data=data, test=test, preprocess=preprocess)
+        run(Explorer(project), listener, token, _say)
 
 
 @app.command()
@@ -346,10 +343,10 @@ def audit(
     from whence.app.audit import check, run
 
     check(view, out)
-    session = _open(explainer, trust, model=model, data=data, test=test, preprocess=preprocess)
+    project = _open(explainer, trust, model=model, data=data, test=test, preprocess=preprocess)
     _say(
         run(
-            session,
+            project,
             view,
             ranking=ranking,
             n=n,
@@ -418,8 +415,8 @@ def cache_ls(
     folder: Annotated[Path, typer.Argument(help="The cache.", metavar="DIR")] = _CACHE,
 ) -> None:
     """List the features and solutions in a cache, newest first."""
+    from whence.core.cache import Cache
     from whence.core.resources import in_words
-    from whence.features import Cache
 
     entries = Cache(folder).entries()
     for entry in entries:
@@ -439,8 +436,8 @@ def cache_rm(
     everything: Annotated[bool, typer.Option("--all", help="Remove every entry.")] = False,
 ) -> None:
     """Remove entries of a cache."""
+    from whence.core.cache import Cache
     from whence.core.resources import in_words
-    from whence.features import Cache
 
     if everything == bool(names):
         raise InvalidInputError("Name the entries to remove, or pass --all. whence cache ls lists them.")

@@ -14,7 +14,7 @@ from whence.core.resources import in_words
 from whence.core.words import plain_line
 from whence.errors import InvalidInputError, StoreError
 from whence.pages.style import signed
-from whence.project.session import SUFFIX, Session
+from whence.project import SUFFIX, Project
 
 
 def facts(path: Path) -> dict[str, Any]:
@@ -44,7 +44,7 @@ def facts(path: Path) -> dict[str, Any]:
     return found
 
 
-def places(text: str, session: Session) -> list[int]:
+def places(text: str, project: Project) -> list[int]:
     """Read a list of test samples such as ``0,4-7``, or raise."""
     found: list[int] = []
     try:
@@ -55,7 +55,7 @@ def places(text: str, session: Session) -> list[int]:
         raise InvalidInputError(f"'tests' must be a list such as 0,4-7. Got {text!r}.") from None
     if not found:
         raise InvalidInputError(f"'tests' must name at least one test sample. Got {text!r}.")
-    return session.check_tests(found)
+    return project.check_tests(found)
 
 
 def as_class(text: str | None, explainer: DualDA) -> int | None:
@@ -71,14 +71,14 @@ def as_class(text: str | None, explainer: DualDA) -> int | None:
     raise InvalidInputError(f"'target' must be a class: {known}. Got {text!r}.")
 
 
-def scores(session: Session, tests: str, k: int, target: str | None) -> list[dict[str, Any]]:
+def scores(project: Project, tests: str, k: int, target: str | None) -> list[dict[str, Any]]:
     """Find the strongest training samples of some tests, in plain types."""
-    explainer, chosen = session.explainer, places(tests, session)
-    features = session.features(chosen)
+    explainer, chosen = project.explainer, places(tests, project)
+    features = project.features(chosen)
     top = explainer.top_k_features(features, k, as_class(target, explainer))
-    names = explainer.class_names_ or tuple(map(str, range(explainer.n_classes_)))
-    predicted = explainer._fitted().classes(features).tolist()
-    truths = session.test_bank.labels[chosen].tolist()
+    names = explainer.task_.called
+    predicted = explainer.surrogate_.classes(features).tolist()
+    truths = project.test_bank.labels[chosen].tolist()
 
     def side(ranked: Any, b: int) -> list[dict[str, Any]]:
         pairs = zip(ranked.indices[b].tolist(), ranked.scores[b].tolist(), strict=True)
@@ -118,11 +118,11 @@ def scores_in_words(found: list[dict[str, Any]]) -> str:
 
 
 def write_explanations(
-    session: Session, tests: str, out: Path, k: int, target: str | None, rules: str | None
+    project: Project, tests: str, out: Path, k: int, target: str | None, rules: str | None
 ) -> Path:
     """Write a page, a figure a test and the data of explanations into a folder; give the page's path."""
-    chosen = places(tests, session)
-    found = session.explain(chosen, k, as_class(target, session.explainer), rules)
+    chosen = places(tests, project)
+    found = project.explain(chosen, k, as_class(target, project.explainer), rules)
 
     def write(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -137,11 +137,11 @@ def write_explanations(
     return out / "index.html"
 
 
-def write_report(session: Session, tests: str, out: Path, k: int) -> Path:
+def write_report(project: Project, tests: str, out: Path, k: int) -> Path:
     """Write the explorer's page with some tests inside; give its path."""
     from whence.ui.explorer import Explorer
     from whence.ui.pages import report_page
 
-    page = report_page(Explorer(session), places(tests, session), k)
+    page = report_page(Explorer(project), places(tests, project), k)
     write_out(out, lambda path: store.write_text(path, page))
     return out

@@ -10,14 +10,15 @@ from pathlib import Path
 
 from whence.app.outputs import check_file, write_out
 from whence.attributors.dual.dualda import DualDA
+from whence.core.cache import Cache
 from whence.core.naming import find
 from whence.core.resources import in_words
 from whence.core.words import counted
 from whence.data import as_training_set
 from whence.errors import InvalidInputError
-from whence.features import Cache, as_float32, extract, taken
+from whence.features import as_float32, extract, taken
 from whence.model.extractor import class_names
-from whence.project.session import SUFFIX, Configuration
+from whence.project import SUFFIX, Configuration
 
 
 def run(configuration: Configuration, out: Path, *, show_progress: bool, say: Callable[[str], None]) -> None:
@@ -81,13 +82,12 @@ def run(configuration: Configuration, out: Path, *, show_progress: bool, say: Ca
 
 def describe(explainer: DualDA) -> list[str]:
     """Say what a fit found, one line a fact."""
-    fitted, seconds, origins = explainer._model, explainer.seconds_, explainer.origins_
-    assert fitted is not None
+    model, seconds, origins = explainer.require_model(), explainer.seconds_, explainer.origins_
     n, d = explainer.n_train_, explainer.coef_.shape[1] - int(explainer.bias)
     support = len(explainer.support_)
     skipped = explainer.skipped_.tolist()
     lines = [
-        f"Head         {fitted.extractor.layer!r}, {d} features to {explainer.n_classes_} classes",
+        f"Head         {model.extractor.layer!r}, {d} features to {explainer.n_classes_} classes",
         f"Features     {n - len(skipped):,} rows × {d}, {origins['features']}, {seconds['features']:.1f} s",
     ]
     if skipped:

@@ -10,7 +10,6 @@ import numpy as np
 from tqdm.auto import tqdm
 
 from whence.attributors import DualDA
-from whence.attributors.base import check_target
 from whence.audit.access import Doubles, Ints, Tests, names_of, surrogate_of, total_norm, training_features
 from whence.audit.groups import group_attribution
 from whence.core.checks import check_count, to_array
@@ -158,7 +157,7 @@ def _tests(
     if target is not None:
         if to_array("target", target).ndim != 0:
             raise InvalidInputError(f"'target' must be one class for the whole set. Got {target!r}.")
-        target = int(check_target(target, 1, explainer.n_classes_)[0])
+        target = int(explainer.task_.check_target(target, 1)[0])
     if x is None and test_features is None:
         if target is None:
             raise InvalidInputError(

@@ -6,7 +6,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +18,7 @@ from torch import nn
 from tqdm.auto import tqdm
 
 from whence.core import fingerprint, store
+from whence.core.cache import Cache, Parts, Say, Slot
 from whence.core.checks import check_choice, check_count, check_flag, to_array
 from whence.core.processor import REMEDY, bfloat16_works
 from whence.core.resources import free_disk, free_memory, in_words
@@ -37,7 +38,6 @@ from whence.features.bank import (
     full_disk,
     widened,
 )
-from whence.features.cache import Cache, Parts
 from whence.features.forward import Forward
 from whence.features.source import Part, Source, open_source
 from whence.model.extractor import Extractor, check_model, find_head
@@ -49,7 +49,6 @@ DTYPES = ("float32", "float16")
 AUTOCASTS = (None, "bfloat16", "float16")
 
 OnError = Literal["raise", "skip"]
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -253,28 +252,30 @@ class _Job:
     def cached(self, cache: Cache) -> FeatureBank:
         """Keep the features in a cache, and take from it what is there."""
         parts = self._parts()
-        path = cache.path("bank", parts)
-        with full_disk(cache.folder), cache.locked(path, say=self.say):
+        slot = cache.slot("bank", parts)
+        with full_disk(cache.folder), slot.locked(say=self.say):
             cache.sweep()
-            folder, note = self._open(cache, path, parts)
-            self.say(f"Features: {note} ({path}).")
+            folder, note = self._open(slot)
+            self.say(f"Features: {note} ({slot.path}).")
             try:
                 if not folder.journal.complete:
-                    self._into(folder, path)
+                    self._into(folder, slot.path)
                 features, labels = folder.finish(_fits(len(self.source), self.dimension, self.forward.dtype))
                 sums = folder.journal.sums
+                if not slot.complete:
+                    slot.finish()
             finally:
                 folder.close()
         return FeatureBank(features, labels, self.forward.extractor, parts, _checksum(sums), note)
 
-    def _open(self, cache: Cache, path: Path, parts: Parts) -> tuple[Folder, str]:
+    def _open(self, slot: Slot) -> tuple[Folder, str]:
         """Open the entry, whole, half or new, and say which."""
         dtype = self.forward.dtype.name
-        if path.exists():
+        if slot.path.exists():
             try:
-                if not cache.holds(path, parts):
-                    raise StoreError(f"{path} does not say what it is for.")
-                folder = Folder(path, self.dimension, dtype)
+                if not slot.begun:
+                    raise StoreError(f"{slot.path} does not say what it is for.")
+                folder = Folder(slot.path, self.dimension, dtype)
                 self._check_again(folder)
             except StoreError as error:
                 why = f"computed again, since the cached ones are damaged or stale: {error}"
@@ -284,12 +285,12 @@ class _Job:
                     return folder, "reused"
                 return folder, f"resumed at sample {journal.samples:,}" if journal.samples else "computed"
         else:
-            why = cache.why_new("bank", parts)
+            why = slot.why_new()
             why = f"computed, since {why}" if why else "computed"
         layer, model = self.forward.extractor.layer, type(self.forward.extractor.model).__qualname__
         title = f"{model}, layer {layer!r}, {len(self.source):,} × {self.dimension} {dtype}"
-        cache.begin(path, "bank", parts, title)
-        return Folder(path, self.dimension, dtype), why
+        slot.begin(title)
+        return Folder(slot.path, self.dimension, dtype), why
 
     def _check_again(self, folder: Folder) -> None:
         """Raise where a few samples have other features or labels now, or one that was skipped can be read.
