@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from whence.evaluate.scenes.kinds import Clean
 from whence.evaluate.scenes.workshop import SceneSpec
-from whence.evaluate.suite.protocol import RANDOM, Method, Protocol
+from whence.evaluate.suite.protocol import Method, Protocol
 
 # CPU-seconds a sample and step of training, on one thread; a text's head costs next to nothing.
 _STEP = {
@@ -22,22 +22,6 @@ _STEP = {
     "smollm2-block": 2.2e-2,
 }
 _OWN = 1e-3  # a guess for a network of the user's
-# CPU-seconds of fitting and of explaining 200 tests, for 1,000 training samples and the narrow CNN.
-_METHOD = {
-    "dualda": 0.1,
-    "representer": 0.2,
-    "hingerp": 0.2,
-    "similarity": 0.1,
-    "influence": 0.1,
-    "graddot": 0.5,
-    "gradcos": 0.5,
-    "tracin": 2.0,
-    "trak": 1.5,
-    "ekfac": 1.5,
-    "lissa": 1.0,
-    "arnoldi": 6.0,
-    RANDOM: 0.0,
-}
 # CPU-seconds of reading a text with a frozen language model.
 _TEXT = {"minilm": 0.03, "smollm2": 0.2}
 # How many times as long methods take with a block of a language model as with the narrow CNN.
@@ -62,7 +46,7 @@ def cell_seconds(protocol: Protocol, metric: str, method: Method) -> float:
     """CPU-seconds that a cell will take, roughly."""
     spec, found = SceneSpec.of(protocol, metric), protocol.metric(metric, method)
     scale = _BLOCK.get(protocol.model.name, 1.0)
-    seconds = max(0.05, scale * _METHOD.get(method.name, 1.0) * (spec.train or 50_000) / 1_000)
+    seconds = max(0.05, scale * method.kind.limits.cost * (spec.train or 50_000) / 1_000)
     if found.chooses:
         for values in method.tune.values():
             seconds *= 1 + len(values)

@@ -12,8 +12,7 @@ from typing import Any
 from pydantic import Field, SerializeAsAny, ValidationInfo, field_validator, model_validator
 
 from whence import attributors
-from whence.attributors import Attributor
-from whence.attributors.random import RandomAttributor
+from whence.attributors import Attributor, RandomAttributor
 from whence.core.tables import Count, Table, validated
 from whence.errors import InvalidInputError
 from whence.evaluate.scenes import datasets, encoder, networks
@@ -51,7 +50,7 @@ class Method(Table):
 
     Attributes
     ----------
-    name : in the registry of methods, ``module:Name`` of a class of the user's, or "random"
+    name : in the registry of methods, or ``module:Name`` of a class of the user's
     label : how tables call it
     options : of its constructor
     tune : values to choose from, by option; chosen by LDS on subsets that are not scored
@@ -68,7 +67,7 @@ class Method(Table):
     @classmethod
     def _labelled(cls, given: Any) -> Any:
         if isinstance(given, Mapping) and isinstance(given.get("name"), str) and not given.get("label"):
-            return {**given, "label": _kind(given["name"]).__name__}
+            return {**given, "label": attributors.get(given["name"]).__name__}
         return given
 
     @model_validator(mode="after")
@@ -87,7 +86,7 @@ class Method(Table):
     @property
     def kind(self) -> type[Attributor]:
         """The class of the method."""
-        return _kind(self.name)
+        return attributors.get(self.name)
 
     @property
     def key(self) -> str:
@@ -291,10 +290,6 @@ def _merged(base: dict[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
         inner = both.get(key)
         both[key] = _merged(inner, value) if isinstance(value, dict) and isinstance(inner, dict) else value
     return both
-
-
-def _kind(name: str) -> type[Attributor]:
-    return RandomAttributor if name == RANDOM else attributors.get(name)
 
 
 def _ours(what: str, value: str, allowed: list[str]) -> str:

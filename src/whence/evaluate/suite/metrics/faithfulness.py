@@ -8,7 +8,6 @@ import torch
 
 from whence.attributors import DualDA, Representer
 from whence.attributors.dual.surrogate import Faithfulness as Found
-from whence.attributors.points.representer import PointsAttributor
 from whence.core.registry import register
 from whence.data import as_training_set
 from whence.evaluate.metrics.faithfulness import (
@@ -39,7 +38,7 @@ class Faithfulness(Metric):
 
     def applies(self, method: Method) -> bool:
         """Tell whether the method has a last layer of its own."""
-        return issubclass(method.kind, DualDA | PointsAttributor)
+        return method.kind.limits.new_layer
 
     def depends(self, protocol: Protocol) -> list[dict[str, Any]]:
         """Give the options of the DualDAs whose sparsity Representer Points are brought to."""
@@ -49,13 +48,13 @@ class Faithfulness(Metric):
     def measure(self, case: Case) -> list[Row]:
         """Compare the surrogate's layer with the model's."""
         scene, fitted = case.scene, case.attributor
-        assert isinstance(fitted, DualDA | PointsAttributor)
+        layer: Any = fitted  # with coef_, as its limits say
         train = extract(scene.trained.model, as_training_set(scene.data), show_progress=False)
         empty = torch.zeros(len(scene.tests), dtype=torch.int64)
         test = extract(scene.trained.model, as_training_set((scene.tests, empty)), show_progress=False)
         head = train.extractor.head()
         pair = head.weight, head.bias
-        rows = self._rows(case.method.key, surrogate_faithfulness(fitted.coef_, pair, test.features))
+        rows = self._rows(case.method.key, surrogate_faithfulness(layer.coef_, pair, test.features))
         if type(fitted) is not Representer:
             return rows
         for options in self.depends(case.bench.protocol):

@@ -6,8 +6,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from whence.attributors import Attributor, DualDA, Similarity
-from whence.attributors.points.representer import PointsAttributor
 from whence.core.registry import register
 from whence.core.tables import Count
 from whence.data import as_training_set
@@ -17,9 +15,6 @@ from whence.evaluate.suite.case import Case
 from whence.evaluate.suite.metric import Column, Metric
 from whence.evaluate.suite.results import Row
 from whence.features import extract
-
-# With features that are nowhere negative, only samples of the class can score above zero for it.
-_BY_CONSTRUCTION: tuple[type[Attributor], ...] = (DualDA, PointsAttributor, Similarity)
 
 
 @register
@@ -36,7 +31,7 @@ class IdenticalClass(Metric):
         scene = case.scene
         note = ""
         values = identical_class(case.scores, scene.explained, scene.labels, self.k)
-        if issubclass(case.method.kind, _BY_CONSTRUCTION) and _never_negative(scene):
+        if case.method.kind.limits.own_class_only and _never_negative(scene):
             note = "by construction: features are nowhere negative, so no other class can score above zero"
             if values.min() < 1:
                 note += f"; below 1 where fewer than {self.k} samples of the class score at all"
