@@ -17,6 +17,7 @@ ROOT = Path(whence.__file__).parent
 ROOMS = [
     {"errors"},
     {"core"},
+    {"engine"},
     {"data"},
     {"model"},
     {"features"},
