@@ -385,11 +385,11 @@ def test_ranks_and_ties_by_hand() -> None:
 
 def test_a_dry_run_only_counts(tmp_path: Path) -> None:
     said = list[str]()
-    assert command.evaluate("tiny", None, tmp_path / "out", dry_run=True, say=said.append) == []
+    assert command.run("tiny", None, tmp_path / "out", dry_run=True, say=said.append) == []
     assert "Estimate" in said[-1]
     assert not (tmp_path / "out").exists()
     with pytest.raises(InvalidInputError, match=r"'methods' must be one of .*dualda.*'nothing'"):
-        command.evaluate("tiny", None, tmp_path, ["nothing"], dry_run=True, say=said.append)
+        command.run("tiny", None, tmp_path, ["nothing"], dry_run=True, say=said.append)
 
 
 def test_axes_hold_their_values() -> None:
