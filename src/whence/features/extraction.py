@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -35,11 +35,12 @@ from whence.features.bank import (
     Mask,
     Rows,
     blocks,
-    crc,
     full_disk,
     widened,
 )
+from whence.features.feature_bank import FeatureBank, checksum
 from whence.features.forward import Forward
+from whence.model.bound import BoundModel
 from whence.model.extractor import Extractor, check_model, find_head
 from whence.model.inputs import check_device
 
@@ -47,53 +48,6 @@ CHECKPOINT_SECONDS = 1.0
 _AGAIN = 4  # random rows that are computed anew before a bank is reused, beside the first
 DTYPES = ("float32", "float16")
 AUTOCASTS = (None, "bfloat16", "float16")
-
-
-@dataclass(frozen=True)
-class FeatureBank:
-    """The features of a training set: row i is the user's sample i, always.
-
-    Attributes
-    ----------
-    features : (N, d) float32 or float16, inputs of the model's last linear layer; in memory, or a read-only
-        memory map where they would fill more than half of it. A sample that was skipped has a row of zeros,
-        which has no part in anything
-    labels : (N,) int64, −1 where a sample was skipped
-    extractor : what made them; it also gives the head and the features of new inputs
-    parts : the fingerprint of everything the features depend on, empty without a cache
-    checksum : of the features and labels themselves, empty without a cache
-    note : where the features come from, in words: computed, and why; resumed; reused
-    """
-
-    features: Rows
-    labels: Ints
-    extractor: Extractor
-    parts: Parts
-    checksum: str
-    note: str
-
-    def verify(self) -> None:
-        """Raise StoreError where mapped features are not those that were written; others cannot change."""
-        if not self.checksum or not isinstance(self.features, np.memmap):
-            return
-        file: Any = self.features.base
-        cut = file.size() < self.features.offset + self.features.nbytes  # to read behind its end is fatal
-        if cut or self.checksum != _checksum([crc(self.features), crc(self.labels)]):
-            raise StoreError(
-                "The features in the cache were altered on disk while they were in use. Nothing that was "
-                "made of them is kept; run again, and they are computed anew."
-            )
-
-    @property
-    def valid(self) -> Mask:
-        """Whether each sample (N,) could be read."""
-        mask: Mask = self.labels != SKIPPED
-        return mask
-
-    @property
-    def skipped(self) -> Ints:
-        """The samples that could not be read."""
-        return np.flatnonzero(~self.valid)
 
 
 def extract(
@@ -149,8 +103,9 @@ def extract(
         device = check_device(device)
     if autocast == "bfloat16":
         _check_bfloat16(model, device)
+    samples = as_training_set(data, batch_size)
     with nullcontext() if device is None else _placed(model, device):
-        source = as_training_set(data, batch_size).reading(num_workers, on_error)
+        source = samples.reading(num_workers, on_error)
         first = next((batch for batch in source.batches() if len(batch.indices)), None)
         if first is None:
             raise InvalidInputError("'data' must have a sample that can be read. None of them can.")
@@ -163,7 +118,10 @@ def extract(
         made_of = fingerprint.settled(before, after)
         extractor.notes = frozenset(before.keys() | after.keys()) - made_of.keys()
         job = _Job(source, forward, forward.dimension, made_of, show_progress, teller(show_progress))
-        return job.uncached() if cache_dir is None else job.cached(Cache(cache_dir))
+        found = job.uncached() if cache_dir is None else job.cached(Cache(cache_dir))
+    head = extractor.head()
+    bound = BoundModel(extractor, prepare=samples.prepare)
+    return FeatureBank(found.features, found.labels, head, len(head.weight), bound, samples, *found[2:])
 
 
 def teller(show: bool) -> Say:
@@ -226,6 +184,16 @@ class _Loose:
         pass
 
 
+class _Found(NamedTuple):
+    """What an extraction gives of a bank."""
+
+    features: Rows
+    labels: Ints
+    parts: Parts
+    checksum: str
+    note: str
+
+
 @dataclass(frozen=True)
 class _Job:
     """One extraction."""
@@ -237,7 +205,7 @@ class _Job:
     show_progress: bool
     say: Say
 
-    def uncached(self) -> FeatureBank:
+    def uncached(self) -> _Found:
         """Keep the features in memory, or in a temporary file."""
         n = len(self.source)
         with _room_for(n, self.dimension, self.forward.dtype) as rows:
@@ -245,9 +213,9 @@ class _Job:
             sink = _Loose(rows, n)
             self._fill(sink, 0)
             features = rows.whole()
-        return FeatureBank(features, sink.labels.whole(), self.forward.extractor, {}, "", "computed")
+        return _Found(features, sink.labels.whole(), {}, "", "computed")
 
-    def cached(self, cache: Cache) -> FeatureBank:
+    def cached(self, cache: Cache) -> _Found:
         """Keep the features in a cache, and take from it what is there."""
         parts = self._parts()
         slot = cache.slot("bank", parts)
@@ -264,7 +232,7 @@ class _Job:
                     slot.finish()
             finally:
                 folder.close()
-        return FeatureBank(features, labels, self.forward.extractor, parts, _checksum(sums), note)
+        return _Found(features, labels, parts, checksum(sums), note)
 
     def _open(self, slot: Slot) -> tuple[Folder, str]:
         """Open the entry, whole, half or new, and say which."""
@@ -389,10 +357,6 @@ class _Job:
             "device": parameter.device.type,
             "code the extraction": f"source {_code()}",
         }
-
-
-def _checksum(sums: list[int]) -> str:
-    return "".join(f"{value:08x}" for value in sums)
 
 
 def _code() -> str:

@@ -32,15 +32,9 @@ from whence.model.heads import Head
 from whence.model.inputs import check_device, to_model
 from whence.relevance.xda import Method
 from whence.svm import held_back
-from whence.svm.problem import (
-    Floats,
-    Ints,
-    check_C,
-    check_features,
-    check_head,
-    check_labels,
-    check_n_classes,
-)
+from whence.svm.crammer_singer.problem import check_labels, check_n_classes
+from whence.svm.inputs import check_C, check_features, check_head
+from whence.svm.problem import Floats, Ints
 from whence.svm.solve import check_options
 from whence.tasks import Classes, Task
 

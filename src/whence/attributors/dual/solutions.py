@@ -21,7 +21,8 @@ from whence.features import FeatureBank, taken, teller
 from whence.features.bank import Mask
 from whence.model.heads import Head
 from whence.svm import CChoice, choose_C, solve
-from whence.svm.problem import Doubles, Floats, Ints, length
+from whence.svm.inputs import length
+from whence.svm.problem import Doubles, Floats, Ints
 
 
 class Solved(NamedTuple):

@@ -17,7 +17,8 @@ from whence.attributors.points.representer import PointsAttributor
 from whence.attributors.registry import register
 from whence.core.contents import Layout
 from whence.svm import solve
-from whence.svm.problem import Doubles, Ints, check_C, length
+from whence.svm.inputs import check_C, length
+from whence.svm.problem import Doubles, Ints
 from whence.svm.solve import check_options
 
 Bools = npt.NDArray[np.bool_]
