@@ -20,7 +20,7 @@ from whence.errors import InvalidInputError, ModelError, NotFittedError, StoreEr
 K, N, B = 3, 61, 7
 PLANTED, FLIPPED = 0, N - 1  # the last sample is the first one again, with another label
 
-METHODS = attributors.names()
+METHODS = [name for name in attributors.names() if name != "random"]
 NETWORKS = ["mlp", "cnn"]
 NOT_SAVED = {"ekfac", "tracin"}
 

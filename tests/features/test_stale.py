@@ -20,10 +20,11 @@ from torch import Tensor, nn
 from torch.utils.data import ConcatDataset, Dataset, Subset
 
 import whence
+from whence.core.cache import Cache
 from whence.core.fingerprint import Digest, settled, source, structure
 from whence.data import as_training_set
 from whence.errors import StoreError
-from whence.features import Cache, extract
+from whence.features import extract
 from whence.svm import solve
 
 N, D, K = 203, 6, 3

@@ -1,4 +1,4 @@
-"""The main job on the embedded data: train a small network, fit DualDA, explain test images, report."""
+"""What ``whence demo`` does: train a small network, fit DualDA, explain test images, write a report."""
 
 from __future__ import annotations
 

@@ -35,12 +35,20 @@ class Limits:
     last_layer_only : whether it sees the model as features and a last linear layer, and so nothing of how
         the layers before were trained
     memory : what its memory grows with, in a phrase; N training samples, d features, K classes, P parameters
+    cost : CPU-seconds of fitting and of explaining 200 tests, for 1,000 training samples and a small
+        convolutional network, roughly: an evaluation plans with it
+    own_class_only : whether, with features that are nowhere negative, only samples of the target class can
+        score above 0
+    new_layer : whether it puts a linear layer of its own, ``coef_``, in the place of the model's last one
     """
 
     needs_checkpoints: bool
     needs_loss: bool
     last_layer_only: bool
     memory: str
+    cost: float = 1.0
+    own_class_only: bool = False
+    new_layer: bool = False
 
 
 class Ranked(NamedTuple):

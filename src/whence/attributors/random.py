@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from whence.attributors.base import Attributor, Limits
 from whence.attributors.classifier import Classifier
+from whence.attributors.registry import register
 from whence.core.checks import check_count, check_seed
 from whence.core.fingerprint import Digest
 from whence.data import as_training_set
@@ -21,6 +22,7 @@ from whence.model.inputs import take, to_model
 from whence.tasks import Classes
 
 
+@register
 class RandomAttributor(Attributor):
     """Attribute predictions at random: standard normal scores, the same ones for the same input and class.
 
@@ -30,6 +32,8 @@ class RandomAttributor(Attributor):
         Of all scores.
     batch_size
         Inputs a forward pass, where the model is asked for its class.
+    show_progress
+        Show progress bars.
 
     Examples
     --------
@@ -42,12 +46,13 @@ class RandomAttributor(Attributor):
 
     name: ClassVar[str] = "random"
     limits: ClassVar[Limits] = Limits(
-        needs_checkpoints=False, needs_loss=False, last_layer_only=False, memory="nothing"
+        needs_checkpoints=False, needs_loss=False, last_layer_only=False, memory="nothing", cost=0.0
     )
 
-    def __init__(self, seed: int = 0, batch_size: int = 256) -> None:
+    def __init__(self, seed: int = 0, batch_size: int = 256, show_progress: bool = True) -> None:
         self.seed = seed
         self.batch_size = batch_size
+        self.show_progress = show_progress
 
     def fit(
         self,

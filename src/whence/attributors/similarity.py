@@ -9,11 +9,13 @@ from torch import Tensor
 
 from whence.attributors.base import Limits
 from whence.attributors.classifier import Classifier, ModelAttributor, Training
+from whence.attributors.registry import register
 from whence.core.checks import check_choice
 from whence.core.contents import Layout
 from whence.errors import InvalidInputError
 
 
+@register
 class Similarity(ModelAttributor):
     """Attribute predictions to similar training samples.
 
@@ -58,6 +60,8 @@ class Similarity(ModelAttributor):
         needs_loss=False,
         last_layer_only=True,
         memory="N × d, or N × the size of an input",
+        cost=0.1,
+        own_class_only=True,
     )
 
     def __init__(

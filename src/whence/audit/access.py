@@ -15,7 +15,8 @@ from whence.core.checks import check_dense, to_array
 from whence.errors import InvalidInputError
 from whence.features import FeatureBank, as_float32, extract, taken
 from whence.model.inputs import check_batch
-from whence.svm.problem import Floats, check_features
+from whence.svm.inputs import check_features
+from whence.svm.problem import Floats
 
 Ints = npt.NDArray[np.int64]
 Doubles = npt.NDArray[np.float64]

@@ -16,7 +16,8 @@ from whence.core.checks import check_count, to_array
 from whence.errors import InvalidInputError
 from whence.relevance.concepts import Concepts
 from whence.svm import solve
-from whence.svm.problem import Floats, check_C
+from whence.svm.inputs import check_C
+from whence.svm.problem import Floats
 
 _KAPPAS = tuple(10.0 ** (e / 2) for e in range(6, -1, -1))  # from 1,000 down to 1
 _BOUNDED = 0.999

@@ -19,6 +19,7 @@ from whence.attributors.dual.solutions import Solved, Solving, changed_labels
 from whence.attributors.dual.surrogate import Faithfulness, Surrogate
 from whence.attributors.explainer import Explainer
 from whence.attributors.explaining import Explaining
+from whence.attributors.registry import register
 from whence.core import contents, store
 from whence.core.checks import check_count, check_flag, check_names
 from whence.data import TrainingSet, as_training_set
@@ -31,19 +32,14 @@ from whence.model.heads import Head
 from whence.model.inputs import check_device, to_model
 from whence.relevance.xda import Method
 from whence.svm import held_back
-from whence.svm.problem import (
-    Floats,
-    Ints,
-    check_C,
-    check_features,
-    check_head,
-    check_labels,
-    check_n_classes,
-)
+from whence.svm.crammer_singer.problem import check_labels, check_n_classes
+from whence.svm.inputs import check_C, check_features, check_head
+from whence.svm.problem import Floats, Ints
 from whence.svm.solve import check_options
 from whence.tasks import Classes, Task
 
 
+@register
 class DualDA(Explainer):
     """Attribute predictions to training samples by the dual of a multiclass support vector machine.
 
@@ -118,6 +114,9 @@ class DualDA(Explainer):
         needs_loss=False,
         last_layer_only=True,
         memory="d numbers a support vector, often a small part of N; N × d while fitting",
+        cost=0.1,
+        own_class_only=True,
+        new_layer=True,
     )
 
     def __init__(

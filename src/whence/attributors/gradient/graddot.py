@@ -13,6 +13,7 @@ from whence.attributors.classifier import Classifier, ModelAttributor, Training
 from whence.attributors.gradient.gradients import MEMORY, Gradients, Loss, Weights, cross_entropy
 from whence.attributors.gradient.products import Factored, Products, Stored, Streamed
 from whence.attributors.gradient.projection import Dimension, projection_for
+from whence.attributors.registry import register
 from whence.core import contents, store
 from whence.core.checks import check_callable, check_choice, check_count, check_seed
 from whence.core.contents import Layout
@@ -160,6 +161,7 @@ class GradientAttributor(ModelAttributor):
         return self
 
 
+@register
 class GradDot(GradientAttributor):
     """Attribute predictions by inner products of the gradients of the loss.
 
@@ -190,9 +192,11 @@ class GradDot(GradientAttributor):
         needs_loss=True,
         last_layer_only=False,
         memory='N × 2,048 projections; N × (d + K) with params="last"; nothing with projection=None',
+        cost=0.5,
     )
 
 
+@register
 class GradCos(GradientAttributor):
     """Attribute predictions by cosines of the gradients of the loss.
 

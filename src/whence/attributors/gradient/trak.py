@@ -16,6 +16,7 @@ from whence.attributors.gradient.gradients import MEMORY, Gradients, Weights, ma
 from whence.attributors.gradient.last_layer import LastLayerGradients
 from whence.attributors.gradient.products import batches_of, collect, progress
 from whence.attributors.gradient.projection import Dimension, Projection, projection_for
+from whence.attributors.registry import register
 from whence.core import store
 from whence.core.checks import check_count, check_number, check_seed
 from whence.core.contents import Layout
@@ -25,6 +26,7 @@ from whence.model.extractor import check_model
 _BLOCK = 1024  # samples whose rows are held in float64 at a time
 
 
+@register
 class TRAK(ModelAttributor):
     """Attribute predictions by a linear model of the margin in projected gradients.
 
@@ -73,6 +75,7 @@ class TRAK(ModelAttributor):
         needs_loss=True,
         last_layer_only=False,
         memory="N × k projections, k × k while fitting, for each model of an ensemble its weights too",
+        cost=1.5,
     )
 
     def __init__(

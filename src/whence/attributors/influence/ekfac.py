@@ -23,6 +23,7 @@ from whence.attributors.gradient.layers import (
     for_labels_drawn,
 )
 from whence.attributors.influence.exact import Params
+from whence.attributors.registry import register
 from whence.core import contents, store
 from whence.core.checks import check_choice, check_positive, check_seed
 from whence.core.contents import Layout
@@ -31,6 +32,7 @@ from whence.errors import ModelError, StoreError
 _FEW = 10  # classes up to which labels="auto" goes through all of them
 
 
+@register
 class EKFAC(ModelAttributor):
     """Attribute predictions by influence functions with an eigenvalue-corrected Kronecker curvature.
 
@@ -80,6 +82,7 @@ class EKFAC(ModelAttributor):
         needs_loss=True,
         last_layer_only=False,
         memory="P and the squares of the layers' widths, or N × d for the last layer; P a test to explain",
+        cost=1.5,
     )
 
     def __init__(

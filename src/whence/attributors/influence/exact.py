@@ -19,6 +19,7 @@ from whence.attributors.influence.curvature import (
     all_gradients,
     last_gradients,
 )
+from whence.attributors.registry import register
 from whence.core import contents, store
 from whence.core.checks import check_choice, check_positive
 from whence.core.contents import Layout
@@ -140,6 +141,7 @@ class SolvingAttributor(InfluenceAttributor):
         return {}
 
 
+@register
 class Influence(SolvingAttributor):
     """Attribute predictions by influence functions of the last layer, exactly.
 
@@ -180,6 +182,7 @@ class Influence(SolvingAttributor):
         needs_loss=True,
         last_layer_only=True,
         memory="N × (d + K), and the square of K × d",
+        cost=0.1,
     )
 
     params: Params = "last"

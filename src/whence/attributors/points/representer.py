@@ -13,6 +13,7 @@ from whence.attributors.base import Limits
 from whence.attributors.classifier import Classifier, ModelAttributor, Training
 from whence.attributors.dual.progress import GapBar
 from whence.attributors.points.softmax import fit_softmax
+from whence.attributors.registry import register
 from whence.core.checks import check_flag, check_positive
 from whence.core.contents import Layout
 from whence.errors import ConvergenceWarning, InvalidInputError
@@ -114,6 +115,7 @@ class PointsAttributor(ModelAttributor):
         }
 
 
+@register
 class Representer(PointsAttributor):
     """Attribute predictions by Representer Points: a last layer trained anew with an ℓ2 penalty.
 
@@ -158,6 +160,9 @@ class Representer(PointsAttributor):
         needs_loss=True,
         last_layer_only=True,
         memory="N × (d + K); in float64 and N × d twice while fitting",
+        cost=0.2,
+        own_class_only=True,
+        new_layer=True,
     )
 
     def __init__(
