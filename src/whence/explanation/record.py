@@ -192,7 +192,7 @@ class Explanation:
         }
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything shown but pixels, in plain types that JSON takes; of texts also tokens and their maps."""
+        """Everything shown but pixels, in plain types that JSON takes; of texts also tokens and maps."""
         computed = ("logit", "evidence_for", "evidence_against", "share_for", "share_against", "sums")
         sides = {"proponents": self.proponents, "opponents": self.opponents}
         return {
