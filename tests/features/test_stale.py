@@ -538,7 +538,7 @@ def test_cells_and_trained_models_are_kept_by_the_code_that_made_them(
 
     def keys() -> tuple[Any, Any]:
         runner = run._Runner(parse(protocol), tmp_path, tmp_path / "out", False, print)
-        made = trainer.Trainer(Recipe("narrow-cnn", 5), torch.zeros(4, 1, 16, 16), 2)
+        made = trainer.Trainer(Recipe(name="narrow-cnn", steps=5), torch.zeros(4, 1, 16, 16), 2)
         return runner.cells.path("lds", "dualda"), made.config
 
     before = keys()

@@ -29,15 +29,16 @@ _CHECKED_LATER = """
     Representer Similarity TracIn RandomAttributor
 """  # by ``Concepts.of`` and its like, and by ``fit``, since a constructor only stores
 _AMONG_THEMSELVES = """
-    Cache.entries Cache.slot Cache.sweep
+    Cache.entries Cache.make Cache.slot Cache.sweep
     Prepare.inputs Prepare.labelled Prepare.unlabelled CChoice.from_dict features.teller features.taken
     svm.held_back
 """  # what rooms do for each other, with arguments that were checked before
+_CHANGES_WHENCE = "register"  # what it adds would be there for all later cases
 _OF_METHODS = frozenset(
     ["check_fitted", "require_model", "require_data", "classes", "explaining", "restored", "take_data"]
 )
 """What other rooms, ``load`` and ``top_k`` ask of an attribution method."""
-MADE_BY_WHENCE = frozenset(f"{_RECORDS} {_CHECKED_LATER} {_AMONG_THEMSELVES}".split())
+MADE_BY_WHENCE = frozenset(f"{_RECORDS} {_CHECKED_LATER} {_AMONG_THEMSELVES} {_CHANGES_WHENCE}".split())
 """What needs no case of its own, and why."""
 
 
