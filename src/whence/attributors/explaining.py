@@ -22,7 +22,7 @@ from whence.model.inputs import to_model
 from whence.pages.samples import Array, as_samples, kept_tokens
 from whence.relevance.concepts import Concepts, concept_maps
 from whence.relevance.lrp import default_rules
-from whence.relevance.presets import NAMED, Rules
+from whence.relevance.presets import PRESETS, Rules
 from whence.relevance.sources import floating
 from whence.relevance.xda import Backward, Method, only, pair_maps, start
 
@@ -245,8 +245,7 @@ _chosen: WeakKeyDictionary[Extractor, str] = WeakKeyDictionary()  # once per mod
 def _rules(extractor: Extractor, inputs: Any) -> str:
     """Name the rules by which relevance goes back through a model, as its first inputs show."""
     if extractor not in _chosen:
-        found = default_rules(extractor, inputs)
-        _chosen[extractor] = next(name for name, rules in NAMED.items() if rules is found)
+        _chosen[extractor] = default_rules(extractor, inputs).name
     return _chosen[extractor]
 
 
@@ -269,7 +268,7 @@ def _of_test(inputs: Any, maps: Tensor) -> list[Array]:
 
 def _name(method: Method) -> str:
     if isinstance(method, Rules):
-        return next((name for name, rules in NAMED.items() if rules == method), "rules of one’s own")
+        return next((r.name for r in (method, *PRESETS) if r.name and r == method), "rules of one’s own")
     return method if isinstance(method, str) else getattr(method, "name", None) or _class_name(method)
 
 
