@@ -23,7 +23,7 @@ from tests.fuzz.calling import (
 from tests.fuzz.world import B, K
 from whence import data, features, relevance, svm
 from whence.core.cache import Cache
-from whence.relevance.presets import NAMED
+from whence.relevance.presets import PRESETS
 
 SVM = [
     Call(
@@ -96,7 +96,7 @@ EXTRACTOR = need(kinds.NONE + kinds.JUNK + kinds.wrong(model=lambda v: world.net
 RULES = Arg(
     kinds.without(kinds.JUNK)
     + kinds.wrong(number=lambda v: 3, several=lambda v: ["epsilon"])
-    + tuple(kinds.Mutation(f"is_{name}", lambda v, name=name: name, False) for name in NAMED),
+    + tuple(kinds.Mutation(f"is_{name}", lambda v, name=name: name, False) for name in PRESETS.names()),
     lambda: None,
 )
 RULE = kinds.choice(["epsilon", "plus", "flat"])
@@ -148,7 +148,7 @@ RELEVANCE = [
     ),
     Call(
         "Rules.with_layers",
-        lambda: NAMED["epsilon"].with_layers,
+        lambda: PRESETS.get("epsilon").with_layers,
         {
             "layers": need(
                 kinds.without(kinds.JUNK)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from whence.attributors.base import TopK
 from whence.attributors.dual.surrogate import Surrogate
 from whence.data import TrainingSet
 from whence.errors import InvalidInputError, StoreError
@@ -22,7 +22,7 @@ from whence.model.inputs import to_model
 from whence.pages.samples import Array, as_samples, kept_tokens
 from whence.relevance.concepts import Concepts, concept_maps
 from whence.relevance.lrp import default_rules
-from whence.relevance.presets import NAMED, Rules
+from whence.relevance.presets import PRESETS, Rules
 from whence.relevance.sources import floating
 from whence.relevance.xda import Backward, Method, only, pair_maps, start
 
@@ -37,8 +37,8 @@ class Explaining:
     method : how relevance goes from features to inputs; None leaves it to what the model does
     class_names : one a class
     gap : the surrogate's certificate
-    batch_size : training samples a pass
-    choose : finds the pairs to show, by the test sample's features (1, d) and the target class
+    batch_size : training samples per pass
+    k : pairs of either sign to show
     """
 
     model: BoundModel
@@ -48,7 +48,7 @@ class Explaining:
     class_names: tuple[str, ...]
     gap: float
     batch_size: int
-    choose: Callable[[Tensor, int], TopK]
+    k: int
 
     def __call__(self, number: int, inputs: Any, target: int | None, truth: int | None) -> Explanation:
         """Explain one test sample, a batch of one; ``number`` is its place among the tests."""
@@ -59,27 +59,24 @@ class Explaining:
         inputs, method = self._ready(inputs)
         test = start(self.model.extractor, inputs, method)
         f = surrogate.check_features(test.features, "x")
-        top = self.choose(f, target)
-        scores = surrogate.expansion.sparse(f, top.target).data.astype(np.float64)
-        evidence = float(scores.clip(min=0).sum()), float(scores.clip(max=0).sum())
-        ranked = [side.indices[0][side.indices[0] >= 0].tolist() for side in top[:2]]
-        pairs = self._pairs(inputs, test, method, target, ranked[0] + ranked[1])
-        n = len(ranked[0])
-        values = torch.cat(
-            [side.scores[0, : len(found)] for side, found in zip(top[:2], ranked, strict=True)]
-        )
+        scored, scores = self._scores(f, target)
+        proponents, opponents = (_strongest(scores, self.k, sign) for sign in (1, -1))
+        ranked = [*proponents, *opponents]
+        pairs = self._pairs(inputs, test, method, target, [int(scored[place]) for place in ranked])
+        evidence = [float(side.sum()) for side in (scores.clip(min=0), scores.clip(max=0))]
+        n = len(proponents)
         contributions = [
             Contribution(
-                index=index,
-                label=int(surrogate.labels[index]),
-                score=float(values[j]),
-                share=float(values[j]) / evidence[j >= n],
+                index=int(scored[place]),
+                label=int(surrogate.labels[scored[place]]),
+                score=float(scores[place]),
+                share=float(scores[place]) / evidence[j >= n],
                 coefficient=float(pairs.lam[j]),
                 sample=pairs.samples[j],
                 test_map=pairs.test_maps[j],
                 train_map=pairs.train_maps[j],
             )
-            for j, index in enumerate(ranked[0] + ranked[1])
+            for j, place in enumerate(ranked)
         ]
         return Explanation(
             sample=as_samples(inputs, self.model.prepare.preprocess)[0],
@@ -89,8 +86,7 @@ class Explaining:
             truth=truth,
             target=target,
             class_names=self.class_names,
-            evidence_for=evidence[0],
-            evidence_against=evidence[1],
+            scores=scores,
             bias=float(surrogate.coef[target, -1]) if surrogate.bias else 0.0,
             proponents=tuple(contributions[:n]),
             opponents=tuple(contributions[n:]),
@@ -118,8 +114,7 @@ class Explaining:
         inputs, method = self._ready(inputs)
         test = start(extractor, inputs, method)
         f = surrogate.check_features(test.features, "x")
-        top = self.choose(f, target)
-        index = self._strongest(top) if index is None else index
+        index = self._strongest(f, target) if index is None else index
         if index not in surrogate.support:
             raise InvalidInputError(
                 f"'index' must be one of the {len(surrogate.support):,} support vectors, in support_. "
@@ -181,14 +176,21 @@ class Explaining:
         inputs = to_model(self.model.extractor.model, inputs)
         return inputs, _rules(self.model.extractor, inputs) if self.method is None else self.method
 
-    def _strongest(self, top: TopK) -> int:
-        index = int(top.proponents.indices[0, 0])
-        if index < 0:
+    def _scores(self, f: Tensor, target: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+        """Give the training samples that have a score for a test's features (1, d), and the scores."""
+        row = self.surrogate.expansion.sparse(f, torch.tensor([target]))
+        return row.indices.astype(np.int64), row.data.astype(np.float64)
+
+    def _strongest(self, f: Tensor, target: int) -> int:
+        """Give the strongest proponent."""
+        scored, scores = self._scores(f, target)
+        best = _strongest(scores, 1, 1)
+        if not best:
             raise InvalidInputError(
-                f"'x' must have a proponent for class {self.class_names[int(top.target[0])]!r}. It has none; "
+                f"'x' must have a proponent for class {self.class_names[target]!r}. It has none; "
                 "name a training sample with 'index', or another 'target'."
             )
-        return index
+        return int(scored[best[0]])
 
     def _pairs(self, inputs: Any, test: Backward, method: Method, target: int, indices: list[int]) -> _Pairs:
         """Maps of the pairs with some training samples, ``batch_size`` a pass."""
@@ -243,9 +245,14 @@ _chosen: WeakKeyDictionary[Extractor, str] = WeakKeyDictionary()  # once per mod
 def _rules(extractor: Extractor, inputs: Any) -> str:
     """Name the rules by which relevance goes back through a model, as its first inputs show."""
     if extractor not in _chosen:
-        found = default_rules(extractor, inputs)
-        _chosen[extractor] = next(name for name, rules in NAMED.items() if rules is found)
+        _chosen[extractor] = default_rules(extractor, inputs).name
     return _chosen[extractor]
+
+
+def _strongest(scores: npt.NDArray[np.float64], k: int, sign: int) -> list[int]:
+    """Give the places of the k largest scores of a sign, the largest first."""
+    best, where = torch.from_numpy(scores).topk(min(k, len(scores)), largest=sign > 0)
+    return where[best * sign > 0].tolist()
 
 
 def _array(maps: Tensor) -> Array:
@@ -261,7 +268,7 @@ def _of_test(inputs: Any, maps: Tensor) -> list[Array]:
 
 def _name(method: Method) -> str:
     if isinstance(method, Rules):
-        return next((name for name, rules in NAMED.items() if rules == method), "rules of one’s own")
+        return next((r.name for r in (method, *PRESETS) if r.name and r == method), "rules of one’s own")
     return method if isinstance(method, str) else getattr(method, "name", None) or _class_name(method)
 
 

@@ -413,7 +413,7 @@ class DualDA(Explainer):
             class_names=self.task_.called,
             gap=self.gap_,
             batch_size=self.batch_size,
-            choose=lambda f, c: self._top_k(f, torch.tensor([c]), k),
+            k=k,
         )
 
     def _solving(self) -> Solving:
