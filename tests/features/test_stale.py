@@ -399,7 +399,7 @@ class FromFile(Dataset[tuple[Tensor, int]]):
 
 def outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: Callable[[Tensor, Tensor], None]) -> Any:
     """Extract twice with a change in between that is hidden from the fingerprint."""
-    monkeypatch.setattr("whence.features.source._SAMPLED", 0)
+    monkeypatch.setattr("whence.data.training_set._SAMPLED", 0)
     rng = np.random.default_rng(0)
     x, y = torch.from_numpy(rng.normal(size=(N, 5)).astype(np.float32)), torch.arange(N) % K
     torch.save((x, y), tmp_path / "x.pt")
@@ -538,7 +538,7 @@ def test_cells_and_trained_models_are_kept_by_the_code_that_made_them(
 
     def keys() -> tuple[Any, Any]:
         runner = run._Runner(parse(protocol), tmp_path, tmp_path / "out", False, print)
-        made = trainer.Trainer(Recipe("narrow-cnn", 5), torch.zeros(4, 1, 16, 16), 2)
+        made = trainer.Trainer(Recipe(name="narrow-cnn", steps=5), torch.zeros(4, 1, 16, 16), 2)
         return runner.cells.path("lds", "dualda"), made.config
 
     before = keys()

@@ -28,7 +28,7 @@ from tests.fuzz.world import K, N
 from whence import relevance
 from whence.attributors import Ensemble, get
 from whence.model.inputs import n_rows
-from whence.relevance.presets import NAMED
+from whence.relevance.presets import PRESETS
 
 PARAMETERS: dict[str, dict[str, Arg]] = {
     "dualda": {
@@ -211,7 +211,7 @@ def _fit_arrays(**given: Any) -> Any:
 METHOD = (
     kinds.without(kinds.JUNK, "kind", "function")
     + kinds.wrong(number=lambda v: 3, several=lambda v: ["epsilon"], kind=lambda v: int)
-    + tuple(kinds.Mutation(f"is_{name}", lambda v, name=name: name, False) for name in NAMED)
+    + tuple(kinds.Mutation(f"is_{name}", lambda v, name=name: name, False) for name in PRESETS.names())
 )
 CONCEPTS = kinds.JUNK + kinds.wrong(
     array=lambda v: np.eye(world.WIDTH),

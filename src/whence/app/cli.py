@@ -12,20 +12,8 @@ import typer
 
 from whence import __version__
 from whence.app import ending
-from whence.app.options import (
-    CACHE,
-    NAMED,
-    Data,
-    Explainer,
-    Json,
-    Model,
-    Preprocess,
-    Shown,
-    Target,
-    Test,
-    Tests,
-    Trust,
-)
+from whence.app.opening import Saved, of_saved
+from whence.app.options import CACHE, NAMED, Explainer, Json, Shown, Target, Tests
 from whence.app.telling import say, show_progress
 
 app = typer.Typer(
@@ -161,16 +149,12 @@ def info(explainer: Explainer, as_json: Json = False) -> None:
 
 
 @app.command()
+@of_saved
 def attribute(
-    explainer: Explainer,
+    saved: Saved,
     tests: Tests,
     k: Annotated[int, typer.Option("-k", help="Proponents and opponents to name.", min=1)] = 5,
     target: Target = None,
-    model: Model = None,
-    data: Data = None,
-    test: Test = None,
-    preprocess: Preprocess = None,
-    trust: Trust = False,
     as_json: Json = False,
 ) -> None:
     """Name the training samples that predictions come from, with their scores.
@@ -178,15 +162,14 @@ def attribute(
     whence attribute clothes.whence --trust --tests 0-9
     """
     from whence.app.attribute import run
-    from whence.app.opening import Saved
 
-    saved = Saved(explainer, trust, model, data, test, preprocess)
     run(saved, tests, k=k, target=target, as_json=as_json)
 
 
 @app.command()
+@of_saved
 def explain(
-    explainer: Explainer,
+    saved: Saved,
     tests: Tests,
     out: Annotated[Path, typer.Option(help="Folder for the page, figures and data.", metavar="DIR")],
     k: Shown = 5,
@@ -194,72 +177,56 @@ def explain(
     rules: Annotated[
         str | None, typer.Option(help="Rules of relevance, such as attn_lrp_cp.", metavar="NAME")
     ] = None,
-    model: Model = None,
-    data: Data = None,
-    test: Test = None,
-    preprocess: Preprocess = None,
-    trust: Trust = False,
 ) -> None:
     """Explain predictions by training samples and relevance maps: a page, a figure each, and JSON.
 
     whence explain clothes.whence --trust --tests 3,8 --out why
     """
     from whence.app.explain import run
-    from whence.app.opening import Saved
 
-    saved = Saved(explainer, trust, model, data, test, preprocess)
     run(saved, tests, out, k=k, target=target, rules=rules)
 
 
 @app.command()
+@of_saved
 def report(
-    explainer: Explainer,
+    saved: Saved,
     tests: Tests,
     out: Annotated[Path, typer.Option(help="The page to write.", metavar="FILE")],
     k: Shown = 5,
-    model: Model = None,
-    data: Data = None,
-    test: Test = None,
-    preprocess: Preprocess = None,
-    trust: Trust = False,
 ) -> None:
     """Write one page with explanations and the audit, which opens from disk and can be mailed.
 
     whence report clothes.whence --trust --tests 0-19 --out report.html
     """
-    from whence.app.opening import Saved
     from whence.app.report import run
 
-    run(Saved(explainer, trust, model, data, test, preprocess), tests, out, k=k)
+    run(saved, tests, out, k=k)
 
 
 @app.command()
+@of_saved
 def serve(
-    explainer: Explainer,
+    saved: Saved,
     host: Annotated[str, typer.Option(help="Address to listen at; others need --token.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port to listen at.", min=1, max=65535)] = 8000,
     token: Annotated[
         str | None, typer.Option(help="What visitors must know, of 16 characters or more.", metavar="TEXT")
     ] = None,
-    model: Model = None,
-    data: Data = None,
-    test: Test = None,
-    preprocess: Preprocess = None,
-    trust: Trust = False,
 ) -> None:
     """Show all test samples on a page of this machine, live.
 
     whence serve clothes.whence --trust
     """
-    from whence.app.opening import Saved
     from whence.app.serve import run
 
-    run(Saved(explainer, trust, model, data, test, preprocess), host, port, token)
+    run(saved, host, port, token)
 
 
 @app.command()
+@of_saved
 def audit(
-    explainer: Explainer,
+    saved: Saved,
     view: Annotated[
         str, typer.Option(help="What to look at: labels, classes, coreset or shortcut.")
     ] = "labels",
@@ -275,11 +242,6 @@ def audit(
     out: Annotated[
         Path | None, typer.Option(help="File to write: .csv, .parquet or .json.", metavar="FILE")
     ] = None,
-    model: Model = None,
-    data: Data = None,
-    test: Test = None,
-    preprocess: Preprocess = None,
-    trust: Trust = False,
     as_json: Json = False,
 ) -> None:
     """Look through the training set: labels that may be wrong, classes, what to keep, shortcuts.
@@ -289,9 +251,7 @@ def audit(
     whence audit clothes.whence --trust --view shortcut --target Bag
     """
     from whence.app.audit import run
-    from whence.app.opening import Saved
 
-    saved = Saved(explainer, trust, model, data, test, preprocess)
     run(saved, view, ranking=ranking, n=n, share=share, target=target, out=out, as_json=as_json)
 
 

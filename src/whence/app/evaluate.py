@@ -90,7 +90,7 @@ def _say_plan(wanted: protocol.Protocol, say: Callable[[str], Any]) -> None:
     for item in items:
         say(f"  {item.what:70} {item.times:5}  {item.seconds:9,.0f} s")
     total = sum(item.seconds for item in items)
-    device = wanted.recipe.device
+    device = wanted.model.device
     on = (
         f"{total / 60:,.0f} minutes on one free core"
         if device == "cpu"

@@ -15,7 +15,8 @@ from whence.attributors.limits import Limits
 from whence.attributors.ranking import Ranked, TopK, padded, rank
 from whence.attributors.saving import Saveable
 from whence.core.checks import check_count
-from whence.features import FeatureBank, OnError
+from whence.data import OnError
+from whence.features import FeatureBank
 from whence.model.inputs import take
 
 _BLOCK = 1 << 22  # scores that top_k holds at a time

@@ -93,18 +93,14 @@ class Batches:
 
     Attributes
     ----------
-    data : the training set
+    data : these samples
     model : that takes them
-    batch_size : samples at a time, where some were skipped
     labels : (M,) int64 on the model's device
-    places : (M,) in the training set; None for all of it
     """
 
     data: TrainingSet
     model: nn.Module
-    batch_size: int
     labels: Tensor
-    places: Ints | None
 
     def __len__(self) -> int:
         """Give the number M of samples."""
@@ -113,24 +109,14 @@ class Batches:
     def __iter__(self) -> Iterator[tuple[Any, Tensor]]:
         """Give inputs and labels (B,), from the first sample to the last."""
         start = 0
-        for inputs in self._inputs():
-            # The labels say how many samples a batch has, which inputs of several parts do not.
-            yield to_model(self.model, inputs[0]), self.labels[start : start + inputs[1]]
-            start += inputs[1]
-
-    def _inputs(self) -> Iterator[tuple[Any, int]]:
-        if self.places is None:
-            for batch in self.data:
-                yield batch.inputs, len(batch.labels)
-        else:
-            for start in range(0, len(self.places), self.batch_size):
-                part = self.places[start : start + self.batch_size]
-                yield self.data.take(part.tolist()), len(part)
+        for batch in self.data.batches():
+            stop = start + len(batch.labels)
+            yield to_model(self.model, batch.inputs), self.labels[start:stop]
+            start = stop
 
     def take(self, rows: Ints) -> Any:
         """Give the inputs of some of the M samples, as one batch."""
-        places = rows if self.places is None else self.places[rows]
-        return to_model(self.model, self.data.take(places.tolist()))
+        return to_model(self.model, self.data.take(rows.tolist()))
 
 
 class Training:
@@ -177,8 +163,9 @@ class Training:
         """The same samples, to be read again; they do not hold on to the features."""
         model, data = self.classifier.model, self.bank.data
         assert data is not None  # a bank that has a model has its data
-        places = None if self.bank.valid.all() else np.flatnonzero(self.bank.valid)
-        return Batches(data, model, self._batch_size, self.labels, places)
+        if not self.bank.valid.all():
+            data = data.subset(np.flatnonzero(self.bank.valid))
+        return Batches(data, model, self.labels)
 
 
 def checked(bank: Any) -> FeatureBank:

@@ -8,11 +8,11 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from whence.attributors.classifier import check_tests
-from whence.attributors.dual.expansion import Strongest
 from whence.attributors.dual.surrogate import Surrogate
 from whence.data import TrainingSet
 from whence.errors import InvalidInputError, StoreError
@@ -23,7 +23,7 @@ from whence.model.inputs import to_model
 from whence.pages.samples import Array, as_samples, kept_tokens
 from whence.relevance.concepts import Concepts, concept_maps
 from whence.relevance.lrp import default_rules
-from whence.relevance.presets import NAMED, Rules
+from whence.relevance.presets import PRESETS, Rules
 from whence.relevance.sources import floating
 from whence.relevance.xda import Backward, Method, only, pair_maps, start
 
@@ -60,20 +60,24 @@ class PairExplainer:
         inputs, method = self._ready(inputs)
         test = start(self.model.extractor, inputs, method)
         f = check_tests(test.features, surrogate.vectors, "x")
-        top = surrogate.expansion.strongest(f, target, self.k)
-        pairs, n = self._pairs(inputs, test, method, target, top), top.n_proponents
+        scored, scores = self._scores(f, target)
+        proponents, opponents = (_strongest(scores, self.k, sign) for sign in (1, -1))
+        ranked = [*proponents, *opponents]
+        pairs = self._pairs(inputs, test, method, target, [int(scored[place]) for place in ranked])
+        evidence = [float(side.sum()) for side in (scores.clip(min=0), scores.clip(max=0))]
+        n = len(proponents)
         contributions = [
             Contribution(
-                index=index,
-                label=int(surrogate.labels[index]),
-                score=top.scores[j],
-                share=top.scores[j] / top.evidence[j >= n],
-                coefficient=float(top.coefficients[j]),
+                index=int(scored[place]),
+                label=int(surrogate.labels[scored[place]]),
+                score=float(scores[place]),
+                share=float(scores[place]) / evidence[j >= n],
+                coefficient=float(pairs.lam[j]),
                 sample=pairs.samples[j],
                 test_map=pairs.test_maps[j],
                 train_map=pairs.train_maps[j],
             )
-            for j, index in enumerate(top.indices)
+            for j, place in enumerate(ranked)
         ]
         return Explanation(
             sample=as_samples(inputs, self.model.prepare.preprocess)[0],
@@ -83,8 +87,7 @@ class PairExplainer:
             truth=truth,
             target=target,
             class_names=self.class_names,
-            evidence_for=top.evidence[0],
-            evidence_against=top.evidence[1],
+            scores=scores,
             bias=float(surrogate.coef[target, -1]) if surrogate.bias else 0.0,
             proponents=tuple(contributions[:n]),
             opponents=tuple(contributions[n:]),
@@ -112,8 +115,7 @@ class PairExplainer:
         inputs, method = self._ready(inputs)
         test = start(extractor, inputs, method)
         f = check_tests(test.features, surrogate.vectors, "x")
-        if index is None:
-            index = self._strongest(surrogate.expansion.strongest(f, target, 1), target)
+        index = self._strongest(f, target) if index is None else index
         if index not in surrogate.support:
             raise InvalidInputError(
                 f"'index' must be one of the {len(surrogate.support):,} support vectors, in support_. "
@@ -175,20 +177,28 @@ class PairExplainer:
         inputs = to_model(self.model.extractor.model, inputs)
         return inputs, _rules(self.model.extractor, inputs) if self.method is None else self.method
 
-    def _strongest(self, top: Strongest, target: int) -> int:
-        if not top.n_proponents:
-            raise InvalidInputError(
-                f"'x' must have a proponent for class {self.class_names[target]!r}. It has none; name a "
-                "training sample with 'index', or another 'target'."
-            )
-        return top.indices[0]
+    def _scores(self, f: Tensor, target: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+        """Give the training samples that have a score for a test's features (1, d), and the scores."""
+        row = self.surrogate.expansion.sparse(f, torch.tensor([target]))
+        return row.indices.astype(np.int64), row.data.astype(np.float64)
 
-    def _pairs(self, inputs: Any, test: Backward, method: Method, target: int, top: Strongest) -> _Pairs:
+    def _strongest(self, f: Tensor, target: int) -> int:
+        """Give the strongest proponent."""
+        scored, scores = self._scores(f, target)
+        best = _strongest(scores, 1, 1)
+        if not best:
+            raise InvalidInputError(
+                f"'x' must have a proponent for class {self.class_names[target]!r}. It has none; "
+                "name a training sample with 'index', or another 'target'."
+            )
+        return int(scored[best[0]])
+
+    def _pairs(self, inputs: Any, test: Backward, method: Method, target: int, indices: list[int]) -> _Pairs:
         """Maps of the pairs with some training samples, ``batch_size`` a pass."""
         weight = torch.as_tensor(self.surrogate.coef[target, : test.features.shape[1]])
-        indices, lam = top.indices, torch.as_tensor(top.coefficients)
+        lam = torch.as_tensor(self.surrogate.lam[indices][:, [target]].toarray()[:, 0])
         if not indices:
-            return _Pairs(_of_test(inputs, only(test.maps(weight[None])))[0])
+            return _Pairs(_of_test(inputs, only(test.maps(weight[None])))[0], lam)
         found = None
         for begin in range(0, len(indices), self.batch_size):
             part = indices[begin : begin + self.batch_size]
@@ -197,7 +207,7 @@ class PairExplainer:
             train = start(self.model.extractor, train_inputs, method)
             self._check_same_samples(part, train.features)
             maps = pair_maps(test, train, lam[begin : begin + len(part)], weight)
-            found = found or _Pairs(_of_test(inputs, maps.logit[None])[0])
+            found = found or _Pairs(_of_test(inputs, maps.logit[None])[0], lam)
             found.samples += as_samples(train_inputs, self.model.prepare.preprocess)
             found.test_maps += _of_test(inputs, maps.test)
             found.train_maps += kept_tokens(train_inputs, _array(maps.train))
@@ -223,8 +233,8 @@ class PairExplainer:
 class _Pairs:
     """Maps of the pairs so far."""
 
-    def __init__(self, logit_map: Array) -> None:
-        self.logit_map = logit_map
+    def __init__(self, logit_map: Array, lam: Tensor) -> None:
+        self.logit_map, self.lam = logit_map, lam
         self.samples: list[Sample] = []
         self.test_maps: list[Array] = []
         self.train_maps: list[Array] = []
@@ -236,9 +246,14 @@ _chosen: WeakKeyDictionary[Extractor, str] = WeakKeyDictionary()  # once per mod
 def _rules(extractor: Extractor, inputs: Any) -> str:
     """Name the rules by which relevance goes back through a model, as its first inputs show."""
     if extractor not in _chosen:
-        found = default_rules(extractor, inputs)
-        _chosen[extractor] = next(name for name, rules in NAMED.items() if rules is found)
+        _chosen[extractor] = default_rules(extractor, inputs).name
     return _chosen[extractor]
+
+
+def _strongest(scores: npt.NDArray[np.float64], k: int, sign: int) -> list[int]:
+    """Give the places of the k largest scores of a sign, the largest first."""
+    best, where = torch.from_numpy(scores).topk(min(k, len(scores)), largest=sign > 0)
+    return where[best * sign > 0].tolist()
 
 
 def _array(maps: Tensor) -> Array:
@@ -254,7 +269,7 @@ def _of_test(inputs: Any, maps: Tensor) -> list[Array]:
 
 def _name(method: Method) -> str:
     if isinstance(method, Rules):
-        return next((name for name, rules in NAMED.items() if rules == method), "rules of one’s own")
+        return next((r.name for r in (method, *PRESETS) if r.name and r == method), "rules of one’s own")
     return method if isinstance(method, str) else getattr(method, "name", None) or _class_name(method)
 
 

@@ -14,9 +14,9 @@ from torch import Tensor, nn
 
 from whence.attributors.classifier import Classifier, Training, check_tests, checked
 from whence.core.checks import check_count, check_flag, check_names
-from whence.data import TrainingSet, as_training_set
+from whence.data import OnError, TrainingSet, as_training_set
 from whence.errors import InvalidInputError, NotFittedError
-from whence.features import FeatureBank, OnError, extract
+from whence.features import FeatureBank, extract
 from whence.features.bank import Ints
 from whence.model.bound import BoundModel
 from whence.model.extractor import check_model

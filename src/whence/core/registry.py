@@ -33,7 +33,7 @@ class Registry(Generic[T]):
         """Register a thing under its name, which must be new unless it is defined anew in the same place."""
         name = self.name_of(thing)
         before = self._things.get(name)
-        if before is not None and _place(before) != _place(thing):
+        if before is not None and not _same(before, thing):
             raise InvalidInputError(
                 f"The name of the {self.kind} {_place(thing)} must be new. Got {name!r}, "
                 f"which {_place(before)} has."
@@ -102,6 +102,11 @@ def register(thing: T) -> T:
             return thing
     kinds = ", ".join(registry.kind for registry in _ALL)
     raise InvalidInputError(f"What is registered must be one of: {kinds}. Got {thing!r}.")
+
+
+def _same(before: Any, thing: Any) -> bool:
+    """Whether a thing is the one before, defined anew; of two objects of a class, whether they are equal."""
+    return _place(before) == _place(thing) and (hasattr(thing, "__qualname__") or bool(before == thing))
 
 
 def _place(thing: Any) -> str:

@@ -14,7 +14,7 @@ from tqdm.auto import tqdm
 
 from whence.core.checks import check_callable, check_count, shown
 from whence.core.registry import Registry
-from whence.errors import InvalidInputError
+from whence.errors import InvalidInputError, WorkerError
 
 Piece = Callable[[Any], Any]
 """A function of one item, which must depend on nothing else: a seed is part of the item."""
@@ -172,7 +172,10 @@ def _told(outcome: Outcome, items: list[Any]) -> BaseException:
     """Give a piece's error with its item and, where it comes from elsewhere, what was called there."""
     error = outcome.error
     assert error is not None
-    error.add_note(f"In piece {outcome.place} of {len(items)}: {shown(items[outcome.place])}")
+    which = f"piece {outcome.place} of {len(items)}, {shown(items[outcome.place])}"
+    if isinstance(error, WorkerError):
+        return WorkerError(f"Of {which}: {error}.")
+    error.add_note(f"In {which}")
     if error.__traceback__ is None and outcome.details is not None:
         error.add_note(outcome.details)
     return error

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from torch import Tensor
 
 from whence.errors import ModelError
-from whence.relevance.presets import LayerRule, Rules
-from whence.relevance.primitives import Layer
+
+if TYPE_CHECKING:
+    from whence.relevance.presets import Rules
+    from whence.relevance.primitives import Layer
+    from whence.relevance.rules import LayerRule
 
 
 class Context(Protocol):

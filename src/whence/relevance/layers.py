@@ -11,8 +11,8 @@ from torch.nn import functional as F  # noqa: N812
 
 from whence.errors import ModelError
 from whence.relevance.context import Context, carries, must_be_constant
+from whence.relevance.operations import product, stabilised
 from whence.relevance.primitives import Layer, kept, ruled
-from whence.relevance.rules import product, stabilised
 
 
 def linear(ctx: Context, func: Any, input: Any, weight: Any, bias: Any = None) -> Any:

@@ -18,6 +18,7 @@ from whence.model.inputs import check_batch, running_on, to_model
 from whence.relevance.graph import check_no_leak
 from whence.relevance.presets import ATTN_LRP, EPSILON, EPSILON_PLUS_FLAT, Rules, as_rules
 from whence.relevance.propagation import Propagation, Source
+from whence.relevance.rules import Rule
 from whence.relevance.sources import floating, replaced, tokens_of
 
 Maps = dict[str, Tensor]
@@ -80,7 +81,7 @@ class Flow:
         return maps
 
 
-def trace(extractor: Extractor, inputs: Any, rules: str | Rules | None = None) -> Flow:
+def trace(extractor: Extractor, inputs: Any, rules: str | Rules | Rule | None = None) -> Flow:
     """Run an extractor on a batch such that relevance can flow back.
 
     Parameters
@@ -90,8 +91,9 @@ def trace(extractor: Extractor, inputs: Any, rules: str | Rules | None = None) -
     inputs
         A batch of the model's inputs.
     rules
-        ``"epsilon_plus_flat"``, ``"attn_lrp"``, ``"attn_lrp_cp"``, ``"epsilon"``, or ``Rules``. None looks
-        at what the model does: attention takes attn_lrp, convolutions epsilon_plus_flat, others epsilon.
+        ``"epsilon_plus_flat"``, ``"attn_lrp"``, ``"attn_lrp_cp"``, ``"epsilon"``, ``module:name``, ``Rules``,
+        or the rule of all layers. None looks at what the model does: attention takes attn_lrp, convolutions
+        epsilon_plus_flat, others epsilon.
     """
     if not isinstance(extractor, Extractor):
         raise InvalidInputError(
@@ -136,7 +138,7 @@ def trace(extractor: Extractor, inputs: Any, rules: str | Rules | None = None) -
 
 
 def lrp(
-    extractor: Extractor, inputs: Any, relevance: Tensor, rules: str | Rules | None = None
+    extractor: Extractor, inputs: Any, relevance: Tensor, rules: str | Rules | Rule | None = None
 ) -> Tensor | Maps:
     """Propagate the relevance of a model's features to its inputs.
 
@@ -149,8 +151,9 @@ def lrp(
     relevance : (B, d) or (m, B, d)
         Of the features, one or m a sample. Where a feature is 0 it has no relevance to give.
     rules
-        ``"epsilon_plus_flat"``, ``"attn_lrp"``, ``"attn_lrp_cp"``, ``"epsilon"``, or ``Rules``. None looks
-        at what the model does: attention takes attn_lrp, convolutions epsilon_plus_flat, others epsilon.
+        ``"epsilon_plus_flat"``, ``"attn_lrp"``, ``"attn_lrp_cp"``, ``"epsilon"``, ``module:name``, ``Rules``,
+        or the rule of all layers. None looks at what the model does: attention takes attn_lrp, convolutions
+        epsilon_plus_flat, others epsilon.
 
     Returns
     -------

@@ -15,11 +15,11 @@ from whence.relevance.layers import (
     linear,
     rms_norm,
 )
-from whence.relevance.rules import (
+from whence.relevance.operations import (
+    DETACH,
+    IDENTITY,
     absolute,
-    activation,
     attention,
-    detached,
     divide,
     glu,
     multiply,
@@ -46,8 +46,8 @@ _PRODUCTS = "matmul rmatmul mm bmm mv dot einsum baddbmm addbmm addmv addr inner
 GATES = {"sigmoid", "hardsigmoid"}
 
 TABLE: dict[str, Callable[..., Any]] = {
-    **dict.fromkeys(_ACTIVATIONS.split(), activation),
-    **dict.fromkeys(_CONSTANTS.split(), detached),
+    **dict.fromkeys(_ACTIVATIONS.split(), IDENTITY),
+    **dict.fromkeys(_CONSTANTS.split(), DETACH),
     **dict.fromkeys(_SUMS.split(), stabilised),
     **dict.fromkeys(_PRODUCTS.split(), product),
     **{f"conv{n}d": convolution(n, False) for n in (1, 2, 3)},

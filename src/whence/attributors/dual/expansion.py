@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,24 +15,6 @@ from whence.attributors.ranking import Ranked, rank
 
 _ERROR = 1e-4  # of a sum of scores, beside margins of 1: above it float32 gives way to float64
 _BLOCK = 1 << 22  # scores computed at a time: scratch memory stays small whatever the number of tests
-
-
-class Strongest(NamedTuple):
-    """The strongest training samples of one test: proponents, then opponents, each strongest first.
-
-    Attributes
-    ----------
-    indices, scores : of the samples
-    coefficients : (m,) float64, their λ_ic
-    n_proponents : how many come first
-    evidence : the sums of all positive and of all negative scores, of samples that are not among them too
-    """
-
-    indices: list[int]
-    scores: list[float]
-    coefficients: npt.NDArray[np.float64]
-    n_proponents: int
-    evidence: tuple[float, float]
 
 
 class Expansion:
@@ -68,7 +50,6 @@ class Expansion:
         self._sample = torch.as_tensor(support[columns.indices], device=vectors.device)
         self.dtype = self._wide_enough(columns)
         self._lam = torch.as_tensor(columns.data, dtype=self.dtype, device=vectors.device)
-        self._exact = columns.data
 
     def _wide_enough(self, columns: csc_array) -> torch.dtype:
         """Choose a precision in which scores (…, i) of either sign still sum to a logit around 1."""
@@ -101,25 +82,6 @@ class Expansion:
                 indices[indptr[row] : indptr[row + 1]] = columns
                 data[indptr[row] : indptr[row + 1]] = value
         return csr_array((data, indices, indptr), shape=(len(tests), self.n_train))
-
-    def strongest(self, test: Tensor, c: int, k: int) -> Strongest:
-        """Find the k strongest samples of either sign for one test (1, d) and class c, in one pass."""
-        ((_, samples, scores),) = self._blocks(test.to(self.dtype), torch.tensor([c]))
-        places, values, counts = [], [], []
-        for side in rank(scores, k):
-            found = side.indices[0] >= 0
-            places.append(side.indices[0, found])
-            values.append(side.scores[0, found])
-            counts.append(int(found.sum()))
-        where = torch.cat(places)
-        everyone = scores[0].cpu().numpy().astype(np.float64)
-        return Strongest(
-            indices=samples[where].tolist(),
-            scores=torch.cat(values).tolist(),
-            coefficients=self._exact[self._indptr[c] :][where.cpu().numpy()],
-            n_proponents=counts[0],
-            evidence=(float(everyone.clip(min=0).sum()), float(everyone.clip(max=0).sum())),
-        )
 
     def top_k(self, tests: Tensor, target: Tensor, k: int) -> tuple[Ranked, Ranked]:
         """Find the k largest positive and the k most negative scores of each test, each (B, k)."""

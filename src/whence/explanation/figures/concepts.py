@@ -9,7 +9,7 @@ import numpy as np
 from whence.explanation.concepts import ConceptExplanation, ConceptPart
 from whence.explanation.figures.canvas import Canvas
 from whence.pages.samples import Array, Sample
-from whence.pages.style import BLUE, GREY, INK, ORANGE, drawn, heat, one_line, percent, scale, signed
+from whence.pages.style import BLUE, GREY, INK, ORANGE, drawn, heat, one_line, percent, signed
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -37,10 +37,7 @@ class _Drawing:
         self.maps = LEFT + TEXT_WIDTH
         self.grid = self.maps + 2 * (TILE + GAP) + GAP
         self.canvas = Canvas(max(5.6, self.grid + grid + 0.15), TOP + ROW * len(why.parts) + 0.5)
-        self.full = [
-            scale([drawn(sample, getattr(part, name)) for part in why.parts])
-            for sample, name in ((why.train, "train_map"), (why.test, "test_map"))
-        ]
+        self.full = list(why.full.values())
         self._pair()
         for place, part in enumerate(why.parts):
             self._concept(TOP + place * ROW, part)

@@ -20,7 +20,6 @@ from whence.pages.style import (
     heat,
     heights,
     percent,
-    scale,
     signed,
 )
 
@@ -57,8 +56,7 @@ class _Overview:
         self.rows = (TOP, TOP + TILE + 0.05, TOP + 2 * TILE + 0.05 + CAPTION)
         bottom = self.rows[2] + TILE
         self.canvas = Canvas(right + MARGIN, bottom + 1.62)
-        self.full_train = scale(drawn(pair.sample, pair.train_map) for pair in why.pairs)
-        self.full_test = scale(drawn(why.sample, pair.test_map) for pair in why.pairs)
+        self.full = why.full
         self._test_sample()
         self._side(why.proponents, 1, BLUE, "▲ evidence for")
         self._side(why.opponents, -1, ORANGE, "▼ evidence against")
@@ -86,8 +84,8 @@ class _Overview:
             canvas.text(self.middle, y + 0.135 * i, fitted, size=7, ha="center", **style)
         y = self.rows[2] + TILE - LARGE
         relevance = drawn(why.sample, why.logit_map)
-        self._map(x, y, LARGE, why.sample, relevance, scale([relevance]))
-        canvas.key(x, self.rows[2] + TILE + 0.04, LARGE, scale([relevance]))
+        self._map(x, y, LARGE, why.sample, relevance, self.full.logit)
+        canvas.key(x, self.rows[2] + TILE + 0.04, LARGE, self.full.logit)
         canvas.text(self.middle, y - 0.07, "relevance of the logit", size=6, ha="center")
 
     def _side(self, pairs: tuple[Contribution, ...], way: int, colour: str, heading: str) -> None:
@@ -112,7 +110,7 @@ class _Overview:
     def _pair(self, x: float, pair: Contribution, colour: str) -> None:
         canvas, why = self.canvas, self.why
         train = drawn(pair.sample, pair.train_map)
-        self._map(x, self.rows[0], TILE, pair.sample, train, self.full_train)
+        self._map(x, self.rows[0], TILE, pair.sample, train, self.full.train)
         self._sample(x, self.rows[1], TILE, pair.sample, colour)
         middle, y = x + TILE / 2, self.rows[1] + TILE
         word = "for" if pair.score > 0 else "against"
@@ -125,14 +123,14 @@ class _Overview:
         )
         canvas.text(middle, y + 0.43, f"training #{pair.index}", ha="center", size=5, color=GREY)
         test = drawn(why.sample, pair.test_map)
-        self._map(x, self.rows[2], TILE, why.sample, test, self.full_test)
+        self._map(x, self.rows[2], TILE, why.sample, test, self.full.test)
 
     def _row_names(self) -> None:
         """Name the rows on the left, with the colour scale of each that has one."""
         for y, lines, full in (
-            (self.rows[0], ("relevance on", "the training", "sample"), self.full_train),
+            (self.rows[0], ("relevance on", "the training", "sample"), self.full.train),
             (self.rows[1], ("training", "sample"), None),
-            (self.rows[2], ("relevance on", "the test", "sample"), self.full_test),
+            (self.rows[2], ("relevance on", "the test", "sample"), self.full.test),
         ):
             for i, text in enumerate(lines):
                 self.canvas.text(MARGIN, y + 0.08 + 0.115 * i, text, size=6, color=INK)

@@ -22,7 +22,7 @@ from whence.app.info import facts
 from whence.attributors.dual import solutions
 from whence.core import store
 from whence.errors import StoreError, WhenceError
-from whence.evaluate.scenes import training
+from whence.evaluate.scenes import weights
 from whence.evaluate.scenes import workshop as scenes
 from whence.evaluate.suite import results
 from whence.evaluate.suite.cells import Cells
@@ -388,10 +388,10 @@ def craft(crafter: Crafter, path: Path, out: Path, read: Any) -> int:
 
 
 def test_crafted_weights_are_refused_or_harmless(tmp_path: Path) -> None:
-    training.save_weights(tmp_path / "w", network(), {"seconds": 1.0})
+    weights.save_weights(tmp_path / "w", network(), {"seconds": 1.0})
 
     def read(path: Path) -> None:
-        training.load_weights(path, network())
+        weights.load_weights(path, network())
 
     read(tmp_path / "w")
     assert craft(Crafter(1), tmp_path / "w", tmp_path / "x", read) > 20
