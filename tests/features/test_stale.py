@@ -399,7 +399,7 @@ class FromFile(Dataset[tuple[Tensor, int]]):
 
 def outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: Callable[[Tensor, Tensor], None]) -> Any:
     """Extract twice with a change in between that is hidden from the fingerprint."""
-    monkeypatch.setattr("whence.features.source._SAMPLED", 0)
+    monkeypatch.setattr("whence.data.training_set._SAMPLED", 0)
     rng = np.random.default_rng(0)
     x, y = torch.from_numpy(rng.normal(size=(N, 5)).astype(np.float32)), torch.arange(N) % K
     torch.save((x, y), tmp_path / "x.pt")

@@ -22,9 +22,9 @@ from whence.attributors.explaining import Explaining
 from whence.attributors.registry import register
 from whence.core import contents, store
 from whence.core.checks import check_count, check_flag, check_names
-from whence.data import TrainingSet, as_training_set
+from whence.data import OnError, TrainingSet, as_training_set
 from whence.errors import InvalidInputError
-from whence.features import OnError, as_float32, extract
+from whence.features import as_float32, extract
 from whence.model.bound import BoundModel
 from whence.model.extractor import Outputs
 from whence.model.heads import Head
@@ -166,7 +166,7 @@ class DualDA(Explainer):
             mode and left as it was.
         data
             A Dataset, map-style or iterable, a DataLoader, a datasets.Dataset, a tuple (X, y) of arrays or
-            tensors, or the path of a folder with a subfolder of images a class. Samples are pairs (input,
+            tensors, or the path of a folder with a subfolder of images per class. Samples are pairs (input,
             label), or mappings or dataclasses with a label: 0 … K−1 or the name of a class.
         layer
             Name of the last linear layer, when the model does something after it, such as a softmax.

@@ -78,7 +78,7 @@ def predict(
     samples = as_training_set(data, batch_size, preprocess=preprocess, collate_fn=collate_fn)
     parts = []
     with evaluating(model), torch.no_grad():
-        for batch in samples:
+        for batch in samples.batches():
             inputs = to_model(model, batch.inputs)
             with running_on(inputs):
                 output = run(model, inputs)

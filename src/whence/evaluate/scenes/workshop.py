@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -130,7 +130,7 @@ class Workshop:
         asked = datasets.draw(data.test.labels, len(data.test) - p.data.held_out, p.seed, "test")
         parts = data.train, data.test.take(asked)
         train, test = (
-            replace(view((part.inputs, part.labels), show_progress=False), class_names=data.class_names)
+            view((part.inputs, part.labels), show_progress=False, class_names=data.class_names)
             for part in parts
         )
         self._rest = data.test.take(np.setdiff1d(np.arange(len(data.test)), asked))
