@@ -27,7 +27,9 @@ from whence.evaluate.suite.costs import cell_seconds, groups, plan, scene_second
 from whence.evaluate.suite.protocol import Method, Protocol
 from whence.evaluate.suite.results import ERROR, Results, Row
 
-_ROOMS = (*("attributors", "audit", "core", "data", "evaluate", "features", "model", "relevance", "svm"),)
+_ROOMS = (
+    *("attributors", "audit", "core", "data", "evaluate", "features", "model", "relevance", "svm", "tasks"),
+)
 """Whose code the numbers depend on."""
 
 
