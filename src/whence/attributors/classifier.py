@@ -22,8 +22,9 @@ from whence.data import TrainingSet, as_training_set
 from whence.errors import InvalidInputError, StoreError
 from whence.features import extract
 from whence.model.bound import BoundModel
-from whence.model.extractor import Extractor, check_model, class_names
+from whence.model.extractor import Extractor
 from whence.model.inputs import check_batch, take, to_model
+from whence.model.modules import check_model, class_names
 from whence.tasks import Classes, Task
 
 Function = Callable[[Any], Any]

@@ -26,10 +26,11 @@ from whence.data import OnError, TrainingSet, as_training_set
 from whence.errors import InvalidInputError
 from whence.features import as_float32, extract
 from whence.model.bound import BoundModel
-from whence.model.extractor import Outputs, check_model
-from whence.model.extractor import class_names as model_class_names
+from whence.model.extractor import Outputs
 from whence.model.heads import Head
 from whence.model.inputs import check_device, to_model
+from whence.model.modules import check_model
+from whence.model.modules import class_names as model_class_names
 from whence.relevance.xda import Method
 from whence.svm import held_back
 from whence.svm.crammer_singer.problem import check_labels, check_n_classes
