@@ -15,7 +15,8 @@ from tests.helpers.families import BERT, IMAGES, SMALL, TEXT, lora
 from tests.helpers.families import transformer as build
 from whence.data import as_training_set
 from whence.errors import DataWarning, InvalidInputError, ModelError, SampleError
-from whence.model.extractor import class_names, find_head
+from whence.model.extractor import find_head
+from whence.model.modules import class_names
 
 transformers = pytest.importorskip("transformers")
 datasets = pytest.importorskip("datasets")

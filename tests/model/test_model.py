@@ -12,7 +12,8 @@ from torch import Tensor, nn
 
 from whence.errors import InvalidInputError, ModelError
 from whence.features import extract
-from whence.model.extractor import Extractor, evaluating, find_head
+from whence.model.extractor import Extractor, find_head
+from whence.model.modules import evaluating
 
 
 class Net(nn.Module):

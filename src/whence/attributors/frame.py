@@ -19,10 +19,10 @@ from whence.errors import InvalidInputError, NotFittedError
 from whence.features import FeatureBank, extract
 from whence.features.bank import Ints
 from whence.model.bound import BoundModel
-from whence.model.extractor import check_model
-from whence.model.extractor import class_names as model_class_names
 from whence.model.heads import Head
 from whence.model.inputs import check_batch, check_device
+from whence.model.modules import check_model
+from whence.model.modules import class_names as model_class_names
 from whence.tasks import Classes, Task
 
 

@@ -41,8 +41,9 @@ from whence.features.bank import (
 from whence.features.feature_bank import FeatureBank, checksum
 from whence.features.forward import Forward
 from whence.model.bound import BoundModel
-from whence.model.extractor import Extractor, check_model, find_head
+from whence.model.extractor import Extractor, find_head
 from whence.model.inputs import check_device
+from whence.model.modules import check_model
 
 CHECKPOINT_SECONDS = 1.0
 _AGAIN = 4  # random rows that are computed anew before a bank is reused, beside the first
