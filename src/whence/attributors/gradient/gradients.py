@@ -166,7 +166,7 @@ class Gradients:
         It can be differentiated and transformed by ``torch.func``; call it within ``evaluating(model)`` and
         with gradients enabled. ``weights`` replaces the frozen parameters and the buffers.
         """
-        logits = self._logits(parameters, inputs, weights)
+        logits = self.logits(parameters, inputs, weights)
         try:
             values = self.scalar(logits, classes)
         except Exception as error:
@@ -235,7 +235,7 @@ class Gradients:
             values.append(value.detach())
         return [torch.stack(parts) for parts in zip(*rows, strict=True)], torch.stack(values)
 
-    def _logits(self, parameters: Weights, inputs: Any, weights: Weights | None = None) -> Tensor:
+    def logits(self, parameters: Weights, inputs: Any, weights: Weights | None = None) -> Tensor:
         """Logits (B, K) as a function of the parameters."""
         with _outputs_of(self.model, self.layer) as outputs:
             output = at(self.model, {**(weights or {}), **parameters}, lambda: run(self.model, inputs))

@@ -103,7 +103,7 @@ class AllLayers:
     def _records(self, inputs: Any, n: int, vectors: Vectors) -> list[list[Record]]:
         model = self.classifier.model
         with evaluating(model), torch.enable_grad(), self._watching() as calls:
-            logits = self._gradients._logits({}, inputs)
+            logits = self._gradients.logits({}, inputs)
             for name in self.names:
                 self._check_calls(name, calls[name], n)
             leaves = [calls[name][0][1] for name in self.names]

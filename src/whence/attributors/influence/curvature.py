@@ -181,7 +181,7 @@ class FullCurvature:
         }
 
         def logits(parameters: dict[str, Tensor]) -> Tensor:
-            return self.gradients._logits(parameters, inputs)
+            return self.gradients.logits(parameters, inputs)
 
         def one(tangent: dict[str, Tensor]) -> dict[str, Tensor]:
             z, back, *_ = vjp(logits, parameters)
