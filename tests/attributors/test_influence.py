@@ -18,7 +18,7 @@ import whence
 from whence.attributors import EKFAC, Arnoldi, Influence, LiSSA
 from whence.attributors.classifier import read
 from whence.attributors.gradient.layers import AllLayers
-from whence.attributors.influence.curvature import FullCurvature, LastCurvature, read_some, residuals
+from whence.attributors.influence.curvature import FullCurvature, LastCurvature, residuals
 from whence.errors import InvalidInputError, ModelError, StoreError
 
 K, D, N, B = 3, 5, 120, 9
@@ -339,7 +339,7 @@ def test_gauss_newton_products_of_all_parameters(arrays: bool) -> None:
     V = torch.randn(3, curvature.n_parameters, generator=torch.Generator().manual_seed(0))
     torch.testing.assert_close(curvature.product(V), V @ gauss_newton(model, x), rtol=1e-4, atol=1e-6)
     rows = np.array([4, 1, 39])
-    torch.testing.assert_close(read_some(curvature.training.samples, rows), x[rows])
+    torch.testing.assert_close(curvature.training.samples.take(rows), x[rows])
     torch.testing.assert_close(
         curvature.product(V, rows), V @ gauss_newton(model, x[rows]), rtol=1e-4, atol=1e-6
     )

@@ -22,14 +22,16 @@ MODULES = (
 _RECORDS = """
     CChoice PathPoint Solution FeatureBank Entry ClassSummary ClassView Coreset Direction GroupAttribution
     SharedEvidence WrongLabels Limits Ranked TopK Flow ExplainedPairs FlippingResult Resources Run View
-    ConceptExplanation ConceptPart Contribution Explanation Explanations Sample Arrays Loaded Batch Prepare
+    ConceptExplanation ConceptPart Contribution Explanation Explanations Sample TrainingSet Batch Prepare
 """  # calls give them back: a user reads and never makes them
 _CHECKED_LATER = """
     Concepts DualDA EKFAC TRAK Arnoldi Attributor Ensemble GradCos GradDot HingeRP Influence LiSSA
     Representer Similarity TracIn RandomAttributor
 """  # by ``Concepts.of`` and its like, and by ``fit``, since a constructor only stores
 _AMONG_THEMSELVES = """
-    Cache.entries Cache.make Cache.slot Cache.sweep
+    Cache.entries Cache.make Cache.slot Cache.sweep TrainingSet.of TrainingSet.batches TrainingSet.every_label
+    TrainingSet.reading TrainingSet.subset TrainingSet.relabelled TrainingSet.marked TrainingSet.contents
+    TrainingSet.fingerprint TrainingSet.prints View.relabelled View.marked
     Prepare.inputs Prepare.labelled Prepare.unlabelled CChoice.from_dict features.teller features.taken
     svm.held_back
 """  # what rooms do for each other, with arguments that were checked before

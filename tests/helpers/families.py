@@ -15,9 +15,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
-from whence.model.extractor import evaluating, find_head, unwrap
+from whence.model.extractor import find_head
 from whence.model.heads import head_inputs, recording, widths
 from whence.model.inputs import run
+from whence.model.modules import evaluating, unwrap
 
 EFFICIENTNET_LITE0 = Path.home() / ".cache/whence/data/efficientnet-lite0/efficientnet-lite0-57934424.pth"
 

@@ -28,7 +28,7 @@ from whence.attributors.similarity import Similarity
 from whence.core import store
 from whence.data import as_training_set
 from whence.errors import InvalidInputError, StoreError
-from whence.model.extractor import class_names
+from whence.model.modules import class_names
 
 __all__ = [
     "EKFAC",

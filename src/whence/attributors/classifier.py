@@ -22,8 +22,9 @@ from whence.data import TrainingSet, as_training_set
 from whence.errors import InvalidInputError, StoreError
 from whence.features import extract
 from whence.model.bound import BoundModel
-from whence.model.extractor import Extractor, check_model, class_names
+from whence.model.extractor import Extractor
 from whence.model.inputs import check_batch, take, to_model
+from whence.model.modules import check_model, class_names
 from whence.tasks import Classes, Task
 
 Function = Callable[[Any], Any]
@@ -101,7 +102,7 @@ class Training:
 
     def batches(self, model: nn.Module) -> Iterator[tuple[Any, Tensor]]:
         """Give (inputs, labels (B,)) as ``model`` takes them, from the first sample to the last."""
-        for batch in self.samples:
+        for batch in self.samples.batches():
             inputs = to_model(model, batch.inputs)
             yield inputs, torch.as_tensor(batch.labels, device=self.labels.device)
 
@@ -164,7 +165,7 @@ class ModelAttributor(Attributor):
             mode and left as it was.
         data
             A Dataset, map-style or iterable, a DataLoader, a datasets.Dataset, a tuple (X, y) of arrays or
-            tensors, or the path of a folder with a subfolder of images a class.
+            tensors, or the path of a folder with a subfolder of images per class.
         layer
             Name of the last linear layer, when the model does something after it, such as a softmax.
         preprocess

@@ -13,8 +13,8 @@ from whence.attributors.base import Attributor, Limits
 from whence.core import store
 from whence.core.checks import shown
 from whence.errors import InvalidInputError, StoreError
-from whence.model.extractor import check_model
 from whence.model.inputs import check_batch
+from whence.model.modules import check_model
 
 Function = Callable[[Any], Any]
 

@@ -17,8 +17,9 @@ from whence.core.checks import check_count, check_seed
 from whence.core.fingerprint import Digest
 from whence.data import as_training_set
 from whence.model.bound import BoundModel
-from whence.model.extractor import Extractor, check_model, class_names, find_head
+from whence.model.extractor import Extractor, find_head
 from whence.model.inputs import take, to_model
+from whence.model.modules import check_model, class_names
 from whence.tasks import Classes
 
 

@@ -12,8 +12,9 @@ from torch.overrides import TorchFunctionMode
 
 from whence.core.checks import check_callable
 from whence.errors import InvalidInputError, ModelError, WhenceError
-from whence.model.extractor import Extractor, evaluating
+from whence.model.extractor import Extractor
 from whence.model.inputs import to_model
+from whence.model.modules import evaluating
 from whence.relevance.lrp import Maps
 from whence.relevance.sources import TOKENS, floating, looks_up, replaced, tokens_of
 

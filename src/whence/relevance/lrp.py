@@ -13,8 +13,9 @@ from torch.overrides import TorchFunctionMode
 
 from whence.core.checks import check_dense, real_array, shown
 from whence.errors import InvalidInputError, ModelError
-from whence.model.extractor import Extractor, evaluating
+from whence.model.extractor import Extractor
 from whence.model.inputs import check_batch, running_on, to_model
+from whence.model.modules import evaluating
 from whence.relevance.graph import check_no_leak
 from whence.relevance.presets import ATTN_LRP, EPSILON, EPSILON_PLUS_FLAT, Rules, as_rules
 from whence.relevance.propagation import Propagation, Source

@@ -90,9 +90,10 @@ class Propagation(TorchFunctionMode):
         self._constants: dict[int, tuple[Tensor, Tensor]] = {}
         # Not by getattr: a parametrised weight is computed on access, which may change the model.
         self._names = {
-            id(module._parameters["weight"]): (name, type(module))
+            id(weight): (name, type(module))
             for name, module in model.named_modules()
-            if module._parameters.get("weight") is not None
+            for key, weight in module.named_parameters(recurse=False)
+            if key == "weight"
         }
         self._first = None if rules.first is None else as_rule("first", rules.first, LayerRule)
         # Relevance itself is only carried on beyond the first layer where another one spreads it.

@@ -22,14 +22,15 @@ from whence.attributors.explaining import Explaining
 from whence.attributors.registry import register
 from whence.core import contents, store
 from whence.core.checks import check_count, check_flag, check_names
-from whence.data import TrainingSet, as_training_set
+from whence.data import OnError, TrainingSet, as_training_set
 from whence.errors import InvalidInputError
-from whence.features import OnError, as_float32, extract
+from whence.features import as_float32, extract
 from whence.model.bound import BoundModel
-from whence.model.extractor import Outputs, check_model
-from whence.model.extractor import class_names as model_class_names
+from whence.model.extractor import Outputs
 from whence.model.heads import Head
 from whence.model.inputs import check_device, to_model
+from whence.model.modules import check_model
+from whence.model.modules import class_names as model_class_names
 from whence.relevance.xda import Method
 from whence.svm import held_back
 from whence.svm.crammer_singer.problem import check_labels, check_n_classes
@@ -165,7 +166,7 @@ class DualDA(Explainer):
             mode and left as it was.
         data
             A Dataset, map-style or iterable, a DataLoader, a datasets.Dataset, a tuple (X, y) of arrays or
-            tensors, or the path of a folder with a subfolder of images a class. Samples are pairs (input,
+            tensors, or the path of a folder with a subfolder of images per class. Samples are pairs (input,
             label), or mappings or dataclasses with a label: 0 … K−1 or the name of a class.
         layer
             Name of the last linear layer, when the model does something after it, such as a softmax.

@@ -16,9 +16,10 @@ from whence.attributors.gradient.samplewise import NotMappedError, map_samples
 from whence.core.checks import shown
 from whence.errors import InvalidInputError, ModelError
 from whence.features import teller
-from whence.model.extractor import eagerly, evaluating, logits_in
+from whence.model.extractor import logits_in
 from whence.model.heads import made_by, recording
 from whence.model.inputs import n_rows, run, take
+from whence.model.modules import eagerly, evaluating
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 """One number a sample: of logits (B, K) and classes (B,), shape (B,)."""

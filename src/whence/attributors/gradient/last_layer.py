@@ -10,7 +10,7 @@ from torch import Tensor
 
 from whence.attributors.classifier import Classifier
 from whence.attributors.gradient.gradients import MEMORY, Loss, Weights, at, cross_entropy, logit_gradients
-from whence.model.extractor import evaluating
+from whence.model.modules import evaluating
 
 
 class LastLayer:

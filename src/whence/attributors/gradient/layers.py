@@ -15,7 +15,7 @@ from whence.attributors.gradient.gradients import Gradients
 from whence.attributors.gradient.products import batches_of
 from whence.attributors.influence.curvature import residuals, with_bias
 from whence.errors import ModelError
-from whence.model.extractor import evaluating
+from whence.model.modules import evaluating
 
 Vectors = Callable[[Tensor], list[Tensor]]
 """Of logits (B, K), the derivatives (B, K) by the logits that are to be carried back."""

@@ -15,7 +15,7 @@ from whence.attributors.registry import register
 from whence.core import store
 from whence.core.checks import check_number, shown, to_array
 from whence.errors import InvalidInputError, StoreError
-from whence.model.extractor import check_model
+from whence.model.modules import check_model
 
 _MOST = 1e6  # more than any training takes, and float32 still holds the scores
 

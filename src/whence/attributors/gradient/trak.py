@@ -21,7 +21,7 @@ from whence.core import store
 from whence.core.checks import check_count, check_number, check_seed
 from whence.core.contents import Layout
 from whence.errors import InvalidInputError, StoreError
-from whence.model.extractor import check_model
+from whence.model.modules import check_model
 
 _BLOCK = 1024  # samples whose rows are held in float64 at a time
 

@@ -20,9 +20,8 @@ from tqdm.auto import tqdm
 from whence.attributors.classifier import Classifier, Training
 from whence.attributors.gradient.gradients import MEMORY, Gradients
 from whence.attributors.gradient.products import batches_of
-from whence.data import Arrays, TrainingSet
-from whence.model.extractor import evaluating
 from whence.model.inputs import to_model
+from whence.model.modules import evaluating
 from whence.svm.problem import Ints
 
 _BLOCK = 2048  # training samples at a time
@@ -167,7 +166,7 @@ class FullCurvature:
         width = self.classifier.batch_size
         for start in range(0, len(places), width):
             part = places[start : start + width]
-            inputs = to_model(self.classifier.model, read_some(self.training.samples, part))
+            inputs = to_model(self.classifier.model, self.training.samples.take(part.tolist()))
             out += self._sum(V, inputs, len(part))
         return out / len(places)
 
@@ -195,14 +194,6 @@ class FullCurvature:
         with evaluating(self.classifier.model), torch.enable_grad():
             found = vmap(one, chunk_size=max(1, self.gradients.chunk // n))(tangents)
         return torch.cat([found[name].detach().flatten(1) for name in parameters], dim=1).to(V)
-
-
-def read_some(samples: TrainingSet, rows: Ints) -> Any:
-    """Read the inputs of some samples as one batch."""
-    if isinstance(samples, Arrays):
-        return samples.inputs[rows]
-    loader = samples.loader
-    return loader.collate_fn([loader.dataset[int(i)] for i in rows])[0]
 
 
 def with_bias(classifier: Classifier, features: Tensor) -> Tensor:
