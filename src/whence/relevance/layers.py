@@ -149,7 +149,7 @@ def instance_norm(
     ctx: Context, func: Any, input: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any,
     use_input_stats: bool, momentum: float, eps: float, cudnn_enabled: bool = True,
 ) -> Any:  # fmt: skip
-    """Instance normalisation, as group normalisation with a group a channel."""
+    """Instance normalisation, as group normalisation with one group per channel."""
     rest = (weight, bias, running_mean, running_var, use_input_stats, momentum, eps, cudnn_enabled)
     if not use_input_stats:
         return batch_norm(ctx, func, input, *rest)
