@@ -69,8 +69,8 @@ def find_head(model: nn.Module, inputs: Any, layer: str | None = None) -> str:
     d, n_classes = widths(layers[layer])
     if n_classes == 1:
         raise ModelError(
-            f"The model must give one logit per class. Layer {layer!r} gives one in all. For two classes, put "
-            f"nn.Linear({d}, 2) in its place, the first row 0 and the second the old weight: the same model."
+            f"The model must give one logit per class. Layer {layer!r} gives one in all. For two classes, "
+            f"put nn.Linear({d}, 2) in its place, the first row 0, the second the old weight: the same model."
         )
     return layer
 
