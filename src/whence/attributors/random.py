@@ -40,9 +40,7 @@ class RandomAttributor(Attributor):
     """
 
     name: ClassVar[str] = "random"
-    limits: ClassVar[Limits] = Limits(
-        needs_checkpoints=False, needs_loss=False, last_layer_only=False, memory="nothing", cost=0.0
-    )
+    limits: ClassVar[Limits] = Limits(memory="nothing", cost=0.0)
 
     def __init__(self, seed: int = 0, batch_size: int = 256, show_progress: bool = True) -> None:
         self.seed = seed

@@ -11,10 +11,9 @@ from scipy.optimize import minimize
 from scipy.special import log_softmax
 
 from whence import engine
-from whence.audit.access import Doubles, Ints, total_norm
 from whence.errors import InvalidInputError
 from whence.svm import solve_path
-from whence.svm.problem import Floats
+from whence.svm.problem import Doubles, Floats, Ints
 
 KAPPAS = (30.0, 300.0, 3000.0)
 """C·N·mean‖f‖² of the surrogates: from one that is hardly more than class means, which a few wrong labels
@@ -22,6 +21,11 @@ hardly move, to one that bends to single samples."""
 
 _TOL = 1e-3  # margins do not move below this gap
 _STEEPEST = 1e3  # where classes are told apart without an error, likelihood alone would go on for ever
+
+
+def total_norm(features: Floats) -> float:
+    """Σ_i‖f_i‖², by which κ = C·Σ_i‖f_i‖² is C without units; 1 where all features are 0."""
+    return float(np.einsum("ij,ij->", features, features, dtype=np.float64)) or 1.0
 
 
 def held_out_scores(

@@ -13,7 +13,7 @@ from scipy.sparse import csr_array
 from torch import Tensor
 
 from whence.attributors.classifier import Training
-from whence.attributors.dual.agreement import agreement, warn_of_data, warn_of_low
+from whence.attributors.dual.agreement import agreement, warn_of_data, warn_of_low, without_part
 from whence.attributors.dual.solutions import SurrogateSolution, SurrogateSolver, changed_labels
 from whence.attributors.dual.surrogate import Faithfulness, Surrogate
 from whence.attributors.explainer import PairExplainer
@@ -27,9 +27,7 @@ from whence.data import TrainingSet
 from whence.errors import InvalidInputError
 from whence.features import as_float32
 from whence.model.bound import BoundModel
-from whence.model.inputs import to_model
 from whence.relevance.xda import Method
-from whence.svm import held_back
 from whence.svm.inputs import check_C, check_features
 from whence.svm.problem import Floats, Ints
 from whence.svm.solve import check_options
@@ -99,11 +97,11 @@ class DualDA(PairAttributor):
     """
 
     name: ClassVar[str] = "dualda"
+    _manifest: ClassVar[str] = "DualDAManifest"
+    _of_features = True
     limits: ClassVar[Limits] = Limits(
-        needs_checkpoints=False,
-        needs_loss=False,
         last_layer_only=True,
-        memory="d numbers a support vector, often a small part of N; N × d while fitting",
+        memory="d numbers per support vector, often a small part of N; N × d while fitting",
         cost=0.1,
         own_class_only=True,
         new_layer=True,
@@ -227,13 +225,12 @@ class DualDA(PairAttributor):
         X = check_features(features)
         labels = changed_labels(before.labels, len(X), self.n_classes_, remove, relabel or {})
         before.check_training(X)
-        chosen = self.C_ if C is None else check_C(C)
-        solution = self._solver().again(X, labels, before.lam, chosen, before.constant)
+        C = self.C_ if C is None else check_C(C)
+        solution = self._solver().again(X, labels, before.lam, C, before.constant)
         other = type(self)(**{name: getattr(self, name) for name in self._parameters()}, device=self.device)
+        place = self._place(self.model_)
         # The sketch is of the training set as it is, whatever is asked about it.
-        surrogate = Surrogate.from_solution(
-            solution, X, labels, before.head, self._place(self.model_), before.sketch
-        )
+        surrogate = Surrogate.from_solution(solution, X, labels, before.head, place, before.sketch)
         other.seconds_, other.origins_ = {"solution": time.perf_counter() - started}, {}
         other._adopt(self.task_, labels, before.head, self.model_, self.data_)
         other._keep(_Learned(surrogate, solution, "solved again"))
@@ -256,28 +253,16 @@ class DualDA(PairAttributor):
 
     def take_data(self, data: TrainingSet) -> None:
         """Take the training set, after a look at some of its samples."""
-        bound, surrogate = self.require_model(), self.surrogate_
-        labels = np.full(len(data), -1)
-        surrogate.check_labels(labels, "data")  # as many as there were
-        possible = surrogate.support if surrogate.sketch is None else np.flatnonzero(surrogate.labels >= 0)
-        rows = np.sort(np.r_[possible[:1], np.random.default_rng().permutation(possible[1:])[:_KNOWN_BY]])
-        batch = data.read(rows.tolist())
-        known = data.known_labels()
-        if known is not None and np.array_equal(known[rows], batch.labels):
-            labels = known.copy()
-        labels[rows] = batch.labels
-        surrogate.check_labels(labels, "data")
-        found = bound.read_batch(to_model(bound.extractor.model, batch.inputs)).features
-        surrogate.check_training(found.float().cpu().numpy(), rows, "data")
+        bound = self.require_model()
+        self.surrogate_.check_data(data, bound)
         self.data_, bound.prepare = data, data.prepare
 
     def _learn(self, training: Training, **given: Any) -> _Learned:
         bank = training.bank
         features = as_float32(bank.features)
         solution, note = self._solver().of_bank(bank, features, training.cache_dir)
-        surrogate = Surrogate.from_solution(
-            solution, features, bank.labels, bank.head, self._place(bank.model)
-        )
+        place = self._place(bank.model)
+        surrogate = Surrogate.from_solution(solution, features, bank.labels, bank.head, place)
         return _Learned(surrogate, solution, note)
 
     def _keep(self, learned: _Learned) -> None:
@@ -285,8 +270,11 @@ class DualDA(PairAttributor):
         self.origins_["solution"] = learned.note
         self.C_, self.C_path_, self.gap_ = solution.C, solution.choice, solution.gap
         self.surrogate_, self.lam_, self.coef_ = surrogate, surrogate.lam, surrogate.coef
-        self.support_, self.vectors_ = surrogate.support, surrogate.vectors
-        self.constant_ = surrogate.constant
+        self.support_, self.vectors_, self.constant_ = (
+            surrogate.support,
+            surrogate.vectors,
+            surrogate.constant,
+        )
         self.cache_bytes_ = sum(array.nbytes for array in surrogate.arrays().values())
 
     def _finish(self, training: Training) -> None:
@@ -297,30 +285,19 @@ class DualDA(PairAttributor):
 
     def _measure(self, features: Floats, unseen: Ints | None = None) -> None:
         """Measure agreement with the head on samples that had no part in choosing C, by their features."""
-        self._unseen = self._without_part_in_C() if unseen is None else unseen
+        given = self.C_path_ is None
+        self._unseen = without_part(self.labels_, self.seed, given) if unseen is None else unseen
         self.agreement_ = None
         if self.head_ is not None and len(self._unseen):
             self.agreement_ = agreement(self.coef_, self.head_, np.asarray(features[self._unseen]))
-
-    def _without_part_in_C(self) -> Ints:
-        used = np.flatnonzero(self.labels_ >= 0)
-        rows = held_back(self.labels_[used], self.seed)
-        return used if not len(rows) and self.C_path_ is None else used[rows]
 
     def _solver(self) -> SurrogateSolver:
         return SurrogateSolver(
             self.C, self.bias, self.tol, self.seed, self.n_threads, self.max_seconds, self.show_progress
         )
 
-    def _place(self, model: BoundModel | None) -> str | torch.device | None:
-        return model.device if self.device is None and model is not None else self.device
-
     def _self_influence(self) -> Tensor:
         return self.surrogate_.self_influence()[torch.as_tensor(self.labels_ >= 0)]
-
-    @property
-    def _of_features(self) -> bool:
-        return True
 
     def _scores(self, features: Tensor, classes: Tensor, x: Any) -> Tensor:
         return self.surrogate_.expansion.dense(features, classes)[:, torch.as_tensor(self.labels_ >= 0)]
@@ -338,16 +315,10 @@ class DualDA(PairAttributor):
         super()._check_parameters()
         if isinstance(self.C, str) and self.C != "auto":
             raise InvalidInputError(f"'C' must be \"auto\" or a number above 0. Got {self.C!r}.")
-        if self.C != "auto":
+        elif self.C != "auto":
             check_C(self.C)  # the solver would say so after the features are computed
         self.bias = check_flag("bias", self.bias)
         check_options(self.tol, self.max_seconds, self.n_threads, self.seed)
-
-    @classmethod
-    def _manifest(cls) -> Any:
-        from whence.attributors.saved import DualDAManifest  # pydantic takes a while to import
-
-        return DualDAManifest
 
     def _state(self) -> tuple[store.Arrays, dict[str, Any]]:
         return self.surrogate_.arrays(), {
@@ -362,26 +333,17 @@ class DualDA(PairAttributor):
         from whence.attributors.saved import choice_of
 
         surrogate = Surrogate.from_arrays(arrays, self._place(bound), manifest.constant)
-        K, d = len(surrogate.coef), surrogate.vectors.shape[1]
-        if bound is not None and bound.extractor.head().weight.shape != (K, d):
-            raise contents.refused(
-                f"'coef' must fit the model's layer {bound.extractor.layer!r}, and does not"
-            )
+        K, shape = len(surrogate.coef), (len(surrogate.coef), surrogate.vectors.shape[1])
+        if bound is not None and bound.extractor.head().weight.shape != shape:
+            raise contents.refused(f"'coef' must fit the layer {bound.extractor.layer!r}, and does not")
         if surrogate.bias != self.bias:
-            raise contents.refused(
-                "'coef' must have a column for the bias where 'bias' is set, and only there"
-            )
-        solution = SurrogateSolution(
-            surrogate.lam,
-            surrogate.coef,
-            manifest.C,
-            manifest.gap,
-            choice_of(manifest.C_path),
-            surrogate.constant,
-        )
+            raise contents.refused("'coef' must have a column for the bias where 'bias' is set, only there")
+        known = manifest.C, manifest.gap, choice_of(manifest.C_path), surrogate.constant
+        solution = SurrogateSolution(surrogate.lam, surrogate.coef, *known)
         self._adopt(Classes(K, manifest.names(K)), surrogate.labels, surrogate.head, bound, None)
         self._keep(_Learned(surrogate, solution, "loaded"))
-        self.agreement_, self._unseen = manifest.agreement, self._without_part_in_C()
+        self.agreement_ = manifest.agreement
+        self._unseen = without_part(self.labels_, self.seed, self.C_path_ is None)
 
 
 class _Learned(NamedTuple):
@@ -390,6 +352,3 @@ class _Learned(NamedTuple):
     surrogate: Surrogate
     solution: SurrogateSolution
     note: str
-
-
-_KNOWN_BY = 7  # random samples by which a training set is known again, beside the first

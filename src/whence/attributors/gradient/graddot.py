@@ -181,9 +181,7 @@ class GradDot(GradientAttributor):
 
     name: ClassVar[str] = "graddot"
     limits: ClassVar[Limits] = Limits(
-        needs_checkpoints=False,
         needs_loss=True,
-        last_layer_only=False,
         memory='N × 2,048 projections; N × (d + K) with params="last"; nothing with projection=None',
         cost=0.5,
     )

@@ -78,9 +78,7 @@ class EKFAC(Attributor):
 
     name: ClassVar[str] = "ekfac"
     limits: ClassVar[Limits] = Limits(
-        needs_checkpoints=False,
         needs_loss=True,
-        last_layer_only=False,
         memory="P and the squares of the layers' widths, or N × d for the last layer; P a test to explain",
         cost=1.5,
     )

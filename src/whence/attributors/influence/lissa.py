@@ -76,9 +76,7 @@ class LiSSA(SolvingAttributor):
 
     name: ClassVar[str] = "lissa"
     limits: ClassVar[Limits] = Limits(
-        needs_checkpoints=False,
         needs_loss=True,
-        last_layer_only=False,
         memory='N × (d + K) with params="last", otherwise nothing; P a test while explaining',
         cost=1.0,
     )
