@@ -1,6 +1,6 @@
 """Metrics on score matrices (test, train) and labels: positive is evidence for the target class.
 
-Where a metric is a mean over tests, the function gives one value a test. The published number is their mean;
+Where a metric is a mean over tests, the function gives one value per test. The published number is their mean;
 ``whence.evaluate.metrics.comparison`` tells how sure it is, and which methods are tied.
 """
 
