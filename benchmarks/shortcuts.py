@@ -83,7 +83,7 @@ def precision(seed: int, cache: Path) -> dict[str, float]:
 
 
 def run(cache: Path) -> None:
-    """Print one column a seed."""
+    """Print one column per seed."""
     columns = [precision(seed, cache) for seed in range(3)]
     print(f"\nMNIST, {N:,} images, {SHARE:.0%} of the eights marked; marked others taken for eights.\n")
     print("| | " + " | ".join(f"seed {seed}" for seed in range(3)) + " |\n|---|---|---|---|")
