@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Literal, NamedTuple, overload
+from typing import Any, ClassVar, Literal, overload
 
 import numpy as np
 import torch
@@ -41,7 +41,7 @@ class DualDA(PairAttributor):
     A Crammer–Singer machine with weights W = Σ_i λ_i f_iᵀ replaces the model's last linear layer. The score
     of training sample i for class c at x is τ_c(x, i) = λ_ic f_i·f(x), **positive is evidence for the target
     class**, and the scores of all samples sum to the surrogate's logit w_c·f(x). Most λ_i are zero, and only
-    the support vectors' features are kept.
+    the support vectors' features are kept. Self-influence is λ_{i,y_i}‖f_i‖², never negative.
 
     Parameters
     ----------
@@ -233,7 +233,7 @@ class DualDA(PairAttributor):
         surrogate = Surrogate.from_solution(solution, X, labels, before.head, place, before.sketch)
         other.seconds_, other.origins_ = {"solution": time.perf_counter() - started}, {}
         other._adopt(self.task_, labels, before.head, self.model_, self.data_)
-        other._keep(_Learned(surrogate, solution, "solved again"))
+        other._keep((surrogate, solution))
         other.fit_seconds_ = other.seconds_["solution"]
         other._measure(X, self._unseen[labels[self._unseen] >= 0])
         return other
@@ -257,24 +257,19 @@ class DualDA(PairAttributor):
         self.surrogate_.check_data(data, bound)
         self.data_, bound.prepare = data, data.prepare
 
-    def _learn(self, training: Training, **given: Any) -> _Learned:
+    def _learn(self, training: Training, **given: Any) -> tuple[Surrogate, SurrogateSolution]:
         bank = training.bank
-        features = as_float32(bank.features)
-        solution, note = self._solver().of_bank(bank, features, training.cache_dir)
-        place = self._place(bank.model)
-        surrogate = Surrogate.from_solution(solution, features, bank.labels, bank.head, place)
-        return _Learned(surrogate, solution, note)
+        features, place = as_float32(bank.features), self._place(bank.model)
+        solution = self._solver().of_bank(bank, features, training.cache_dir)
+        return Surrogate.from_solution(solution, features, bank.labels, bank.head, place), solution
 
-    def _keep(self, learned: _Learned) -> None:
-        surrogate, solution = learned.surrogate, learned.solution
-        self.origins_["solution"] = learned.note
+    def _keep(self, learned: tuple[Surrogate, SurrogateSolution]) -> None:
+        surrogate, solution = learned
+        self.origins_["solution"] = solution.note
         self.C_, self.C_path_, self.gap_ = solution.C, solution.choice, solution.gap
         self.surrogate_, self.lam_, self.coef_ = surrogate, surrogate.lam, surrogate.coef
-        self.support_, self.vectors_, self.constant_ = (
-            surrogate.support,
-            surrogate.vectors,
-            surrogate.constant,
-        )
+        self.support_, self.vectors_ = surrogate.support, surrogate.vectors
+        self.constant_ = surrogate.constant
         self.cache_bytes_ = sum(array.nbytes for array in surrogate.arrays().values())
 
     def _finish(self, training: Training) -> None:
@@ -338,17 +333,9 @@ class DualDA(PairAttributor):
             raise contents.refused(f"'coef' must fit the layer {bound.extractor.layer!r}, and does not")
         if surrogate.bias != self.bias:
             raise contents.refused("'coef' must have a column for the bias where 'bias' is set, only there")
-        known = manifest.C, manifest.gap, choice_of(manifest.C_path), surrogate.constant
+        known = manifest.C, manifest.gap, choice_of(manifest.C_path), surrogate.constant, "loaded"
         solution = SurrogateSolution(surrogate.lam, surrogate.coef, *known)
         self._adopt(Classes(K, manifest.names(K)), surrogate.labels, surrogate.head, bound, None)
-        self._keep(_Learned(surrogate, solution, "loaded"))
+        self._keep((surrogate, solution))
         self.agreement_ = manifest.agreement
         self._unseen = without_part(self.labels_, self.seed, self.C_path_ is None)
-
-
-class _Learned(NamedTuple):
-    """What a fit gives: the surrogate, the solution that it stands for, and where that comes from."""
-
-    surrogate: Surrogate
-    solution: SurrogateSolution
-    note: str
