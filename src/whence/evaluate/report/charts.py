@@ -11,6 +11,9 @@ from markupsafe import Markup, escape
 
 from whence.evaluate.report.labels import Box, Point, place_labels
 
+# Not by matplotlib, which was measured on the page of the protocol "quick" with its 128 charts: they look
+# the same, but take 4.1 s of a CPU in place of 0.3 s and 330 KB in place of 220 KB. To stand under a policy
+# that forbids styles in the text, in colours that follow the page's, its SVG must be taken apart as well.
 _LEFT, _RIGHT, _TOP, _BOTTOM = 38, 10, 24, 36
 _LETTER = 6.4  # width of a letter of 11 px, on the wide side
 _UPPER = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
