@@ -38,7 +38,7 @@ from whence.evaluate.scenes.shortcuts import CentreBox, Frame, Word
 from whence.evaluate.scenes.training import fixed_steps, predict
 from whence.evaluate.scenes.views import View, subset, view
 from whence.evaluate.suite.case import Case
-from whence.evaluate.suite.metric import Column, Metric
+from whence.evaluate.suite.metric import Column, Curves, Metric, Numbers
 from whence.evaluate.suite.results import Row
 
 __all__ = [
@@ -46,10 +46,12 @@ __all__ = [
     "Case",
     "CentreBox",
     "Column",
+    "Curves",
     "ExplainedPairs",
     "FlippingResult",
     "Frame",
     "Metric",
+    "Numbers",
     "RandomAttributor",
     "Resources",
     "Row",

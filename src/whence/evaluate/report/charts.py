@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from markupsafe import Markup, escape
 
@@ -47,10 +47,6 @@ class Axis:
             else (self.low, self.high, value)
         )
         return (v - low) / (high - low) if high > low else 0.5
-
-    def called(self, title: str) -> Axis:
-        """Give the axis another title."""
-        return replace(self, title=title)
 
     def written(self, mark: float) -> str:
         """Write a mark: powers of ten as such where the axis is logarithmic."""
