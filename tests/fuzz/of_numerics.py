@@ -209,7 +209,7 @@ RELEVANCE = [
 
 def _read(**given: Any) -> Any:
     found = data.as_training_set(**given)
-    return [batch.labels for batch in found], found.take([0])
+    return [batch.labels for batch in found.batches()], found.take([0])
 
 
 def _arrays() -> Any:
@@ -246,8 +246,8 @@ DATA = [
         nan=True,
     ),
     *(
-        Call(f"{name}.{method}", lambda make=make, method=method: getattr(make(), method), args)
-        for name, make in (("Arrays", _arrays), ("Loaded", _loaded))
+        Call(f"TrainingSet.{method}", lambda make=make, method=method: getattr(make(), method), args)
+        for make in (_arrays, _loaded)
         for method, args in (("take", PLACES), ("read", PLACES), ("known_labels", {}))
     ),
     Call(

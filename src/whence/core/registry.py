@@ -22,10 +22,19 @@ class Registry(Generic[T]):
         Tells whether something is of the kind.
     name_of
         Gives the name of a thing.
+    stands_for
+        Gives the class or function that a thing stands for, and is known by when it is defined anew; as a
+        rule, itself.
     """
 
-    def __init__(self, kind: str, accepts: Callable[[Any], bool], name_of: Callable[[T], str]) -> None:
-        self.kind, self.accepts, self.name_of = kind, accepts, name_of
+    def __init__(
+        self,
+        kind: str,
+        accepts: Callable[[Any], bool],
+        name_of: Callable[[T], str],
+        stands_for: Callable[[T], Any] = lambda thing: thing,
+    ) -> None:
+        self.kind, self.accepts, self.name_of, self.stands_for = kind, accepts, name_of, stands_for
         self._things: dict[str, T] = {}
         _ALL.append(self)
 
@@ -33,11 +42,13 @@ class Registry(Generic[T]):
         """Register a thing under its name, which must be new unless it is defined anew in the same place."""
         name = self.name_of(thing)
         before = self._things.get(name)
-        if before is not None and not _same(before, thing):
-            raise InvalidInputError(
-                f"The name of the {self.kind} {_place(thing)} must be new. Got {name!r}, "
-                f"which {_place(before)} has."
-            )
+        if before is not None:
+            old, new = self.stands_for(before), self.stands_for(thing)
+            if not _same(old, new):
+                raise InvalidInputError(
+                    f"The name of the {self.kind} {_place(new)} must be new. Got {name!r}, "
+                    f"which {_place(old)} has."
+                )
         self._things[name] = thing
         return thing
 

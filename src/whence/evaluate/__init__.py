@@ -31,7 +31,9 @@ from whence.evaluate.metrics.scores import (
     shortcut_ap,
 )
 from whence.evaluate.metrics.sparsity import sparsity_curve
+from whence.evaluate.scenes.datasets import Source
 from whence.evaluate.scenes.grouping import group_classes
+from whence.evaluate.scenes.networks import Network, TextInputs
 from whence.evaluate.scenes.perturb import add_keywords, add_shortcut, flip_labels, group_labels
 from whence.evaluate.scenes.retrain import Run, retrain
 from whence.evaluate.scenes.shortcuts import CentreBox, Frame, Word
@@ -51,11 +53,14 @@ __all__ = [
     "FlippingResult",
     "Frame",
     "Metric",
+    "Network",
     "Numbers",
     "RandomAttributor",
     "Resources",
     "Row",
     "Run",
+    "Source",
+    "TextInputs",
     "View",
     "Word",
     "add_keywords",

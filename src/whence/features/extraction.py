@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -23,7 +23,7 @@ from whence.core.checks import check_choice, check_count, check_flag, to_array
 from whence.core.processor import REMEDY, bfloat16_works
 from whence.core.resources import free_disk, free_memory, in_words
 from whence.core.words import plain_line
-from whence.data import as_training_set
+from whence.data import Batch, OnError, TrainingSet, as_training_set
 from whence.errors import InvalidInputError, StoreError
 from whence.features.bank import (
     SKIPPED,
@@ -40,17 +40,15 @@ from whence.features.bank import (
 )
 from whence.features.feature_bank import FeatureBank, checksum
 from whence.features.forward import Forward
-from whence.features.source import Part, Source, open_source
 from whence.model.bound import BoundModel
-from whence.model.extractor import Extractor, check_model, find_head
+from whence.model.extractor import Extractor, find_head
 from whence.model.inputs import check_device
+from whence.model.modules import check_model
 
 CHECKPOINT_SECONDS = 1.0
 _AGAIN = 4  # random rows that are computed anew before a bank is reused, beside the first
 DTYPES = ("float32", "float16")
 AUTOCASTS = (None, "bfloat16", "float16")
-
-OnError = Literal["raise", "skip"]
 
 
 def extract(
@@ -108,8 +106,8 @@ def extract(
         _check_bfloat16(model, device)
     samples = as_training_set(data, batch_size)
     with nullcontext() if device is None else _placed(model, device):
-        source = open_source(samples, batch_size, num_workers, skip=on_error == "skip")
-        first = next((part for part in source.batches(0) if len(part.indices)), None)
+        source = samples.reading(num_workers, on_error)
+        first = next((batch for batch in source.batches() if len(batch.indices)), None)
         if first is None:
             raise InvalidInputError("'data' must have a sample that can be read. None of them can.")
         # A head that was found has the output's values; one that was named may only rank the classes.
@@ -201,7 +199,7 @@ class _Found(NamedTuple):
 class _Job:
     """One extraction."""
 
-    source: Source
+    source: TrainingSet
     forward: Forward
     dimension: int
     made_of: Parts  # of the model, what does not change when it runs
@@ -269,17 +267,19 @@ class _Job:
         try:
             features, labels = folder.mapped()
             for index in np.flatnonzero(labels == SKIPPED).tolist():
-                if not self.source.read(index).skipped:
+                if not self.source.read([index]).skipped:
                     raise StoreError(f"sample {index}, which was skipped, can be read now.")
             valid = np.flatnonzero(labels != SKIPPED)
             some = np.random.default_rng().permutation(valid[1:])[:_AGAIN]
             for index in sorted({*valid[:1].tolist(), *some.tolist()}):
-                part = self.source.read(index)
-                if part.skipped:
+                batch = self.source.read([index])
+                if batch.skipped:
                     raise StoreError(f"sample {index} cannot be read any more.")
-                if part.labels[0] != labels[index]:
-                    raise StoreError(f"the label of sample {index} is {part.labels[0]}, was {labels[index]}.")
-                apart = self.forward.apart(self.forward(part)[0], features[index])
+                if batch.labels[0] != labels[index]:
+                    raise StoreError(
+                        f"the label of sample {index} is {batch.labels[0]}, was {labels[index]}."
+                    )
+                apart = self.forward.apart(self.forward(batch)[0], features[index])
                 if apart > 0:
                     raise StoreError(f"the features of sample {index} differ by {apart:.2g} of their length.")
         except BaseException:
@@ -303,8 +303,8 @@ class _Job:
         with tqdm(
             total=n, initial=start, desc="Features", unit="sample", disable=not self.show_progress
         ) as bar:
-            for part in self.source.batches(start):
-                rows, labels = self._rows(part)
+            for batch in self.source.batches(start):
+                rows, labels = self._rows(batch)
                 sink.append(rows, labels)
                 done += len(rows)
                 bar.update(len(rows))
@@ -314,15 +314,15 @@ class _Job:
         if done != n:
             raise InvalidInputError(f"'data' says it has {n} samples but gave {done}. Check its __len__.")
 
-    def _rows(self, part: Part) -> tuple[Rows, Ints]:
+    def _rows(self, batch: Batch) -> tuple[Rows, Ints]:
         """Features (B, d) and labels (B,) of a batch, with those of samples that could not be read."""
-        if not part.skipped:
-            return self.forward(part), part.labels
-        n = len(part.indices) + len(part.skipped)
+        if not batch.skipped:
+            return self.forward(batch), batch.labels
+        n = len(batch.indices) + len(batch.skipped)
         features, labels = np.zeros((n, self.dimension), self.forward.dtype), np.full(n, SKIPPED)
-        if len(part.indices):
-            read = part.indices - min(*part.indices, *part.skipped)
-            features[read], labels[read] = self.forward(part), part.labels
+        if len(batch.indices):
+            read = batch.indices - min(*batch.indices, *batch.skipped)
+            features[read], labels[read] = self.forward(batch), batch.labels
         return features, labels
 
     def _needs(self, n: int, folder: Path | None, start: int = 0) -> str:

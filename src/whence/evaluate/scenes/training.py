@@ -13,8 +13,9 @@ from whence.core.checks import check_count, check_seed
 from whence.data import as_training_set
 from whence.errors import ModelError
 from whence.evaluate.scenes.views import view
-from whence.model.extractor import check_model, evaluating, logits_in
+from whence.model.extractor import logits_in
 from whence.model.inputs import run, running_on, to_model
+from whence.model.modules import check_model, evaluating
 
 
 def fixed_steps(
@@ -77,7 +78,7 @@ def predict(
     samples = as_training_set(data, batch_size, preprocess=preprocess, collate_fn=collate_fn)
     parts = []
     with evaluating(model), torch.no_grad():
-        for batch in samples:
+        for batch in samples.batches():
             inputs = to_model(model, batch.inputs)
             with running_on(inputs):
                 output = run(model, inputs)
