@@ -130,7 +130,7 @@ class Dot:
 
 
 def dot_chart(rows: Sequence[Dot], x: Axis, text: str, chance: float | None) -> Markup:
-    """Draw one dot a row, and the line of chance where there is one."""
+    """Draw one dot per row, and the line of chance where there is one."""
     label, line, width = 168, 17, 436
     bottom = line * len(rows) + 4
     span = width - label - 72

@@ -51,7 +51,7 @@ class Figures:
         self.summary, self.sweep, self.results = summary, sweep, summary.results
 
     def scores(self) -> list[tuple[Column, Markup]]:
-        """One chart a column: all methods, the best first."""
+        """One chart per column: all methods, the best first."""
         return [
             (column, self._score_chart(column)) for column in self.summary.columns if self._present(column)
         ]
@@ -117,7 +117,7 @@ class Figures:
     def _panels(
         self, text: str, curves: Mapping[str, Points], x: Axis, y: Axis, theirs: Mapping[str, Points] = _NONE
     ) -> Panels:
-        """One panel a method: its curve, the random one, and the paper's where there is one."""
+        """One panel per method: its curve, the random one, and the paper's where there is one."""
         chance = Line(curves.get(RANDOM, []), "line chance")
         found = []
         for method in self.summary.methods:

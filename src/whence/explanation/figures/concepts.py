@@ -31,7 +31,7 @@ WORDS = 5  # of a text that are written for a concept
 
 
 def draw(why: ConceptExplanation) -> Figure:
-    """Draw the pair, and below it a row a concept: its part, its maps, and the samples that show it most."""
+    """Draw the pair, and below it a row per concept: its part, its maps and the samples that show it."""
     return _Drawing(why).canvas.figure
 
 

@@ -37,7 +37,7 @@ def draw(explanation: Explanation) -> Figure:
 
 
 class _Overview:
-    """Images or values: a column a pair, the training sample with its map above the pair's test map."""
+    """Images or values: a column per pair, the training sample with its map above the pair's test map."""
 
     def __init__(self, why: Explanation) -> None:
         self.why = why
