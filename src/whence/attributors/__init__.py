@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import nn
 
-from whence.attributors.base import Attributor, Limits, Ranked, TopK
+from whence.attributors.base import Attributor
 from whence.attributors.dual.dualda import DualDA
 from whence.attributors.ensemble import Ensemble
 from whence.attributors.gradient.graddot import GradCos, GradDot
@@ -20,9 +20,11 @@ from whence.attributors.influence.arnoldi import Arnoldi
 from whence.attributors.influence.ekfac import EKFAC
 from whence.attributors.influence.exact import Influence
 from whence.attributors.influence.lissa import LiSSA
+from whence.attributors.limits import Limits
 from whence.attributors.points.hinge import HingeRP
 from whence.attributors.points.representer import Representer
 from whence.attributors.random import RandomAttributor
+from whence.attributors.ranking import Ranked, TopK
 from whence.attributors.registry import METHODS, get, names
 from whence.attributors.similarity import Similarity
 from whence.core import store
@@ -89,7 +91,6 @@ def load(
             "registers it with whence.register, or use the version of whence that has it."
         )
     attributor = METHODS.get(method).restored(arrays, manifest, model)
-    attributor.fit_seconds_ = 0.0
     if data is not None:
         if model is None:
             raise InvalidInputError("'data' must come with 'model', which reads it. Got data alone.")
