@@ -18,7 +18,7 @@ from whence.core.cache import Cache, Slot
 from whence.core.checks import check_places, is_integer, shown
 from whence.errors import InvalidInputError, StoreError
 from whence.features import FeatureBank, taken, teller
-from whence.features.bank import Mask
+from whence.features.rows import Mask
 from whence.model.heads import Head
 from whence.svm import CChoice, choose_C, solve
 from whence.svm.inputs import length
