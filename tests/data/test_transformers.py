@@ -15,7 +15,8 @@ from tests.helpers.families import BERT, IMAGES, SMALL, TEXT, lora
 from tests.helpers.families import transformer as build
 from whence.data import as_training_set
 from whence.errors import DataWarning, InvalidInputError, ModelError, SampleError
-from whence.model.extractor import class_names, find_head
+from whence.model.extractor import find_head
+from whence.model.modules import class_names
 
 transformers = pytest.importorskip("transformers")
 datasets = pytest.importorskip("datasets")
@@ -232,6 +233,6 @@ def test_a_model_without_pad_token_says_so(tokeniser: Any) -> None:
 def test_a_single_logit_is_refused_with_the_remedy() -> None:
     torch.manual_seed(0)
     model, inputs = build("Bert", **SMALL, **{**TEXT, "num_labels": 1})()
-    with pytest.raises(ModelError, match=r"one logit a class.*nn.Linear\(16, 2\)"):
+    with pytest.raises(ModelError, match=r"one logit per class.*nn.Linear\(16, 2\)"):
         find_head(model, inputs)
     assert find_head(BERT()[0], inputs) == "classifier"

@@ -524,8 +524,8 @@ def test_another_extraction_computes_anew_and_says_why(
 def test_cells_and_trained_models_are_kept_by_the_code_that_made_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from whence.core.cache import Cache
     from whence.evaluate.scenes import trainer
-    from whence.evaluate.scenes.networks import Recipe
     from whence.evaluate.suite import run
     from whence.evaluate.suite.protocol import parse
 
@@ -536,15 +536,15 @@ def test_cells_and_trained_models_are_kept_by_the_code_that_made_them(
         "metrics": {"identical_class": {}},
     }
 
-    def keys() -> tuple[Any, Any]:
-        runner = run._Runner(parse(protocol), tmp_path, tmp_path / "out", False, print)
-        made = trainer.Trainer(Recipe(name="narrow-cnn", steps=5), torch.zeros(4, 1, 16, 16), 2)
-        return runner.cells.path("lds", "dualda"), made.config
+    def kept() -> dict[str, str]:
+        run.run(parse(protocol), tmp_path, tmp_path / "out", show_progress=False)
+        return {entry.name: entry.kind for entry in Cache(tmp_path / "out" / "cache").entries()}
 
-    before = keys()
-    assert keys() == before
+    before = kept()
+    assert kept() == before
     for module in (run, trainer):
         monkeypatch.setattr(module, "source", lambda *names: "other")
-    after = keys()
-    assert before[0] != after[0]
-    assert before[1] != after[1]
+    after = kept()
+    new = [kind for name, kind in after.items() if name not in before]
+    assert sorted(new) == sorted(before.values())
+    assert set(new) == {"cell", "model"}

@@ -15,7 +15,8 @@ from tests.helpers.families import FAMILIES, IMAGES, Family, ResNet, Vgg
 from tests.helpers.relevance_nets import random
 from tests.relevance.test_rules import by_matrix
 from whence.errors import InvalidInputError, ModelError
-from whence.model.extractor import Extractor, unwrap
+from whence.model.extractor import Extractor
+from whence.model.modules import unwrap
 from whence.relevance import Rules, lrp, trace
 from whence.relevance.lrp import default_rules
 from whence.relevance.presets import ATTN_LRP, EPSILON, EPSILON_PLUS_FLAT, PRESETS, as_rules

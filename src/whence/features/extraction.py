@@ -22,8 +22,9 @@ from whence.features.cached import Found, cached
 from whence.features.forward import Forward
 from whence.features.job import Job
 from whence.model.bound import BoundModel
-from whence.model.extractor import Extractor, check_model, find_head
+from whence.model.extractor import Extractor, find_head
 from whence.model.inputs import check_device
+from whence.model.modules import check_model
 
 DTYPES = ("float32", "float16")
 AUTOCASTS = (None, "bfloat16", "float16")

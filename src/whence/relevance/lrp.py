@@ -13,8 +13,9 @@ from torch.overrides import TorchFunctionMode
 
 from whence.core.checks import check_dense, real_array, shown
 from whence.errors import InvalidInputError, ModelError
-from whence.model.extractor import Extractor, evaluating
+from whence.model.extractor import Extractor
 from whence.model.inputs import check_batch, running_on, to_model
+from whence.model.modules import evaluating
 from whence.relevance.graph import check_no_leak
 from whence.relevance.presets import ATTN_LRP, EPSILON, EPSILON_PLUS_FLAT, Rules, as_rules
 from whence.relevance.propagation import Propagation, Source
@@ -43,7 +44,7 @@ class Flow:
         Parameters
         ----------
         coefficients : (B, d) or (m, B, d)
-            One a sample, or m a sample, all in one pass.
+            One per sample, or m per sample, all in one pass.
 
         Returns
         -------
@@ -149,7 +150,7 @@ def lrp(
     inputs
         A batch of the model's inputs.
     relevance : (B, d) or (m, B, d)
-        Of the features, one or m a sample. Where a feature is 0 it has no relevance to give.
+        Of the features, one or m per sample. Where a feature is 0 it has no relevance to give.
     rules
         ``"epsilon_plus_flat"``, ``"attn_lrp"``, ``"attn_lrp_cp"``, ``"epsilon"``, ``module:name``, ``Rules``,
         or the rule of all layers. None looks at what the model does: attention takes attn_lrp, convolutions

@@ -12,11 +12,10 @@ from torch.nn import functional as F  # noqa: N812
 from torch.overrides import TorchFunctionMode
 
 from whence.errors import InvalidInputError, ModelError
-from whence.relevance.context import carries
 from whence.relevance.functions import UNTOUCHED, base_name, opened, out_of_place
 from whence.relevance.graph import Node, nodes_between
 from whence.relevance.presets import Rules
-from whence.relevance.primitives import Layer, ruled, tensors_in
+from whence.relevance.primitives import Layer, carries, ruled, tensors_in
 from whence.relevance.rules import LayerRule, OperationRule, SharingRule, SpreadingRule, as_rule
 from whence.relevance.sources import TOKENS, looks_up
 from whence.relevance.table import GATES, TABLE
@@ -90,9 +89,10 @@ class Propagation(TorchFunctionMode):
         self._constants: dict[int, tuple[Tensor, Tensor]] = {}
         # Not by getattr: a parametrised weight is computed on access, which may change the model.
         self._names = {
-            id(module._parameters["weight"]): (name, type(module))
+            id(weight): (name, type(module))
             for name, module in model.named_modules()
-            if module._parameters.get("weight") is not None
+            for key, weight in module.named_parameters(recurse=False)
+            if key == "weight"
         }
         self._first = None if rules.first is None else as_rule("first", rules.first, LayerRule)
         # Relevance itself is only carried on beyond the first layer where another one spreads it.

@@ -16,9 +16,10 @@ from whence.attributors.gradient.samplewise import NotMappedError, map_samples
 from whence.core.checks import shown
 from whence.errors import InvalidInputError, ModelError
 from whence.features import teller
-from whence.model.extractor import eagerly, evaluating, logits_in
+from whence.model.extractor import logits_in
 from whence.model.heads import made_by, recording
 from whence.model.inputs import n_rows, run, take
+from whence.model.modules import eagerly, evaluating
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 """One number a sample: of logits (B, K) and classes (B,), shape (B,)."""
@@ -105,10 +106,11 @@ class Gradients:
     Examples
     --------
     >>> import torch
-    >>> from whence.attributors.classifier import read
+    >>> from whence.attributors.classifier import Training
+    >>> from whence.features import extract
     >>> model, x, y = torch.nn.Linear(4, 3), torch.randn(6, 4), torch.arange(6) % 3
-    >>> classifier, _ = read(model, (x, y), None, batch_size=8, show_progress=False)
-    >>> [rows.shape for rows in Gradients(classifier)(x, y)]
+    >>> training = Training(extract(model, (x, y), show_progress=False), batch_size=8)
+    >>> [rows.shape for rows in Gradients(training.classifier)(x, y)]
     [torch.Size([6, 15])]
     """
 

@@ -1,4 +1,4 @@
-"""What training and testing by an evaluation share: fixed numbers of steps, and predictions."""
+"""Loops over a data set: batches of a fixed number, whatever its size, and predictions for all of it."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from whence.core.checks import check_count, check_seed
 from whence.data import as_training_set
 from whence.errors import ModelError
 from whence.evaluate.scenes.views import view
-from whence.model.extractor import check_model, evaluating, logits_in
+from whence.model.extractor import logits_in
 from whence.model.inputs import run, running_on, to_model
+from whence.model.modules import check_model, evaluating
 
 
 def fixed_steps(
