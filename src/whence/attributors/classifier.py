@@ -16,7 +16,7 @@ from whence.core.checks import check_dense, real_array, shown
 from whence.data import TrainingSet
 from whence.errors import InvalidInputError
 from whence.features import FeatureBank, as_float32, taken
-from whence.features.bank import Ints
+from whence.features.rows import Ints
 from whence.model.bound import BoundModel
 from whence.model.extractor import Extractor
 from whence.model.heads import Head

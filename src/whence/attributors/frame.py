@@ -17,7 +17,7 @@ from whence.core.checks import check_count, check_flag, check_names
 from whence.data import OnError, TrainingSet, as_training_set
 from whence.errors import InvalidInputError, NotFittedError
 from whence.features import FeatureBank, extract
-from whence.features.bank import Ints
+from whence.features.rows import Ints
 from whence.model.bound import BoundModel
 from whence.model.heads import Head
 from whence.model.inputs import check_batch, check_device
