@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib import import_module
 from os import PathLike
-from pkgutil import walk_packages
 from typing import Any
 
 from torch import nn
@@ -28,6 +26,7 @@ from whence.attributors.ranking import Ranked, TopK
 from whence.attributors.registry import METHODS, get, names
 from whence.attributors.similarity import Similarity
 from whence.core import store
+from whence.core.registry import import_all
 from whence.data import as_training_set
 from whence.errors import InvalidInputError, StoreError
 from whence.model.modules import class_names
@@ -57,8 +56,7 @@ __all__ = [
 ]
 
 # Every method is one file, found by its registration.
-for _module in walk_packages(__path__, f"{__name__}."):
-    import_module(_module.name)
+import_all(__name__)
 
 
 def load(

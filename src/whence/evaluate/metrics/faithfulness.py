@@ -74,7 +74,7 @@ def sparsified(coefficients: Any, counts: Any) -> Doubles:
     keep = to_array("counts", counts)
     if keep.shape != (K,) or keep.dtype.kind not in "iu" or keep.min() < 0 or keep.max() > N:
         raise InvalidInputError(
-            f"'counts' must be {K} integers from 0 to {N}, one a class. Got {keep.tolist()}."
+            f"'counts' must be {K} integers from 0 to {N}, one per class. Got {keep.tolist()}."
         )
     # Ranks by falling size; of equals the first in the training set is kept.
     ranks = np.argsort(np.argsort(-np.abs(dense), axis=0, kind="stable"), axis=0)

@@ -28,7 +28,7 @@ from whence.evaluate.scenes.weights import load_weights, save_weights
 
 TrainFn = Callable[[View, int], nn.Module]
 
-_MODULES = ("perturb", "retrain", "training", "views", "weights")  # whose code a training can depend on
+_MODULES = ("loops", "perturb", "retrain", "views", "weights")  # whose code a training can depend on
 
 
 class RetrainingWarning(UserWarning):

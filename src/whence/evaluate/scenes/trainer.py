@@ -19,7 +19,7 @@ from whence.evaluate.scenes.recipe import Recipe, Trained, train
 from whence.evaluate.scenes.retrain import code_fingerprint
 from whence.evaluate.scenes.views import View, view
 
-_MODULES = ("blocks", "networks", "recipe", "texts", "trainer", "training", "views")
+_MODULES = ("blocks", "loops", "networks", "recipe", "texts", "trainer", "views")
 """Whose code a trained network depends on."""
 
 

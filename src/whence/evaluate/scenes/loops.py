@@ -1,4 +1,4 @@
-"""What training and testing by an evaluation share: fixed numbers of steps, and predictions."""
+"""Loops over a data set: batches of a fixed number, whatever its size, and predictions for all of it."""
 
 from __future__ import annotations
 
