@@ -40,7 +40,7 @@ from whence.evaluate.scenes.retrain import Run, retrain
 from whence.evaluate.scenes.shortcuts import CentreBox, Frame, Word
 from whence.evaluate.scenes.views import View, subset, view
 from whence.evaluate.suite.case import Case
-from whence.evaluate.suite.metric import Column, Metric
+from whence.evaluate.suite.metric import Column, Curves, Metric, Numbers
 from whence.evaluate.suite.results import Row
 
 __all__ = [
@@ -48,11 +48,13 @@ __all__ = [
     "Case",
     "CentreBox",
     "Column",
+    "Curves",
     "ExplainedPairs",
     "FlippingResult",
     "Frame",
     "Metric",
     "Network",
+    "Numbers",
     "RandomAttributor",
     "Resources",
     "Row",

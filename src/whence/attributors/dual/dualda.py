@@ -31,7 +31,7 @@ from whence.relevance.xda import Method
 from whence.svm.inputs import check_C, check_features
 from whence.svm.problem import Floats, Ints
 from whence.svm.solve import check_options
-from whence.tasks import Classes
+from whence.tasks import Classes, Task
 
 
 @register
@@ -226,7 +226,7 @@ class DualDA(PairAttributor):
         labels = changed_labels(before.labels, len(X), self.n_classes_, remove, relabel or {})
         before.check_training(X)
         C = self.C_ if C is None else check_C(C)
-        solution = self._solver().again(X, labels, before.lam, C, before.constant)
+        solution = self._solver(self.task_).again(X, labels, before.lam, C, before.constant)
         other = type(self)(**{name: getattr(self, name) for name in self._parameters()}, device=self.device)
         place = self._place(self.model_)
         # The sketch is of the training set as it is, whatever is asked about it.
@@ -260,7 +260,7 @@ class DualDA(PairAttributor):
     def _learn(self, training: Training, **given: Any) -> tuple[Surrogate, SurrogateSolution]:
         bank = training.bank
         features, place = as_float32(bank.features), self._place(bank.model)
-        solution = self._solver().of_bank(bank, features, training.cache_dir)
+        solution = self._solver(training.task).of_bank(bank, features, training.cache_dir)
         return Surrogate.from_solution(solution, features, bank.labels, bank.head, place), solution
 
     def _keep(self, learned: tuple[Surrogate, SurrogateSolution]) -> None:
@@ -286,9 +286,9 @@ class DualDA(PairAttributor):
         if self.head_ is not None and len(self._unseen):
             self.agreement_ = agreement(self.coef_, self.head_, np.asarray(features[self._unseen]))
 
-    def _solver(self) -> SurrogateSolver:
+    def _solver(self, task: Task) -> SurrogateSolver:
         return SurrogateSolver(
-            self.C, self.bias, self.tol, self.seed, self.n_threads, self.max_seconds, self.show_progress
+            task, self.C, self.bias, self.tol, self.seed, self.n_threads, self.max_seconds, self.show_progress
         )
 
     def _self_influence(self) -> Tensor:

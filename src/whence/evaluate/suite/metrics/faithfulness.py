@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from whence.attributors import DualDA, Representer
 from whence.attributors.dual.surrogate import Faithfulness as Found
-from whence.core.registry import register
 from whence.data import as_training_set
 from whence.evaluate.metrics.faithfulness import (
     sparsified_faithfulness,
     support_counts,
     surrogate_faithfulness,
 )
-from whence.evaluate.suite.case import Case
-from whence.evaluate.suite.metric import Metric
-from whence.evaluate.suite.results import Row
+from whence.evaluate.suite.metric import Case, Metric, Numbers, Row, register
 from whence.features import extract
 
 if TYPE_CHECKING:
     from whence.evaluate.suite.protocol import Method, Protocol
 
-_NAMES = ("agreement", "mcc", "weight_cosine", "logit_cosine")
+_NAMES = {
+    "agreement": "Agreement",
+    "mcc": "Matthews correlation",
+    "weight_cosine": "Weight cosine",
+    "logit_cosine": "Logit cosine",
+}
 
 
 @register
@@ -33,8 +35,16 @@ class Faithfulness(Metric):
     Of Representer Points also at the sparsity of each DualDA whose C the protocol gives.
     """
 
-    name: ClassVar[str] = "faithfulness"
-    sweeps: ClassVar[bool] = False
+    name = "faithfulness"
+    sections = (
+        Numbers(
+            "Faithfulness of surrogates",
+            "How well the new last layer stands for the model’s own; 1 is best. Sparsified Representer "
+            "Points keep, of each class, as many of the largest coefficients as DualDA has support vectors.",
+            _NAMES,
+        ),
+    )
+    sweeps = False
 
     def applies(self, method: Method) -> bool:
         """Tell whether the method has a last layer of its own."""
