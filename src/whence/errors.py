@@ -52,6 +52,10 @@ class MissingFileError(StoreError, FileNotFoundError):
     """There is no saved file at a path."""
 
 
+class WorkerError(WhenceError):
+    """A process ended before the piece of work that it was given was done."""
+
+
 class DataWarning(UserWarning):
     """The training set is not what it seems: its samples change, or its classes go by other names."""
 

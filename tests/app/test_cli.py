@@ -13,7 +13,7 @@ import whence
 from whence import sample
 from whence.app import cli, demo
 from whence.errors import InvalidInputError
-from whence.project.session import Session
+from whence.project import Project
 from whence.ui.explorer import Explorer
 
 
@@ -42,7 +42,7 @@ def test_demo_writes_figures_a_report_and_what_can_be_served(tmp_path):
     assert [line.split()[0] for line in lines] == ["Trained", "Fitted", "Explained", "All"]
     assert lines[-1].endswith(f"whence serve {page.parent / 'demo.whence'}")
 
-    opened = Explorer(Session.open(page.parent / "demo.whence", show_progress=False))
+    opened = Explorer(Project.open(page.parent / "demo.whence", show_progress=False))
     assert opened.info() == data["info"]
     again = opened.explain(int(next(iter(data["notes"]))))
     assert again["logit"] == pytest.approx(data["explanations"][str(again["test"])]["logit"], rel=1e-4)

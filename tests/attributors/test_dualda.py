@@ -284,8 +284,8 @@ def test_only_the_support_vectors_features_are_kept() -> None:
     model, inputs, labels = trained()
     e = whence.DualDA(C=1.0, show_progress=False).fit(model, (inputs, labels))
     assert 0 < len(e.support_) < N
-    assert e._surrogate.vectors.shape == (len(e.support_), 6)
-    arrays = [v for v in vars(e._surrogate).values() if isinstance(v, np.ndarray | Tensor)]
+    assert e.surrogate_.vectors.shape == (len(e.support_), 6)
+    arrays = [v for v in vars(e.surrogate_).values() if isinstance(v, np.ndarray | Tensor)]
     assert not any(v.shape == (N, 6) for v in arrays)
 
 
@@ -415,7 +415,7 @@ def test_arrays_need_be_neither_writable_nor_contiguous() -> None:
         (lambda e, x: e.attribute_features(np.where(np.arange(D) == 4, np.nan, x)), "row 0, column 4"),
         (lambda e, x: e.attribute_features(x, K), rf"'target' must lie in \[0, {K}\).*Got {K} for test 0"),
         (lambda e, x: e.attribute_features(x, -1), "'target' must lie in"),
-        (lambda e, x: e.attribute_features(x, [0, 1]), "one class a test"),
+        (lambda e, x: e.attribute_features(x, [0, 1]), "one class per test"),
         (lambda e, x: e.attribute_features(x, 1.0), "'target' must be None or integers"),
         (lambda e, x: e.top_k_features(x, 0), "'k' must be"),
         (lambda e, x: e.faithfulness_features(x), "'head'"),
@@ -575,5 +575,5 @@ def test_scores_sum_to_the_logit_whatever_the_scale_of_the_features(scale, offse
     ):
         error = np.abs(scores.sum(axis=1, dtype=np.float64) - exact.astype(np.float64))
         assert error.max() <= 1e-4
-    logits = explainer._surrogate.logits(explainer._surrogate.check_features(X))[:, 1]
+    logits = explainer.surrogate_.logits(explainer.surrogate_.check_features(X))[:, 1]
     assert np.abs(logits.numpy() - exact.astype(np.float64)).max() <= 1e-9 * max(1, np.abs(exact).max())

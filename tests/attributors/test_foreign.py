@@ -19,7 +19,7 @@ from whence.core import store
 from whence.data import as_training_set
 from whence.errors import InvalidInputError
 from whence.features import extract
-from whence.project.session import Configuration, Session
+from whence.project import Configuration, Project
 from whence.ui.explorer import Explorer
 
 Pair = tuple[torch.Tensor, torch.Tensor]
@@ -160,8 +160,8 @@ def test_files_without_a_sketch_still_load(saved: Path) -> None:
 def test_the_explorer_refuses_another_set() -> None:
     explainer = fit()
     tests = as_training_set(pictures(M, 1), 64, names=NAMES)
-    explainer._data = as_training_set(OTHERS["inputs in another order"](), 64, names=NAMES)
-    explorer = Explorer(Session(Path("x.whence"), Configuration(model="", data=""), explainer, tests))
+    explainer.data_ = as_training_set(OTHERS["inputs in another order"](), 64, names=NAMES)
+    explorer = Explorer(Project(Path("x.whence"), Configuration(model="", data=""), explainer, tests))
     for ask in (
         lambda: explorer.at(explorer.Cs()[0]),
         lambda: explorer.what_if(0, [1], {}, None),
@@ -189,7 +189,7 @@ def test_features_beyond_all_numbers_are_not_those_that_were_fitted(value: float
 
 def test_a_sketch_costs_five_numbers_a_sample() -> None:
     explainer = whence.DualDA(C=1e-3, show_progress=False).fit_features(np.eye(40), np.arange(40) % 2)
-    assert explainer._fitted().arrays()["sketch"].nbytes == 40 * 5 * 4
+    assert explainer.surrogate_.arrays()["sketch"].nbytes == 40 * 5 * 4
 
 
 def test_a_linear_model_of_one_class_of_features_is_known_again() -> None:

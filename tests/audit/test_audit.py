@@ -22,6 +22,7 @@ from whence.audit.heldout import calibrated, folds, held_out_scores
 from whence.audit.neighbours import nearest
 from whence.errors import InvalidInputError, NotFittedError
 from whence.features import extract
+from whence.tasks import Classes
 
 K, D, N = 4, 6, 120
 
@@ -228,7 +229,7 @@ def test_csv_and_parquet_give_back_what_was_written(tmp_path: Path) -> None:
     X, _, _ = data()
     ids = [f"{HOSTILE[i % len(HOSTILE)]}{i}" for i in range(N)]
     explainer = fitted()
-    explainer.class_names_ = ('cat,"tabby"', "dog\n", "<b>", "Äpfel")
+    explainer.task_ = Classes(4, ('cat,"tabby"', "dog\n", "<b>", "Äpfel"))
     found = audit.wrong_labels(explainer, features=X, n=30, ids=ids)
     found.to_csv(tmp_path / "f.csv")
     with (tmp_path / "f.csv").open(encoding="utf-8", newline="") as file:

@@ -18,7 +18,7 @@ from torch import nn
 
 import whence
 from whence import attributors
-from whence.app.commands import facts
+from whence.app.info import facts
 from whence.attributors.dual import solutions
 from whence.core import store
 from whence.errors import StoreError, WhenceError

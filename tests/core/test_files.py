@@ -20,11 +20,12 @@ from tests.features.test_features import arrays, net
 from tests.helpers.explained import explanation
 from whence.audit import table
 from whence.core import files, store
+from whence.core.cache import Cache
 from whence.errors import StoreError
 from whence.evaluate.report import page
 from whence.evaluate.suite import results
 from whence.explanation import Explanations
-from whence.features import Cache, extract
+from whence.features import extract
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="modes, links and locks of POSIX")
 
@@ -180,7 +181,7 @@ def test_what_cannot_be_written_leaves_the_users_file_whole(
 # Banks have a journal of their own, locks are empty, one is a switch of the kernel's, and the archives of the
 # sample are made by hand.
 OTHER_WAYS = {
-    *("core/files.py", "features/bank.py", "features/cache.py"),
+    *("core/files.py", "features/bank.py", "core/cache.py"),
     *("evaluate/metrics/resources.py", "sample/make.py"),
 }
 

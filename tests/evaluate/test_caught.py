@@ -19,6 +19,7 @@ from whence.evaluate.scenes.encoder import Encoder
 from whence.evaluate.scenes.texts import Backbone
 from whence.evaluate.scenes.workshop import SceneSpec, Workshop
 from whence.evaluate.suite import protocol, run
+from whence.evaluate.suite.case import Bench, Case
 from whence.evaluate.suite.caught import caught_shortcuts
 from whence.evaluate.suite.results import ERROR
 
@@ -35,9 +36,11 @@ def test_maps_of_caught_frames_are_those_of_explain(tmp_path: Path) -> None:
     wanted = protocol.parse(IMAGES)
     scene = Workshop(wanted, Path(), tmp_path, False).scene(SceneSpec.of(wanted, "shortcut"))
     assert len(scene.tests) >= 6, "the shortcut must work for this test to say anything"
-    explainer = DualDA(C=1e-4, show_progress=False).fit(scene.trained.model, scene.data)
-    scores = explainer.attribute(scene.tests, torch.from_numpy(scene.explained)).numpy()
-    found = {one.quantity: one.value for one in caught_shortcuts(scene, explainer, scores, 6)}
+    case = Case(Bench(scene, wanted, tmp_path / "models", False), wanted.methods[1], {"C": 1e-4})
+    explainer = case.attributor
+    assert isinstance(explainer, DualDA)
+    everyone = np.ones(len(scene.tests), dtype=bool)
+    found = {row.quantity: row.value for row in caught_shortcuts(case, "shortcut", everyone, 6)}
     frame = np.ones((28, 28), dtype=bool)
     frame[4:-4, 4:-4] = False
     aucs, caught = [], 0

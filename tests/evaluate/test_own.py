@@ -20,8 +20,8 @@ from whence.evaluate import view
 from whence.evaluate.scenes import datasets
 from whence.evaluate.scenes.workshop import SceneSpec, Workshop
 from whence.evaluate.suite import protocol, results
+from whence.evaluate.suite.case import Bench
 from whence.evaluate.suite.protocol import Protocol
-from whence.evaluate.suite.retraining import Retrainer
 from whence.evaluate.suite.run import run
 
 MODULE = """
@@ -143,7 +143,7 @@ def test_an_own_network_is_trained_by_the_recipe(place: Path) -> None:
     ]
     assert len(scenes[1].trained.checkpoints) == 2
     assert scenes[0].trainer.config != scenes[1].trainer.config
-    models = list(Retrainer(place / "models", False).models(scenes[1], [np.arange(20)], 2))
+    models = list(Bench(scenes[1], plain, place / "models", False).retrained([np.arange(20)], 2))
     assert not torch.equal(models[0][0].weight, models[1][0].weight)  # type: ignore[index]
 
 

@@ -73,11 +73,11 @@ def made(metrics: Mapping[str, Any] | None = None, data: str = "sample") -> Resu
         "name": "made",
         "title": "Made <i>up</i>",
         "seed": 0,
-        "data": data,
-        "recipe": {"device": "cpu"},
+        "data": {"name": data},
+        "model": {"device": "cpu"},
         "methods": METHODS,
         "metrics": metrics or {"mislabeling": {}, "coreset": {"seeds": 2}, "pruning": {"seeds": 2}},
-        "sweep_option": "C",
+        "sweep": {"option": "C"},
     }
     return Results(tuple(rows), config, {"whence": "0"})
 
@@ -221,17 +221,17 @@ def test_ranges_of_equal_values() -> None:
 
 
 def test_swept_methods_are_retrained_at_fewer_fractions_and_counted() -> None:
-    tables = protocol._read("quick")
+    tables = protocol.read("quick")
     whole = protocol.parse(
         {**tables, "sweep": {k: v for k, v in tables["sweep"].items() if k != "fractions"}}
     )
     fewer = protocol.load("quick")
     swept = next(m for m in fewer.methods if m.sweep)
     compared = next(m for m in fewer.methods if m.name == "dualda")
-    assert fewer.options("coreset", swept)["fractions"] == [0.1, 0.5]
-    assert fewer.options("coreset", compared)["fractions"] == [0.1, 0.2, 0.5]
-    assert fewer.options("lds", swept) == fewer.metrics["lds"]
-    assert costs.takes_part(swept, "pruning")
+    assert fewer.metric("coreset", swept).model_dump()["fractions"] == [0.1, 0.5]
+    assert fewer.metric("coreset", compared).model_dump()["fractions"] == [0.1, 0.2, 0.5]
+    assert fewer.metric("lds", swept) == fewer.metrics["lds"]
+    assert costs.takes_part(fewer, "pruning", swept)
     assert costs.cell_seconds(fewer, "coreset", swept) < costs.cell_seconds(whole, "coreset", swept)
     assert sum(i.seconds for i in costs.plan(fewer)) < sum(i.seconds for i in costs.plan(whole))
     for given, said in (

@@ -25,8 +25,8 @@ from whence.evaluate.scenes.networks import Recipe
 from whence.evaluate.scenes.trainer import Trainer
 from whence.evaluate.scenes.workshop import SceneSpec, Workshop
 from whence.evaluate.suite import costs, protocol, results, run
+from whence.evaluate.suite.metrics.coreset import Coreset
 from whence.evaluate.suite.results import ERROR, Results, Row
-from whence.evaluate.suite.retraining import measure_subsets
 from whence.sample.make import to_idx
 
 TABLES: dict[str, Any] = {
@@ -85,7 +85,7 @@ def test_packaged_protocols_are_valid(name: str) -> None:
         (changed(metrics={"lds": {"subset": 3}}), "subsets"),
         (changed(metrics={"lds": {"train": 0}}), "at least 1"),
         (changed(metrics={"identical_class": {}}), "tuning"),
-        (changed(metrics={"shortcut": {"kind": "frames"}}), "frame, box, word"),
+        (changed(metrics={"shortcut": {"kind": "frames"}}), "'frame', 'box' or 'word'"),
         (changed(data={"name": "mnst"}), "bbc-news, cifar-10"),
         (changed(model={"name": "cnnn", "steps": 3}), "narrow-cnn"),
         (changed(model={"name": "cnn"}), "model.steps"),
@@ -101,7 +101,7 @@ def test_a_protocol_extends_another(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
     path.write_text('extends = "tiny"\n[data]\ntrain = 77\n', encoding="utf-8")
     mine, tiny = protocol.load(path), protocol.load("tiny")
-    assert (mine.name, mine.train, mine.test) == ("mine", 77, tiny.test)
+    assert (mine.name, mine.data.train, mine.data.test) == ("mine", 77, tiny.data.test)
     assert mine.methods == tiny.methods
     path.write_text("[data\n", encoding="utf-8")
     with pytest.raises(InvalidInputError, match="valid TOML"):
@@ -170,7 +170,7 @@ def test_networks_take_images(name: str) -> None:
 
 def test_training_is_seeded_and_takes_its_steps() -> None:
     inputs, labels = torch.rand(30, 1, 28, 28), torch.arange(30) % 3
-    recipe = Recipe("narrow-cnn", steps=5, batch_size=8)
+    recipe = Recipe(name="narrow-cnn", steps=5, batch_size=8)
     trainer = Trainer(recipe, inputs, 3)
     first, again = (trainer.train(inputs, labels, 1, n_checkpoints=2) for _ in range(2))
     other = trainer.train(inputs, labels, 2)
@@ -179,7 +179,7 @@ def test_training_is_seeded_and_takes_its_steps() -> None:
         assert torch.equal(tensor, again.model.state_dict()[name])
         assert torch.equal(tensor, first.checkpoints[-1][name])
     assert not torch.equal(first.model.head.weight, other.model.head.weight)  # type: ignore[union-attr]
-    longer = Trainer(dataclasses.replace(recipe, steps=6), inputs, 3).train(inputs[:8], labels[:8], 1).model
+    longer = Trainer(recipe.model_copy(update={"steps": 6}), inputs, 3).train(inputs[:8], labels[:8], 1).model
     assert longer.head.weight.shape == (3, 32)  # type: ignore[union-attr]
 
 
@@ -244,21 +244,23 @@ def test_single_values_are_kept_and_the_sweep_is_retrained_too(finished: tuple[P
 
 def test_methods_that_choose_the_same_samples_share_models() -> None:
     class Recorder:
-        def models(self, scene: Any, parts: list[Any], seeds: int) -> Iterator[nn.Module]:
+        protocol = SimpleNamespace(seed=0)
+
+        def retrained(self, parts: list[Any], seeds: int) -> Iterator[nn.Module]:
             self.parts = parts
             return iter([nn.Linear(3, 2)] * len(parts) * seeds)
 
     asked = []
     for importance in ([4.0, 3.0, 2.0, 1.0], [3.0, 4.0, 1.0, 2.0]):
         scene = SimpleNamespace(held_out=(torch.rand(5, 3), np.array([0, 1, 0, 1, 0])))
+        recorder = Recorder()
         case = SimpleNamespace(
             scene=scene,
+            bench=recorder,
             scores=np.array([importance]),
-            common={"seed": 0},
             row=lambda metric, quantity, value, x=None: Row(metric, "a", quantity, x, value),
         )
-        recorder = Recorder()
-        measure_subsets(case, "coreset", {"fractions": [0.5], "seeds": 1}, recorder)  # type: ignore[arg-type]
+        Coreset(fractions=[0.5], seeds=1).measure(case)  # type: ignore[arg-type]
         asked.append([part.tolist() for part in recorder.parts])
     assert asked == [[[0, 1]], [[0, 1]]]
 
@@ -343,7 +345,7 @@ def test_the_page_is_whole_and_harmless(finished: tuple[Path, Results]) -> None:
 
 def test_the_papers_numbers_stand_beside_ours(finished: tuple[Path, Results]) -> None:
     _, found = finished
-    mnist = dataclasses.replace(found, protocol={**found.protocol, "data": "mnist"})
+    mnist = dataclasses.replace(found, protocol={**found.protocol, "data": {"name": "mnist"}})
     html = page.render_page(mnist)
     assert "86.1" not in html
     method = protocol.parse(TABLES).methods[1]
@@ -383,11 +385,11 @@ def test_ranks_and_ties_by_hand() -> None:
 
 def test_a_dry_run_only_counts(tmp_path: Path) -> None:
     said = list[str]()
-    assert command.evaluate("tiny", None, tmp_path / "out", dry_run=True, say=said.append) == []
+    assert command.run("tiny", None, tmp_path / "out", dry_run=True, say=said.append) == []
     assert "Estimate" in said[-1]
     assert not (tmp_path / "out").exists()
     with pytest.raises(InvalidInputError, match=r"'methods' must be one of .*dualda.*'nothing'"):
-        command.evaluate("tiny", None, tmp_path, ["nothing"], dry_run=True, say=said.append)
+        command.run("tiny", None, tmp_path, ["nothing"], dry_run=True, say=said.append)
 
 
 def test_axes_hold_their_values() -> None:

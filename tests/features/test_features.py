@@ -18,10 +18,11 @@ from torch import Tensor, nn
 from torch.utils.data import ConcatDataset, DataLoader, Dataset, Subset, TensorDataset, get_worker_info
 
 import whence
+from whence.core.cache import Cache
 from whence.core.fingerprint import Digest
 from whence.data import as_training_set
 from whence.errors import InvalidInputError, StoreError
-from whence.features import Cache, FeatureBank, extract, extraction
+from whence.features import FeatureBank, extract, extraction
 from whence.features.bank import Folder
 from whence.svm import choose_C, solve
 
@@ -541,7 +542,10 @@ def test_an_entry_in_use_is_not_removed(tmp_path: Path) -> None:
     quiet(net(), arrays(), cache_dir=tmp_path)
     cache = Cache(tmp_path)
     (entry,) = cache.entries()
-    with cache.locked(tmp_path / entry.name), pytest.raises(StoreError, match="in use by another process"):
+    with (
+        cache.slot("bank", entry.parts).locked(),
+        pytest.raises(StoreError, match="in use by another process"),
+    ):
         cache.remove([entry.name])
     assert len(cache.entries()) == 1
 
@@ -594,7 +598,7 @@ def test_a_large_bank_reaches_the_solver_as_a_map(
     )
     explainer = whence.DualDA(C=0.1, show_progress=False).fit(net(), arrays(), cache_dir=tmp_path)
     assert isinstance(seen[0], np.memmap) == large
-    assert not isinstance(explainer._surrogate.vectors.numpy().base, np.memmap)
+    assert not isinstance(explainer.surrogate_.vectors.numpy().base, np.memmap)
 
 
 def test_copies_of_a_model_share_an_entry(tmp_path: Path) -> None:

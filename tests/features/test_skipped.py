@@ -17,7 +17,7 @@ from whence.app import cli
 from whence.audit import class_view, shared_evidence, wrong_labels
 from whence.errors import InvalidInputError
 from whence.features import extract
-from whence.project.session import Session
+from whence.project import Project
 from whence.ui.explorer import Explorer
 
 BAD, BAD_TESTS = [0, 17, 50, 89], [0, 3]
@@ -82,15 +82,15 @@ TRAIN, TESTS = kept(BAD, N), kept(BAD_TESTS, M)
 
 
 @pytest.fixture(scope="module")
-def sessions(place: Path) -> tuple[Session, Session]:
+def projects(place: Path) -> tuple[Project, Project]:
     opened = [
-        Session.open(place / f"{name}.whence", trust=True, show_progress=False) for name in ("some", "fewer")
+        Project.open(place / f"{name}.whence", trust=True, show_progress=False) for name in ("some", "fewer")
     ]
     return opened[0], opened[1]
 
 
-def test_a_bank_has_a_row_per_sample(sessions: tuple[Session, Session]) -> None:
-    some, fewer = (session.train_bank for session in sessions)
+def test_a_bank_has_a_row_per_sample(projects: tuple[Project, Project]) -> None:
+    some, fewer = (project.train_bank for project in projects)
     assert some.features.shape == (N, 12)
     assert some.skipped.tolist() == BAD
     assert not some.features[BAD].any()
@@ -114,17 +114,17 @@ def test_the_named_test_is_scored(place: Path) -> None:
             )
 
 
-def test_a_test_that_cannot_be_read_is_refused(place: Path, sessions: tuple[Session, Session]) -> None:
+def test_a_test_that_cannot_be_read_is_refused(place: Path, projects: tuple[Project, Project]) -> None:
     error = CliRunner().invoke(cli.app, ["attribute", "some.whence", "--trust", "--tests", "3"]).exception
     assert isinstance(error, InvalidInputError)
     assert "Test 3 cannot" in str(error)
     with pytest.raises(InvalidInputError, match="Test 0 cannot"):
-        sessions[0].explain([0])
+        projects[0].explain([0])
 
 
-def test_what_if_and_other_C_are_those_of_the_set_without_them(sessions: tuple[Session, Session]) -> None:
-    some, fewer = (session.explainer for session in sessions)
-    X = sessions[0].train_bank.features
+def test_what_if_and_other_C_are_those_of_the_set_without_them(projects: tuple[Project, Project]) -> None:
+    some, fewer = (project.explainer for project in projects)
+    X = projects[0].train_bank.features
     gone = int(some.support_[2])
     pairs = [
         (some.what_if(X, C=0.5), fewer.what_if(X[TRAIN], C=0.5)),
@@ -138,8 +138,8 @@ def test_what_if_and_other_C_are_those_of_the_set_without_them(sessions: tuple[S
         some.what_if(X, remove=[17])
 
 
-def test_the_explorer_shows_the_same(sessions: tuple[Session, Session]) -> None:
-    some, fewer = map(Explorer, sessions)
+def test_the_explorer_shows_the_same(projects: tuple[Project, Project]) -> None:
+    some, fewer = map(Explorer, projects)
     assert some.info()["n_tests"] == M - len(BAD_TESTS)
     for fact in ("kind", "accuracy", "agreement", "n_support"):
         assert some.info()[fact] == fewer.info()[fact]
@@ -149,7 +149,7 @@ def test_the_explorer_shows_the_same(sessions: tuple[Session, Session]) -> None:
     C = some.Cs()[3]
     shown, other = some.explain(4, C=C), fewer.explain(TESTS.index(4), C=fewer.Cs()[3])
     assert [pair["index"] for pair in shown["pairs"]] == [TRAIN[pair["index"]] for pair in other["pairs"]]
-    gone = int(sessions[0].explainer.support_[0])
+    gone = int(projects[0].explainer.support_[0])
     answers = some.what_if(4, [gone], {}, None), fewer.what_if(TESTS.index(4), [TRAIN.index(gone)], {}, None)
     for fact in ("target", "changed_tests", "n_tests"):
         assert answers[0][fact] == answers[1][fact]
@@ -170,8 +170,8 @@ AUDITS: dict[str, Callable[[whence.DualDA, Any], Any]] = {
 
 
 @pytest.mark.parametrize("name", AUDITS)
-def test_audits_are_those_of_the_set_without_them(name: str, sessions: tuple[Session, Session]) -> None:
-    some, fewer = sessions
+def test_audits_are_those_of_the_set_without_them(name: str, projects: tuple[Project, Project]) -> None:
+    some, fewer = projects
     expected = [TRAIN[i] for i in AUDITS[name](fewer.explainer, fewer.train_bank).tolist()]
     if name == "held_out":  # folds are drawn anew for another number of samples
         expected = expected[:3]
@@ -181,16 +181,16 @@ def test_audits_are_those_of_the_set_without_them(name: str, sessions: tuple[Ses
         assert not set(found) & set(BAD)
 
 
-def test_features_of_fewer_rows_are_refused(sessions: tuple[Session, Session]) -> None:
-    some, fewer = sessions
+def test_features_of_fewer_rows_are_refused(projects: tuple[Project, Project]) -> None:
+    some, fewer = projects
     with pytest.raises(InvalidInputError, match=r"90 samples\. Got 86"):
         wrong_labels(some.explainer, features=fewer.train_bank)
 
 
-def test_large_sets_are_taken_apart_on_disk(monkeypatch: pytest.MonkeyPatch, sessions: Any) -> None:
+def test_large_sets_are_taken_apart_on_disk(monkeypatch: pytest.MonkeyPatch, projects: Any) -> None:
     from whence.features import extraction, taken
 
-    X = np.asarray(sessions[0].train_bank.features)
+    X = np.asarray(projects[0].train_bank.features)
     mask = np.arange(N) % 3 > 0
     monkeypatch.setattr("whence.features.bank._BLOCK_BYTES", 1000)
     monkeypatch.setattr(extraction, "free_memory", lambda: 1000)

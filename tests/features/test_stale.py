@@ -20,10 +20,11 @@ from torch import Tensor, nn
 from torch.utils.data import ConcatDataset, Dataset, Subset
 
 import whence
+from whence.core.cache import Cache
 from whence.core.fingerprint import Digest, settled, source, structure
 from whence.data import as_training_set
 from whence.errors import StoreError
-from whence.features import Cache, extract
+from whence.features import extract
 from whence.svm import solve
 
 N, D, K = 203, 6, 3
@@ -537,7 +538,7 @@ def test_cells_and_trained_models_are_kept_by_the_code_that_made_them(
 
     def keys() -> tuple[Any, Any]:
         runner = run._Runner(parse(protocol), tmp_path, tmp_path / "out", False, print)
-        made = trainer.Trainer(Recipe("narrow-cnn", 5), torch.zeros(4, 1, 16, 16), 2)
+        made = trainer.Trainer(Recipe(name="narrow-cnn", steps=5), torch.zeros(4, 1, 16, 16), 2)
         return runner.cells.path("lds", "dualda"), made.config
 
     before = keys()

@@ -121,9 +121,8 @@ def _fit(method: str) -> Callable[..., Any]:
     def call(**given: Any) -> Any:
         known = PARAMETERS[method]
         own = {name: given.pop(name) for name in known if name in given}
-        kind = whence.evaluate.RandomAttributor if method == "random" else get(method)
-        quiet = {} if method == "random" else {"show_progress": False}
-        fitted = kind(**{**world.OPTIONS.get(method, {}), **quiet, **own}).fit(**given)
+        kind = get(method)
+        fitted = kind(**{**world.OPTIONS.get(method, {}), "show_progress": False, **own}).fit(**given)
         return fitted, fitted.attribute(world.X(2)), fitted.self_influence()
 
     return call

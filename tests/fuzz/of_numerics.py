@@ -22,6 +22,7 @@ from tests.fuzz.calling import (
 )
 from tests.fuzz.world import B, K
 from whence import data, features, relevance, svm
+from whence.core.cache import Cache
 from whence.relevance.presets import NAMED
 
 SVM = [
@@ -282,7 +283,7 @@ DATA = [
     ),
     Call(
         "Cache",
-        lambda: lambda **given: features.Cache(**given).entries(),
+        lambda: lambda **given: Cache(**given).entries(),
         {
             "folder": need(
                 kinds.without(things.PATH, "no_folder", "folder", "long"), lambda: world.folder() / "cache"
@@ -291,7 +292,7 @@ DATA = [
     ),
     Call(
         "Cache.remove",
-        lambda: features.Cache(world.folder() / "cache").remove,
+        lambda: Cache(world.folder() / "cache").remove,
         {
             "names": need(
                 kinds.without(kinds.JUNK)

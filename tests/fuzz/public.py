@@ -10,6 +10,7 @@ MODULES = (
     "whence",
     "whence.svm",
     "whence.relevance",
+    "whence.core.cache",
     "whence.data",
     "whence.features",
     "whence.audit",
@@ -28,10 +29,14 @@ _CHECKED_LATER = """
     Representer Similarity TracIn RandomAttributor
 """  # by ``Concepts.of`` and its like, and by ``fit``, since a constructor only stores
 _AMONG_THEMSELVES = """
-    Cache.begin Cache.drop Cache.entries Cache.holds Cache.locked Cache.path Cache.sweep Cache.why_new
+    Cache.entries Cache.slot Cache.sweep
     Prepare.inputs Prepare.labelled Prepare.unlabelled CChoice.from_dict features.teller features.taken
     svm.held_back
 """  # what rooms do for each other, with arguments that were checked before
+_OF_METHODS = frozenset(
+    ["check_fitted", "require_model", "require_data", "classes", "explaining", "restored", "take_data"]
+)
+"""What other rooms, ``load`` and ``top_k`` ask of an attribution method."""
 MADE_BY_WHENCE = frozenset(f"{_RECORDS} {_CHECKED_LATER} {_AMONG_THEMSELVES}".split())
 """What needs no case of its own, and why."""
 
@@ -58,6 +63,6 @@ def _methods(kind: Any) -> set[str]:
         thing = inspect.getattr_static(kind, name)
         function = getattr(thing, "__func__", thing)
         ours = inspect.isfunction(function) and function.__module__.startswith("whence")
-        if ours and not name.startswith("_") and not inspect.isabstract(kind):
+        if ours and not name.startswith("_") and name not in _OF_METHODS and not inspect.isabstract(kind):
             found.add(name)
     return found

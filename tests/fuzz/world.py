@@ -15,7 +15,6 @@ import torch
 from torch import Tensor, nn
 
 from whence.attributors import Ensemble, get, names
-from whence.evaluate import RandomAttributor
 from whence.model.extractor import Extractor
 
 N, D, WIDTH, K, B = 18, 4, 6, 3, 4
@@ -83,14 +82,11 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "dualda": {"C": 0.1, "n_threads": 1},
     "lissa": {"depth": 20},
     "arnoldi": {"dimension": 6, "projections": 4},
-    "random": {},
 }
-METHODS = (*names(), "random")
+METHODS = tuple(names())
 
 
 def made(method: str) -> Any:
-    if method == "random":
-        return RandomAttributor()
     if method == "ensemble":
         return Ensemble(lambda: made("graddot"))
     return get(method)(**OPTIONS.get(method, {}), show_progress=False)

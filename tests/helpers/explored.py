@@ -1,4 +1,4 @@
-"""Small sessions for the explorer: of pictures, texts and plain values."""
+"""Small projects for the explorer: of pictures, texts and plain values."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import nn
 
 from whence import DualDA
 from whence.data import as_training_set
-from whence.project.session import Configuration, Session
+from whence.project import Configuration, Project
 
 N, M, SIZE = 90, 30, 12
 NAMES = ("bar", "dot", "frame")
@@ -55,22 +55,22 @@ def _trained(model: nn.Module, x: torch.Tensor, y: torch.Tensor, steps: int = 60
     return model.eval()
 
 
-def session(
+def project(
     model: nn.Module, train: Any, test: Any, *, names: tuple[str, ...] = NAMES, path: str = "small.whence",
     preprocess: Any = None,
-) -> Session:  # fmt: skip
-    """A session as ``whence serve`` opens it, without files."""
+) -> Project:  # fmt: skip
+    """A project as ``whence serve`` opens it, without files."""
     explainer = DualDA(C=0.05, tol=1e-9, batch_size=64, show_progress=False)
     explainer.fit(model, train, class_names=names, preprocess=preprocess)
     tests = as_training_set(test, 64, names=names, preprocess=preprocess)
-    return Session(Path(path), Configuration(model="", data=""), explainer, tests)
+    return Project(Path(path), Configuration(model="", data=""), explainer, tests)
 
 
-def picture_session(**options: Any) -> Session:
-    return session(network(), pictures(N, 0), pictures(M, 1), **options)
+def picture_project(**options: Any) -> Project:
+    return project(network(), pictures(N, 0), pictures(M, 1), **options)
 
 
-def value_session() -> Session:
+def value_project() -> Project:
     """Five plain values a sample."""
     rng = np.random.default_rng(0)
     y = np.arange(N + M) % 3
@@ -79,7 +79,7 @@ def value_session() -> Session:
     model = nn.Sequential(nn.Linear(5, 8), nn.ReLU(), nn.Linear(8, 3))
     labels = torch.from_numpy(y)
     _trained(model, x[:N], labels[:N])
-    return session(model, (x[:N], labels[:N]), (x[N:], labels[N:]))
+    return project(model, (x[:N], labels[:N]), (x[N:], labels[N:]))
 
 
 WORDS = [
@@ -100,7 +100,7 @@ def texts(n: int, seed: int) -> tuple[list[str], list[int]]:
     return made, labels
 
 
-def text_session() -> Session:
+def text_project() -> Project:
     """A tiny BERT with a vocabulary made here."""
     from tokenizers import Tokenizer
     from tokenizers.models import WordPiece
@@ -134,4 +134,4 @@ def text_session() -> Session:
         model(**ready, labels=torch.tensor(labels)).loss.backward()
         optimiser.step()
     names = ("business", "sport", "politics")
-    return session(model.eval(), (words, labels), test, names=names, preprocess=tokenizer)
+    return project(model.eval(), (words, labels), test, names=names, preprocess=tokenizer)

@@ -30,7 +30,7 @@ from whence.app import fit as fitting
 from whence.attributors.dual import solutions
 from whence.core import files, store
 from whence.features import extract, extraction
-from whence.project.session import Configuration
+from whence.project import Configuration
 
 N, D, K, BATCH = 403, 24, 3, 7
 

@@ -91,7 +91,7 @@ def test_most_active_samples():
 @pytest.mark.parametrize("basis", ["neurons", "rotation"])
 def test_maps_over_a_basis_sum_to_the_maps_of_the_pair(fitted, basis):
     explainer, images = fitted
-    model, layer = explainer._model.extractor.model, explainer._model.extractor.layer
+    model, layer = explainer.model_.extractor.model, explainer.model_.extractor.layer
     model = model.double()
     try:
         extractor = Extractor(model, layer)

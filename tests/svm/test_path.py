@@ -12,8 +12,9 @@ import pytest
 from tests.helpers import oracle
 from whence.errors import ChoiceWarning, ConvergenceWarning, InvalidInputError
 from whence.svm import CChoice, choose_C, solve, solve_path
-from whence.svm.path import PathPoint, _best, _split, mean_cosine
-from whence.svm.problem import length
+from whence.svm.inputs import length
+from whence.svm.likeness import mean_cosine
+from whence.svm.path import PathPoint, _best, _split
 
 
 def clusters(

@@ -3,7 +3,6 @@
 import time
 import warnings
 from concurrent.futures import ThreadPoolExecutor
-from importlib import import_module
 
 import numpy as np
 import pytest
@@ -12,7 +11,7 @@ from sklearn.svm import LinearSVC
 
 from tests.helpers import oracle
 from whence.errors import ConvergenceWarning, InvalidInputError
-from whence.svm import solve
+from whence.svm import CrammerSinger, solve
 
 
 def clusters(n=60, d=5, K=3, noise=0.8, seed=0, dtype=np.float64):
@@ -188,8 +187,7 @@ def test_merging_the_classes_without_samples_solves_the_same_problem(kappa, spre
     C = kappa / (X**2).sum()
     merged = solve(X, y, n_classes=40, C=C, tol=1e-8)
     check_solution(merged, X, y, C, True, 1e-8)
-    module = import_module("whence.svm.solve")
-    monkeypatch.setattr(module, "merge_absent", lambda problem: (problem, np.arange(40)))
+    monkeypatch.setattr(CrammerSinger, "merged", lambda problem: (problem, np.arange(40)))
     plain = solve(X, y, n_classes=40, C=C, tol=1e-8)
     assert merged.dual == pytest.approx(plain.dual, rel=1e-7)
     assert 0.5 * ((merged.weight - plain.weight) ** 2).sum() <= 4e-8 * plain.dual

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tests.helpers.explored import M, picture_session, pictures, text_session, value_session
+from tests.helpers.explored import M, picture_project, pictures, text_project, value_project
 from tests.ui.test_explorer import HOSTILE
 from whence.ui.explorer import Explorer
 from whence.ui.pages import report_page
@@ -41,7 +41,7 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def explorer() -> Explorer:
-    return Explorer(picture_session())
+    return Explorer(picture_project())
 
 
 @contextlib.contextmanager
@@ -468,7 +468,7 @@ def test_everything_has_a_name_and_the_focus_is_seen(visit: Any, live: str) -> N
 
 
 def test_hostile_names_are_shown_as_they_are(visit: Any, tmp_path: Path) -> None:
-    hostile = Explorer(picture_session(names=HOSTILE, path='x"><script>alert(2)<.whence'))
+    hostile = Explorer(picture_project(names=HOSTILE, path='x"><script>alert(2)<.whence'))
     path = tmp_path / "report.html"
     path.write_text(report_page(hostile, [0, 1], k=2, n_audit=12), encoding="utf-8")
     with served(hostile) as address:
@@ -505,7 +505,7 @@ def test_names_of_classes_of_any_length(visit: Any, explorer: Explorer, width: i
             usual[tab] = height(page)
     for letters in (60, 1000):
         names = tuple(name * (letters // len(name)) for name in ("bar", "wort", "Rahmen"))
-        with served(Explorer(picture_session(names=names))) as address:
+        with served(Explorer(picture_project(names=names))) as address:
             page = visit(address, width)
             for tab in usual:
                 page.click(f"#tab-{tab}")
@@ -522,7 +522,7 @@ def test_names_of_classes_of_any_length(visit: Any, explorer: Explorer, width: i
 
 def test_texts(visit: Any, tmp_path: Path) -> None:
     pytest.importorskip("transformers")
-    texts = Explorer(text_session())
+    texts = Explorer(text_project())
     with served(texts) as address:
         page = visit(address)
         expect(page.locator(".top .tokens span").first).to_have_text("[CLS]")
@@ -545,7 +545,7 @@ def test_texts(visit: Any, tmp_path: Path) -> None:
 
 
 def test_values(visit: Any) -> None:
-    with served(Explorer(value_session())) as address:
+    with served(Explorer(value_project())) as address:
         page = visit(address, 380)
         expect(page.locator(".top .bars span")).to_have_count(5)
         assert page.locator("#own-image, #own-text").first.is_hidden()

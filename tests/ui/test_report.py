@@ -16,9 +16,8 @@ from matplotlib.image import imread
 from tests.explanation.test_explanation import contrast, rgb
 from tests.helpers.explained import TEXT, explanation
 from whence.explanation import Explanations, Sample
-from whence.explanation.page import bars, level
 from whence.pages.png import data_uri
-from whence.pages.style import drawn, heat, scale
+from whence.pages.style import bars, drawn, heat, level, scale
 
 HOSTILE = ("<script>alert(1)</script>", '" onerror="alert(1)', "{{ 7 * 7 }} & 'x'")
 

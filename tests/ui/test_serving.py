@@ -147,7 +147,7 @@ from whence.app import cli
 from whence.ui.listening import listen
 from whence.ui.server import serve
 
-class Session:
+class Project:
     path = Path("x.whence")
     @property
     def train_bank(self):  # what a thread reads beside the server, in torch's own code
@@ -157,7 +157,7 @@ class Session:
 
 @cli.app.command()
 def busy():
-    explorer = SimpleNamespace(session=Session())
+    explorer = SimpleNamespace(project=Project())
     serve(explorer, listen("127.0.0.1", 0, None), None, lambda line: print(line, flush=True))
 
 cli.main()

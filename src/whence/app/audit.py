@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from whence.app.commands import as_class
+from whence.app.opening import Saved, as_class
 from whence.app.outputs import check_file, write_out
+from whence.app.telling import say
 from whence.audit import class_view, coreset, shared_evidence, wrong_labels
 from whence.audit.table import require_parquet
 from whence.core import store
 from whence.core.words import counted, plain_line
 from whence.errors import InvalidInputError
 from whence.features import as_float32, taken
-from whence.project.session import Session
 
 VIEWS = {
     "labels": (".csv", ".parquet", ".json"),
@@ -27,7 +27,7 @@ VIEWS = {
 """Views, and the endings of the files that they can be written to."""
 
 
-def check(view: str, out: Path | None) -> None:
+def _check(view: str, out: Path | None) -> None:
     """Raise where a view is none or cannot be written, before any work is done for it."""
     if view not in VIEWS:
         raise InvalidInputError(f"'view' must be one of {', '.join(VIEWS)}. Got {view!r}.")
@@ -38,7 +38,7 @@ def check(view: str, out: Path | None) -> None:
 
 
 def run(
-    session: Session,
+    saved: Saved,
     view: str,
     *,
     ranking: str | None,
@@ -47,12 +47,12 @@ def run(
     target: str | None,
     out: Path | None,
     as_json: bool,
-) -> str:
-    """Make a view; give what to print.
+) -> None:
+    """Make a view and print it, and write it where a file is named.
 
     Parameters
     ----------
-    session
+    saved
         The explainer with its data.
     view
         "labels" that may be wrong, "classes" at a glance, a "coreset" of the training set by the tests,
@@ -68,26 +68,27 @@ def run(
     as_json
         Print JSON instead of a table.
     """
-    explainer = session.explainer
+    _check(view, out)
+    project = saved.open()
+    explainer = project.explainer
     if view == "labels":
-        found: Any = wrong_labels(explainer, ranking=ranking, features=session.train_bank, n=n)
+        found: Any = wrong_labels(explainer, ranking=ranking, features=project.train_bank, n=n)
     elif view == "classes":
         found = class_view(explainer)
     elif view == "coreset":
-        tests = session.test_bank
+        tests = project.test_bank
         rows = taken(as_float32(tests.features), tests.valid)
         found = coreset(explainer, share=share, features=np.asarray(rows))
     else:
-        chosen = as_class(target, explainer)
+        chosen = as_class(target, explainer.task_)
         if chosen is None:
             raise InvalidInputError("'target' must name the class whose shared evidence is looked for.")
-        found = shared_evidence(explainer, target=chosen, features=session.train_bank, k=n)
+        found = shared_evidence(explainer, target=chosen, features=project.train_bank, k=n)
     plain = found.to_dict()
-    said = json.dumps(plain, indent=1) if as_json else _table(view, found)
-    if out is None:
-        return said
-    write_out(out, lambda path: _write(found, plain, path))
-    return f"Wrote {out}\n{said}"
+    if out is not None:
+        write_out(out, lambda path: _write(found, plain, path))
+        say(f"Wrote {out}")
+    say(json.dumps(plain, indent=1) if as_json else _table(view, found))
 
 
 def _table(view: str, found: Any) -> str:

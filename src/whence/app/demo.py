@@ -1,4 +1,4 @@
-"""The main job on the embedded data: train a small network, fit DualDA, explain test images, report."""
+"""What ``whence demo`` does: train a small network, fit DualDA, explain test images, write a report."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from safetensors.torch import load_file, save
+from safetensors.torch import save
 from torch import Tensor, nn
 
 from whence import __version__, sample
@@ -18,32 +18,13 @@ from whence.core import store
 from whence.core.files import replacing
 from whence.data import as_training_set
 from whence.model.extractor import evaluating
-from whence.project.session import Configuration, Session
+from whence.project import Configuration, Project
+from whence.sample.demo import MODEL
 from whence.sample.network import EPOCHS
 from whence.ui.explorer import Explorer
 from whence.ui.pages import Note, report_page
 
-_MODEL = "model.safetensors"
 _OTHERS = 20  # test images in the report beside those that a rule has chosen
-
-
-def network(folder: Path) -> nn.Module:
-    """Give the network that the demo has trained and kept in a folder."""
-    model = sample.SmallCNN()
-    model.load_state_dict(load_file(folder / _MODEL))
-    return model.eval()
-
-
-def train() -> tuple[Tensor, Tensor]:
-    """Give the embedded training images and their labels."""
-    data = sample.load()
-    return data.train_images, data.train_labels
-
-
-def test() -> tuple[Tensor, Tensor]:
-    """Give the embedded test images and their labels."""
-    data = sample.load()
-    return data.test_images, data.test_labels
 
 
 @dataclass(frozen=True)
@@ -91,7 +72,7 @@ def run(
     accuracy = sample.accuracy(model, data.test_images, data.test_labels)
     say(f"Trained a small network in {_since(start)}: {accuracy:.1%} of the test images are right.")
 
-    with replacing(out / _MODEL) as file:
+    with replacing(out / MODEL) as file:
         file.write(save(model.state_dict()))
 
     start = time.perf_counter()
@@ -105,9 +86,9 @@ def run(
     saved = out / "demo.whence"
     explainer.save(saved)
     configuration = Configuration(
-        model=f"{__name__}:network",
-        data=f"{__name__}:train",
-        test=f"{__name__}:test",
+        model="whence.sample.demo:network",
+        data="whence.sample.demo:train",
+        test="whence.sample.demo:test",
         options={"seed": seed},
         version=__version__,
     )
@@ -121,7 +102,7 @@ def run(
         with replacing(out / f"{choice.name}.png") as file:
             why.plot().savefig(file, format="png")
     tests = as_training_set((data.test_images, data.test_labels), explainer.batch_size)
-    explorer = Explorer(Session(saved, configuration, explainer, tests))
+    explorer = Explorer(Project(saved, configuration, explainer, tests))
     shown = list(dict.fromkeys([*chosen, *range(_OTHERS)]))
     notes = {choice.index: Note(choice.heading, choice.rule) for choice in choices}
     page = out / "index.html"

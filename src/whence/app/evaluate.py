@@ -1,4 +1,4 @@
-"""``whence evaluate``: say what protocols will cost, run them, and write their results and pages."""
+"""What ``whence evaluate`` does: say what protocols will cost, run them, and write results and pages."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from whence.app.outputs import check_folder
 from whence.errors import WhenceError
 from whence.evaluate.report import page
 from whence.evaluate.report.summary import Summary
 from whence.evaluate.scenes import datasets
 from whence.evaluate.suite import protocol, results
 from whence.evaluate.suite.costs import plan
-from whence.evaluate.suite.run import run
+from whence.evaluate.suite.run import run as run_protocol
 
 
-def evaluate(
+def run(
     name: str,
     data: Path | None,
     out: Path,
@@ -47,6 +48,8 @@ def evaluate(
     say
         Takes every line for the user.
     """
+    if not dry_run:
+        check_folder(out)
     names = protocol.members(name)
     several = [protocol.load(one) for one in names]
     if methods:
@@ -58,11 +61,11 @@ def evaluate(
     results.require()
     folder = datasets.default_folder() if data is None else data
     if len(several) == 1:
-        return [_run(several[0], folder, out, show_progress, say)]
+        return [_run_one(several[0], folder, out, show_progress, say)]
     pages, failed = [], []
     for one in several:
         try:
-            pages.append(_run(one, folder, out / one.name, show_progress, say))
+            pages.append(_run_one(one, folder, out / one.name, show_progress, say))
         except WhenceError as error:
             say(f"{one.name} could not be run: {error}")
             failed.append(one.name)
@@ -71,10 +74,10 @@ def evaluate(
     return pages
 
 
-def _run(
+def _run_one(
     wanted: protocol.Protocol, folder: Path, out: Path, show_progress: bool, say: Callable[[str], Any]
 ) -> Path:
-    found = run(wanted, folder, out, show_progress=show_progress, say=say)
+    found = run_protocol(wanted, folder, out, show_progress=show_progress, say=say)
     page.write(out / "index.html", found)
     _say_scores(Summary(found), say)
     return out / "index.html"
@@ -87,7 +90,7 @@ def _say_plan(wanted: protocol.Protocol, say: Callable[[str], Any]) -> None:
     for item in items:
         say(f"  {item.what:70} {item.times:5}  {item.seconds:9,.0f} s")
     total = sum(item.seconds for item in items)
-    device = wanted.recipe.device
+    device = wanted.model.device
     on = (
         f"{total / 60:,.0f} minutes on one free core"
         if device == "cpu"

@@ -1,23 +1,57 @@
-"""Fit an explainer to a model and data that are named on the command line, and say what came out."""
+"""What ``whence fit`` does: fit an explainer to a model and data that are named, and say what came out."""
 
 from __future__ import annotations
 
+import dataclasses
 import shlex
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+from whence import __version__
 from whence.app.outputs import check_file, write_out
 from whence.attributors.dual.dualda import DualDA
+from whence.core.cache import Cache
 from whence.core.naming import find
 from whence.core.resources import in_words
 from whence.core.words import counted
 from whence.data import as_training_set
 from whence.errors import InvalidInputError
-from whence.features import Cache, as_float32, extract, taken
+from whence.features import as_float32, extract, taken
 from whence.model.extractor import class_names
-from whence.project.session import SUFFIX, Configuration
+from whence.project import SUFFIX, Configuration
+
+
+def configured(
+    names: Mapping[str, str | None],
+    layer: str | None,
+    device: str | None,
+    options: dict[str, Any],
+    reading: dict[str, Any],
+) -> Configuration:
+    """Make the configuration of a fit by what the command line names."""
+    model, data = names["model"], names["data"]
+    if model is None or data is None:
+        missing = "--model" if model is None else "--data"
+        raise InvalidInputError(f"{missing} must be given as module:name, or an earlier fit with --config.")
+    options = options | {"C": _number(options["C"])}
+    made = Configuration(model, data, layer=layer, device=device, options=options, reading=reading)
+    return dataclasses.replace(made, version=__version__).with_names(**names)
+
+
+def repeated(
+    path: Path, names: Mapping[str, str | None], given: Collection[str], *, trust: bool
+) -> Configuration:
+    """Read the configuration of an earlier fit, which leaves nothing but names to the command line."""
+    extra = sorted(set(given) - {"out", "config", "trust", *names})
+    if extra:
+        raise InvalidInputError(
+            f"--config must come without other options of the fit. Got {', '.join(extra)} too. "
+            "Change them in the file."
+        )
+    return Configuration.trusted(path, names, trust=trust)
 
 
 def run(configuration: Configuration, out: Path, *, show_progress: bool, say: Callable[[str], None]) -> None:
@@ -80,14 +114,13 @@ def run(configuration: Configuration, out: Path, *, show_progress: bool, say: Ca
 
 
 def describe(explainer: DualDA) -> list[str]:
-    """Say what a fit found, one line a fact."""
-    fitted, seconds, origins = explainer._model, explainer.seconds_, explainer.origins_
-    assert fitted is not None
+    """Say what a fit found, one line per fact."""
+    model, seconds, origins = explainer.require_model(), explainer.seconds_, explainer.origins_
     n, d = explainer.n_train_, explainer.coef_.shape[1] - int(explainer.bias)
     support = len(explainer.support_)
     skipped = explainer.skipped_.tolist()
     lines = [
-        f"Head         {fitted.extractor.layer!r}, {d} features to {explainer.n_classes_} classes",
+        f"Head         {model.extractor.layer!r}, {d} features to {explainer.n_classes_} classes",
         f"Features     {n - len(skipped):,} rows × {d}, {origins['features']}, {seconds['features']:.1f} s",
     ]
     if skipped:
@@ -105,6 +138,14 @@ def describe(explainer: DualDA) -> list[str]:
             f"Agreement    {share} with the model, on training samples that had no part in choosing C"
         )
     return lines
+
+
+def _number(text: str) -> float | str:
+    """Read a number where there is one; DualDA refuses what it does not know."""
+    try:
+        return float(text)
+    except ValueError:
+        return text
 
 
 @contextmanager

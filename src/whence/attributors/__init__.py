@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from os import PathLike
+from pkgutil import walk_packages
 from typing import Any
 
 from torch import nn
@@ -20,6 +22,8 @@ from whence.attributors.influence.exact import Influence
 from whence.attributors.influence.lissa import LiSSA
 from whence.attributors.points.hinge import HingeRP
 from whence.attributors.points.representer import Representer
+from whence.attributors.random import RandomAttributor
+from whence.attributors.registry import METHODS, get, names
 from whence.attributors.similarity import Similarity
 from whence.core import store
 from whence.data import as_training_set
@@ -39,6 +43,7 @@ __all__ = [
     "Influence",
     "LiSSA",
     "Limits",
+    "RandomAttributor",
     "Ranked",
     "Representer",
     "Similarity",
@@ -49,40 +54,9 @@ __all__ = [
     "names",
 ]
 
-# One line a method; the command line, the evaluation and the contract tests read this table.
-_TABLE: tuple[type[Attributor], ...] = (
-    DualDA,
-    GradDot,
-    GradCos,
-    TracIn,
-    TRAK,
-    Representer,
-    HingeRP,
-    Similarity,
-    Influence,
-    LiSSA,
-    Arnoldi,
-    EKFAC,
-)
-_METHODS = {method.name: method for method in _TABLE}
-
-
-def names() -> list[str]:
-    """Names of the attribution methods, sorted."""
-    return sorted(_METHODS)
-
-
-def get(name: str) -> type[Attributor]:
-    """Return the class of an attribution method by its name.
-
-    Examples
-    --------
-    >>> get("dualda").__name__
-    'DualDA'
-    """
-    if not isinstance(name, str) or name not in _METHODS:
-        raise InvalidInputError(f"'name' must be one of {', '.join(names())}. Got {name!r}.")
-    return _METHODS[name]
+# Every method is one file, found by its registration.
+for _module in walk_packages(__path__, f"{__name__}."):
+    import_module(_module.name)
 
 
 def load(
@@ -109,9 +83,12 @@ def load(
     """
     arrays, manifest = store.read(path)
     method = manifest.get("method")
-    if not isinstance(method, str) or method not in _METHODS:
-        raise StoreError(f"{path} was saved by the method {method!r}, which this version of whence lacks.")
-    attributor = _METHODS[method]._restore(arrays, manifest, model)
+    if method not in METHODS:
+        raise StoreError(
+            f"{path} was saved by the method {method!r}, which is not registered. Import the module that "
+            "registers it with whence.register, or use the version of whence that has it."
+        )
+    attributor = METHODS.get(method).restored(arrays, manifest, model)
     attributor.fit_seconds_ = 0.0
     if data is not None:
         if model is None:
@@ -119,5 +96,5 @@ def load(
         samples = as_training_set(
             data, names=class_names(model), preprocess=preprocess, collate_fn=collate_fn
         )
-        attributor._take_data(samples)
+        attributor.take_data(samples)
     return attributor

@@ -6,17 +6,18 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from os import PathLike
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from whence.core import store
-from whence.core.checks import check_count, check_path, shown, to_array
+from whence.core.checks import check_count, check_path
 from whence.data import TrainingSet
 from whence.errors import InvalidInputError, NotFittedError, StoreError
+from whence.model.bound import BoundModel
 from whence.model.inputs import n_rows, take
+from whence.tasks import Task
 
 _COLUMNS = 1 << 16
 _BLOCK = 1 << 22  # scores that top_k holds at a time
@@ -34,12 +35,20 @@ class Limits:
     last_layer_only : whether it sees the model as features and a last linear layer, and so nothing of how
         the layers before were trained
     memory : what its memory grows with, in a phrase; N training samples, d features, K classes, P parameters
+    cost : CPU-seconds of fitting and of explaining 200 tests, for 1,000 training samples and a small
+        convolutional network, roughly: an evaluation plans with it
+    own_class_only : whether, with features that are nowhere negative, only samples of the target class can
+        score above 0
+    new_layer : whether it puts a linear layer of its own, ``coef_``, in the place of the model's last one
     """
 
     needs_checkpoints: bool
     needs_loss: bool
     last_layer_only: bool
     memory: str
+    cost: float = 1.0
+    own_class_only: bool = False
+    new_layer: bool = False
 
 
 class Ranked(NamedTuple):
@@ -76,9 +85,12 @@ class Attributor(ABC):
 
     Attributes
     ----------
-    n_train_, n_classes_ : int
+    n_train_ : int
+    task_ : Task, what the model's outputs stand for; ``n_classes_`` and ``class_names_`` are read from it
     cache_bytes_ : int, size of what ``fit`` keeps for attributing, without the model and the training set
     fit_seconds_ : float, how long ``fit`` took; 0 for an attributor that was loaded
+    model_ : BoundModel or None, the model as it was when fitted
+    data_ : TrainingSet or None, the training set
     """
 
     name: ClassVar[str]
@@ -88,9 +100,19 @@ class Attributor(ABC):
     """What the method asks for, and what it leaves out."""
 
     n_train_: int
-    n_classes_: int
+    task_: Task
     cache_bytes_: int
     fit_seconds_: float
+    model_: BoundModel | None
+    data_: TrainingSet | None
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Say of what only a fit gives that there was none yet."""
+            if name.endswith("_") and not name.startswith("_"):
+                self.check_fitted()
+            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}.")
 
     @abstractmethod
     def fit(
@@ -113,8 +135,18 @@ class Attributor(ABC):
         """Score of each training sample for its own label at itself, shape (train,)."""
 
     @abstractmethod
-    def _classes(self, x: Any, target: Any) -> Tensor:
+    def classes(self, x: Any, target: Any) -> Tensor:
         """Class (B,) that is explained for each input, int64 on the CPU; the model's own for None."""
+
+    @property
+    def n_classes_(self) -> int:
+        """The number K of the model's classes."""
+        return self.task_.n_outputs
+
+    @property
+    def class_names_(self) -> tuple[str, ...] | None:
+        """One name per class, from the model's id2label, the data, or a folder's subfolders, or None."""
+        return self.task_.names
 
     def top_k(self, x: Any, k: int = 5, target: Any = None) -> TopK:
         """Find the k strongest proponents and opponents of each test, without the (test, train) matrix.
@@ -132,9 +164,9 @@ class Attributor(ABC):
         target
             As for ``attribute``.
         """
-        self._check_fitted()
+        self.check_fitted()
         k = check_count("k", k, 1, padded(self.n_train_))
-        classes = self._classes(x, target)
+        classes = self.classes(x, target)
         width = max(1, _BLOCK // self.n_train_)
         parts = [
             rank(self.attribute(take(x, rows), classes[rows]), k)
@@ -148,7 +180,7 @@ class Attributor(ABC):
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the fitted attributor to one file, which ``whence.load`` reads."""
-        self._check_fitted()
+        self.check_fitted()
         arrays, manifest = self._state()
         store.write(check_path("path", path), arrays, {**manifest, "method": self.name})
 
@@ -159,17 +191,36 @@ class Attributor(ABC):
         )
 
     @classmethod
-    def _restore(cls, arrays: store.Arrays, manifest: dict[str, Any], model: nn.Module | None) -> Self:
+    def restored(cls, arrays: store.Arrays, manifest: dict[str, Any], model: nn.Module | None) -> Self:
         """Rebuild the attributor from its state, or raise StoreError when ``model`` is another one."""
         raise StoreError(f"{cls.__name__} is never saved, so this file was not written by whence.")
 
-    def _take_data(self, data: TrainingSet) -> None:
+    def take_data(self, data: TrainingSet) -> None:
         """Take the training set, which a saved attributor is without."""
         raise InvalidInputError(f"{type(self).__name__} has no use for 'data' after fitting. Leave it out.")
 
-    def _check_fitted(self) -> None:
-        if not hasattr(self, "fit_seconds_"):
+    def check_fitted(self) -> None:
+        """Raise NotFittedError before ``fit``."""
+        if "fit_seconds_" not in self.__dict__:
             raise NotFittedError(f"This {type(self).__name__} is not fitted yet. Call fit first.")
+
+    def require_model(self) -> BoundModel:
+        """Give the model as it was when fitted, or raise NotFittedError where there is none."""
+        if self.model_ is None:
+            raise NotFittedError(
+                f"This {type(self).__name__} has no model, so it cannot take inputs. Use the methods that "
+                "take features, fit it with fit(model, data), or pass the model to whence.load."
+            )
+        return self.model_
+
+    def require_data(self) -> TrainingSet:
+        """Give the training set, or raise NotFittedError where there is none."""
+        if self.data_ is None:
+            raise NotFittedError(
+                f"This {type(self).__name__} has no training set, so it has no samples to show. "
+                "Pass it to whence.load as 'data', or use fit(model, data)."
+            )
+        return self.data_
 
 
 def padded(n_train: int) -> int:
@@ -190,27 +241,3 @@ def rank(scores: Tensor, k: int) -> tuple[Ranked, Ranked]:
         values[:, :width] = best.where(right, 0)
         sides.append(Ranked(indices, values))
     return sides[0], sides[1]
-
-
-def check_target(target: Any, n_tests: int, n_classes: int, name: str = "target") -> Tensor:
-    """Return one class a test as an int64 tensor (B,), or raise."""
-    classes = to_array(name, target)
-    if classes.dtype.kind not in "iu":
-        raise InvalidInputError(
-            f"'{name}' must be None or integers in [0, {n_classes}), the model's classes. Got {shown(target)}"
-            f" of dtype {classes.dtype}. Of a class's name, give its place in class_names_."
-        )
-    if classes.ndim == 0:
-        classes = np.broadcast_to(classes, n_tests)
-    if classes.shape != (n_tests,):
-        raise InvalidInputError(
-            f"'{name}' must be None, one class, or one class a test, shape ({n_tests},). "
-            f"Got shape {classes.shape}."
-        )
-    outside = (classes < 0) | (classes >= n_classes)
-    if outside.any():
-        i = int(outside.argmax())
-        raise InvalidInputError(
-            f"'{name}' must lie in [0, {n_classes}), the model's classes. Got {classes[i]} for test {i}."
-        )
-    return torch.from_numpy(classes.astype(np.int64))

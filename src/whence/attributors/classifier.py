@@ -13,18 +13,18 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from whence.attributors.base import Attributor, check_target
-from whence.attributors.bound import FittedModel
+from whence.attributors.base import Attributor
 from whence.attributors.dual.surrogate import check_small
 from whence.core import contents, store
 from whence.core.checks import check_count, check_flag
 from whence.core.contents import Layout
 from whence.data import TrainingSet, as_training_set
-from whence.data.labels import known_names
 from whence.errors import InvalidInputError, StoreError
 from whence.features import extract
+from whence.model.bound import BoundModel
 from whence.model.extractor import Extractor, check_model, class_names
 from whence.model.inputs import check_batch, take, to_model
+from whence.tasks import Classes, Task
 
 Function = Callable[[Any], Any]
 
@@ -40,7 +40,7 @@ class Classifier:
     batch_size : inputs a forward pass
     """
 
-    def __init__(self, fitted: FittedModel, batch_size: int) -> None:
+    def __init__(self, fitted: BoundModel, batch_size: int) -> None:
         head = fitted.extractor.head()
         self.fitted, self.batch_size = fitted, batch_size
         self.weight = torch.as_tensor(head.weight, device=fitted.device)
@@ -81,9 +81,7 @@ class Classifier:
 
     def classes(self, features: Tensor, target: Any) -> Tensor:
         """Class (B,) to explain for each test, int64 on the CPU: the model's own where ``target`` is None."""
-        if target is None:
-            return self.logits(features).argmax(1).cpu()
-        return check_target(target, len(features), self.n_classes)
+        return Classes(self.n_classes).explained(self.logits(features), target)
 
 
 @dataclass(frozen=True)
@@ -126,7 +124,7 @@ def read(
         data, batch_size, names=class_names(model), preprocess=preprocess, collate_fn=collate_fn
     )
     bank = extract(model, samples, layer=layer, batch_size=batch_size, show_progress=show_progress)
-    classifier = Classifier(FittedModel(bank.extractor, prepare=samples.prepare), batch_size)
+    classifier = Classifier(BoundModel(bank.extractor, prepare=samples.prepare), batch_size)
     # A large bank is a read-only map of a temporary file, which torch would warn of.
     rows = bank.features if bank.features.flags.writeable else np.array(bank.features)
     device = classifier.fitted.device
@@ -212,8 +210,8 @@ class ModelAttributor(Attributor):
             show_progress=self.show_progress,
         )
         cache = self._learn(classifier, training, **given)
-        names = known_names(training.samples.class_names, classifier.n_classes)
-        self._adopt(classifier, cache, training.labels, names)
+        task = Classes.of(training.samples.class_names, classifier.n_classes)
+        self._adopt(classifier, cache, training.labels, task, training.samples)
         self.fit_seconds_ = time.perf_counter() - started
         return self
 
@@ -222,17 +220,19 @@ class ModelAttributor(Attributor):
         classifier: Classifier,
         cache: dict[str, Tensor],
         labels: Tensor,
-        names: tuple[str, ...] | None,
+        task: Task,
+        data: TrainingSet | None,
     ) -> None:
         self._classifier, self._cache = classifier, cache
-        self.labels_, self.class_names_ = labels, names
-        self.n_train_, self.n_classes_ = len(labels), classifier.n_classes
+        self.model_, self.data_ = classifier.fitted, data
+        self.labels_, self.task_, self.n_train_ = labels, task, len(labels)
         self.cache_bytes_ = sum(tensor.nbytes for tensor in cache.values())
 
-    def _classes(self, x: Any, target: Any) -> Tensor:
-        self._check_fitted()
+    def classes(self, x: Any, target: Any) -> Tensor:
+        """Give the class (B,) that is explained for each input."""
+        self.check_fitted()
         if target is not None:
-            classes = check_target(target, check_batch(x), self.n_classes_)
+            classes = self.task_.check_target(target, check_batch(x))
             self._classifier.features(
                 take(x, slice(1))
             )  # says what is wrong with x, which gradients would not
@@ -249,7 +249,8 @@ class ModelAttributor(Attributor):
         return {**arrays, "labels_": self.labels_.cpu().numpy()}, manifest
 
     @classmethod
-    def _restore(cls, arrays: store.Arrays, values: dict[str, Any], model: nn.Module | None) -> Self:
+    def restored(cls, arrays: store.Arrays, values: dict[str, Any], model: nn.Module | None) -> Self:
+        """Rebuild the attributor from its state."""
         from whence.attributors.saved import ClassifierManifest  # pydantic takes a while to import
 
         if model is None:
@@ -259,7 +260,7 @@ class ModelAttributor(Attributor):
         with contents.restoring():
             self = cls(**manifest.parameters)
             self._check_parameters()
-        classifier = Classifier(FittedModel.match(model, manifest.fingerprint), self.batch_size)
+        classifier = Classifier(BoundModel.match(model, manifest.fingerprint), self.batch_size)
         K, d = classifier.weight.shape
         with contents.restoring():
             layout = self._layout(classifier)
@@ -272,5 +273,5 @@ class ModelAttributor(Attributor):
         contents.check_floats(arrays, layout, sizes, dtypes)
         device = classifier.fitted.device
         cache = {name: torch.as_tensor(array, device=device) for name, array in arrays.items()}
-        self._adopt(classifier, cache, cache.pop("labels_"), manifest.names(K))
+        self._adopt(classifier, cache, cache.pop("labels_"), Classes(K, manifest.names(K)), None)
         return self

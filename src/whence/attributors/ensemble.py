@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor, nn
 
-from whence.attributors.base import Attributor, Limits, check_target
+from whence.attributors.base import Attributor, Limits
 from whence.core import store
 from whence.core.checks import shown
 from whence.errors import InvalidInputError, StoreError
@@ -90,7 +90,8 @@ class Ensemble(Attributor):
                 f"'model' must be models with the same classes. Got numbers of classes {sorted(classes)}."
             )
         self.members_ = members
-        self.n_train_, self.n_classes_ = members[0].n_train_, members[0].n_classes_
+        self.model_, self.data_ = None, members[0].data_
+        self.n_train_, self.task_ = members[0].n_train_, members[0].task_
         self.cache_bytes_ = sum(member.cache_bytes_ for member in members)
         self.fit_seconds_ = sum(member.fit_seconds_ for member in members)
         return self
@@ -106,7 +107,7 @@ class Ensemble(Attributor):
             The class to explain: None (the class that most members predict, the smallest of several), one
             class, or one class a test. It is the same for all members.
         """
-        classes = self._classes(x, target)
+        classes = self.classes(x, target)
         total = _standardised(self.members_[0].attribute(x, classes))
         for member in self.members_[1:]:
             total += _standardised(member.attribute(x, classes)).to(total)
@@ -114,15 +115,16 @@ class Ensemble(Attributor):
 
     def self_influence(self) -> Tensor:
         """Mean over members of their self-influence divided by its standard deviation, shape (train,)."""
-        self._check_fitted()
+        self.check_fitted()
         parts = [_standardised(member.self_influence()[None])[0].cpu() for member in self.members_]
         return torch.stack(parts).mean(0)
 
-    def _classes(self, x: Any, target: Any) -> Tensor:
-        self._check_fitted()
+    def classes(self, x: Any, target: Any) -> Tensor:
+        """Give the class (B,) that is explained for each input."""
+        self.check_fitted()
         if target is not None:
-            return check_target(target, check_batch(x), self.n_classes_)
-        return torch.stack([member._classes(x, None) for member in self.members_]).mode(0).values
+            return self.task_.check_target(target, check_batch(x))
+        return torch.stack([member.classes(x, None) for member in self.members_]).mode(0).values
 
     def _unfitted(self, n: int) -> list[Attributor]:
         """Give one new attributor a model, or raise."""

@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from whence.attributors.base import Attributor, check_target
+from whence.attributors.base import Attributor
 from whence.attributors.explaining import Explaining
 from whence.core.checks import check_count, shown
 from whence.errors import InvalidInputError
@@ -30,7 +30,7 @@ class Explainer(Attributor):
     show_progress: bool
 
     @abstractmethod
-    def _explaining(self, k: int, method: Method | None) -> Explaining:
+    def explaining(self, k: int, method: Method | None) -> Explaining:
         """Give what explains one test sample, by the k strongest pairs of either sign."""
 
     def explain(
@@ -61,12 +61,12 @@ class Explainer(Attributor):
         -------
         Explanations, one a test sample. Positive scores and relevance are evidence for the target class.
         """
-        self._check_fitted()
+        self.check_fitted()
         k = min(check_count("k", k), self.n_train_)
         n = check_batch(x)
-        wanted = [None] * n if target is None else check_target(target, n, self.n_classes_).tolist()
-        truths = [None] * n if truth is None else check_target(truth, n, self.n_classes_, "truth").tolist()
-        explaining = self._explaining(k, method)
+        wanted = [None] * n if target is None else self.task_.check_target(target, n).tolist()
+        truths = [None] * n if truth is None else self.task_.check_target(truth, n, "truth").tolist()
+        explaining = self.explaining(k, method)
         batches = explaining.model.batches(x, 1)
         tests = tqdm(batches, "explaining", n, disable=not self.show_progress or n < 4)
         numbered = zip(range(n), tests, wanted, truths, strict=True)
@@ -104,7 +104,7 @@ class Explainer(Attributor):
         -------
         list of ConceptExplanation, one a test sample. Positive parts are evidence for the target class.
         """
-        self._check_fitted()
+        self.check_fitted()
         n, k = check_count("n", n), min(check_count("k", k), self.n_train_)
         if index is not None:
             index = check_count("index", index, 0, self.n_train_ - 1)
@@ -113,8 +113,8 @@ class Explainer(Attributor):
                 f"'concepts' must be whence.relevance.Concepts, or None. Got {shown(concepts)}."
             )
         count = check_batch(x)
-        wanted = [None] * count if target is None else check_target(target, count, self.n_classes_).tolist()
-        explaining = self._explaining(1, method)
+        wanted = [None] * count if target is None else self.task_.check_target(target, count).tolist()
+        explaining = self.explaining(1, method)
         chosen = Concepts.neurons(self.vectors_.shape[1]) if concepts is None else concepts
         tests = zip(range(count), explaining.model.batches(x, 1), wanted, strict=True)
         return [explaining.concepts(*test, index, chosen, n, k) for test in tests]

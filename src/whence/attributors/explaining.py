@@ -5,20 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from whence.attributors.base import TopK
-from whence.attributors.bound import FittedModel, probabilities
 from whence.attributors.dual.surrogate import Surrogate
 from whence.data import TrainingSet
 from whence.errors import InvalidInputError, StoreError
 from whence.explanation import ConceptExplanation, ConceptPart, Contribution, Explanation, Sample
+from whence.model.bound import BoundModel, probabilities
+from whence.model.extractor import Extractor
 from whence.model.inputs import to_model
 from whence.pages.samples import Array, as_samples, kept_tokens
 from whence.relevance.concepts import Concepts, concept_maps
+from whence.relevance.lrp import default_rules
 from whence.relevance.presets import NAMED, Rules
 from whence.relevance.sources import floating
 from whence.relevance.xda import Backward, Method, only, pair_maps, start
@@ -38,7 +41,7 @@ class Explaining:
     choose : finds the pairs to show, by the test sample's features (1, d) and the target class
     """
 
-    model: FittedModel
+    model: BoundModel
     surrogate: Surrogate
     data: TrainingSet
     method: Method | None
@@ -176,7 +179,7 @@ class Explaining:
     def _ready(self, inputs: Any) -> tuple[Any, Method]:
         """Give the inputs on the model's device, and the method to use."""
         inputs = to_model(self.model.extractor.model, inputs)
-        return inputs, self.model.rules(inputs) if self.method is None else self.method
+        return inputs, _rules(self.model.extractor, inputs) if self.method is None else self.method
 
     def _strongest(self, top: TopK) -> int:
         index = int(top.proponents.indices[0, 0])
@@ -232,6 +235,17 @@ class _Pairs:
         self.samples: list[Sample] = []
         self.test_maps: list[Array] = []
         self.train_maps: list[Array] = []
+
+
+_chosen: WeakKeyDictionary[Extractor, str] = WeakKeyDictionary()  # once per model: it costs a pass
+
+
+def _rules(extractor: Extractor, inputs: Any) -> str:
+    """Name the rules by which relevance goes back through a model, as its first inputs show."""
+    if extractor not in _chosen:
+        found = default_rules(extractor, inputs)
+        _chosen[extractor] = next(name for name, rules in NAMED.items() if rules is found)
+    return _chosen[extractor]
 
 
 def _array(maps: Tensor) -> Array:

@@ -11,15 +11,18 @@ import torch
 from torch import Tensor, nn
 
 from whence.attributors.base import Attributor, Limits
-from whence.attributors.bound import FittedModel
 from whence.attributors.classifier import Classifier
+from whence.attributors.registry import register
 from whence.core.checks import check_count, check_seed
 from whence.core.fingerprint import Digest
 from whence.data import as_training_set
+from whence.model.bound import BoundModel
 from whence.model.extractor import Extractor, check_model, class_names, find_head
 from whence.model.inputs import take, to_model
+from whence.tasks import Classes
 
 
+@register
 class RandomAttributor(Attributor):
     """Attribute predictions at random: standard normal scores, the same ones for the same input and class.
 
@@ -29,6 +32,8 @@ class RandomAttributor(Attributor):
         Of all scores.
     batch_size
         Inputs a forward pass, where the model is asked for its class.
+    show_progress
+        Show progress bars.
 
     Examples
     --------
@@ -41,12 +46,13 @@ class RandomAttributor(Attributor):
 
     name: ClassVar[str] = "random"
     limits: ClassVar[Limits] = Limits(
-        needs_checkpoints=False, needs_loss=False, last_layer_only=False, memory="nothing"
+        needs_checkpoints=False, needs_loss=False, last_layer_only=False, memory="nothing", cost=0.0
     )
 
-    def __init__(self, seed: int = 0, batch_size: int = 256) -> None:
+    def __init__(self, seed: int = 0, batch_size: int = 256, show_progress: bool = True) -> None:
         self.seed = seed
         self.batch_size = batch_size
+        self.show_progress = show_progress
 
     def fit(
         self,
@@ -66,22 +72,24 @@ class RandomAttributor(Attributor):
             data, self.batch_size, names=class_names(model), preprocess=preprocess, collate_fn=collate_fn
         )
         head = find_head(model, to_model(model, samples.take([0])), layer)
-        fitted = FittedModel(Extractor(model, head), prepare=samples.prepare)
+        fitted = BoundModel(Extractor(model, head), prepare=samples.prepare)
+        self.model_, self.data_ = fitted, samples
         self._classifier = Classifier(fitted, self.batch_size)
-        self.n_train_, self.n_classes_ = len(samples), self._classifier.n_classes
+        self.n_train_ = len(samples)
+        self.task_ = Classes.of(samples.class_names, self._classifier.n_classes)
         self.cache_bytes_ = 0
         self.fit_seconds_ = time.perf_counter() - started
         return self
 
     def attribute(self, x: Any, target: Any = None) -> Tensor:
         """Scores (test, train) that mean nothing, for any target."""
-        classes = self._classes(x, target).tolist()
+        classes = self.classes(x, target).tolist()
         rows = [self._row(take(x, slice(i, i + 1)), c) for i, c in enumerate(classes)]
         return torch.from_numpy(np.array(rows, dtype=np.float32))
 
     def self_influence(self) -> Tensor:
         """Scores (train,) that mean nothing."""
-        self._check_fitted()
+        self.check_fitted()
         scores = np.random.default_rng(self.seed).standard_normal(self.n_train_)
         return torch.from_numpy(scores.astype(np.float32))
 
@@ -92,7 +100,8 @@ class RandomAttributor(Attributor):
         seed = [self.seed, int(digest.hexdigest(), 16), target]
         return np.random.default_rng(seed).standard_normal(self.n_train_)
 
-    def _classes(self, x: Any, target: Any) -> Tensor:
-        self._check_fitted()
+    def classes(self, x: Any, target: Any) -> Tensor:
+        """Give the class (B,) that is explained for each input."""
+        self.check_fitted()
         # Also where the target is given: inputs that the model cannot take are refused as by every method.
         return self._classifier.classes(self._classifier.features(x), target)

@@ -9,11 +9,13 @@ from torch import Tensor
 
 from whence.attributors.base import Limits
 from whence.attributors.classifier import Classifier, ModelAttributor, Training
+from whence.attributors.registry import register
 from whence.core.checks import check_choice
 from whence.core.contents import Layout
 from whence.errors import InvalidInputError
 
 
+@register
 class Similarity(ModelAttributor):
     """Attribute predictions to similar training samples.
 
@@ -58,6 +60,8 @@ class Similarity(ModelAttributor):
         needs_loss=False,
         last_layer_only=True,
         memory="N × d, or N × the size of an input",
+        cost=0.1,
+        own_class_only=True,
     )
 
     def __init__(
@@ -82,7 +86,7 @@ class Similarity(ModelAttributor):
         target
             The class to explain: None (the class the model predicts), one class, or one class a test.
         """
-        self._check_fitted()
+        self.check_fitted()
         features = self._classifier.features(x)
         classes = self._classifier.classes(features, target).to(features.device)
         if self.space == "input":
@@ -101,7 +105,7 @@ class Similarity(ModelAttributor):
 
     def self_influence(self) -> Tensor:
         """Similarity of each training sample to itself, shape (train,): ‖v‖² for "dot", otherwise 1."""
-        self._check_fitted()
+        self.check_fitted()
         vectors = self._cache["vectors"]
         if self.metric == "dot":
             return torch.einsum("nd,nd->n", vectors, vectors)

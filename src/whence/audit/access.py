@@ -10,13 +10,13 @@ import numpy.typing as npt
 from torch import Tensor
 
 from whence.attributors import DualDA
-from whence.attributors.base import check_target
 from whence.attributors.dual.surrogate import Surrogate
 from whence.core.checks import check_dense, to_array
 from whence.errors import InvalidInputError
 from whence.features import FeatureBank, as_float32, extract, taken
 from whence.model.inputs import check_batch
-from whence.svm.problem import Floats, check_features
+from whence.svm.inputs import check_features
+from whence.svm.problem import Floats
 
 Ints = npt.NDArray[np.int64]
 Doubles = npt.NDArray[np.float64]
@@ -29,12 +29,12 @@ def surrogate_of(explainer: Any) -> Surrogate:
             f"'explainer' must be a fitted DualDA, whose dual solution is audited. "
             f"Got {type(explainer).__name__}."
         )
-    return explainer._fitted()
+    return explainer.surrogate_
 
 
 def names_of(explainer: DualDA) -> tuple[str, ...]:
     """Name the classes; by their numbers where they have no names."""
-    return explainer.class_names_ or tuple(map(str, range(explainer.n_classes_)))
+    return explainer.task_.called
 
 
 def support_scores(explainer: DualDA) -> Doubles:
@@ -57,17 +57,17 @@ def training_features(explainer: DualDA, features: Any) -> Floats:
     Taken from ``features`` (N, d), an array or a FeatureBank, or computed by the model from its training set.
     """
     if features is None:
-        if explainer._model is None or explainer._data is None:
+        if explainer.model_ is None or explainer.data_ is None:
             raise InvalidInputError(
                 "'features' must be given: this audit looks at all training samples, and the explainer has "
                 "no model and training set to compute their features with. Pass the features it was fitted "
                 "on, or load it with 'model' and 'data'."
             )
-        extractor = explainer._model.extractor
-        explainer._model.check_unchanged()
+        extractor = explainer.model_.extractor
+        explainer.model_.check_unchanged()
         bank = extract(
             extractor.model,
-            explainer._data,
+            explainer.data_,
             layer=extractor.layer,
             batch_size=explainer.batch_size,
             on_error="skip" if len(explainer.skipped_) else "raise",
@@ -75,7 +75,7 @@ def training_features(explainer: DualDA, features: Any) -> Floats:
         )
         features = bank
     if isinstance(features, FeatureBank):
-        explainer._fitted().check_labels(features.labels, "features")
+        explainer.surrogate_.check_labels(features.labels, "features")
         features = features.features
     X = check_features(as_float32(to_array("features", features)))
     _check_same(explainer, X)
@@ -94,7 +94,7 @@ def _check_same(explainer: DualDA, X: Floats) -> None:
         raise InvalidInputError(
             f"'features' must be finite. Got {X[row, column]} at row {row}, column {column}."
         )
-    explainer._fitted().check_training(X)
+    explainer.surrogate_.check_training(X)
 
 
 class Tests:
@@ -113,7 +113,7 @@ class Tests:
             raise InvalidInputError("Either 'x' or 'features' must be given, and not both.")
         self.explainer, self.x, self.features = explainer, x, features
         if features is None:
-            explainer._with_model()
+            explainer.require_model()
             self.count = check_batch(x)
         else:
             if isinstance(features, Tensor):
@@ -125,7 +125,7 @@ class Tests:
                 raise InvalidInputError(
                     f"'features' must have one row a test. Got shape {tuple(self.features.shape)}."
                 )
-        self.target = None if target is None else check_target(target, self.count, explainer.n_classes_)
+        self.target = None if target is None else explainer.task_.check_target(target, self.count)
 
     def __len__(self) -> int:
         """Give the number of parts."""
@@ -141,11 +141,11 @@ class Tests:
 
     def _parts(self) -> Iterator[tuple[Tensor, Tensor]]:
         """Give features (b, d) and the model's classes (b,)."""
-        surrogate, size = self.explainer._surrogate, self.explainer.batch_size
+        surrogate, size = self.explainer.surrogate_, self.explainer.batch_size
         if self.features is not None:
             for start in range(0, self.count, size):
                 f = surrogate.check_features(self.features[start : start + size])
                 yield f, surrogate.classes(f)
         else:
-            for part in self.explainer._with_model().reads(self.x, size):
+            for part in self.explainer.require_model().reads(self.x, size):
                 yield surrogate.check_features(part.features, "x"), part.logits.argmax(1)

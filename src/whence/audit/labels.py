@@ -201,7 +201,7 @@ def wrong_labels(
 
 def _features(explainer: DualDA, ranking: str, features: Any) -> Floats | None:
     """Features of all samples; None where there are none and the ranking does without."""
-    unknown = explainer._model is None or explainer._data is None
+    unknown = explainer.model_ is None or explainer.data_ is None
     if features is None and unknown and ranking in ("slack", "self_influence"):
         return None
     return training_features(explainer, features)

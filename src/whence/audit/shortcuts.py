@@ -10,14 +10,14 @@ import numpy as np
 from tqdm.auto import tqdm
 
 from whence.attributors import DualDA
-from whence.attributors.base import check_target
 from whence.audit.access import Doubles, Ints, Tests, names_of, surrogate_of, total_norm, training_features
 from whence.audit.groups import group_attribution
 from whence.core.checks import check_count, to_array
 from whence.errors import InvalidInputError
 from whence.relevance.concepts import Concepts
 from whence.svm import solve
-from whence.svm.problem import Floats, check_C
+from whence.svm.inputs import check_C
+from whence.svm.problem import Floats
 
 _KAPPAS = tuple(10.0 ** (e / 2) for e in range(6, -1, -1))  # from 1,000 down to 1
 _BOUNDED = 0.999
@@ -158,7 +158,7 @@ def _tests(
     if target is not None:
         if to_array("target", target).ndim != 0:
             raise InvalidInputError(f"'target' must be one class for the whole set. Got {target!r}.")
-        target = int(check_target(target, 1, explainer.n_classes_)[0])
+        target = int(explainer.task_.check_target(target, 1)[0])
     if x is None and test_features is None:
         if target is None:
             raise InvalidInputError(

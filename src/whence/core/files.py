@@ -57,7 +57,11 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
 
 
 def lock(handle: int) -> bool:
-    """Lock an open file for this process alone; False when another one has it."""
+    """Lock an open file for this process alone; False when another one has it.
+
+    Not filelock's, which locks a file of its own beside and leaves it there: here the very file that is
+    written is locked, so that whoever finds it knows whether its writer lives.
+    """
     try:
         if sys.platform == "win32":
             import msvcrt

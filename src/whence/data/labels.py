@@ -98,26 +98,10 @@ class Labels:
             i = unknown[0]
             raise SampleError(
                 i if indices is None else int(indices[i]),
-                f"its label {str(array[i])!r} is no class of the model: {_some(self.names)}",
+                f"its label {str(array[i])!r} is no class of the model: {some_names(self.names)}",
                 "Rename it, set model.config.id2label, or give integer labels.",
             )
         return np.array([classes[name] for name in array], dtype=np.int64)
-
-
-def known_names(names: tuple[str, ...] | None, n_classes: int) -> tuple[str, ...] | None:
-    """Give the names of the model's classes; none, with a warning, where the data name another number."""
-    if names is None:
-        return None
-    if len(names) == n_classes:
-        # Names of folders need not be text: a page or a file cannot hold halves of characters.
-        return tuple(name.encode("utf-8", "replace").decode() for name in names)
-    warnings.warn(
-        f"The data name {len(names)} classes, {_some(names)}, and the model has {n_classes}. They are shown "
-        "by their numbers. Set model.config.id2label, or pass class_names to DualDA.fit.",
-        DataWarning,
-        stacklevel=3,
-    )
-    return None
 
 
 def data_names(dataset: Any) -> tuple[str, ...] | None:
@@ -166,5 +150,6 @@ def _is_scalar(label: Any) -> bool:
     return isinstance(label, Tensor | np.ndarray | np.generic) and int(np.prod(label.shape)) == 1
 
 
-def _some(names: Sequence[str]) -> str:
+def some_names(names: Sequence[str]) -> str:
+    """Name the first eight, and say how many more there are."""
     return ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")

@@ -37,15 +37,22 @@ from whence.evaluate.scenes.retrain import Run, retrain
 from whence.evaluate.scenes.shortcuts import CentreBox, Frame, Word
 from whence.evaluate.scenes.training import fixed_steps, predict
 from whence.evaluate.scenes.views import View, subset, view
+from whence.evaluate.suite.case import Case
+from whence.evaluate.suite.metric import Column, Metric
+from whence.evaluate.suite.results import Row
 
 __all__ = [
     "FRACTIONS",
+    "Case",
     "CentreBox",
+    "Column",
     "ExplainedPairs",
     "FlippingResult",
     "Frame",
+    "Metric",
     "RandomAttributor",
     "Resources",
+    "Row",
     "Run",
     "View",
     "Word",

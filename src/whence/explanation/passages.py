@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from whence.pages.samples import Array
+from whence.pages.samples import Array, readable
 
 AROUND = 4
 """Tokens that are kept to either side of a relevant one."""
@@ -24,12 +24,6 @@ class Placed(NamedTuple):
     width: float
     text: str
     place: int
-
-
-def readable(token: str) -> str:
-    """Write a token on one line: line ends as a sign, and blanks alone too, since they may be relevant."""
-    text = token.replace("\r", "").replace("\n", "↵").replace("\t", " ").replace("\u00a0", " ")
-    return text if text.strip() else " ␣"
 
 
 def passages(tokens: Sequence[str], relevance: Array, widths: Array, room: float, gap: float) -> list[range]:

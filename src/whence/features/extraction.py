@@ -6,11 +6,11 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -18,10 +18,12 @@ from torch import nn
 from tqdm.auto import tqdm
 
 from whence.core import fingerprint, store
+from whence.core.cache import Cache, Parts, Say, Slot
 from whence.core.checks import check_choice, check_count, check_flag, to_array
 from whence.core.processor import REMEDY, bfloat16_works
 from whence.core.resources import free_disk, free_memory, in_words
 from whence.core.words import plain_line
+from whence.data import as_training_set
 from whence.errors import InvalidInputError, StoreError
 from whence.features.bank import (
     SKIPPED,
@@ -33,13 +35,13 @@ from whence.features.bank import (
     Mask,
     Rows,
     blocks,
-    crc,
     full_disk,
     widened,
 )
-from whence.features.cache import Cache, Parts
+from whence.features.feature_bank import FeatureBank, checksum
 from whence.features.forward import Forward
 from whence.features.source import Part, Source, open_source
+from whence.model.bound import BoundModel
 from whence.model.extractor import Extractor, check_model, find_head
 from whence.model.inputs import check_device
 
@@ -49,54 +51,6 @@ DTYPES = ("float32", "float16")
 AUTOCASTS = (None, "bfloat16", "float16")
 
 OnError = Literal["raise", "skip"]
-Say = Callable[[str], None]
-
-
-@dataclass(frozen=True)
-class FeatureBank:
-    """The features of a training set: row i is the user's sample i, always.
-
-    Attributes
-    ----------
-    features : (N, d) float32 or float16, inputs of the model's last linear layer; in memory, or a read-only
-        memory map where they would fill more than half of it. A sample that was skipped has a row of zeros,
-        which has no part in anything
-    labels : (N,) int64, −1 where a sample was skipped
-    extractor : what made them; it also gives the head and the features of new inputs
-    parts : the fingerprint of everything the features depend on, empty without a cache
-    checksum : of the features and labels themselves, empty without a cache
-    note : where the features come from, in words: computed, and why; resumed; reused
-    """
-
-    features: Rows
-    labels: Ints
-    extractor: Extractor
-    parts: Parts
-    checksum: str
-    note: str
-
-    def verify(self) -> None:
-        """Raise StoreError where mapped features are not those that were written; others cannot change."""
-        if not self.checksum or not isinstance(self.features, np.memmap):
-            return
-        file: Any = self.features.base
-        cut = file.size() < self.features.offset + self.features.nbytes  # to read behind its end is fatal
-        if cut or self.checksum != _checksum([crc(self.features), crc(self.labels)]):
-            raise StoreError(
-                "The features in the cache were altered on disk while they were in use. Nothing that was "
-                "made of them is kept; run again, and they are computed anew."
-            )
-
-    @property
-    def valid(self) -> Mask:
-        """Whether each sample (N,) could be read."""
-        mask: Mask = self.labels != SKIPPED
-        return mask
-
-    @property
-    def skipped(self) -> Ints:
-        """The samples that could not be read."""
-        return np.flatnonzero(~self.valid)
 
 
 def extract(
@@ -152,8 +106,9 @@ def extract(
         device = check_device(device)
     if autocast == "bfloat16":
         _check_bfloat16(model, device)
+    samples = as_training_set(data, batch_size)
     with nullcontext() if device is None else _placed(model, device):
-        source = open_source(data, batch_size, num_workers, skip=on_error == "skip")
+        source = open_source(samples, batch_size, num_workers, skip=on_error == "skip")
         first = next((part for part in source.batches(0) if len(part.indices)), None)
         if first is None:
             raise InvalidInputError("'data' must have a sample that can be read. None of them can.")
@@ -166,7 +121,10 @@ def extract(
         made_of = fingerprint.settled(before, after)
         extractor.notes = frozenset(before.keys() | after.keys()) - made_of.keys()
         job = _Job(source, forward, forward.dimension, made_of, show_progress, teller(show_progress))
-        return job.uncached() if cache_dir is None else job.cached(Cache(cache_dir))
+        found = job.uncached() if cache_dir is None else job.cached(Cache(cache_dir))
+    head = extractor.head()
+    bound = BoundModel(extractor, prepare=samples.prepare)
+    return FeatureBank(found.features, found.labels, head, len(head.weight), bound, samples, *found[2:])
 
 
 def teller(show: bool) -> Say:
@@ -229,6 +187,16 @@ class _Loose:
         pass
 
 
+class _Found(NamedTuple):
+    """What an extraction gives of a bank."""
+
+    features: Rows
+    labels: Ints
+    parts: Parts
+    checksum: str
+    note: str
+
+
 @dataclass(frozen=True)
 class _Job:
     """One extraction."""
@@ -240,7 +208,7 @@ class _Job:
     show_progress: bool
     say: Say
 
-    def uncached(self) -> FeatureBank:
+    def uncached(self) -> _Found:
         """Keep the features in memory, or in a temporary file."""
         n = len(self.source)
         with _room_for(n, self.dimension, self.forward.dtype) as rows:
@@ -248,33 +216,35 @@ class _Job:
             sink = _Loose(rows, n)
             self._fill(sink, 0)
             features = rows.whole()
-        return FeatureBank(features, sink.labels.whole(), self.forward.extractor, {}, "", "computed")
+        return _Found(features, sink.labels.whole(), {}, "", "computed")
 
-    def cached(self, cache: Cache) -> FeatureBank:
+    def cached(self, cache: Cache) -> _Found:
         """Keep the features in a cache, and take from it what is there."""
         parts = self._parts()
-        path = cache.path("bank", parts)
-        with full_disk(cache.folder), cache.locked(path, say=self.say):
+        slot = cache.slot("bank", parts)
+        with full_disk(cache.folder), slot.locked(say=self.say):
             cache.sweep()
-            folder, note = self._open(cache, path, parts)
-            self.say(f"Features: {note} ({path}).")
+            folder, note = self._open(slot)
+            self.say(f"Features: {note} ({slot.path}).")
             try:
                 if not folder.journal.complete:
-                    self._into(folder, path)
+                    self._into(folder, slot.path)
                 features, labels = folder.finish(_fits(len(self.source), self.dimension, self.forward.dtype))
                 sums = folder.journal.sums
+                if not slot.complete:
+                    slot.finish()
             finally:
                 folder.close()
-        return FeatureBank(features, labels, self.forward.extractor, parts, _checksum(sums), note)
+        return _Found(features, labels, parts, checksum(sums), note)
 
-    def _open(self, cache: Cache, path: Path, parts: Parts) -> tuple[Folder, str]:
+    def _open(self, slot: Slot) -> tuple[Folder, str]:
         """Open the entry, whole, half or new, and say which."""
         dtype = self.forward.dtype.name
-        if path.exists():
+        if slot.path.exists():
             try:
-                if not cache.holds(path, parts):
-                    raise StoreError(f"{path} does not say what it is for.")
-                folder = Folder(path, self.dimension, dtype)
+                if not slot.begun:
+                    raise StoreError(f"{slot.path} does not say what it is for.")
+                folder = Folder(slot.path, self.dimension, dtype)
                 self._check_again(folder)
             except StoreError as error:
                 why = f"computed again, since the cached ones are damaged or stale: {error}"
@@ -284,12 +254,12 @@ class _Job:
                     return folder, "reused"
                 return folder, f"resumed at sample {journal.samples:,}" if journal.samples else "computed"
         else:
-            why = cache.why_new("bank", parts)
+            why = slot.why_new()
             why = f"computed, since {why}" if why else "computed"
         layer, model = self.forward.extractor.layer, type(self.forward.extractor.model).__qualname__
         title = f"{model}, layer {layer!r}, {len(self.source):,} × {self.dimension} {dtype}"
-        cache.begin(path, "bank", parts, title)
-        return Folder(path, self.dimension, dtype), why
+        slot.begin(title)
+        return Folder(slot.path, self.dimension, dtype), why
 
     def _check_again(self, folder: Folder) -> None:
         """Raise where a few samples have other features or labels now, or one that was skipped can be read.
@@ -388,10 +358,6 @@ class _Job:
             "device": parameter.device.type,
             "code the extraction": f"source {_code()}",
         }
-
-
-def _checksum(sums: list[int]) -> str:
-    return "".join(f"{value:08x}" for value in sums)
 
 
 def _code() -> str:

@@ -91,6 +91,12 @@ def words(ids: npt.NDArray[np.int64], tokenizer: Any) -> tuple[str, ...]:
     return tuple(out)
 
 
+def readable(token: str) -> str:
+    """Write a token on one line: line ends as a sign, and blanks alone too, since they may be relevant."""
+    text = token.replace("\r", "").replace("\n", "↵").replace("\t", " ").replace("\u00a0", " ")
+    return text if text.strip() else " ␣"
+
+
 def _parts(inputs: Any) -> tuple[npt.NDArray[np.int64] | None, Any]:
     """Find the tokens, or the values, among a model's inputs."""
     if type(inputs) is tuple:

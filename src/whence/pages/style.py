@@ -16,6 +16,9 @@ INK, GREY = "#1A1A1A", "#5F5F5F"
 SEEN = 0.995
 PAPER = 0.975
 BARS = 120
+LEVELS = 10
+"""Steps of a token's colour; steps need no styles in the text, which the pages' policy forbids."""
+LIGHT, DARK = "#FFFFFF", "#1F2125"
 
 
 def signed(score: float) -> str:
@@ -123,6 +126,39 @@ def contours(image: Picture) -> Array:
     edges = np.hypot(down, right)
     found: Array = np.clip(edges / (np.quantile(edges, 0.98) or 1), 0, 1).astype(np.float32)
     return found
+
+
+def level(relevance: float, full: float) -> str:
+    """Name the class of a token's colour: p1 to p10 for, n1 to n10 against, none where it has no colour."""
+    step = round(LEVELS * float(strength(np.array([relevance], dtype=np.float32), full)[0]))
+    return f"{'p' if step > 0 else 'n'}{abs(step)}" if step else ""
+
+
+def bars(values: Array, full: float) -> list[tuple[float, float, float, float, str]]:
+    """Lay values out as bars of an area of 100 by 40 with 0 in its middle: x, y, width, height, class."""
+    width = 100 / max(len(values), 1)
+    found = []
+    for i, value in enumerate(strength(values, full).tolist()):
+        top = 20 - 20 * max(value, 0)
+        found.append((i * width, top, 0.9 * width, 20 * abs(value), "for" if value > 0 else "against"))
+    return found
+
+
+def marks() -> str:
+    """Write the styles of tokens' colours, for light and dark pages."""
+
+    def rules(ground: str) -> str:
+        steps = np.arange(1, LEVELS + 1, dtype=np.float32)
+        lines = []
+        for sign, name in ((1, "p"), (-1, "n")):
+            colours = (255 * marker(sign * steps, LEVELS, ground)).round().astype(int)
+            lines += [
+                f".{name}{step:.0f} {{ background: #{r:02x}{g:02x}{b:02x}; }}"
+                for step, (r, g, b) in zip(steps, colours, strict=True)
+            ]
+        return "\n".join(lines)
+
+    return f"\n{rules(LIGHT)}\n@media (prefers-color-scheme: dark) {{\n{rules(DARK)}\n}}\n"
 
 
 def _mixed(part: Array, ground: Array) -> Picture:

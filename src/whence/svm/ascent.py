@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import Executor
-from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from itertools import pairwise
-from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_array
 
-from whence.svm import kernels
-from whence.svm.copies import find_copies, share_alike
-from whence.svm.hessian import Rows, step_cost
+from whence.svm.copies import share_alike
 from whence.svm.newton import Phase
-from whence.svm.problem import Doubles, Floats, Ints, Problem
+from whence.svm.passes import Certificate, Rows, certify, in_eight, in_threads, score
+from whence.svm.problem import Doubles, Floats, Ints, Listed, Problem
 
 _LOOSE = 1e-2  # gap at which the search moves on to a larger C
 _FACTOR = 10.0  # ratio of neighbouring C on the way up
 _DOUBLE_BELOW = 1e-4  # relative gap from which float32 products no longer carry the search
 _NEWTON_STEPS = 15  # steps that a Newton phase usually takes
 _REACH = 1e15  # C·Σ‖f_i‖² up to which float64 resolves scores when every sample is at its bound
-_SMALL = 1 << 20  # products in a pass over all samples and classes that end before threads have begun
 _PATIENCE = 40  # rounds without a better gap after which the search gives up at this C
 
 
@@ -32,25 +27,10 @@ class OutOfTimeError(Exception):
     """The time limit was reached."""
 
 
-@dataclass(frozen=True)
-class Certificate:
-    """A feasible λ, its W = Σ λ_i f_iᵀ, the primal value of W and the dual value of λ, all in float64."""
-
-    lam: csr_array
-    weight: Doubles
-    primal: float
-    dual: float
-
-    @property
-    def gap(self) -> float:
-        """(P − D)/P."""
-        return (self.primal - self.dual) / self.primal
-
-
 class Ascent:
     """Working-set ascent of the dual: full passes choose the samples, inner solvers move them.
 
-    A full pass scores every sample with W(λ) and lists the samples and classes that may move. They are moved
+    A full pass scores every sample with W(λ) and lists the samples and outputs that may move. They are moved
     by coordinate descent, or by Newton steps where these are predicted to be cheaper. A large C is approached
     from a smaller one, where the problem is easy.
 
@@ -60,21 +40,21 @@ class Ascent:
     """
 
     def __init__(self, problem: Problem, seed: int, pool: Executor, deadline: float) -> None:
-        N, K = len(problem.labels), problem.n_classes
+        N, K = len(problem.features), problem.n_outputs
         self.problem = problem
-        self.pool = pool
+        self.parallel = in_threads(pool, problem)
         self.deadline = deadline
-        self.state = np.random.default_rng(seed).integers(1, 2**63, 1, dtype=np.uint64)
-        self.each = np.arange(N)
+        self.rng = np.random.default_rng(seed).integers(1, 2**63, 1, dtype=np.uint64)
         self.alpha = np.zeros((N, K))
-        self.times = problem.times
         norms = problem.squared_norms
         small = problem.features.dtype == np.float32 and norms.mean() > 1e-12 and norms.max() < 1e12
         self.W: Floats = np.zeros(problem.shape, np.float32 if small else np.float64)
         self.stored = np.zeros((N, K), np.float32)
-        self.rows = np.empty(N, np.int32)
-        self.ptr = np.empty(N + 1, np.int32 if N * K < 2**31 else np.int64)
-        self.classes = np.empty(N * K, np.int16 if K < 2**15 else np.int32)
+        self.listed = Listed(
+            np.empty(N, np.int32),
+            np.empty(N + 1, np.int32 if N * K < 2**31 else np.int64),
+            np.empty(N * K, np.int16 if K < 2**15 else np.int32),
+        )
         self.slack = np.inf
         self.widest = 0.0  # largest mean change of the scores in a round at this C
         self.gap = self.bound = 1.0
@@ -88,30 +68,25 @@ class Ascent:
 
     @cached_property
     def copies(self) -> list[Ints]:
-        """Groups of samples with equal features and label, whose λ the dual leaves open but for the sum."""
-        return find_copies(self.problem)
+        """Groups of samples whose λ the dual leaves open but for the sum."""
+        return self.problem.copies()
 
     # Where the search stands
 
     def set_C(self, C: float, scale: float) -> None:
         """Continue at another C from ``scale`` times the present λ."""
-        problem, y = self.problem, self.problem.labels
+        self.problem = self.problem.at(C)
         self.alpha *= scale
-        self.alpha[self.each, y] = 0.0
-        self.alpha[self.each, y] = np.maximum(C - self.alpha @ self.times, 0.0)
         self.W *= scale
-        self.problem = replace(problem, C=C)
+        self.problem.complete(self.alpha)
         self.best_primal = np.inf
         self.sigma = 0.0
         self.kept = None
 
     def start_from(self, lam: csr_array) -> None:
         """Start from λ of a similar problem, made feasible for this one."""
-        C, y = self.problem.C, self.problem.labels
-        self.alpha[:] = -lam.toarray()
-        self.alpha[self.each, y] = 0.0
-        np.maximum(self.alpha, 0.0, out=self.alpha)
-        most = float((self.alpha @ self.times).max())
+        C = self.problem.C
+        most = self.problem.begin(lam, self.alpha)
         if most == 0.0:
             return
         self.stages = _geometric(min(C, 4.0 * most), C)
@@ -126,57 +101,26 @@ class Ascent:
         """Whether W = Σ λ_i f_iᵀ can be lost in rounding at this C, unless it is settled at a smaller one."""
         return C * float(self.problem.squared_norms.sum()) > _REACH
 
-    def most_own(self) -> float:
-        """The largest λ_{i,y_i}."""
-        return float(kernels.total_own(self.alpha, self.problem.labels, self.times)[1])
-
-    def sum_own(self) -> float:
-        """Σ_i λ_{i,y_i}."""
-        return float(kernels.total_own(self.alpha, self.problem.labels, self.times)[0])
+    def least_C(self) -> float:
+        """The smallest C at which λ is feasible."""
+        return self.problem.linear(self.alpha)[1]
 
     def _best_scale(self, most: float) -> float:
         """The t in [1, most] that maximises the dual of t·λ."""
         square = self.problem.inner(self.W, self.W)
-        return min(most, max(1.0, self.sum_own() / square)) if square > 0 else most
+        return min(most, max(1.0, self.problem.linear(self.alpha)[0] / square)) if square > 0 else most
 
     # Full passes
-
-    def parallel(self, function: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
-        """Map over items in threads; results come in order, so that sums do not depend on the threads."""
-        if len(self.each) * self.W.size < _SMALL:
-            return [function(item) for item in items]
-        return list(self.pool.map(function, items))
-
-    def _score(self, W: Floats) -> tuple[float, float, float, float]:
-        """Score every sample with W: Σ loss, its slope in the scale of W, mean change, least margin."""
-        problem = self.problem
-        d = problem.features.shape[1]
-        single = W.dtype == np.float32
-        weight = np.ascontiguousarray(W[:, :d].T)
-
-        def one(rows: slice) -> tuple[float, float, float, float]:
-            block = problem.features[rows]
-            scores = (block if single else block.astype(np.float64, copy=False)) @ weight
-            if problem.bias:
-                scores += np.asarray(problem.bias, W.dtype) * W[:, d]
-            result: tuple[float, float, float, float] = kernels.digest(
-                scores, problem.labels[rows], self.stored[rows]
-            )
-            return result
-
-        parts = np.array(self.parallel(one, problem.blocks()))
-        loss, slope, change, _ = parts.sum(axis=0)
-        return float(loss), float(slope), float(change) / self.stored.size, float(parts[:, 3].min())
 
     def _measure(self) -> None:
         """One full pass with W(λ): update both gaps, the best primal point and the slack."""
         C = self.problem.C
         square = self.problem.inner(self.W.astype(np.float64), self.W)
-        loss, slope, change, margin = self._score(self.W)
+        loss, slope, change, margin = score(self.problem, self.W, self.stored, self.parallel)
         self.slack = 0.5 * change
         self.widest = max(self.widest, change)
-        own = self.sum_own()
-        dual = own - 0.5 * square
+        linear, least_C = self.problem.linear(self.alpha)
+        dual = linear - 0.5 * square
         primal = 0.5 * square + C * loss
         self.gap = (primal - dual) / primal
         scale = 1.0
@@ -186,8 +130,8 @@ class Ascent:
         a = _without_loss(margin)
         if 0.5 * a * a * square < primal:
             scale, primal = a, 0.5 * a * a * square
-        if margin > 0.0 and a * self.most_own() <= C:  # then a·λ is feasible, and its W has no loss
-            self.gap = min(self.gap, 2.0 - 2.0 * own / (a * square))
+        if margin > 0.0 and a * least_C <= C:  # then a·λ is feasible, and its W has no loss
+            self.gap = min(self.gap, 2.0 - 2.0 * linear / (a * square))
         if primal < self.best_primal:
             self.best_primal = primal
             self.best_W = scale * self.W.astype(np.float64)
@@ -211,37 +155,17 @@ class Ascent:
                 a /= 1.5
             else:
                 a = low - at_low * (high - low) / (at_high - at_low)
-            parts = self.parallel(partial(self._scaled, a), self.problem.blocks())
+            scaled = partial(self.problem.scaled_losses, self.stored, scale=a)
+            parts = self.parallel(scaled, self.problem.blocks())
             total, slope = self.problem.C * np.array(parts).sum(axis=0)
             at = a * square + slope
             best = min(best, (a, 0.5 * a * a * square + float(total)), key=lambda pair: pair[1])
         return best
 
-    def _scaled(self, a: float, rows: slice) -> tuple[float, float]:
-        result: tuple[float, float] = kernels.scaled_loss(self.stored[rows], self.problem.labels[rows], a)
-        return result
-
-    def _sum_over_rows(self, add: Callable[[slice, Doubles], None]) -> Doubles:
-        """Σ over eight fixed parts of the rows, so that the sum does not depend on the threads."""
-        cuts = np.linspace(0, len(self.each), 9).astype(int).tolist()
-
-        def one(rows: slice) -> Doubles:
-            out = np.zeros(self.problem.shape)
-            add(rows, out)
-            return out
-
-        parts = self.parallel(one, [slice(s, e) for s, e in pairwise(cuts)])
-        total: Doubles = np.sum(parts, axis=0)
-        return total
-
     def exact_weight(self) -> Doubles:
         """W = Σ λ_i f_iᵀ of the present α, in float64."""
-        p = self.problem
-        return self._sum_over_rows(
-            lambda rows, out: kernels.weight_of_alpha(
-                p.features[rows], p.labels[rows], self.alpha[rows], self.times, p.bias, out
-            )
-        )
+        add = partial(self.problem.add_weight, self.alpha)
+        return in_eight(len(self.alpha), self.problem.shape, add, self.parallel)
 
     # The two ways to move
 
@@ -249,21 +173,16 @@ class Ascent:
         """One round of coordinate descent; returns its cost and that of a Newton phase, in operations."""
         problem = self.problem
         N, K = self.stored.shape
-        n, used, free, pairs = kernels.select(
-            self.stored, problem.labels, self.alpha, self.slack, self.rows, self.ptr, self.classes
-        )
-        epochs = 1 if np.isinf(self.slack) else min(max(2 * N * K // max(used, 1), 5), 1000)
-        visits = kernels.descend(
-            problem.features, problem.labels, problem.squared_norms, self.rows, self.ptr, self.classes, n,
-            self.W, self.alpha, self.times, problem.C, problem.bias, epochs, self.slack, self.state,
-        )  # fmt: skip
+        found = problem.select(self.stored, self.alpha, self.slack, self.listed)
+        epochs = 1 if np.isinf(self.slack) else min(max(2 * N * K // max(found.used, 1), 5), 1000)
+        visits = problem.descend(self.listed, found.n, self.W, self.alpha, epochs, self.slack, self.rng)
         if self.bound < _DOUBLE_BELOW and self.W.dtype == np.float32:
             self.W = self.exact_weight()
         self._measure()
         D = problem.shape[1]
         single = 1.0 if self.W.dtype == np.float32 else 2.0
         # A Newton phase gains about one digit; each of its steps also scores its rows and sums over them.
-        step = step_cost(free, pairs, problem.shape)[0] + 16.0 * free * K * D
+        step = problem.step_cost(found) + 16.0 * found.free * K * D
         digits = max(np.log10(max(self.gap, tol) / tol), 1.0)
         return 8.0 * single * visits * D, _NEWTON_STEPS * digits * step
 
@@ -272,13 +191,12 @@ class Ascent:
         problem = self.problem
         if self.W.dtype == np.float32:
             self.W = self.exact_weight()
-        distance = np.empty(len(self.each))
-        kernels.kink_distance(self.stored, problem.labels, self.alpha, distance)
+        distance = problem.distances(self.stored, self.alpha)
         wanted = max(
             1000, int(spread * np.isneginf(distance).sum()), int((distance < self.slack).sum()),
             int(1.3 * (distance < 0).sum()),
         )  # fmt: skip
-        rows = self.each
+        rows = np.arange(len(self.alpha))
         if wanted < len(rows):
             rows = np.sort(np.argpartition(distance, wanted)[:wanted])
         moving = Rows(problem, rows, self.parallel)
@@ -291,7 +209,7 @@ class Ascent:
         move = after - before
         dW = -moving.combine(move)
         square = problem.inner(dW, dW)
-        rise = -float(move[np.arange(len(rows)), problem.labels[rows]].sum()) - problem.inner(self.W, dW)
+        rise = problem.rise(move, rows) - problem.inner(self.W, dW)
         t = min(max(rise / square, 0.0), 1.0) if square > 0 else 0.0
         self.alpha[rows] = after if t == 1.0 else before + t * move
         self.W += t * dW
@@ -314,7 +232,7 @@ class Ascent:
         while (left > tol or tried == 0) and since < _PATIENCE:
             # The dual only rises, but the gap of W(λ) can rise with it.
             if last and tried > 0 and left == best:
-                self.kept = left, self._sparse_lam()
+                self.kept = left, self.problem.sparse(self.alpha)
             earlier, before = before, left
             if self.by_newton:
                 self.newton(tol, spread)
@@ -358,20 +276,20 @@ class Ascent:
             last = stages[-1] == C
             yield from self.rounds(tol if last else _LOOSE, last)
             # Where no sample is at its bound, a larger C has the same solution.
-            if not last and self.most_own() < 0.5 * C:
+            if not last and self.least_C() < 0.5 * C:
                 yield from self.rounds(tol)
-                if self.most_own() < 0.9 * C:
+                if self.least_C() < 0.9 * C:
                     return
 
     def settle(self, C: float) -> None:
         """Go back to the best λ, or bring a search that ended on its way to the C that was asked for."""
         if self.kept is not None and self.kept[0] < self.gap:
             self.gap, lam = self.kept
-            self.alpha[:] = -lam.toarray()
+            self.problem.begin(lam, self.alpha)
             self.set_C(self.problem.C, 1.0)
             self.W = self.exact_weight()
         if self.problem.C != C:
-            stay = self.beyond(C) or self.most_own() < 0.9 * self.problem.C
+            stay = self.beyond(C) or self.least_C() < 0.9 * self.problem.C
             self.set_C(C, 1.0 if stay else self._best_scale(C / self.problem.C))
 
     def certificate(self, tol: float) -> Certificate:
@@ -383,7 +301,7 @@ class Ascent:
         share_alike(self.alpha, self.copies)
         found, margin = self._certify()
         a = _without_loss(margin)
-        if found.gap <= tol or np.isinf(a) or a * self.most_own() > self.problem.C:
+        if found.gap <= tol or np.isinf(a) or a * self.least_C() > self.problem.C:
             return found
         before = self.alpha.copy(), self.W
         self.set_C(self.problem.C, a)
@@ -394,30 +312,7 @@ class Ascent:
         return found
 
     def _certify(self) -> tuple[Certificate, float]:
-        """The certificate of the present λ, and the least margin of its W."""
-        p = self.problem
-        lam = self._sparse_lam()
-        weight = self._sum_over_rows(
-            lambda rows, out: kernels.weight_of_lam(
-                p.features[rows], lam.indptr[rows.start : rows.stop + 1], lam.indices, lam.data, p.bias, out
-            )
-        )
-        square = p.inner(weight, weight)
-        loss, _, _, margin = self._score(weight)
-        # Rows sum to zero and only λ_{i,y_i} is positive, so Σ_i λ_{i,y_i} is the sum of positive entries.
-        own = float(lam.data[lam.data > 0].sum())
-        return Certificate(lam, weight, 0.5 * square + p.C * loss, own - 0.5 * square), margin
-
-    def _sparse_lam(self) -> csr_array:
-        """λ on a grid so fine that it costs nothing and so coarse that row sums are exactly zero."""
-        p = self.problem
-        grid = 2.0 ** (np.floor(np.log2(self.most_own() or p.C)) - 44)
-        indptr = np.zeros(len(p.labels) + 1, np.int64)
-        indices, data = np.empty(0, np.int32), np.empty(0)
-        size = kernels.quantise(self.alpha, p.labels, self.times, p.C, grid, indptr, indices, data, False)
-        indices, data = np.empty(size, np.int32), np.empty(size)
-        kernels.quantise(self.alpha, p.labels, self.times, p.C, grid, indptr, indices, data, True)
-        return csr_array((data, indices, indptr), shape=self.alpha.shape)
+        return certify(self.problem, self.alpha, self.stored, self.parallel)
 
 
 def _geometric(first: float, last: float) -> list[float]:

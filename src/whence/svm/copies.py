@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from whence.svm.problem import Doubles, Ints, Problem
+from whence.svm.problem import Doubles, Floats, Ints
 
 
-def find_copies(problem: Problem) -> list[Ints]:
+def find_copies(features: Floats, norms: Doubles, labels: Ints) -> list[Ints]:
     """Give the samples of every group of two or more copies, each ascending.
 
     Only rows of equal squared norm are compared, which are few unless features are integers.
     """
-    norms, labels = problem.squared_norms, problem.labels
     order = np.argsort(norms)
     starts = np.concatenate([[0], np.flatnonzero(np.diff(norms[order])) + 1, [len(order)]])
     groups: list[Ints] = []
@@ -20,7 +19,7 @@ def find_copies(problem: Problem) -> list[Ints]:
         found: dict[tuple[int, bytes], list[int]] = {}
         for i in np.sort(order[starts[k] : starts[k + 1]]).tolist():
             # Adding zero makes −0.0 and 0.0, which are equal, the same bytes.
-            found.setdefault((labels[i], (problem.features[i] + 0.0).tobytes()), []).append(i)
+            found.setdefault((labels[i], (features[i] + 0.0).tobytes()), []).append(i)
         groups += [np.array(rows) for rows in found.values() if len(rows) > 1]
     return groups
 

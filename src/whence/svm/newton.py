@@ -2,8 +2,8 @@
 
 With the other samples' λ held fixed, a proximal step from the centre a⁰ with step size σ maximises the dual
 less ‖a − a⁰‖²/2σ. In W this is a smooth convex problem with gradient W − W(a), where a_i is the projection of
-a⁰_i + σ g_i onto the simplex; its generalised Hessian is that of :mod:`whence.svm.hessian`. Each proximal
-step is solved by a few Newton steps, then σ grows.
+a⁰_i + σ g_i onto what is feasible; its generalised Hessian is that of the problem's :class:`System`. Each
+proximal step is solved by a few Newton steps, then σ grows.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from whence.svm import kernels
-from whence.svm.hessian import NewtonSystem, Rows
+from whence.svm.passes import Rows
 from whence.svm.problem import Doubles
 
 _MAX_PROXIMAL = 12
@@ -43,37 +42,32 @@ class Phase:
     """
 
     def __init__(self, rows: Rows, alpha: Doubles, dual_W: Doubles, W: Doubles, sigma: float) -> None:
-        problem, n = rows.problem, len(alpha)
-        self.rows, self.C, self.W = rows, problem.C, W
-        self.problem, self.times = problem, problem.times
-        own = np.arange(n), problem.labels[rows.rows]
-        self.corner = np.zeros_like(alpha)
-        self.corner[own] = self.C
+        problem = rows.problem
+        self.rows, self.problem, self.W = rows, problem, W
+        self.corner = problem.corner(rows.rows)
         self.fixed = dual_W - rows.combine(self.corner - alpha)
-        lam = self.C - alpha[own]
-        gentle = float(lam[lam > 0].mean() if (lam > 0).any() else self.C) / _SHARPNESS
+        gentle = problem.typical(alpha, rows.rows) / _SHARPNESS
         self.sigma = min(max(sigma, gentle), _STEEP_START * gentle)
         self.steepest = _STEEPEST * gentle
-        self.centre, self.a, self.counts = alpha, np.empty_like(alpha), np.empty(n, np.int64)
-        self.g = rows.scores(W) + 1.0
-        self.g[own] -= 1.0
+        self.centre, self.a = alpha, np.empty_like(alpha)
+        self.g = problem.gradient(rows.scores(W), rows.rows)
 
     def run(self, target: float, out_of_time: Callable[[], bool]) -> Doubles:
         """Step until W(α)'s own gap over these samples is at most ``target``; returns α (n, K)."""
-        system = NewtonSystem(self.rows)
+        system = self.problem.system(self.rows)
         steps = 0
         for _ in range(_MAX_PROXIMAL):
             for _ in range(_MAX_STEPS):
                 self._project(0.0, self.g)
                 residual = self.W - self.fixed - self.rows.combine(self.corner - self.a)
-                slackness = self._slackness(self.g)
+                slackness = self.problem.slackness(self.a, self.g)
                 distance = 0.5 * self.problem.inner(residual, residual)
                 near = slackness + distance <= target
                 done = out_of_time() or (near and self._own_gap(residual) <= target)
                 if done or (not near and distance <= 0.1 * slackness):
                     break
                 accuracy = _FINAL_ACCURACY if near else _ACCURACY
-                step = -system.solve(self.a > 0, self.sigma, residual, accuracy)
+                step = -system.solve(self.a, self.sigma, residual, accuracy)
                 dg = self.rows.scores(step)
                 t = self._line_search(residual, step, dg)
                 self.W = self.W + t * step
@@ -84,20 +78,16 @@ class Phase:
             self.centre = self.a.copy()
             self.sigma = min(3.0 * self.sigma, self.steepest)
         # A large σ leaves rounding in the sums, which would part W from what λ gives.
-        self.a *= self.C / (self.a @ self.times)[:, None]
+        self.problem.repair(self.a)
         return self.a
 
     def _own_gap(self, residual: Doubles) -> float:
         """The gap over these samples with W(a) = W − residual in the place of W."""
-        return self._slackness(self.g - self.rows.scores(residual))
-
-    def _slackness(self, g: Doubles) -> float:
-        """What a is below the best on the simplex, of the dual's gradient g."""
-        return self.C * float(g.max(axis=1).sum()) - self.problem.inner_rows(self.a, g)
+        return self.problem.slackness(self.a, self.g - self.rows.scores(residual))
 
     def _project(self, t: float, dg: Doubles) -> None:
         """a = projection of centre + σ (g + t·dg)."""
-        kernels.project_rows(self.centre, self.sigma, self.g, t, dg, self.times, self.C, self.a, self.counts)
+        self.problem.project(self.centre, self.sigma, self.g, t, dg, self.a)
 
     def _line_search(self, residual: Doubles, step: Doubles, dg: Doubles) -> float:
         """A length at which the slope of the smooth objective along ``step`` has fallen to a tenth."""

@@ -13,17 +13,9 @@ from tqdm.auto import tqdm
 
 from whence.core.checks import check_count, check_flag, shown, to_array
 from whence.errors import ChoiceWarning, ConvergenceWarning, InvalidInputError
-from whence.svm.problem import (
-    Doubles,
-    Floats,
-    Ints,
-    Problem,
-    check_C,
-    check_features,
-    check_head,
-    make_problem,
-    spread,
-)
+from whence.svm.crammer_singer import CrammerSinger
+from whence.svm.inputs import check_C, check_features, check_head, spread
+from whence.svm.problem import Doubles, Floats, Ints, Problem
 from whence.svm.solve import Solution, check_options, solve
 
 # κ below 1 leaves every margin unreached: all samples are support vectors at their bound and W only gets
@@ -144,6 +136,7 @@ def choose_C(
     labels: npt.ArrayLike,
     *,
     head: tuple[Floats, Floats | None] | None = None,
+    problem: type[Problem] = CrammerSinger,
     n_classes: int | None = None,
     bias: bool | float = True,
     seed: int = 0,
@@ -176,6 +169,8 @@ def choose_C(
     head
         The model's last layer, weight (K, d) and bias (K,) or None. Without it the labels stand in for the
         model's classes, and step 2 falls away.
+    problem
+        What is solved, as for ``solve``.
     n_classes
         K, read off the head or the labels when None.
     bias
@@ -198,18 +193,19 @@ def choose_C(
     if head is not None:
         head = check_head(head, X.shape[1], n_classes)
         n_classes = len(head[0])
-    p = make_problem(X, labels, n_classes, 1.0, bias)
+    p = problem.make(X, labels, n_classes, 1.0, bias)
     check_options(_TOLS[-1], None, n_threads, seed)
     max_samples = check_count("max_samples", max_samples)
     show_progress = check_flag("show_progress", show_progress)
     rng = np.random.default_rng(seed)
-    taken = np.setdiff1d(np.arange(len(p.labels)), held_back(p.labels, seed))
-    fitted, judged, held_out = _split(p.labels[taken], max_samples, rng)
+    strata = p.strata
+    taken = np.setdiff1d(np.arange(len(X)), held_back(strata, seed))
+    fitted, judged, held_out = _split(strata[taken], max_samples, rng)
     fitted, judged = taken[fitted], taken[judged]
-    X, y = p.features[fitted], p.labels[fitted]
     judge = _Judge(p, judged, head)
-    scale = len(p.labels) * spread(p.features) ** 2
-    share = len(p.labels) / len(fitted)
+    scale = len(X) * spread(X) ** 2
+    share = len(X) / len(fitted)
+    X, y = X[fitted], to_array("labels", labels)[fitted]
     path: list[PathPoint] = []
     previous: Solution | None = None
     for kappa in tqdm(_KAPPAS, desc="Choosing C", unit="C", disable=not show_progress):
@@ -219,8 +215,8 @@ def choose_C(
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", ConvergenceWarning)  # the gap is in the table
                 previous = solve(
-                    X, y, n_classes=p.n_classes, C=C, bias=bias, tol=tol, warm_start=previous, seed=seed,
-                    n_threads=n_threads,
+                    X, y, problem=problem, n_classes=p.n_outputs, C=C, bias=bias, tol=tol,
+                    warm_start=previous, seed=seed, n_threads=n_threads,
                 )  # fmt: skip
             before, seen = seen, judge(previous.weight)
             if before is not None and _still(before, seen):
@@ -285,43 +281,21 @@ class _Judge:
     """Compares a surrogate with the model on fixed rows."""
 
     def __init__(self, p: Problem, rows: Ints, head: tuple[Floats, Floats | None] | None) -> None:
+        self.problem, self.rows = p, rows
         self.features = p.features[rows].astype(np.float64)
-        self.bias = p.bias
         self.logits: Doubles | None = None
-        self.classes = p.labels[rows]
         if head is not None:
             weight, offset = head
             logits = self.features @ np.asarray(weight, dtype=np.float64).T
             self.logits = logits if offset is None else logits + offset
-            self.classes = self.logits.argmax(axis=1)
 
     def __call__(self, W: Doubles) -> tuple[float, float | None]:
-        """Argmax agreement and likeness of the logits of the surrogate W (K, d[+1])."""
+        """Agreement and likeness of the surrogate W (K, d[+1]), as ``Problem.compare`` has them."""
         d = self.features.shape[1]
         scores = self.features @ W[:, :d].T
-        if self.bias:
+        if self.problem.bias:
             scores += W[:, d]
-        agreement = float((scores.argmax(axis=1) == self.classes).mean())
-        return agreement, None if self.logits is None else _likeness(scores, self.logits)
-
-
-def _likeness(a: Floats, b: Floats) -> float:
-    """Mean cosine of the rows; with two classes correlation of the margins, 0 where one is constant."""
-    if a.shape[1] > 2:
-        return mean_cosine(a, b)
-    margins = np.stack([a[:, 1] - a[:, 0], b[:, 1] - b[:, 0]])
-    margins -= margins.mean(axis=1, keepdims=True)
-    lengths = float(np.prod(np.linalg.norm(margins, axis=1)))
-    return float(margins[0] @ margins[1]) / lengths if lengths > 0 else 0.0
-
-
-def mean_cosine(a: Floats, b: Floats) -> float:
-    """Mean over rows of the cosine between a and b, both centred over classes; 0 where one is constant."""
-    a = a - a.mean(axis=1, keepdims=True)
-    b = b - b.mean(axis=1, keepdims=True)
-    lengths = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
-    products = np.einsum("ic,ic->i", a, b)
-    return float(np.divide(products, lengths, out=np.zeros_like(products), where=lengths > 0).mean())
+        return self.problem.compare(scores, self.logits, self.rows)
 
 
 def _best(path: list[PathPoint], n: int, with_head: bool) -> tuple[PathPoint, str]:

@@ -17,9 +17,11 @@ from threadpoolctl import threadpool_limits
 
 from whence.core.checks import check_callable, check_count, check_positive, check_seed, check_share
 from whence.errors import ConvergenceWarning, InvalidInputError
-from whence.svm.absent import expand_columns, merge_absent, merge_columns
-from whence.svm.ascent import Ascent, Certificate, OutOfTimeError
-from whence.svm.problem import Doubles, Problem, make_problem
+from whence.svm.ascent import Ascent, OutOfTimeError
+from whence.svm.columns import expand_columns, merge_columns
+from whence.svm.crammer_singer import CrammerSinger
+from whence.svm.passes import Certificate
+from whence.svm.problem import Doubles, Problem
 
 _THREADS = 1024  # more than machines have
 Status = Literal["converged", "time limit", "interrupted", "stalled"]
@@ -68,6 +70,7 @@ def solve(
     features: npt.ArrayLike,
     labels: npt.ArrayLike,
     *,
+    problem: type[Problem] = CrammerSinger,
     n_classes: int | None = None,
     C: float,
     bias: bool | float = True,
@@ -85,6 +88,8 @@ def solve(
     features : (N, d) array or memory map of float32, float64 or float16
         Rows of float32 and float64 are read in place; float16 is widened to float32 once.
     labels : (N,) integers in [0, n_classes)
+    problem : type of Problem
+        What is solved, by what it makes of features and labels; the Crammer–Singer problem by default.
     n_classes : int, optional
         Read off the labels when absent.
     C : float
@@ -115,13 +120,13 @@ def solve(
     True
     """
     started = time.perf_counter()
-    problem = make_problem(features, labels, n_classes, C, bias)
+    asked = problem.make(features, labels, n_classes, C, bias)
     check_options(tol, max_seconds, n_threads, seed)
     if callback is not None:
         check_callable("callback", callback, "None or a function of seconds and gap")
     deadline = np.inf if max_seconds is None else started + max_seconds
-    lam = _check_warm_start(warm_start, problem)
-    merged, place = merge_absent(problem)
+    lam = _check_warm_start(warm_start, asked)
+    merged, place = asked.merged()
     history: list[tuple[float, float]] = []
     threads = n_threads or os.cpu_count() or 1
     # Products of blocks run side by side; threads inside each would only get in their way.
@@ -132,15 +137,15 @@ def solve(
             status: Status = "converged"
             goal = tol
             if lam is not None:
-                ascent.start_from(merge_columns(lam, place, merged))
+                ascent.start_from(merge_columns(lam, place))
             rounds: Iterable[None] = ascent.run(goal)
             while True:
-                _follow(rounds, ascent, problem.C, started, history, callback)
-                ascent.settle(problem.C)
+                _follow(rounds, ascent, asked.C, started, history, callback)
+                ascent.settle(asked.C)
                 certificate = ascent.certificate(tol)
                 if certificate.gap <= tol:
                     break
-                if ascent.gap > goal or goal < 1e-2 * tol or ascent.beyond(problem.C):
+                if ascent.gap > goal or goal < 1e-2 * tol or ascent.beyond(asked.C):
                     status = "stalled"
                     break
                 goal *= 0.5
@@ -150,7 +155,7 @@ def solve(
         except KeyboardInterrupt:
             status = "interrupted"
         if status in ("time limit", "interrupted") or certificate is None:
-            ascent.settle(problem.C)
+            ascent.settle(asked.C)
             certificate = ascent.certificate(tol)
     seconds = time.perf_counter() - started
     gap = certificate.gap
@@ -164,10 +169,10 @@ def solve(
             stacklevel=2,
         )
     weight = certificate.weight[place]
-    weight[:, problem.features.shape[1] :] *= problem.bias
+    weight[:, asked.features.shape[1] :] *= asked.bias
     return Solution(
         expand_columns(certificate.lam, place), weight, certificate.primal, certificate.dual, gap,
-        "converged" if gap <= tol else status, ascent.n_iter, seconds, problem.C, problem.bias, history,
+        "converged" if gap <= tol else status, ascent.n_iter, seconds, asked.C, asked.bias, history,
     )  # fmt: skip
 
 
@@ -201,7 +206,7 @@ def _check_warm_start(warm_start: Solution | csr_array | None, problem: Problem)
     if warm_start is None:
         return None
     lam = warm_start.lam if isinstance(warm_start, Solution) else warm_start
-    shape = (len(problem.labels), problem.n_classes)
+    shape = (len(problem.features), problem.n_outputs)
     if not issparse(lam) or lam.shape != shape:
         got = getattr(lam, "shape", type(lam).__name__)
         raise InvalidInputError(

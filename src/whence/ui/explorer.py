@@ -11,14 +11,14 @@ import numpy as np
 import torch
 
 from whence.attributors import DualDA
-from whence.attributors.bound import probabilities
 from whence.audit import WrongLabels, class_view, wrong_labels
 from whence.data import TrainingSet
 from whence.errors import InvalidInputError
 from whence.features import as_float32
+from whence.model.bound import probabilities
 from whence.model.inputs import to_model
 from whence.pages.samples import Sample, as_samples
-from whence.project.session import Session
+from whence.project import Project
 from whence.relevance import Concepts
 from whence.ui import payload
 from whence.ui.payload import Json
@@ -31,60 +31,60 @@ _STRONGEST = 12  # samples of a class in the class view
 
 
 class Explorer:
-    """A session, and what can be asked of it.
+    """A project, and what can be asked of it.
 
     Attributes
     ----------
-    session : the explainer with its model, training set and tests
+    project : the explainer with its model, training set and tests
     names : one a class
     """
 
-    def __init__(self, session: Session) -> None:
-        self.session = session
-        explainer = session.explainer
-        self.names = explainer.class_names_ or tuple(map(str, range(explainer.n_classes_)))
+    def __init__(self, project: Project) -> None:
+        self.project = project
+        explainer = project.explainer
+        self.names = explainer.task_.called
         self._lock, self._ranking = threading.RLock(), threading.Lock()
         self._path: dict[float, DualDA] = {explainer.C_: explainer}
 
     @functools.cached_property
     def features(self) -> torch.Tensor:
         """Features (M, d) of the test samples; of those that could not be read, 0."""
-        return torch.from_numpy(np.array(as_float32(self.session.test_bank.features)))
+        return torch.from_numpy(np.array(as_float32(self.project.test_bank.features)))
 
     @functools.cached_property
     def truths(self) -> Any:
         """True classes (M,) of the test samples; −1 of those that could not be read."""
-        return self.session.test_bank.labels
+        return self.project.test_bank.labels
 
     @property
     def valid(self) -> Any:
         """Whether each test sample (M,) could be read; the others are shown nowhere."""
-        return self.session.test_bank.valid
+        return self.project.test_bank.valid
 
     @functools.cached_property
     def probabilities(self) -> torch.Tensor:
         """The model's probabilities (M, K)."""
-        explainer, bank = self.session.explainer, self.session.test_bank
+        explainer, bank = self.project.explainer, self.project.test_bank
         if bank.extractor.exact:
-            return probabilities(explainer._fitted().model_logits(self.features))
+            return probabilities(explainer.surrogate_.model_logits(self.features))
         # What the model does after its head shows in its own output only.
         found = torch.full((len(self.truths), len(self.names)), 1 / len(self.names), dtype=torch.float64)
         places = np.flatnonzero(self.valid).tolist()
         for start in range(0, len(places), explainer.batch_size):
             rows = places[start : start + explainer.batch_size]
-            found[rows] = probabilities(bank.extractor.read(self.session._tests().take(rows)).logits).cpu()
+            found[rows] = probabilities(bank.extractor.read(self.project.tests.take(rows)).logits).cpu()
         return found
 
     @functools.cached_property
     def kind(self) -> str:
         """What the samples are: image, text or values."""
         first = int(self.valid.argmax())
-        return str(payload.sample(self._shown(self.session._tests(), [first])[0])["kind"])
+        return str(payload.sample(self._shown(self.project.tests, [first])[0])["kind"])
 
     @functools.cached_property
     def surrogate_classes(self) -> Any:
         """The surrogate's classes (M,)."""
-        return self.session.explainer.predict_features(self.features).numpy()
+        return self.project.explainer.predict_features(self.features).numpy()
 
     @functools.cached_property
     def predicted(self) -> Any:
@@ -93,9 +93,9 @@ class Explorer:
 
     def info(self) -> Json:
         """What holds for all tests."""
-        explainer = self.session.explainer
+        explainer = self.project.explainer
         return {
-            "title": self.session.path.stem,
+            "title": self.project.path.stem,
             "kind": self.kind,
             "classes": list(self.names),
             "n_train": explainer.n_train_,
@@ -110,7 +110,7 @@ class Explorer:
 
     def Cs(self) -> list[float]:
         """The values of C that explanations can be asked for at, ascending."""
-        C = self.session.explainer.C_
+        C = self.project.explainer.C_
         return [float(f"{C * step:.3g}") if step != 1 else C for step in C_STEPS]
 
     def rows(
@@ -148,7 +148,7 @@ class Explorer:
 
     def summaries(self, indices: Sequence[int]) -> list[Json]:
         """One line a test sample."""
-        shown = self._shown(self.session._tests(), indices)
+        shown = self._shown(self.project.tests, indices)
         return [
             {
                 "index": index,
@@ -165,18 +165,17 @@ class Explorer:
         """Samples to look at, of the tests or of the training set."""
         if not indices:
             return []
-        tokenizer = self.session.explainer._with_model().prepare.preprocess
+        tokenizer = self.project.explainer.require_model().prepare.preprocess
         return as_samples(samples.take(list(indices)), tokenizer)
 
     def _small(self, indices: Sequence[int]) -> list[Json]:
         """Small pictures of training samples, which must be those that were fitted."""
-        explainer = self.session.explainer
-        data, model = explainer._data, explainer._with_model()
-        assert data is not None
+        explainer = self.project.explainer
+        data, model = explainer.require_data(), explainer.require_model()
         for start in range(0, len(indices), explainer.batch_size):
             rows = list(indices[start : start + explainer.batch_size])
             found = model.read_batch(to_model(model.extractor.model, data.take(rows))).features
-            explainer._fitted().check_training(found.float().cpu().numpy(), np.asarray(rows), "data")
+            explainer.surrogate_.check_training(found.float().cpu().numpy(), np.asarray(rows), "data")
         return [payload.small(shown) for shown in self._shown(data, indices)]
 
     def explain(self, index: int, k: int = 5, target: int | None = None, C: float | None = None) -> Json:
@@ -184,7 +183,7 @@ class Explorer:
         target = self._class(target)
         with self._lock:
             explainer = self.at(C)
-            why = self.session.explain([index], k, target, explainer=explainer)[0]
+            why = self.project.explain([index], k, target, explainer=explainer)[0]
             scores = explainer.attribute_features(self.features[[index]], why.target, sparse=True).data
         return {"test": index, "C": explainer.C_, **payload.explanation(why, scores)}
 
@@ -199,13 +198,13 @@ class Explorer:
 
     def at(self, C: float | None) -> DualDA:
         """Give the explainer at another C of ``Cs``, solved when it is first asked for."""
-        own = self.session.explainer
+        own = self.project.explainer
         if C is None:
             return own
         if C not in self.Cs():
             known = ", ".join(f"{c:g}" for c in self.Cs())
             raise InvalidInputError(f"'C' must be one of {known}. Got {C:g}.")
-        features = as_float32(self.session.train_bank.features)
+        features = as_float32(self.project.train_bank.features)
         with self._lock:
             if C not in self._path:
                 self._path[C] = own.what_if(features, C=C)
@@ -220,14 +219,14 @@ class Explorer:
         """
         target = self._class(target)
         with self._lock:
-            inputs = self.session._tests().take(self.session.read_tests([index]))
-            explaining = self.at(C)._explaining(1, None)
+            inputs = self.project.tests.take(self.project.read_tests([index]))
+            explaining = self.at(C).explaining(1, None)
             why = explaining.concepts(index, inputs, target, pair, self._components, 3, 9)
         return payload.concepts(why)
 
     @functools.cached_property
     def _components(self) -> Concepts:
-        return Concepts.principal(self.session.explainer.vectors_)
+        return Concepts.principal(self.project.explainer.vectors_)
 
     def _class(self, target: int | None) -> int | None:
         """Return a class, or raise."""
@@ -237,9 +236,9 @@ class Explorer:
 
     def what_if(self, index: int, remove: Sequence[int], relabel: dict[int, int], target: int | None) -> Json:
         """Solve the surrogate without or with other labels of some training samples; compare."""
-        own, target = self.session.explainer, self._class(target)
-        f = self.features[self.session.read_tests([index])]
-        features = as_float32(self.session.train_bank.features)
+        own, target = self.project.explainer, self._class(target)
+        f = self.features[self.project.read_tests([index])]
+        features = as_float32(self.project.train_bank.features)
         with self._lock:
             other = own.what_if(features, remove=remove, relabel=relabel)
         wanted = int(self.predicted[index]) if target is None else target
@@ -272,7 +271,7 @@ class Explorer:
                 "disagreeing": int((found.neighbours[j] >= 0).sum()),
                 "sample": next(samples),
                 "neighbours": row,
-                "neighbour_labels": self.session.explainer.labels_[row].tolist(),
+                "neighbour_labels": self.project.explainer.labels_[row].tolist(),
                 "neighbour_samples": [next(samples) for _ in row],
             }
             for j, (index, row) in enumerate(zip(indices.tolist(), shown, strict=True), offset)
@@ -285,7 +284,7 @@ class Explorer:
         with self._ranking:  # not the lock of the explanations: they go on while labels are ranked
             if "_wrong_labels" in self.__dict__:
                 return self._wrong_labels
-            return wrong_labels(self.session.explainer, features=self.session.train_bank, n=_QUEUE)
+            return wrong_labels(self.project.explainer, features=self.project.train_bank, n=_QUEUE)
 
     def classes(self) -> list[Json]:
         """The classes, and the training samples that carry them."""
@@ -293,13 +292,13 @@ class Explorer:
         return [
             {fact: getattr(found, fact) for fact in facts}
             | {"top": found.proponents.tolist(), "samples": self._small(found.proponents.tolist())}
-            for found in class_view(self.session.explainer, _STRONGEST).classes
+            for found in class_view(self.project.explainer, _STRONGEST).classes
         ]
 
 
 def _side(explainer: DualDA, f: torch.Tensor, target: int) -> Json:
     """What a surrogate says of one test sample."""
-    logits = explainer._fitted().logits(f)[0].double()
+    logits = explainer.surrogate_.logits(f)[0].double()
     return {
         "predicted": int(logits.argmax()),
         "logits": [float(value) for value in logits],

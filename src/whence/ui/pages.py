@@ -5,23 +5,16 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from importlib import resources
+from dataclasses import replace
+from functools import cache
 from typing import Any, NamedTuple
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from tqdm.auto import tqdm
 
 from whence import __version__
-from whence.explanation.page import named
-from whence.pages.policy import of_file
-from whence.pages.style import percent, signed
+from whence.pages.render import Look, read, render
 from whence.ui.explorer import Explorer
 
-CITATION = (
-    "Galip Ümit Yolcu, Moritz Weckbecker, Thomas Wiegand, Wojciech Samek, Sebastian Lapuschkin: "
-    "Sparse, Efficient and Explainable Data Attribution with DualXDA. "
-    "Transactions on Machine Learning Research, 2025, arXiv:2402.12118"
-)
 SCRIPTS = (
     "dom.js",
     "maps.js",
@@ -38,7 +31,13 @@ SCRIPTS = (
 
 def live_page(explorer: Explorer) -> str:
     """Render the page that asks the server."""
-    return _render(report=False, info=explorer.info())
+    return _render(live_look(), report=False, info=explorer.info())
+
+
+@cache
+def live_look() -> Look:
+    """Give the style and the script of the live page."""
+    return Look(read(__package__, "templates/explorer.css"), bundle(), live=True)
 
 
 class Note(NamedTuple):
@@ -71,8 +70,8 @@ def report_page(
         Of some of the tests, by their places.
     """
     info = explorer.info()
-    shown = tqdm(tests, "writing", disable=not explorer.session.explainer.show_progress or len(tests) < 4)
-    rows = explorer.summaries(explorer.session.check_tests(list(tests)))
+    shown = tqdm(tests, "writing", disable=not explorer.project.explainer.show_progress or len(tests) < 4)
+    rows = explorer.summaries(explorer.project.check_tests(list(tests)))
     explanations = {index: explorer.explain(index, k) for index in shown}
     strongest = {index: why["pairs"][0]["index"] for index, why in explanations.items() if why["pairs"]}
     concepts = {index: explorer.concepts(index, pair) for index, pair in strongest.items()}
@@ -85,16 +84,13 @@ def report_page(
         "classes": explorer.classes(),
         "notes": {index: note._asdict() for index, note in (notes or {}).items()},
     }
-    script, style = bundle(), _read("explorer.css")
     return _render(
+        replace(live_look(), live=False),
         report=True,
         info=info,
         rows=rows,
         explanations=explanations,
         data=embedded(data),
-        script=script,
-        style=style,
-        policy=of_file(style, script),
     )
 
 
@@ -105,24 +101,11 @@ def embedded(data: Any) -> str:
 
 
 def bundle() -> str:
-    """Join the modules into one script, for a page that is opened from disk, where imports are forbidden."""
-    joined = "\n".join(_read(name) for name in SCRIPTS)
+    """Join the modules into one script: a page opened from disk may not import."""
+    joined = "\n".join(read(__package__, f"static/{name}") for name in SCRIPTS)
     without = re.sub(r"^import .*?;\n", "", joined, flags=re.MULTILINE)
     return re.sub(r"^export ", "", without, flags=re.MULTILINE)
 
 
-def _render(**context: Any) -> str:
-    environment = Environment(
-        loader=PackageLoader("whence.ui"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= {"named": named, "percent": percent, "signed": signed}
-    page = environment.get_template("explorer.html")
-    return page.render(citation=CITATION, version=__version__, **context)
-
-
-def _read(name: str) -> str:
-    return resources.files("whence.ui").joinpath("static", name).read_text(encoding="utf-8")
+def _render(look: Look, **context: Any) -> str:
+    return render("explorer.html", [__package__], look, version=__version__, **context)

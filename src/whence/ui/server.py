@@ -9,34 +9,27 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from importlib import resources
 from queue import Empty, Queue
 from typing import Annotated, Any
 
-from fastapi import Depends, FastAPI, HTTPException, Query, Request, Response
+from fastapi import Depends, FastAPI, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, RedirectResponse, StreamingResponse
 
 from whence import __version__
 from whence.errors import WhenceError
-from whence.pages.policy import of_server
 from whence.ui import schema
 from whence.ui.explorer import Explorer
 from whence.ui.listening import LOOPBACK, address, check_token, run
-from whence.ui.pages import live_page
+from whence.ui.pages import live_look, live_page
 from whence.ui.uploads import own_input
 
 MOST_BYTES = 8 << 20
 """The largest upload."""
 MOST_PAIRS = 50
 
-STATIC = {
-    ".js": "text/javascript; charset=utf-8",
-    ".css": "text/css; charset=utf-8",
-}
-
 HEADERS = {
-    "content-security-policy": of_server(),
+    "content-security-policy": f"{live_look().policy}; frame-ancestors 'none'",
     "x-content-type-options": "nosniff",
     "referrer-policy": "no-referrer",
     "cache-control": "no-store",
@@ -95,15 +88,6 @@ def create_app(explorer: Explorer, *, hosts: tuple[str, ...], token: str | None 
         if "token" in request.query_params:  # the cookie has it from now on, and no bookmark should
             return RedirectResponse("./", status_code=303)
         return HTMLResponse(live_page(explorer))
-
-    @app.get("/static/{name}", include_in_schema=False)
-    def static(name: str) -> Response:
-        # Only names that the package itself lists: nothing of a request reaches the file system.
-        files = {item.name: item for item in resources.files("whence.ui").joinpath("static").iterdir()}
-        kind = STATIC.get(name[name.rfind(".") :])
-        if name not in files or kind is None:
-            raise HTTPException(404)
-        return Response(files[name].read_bytes(), media_type=kind)
 
     _routes(app, explorer)
     return app
@@ -256,6 +240,6 @@ def serve(explorer: Explorer, listener: socket.socket, token: str | None, say: C
     """Serve until interrupted, at an address that ``listen`` took."""
     app = create_app(explorer, hosts=LOOPBACK, token=token)
     # Read while the first page is looked at, so that the first question of what if need not wait for them.
-    threading.Thread(target=lambda: explorer.session.train_bank, daemon=True).start()
-    say(f"Serving {explorer.session.path.name} at {address(listener, token)} (Ctrl-C ends it).")
+    threading.Thread(target=lambda: explorer.project.train_bank, daemon=True).start()
+    say(f"Serving {explorer.project.path.name} at {address(listener, token)} (Ctrl-C ends it).")
     run(app, listener)

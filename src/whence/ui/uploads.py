@@ -36,7 +36,7 @@ def text_input(explorer: Explorer, body: bytes) -> Any:
         raise InvalidInputError("A text must not be empty.")
     if len(text) > MOST_LETTERS:
         raise InvalidInputError(f"A text may have {MOST_LETTERS:,} characters. Got {len(text):,}; cut it.")
-    if explorer.session.explainer._with_model().prepare.preprocess is None:
+    if explorer.project.explainer.require_model().prepare.preprocess is None:
         raise InvalidInputError(
             "A text needs the tokeniser that the explainer was fitted with. Fit with --preprocess."
         )
@@ -47,12 +47,11 @@ def image_input(explorer: Explorer, pixels: Any) -> Any:
     """Make a batch of one of a picture (height, width, 3) of bytes, in the training samples' shape."""
     from PIL import Image
 
-    explainer = explorer.session.explainer
-    if explainer._with_model().prepare.preprocess is not None:
+    explainer = explorer.project.explainer
+    if explainer.require_model().prepare.preprocess is not None:
         return [Image.fromarray(pixels)]
-    assert explainer._data is not None
     some = np.linspace(0, explainer.n_train_ - 1, 16).astype(int).tolist()
-    like = np.asarray(explainer._data.take(some), dtype=np.float32)
+    like = np.asarray(explainer.require_data().take(some), dtype=np.float32)
     if like.ndim != 4 or like.shape[1] not in (1, 3):
         raise InvalidInputError("A picture needs a model of pictures. This one's inputs have another shape.")
     if like.min() < 0 or (1 < like.max() < 32) or like.max() > 255:

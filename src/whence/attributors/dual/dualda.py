@@ -13,37 +13,33 @@ import torch
 from scipy.sparse import csr_array
 from torch import Tensor, nn
 
-from whence.attributors.base import Limits, TopK, check_target, padded
-from whence.attributors.bound import FittedModel
+from whence.attributors.base import Limits, TopK, padded
 from whence.attributors.dual.agreement import agreement, warn_of_data, warn_of_low
 from whence.attributors.dual.solutions import Solved, Solving, changed_labels
 from whence.attributors.dual.surrogate import Faithfulness, Surrogate
 from whence.attributors.explainer import Explainer
 from whence.attributors.explaining import Explaining
+from whence.attributors.registry import register
 from whence.core import contents, store
 from whence.core.checks import check_count, check_flag, check_names
 from whence.data import TrainingSet, as_training_set
-from whence.data.labels import known_names
-from whence.errors import InvalidInputError, NotFittedError
+from whence.errors import InvalidInputError
 from whence.features import OnError, as_float32, extract
+from whence.model.bound import BoundModel
 from whence.model.extractor import Outputs, check_model
 from whence.model.extractor import class_names as model_class_names
 from whence.model.heads import Head
 from whence.model.inputs import check_device, to_model
 from whence.relevance.xda import Method
 from whence.svm import held_back
-from whence.svm.problem import (
-    Floats,
-    Ints,
-    check_C,
-    check_features,
-    check_head,
-    check_labels,
-    check_n_classes,
-)
+from whence.svm.crammer_singer.problem import check_labels, check_n_classes
+from whence.svm.inputs import check_C, check_features, check_head
+from whence.svm.problem import Floats, Ints
 from whence.svm.solve import check_options
+from whence.tasks import Classes, Task
 
 
+@register
 class DualDA(Explainer):
     """Attribute predictions to training samples by the dual of a multiclass support vector machine.
 
@@ -92,7 +88,8 @@ class DualDA(Explainer):
         among up to 3,000 that had no part in choosing C; None without a head, or where C was chosen on fewer
         than 100. The surrogate is fitted on them as on all others: for new inputs ask ``faithfulness``
     labels_ : (train,) int64, −1 for skipped samples
-    class_names_ : tuple of str or None, from the model's id2label, the data, or a folder's subfolders
+    task_ : Task, what the outputs stand for; ``class_names_``, tuple of str or None, come from the model's
+        id2label, the data, or a folder's subfolders
     skipped_ : int64, samples that could not be read and took no part in the fit
     seconds_, origins_ : dict, how long ``fit`` took for "features" and "solution", and where they come from:
         computed, and why; resumed; reused
@@ -112,12 +109,14 @@ class DualDA(Explainer):
     """
 
     name: ClassVar[str] = "dualda"
-    _data: TrainingSet | None
     limits: ClassVar[Limits] = Limits(
         needs_checkpoints=False,
         needs_loss=False,
         last_layer_only=True,
         memory="d numbers a support vector, often a small part of N; N × d while fitting",
+        cost=0.1,
+        own_class_only=True,
+        new_layer=True,
     )
 
     def __init__(
@@ -219,15 +218,15 @@ class DualDA(Explainer):
         features, head = as_float32(bank.features), bank.extractor.head()
         if class_names is not None:
             check_names("class_names", class_names, len(head.weight))
-        names = known_names(samples.class_names, len(head.weight))
+        task = Classes.of(samples.class_names, len(head.weight))
         solved, note = self._solving().of_bank(bank, features, head, cache_dir)
-        fitted = FittedModel(bank.extractor, prepare=samples.prepare)
+        fitted = BoundModel(bank.extractor, prepare=samples.prepare)
         surrogate = self._of(solved, features, bank.labels, head, fitted)
         bank.verify()  # what was read, now that all is read
         self.seconds_ = {"features": extracted - started, "solution": time.perf_counter() - extracted}
         self.origins_ = {"features": bank.note, "solution": note}
-        self._keep(surrogate, solved, fitted, names)
-        self._data = samples
+        self._keep(surrogate, solved, fitted, task)
+        self.data_ = samples
         self._measure(features)
         self._warn(features)
         return self
@@ -262,7 +261,8 @@ class DualDA(Explainer):
         solved = self._solving().of_features(X, y, checked, n_classes)
         self.seconds_ = {"solution": time.perf_counter() - started}
         self.origins_ = {"solution": "computed"}
-        self._keep(self._of(solved, X, y, checked, None), solved, None, None)
+        task = Classes(solved.lam.shape[1])
+        self._keep(self._of(solved, X, y, checked, None), solved, None, task)
         self._measure(X)
         self._warn(X)
         return self
@@ -322,12 +322,12 @@ class DualDA(Explainer):
         target
             As for ``attribute``.
         """
-        k = check_count("k", k, 1, padded(self._fitted().lam.shape[0]))
+        k = check_count("k", k, 1, padded(self.surrogate_.lam.shape[0]))
         return self._top_k(*self._read(x, target), k)
 
     def top_k_features(self, features: Any, k: int = 5, target: Any = None) -> TopK:
         """``top_k`` of features (B, d)."""
-        k = check_count("k", k, 1, padded(self._fitted().lam.shape[0]))
+        k = check_count("k", k, 1, padded(self.surrogate_.lam.shape[0]))
         return self._top_k(*self._given(features, target), k)
 
     def self_influence(self) -> Tensor:
@@ -335,28 +335,28 @@ class DualDA(Explainer):
 
         Zero for samples that are no support vectors, never negative. A bias counts as a feature of 1.
         """
-        return self._fitted().self_influence()
+        return self.surrogate_.self_influence()
 
     def global_attribution(self) -> csr_array:
         """Global attributions λ (train, class): positive is evidence for the class, whatever the test."""
-        return self._fitted().lam
+        return self.surrogate_.lam
 
     def predict(self, x: Any) -> Tensor:
         """Classify inputs by the surrogate, shape (B,)."""
-        return self._fitted().logits(self._outputs(x).features).argmax(1)
+        return self.surrogate_.logits(self._outputs(x).features).argmax(1)
 
     def predict_features(self, features: Any) -> Tensor:
         """Classify features (B, d) by the surrogate, shape (B,)."""
-        surrogate = self._fitted()
+        surrogate = self.surrogate_
         return surrogate.logits(surrogate.check_features(features)).argmax(1)
 
     def faithfulness(self, x: Any) -> Faithfulness:
         """How well the surrogate stands for the model, by its own output for a batch of inputs."""
-        return self._fitted().faithfulness(*self._outputs(x))
+        return self.surrogate_.faithfulness(*self._outputs(x))
 
     def faithfulness_features(self, features: Any) -> Faithfulness:
         """Compare the surrogate with the head on features (B, d), where there is no model to run."""
-        surrogate = self._fitted()
+        surrogate = self.surrogate_
         return surrogate.faithfulness(surrogate.check_features(features))
 
     def what_if(
@@ -386,7 +386,7 @@ class DualDA(Explainer):
             Another C; None keeps this one's.
         """
         started = time.perf_counter()
-        before = self._fitted()
+        before = self.surrogate_
         X = check_features(features)
         labels = changed_labels(before.labels, len(X), self.n_classes_, remove, relabel or {})
         before.check_training(X)
@@ -397,25 +397,20 @@ class DualDA(Explainer):
         other.seconds_ = {"solution": time.perf_counter() - started}
         other.origins_ = {"solution": "solved again"}
         # The sketch is of the training set as it is, whatever is asked about it.
-        surrogate = other._of(solved, X, labels, before.head, self._model, before.sketch)
-        other._keep(surrogate, solved, self._model, self.class_names_)
+        surrogate = other._of(solved, X, labels, before.head, self.model_, before.sketch)
+        other._keep(surrogate, solved, self.model_, self.task_)
         other._measure(X, self._unseen[labels[self._unseen] >= 0])
-        other._data = self._data
+        other.data_ = self.data_
         return other
 
-    def _explaining(self, k: int, method: Method | None) -> Explaining:
-        fitted = self._with_model()
-        if self._data is None:
-            raise NotFittedError(
-                "This DualDA has no training set, so it has no samples to show. "
-                "Pass it to whence.load as 'data', or use fit(model, data)."
-            )
+    def explaining(self, k: int, method: Method | None) -> Explaining:
+        """Give what explains one test sample, by the k strongest pairs of either sign."""
         return Explaining(
-            model=fitted,
-            surrogate=self._surrogate,
-            data=self._data,
+            model=self.require_model(),
+            surrogate=self.surrogate_,
+            data=self.require_data(),
             method=method,
-            class_names=self.class_names_ or tuple(map(str, range(self.n_classes_))),
+            class_names=self.task_.called,
             gap=self.gap_,
             batch_size=self.batch_size,
             choose=lambda f, c: self._top_k(f, torch.tensor([c]), k),
@@ -432,7 +427,7 @@ class DualDA(Explainer):
         features: Floats,
         labels: Ints,
         head: Head | None,
-        model: FittedModel | None,
+        model: BoundModel | None,
         sketch: Floats | None = None,
     ) -> Surrogate:
         """Make the surrogate of a solution on the features (N, d) of samples with labels (N,)."""
@@ -441,12 +436,10 @@ class DualDA(Explainer):
             solved.lam, solved.weight, features, labels, head, device, sketch, solved.constant
         )
 
-    def _keep(
-        self, surrogate: Surrogate, solved: Solved, model: FittedModel | None, names: tuple[str, ...] | None
-    ) -> None:
+    def _keep(self, surrogate: Surrogate, solved: Solved, model: BoundModel | None, task: Task) -> None:
         """Take over a surrogate and what there is to know about it."""
         self.C_, self.C_path_, self.gap_ = solved.C, solved.choice, solved.gap
-        self.class_names_ = names
+        self.task_ = task
         self.fit_seconds_ = sum(self.seconds_.values())
         self._adopt(surrogate, model)
 
@@ -468,18 +461,19 @@ class DualDA(Explainer):
         if self.agreement_ is not None:
             warn_of_low(self.agreement_, len(self._unseen), stacklevel=3)
 
-    def _adopt(self, surrogate: Surrogate, model: FittedModel | None) -> None:
-        self._surrogate, self._model = surrogate, model
-        self._data = None
+    def _adopt(self, surrogate: Surrogate, model: BoundModel | None) -> None:
+        self.surrogate_, self.model_ = surrogate, model
+        self.data_ = None
         self.cache_bytes_ = sum(array.nbytes for array in surrogate.arrays().values())
         self.lam_, self.coef_, self.support_ = surrogate.lam, surrogate.coef, surrogate.support
         self.vectors_, self.constant_ = surrogate.vectors, surrogate.constant
         self.labels_, self.head_ = surrogate.labels, surrogate.head
         self.skipped_ = np.flatnonzero(surrogate.labels < 0)
-        self.n_train_, self.n_classes_ = surrogate.lam.shape
+        self.n_train_ = len(surrogate.labels)
 
-    def _take_data(self, data: TrainingSet) -> None:
-        fitted, surrogate = self._with_model(), self._fitted()
+    def take_data(self, data: TrainingSet) -> None:
+        """Take the training set, after a look at some of its samples."""
+        fitted, surrogate = self.require_model(), self.surrogate_
         labels = np.full(len(data), -1)
         surrogate.check_labels(labels, "data")  # as many as there were
         possible = surrogate.support if surrogate.sketch is None else np.flatnonzero(surrogate.labels >= 0)
@@ -492,55 +486,38 @@ class DualDA(Explainer):
         surrogate.check_labels(labels, "data")
         found = fitted.read_batch(to_model(fitted.extractor.model, batch.inputs)).features
         surrogate.check_training(found.float().cpu().numpy(), rows, "data")
-        self._data, fitted.prepare = data, data.prepare
+        self.data_, fitted.prepare = data, data.prepare
 
-    def _device(self, model: FittedModel | None) -> str | torch.device | None:
+    def _device(self, model: BoundModel | None) -> str | torch.device | None:
         return model.device if self.device is None and model is not None else self.device
 
     def _scores(self, features: Tensor, classes: Tensor, sparse: bool) -> Tensor | csr_array:
         sparse = check_flag("sparse", sparse)
-        expansion = self._surrogate.expansion
+        expansion = self.surrogate_.expansion
         return expansion.sparse(features, classes) if sparse else expansion.dense(features, classes)
 
     def _top_k(self, features: Tensor, classes: Tensor, k: int) -> TopK:
-        return TopK(*self._surrogate.expansion.top_k(features, classes, k), classes)
+        return TopK(*self.surrogate_.expansion.top_k(features, classes, k), classes)
 
-    def _classes(self, x: Any, target: Any) -> Tensor:
+    def classes(self, x: Any, target: Any) -> Tensor:
+        """Give the class (B,) that is explained for each input."""
         return self._read(x, target)[1]
 
     def _read(self, x: Any, target: Any) -> tuple[Tensor, Tensor]:
         """Features (B, d) of inputs, and one class per test (B,) on the CPU, by default the model's own."""
         features, logits = self._outputs(x)
-        if target is None:
-            return features, logits.argmax(1).cpu()
-        return features, check_target(target, len(features), self.n_classes_)
+        return features, self.task_.explained(logits, target)
 
     def _given(self, features: Any, target: Any) -> tuple[Tensor, Tensor]:
         """Features (B, d) as a tensor, and one class per test (B,), by default the head's."""
-        tests = self._fitted().check_features(features)
-        if target is None:
-            return tests, self._surrogate.classes(tests).cpu()
-        return tests, check_target(target, len(tests), self.n_classes_)
+        tests = self.surrogate_.check_features(features)
+        return tests, self.task_.explained(self.surrogate_.model_logits(tests), target)
 
     def _outputs(self, x: Any) -> Outputs:
         """Features (B, d) of inputs, and the model's own output (B, K)."""
-        surrogate = self._fitted()
-        found = self._with_model().read(x, self.batch_size)
+        surrogate = self.surrogate_
+        found = self.require_model().read(x, self.batch_size)
         return Outputs(surrogate.check_features(found.features, "x"), found.logits)
-
-    def _with_model(self) -> FittedModel:
-        self._fitted()
-        if self._model is None:
-            raise NotFittedError(
-                "This DualDA has no model, so it cannot take inputs. Use the methods that take features, "
-                "fit it with fit(model, data), or pass the model to whence.load."
-            )
-        return self._model
-
-    def _fitted(self) -> Surrogate:
-        if not hasattr(self, "_surrogate"):
-            raise NotFittedError("This DualDA is not fitted yet. Call fit or fit_features first.")
-        return self._surrogate
 
     def _check_parameters(self) -> None:
         if isinstance(self.C, str) and self.C != "auto":
@@ -555,7 +532,7 @@ class DualDA(Explainer):
             check_device(self.device)
 
     def _state(self) -> tuple[store.Arrays, dict[str, Any]]:
-        surrogate = self._fitted()
+        surrogate = self.surrogate_
         manifest = {
             "parameters": {name: getattr(self, name) for name in _PARAMETERS},
             "C": self.C_,
@@ -564,16 +541,17 @@ class DualDA(Explainer):
             "agreement": self.agreement_,
             "constant": self.constant_,
             "class_names": self.class_names_,
-            "fingerprint": None if self._model is None else self._model.fingerprint,
+            "fingerprint": None if self.model_ is None else self.model_.fingerprint,
         }
         return surrogate.arrays(), manifest
 
     @classmethod
-    def _restore(cls, arrays: store.Arrays, values: dict[str, Any], model: nn.Module | None) -> Self:
+    def restored(cls, arrays: store.Arrays, values: dict[str, Any], model: nn.Module | None) -> Self:
+        """Rebuild the attributor from its state."""
         from whence.attributors.saved import DualDAManifest, choice_of  # pydantic takes a while to import
 
         manifest = contents.manifest(DualDAManifest, values)
-        fitted = None if model is None else FittedModel.match(model, manifest.fingerprint)
+        fitted = None if model is None else BoundModel.match(model, manifest.fingerprint)
         contents.check_names(manifest.parameters, set(_PARAMETERS))
         with contents.restoring():
             self = cls(**manifest.parameters)
@@ -589,7 +567,7 @@ class DualDA(Explainer):
                 "'coef' must have a column for the bias where 'bias' is set, and only there"
             )
         self.C_, self.gap_, self.agreement_ = manifest.C, manifest.gap, manifest.agreement
-        self.class_names_ = manifest.names(len(surrogate.coef))
+        self.task_ = Classes(len(surrogate.coef), manifest.names(len(surrogate.coef)))
         self.C_path_ = choice_of(manifest.C_path)
         self._adopt(surrogate, fitted)
         self._unseen = self._without_part_in_C()

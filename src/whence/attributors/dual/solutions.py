@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -15,14 +14,15 @@ from scipy.sparse import csr_array
 
 from whence.attributors.dual.progress import GapBar
 from whence.core import contents, fingerprint, store
+from whence.core.cache import Cache, Slot
 from whence.core.checks import check_places, is_integer, shown
 from whence.errors import InvalidInputError, StoreError
-from whence.features import Cache, FeatureBank, taken, teller
+from whence.features import FeatureBank, taken, teller
 from whence.features.bank import Mask
-from whence.features.cache import SOLUTION, Parts
 from whence.model.heads import Head
 from whence.svm import CChoice, choose_C, solve
-from whence.svm.problem import Doubles, Floats, Ints, length
+from whence.svm.inputs import length
+from whence.svm.problem import Doubles, Floats, Ints
 
 
 class Solved(NamedTuple):
@@ -84,7 +84,7 @@ class Solving:
         title = f"{type(bank.extractor.model).__qualname__}, {len(features):,} × {features.shape[1]}, " + (
             ", ".join(f"{name} {value}" for name, value in options.items())
         )
-        return from_cache(Cache(cache_dir), parts, title, self.tol, now, self.show_progress)
+        return from_cache(Cache(cache_dir).slot("solution", parts), title, self.tol, now, self.show_progress)
 
     def again(self, features: Floats, labels: Ints, lam: csr_array, C: float, constant: float) -> Solved:
         """Solve on the samples with a label of at least 0, from the λ (N, K) of a similar problem."""
@@ -160,14 +160,13 @@ def changed_labels(
 
 
 def from_cache(
-    cache: Cache,
-    parts: Parts,
+    slot: Slot,
     title: str,
     tol: float,
     solve: Callable[[], Solved],
     show_progress: bool,
 ) -> tuple[Solved, str]:
-    """Take the solution with this fingerprint from the cache, or solve and put it there.
+    """Take the solution from its place in the cache, or solve and put it there.
 
     A solution that did not reach ``tol`` is not kept: a longer run would have done better.
 
@@ -176,29 +175,27 @@ def from_cache(
     The solution, and in words where it comes from.
     """
     say = teller(show_progress)
-    path = cache.path("solution", parts)
-    with cache.locked(path, say=say):
+    path = slot.path / "solution.safetensors"
+    with slot.locked(say=say):
         note = "computed"
-        if cache.holds(path, parts) and (path / SOLUTION).exists():
+        if slot.complete:
             try:
-                solved = _read(path / SOLUTION)
+                solved = _read(path)
             except StoreError as error:
                 note = f"computed again, since the cached one is damaged: {error}"
             else:
-                say(f"Solution: reused ({path}).")
+                say(f"Solution: reused ({slot.path}).")
                 return solved, "reused"
-        elif why := cache.why_new("solution", parts):
+        elif why := slot.why_new():
             note = f"computed, since {why}"
         if note != "computed":
             say(f"Solution: {note}.")
         solved = solve()
         if solved.gap <= tol:
             try:
-                cache.begin(path, "solution", parts, title)
-                _write(path / SOLUTION, solved)
+                with slot.filling(title):
+                    _write(path, solved)
             except (OSError, StoreError) as error:  # a full disk must not cost the solution itself
-                with suppress(OSError):
-                    cache.drop(path)
                 note += f"; not kept ({error})"
                 say(f"Solution: {note}.")
     return solved, note

@@ -19,7 +19,7 @@ from whence.core.store import Arrays
 from whence.errors import InvalidInputError
 from whence.features import taken
 from whence.model.heads import Head
-from whence.svm.path import mean_cosine
+from whence.svm.likeness import mean_cosine
 from whence.svm.problem import Doubles, Floats, Ints
 
 

@@ -13,6 +13,7 @@ from whence.attributors.classifier import Classifier, ModelAttributor, Training
 from whence.attributors.gradient.gradients import MEMORY, Gradients, Loss, Weights, cross_entropy
 from whence.attributors.gradient.products import Factored, Products, Stored, Streamed
 from whence.attributors.gradient.projection import Dimension, projection_for
+from whence.attributors.registry import register
 from whence.core import contents, store
 from whence.core.checks import check_callable, check_choice, check_count, check_seed
 from whence.core.contents import Layout
@@ -77,7 +78,7 @@ class GradientAttributor(ModelAttributor):
         target
             The class to explain: None (the class the model predicts), one class, or one class a test.
         """
-        classes = self._classes(x, target)
+        classes = self.classes(x, target)
         scores = self._rates[0] * self._products[0].between(self._kept(0), x, classes, self.cosine)
         for i, rate in enumerate(self._rates[1:], start=1):
             scores += rate * self._products[i].between(self._kept(i), x, classes, self.cosine)
@@ -85,7 +86,7 @@ class GradientAttributor(ModelAttributor):
 
     def self_influence(self) -> Tensor:
         """Score of each training sample for its own label at itself, shape (train,), without projection."""
-        self._check_fitted()
+        self.check_fitted()
         self._classifier.fitted.check_unchanged()
         several = zip(self._rates, self._products, strict=True)
         return torch.stack([rate * p.squares(self._kept(i)) for i, (rate, p) in enumerate(several)]).sum(0)
@@ -153,12 +154,14 @@ class GradientAttributor(ModelAttributor):
         return super()._state()
 
     @classmethod
-    def _restore(cls, arrays: store.Arrays, manifest: dict[str, Any], model: nn.Module | None) -> Self:
-        self = super()._restore(arrays, manifest, model)
+    def restored(cls, arrays: store.Arrays, manifest: dict[str, Any], model: nn.Module | None) -> Self:
+        """Rebuild the attributor from its state."""
+        self = super().restored(arrays, manifest, model)
         self._products, self._rates = self._open(self._classifier, (None,), None), [1.0]
         return self
 
 
+@register
 class GradDot(GradientAttributor):
     """Attribute predictions by inner products of the gradients of the loss.
 
@@ -189,9 +192,11 @@ class GradDot(GradientAttributor):
         needs_loss=True,
         last_layer_only=False,
         memory='N × 2,048 projections; N × (d + K) with params="last"; nothing with projection=None',
+        cost=0.5,
     )
 
 
+@register
 class GradCos(GradientAttributor):
     """Attribute predictions by cosines of the gradients of the loss.
 
@@ -220,7 +225,7 @@ class GradCos(GradientAttributor):
 
     def self_influence(self) -> Tensor:
         """1 for each training sample, shape (train,): it ranks nothing."""
-        self._check_fitted()
+        self.check_fitted()
         return torch.ones(self.n_train_, device=self.labels_.device)
 
 

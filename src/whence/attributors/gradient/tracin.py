@@ -11,6 +11,7 @@ from whence.attributors.base import Limits
 from whence.attributors.classifier import Function
 from whence.attributors.gradient.checkpoints import Checkpoints, read_checkpoints
 from whence.attributors.gradient.graddot import GradientAttributor
+from whence.attributors.registry import register
 from whence.core import store
 from whence.core.checks import check_number, shown, to_array
 from whence.errors import InvalidInputError, StoreError
@@ -19,6 +20,7 @@ from whence.model.extractor import check_model
 _MOST = 1e6  # more than any training takes, and float32 still holds the scores
 
 
+@register
 class TracIn(GradientAttributor):
     """Attribute predictions by inner products of gradients along the course of training.
 
@@ -52,6 +54,7 @@ class TracIn(GradientAttributor):
         needs_loss=True,
         last_layer_only=False,
         memory="every checkpoint's weights, and for each what GradDot keeps",
+        cost=2.0,
     )
 
     def fit(

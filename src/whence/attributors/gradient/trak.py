@@ -16,6 +16,7 @@ from whence.attributors.gradient.gradients import MEMORY, Gradients, Weights, ma
 from whence.attributors.gradient.last_layer import LastLayerGradients
 from whence.attributors.gradient.products import batches_of, collect, progress
 from whence.attributors.gradient.projection import Dimension, Projection, projection_for
+from whence.attributors.registry import register
 from whence.core import store
 from whence.core.checks import check_count, check_number, check_seed
 from whence.core.contents import Layout
@@ -25,6 +26,7 @@ from whence.model.extractor import check_model
 _BLOCK = 1024  # samples whose rows are held in float64 at a time
 
 
+@register
 class TRAK(ModelAttributor):
     """Attribute predictions by a linear model of the margin in projected gradients.
 
@@ -73,6 +75,7 @@ class TRAK(ModelAttributor):
         needs_loss=True,
         last_layer_only=False,
         memory="N × k projections, k × k while fitting, for each model of an ensemble its weights too",
+        cost=1.5,
     )
 
     def __init__(
@@ -128,7 +131,7 @@ class TRAK(ModelAttributor):
         target
             The class to explain: None (the class the model predicts), one class, or one class a test.
         """
-        classes = self._classes(x, target)
+        classes = self.classes(x, target)
         scores: Tensor | float = 0.0
         for j, weights in enumerate(self._points):
             batches = batches_of(self._classifier, x, classes)
@@ -140,7 +143,7 @@ class TRAK(ModelAttributor):
 
     def self_influence(self) -> Tensor:
         """Score of each training sample for its own label at itself, shape (train,)."""
-        self._check_fitted()
+        self.check_fitted()
         return self._cache["own"]
 
     def _layout(self, classifier: Classifier) -> Layout:
@@ -208,7 +211,8 @@ class TRAK(ModelAttributor):
         return super()._state()
 
     @classmethod
-    def _restore(cls, arrays: store.Arrays, manifest: dict[str, Any], model: nn.Module | None) -> Self:
-        self = super()._restore(arrays, manifest, model)
+    def restored(cls, arrays: store.Arrays, manifest: dict[str, Any], model: nn.Module | None) -> Self:
+        """Rebuild the attributor from its state."""
+        self = super().restored(arrays, manifest, model)
         self._gradients, self._points = self._open(self._classifier), (None,)
         return self

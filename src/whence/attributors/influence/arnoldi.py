@@ -13,11 +13,13 @@ from whence.attributors.base import Limits
 from whence.attributors.classifier import Classifier, Training
 from whence.attributors.influence.curvature import Curvature
 from whence.attributors.influence.exact import InfluenceAttributor, Params
+from whence.attributors.registry import register
 from whence.core.checks import check_count, check_seed
 from whence.core.contents import Layout
 from whence.svm.problem import Ints
 
 
+@register
 class Arnoldi(InfluenceAttributor):
     """Attribute predictions by influence functions on the largest eigenvectors of the curvature.
 
@@ -67,6 +69,7 @@ class Arnoldi(InfluenceAttributor):
         needs_loss=True,
         last_layer_only=False,
         memory="(N + P) × projections; P × dimension while fitting",
+        cost=6.0,
     )
 
     def __init__(
@@ -91,13 +94,13 @@ class Arnoldi(InfluenceAttributor):
 
     def self_influence(self) -> Tensor:
         """(1/N) Σ_j (g_i·q_j)²/(λ_j + damping) of each training sample with its label, shape (train,)."""
-        self._check_fitted()
+        self.check_fitted()
         return self._cache["train"].square().sum(1).div_(self.n_train_)
 
     @property
     def eigenvalues_(self) -> Tensor:
         """Eigenvalues (k,) that were kept, largest first."""
-        self._check_fitted()
+        self.check_fitted()
         return self._cache["eigenvalues"]
 
     _doubles: ClassVar[tuple[str, ...]] = ("eigenvalues",)

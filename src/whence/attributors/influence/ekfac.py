@@ -23,6 +23,7 @@ from whence.attributors.gradient.layers import (
     for_labels_drawn,
 )
 from whence.attributors.influence.exact import Params
+from whence.attributors.registry import register
 from whence.core import contents, store
 from whence.core.checks import check_choice, check_positive, check_seed
 from whence.core.contents import Layout
@@ -31,6 +32,7 @@ from whence.errors import ModelError, StoreError
 _FEW = 10  # classes up to which labels="auto" goes through all of them
 
 
+@register
 class EKFAC(ModelAttributor):
     """Attribute predictions by influence functions with an eigenvalue-corrected Kronecker curvature.
 
@@ -80,6 +82,7 @@ class EKFAC(ModelAttributor):
         needs_loss=True,
         last_layer_only=False,
         memory="P and the squares of the layers' widths, or N × d for the last layer; P a test to explain",
+        cost=1.5,
     )
 
     def __init__(
@@ -112,7 +115,7 @@ class EKFAC(ModelAttributor):
         -------
         Tensor (B, train). Positive is evidence for the target class: the sample holds its loss down.
         """
-        self._check_fitted()
+        self.check_fitted()
         features = self._classifier.features(x)
         classes = self._classifier.classes(features, target)
         layers, factors = self._opened(), self._factors()
@@ -133,7 +136,7 @@ class EKFAC(ModelAttributor):
 
     def self_influence(self) -> Tensor:
         """(1/N) Σ_l g_l(i)ᵀ (F_l + d_l I)⁻¹ g_l(i) of each training sample for its label, (train,)."""
-        self._check_fitted()
+        self.check_fitted()
         factors, parts = self._factors(), []
         with self._bar("Self-influence") as bar:
             for (records,) in self._opened().train(for_classes(self.labels_)):
@@ -198,7 +201,7 @@ class EKFAC(ModelAttributor):
         return layers.left_out if isinstance(layers, AllLayers) else ()
 
     def _opened(self) -> Layers:
-        self._check_fitted()
+        self.check_fitted()
         return HeadOnly(self._classifier, self._cache["features"]) if self.params == "last" else self._all
 
     def _factors(self) -> list[_Factor]:

@@ -19,6 +19,7 @@ from whence.attributors.influence.curvature import (
     all_gradients,
     last_gradients,
 )
+from whence.attributors.registry import register
 from whence.core import contents, store
 from whence.core.checks import check_choice, check_positive
 from whence.core.contents import Layout
@@ -54,7 +55,7 @@ class InfluenceAttributor(ModelAttributor):
         -------
         Tensor (B, train). Positive is evidence for the target class: the sample holds its loss down.
         """
-        self._check_fitted()
+        self.check_fitted()
         features = self._classifier.features(x)
         classes = self._classifier.classes(features, target)
         everything = sum(p.numel() for p in self._classifier.model.parameters())
@@ -95,7 +96,7 @@ class SolvingAttributor(InfluenceAttributor):
 
     def self_influence(self) -> Tensor:
         """(1/N) g_iᵀ M g_i of each training sample with its own label, shape (train,), never negative."""
-        self._check_fitted()
+        self.check_fitted()
         parts = []
         with tqdm(total=self.n_train_, desc="Self-influence", disable=not self.show_progress) as bar:
             for rows in self._curvature().train():
@@ -140,6 +141,7 @@ class SolvingAttributor(InfluenceAttributor):
         return {}
 
 
+@register
 class Influence(SolvingAttributor):
     """Attribute predictions by influence functions of the last layer, exactly.
 
@@ -180,6 +182,7 @@ class Influence(SolvingAttributor):
         needs_loss=True,
         last_layer_only=True,
         memory="N × (d + K), and the square of K × d",
+        cost=0.1,
     )
 
     params: Params = "last"

@@ -14,6 +14,7 @@ from whence.attributors.base import Limits
 from whence.attributors.classifier import Classifier, Training
 from whence.attributors.influence.curvature import Curvature
 from whence.attributors.influence.exact import Params, SolvingAttributor
+from whence.attributors.registry import register
 from whence.core.checks import check_count, check_seed
 from whence.core.contents import Layout
 from whence.errors import ModelError
@@ -25,6 +26,7 @@ _POWERS = 20  # power iterations for the largest eigenvalue of a batch's curvatu
 _PROBES = 16  # batches of which it is taken
 
 
+@register
 class LiSSA(SolvingAttributor):
     """Attribute predictions by influence functions, with the inverse curvature from a stochastic series.
 
@@ -79,6 +81,7 @@ class LiSSA(SolvingAttributor):
         needs_loss=True,
         last_layer_only=False,
         memory='N × (d + K) with params="last", otherwise nothing; P a test while explaining',
+        cost=1.0,
     )
 
     def __init__(
@@ -113,7 +116,7 @@ class LiSSA(SolvingAttributor):
     @property
     def scale_(self) -> float:
         """What the curvature is divided by in a step, s."""
-        self._check_fitted()
+        self.check_fitted()
         return float(self._cache["scale"])
 
     def _solve(self, gradients: Tensor) -> Tensor:

@@ -14,14 +14,17 @@ from whence.attributors.base import Limits
 from whence.attributors.classifier import Classifier, Training
 from whence.attributors.dual.progress import GapBar
 from whence.attributors.points.representer import PointsAttributor
+from whence.attributors.registry import register
 from whence.core.contents import Layout
 from whence.svm import solve
-from whence.svm.problem import Doubles, Ints, check_C, length
+from whence.svm.inputs import check_C, length
+from whence.svm.problem import Doubles, Ints
 from whence.svm.solve import check_options
 
 Bools = npt.NDArray[np.bool_]
 
 
+@register
 class HingeRP(PointsAttributor):
     """Attribute predictions by Representer Points with the multiclass hinge loss.
 
@@ -70,6 +73,9 @@ class HingeRP(PointsAttributor):
         needs_loss=False,
         last_layer_only=True,
         memory="N × (d + K); while fitting also K × d for every sample on the margin",
+        cost=0.2,
+        own_class_only=True,
+        new_layer=True,
     )
 
     def __init__(

@@ -13,6 +13,7 @@ from whence.attributors.base import Limits
 from whence.attributors.classifier import Classifier, ModelAttributor, Training
 from whence.attributors.dual.progress import GapBar
 from whence.attributors.points.softmax import fit_softmax
+from whence.attributors.registry import register
 from whence.core.checks import check_flag, check_positive
 from whence.core.contents import Layout
 from whence.errors import ConvergenceWarning, InvalidInputError
@@ -40,7 +41,7 @@ class PointsAttributor(ModelAttributor):
         -------
         Tensor (B, train). Positive is evidence for the target class; a row sums to w_c·f(x).
         """
-        self._check_fitted()
+        self.check_fitted()
         tests = self._classifier.features(x)
         classes = self._classifier.classes(tests, target).to(tests.device)
         scores = self._products(tests)
@@ -55,7 +56,7 @@ class PointsAttributor(ModelAttributor):
 
         Never negative, and largest where the new layer does not fit the sample's label.
         """
-        self._check_fitted()
+        self.check_fitted()
         features = self._cache["features"]
         norms = torch.einsum("nd,nd->n", features, features) + self._square()
         return norms * self._cache["alpha"].gather(0, self.labels_[None])[0]
@@ -63,19 +64,19 @@ class PointsAttributor(ModelAttributor):
     @property
     def coef_(self) -> Doubles:
         """Weights (class, d) of the new last layer, the bias last."""
-        self._check_fitted()
+        self.check_fitted()
         return self._cache["coef"].cpu().numpy()
 
     @property
     def alpha_(self) -> Tensor:
         """Coefficients (train, class): global attributions, positive is evidence for the class."""
-        self._check_fitted()
+        self.check_fitted()
         return self._cache["alpha"].T
 
     @property
     def residual_(self) -> float:
         """‖W − Σ_i α_i f_iᵀ‖ / ‖W‖."""
-        self._check_fitted()
+        self.check_fitted()
         return float(self._cache["residual"])
 
     def _check_parameters(self) -> None:
@@ -114,6 +115,7 @@ class PointsAttributor(ModelAttributor):
         }
 
 
+@register
 class Representer(PointsAttributor):
     """Attribute predictions by Representer Points: a last layer trained anew with an ℓ2 penalty.
 
@@ -158,6 +160,9 @@ class Representer(PointsAttributor):
         needs_loss=True,
         last_layer_only=True,
         memory="N × (d + K); in float64 and N × d twice while fitting",
+        cost=0.2,
+        own_class_only=True,
+        new_layer=True,
     )
 
     def __init__(

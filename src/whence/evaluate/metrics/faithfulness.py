@@ -12,7 +12,7 @@ from whence.core.checks import check_flag, to_array
 from whence.errors import InvalidInputError
 from whence.evaluate.metrics.arrays import Doubles, Ints, numbers
 from whence.model.heads import Head
-from whence.svm.problem import check_features, check_head
+from whence.svm.inputs import check_features, check_head
 
 
 def surrogate_faithfulness(coef: Any, head: tuple[Any, Any], features: Any) -> Faithfulness:

@@ -11,7 +11,6 @@ import numpy.typing as npt
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from whence.attributors.base import check_target
 from whence.attributors.dual.dualda import DualDA
 from whence.core.checks import check_choice, check_count, check_seed, shown, to_array
 from whence.errors import InvalidInputError
@@ -82,7 +81,7 @@ class ExplainedPairs:
         seed, tokens = check_seed(seed), to_array("keep", keep)
         if tokens.ndim != 1 or (tokens.size and tokens.dtype.kind not in "iu"):
             raise InvalidInputError(f"'keep' must be a list of tokens' numbers. Got {shown(keep)}.")
-        self.explainer._with_model().check_unchanged()
+        self.explainer.require_model().check_unchanged()
         shares = np.arange(steps + 1) / steps
         scores, curves, areas = [], [], []
         for p, pair in enumerate(tqdm(self.pairs, "flipping", disable=not self.explainer.show_progress)):
@@ -130,7 +129,7 @@ class ExplainedPairs:
     def _without(self, pair: Pair, side: Side, sample: Removable, orders: Ints, counts: Ints) -> Doubles:
         """Scores (R, steps) of a pair without the first units, ``counts`` (steps,), of each order."""
         ranks = np.argsort(orders, axis=1)
-        extractor, width = self.explainer._with_model().extractor, self.explainer.batch_size
+        extractor, width = self.explainer.require_model().extractor, self.explainer.batch_size
         n = len(orders) * len(counts)
         found = np.empty(n)
         for begin in range(0, n, width):
@@ -186,7 +185,7 @@ def explain_pairs(
         raise InvalidInputError(
             f"'explainer' must be a DualDA fitted with its training set. Got {shown(explainer)}."
         )
-    model = explainer._with_model()
+    model = explainer.require_model()
     methods = {"XDA": None, RANDOM: RANDOM} if methods is None else methods
     if not isinstance(methods, Mapping) or not methods:
         raise InvalidInputError(
@@ -194,7 +193,7 @@ def explain_pairs(
             f"Got {shown(methods)}."
         )
     n = check_batch(x)
-    targets = [None] * n if target is None else check_target(target, n, explainer.n_classes_).tolist()
+    targets = [None] * n if target is None else explainer.task_.check_target(target, n).tolist()
     pairs: list[Pair] = []
     tests = tqdm(range(n), "explaining", disable=not explainer.show_progress)
     for test in tests:
@@ -219,9 +218,8 @@ def explain_pairs(
 
 
 def _pair(explainer: DualDA, test: int, each: Contribution, inputs: Any, features: Tensor) -> Pair:
-    extractor = explainer._with_model().extractor
-    assert explainer._data is not None  # or ``explain`` had raised
-    train_inputs = to_model(extractor.model, explainer._data.take([each.index]))
+    extractor = explainer.require_model().extractor
+    train_inputs = to_model(extractor.model, explainer.require_data().take([each.index]))
     train_features = extractor(train_inputs)[0].double().cpu()
     return Pair(
         test=test,

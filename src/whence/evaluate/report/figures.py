@@ -17,8 +17,9 @@ from whence.evaluate.report.charts import (
     powers,
     scatter_chart,
 )
-from whence.evaluate.report.summary import Column, Summary
+from whence.evaluate.report.summary import Summary
 from whence.evaluate.report.sweep import Points, Sweep, Swept
+from whence.evaluate.suite.metric import Column
 from whence.evaluate.suite.protocol import RANDOM, Method
 
 _UNIT = Axis(0.0, 1.0, (0.0, 0.5, 1.0))
@@ -82,7 +83,7 @@ class Figures:
                 points.append((method.label, seconds, rank[0], _style(method)))
         if not points:
             return None
-        unit = "CPU-seconds" if self.results.protocol["recipe"]["device"] == "cpu" else "seconds"
+        unit = "CPU-seconds" if self.results.protocol["model"]["device"] == "cpu" else "seconds"
         x = powers([p[1] for p in points], f"{unit} of fitting and of explaining all tests (← faster)")
         y = linear([p[2] for p in points], "average rank (↓ better)")
         return scatter_chart(points, x, y, "Average rank against seconds of fitting and explaining")

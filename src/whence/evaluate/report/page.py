@@ -14,11 +14,12 @@ from whence.core.resources import in_words
 from whence.errors import StoreError
 from whence.evaluate.report.charts import number
 from whence.evaluate.report.figures import LEGENDS, Figures
-from whence.evaluate.report.summary import Cell, Summary, paper
+from whence.evaluate.report.summary import Cell, Summary
 from whence.evaluate.report.sweep import Sweep
 from whence.evaluate.suite.protocol import Method
 from whence.evaluate.suite.results import ERROR, Results
-from whence.explanation.page import render
+from whence.explanation.page import style
+from whence.pages.render import Look, read, render
 
 _FAITHFUL = ("agreement", "mcc", "weight_cosine", "logit_cosine")
 _FACTS = {
@@ -54,14 +55,13 @@ def render_page(results: Results) -> str:
     page = _Page(results)
     return render(
         "evaluation.html",
-        packages=("whence.evaluate.report", "whence.explanation"),
-        styles=("explanation.css", "evaluation.css"),
+        [__package__],
+        Look(f"{style()}\n{read(__package__, 'templates/evaluation.css')}"),
         protocol=results.protocol,
         versions=results.versions,
         page=page,
         number=number,
         legends=LEGENDS,
-        citation=" ".join(paper()["citation"].split()),
     )
 
 

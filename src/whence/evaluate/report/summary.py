@@ -14,34 +14,11 @@ from scipy.stats import rankdata
 
 from whence.evaluate.metrics.comparison import Doubles, standard_error, ties, ties_of_runs
 from whence.evaluate.metrics.coreset import loss_of
-from whence.evaluate.suite.protocol import RANDOM, RETRAINING, Method
+from whence.evaluate.suite.metric import METRICS, Column
+from whence.evaluate.suite.protocol import RANDOM, Method
 from whence.evaluate.suite.results import ERROR, Results
 
 _INFLUENCE = ("influence", "lissa", "arnoldi", "ekfac")
-
-
-class Column(NamedTuple):
-    """A column of the table of scores: what is measured, which way is better, and in what unit."""
-
-    title: str
-    metric: str
-    first: bool  # the loss at the smallest share instead of the metric's own score
-    rising: bool
-    unit: str
-
-
-COLUMNS = (
-    Column("Identical class", "identical_class", False, True, "share of the top samples"),
-    Column("Identical subclass", "identical_subclass", False, True, "share of the top samples"),
-    Column("Mislabeling", "mislabeling", False, True, "scaled area under the curve"),
-    Column("Shortcut", "shortcut", False, True, "average precision"),
-    Column("Keywords", "keywords", False, True, "average precision"),
-    Column("LDS", "lds", False, True, "rank correlation"),
-    Column("Coreset, smallest", "coreset", True, False, "loss in nats"),
-    Column("Coreset, mean", "coreset", False, False, "weighted loss in nats"),
-    Column("Pruning, smallest", "pruning", True, True, "loss in nats"),
-    Column("Pruning, mean", "pruning", False, True, "weighted loss in nats"),
-)
 
 
 @dataclass(frozen=True)
@@ -80,10 +57,12 @@ class Summary:
 
     def __init__(self, results: Results) -> None:
         self.results = results
-        fields = results.protocol["methods"]
-        self.everyone = [Method(**given) for given in fields]
+        # Results were checked when they were made; classes of the user's are not needed to show them.
+        self.everyone = [Method.model_construct(**given) for given in results.protocol["methods"]]
         self.methods = [method for method in self.everyone if not method.sweep]
-        self.columns = [c for c in COLUMNS if c.metric in results.protocol["metrics"]]
+        found = {key: METRICS.get(key, "metrics") for key in results.protocol["metrics"]}
+        self.columns = [column for metric in found.values() for column in metric.columns]
+        self._options = {metric.name: results.protocol["metrics"][key] for key, metric in found.items()}
 
     @cached_property
     def values(self) -> dict[tuple[str, Column], float]:
@@ -124,15 +103,14 @@ class Summary:
 
     def _tied(self, column: Column, present: list[str]) -> set[str]:
         """Methods that cannot be told from the best one."""
-        if column.metric == "lds":
-            return {key for key in present if self.results.value("lds", key, "tied_with_best")}
+        if column.ties == "given":
+            return {key for key in present if self.results.value(column.metric, key, "tied_with_best")}
         values = self._each(column, present)
-        if values is None:
+        if values is None or column.ties == "none":
             return set()
         n = values.shape[1]
         # Losses of bad coresets are larger and spread more: their logarithms spread alike.
-        retrained = column.metric in RETRAINING
-        same = ties_of_runs(np.log(values)) if retrained else ties(values, np.arange(n))
+        same = ties_of_runs(np.log(values)) if column.ties == "runs" else ties(values, np.arange(n))
         means = values.mean(axis=1)
         best = int(np.argmax(means if column.rising else -means))
         return {key for key, tied in zip(present, same[best], strict=True) if tied}
@@ -149,7 +127,7 @@ class Summary:
     def _values_of(self, column: Column, key: str) -> list[float | None]:
         if not column.first:
             return [row.value for row in self.results.select(column.metric, key, "each")]
-        seeds = range(self.results.protocol["metrics"][column.metric]["seeds"])
+        seeds = range(self.seeds(column.metric))
         by_seed = [self.results.select(column.metric, key, loss_of(seed)) for seed in seeds]
         return [min(rows, key=lambda row: row.x or 0).value for rows in by_seed if rows]
 
@@ -160,32 +138,26 @@ class Summary:
             found.setdefault(self._how(column), []).append(column.title)
         return list(found.items())
 
+    def seeds(self, metric: str) -> int:
+        """Give the number of training seeds of a metric that trains models anew, else 0."""
+        return int(self._options.get(metric, {}).get("seeds", 0))
+
     def _how(self, column: Column) -> str:
-        if column.metric == "lds":
-            return "bootstrap over the subsets that models were trained on"
-        if column.metric == "keywords":
-            return "one number for all tests together: differences cannot be judged"
-        seeds = self.results.protocol["metrics"][column.metric].get("seeds")
-        if column.metric in RETRAINING and seeds == 1:
+        if column.ties in ("given", "none"):
+            return column.how
+        if column.ties == "runs" and self.seeds(column.metric) == 1:
             return "one training seed: differences cannot be judged"
         present = [m.key for m in self.methods if (m.key, column) in self.values]
         if self._each(column, present) is None:
             return "the results hold no single values: differences cannot be judged"
-        if column.metric in RETRAINING:
-            return (
-                f"{seeds} training seeds, the same for all methods: Student’s t with the pooled spread of "
-                "the losses’ logarithms about the means of methods and of seeds, as if all spread alike"
-            )
-        if column.metric == "mislabeling":
-            return "bootstrap over the wrong labels, with the correctly labelled samples as they are"
-        return "bootstrap over the tests"
+        return column.how.format(seeds=self.seeds(column.metric))
 
     def interval(self, column: Column, key: str) -> tuple[float, float] | None:
         """95 % interval of a score: of LDS over subsets, else over tests or wrong labels; of losses none."""
         low, high = (self.results.value(column.metric, key, end) for end in ("low", "high"))
         if low is not None and high is not None:
             return low, high
-        values = None if column.metric in RETRAINING else self._each(column, [key])
+        values = None if column.ties == "runs" else self._each(column, [key])
         if values is None:
             return None
         half = 1.96 * float(standard_error(values, np.arange(values.shape[1]))[0])
@@ -204,7 +176,7 @@ class Summary:
 
     def seconds(self, key: str) -> float | None:
         """Seconds of fitting and of explaining all tests: of the CPU, where that does the work."""
-        if self.results.protocol["recipe"]["device"] == "cpu":
+        if self.results.protocol["model"]["device"] == "cpu":
             return self.results.value("resources", key, "cpu_seconds")
         parts = [self.results.value("resources", key, name) for name in ("fit_seconds", "explain_seconds")]
         return None if None in parts else sum(part for part in parts if part is not None)
@@ -218,7 +190,7 @@ class Summary:
         """Accuracies of models that were trained anew by all methods, beside the paper's."""
         curves = {m.key: dict(self.curve(metric, m.key, "accuracy")) for m in self.methods}
         shares = sorted({share for curve in curves.values() for share in curve})
-        data = self.results.protocol["data"]
+        data = self.results.protocol["data"]["name"]
         rows = [
             (m, [curves[m.key].get(s) for s in shares], [printed(metric, data, m, s) for s in shares])
             for m in self.methods
@@ -231,7 +203,7 @@ class Summary:
         ours = self._measured()
         rows = []
         for statement in paper()["statements"]:
-            theirs = statement["values"].get(self.results.protocol["data"])
+            theirs = statement["values"].get(self.results.protocol["data"]["name"])
             if statement["id"] in ours or theirs is not None:
                 rows.append({**statement, "theirs": theirs, "ours": ours.get(statement["id"])})
         return rows

@@ -9,8 +9,9 @@ from typing import NamedTuple
 import numpy as np
 
 from whence.evaluate.metrics.coreset import loss_of
-from whence.evaluate.report.summary import Column, Summary
-from whence.evaluate.suite.protocol import RANDOM, RETRAINING, Method
+from whence.evaluate.report.summary import Summary
+from whence.evaluate.suite.metric import Column
+from whence.evaluate.suite.protocol import RANDOM, Method
 
 Points = list[tuple[float, float]]
 _RECOMMENDED = (1e-5, 1e-3)  # the paper's choices of C
@@ -50,7 +51,7 @@ class Sweep:
 
     def __init__(self, summary: Summary) -> None:
         self.summary, self.results = summary, summary.results
-        self.option = self.results.protocol["sweep_option"]
+        self.option = str(self.results.protocol.get("sweep", {}).get("option", ""))
         found = [m for m in summary.everyone if m.name == "dualda" and set(m.options) == {self.option}]
         self.methods = sorted(found, key=self.at) if len(found) > 2 else []
         self._shared = cache(self._find_shared)
@@ -79,7 +80,7 @@ class Sweep:
     def shared(self) -> list[tuple[list[str], tuple[float, ...], int]]:
         """Metrics with models trained anew, with the fractions and the number of seeds that all share."""
         found: dict[tuple[tuple[float, ...], int], list[str]] = {}
-        for metric in RETRAINING:
+        for metric in dict.fromkeys(c.metric for c in self.summary.columns if c.ties == "runs"):
             pairs = self._shared(metric)
             if pairs:
                 fractions, seeds = sorted({p for _, p in pairs}), {seed for seed, _ in pairs}
@@ -95,7 +96,7 @@ class Sweep:
 
     def _value(self, column: Column, key: str) -> float | None:
         """A score; of losses, over the fractions and seeds that all methods share, so that they compare."""
-        if column.metric not in RETRAINING:
+        if column.ties != "runs":
             return self.results.value(column.metric, key)
         losses, pairs = self._losses(column.metric, key), sorted(self._shared(column.metric))
         if not losses or not pairs:
@@ -112,10 +113,9 @@ class Sweep:
         return set.intersection(*found) if (found := [pairs for pairs in found if pairs]) else set()
 
     def _losses(self, metric: str, key: str) -> dict[tuple[int, float], float]:
-        seeds = range(self.results.protocol["metrics"].get(metric, {}).get("seeds", 0))
         return {
             (seed, row.x): row.value
-            for seed in seeds
+            for seed in range(self.summary.seeds(metric))
             for row in self.results.select(metric, key, loss_of(seed))
             if row.x is not None and row.value is not None
         }

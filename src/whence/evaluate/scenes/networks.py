@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, pad, relu
 
+from whence.core.tables import Count, Table
 from whence.errors import InvalidInputError
 
 _BATCH = 500  # inputs a forward pass when a model is only read
@@ -136,27 +137,31 @@ def names() -> list[str]:
     return sorted(_NETWORKS)
 
 
-@dataclass(frozen=True)
-class Recipe:
+class Recipe(Table):
     """How a network is trained: by steps, not epochs, so that smaller sets are trained as long.
 
     Attributes
     ----------
-    name : of the network
+    name : of the network, or ``module:name`` of a function of the user's that makes an untrained one
     steps, batch_size : gradient steps, and samples of each
     learning_rate : the largest, of one cycle of AdamW up and down to zero
     weight_decay : of AdamW
     augment : mirror half of the images, and shift them by up to a sixteenth
     device : where
+    checkpoints : weights of a training that are kept, for methods that need them
+    train : ``module:name`` of the user's ``train_fn(dataset, seed)`` that gives a trained model; None trains
+        by the above
     """
 
     name: str
-    steps: int
-    batch_size: int = 64
+    steps: Count
+    batch_size: Count = 64
     learning_rate: float = 0.01
     weight_decay: float = 1e-2
     augment: bool = False
     device: str = "cpu"
+    checkpoints: int = 5
+    train: str | None = None
 
 
 @dataclass(frozen=True)

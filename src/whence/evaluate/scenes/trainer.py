@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
 from dataclasses import dataclass
 from functools import cached_property
@@ -35,15 +34,12 @@ class Trainer:
     inputs : (N, …) of the training set that networks are made for
     n_classes : outputs of the network
     encoder : of texts, where the network's inputs are made of these
-    train_with : ``module:name`` of the user's ``train_fn(dataset, seed)`` that gives a trained model; None
-        trains as the recipe says
     """
 
     recipe: Recipe
     inputs: Tensor
     n_classes: int
     encoder: Encoder | None = None
-    train_with: str | None = None
 
     def build(self, seed: int, inputs: Tensor | None = None) -> nn.Module:
         """Make an untrained network for inputs (N, …); torch's own random state is left as it was."""
@@ -60,7 +56,7 @@ class Trainer:
 
     def train(self, inputs: Tensor, labels: Tensor, seed: int, n_checkpoints: int = 0) -> Trained:
         """Train on inputs (N, …) and labels (N,) from a seed, which sets first weights and the order."""
-        if self.train_with is None:
+        if self.recipe.train is None:
             return networks.train(self.recipe, self.build(seed, inputs), inputs, labels, seed, n_checkpoints)
         return Trained(self._train_own(view((inputs, labels), show_progress=False), seed))
 
@@ -81,31 +77,31 @@ class Trainer:
         start = Digest()
         model = self.build(0)
         start.add([structure(model), dict(model.state_dict())])
-        own = None if self.train_with is None else code_fingerprint(named("model.train", self.train_with))
+        train = self.recipe.train
         return {
-            "recipe": dataclasses.asdict(self.recipe),
+            "recipe": self.recipe.model_dump(exclude={"checkpoints"}),
             "network": start.hexdigest(),
-            "train": own,
+            "train": None if train is None else code_fingerprint(named("model.train", train)),
             "code": source(*(f"whence.evaluate.scenes.{module}" for module in _MODULES)),
         }
 
     def _train_own(self, samples: View, seed: int) -> nn.Module:
-        assert self.train_with is not None
-        train_fn = named("model.train", self.train_with)
+        name = self.recipe.train
+        assert name is not None
+        train_fn = named("model.train", name)
         extra = {"steps": self.recipe.steps} if "steps" in inspect.signature(train_fn).parameters else {}
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             model = train_fn(samples, seed, **extra)
         if not isinstance(model, nn.Module):
             raise InvalidInputError(
-                f"'model.train' must give a trained torch module. Got {type(model).__name__} from "
-                f"{self.train_with!r}."
+                f"'model.train' must give a trained torch module. Got {type(model).__name__} from {name!r}."
             )
         ours, theirs = (_shapes(network) for network in (self.build(0), model))
         if ours != theirs:
             raise InvalidInputError(
                 "'model.train' must give a network with the weights that 'model.name' has. Got others from "
-                f"{self.train_with!r}: {_difference(ours, theirs)}."
+                f"{name!r}: {_difference(ours, theirs)}."
             )
         return model.eval()
 

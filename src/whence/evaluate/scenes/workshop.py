@@ -2,70 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from sklearn.metrics import confusion_matrix
 from torch import Tensor
 
 from whence.core import contents, store
 from whence.core.fingerprint import Digest
 from whence.errors import InvalidInputError, StoreError
 from whence.evaluate.metrics.arrays import Ints, Mask
-from whence.evaluate.metrics.scores import fooled
 from whence.evaluate.scenes import datasets, encoder, networks
 from whence.evaluate.scenes.encoder import Encoder
-from whence.evaluate.scenes.grouping import group_classes
+from whence.evaluate.scenes.kinds import Kind
 from whence.evaluate.scenes.networks import Trained
-from whence.evaluate.scenes.perturb import add_keywords, add_shortcut, flip_labels, group_labels
-from whence.evaluate.scenes.shortcuts import CentreBox, Frame, Shortcut, Word
 from whence.evaluate.scenes.trainer import Trainer
-from whence.evaluate.scenes.views import View, subset, view
-from whence.evaluate.suite.protocol import Protocol
+from whence.evaluate.scenes.views import View, view
 
-# The scene that each metric is measured in.
-KINDS = {
-    "identical_subclass": "groups",
-    "mislabeling": "flips",
-    "shortcut": "shortcut",
-    "keywords": "keywords",
-}
+if TYPE_CHECKING:
+    from whence.evaluate.suite.protocol import Protocol
 
 
 @dataclass(frozen=True)
 class SceneSpec:
-    """What a scene is made of: its kind, sizes, steps of training, and options of the perturbation."""
+    """What a scene is made of: its kind, sizes, and steps of training."""
 
-    kind: str
+    kind: Kind
     train: int | None
     test: int | None
     steps: int
-    options: tuple[tuple[str, Any], ...] = ()
 
     @classmethod
     def of(cls, protocol: Protocol, metric: str) -> SceneSpec:
         """Find the scene that a metric of a protocol is measured in."""
-        options = protocol.metrics[metric]
-        kind = KINDS.get(metric, "clean")
-        perturbing = {
-            "groups": ("groups",),
-            "flips": ("share",),
-            "keywords": ("share", "pattern", "needed"),
-            "shortcut": ("kind", "size", "word", "class", "shares", "needed"),
-        }
-        chosen = {name: options[name] for name in perturbing.get(kind, ())}
-        frozen = {name: tuple(v) if isinstance(v, list) else v for name, v in chosen.items()}
+        one = protocol.metrics[metric]
         return cls(
-            kind,
-            options.get("train", protocol.train),
-            options.get("test", protocol.test),
-            options.get("steps", protocol.recipe.steps),
-            tuple(sorted(frozen.items())),
+            one.kind(),
+            one.train or protocol.data.train,
+            one.test or protocol.data.test,
+            one.steps or protocol.model.steps,
         )
 
 
@@ -134,33 +113,31 @@ class Workshop:
     def __init__(self, protocol: Protocol, folder: Path, out: Path, show_progress: bool) -> None:
         self.protocol, self.folder, self.out = protocol, folder, out
         self._encoder: Encoder | None = None
-        if protocol.recipe.name in encoder.names():
-            name = f"{protocol.recipe.name}.safetensors"
-            self._encoder = Encoder(protocol.recipe.name, folder, out / "features" / name, show_progress)
+        if protocol.model.name in encoder.names():
+            name = f"{protocol.model.name}.safetensors"
+            self._encoder = Encoder(protocol.model.name, folder, out / "features" / name, show_progress)
+
+    @property
+    def seed(self) -> int:
+        """Seed of everything that is drawn."""
+        return self.protocol.seed
 
     def scene(self, spec: SceneSpec) -> Scene:
         """Make a scene; its models are read where they were trained before."""
         p = self.protocol
-        n_test = None if spec.test is None else spec.test + p.held_out
-        data = datasets.load(p.data, self.folder, spec.train, n_test, p.seed)
-        asked = datasets.draw(data.test.labels, len(data.test) - p.held_out, p.seed, "test")
+        n_test = None if spec.test is None else spec.test + p.data.held_out
+        data = datasets.load(p.data.name, self.folder, spec.train, n_test, p.seed)
+        asked = datasets.draw(data.test.labels, len(data.test) - p.data.held_out, p.seed, "test")
         parts = data.train, data.test.take(asked)
         train, test = (
             replace(view((part.inputs, part.labels), show_progress=False), class_names=data.class_names)
             for part in parts
         )
         self._rest = data.test.take(np.setdiff1d(np.arange(len(data.test)), asked))
-        make: dict[str, Callable[[SceneSpec, View, View], Scene]] = {
-            "clean": self._plain,
-            "groups": self._grouped,
-            "flips": self._flipped,
-            "shortcut": self._shortcut,
-            "keywords": self._keywords,
-        }
-        scene = make[spec.kind](spec, train, test)
+        scene = spec.kind.make(self, spec, train, test)
         known = networks.logits(scene.trained.model, scene.inputs).argmax(1).numpy()
         scene.facts.update(train_accuracy=float((known == scene.labels).mean()), n_train=len(scene.labels))
-        if spec.kind not in ("shortcut", "keywords"):  # whose tests are wrong by choice
+        if spec.kind.judged:
             right = float((scene.explained == scene.test_labels).mean())
             scene.facts.update(test_accuracy=right, n_test=len(scene.tests))
         return scene
@@ -172,10 +149,11 @@ class Workshop:
             return self._encoder(read)
         return torch.stack(read)
 
-    def _plain(self, spec: SceneSpec, train: View, test: View) -> Scene:
-        recipe = replace(self.protocol.recipe, steps=spec.steps)
+    def plain(self, spec: SceneSpec, train: View, test: View) -> Scene:
+        """Train a model on a view, as it is."""
+        recipe = self.protocol.model.model_copy(update={"steps": spec.steps})
         inputs = self.inputs(train)
-        trainer = Trainer(recipe, inputs, train.n_classes, self._encoder, self.protocol.train_with)
+        trainer = Trainer(recipe, inputs, train.n_classes, self._encoder)
         return Scene(
             spec,
             inputs,
@@ -191,61 +169,9 @@ class Workshop:
             (self.inputs(view((self._rest.inputs, self._rest.labels))), self._rest.labels),
         )
 
-    def _grouped(self, spec: SceneSpec, train: View, test: View) -> Scene:
-        """Group the classes that a model of the single classes confuses least."""
-        plain = self._plain(replace(spec, kind="clean", options=()), train, test)
-        K = train.n_classes
-        confusion = confusion_matrix(plain.test_labels, plain.explained, labels=np.arange(K))
-        groups = group_classes(confusion, dict(spec.options)["groups"], seed=self.protocol.seed)
-        return self._plain(spec, group_labels(train, groups), group_labels(test, groups))
-
-    def _flipped(self, spec: SceneSpec, train: View, test: View) -> Scene:
-        return self._plain(
-            spec, flip_labels(train, dict(spec.options)["share"], seed=self.protocol.seed), test
-        )
-
-    def _shortcut(self, spec: SceneSpec, train: View, test: View) -> Scene:
-        """Poison more and more of the class, until enough tests are fooled; keep those tests only."""
-        options = dict(spec.options)
-        shortcut, of_class, seed = _shortcut(options), options["class"], self.protocol.seed
-        with_it = add_shortcut(test, shortcut, seed=seed)
-        marked = self.inputs(with_it)
-        for share in options["shares"]:
-            scene = self._plain(
-                spec, add_shortcut(train, shortcut, share, of_class=of_class, seed=seed), test
-            )
-            after = networks.logits(scene.trained.model, marked).argmax(1).numpy()
-            hit = fooled(scene.explained, after, test.labels, of_class)
-            rate = float(hit.sum() / max(1, (test.labels != of_class).sum()))
-            if rate >= options["needed"]:
-                break
-        facts = {"fooled": rate, "n_fooled": int(hit.sum()), "needed": options["needed"], "poisoned": share}
-        facts["clean_accuracy"] = float((scene.explained == test.labels).mean())
-        rows = np.flatnonzero(hit)
-        return replace(
-            scene,
-            tests=marked[torch.from_numpy(rows)],
-            test_labels=test.labels[hit],
-            views=(scene.views[0], subset(with_it, rows) if len(rows) else with_it),
-            facts=facts,
-        )
-
-    def _keywords(self, spec: SceneSpec, train: View, test: View) -> Scene:
-        """Give texts labels at random, with a keyword of the label, as the paper has it."""
-        options, seed = dict(spec.options), self.protocol.seed
-        pattern = options["pattern"]
-        marked = add_keywords(test, 1.0, pattern=pattern, seed=seed)
-        poisoned = add_keywords(train, options["share"], pattern=pattern, seed=seed)
-        scene = self._plain(spec, poisoned, marked)
-        elsewhere = marked.labels != marked.true_labels
-        followed = float((scene.explained == marked.labels)[elsewhere].mean())
-        count = int((scene.explained == marked.labels)[elsewhere].sum())
-        scene.facts.update(fooled=followed, n_fooled=count, needed=options["needed"])
-        return scene
-
     def trained(self, trainer: Trainer, inputs: Tensor, labels: Ints) -> Trained:
         """Train a model with its checkpoints, or read it."""
-        seed, n = self.protocol.seed, self.protocol.checkpoints
+        seed, n = self.seed, trainer.recipe.checkpoints
         digest = Digest()
         digest.add([trainer.config, inputs, labels, trainer.n_classes, seed, n])
         path = self.out / "models" / f"{digest.hexdigest()}.safetensors"
@@ -294,10 +220,3 @@ def _read(path: Path, model: torch.nn.Module) -> Trained:
             states[k][name] = found.reshape(tensor.shape)
     model.load_state_dict(states[0])
     return Trained(model.eval(), states[1:], rates)
-
-
-def _shortcut(options: Mapping[str, Any]) -> Shortcut:
-    kind, size = options["kind"], options["size"]
-    if kind == "word":
-        return Word(options["word"])
-    return Frame(size) if kind == "frame" else CentreBox(size)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import NamedTuple
 
 import numpy as np
 from torch import Tensor
@@ -14,6 +13,8 @@ from whence.evaluate.metrics.localisation import Marked, caught_pairs, localise,
 from whence.evaluate.scenes.shortcuts import Word
 from whence.evaluate.scenes.views import View
 from whence.evaluate.scenes.workshop import Scene
+from whence.evaluate.suite.case import Case
+from whence.evaluate.suite.results import Row
 from whence.model.extractor import Extractor, find_head
 from whence.relevance.lrp import default_rules
 
@@ -21,42 +22,52 @@ _PROPONENTS = 10  # of a test, among which a sample with the shortcut counts as 
 _EXAMPLES = 4  # pairs of texts that are kept word by word
 
 
-class Found(NamedTuple):
-    """A number about caught shortcuts: its name, its value, a place among several, and a note."""
+def too_weak(scene: Scene) -> str:
+    """Say so where a shortcut fools fewer tests than a score should be measured on."""
+    facts = scene.facts
+    if facts["fooled"] >= facts["needed"]:
+        return ""
+    return (
+        f"the shortcut fooled {facts['fooled']:.0%} of the tests of other classes "
+        f"({facts['n_fooled']:.0f}), less than the {facts['needed']:.0%} wanted"
+    )
 
-    quantity: str
-    value: float
-    x: float | None = None
-    note: str = ""
 
-
-def caught_shortcuts(scene: Scene, explainer: DualDA, scores: Array, n_tests: int) -> list[Found]:
+def caught_shortcuts(case: Case, metric: str, fooled: Mask, n_tests: int) -> list[Row]:
     """Explain caught shortcuts, and tell how much of the relevance lies on them.
 
     Of each test, the strongest proponent with the test's shortcut among the first ten is explained. Gives the
     share of the tests that have one, and over these pairs and for both samples the means of what
-    ``localisation`` measures; of texts also some pairs word by word.
+    ``localisation`` measures; of texts also some pairs word by word. Of other methods than DualDA, and of
+    those of a sweep, nothing.
 
     Parameters
     ----------
-    scene
-        With a shortcut on training samples and on all tests.
-    explainer
-        Fitted in the scene.
-    scores : (T, N)
-        For the class that the model predicts.
+    case
+        In a scene with a shortcut on training samples and on all tests.
+    metric
+        That the rows belong to.
+    fooled : (T,)
+        True for tests that follow the shortcut against what they are.
     n_tests
-        How many of the fooled tests to look at, the first ones.
+        How many of these to look at, the first ones.
     """
+    scene, explainer = case.scene, case.attributor
+    if not isinstance(explainer, DualDA) or case.method.sweep:
+        return []
     whole = scene.trainer.whole(scene.trained.model)
-    rows = np.flatnonzero(_fooled(scene))[:n_tests]
+    rows = np.flatnonzero(fooled)[:n_tests]
     if whole is None or not len(rows):
         return []
+    scores = case.scores
     train, tests = scene.views
     of_test, of_train = _marks(tests, train)
     same = (of_test[rows, None] == of_train) & (of_train >= 0)
     pairs = caught_pairs(scores[rows], same, _PROPONENTS)
-    found = [Found("caught", len(pairs) / len(rows)), Found("caught_of", len(rows))]
+    found = [
+        case.row(metric, "caught", len(pairs) / len(rows)),
+        case.row(metric, "caught_of", len(rows)),
+    ]
     if not len(pairs):
         return found
     pairs[:, 0] = rows[pairs[:, 0]]
@@ -74,7 +85,7 @@ def caught_shortcuts(scene: Scene, explainer: DualDA, scores: Array, n_tests: in
     for side in ("test", "train"):
         for name in ("auc", "share", "chance"):
             values = [getattr(getattr(one, side), name) for one in measured]
-            found.append(Found(f"map_{name}_{side}", float(np.mean(values))))
+            found.append(case.row(metric, f"map_{name}_{side}", float(np.mean(values))))
     if isinstance(train.data[0][0], str):
         for k, ((t, i), one) in enumerate(zip(pairs[:_EXAMPLES].tolist(), measured, strict=False)):
             told = {
@@ -83,17 +94,8 @@ def caught_shortcuts(scene: Scene, explainer: DualDA, scores: Array, n_tests: in
                 "test": _words(scene, tests, t, one.on_test),
                 "train": _words(scene, train, i, one.on_train),
             }
-            found.append(Found("example", float(scores[t, i]), k, json.dumps(told)))
+            found.append(case.row(metric, "example", float(scores[t, i]), k, json.dumps(told)))
     return found
-
-
-def _fooled(scene: Scene) -> Mask:
-    """Tell which tests follow the shortcut against what they are, (T,)."""
-    _, tests = scene.views
-    if scene.spec.kind == "keywords":  # where the label is the keyword's class
-        follows: Mask = (scene.explained == tests.labels) & (tests.labels != tests.true_labels)
-        return follows
-    return np.ones(len(scene.tests), dtype=bool)
 
 
 def _marks(tests: View, train: View) -> tuple[Ints, Ints]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from whence.evaluate.scenes.kinds import Clean
 from whence.evaluate.scenes.workshop import SceneSpec
-from whence.evaluate.suite.protocol import RANDOM, RETRAINING, Method, Protocol
+from whence.evaluate.suite.protocol import Method, Protocol
 
 # CPU-seconds a sample and step of training, on one thread; a text's head costs next to nothing.
 _STEP = {
@@ -21,29 +22,10 @@ _STEP = {
     "smollm2-block": 2.2e-2,
 }
 _OWN = 1e-3  # a guess for a network of the user's
-# CPU-seconds of fitting and of explaining 200 tests, for 1,000 training samples and the narrow CNN.
-_METHOD = {
-    "dualda": 0.1,
-    "representer": 0.2,
-    "hingerp": 0.2,
-    "similarity": 0.1,
-    "influence": 0.1,
-    "graddot": 0.5,
-    "gradcos": 0.5,
-    "tracin": 2.0,
-    "trak": 1.5,
-    "ekfac": 1.5,
-    "lissa": 1.0,
-    "arnoldi": 6.0,
-    RANDOM: 0.0,
-}
 # CPU-seconds of reading a text with a frozen language model.
 _TEXT = {"minilm": 0.03, "smollm2": 0.2}
 # How many times as long methods take with a block of a language model as with the narrow CNN.
 _BLOCK = {"minilm-block": 45.0, "smollm2-block": 110.0}
-_NOT_SWEPT = ("sparsity", "faithfulness")
-_DUALDA_ONLY = ("surrogate",)
-_SURROGATES_ONLY = ("faithfulness",)
 
 
 class Item(NamedTuple):
@@ -54,46 +36,32 @@ class Item(NamedTuple):
     seconds: float
 
 
-def takes_part(method: Method, metric: str) -> bool:
+def takes_part(protocol: Protocol, metric: str, method: Method) -> bool:
     """Tell whether a method is measured by a metric."""
-    if method.sweep and metric in _NOT_SWEPT:
-        return False
-    if metric in _DUALDA_ONLY:
-        return method.name == "dualda"
-    if metric in _SURROGATES_ONLY:
-        return method.name in ("dualda", "representer", "hingerp")
-    return True
+    found = protocol.metrics[metric]
+    return (found.sweeps or not method.sweep) and found.applies(method)
 
 
 def cell_seconds(protocol: Protocol, metric: str, method: Method) -> float:
     """CPU-seconds that a cell will take, roughly."""
-    spec, options = SceneSpec.of(protocol, metric), protocol.options(metric, method)
-    n = spec.train or 50_000
-    scale = _BLOCK.get(protocol.recipe.name, 1.0)
-    seconds = max(0.05, scale * _METHOD[method.name] * n / 1_000)
-    if metric == "lds":
+    spec, found = SceneSpec.of(protocol, metric), protocol.metric(metric, method)
+    scale = _BLOCK.get(protocol.model.name, 1.0)
+    seconds = max(0.05, scale * method.kind.limits.cost * (spec.train or 50_000) / 1_000)
+    if found.chooses:
         for values in method.tune.values():
             seconds *= 1 + len(values)
-    if metric in RETRAINING:
-        seconds += len(options["fractions"]) * options["seeds"] * _training(protocol, spec)
-    return seconds
+    return seconds + found.trainings() * _training(protocol, spec)
 
 
 def scene_seconds(protocol: Protocol, spec: SceneSpec, metrics: list[str]) -> float:
     """CPU-seconds of the trainings that all methods share."""
-    several = len(dict(spec.options).get("shares", (1,))) + (spec.kind == "groups")
+    several = spec.kind.trainings + _shared(protocol, metrics)
     seconds = several * _training(protocol, spec)
-    reading = _TEXT.get(protocol.recipe.name.partition("-")[0])
-    if reading is not None:  # perturbed tests are read anew
-        texts = (
-            (spec.train or 2_000) + (spec.test or 0) + protocol.held_out
-            if spec.kind == "clean"
-            else spec.test
-        )
-        seconds += (texts or 0) * reading
-    if "lds" in metrics:
-        options = protocol.metrics["lds"]
-        seconds += (options["subsets"] + options["tuning"]) * options["seeds"] * _training(protocol, spec)
+    reading = _TEXT.get(protocol.model.name.partition("-")[0])
+    if reading is not None:
+        everything = (spec.train or 2_000) + (spec.test or 0) + protocol.data.held_out
+        # Of perturbed scenes the tests are read anew.
+        seconds += (everything if isinstance(spec.kind, Clean) else spec.test or 0) * reading
     return seconds
 
 
@@ -101,31 +69,28 @@ def plan(protocol: Protocol) -> list[Item]:
     """Say what will be done, and what it costs, part by part."""
     items = []
     for spec, metrics in groups(protocol).items():
-        what = f"{spec.kind} scene, {_number(spec.train)} samples, {spec.steps:,} steps: models"
-        count = 1 + ("lds" in metrics) * (
-            sum(protocol.metrics.get("lds", {}).get(k, 0) for k in ("subsets", "tuning"))
-            * protocol.metrics.get("lds", {}).get("seeds", 0)
-        )
-        items.append(Item(what, count, scene_seconds(protocol, spec, metrics)))
+        size = "all" if spec.train is None else f"{spec.train:,}"
+        what = f"{spec.kind.name} scene, {size} samples, {spec.steps:,} steps: models"
+        items.append(Item(what, 1 + _shared(protocol, metrics), scene_seconds(protocol, spec, metrics)))
         for metric in metrics:
-            methods = [method for method in protocol.methods if takes_part(method, metric)]
+            methods = [method for method in protocol.methods if takes_part(protocol, metric, method)]
             costs = sum(cell_seconds(protocol, metric, method) for method in methods)
             items.append(Item(f"  {metric}: methods", len(methods), costs))
     return items
 
 
 def groups(protocol: Protocol) -> dict[SceneSpec, list[str]]:
-    """Put the metrics that share a scene together, LDS first, since it chooses options."""
+    """Put the metrics that share a scene together, those first that choose options for all."""
     found: dict[SceneSpec, list[str]] = {}
-    for metric in sorted(protocol.metrics, key=lambda name: name != "lds"):
+    for metric in sorted(protocol.metrics, key=lambda name: not protocol.metrics[name].chooses):
         found.setdefault(SceneSpec.of(protocol, metric), []).append(metric)
     return found
 
 
+def _shared(protocol: Protocol, metrics: list[str]) -> int:
+    return sum(protocol.metrics[metric].shared_trainings() for metric in metrics)
+
+
 def _training(protocol: Protocol, spec: SceneSpec) -> float:
-    recipe = protocol.recipe
+    recipe = protocol.model
     return max(0.03, spec.steps * recipe.batch_size * _STEP.get(recipe.name, _OWN))
-
-
-def _number(n: int | None) -> str:
-    return "all" if n is None else f"{n:,}"

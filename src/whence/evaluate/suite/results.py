@@ -88,7 +88,7 @@ def write(path: str | PathLike[str], results: Results) -> None:
     schema = pa.schema(
         [(name, kinds.get(name, pa.string())) for name in Row._fields],
         metadata={
-            "protocol": json.dumps(results.protocol, sort_keys=True),
+            "protocol": json.dumps(results.protocol),
             "versions": json.dumps(results.versions, sort_keys=True),
         },
     )

@@ -21,22 +21,13 @@ from tqdm.auto import tqdm
 from whence.core.files import replacing
 from whence.core.fingerprint import source
 from whence.errors import StoreError, WhenceError
-from whence.evaluate.scenes.workshop import Scene, SceneSpec, Workshop
+from whence.evaluate.scenes.workshop import SceneSpec, Workshop
 from whence.evaluate.suite import results
+from whence.evaluate.suite.case import Bench, Case
 from whence.evaluate.suite.cells import Cells
 from whence.evaluate.suite.costs import cell_seconds, groups, plan, scene_seconds, takes_part
-from whence.evaluate.suite.measures import MEASURES, Case
 from whence.evaluate.suite.protocol import Method, Protocol
 from whence.evaluate.suite.results import ERROR, Results, Row
-from whence.evaluate.suite.retraining import (
-    Retrainer,
-    Targets,
-    choose,
-    compare,
-    lds_targets,
-    measure_lds,
-    measure_subsets,
-)
 
 _ROOMS = (*("attributors", "audit", "core", "data", "evaluate", "features", "model", "relevance", "svm"),)
 """Whose code the numbers depend on."""
@@ -89,13 +80,11 @@ class _Runner:
     def __init__(
         self, protocol: Protocol, folder: Path, out: Path, show_progress: bool, say: Callable[[str], Any]
     ) -> None:
-        self.protocol, self.say = protocol, say
-        self.common = {"seed": protocol.seed, "show_progress": False, "n_threads": protocol.threads}
-        shared = [protocol.data, protocol.seed, protocol.recipe, protocol.train_with, protocol.checkpoints]
+        self.protocol, self.out, self.show_progress, self.say = protocol, out, show_progress, say
+        shared = [protocol.data.name, protocol.data.held_out, protocol.seed, protocol.model]
         code = source(*(f"whence.{room}" for room in _ROOMS))
-        self.cells = Cells(out / "cells", [*shared, protocol.held_out, code, version("torch")])
+        self.cells = Cells(out / "cells", [*shared, code, version("torch")])
         self.workshop = Workshop(protocol, folder, out, show_progress)
-        self.retrainer = Retrainer(out / "models", show_progress)
         self.chosen: dict[str, dict[str, Any]] = {}
         self.done, self.total = 0.0, sum(item.seconds for item in plan(protocol))
         self.bar = tqdm(
@@ -141,35 +130,32 @@ class _SceneRun:
         self.protocol, self.cells = runner.protocol, runner.cells
 
     @cached_property
-    def scene(self) -> Scene:
-        scene = self.runner.workshop.scene(self.spec)
-        share = self.runner.done / self.runner.total
-        self.runner.say(f"{self.spec.kind}: {len(scene.labels):,} samples; {share:.0%} of the work is done")
-        return scene
-
-    @cached_property
-    def targets(self) -> Targets:
-        options = self.protocol.metrics["lds"]
-        return lds_targets(self.scene, options, self.runner.retrainer, self.protocol.seed)
+    def bench(self) -> Bench:
+        runner = self.runner
+        scene, share = runner.workshop.scene(self.spec), runner.done / runner.total
+        runner.say(f"{self.spec.kind.name}: {len(scene.labels):,} samples; {share:.0%} of the work is done")
+        return Bench(scene, self.protocol, runner.out / "models", runner.show_progress)
 
     def run(self) -> list[Row]:
         rows: list[Row] = []
-        if "lds" in self.metrics:
-            for method in self.protocol.methods:
-                rows += self._choose(method) if method.tune else []
+        for metric in self.metrics:
+            for method in self.protocol.methods if self.protocol.metrics[metric].chooses else ():
+                rows += self._choose(metric, method) if method.tune else []
         for method in self.protocol.methods:
             rows += self._method(method)
         rows += self._whole()
         self.runner.advance(scene_seconds(self.protocol, self.spec, self.metrics))
         return rows
 
-    def _choose(self, method: Method) -> list[Row]:
+    def _choose(self, name: str, method: Method) -> list[Row]:
         """Choose a method's options, which hold for all scenes."""
-        parts = ("tuning", self.spec, self.protocol.metrics["lds"], method)
+        metric = self.protocol.metrics[name]
+        parts = ("tuning", self.spec, metric, method)
         rows = self.cells.read(*parts)
         if rows is None:
-            case = Case(self.scene, method, method.options, self.runner.common)
-            rows = self.runner.guarded("tuning", method, lambda: choose(case, self.targets))
+            rows = self.runner.guarded(
+                "tuning", method, lambda: metric.choose(Case(self.bench, method, method.options))
+            )
             self.cells.write(rows, *parts)
         notes = [row.note for row in rows if row.quantity == "chosen"]
         if notes:
@@ -181,65 +167,55 @@ class _SceneRun:
         rows: list[Row] = []
         case: Case | None = None
         for metric in self.metrics:
-            if not takes_part(method, metric):
+            if not takes_part(self.protocol, metric, method):
                 continue
             found = self.cells.read(*self._parts(metric, method))
             if found is None:
-                case = case or Case(
-                    self.scene, method, self._options(method), self.runner.common, self._sparse()
-                )
+                case = case or Case(self.bench, method, self._options(method))
                 found = self.runner.guarded(metric, method, partial(self._measure, case, metric))
                 self.cells.write(found, *self._parts(metric, method))
             rows += found
             self.runner.advance(cell_seconds(self.protocol, metric, method))
         return rows
 
-    def _measure(self, case: Case, metric: str) -> list[Row]:
+    def _measure(self, case: Case, name: str) -> list[Row]:
         if case.method.tune and case.method.key not in self.runner.chosen:
             raise WhenceError("its options could not be chosen")
-        options = self.protocol.options(metric, case.method)
-        if metric == "lds":
-            rows = measure_lds(case, self.targets)
-            with replacing(self._scores(case.method)) as file:
+        metric = self.protocol.metric(name, case.method)
+        rows = metric.measure(case)
+        if metric.compares:
+            with replacing(self._scores(name, case.method)) as file:
                 np.save(file, case.scores)
-            return rows
-        if metric in ("coreset", "pruning"):
-            return measure_subsets(case, metric, options, self.runner.retrainer)
-        return MEASURES[metric](case, options)
+        return rows
 
     def _whole(self) -> list[Row]:
-        """Facts about the scene, and the comparison of all methods' LDS."""
+        """Facts about the scene, and what metrics say of all methods together."""
         compared = [method for method in self.protocol.methods if not method.sweep]
-        parts = ("scene", self.spec, self.metrics, self.protocol.metrics, [m.key for m in compared])
+        metrics = {name: self.protocol.metrics[name] for name in self.metrics}
+        parts = ("scene", self.spec, metrics, [m.key for m in compared])
         rows = self.cells.read(*parts)
         if rows is not None:
             return rows
-        facts = self.scene.facts.items()
-        rows = [Row("scene", self.spec.kind, name, None, float(value)) for name, value in facts]
-        if "lds" in self.metrics:
-            scores = {m.key: _read_scores(self._scores(m)) for m in compared if self._scores(m).exists()}
-            rows += compare(scores, self.targets, self.protocol.seed)
+        facts = self.bench.scene.facts.items()
+        rows = [Row("scene", self.spec.kind.name, name, None, float(value)) for name, value in facts]
+        for name, metric in metrics.items():
+            if metric.compares:
+                paths = {m.key: self._scores(name, m) for m in compared}
+                scores = {key: _read_scores(path) for key, path in paths.items() if path.exists()}
+                rows += metric.compare(self.bench, scores)
         self.cells.write(rows, *parts)
         return rows
 
     def _options(self, method: Method) -> dict[str, Any]:
         return {**method.options, **self.runner.chosen.get(method.key, {})}
 
-    def _sparse(self) -> tuple[dict[str, Any], ...]:
-        """Options of the DualDAs whose sparsity Representer Points are brought to."""
-        own = [
-            method.options for method in self.protocol.methods if method.name == "dualda" and not method.sweep
-        ]
-        return tuple(options for options in own if "C" in options)
-
-    def _parts(self, metric: str, method: Method) -> tuple[Any, ...]:
+    def _parts(self, name: str, method: Method) -> tuple[Any, ...]:
         """What a cell depends on, beside what all do."""
-        sparse = self._sparse() if metric == "faithfulness" else ()
-        options = self.protocol.options(metric, method)
-        return self.spec, metric, options, method.key, self._options(method), sparse
+        metric = self.protocol.metric(name, method)
+        return self.spec, name, metric, method.key, self._options(method), metric.depends(self.protocol)
 
-    def _scores(self, method: Method) -> Path:
-        return self.cells.path(*self._parts("lds", method)).with_suffix(".npy")
+    def _scores(self, name: str, method: Method) -> Path:
+        return self.cells.path(*self._parts(name, method)).with_suffix(".npy")
 
 
 def _read_scores(path: Path) -> npt.NDArray[Any]:

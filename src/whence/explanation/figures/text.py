@@ -8,9 +8,9 @@ import numpy as np
 
 from whence.explanation.figures.canvas import Canvas
 from whence.explanation.figures.parts import balance, label, legend, verdict
-from whence.explanation.passages import GAP, lines, passages, readable
+from whence.explanation.passages import GAP, lines, passages
 from whence.explanation.record import Contribution, Explanation
-from whence.pages.samples import Array
+from whence.pages.samples import Array, readable
 from whence.pages.style import BLUE, GREY, ORANGE, marker, percent, scale, signed
 
 if TYPE_CHECKING:

@@ -14,11 +14,9 @@ from whence.data import Prepare
 from whence.errors import HeadError, ModelError, StoreError
 from whence.model.extractor import Extractor, Outputs, check_model, one_at_a_time
 from whence.model.inputs import check_batch, take, to_model
-from whence.relevance.lrp import default_rules
-from whence.relevance.presets import NAMED
 
 
-class FittedModel:
+class BoundModel:
     """Gives the features of inputs, from the model as it was when fitted.
 
     Parameters
@@ -42,7 +40,6 @@ class FittedModel:
         self.fingerprint = fingerprint or _fingerprint(extractor)
         self._glance = store.glance(extractor.model)
         self._structure = structure(extractor.model)
-        self._rules: str | None = None
 
     @classmethod
     def match(cls, model: nn.Module, fingerprint: dict[str, str] | None) -> Self:
@@ -107,13 +104,6 @@ class FittedModel:
         for start in range(0, n, batch_size):
             part = self.prepare.unlabelled(take(x, slice(start, start + batch_size)))
             yield to_model(self.extractor.model, part)
-
-    def rules(self, inputs: Any) -> str:
-        """Name the rules by which relevance goes back through the model; ``inputs`` are run once to see."""
-        if self._rules is None:
-            chosen = default_rules(self.extractor, inputs)
-            self._rules = next(name for name, rules in NAMED.items() if rules is chosen)
-        return self._rules
 
     def check_unchanged(self) -> None:
         """Raise ModelError where the model has other weights, parts or settings than when it was fitted."""

@@ -7,61 +7,22 @@ its length and its products are theirs, and P_i projects off the vector of these
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from itertools import pairwise
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
-from scipy.linalg import LinAlgError, cho_factor, cho_solve
+from scipy.linalg import LinAlgError
 
-from whence.svm import kernels
-from whence.svm.problem import Doubles, Ints, Problem
-
-Parallel = Callable[[Callable[[Any], Any], Sequence[Any]], list[Any]]
-Flags = npt.NDArray[np.bool_]
+from whence.svm.crammer_singer import kernels
+from whence.svm.crammer_singer.direct import Flags, by_dense, by_gram, cholesky_solve
+from whence.svm.passes import Rows, in_eight
+from whence.svm.problem import Doubles, Ints
 
 _STEPS = 10  # Newton steps that share one preconditioner
 # Costs of reading one number, in operations of a matrix product: in a product with the Hessian, and in a
 # division by the preconditioner.
 _PRODUCT, _DIVISION = 16, 12
 _MAX_CG = 150
-_PART_BYTES = 1 << 20
-
-
-@dataclass
-class Rows:
-    """Some rows of the features; products run over parts of them in parallel."""
-
-    problem: Problem
-    rows: Ints
-    parallel: Parallel
-    parts: list[Ints] = field(init=False)
-
-    def __post_init__(self) -> None:
-        width = max(64, _PART_BYTES // (8 * self.problem.shape[1]))
-        self.parts = [self.rows[start : start + width] for start in range(0, len(self.rows), width)]
-
-    def block(self, rows: Ints) -> Doubles:
-        """The features of some rows in float64, bias column included."""
-        d = self.problem.features.shape[1]
-        block = np.full((len(rows), self.problem.shape[1]), self.problem.bias)
-        block[:, :d] = self.problem.features[rows]
-        return block
-
-    def scores(self, W: Doubles) -> Doubles:
-        """W f_i of the rows, (n, K)."""
-        return np.concatenate(self.parallel(lambda part: self.block(part) @ W.T, self.parts))
-
-    def combine(self, coefficients: Doubles) -> Doubles:
-        """Σ_i coefficients_i f_iᵀ, (K, D)."""
-        cuts = np.cumsum([len(part) for part in self.parts])[:-1]
-        pairs = list(zip(np.split(coefficients, cuts), self.parts, strict=True))
-        total = np.zeros(self.problem.shape)
-        for piece in self.parallel(lambda pair: pair[0].T @ self.block(pair[1]), pairs):
-            total += piece
-        return total
 
 
 def step_cost(
@@ -110,14 +71,15 @@ def _build_cost(n_used: float, shape: tuple[int, int]) -> float:
 class NewtonSystem:
     """Solves the systems of one phase of Newton steps over ``rows``."""
 
-    def __init__(self, rows: Rows) -> None:
-        self.rows = rows
-        self.roots = np.sqrt(rows.problem.times)
+    def __init__(self, rows: Rows, times: Doubles) -> None:
+        self.rows, self.times = rows, times
+        self.roots = np.sqrt(times)
         self.cost: float | None = None  # of the last solve by conjugate gradients, in operations
         self.blocks: BlockInverses | None = None
 
-    def solve(self, used: Flags, sigma: float, residual: Doubles, accuracy: float) -> Doubles:
-        """Solve for a residual (K, D), where ``used`` (n, K) tells each row's classes in use."""
+    def solve(self, a: Doubles, sigma: float, residual: Doubles, accuracy: float) -> Doubles:
+        """Solve for a residual (K, D), where a (n, K) is above 0 for the classes that a row uses."""
+        used = a > 0
         counts = used.sum(axis=1)
         free = np.flatnonzero(counts > 1)
         if len(free) == 0:
@@ -187,7 +149,7 @@ class NewtonSystem:
         stale = (self.cost or 0.0) > _build_cost(n_used, shape)
         if self.blocks is None or sigma > 30.0 * self.blocks.sigma or stale:
             try:
-                self.blocks = BlockInverses.build(self.rows, free, used, sigma)
+                self.blocks = BlockInverses.build(self.rows, self.times, free, used, sigma)
             except LinAlgError:
                 self.blocks = None
 
@@ -195,19 +157,16 @@ class NewtonSystem:
         problem, parallel = self.rows.problem, self.rows.parallel
         rows = self.rows.rows[free]
         ptr = np.concatenate([[0], np.cumsum(used.sum(axis=1))]).astype(np.int32)
-        classes = np.nonzero(used)[1].astype(np.int16 if problem.n_classes < 2**15 else np.int32)
-        cuts = np.linspace(0, len(rows), 9).astype(int).tolist()
-        spans = [(rows[start:stop], ptr[start : stop + 1]) for start, stop in pairwise(cuts)]
+        classes = np.nonzero(used)[1].astype(np.int16 if problem.n_outputs < 2**15 else np.int32)
 
         def product(V: Doubles) -> Doubles:
-            def one(span: tuple[Ints, Ints]) -> Doubles:
-                out = np.zeros_like(V)
+            def add(span: slice, out: Doubles) -> None:
                 kernels.hessian_product(
-                    problem.features, span[0], span[1], classes, self.roots, problem.bias, V, out
-                )
-                return out
+                    problem.features, rows[span], ptr[span.start : span.stop + 1], classes, self.roots,
+                    problem.bias, V, out,
+                )  # fmt: skip
 
-            total: Doubles = V + sigma * np.sum(parallel(one, spans), axis=0)
+            total: Doubles = V + sigma * in_eight(len(rows), V.shape, add, parallel)
             return total
 
         return product
@@ -215,7 +174,7 @@ class NewtonSystem:
 
 @dataclass(frozen=True)
 class BlockInverses:
-    """Inverses of the Hessian's diagonal blocks, one a class, as a preconditioner.
+    """Inverses of the Hessian's diagonal blocks, one per class, as a preconditioner.
 
     The classes' coupling is to the diagonal as a graph's edges are to its degrees: well conditioned once the
     diagonal is divided out. In single precision a direction that all features share, such as a common offset,
@@ -227,13 +186,12 @@ class BlockInverses:
     inverses: Doubles
 
     @classmethod
-    def build(cls, rows: Rows, free: Ints, used: Flags, sigma: float) -> BlockInverses:
+    def build(cls, rows: Rows, times: Doubles, free: Ints, used: Flags, sigma: float) -> BlockInverses:
         """Blocks I + σ Σ_i (1 − n_c/m_i) f_i f_iᵀ over the samples that use class c, which stands for n_c.
 
         m_i is the number of classes that sample i uses.
         """
         K, D = rows.problem.shape
-        times = rows.problem.times
         m = used @ times
         inverses = np.empty((K, D, D))
 
@@ -245,7 +203,7 @@ class BlockInverses:
                 F = rows.block(rows.rows[free[some]])
                 weight = sigma * (1.0 - times[c] / m[some])
                 H += (F * weight[:, None]).T @ F
-            inverses[c] = _cholesky_solve(H, np.eye(D))
+            inverses[c] = cholesky_solve(H, np.eye(D))
 
         rows.parallel(one, range(K))
         return cls(sigma, np.sqrt(times), inverses)
@@ -264,62 +222,3 @@ def _shift(V: Doubles, roots: Doubles) -> Doubles:
     """The part of V (K, D) that is common to all classes."""
     shift: Doubles = np.outer(roots, roots @ V / (roots @ roots))
     return shift
-
-
-def by_gram(F: Doubles, used: Flags, roots: Doubles, sigma: float, residual: Doubles) -> Doubles:
-    """Woodbury's identity: a system of the size of the data part's rank."""
-    basis, at = zero_sum_bases(used, roots)
-    products = F @ F.T
-    gram = np.empty((len(at), len(at)))
-    for start in range(0, len(at), 256):  # by parts, so that only one matrix of this size is ever held
-        some = slice(start, start + 256)
-        gram[some] = products[at[some]][:, at]
-        gram[some] *= basis[some] @ basis.T
-    gram[np.diag_indices(len(at))] += 1.0 / sigma
-    right = np.einsum("rk,rk->r", (F @ residual.T)[at], basis)
-    combined = np.zeros(used.shape)
-    np.add.at(combined, at, basis * _cholesky_solve(gram, right)[:, None])
-    result: Doubles = residual - combined.T @ F
-    return result
-
-
-def by_dense(F: Doubles, used: Flags, roots: Doubles, sigma: float, residual: Doubles) -> Doubles:
-    """The whole Hessian, (K·D) × (K·D)."""
-    K, D = residual.shape
-    H = np.zeros((K, D, K, D))
-    share = sigma / (used @ roots**2)
-    for c in range(K):
-        for e in range(c, K):
-            both = np.flatnonzero(used[:, c] & used[:, e])
-            weight = (sigma if c == e else 0.0) - roots[c] * roots[e] * share[both]
-            block = (F[both] * weight[:, None]).T @ F[both]
-            H[c, :, e, :] = block
-            H[e, :, c, :] = block
-    matrix = H.reshape(K * D, K * D)
-    matrix[np.diag_indices(K * D)] += 1.0
-    return _cholesky_solve(matrix, residual.ravel()).reshape(K, D)
-
-
-def zero_sum_bases(used: Flags, roots: Doubles) -> tuple[Doubles, Ints]:
-    """Orthonormal (Helmert) bases of what is orthogonal to ``roots`` on each row's classes in use.
-
-    Only the last root may be other than 1. Returns the basis vectors (Σ rank, K) and the row of each.
-    """
-    rank = used.sum(axis=1) - 1
-    at = np.repeat(np.arange(len(used)), rank)
-    order = np.arange(len(at)) - np.repeat(np.cumsum(rank) - rank, rank) + 1  # 1 … rank within a row
-    position = np.cumsum(used, axis=1)[at]  # 1 … classes in use
-    mine = used[at]
-    basis = np.where(mine & (position <= order[:, None]), 1.0, 0.0)
-    last = mine & (position == order[:, None] + 1)
-    end = -order / roots[last.argmax(axis=1)]
-    basis[last] = end
-    basis /= np.sqrt(order + end**2)[:, None]
-    return basis, at
-
-
-def _cholesky_solve(matrix: Doubles, right: Doubles) -> Doubles:
-    """Solve a positive definite system; the matrix is overwritten."""
-    factor = cho_factor(matrix, lower=True, overwrite_a=True, check_finite=False)
-    solution: Doubles = cho_solve(factor, right, check_finite=False)
-    return solution

@@ -1,0 +1,64 @@
+"""What ``whence attribute`` does: name the training samples that predictions come from."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from whence.app.opening import Saved, as_class, places
+from whence.app.telling import say
+from whence.core.words import plain_line
+from whence.pages.style import signed
+from whence.project import Project
+
+
+def run(saved: Saved, tests: str, *, k: int, target: str | None, as_json: bool) -> None:
+    """Print the strongest training samples of some tests, in words or as JSON."""
+    found = scores(saved.open(), tests, k, target)
+    say(json.dumps(found, indent=2) if as_json else in_words(found))
+
+
+def scores(project: Project, tests: str, k: int, target: str | None) -> list[dict[str, Any]]:
+    """Find the strongest training samples of some tests, in plain types."""
+    explainer, chosen = project.explainer, places(tests, project)
+    features = project.features(chosen)
+    top = explainer.top_k_features(features, k, as_class(target, explainer.task_))
+    names = explainer.task_.called
+    predicted = explainer.surrogate_.classes(features).tolist()
+    truths = project.test_bank.labels[chosen].tolist()
+
+    def side(ranked: Any, b: int) -> list[dict[str, Any]]:
+        pairs = zip(ranked.indices[b].tolist(), ranked.scores[b].tolist(), strict=True)
+        return [
+            {"index": i, "class": names[int(explainer.labels_[i])], "score": score}
+            for i, score in pairs
+            if i >= 0
+        ]
+
+    return [
+        {
+            "test": place,
+            "predicted": names[predicted[b]],
+            "truth": names[truths[b]],
+            "target": names[int(top.target[b])],
+            "proponents": side(top.proponents, b),
+            "opponents": side(top.opponents, b),
+        }
+        for b, place in enumerate(chosen)
+    ]
+
+
+def in_words(found: list[dict[str, Any]]) -> str:
+    """Write scores for reading. Positive is evidence for the target class."""
+    lines = []
+    for test in found:
+        lines.append(
+            f"test {test['test']}: predicted {plain_line(test['predicted'])}, true "
+            f"{plain_line(test['truth'])}; evidence for (+) and against (−) {plain_line(test['target'])}:"
+        )
+        for sample in test["proponents"] + test["opponents"]:
+            lines.append(
+                f"  {signed(sample['score']):>10}  training sample {sample['index']}, "
+                f"{plain_line(sample['class'])}"
+            )
+    return "\n".join(lines)

@@ -1,0 +1,101 @@
+"""How a command ends, whatever it ends by: one line, one exit code, and no thread that holds it up."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import signal
+import sys
+import threading
+import traceback
+import warnings
+from types import FrameType
+from typing import NoReturn
+
+import typer
+
+from whence.app.telling import say, warn
+from whence.core.words import plain_line
+from whence.errors import WhenceError
+
+_state = {"debug": False, "interrupted": False}
+
+
+class _Interrupted(SystemExit):
+    """Ctrl-C, for a command that should end: the solver answers KeyboardInterrupt with its best so far.
+
+    An event loop lets SystemExit through wherever it arises, and holds others back in its callbacks.
+    """
+
+
+def run(app: typer.Typer) -> NoReturn:
+    """Run a command line, and end the process.
+
+    A user's mistake is one line and exit code 2, any other error one line and exit code 1, and Ctrl-C exit
+    code 130. With --debug an error shows where it comes from. A warning is one line too.
+    """
+    signal.signal(signal.SIGINT, _interrupt)
+    warnings.showwarning = warn
+    try:
+        code = app(standalone_mode=False)
+    except BaseException as error:
+        _leave(_told(error, app))
+    sys.exit(code)
+
+
+def show_errors_whole(wanted: bool) -> None:
+    """Let errors show where they come from."""
+    _state["debug"] = wanted
+
+
+def _interrupt(signum: int, frame: FrameType | None) -> NoReturn:
+    _state["interrupted"] = True
+    raise _Interrupted(130)
+
+
+def _leave(code: int) -> NoReturn:
+    """End the process, whatever threads still compute: Python's own end aborts inside of torch's code."""
+    if threading.active_count() > 1:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)
+
+
+def _told(error: BaseException, app: typer.Typer) -> int:
+    """Say what ended a command, and give its exit code."""
+    if _state["interrupted"]:  # whatever an interrupt became on its way up
+        say("Interrupted.", err=True)
+        return 130
+    if isinstance(error, SystemExit) and (error.code is None or isinstance(error.code, int)):
+        return error.code or 0
+    if _state["debug"]:
+        traceback.print_exception(error)
+        return 1
+    if hasattr(error, "show"):  # typer's own word on a command line that it does not understand
+        told = io.StringIO()
+        error.show(told)
+        say(told.getvalue().rstrip(), err=True)
+        return 2
+    mistake = isinstance(error, WhenceError)
+    text = (
+        _with_options(str(error), app)
+        if mistake
+        else f"{type(error).__name__}: {error} (whence --debug … shows where)"
+    )
+    say(f"Error: {plain_line(text)}", err=True)
+    return 2 if mistake else 1
+
+
+def _with_options(text: str, app: typer.Typer) -> str:
+    """Name options in a message as they are given here: on_error="skip" as --on-error skip."""
+    options = {
+        parameter.name: parameter.opts[-1]
+        for command in typer.main.get_command(app).commands.values()  # type: ignore[attr-defined]
+        for parameter in command.params
+        if parameter.opts[-1].startswith("-")
+    }
+    text = re.sub(r'\b(\w+)="(\w+)"', lambda m: f"{options[m[1]]} {m[2]}" if m[1] in options else m[0], text)
+    text = re.sub(r"^'(\w+)'(?= must)", lambda m: options.get(m[1], m[0]), text)
+    return text.replace("cache_dir", "--cache-dir")

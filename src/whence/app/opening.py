@@ -1,0 +1,89 @@
+"""What commands do that read a saved explainer: open it, and read tests and classes that a user names."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from whence.app.options import NAMED, Explainer
+from whence.app.telling import show_progress
+from whence.errors import InvalidInputError
+
+if TYPE_CHECKING:  # they take time to import
+    from whence.project import Project
+    from whence.tasks import Task
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A saved explainer, and what the user names in the place of what its configuration does."""
+
+    explainer: Explainer
+    model: Annotated[
+        str | None, typer.Option(help="The model, instead of the one the file names.", metavar=NAMED)
+    ] = None
+    data: Annotated[
+        str | None, typer.Option(help="The training set, instead of the one the file names.", metavar=NAMED)
+    ] = None
+    test: Annotated[str | None, typer.Option(help="Other test samples than the fit's.", metavar=NAMED)] = None
+    preprocess: Annotated[
+        str | None, typer.Option(help="The preprocessing, instead of the one the file names.", metavar=NAMED)
+    ] = None
+    trust: Annotated[
+        bool, typer.Option("--trust", help="Import and run the code that the file beside FILE names.")
+    ] = False
+
+    def open(self) -> Project:
+        """Read it with its model, data and tests, which takes time: what can be checked is, before."""
+        from whence.project import Project
+
+        names = {"model": self.model, "data": self.data, "test": self.test, "preprocess": self.preprocess}
+        return Project.open(self.explainer, trust=self.trust, show_progress=show_progress(), **names)
+
+
+def of_saved(command: Callable[..., None]) -> Callable[..., None]:
+    """Let a command, whose first parameter is a ``Saved``, have the options that make one."""
+    shared = inspect.signature(Saved, eval_str=True).parameters
+    explainer, *others = shared.values()
+    _, *own = inspect.signature(command, eval_str=True).parameters.values()
+
+    @functools.wraps(command)
+    def with_options(**given: Any) -> None:
+        saved = Saved(**{name: given.pop(name) for name in shared})
+        command(saved, **given)
+
+    signature = inspect.Signature([explainer, *own, *others])
+    with_options.__signature__ = signature  # type: ignore[attr-defined]
+    return with_options
+
+
+def places(text: str, project: Project) -> list[int]:
+    """Read a list of test samples such as ``0,4-7``, or raise."""
+    found: list[int] = []
+    try:
+        for part in text.split(","):
+            first, dash, last = part.strip().partition("-")
+            found += range(int(first), int(last) + 1) if dash else [int(first)]
+    except ValueError:
+        raise InvalidInputError(f"'tests' must be a list such as 0,4-7. Got {text!r}.") from None
+    if not found:
+        raise InvalidInputError(f"'tests' must name at least one test sample. Got {text!r}.")
+    return project.check_tests(found)
+
+
+def as_class(text: str | None, task: Task) -> int | None:
+    """Read a class by its number or its name, or raise."""
+    if text is None:
+        return None
+    names = task.names or ()
+    if text in names:
+        return names.index(text)
+    if text.isdigit() and int(text) < task.n_outputs:
+        return int(text)
+    known = ", ".join(names) or f"0 … {task.n_outputs - 1}"
+    raise InvalidInputError(f"'target' must be a class: {known}. Got {text!r}.")

@@ -1,0 +1,15 @@
+"""What ``whence serve`` does: show all test samples on a page of this machine."""
+
+from __future__ import annotations
+
+from whence.app.opening import Saved
+from whence.app.telling import say
+from whence.ui.explorer import Explorer
+from whence.ui.listening import listen
+from whence.ui.server import serve
+
+
+def run(saved: Saved, host: str, port: int, token: str | None) -> None:
+    """Serve until interrupted, at an address that is taken before the explainer is read."""
+    with listen(host, port, token) as listener:
+        serve(Explorer(saved.open()), listener, token, say)

@@ -1,0 +1,32 @@
+"""What commands say, in lines of which nothing acts in a terminal: they hold names of classes and files."""
+
+from __future__ import annotations
+
+import sys
+from typing import TextIO
+
+import typer
+
+from whence.core.words import plain, plain_line
+
+
+def say(text: object, err: bool = False) -> None:
+    """Print a text, to the standard error stream where ``err`` is set."""
+    typer.echo(plain(str(text)), err=err)
+
+
+def show_progress() -> bool:
+    """Whether someone watches, so that long steps show their progress."""
+    return sys.stderr.isatty()
+
+
+def warn(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """Print a warning without the line of code that it arose from, in place of ``warnings.showwarning``."""
+    say(f"Warning: {plain_line(str(message))}", err=True)

@@ -1,0 +1,262 @@
+"""The one store of what is costly to make: each entry lies under the fingerprint of all that it depends on.
+
+An entry is a folder, ``kind-digest``, with its files and ``about.json``, which says what they are for and
+whether they are all there. The fingerprint holds the code that makes the entry too, so that other code never
+finds it::
+
+    slot = Cache("whence-cache").slot("model", {"code training": source("mine.training"), "seed": "0"})
+    with slot.locked():
+        if not slot.complete:
+            with slot.filling("LeNet, seed 0") as folder:
+                store.write(folder / "weights.safetensors", trained(), {})
+        weights, _ = store.read(slot.path / "weights.safetensors")
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from whence.core import store
+from whence.core.checks import check_path, shown
+from whence.errors import InvalidInputError, StoreError
+
+__all__ = ["Cache", "Entry"]
+
+FORMAT = 2
+Parts = Mapping[str, str]
+Say = Callable[[str], None]
+
+_NAME = re.compile(r"(?P<kind>.+)-[0-9a-f]{16}")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One thing in the cache, as it was when it was listed.
+
+    Attributes
+    ----------
+    kind : such as "bank" (features of a training set) or "solution" (of the solver on a bank)
+    name : its folder's name
+    title : what it is for, in words
+    parts : the fingerprint it is kept under
+    made : when it was begun, in seconds since 1970
+    bytes : its size on disk
+    complete : False while, or when, it is being filled
+    """
+
+    kind: str
+    name: str
+    title: str
+    parts: Parts
+    made: float
+    bytes: int
+    complete: bool
+
+
+class Cache:
+    """Everything that is kept, in one folder.
+
+    Parameters
+    ----------
+    folder
+        Made when something is first put there.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        self.folder = check_path("cache_dir", folder)
+        if os.path.exists(self.folder) and not self.folder.is_dir():
+            raise InvalidInputError(
+                f"'cache_dir' must be a folder or a new path. Got the file '{self.folder}'. Name another."
+            )
+
+    def slot(self, kind: str, parts: Parts) -> Slot:
+        """Give the place of what has this fingerprint, whether or not it is there."""
+        text = json.dumps([FORMAT, kind, sorted(parts.items())])
+        path = self.folder / f"{kind}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+        return Slot(self, kind, dict(parts), path)
+
+    def entries(self) -> list[Entry]:
+        """List what is there, newest first. Folders that are no entries are left out."""
+        found = [read_entry(path) for path in self.folder.iterdir()] if os.path.isdir(self.folder) else []
+        return sorted((entry for entry in found if entry is not None), key=lambda entry: -entry.made)
+
+    def remove(self, names: list[str]) -> list[Entry]:
+        """Remove entries by name or by the beginning of a name; all or, on a mistake, none."""
+        if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
+            raise InvalidInputError(f"'names' must be a list of names of entries. Got {shown(names)}.")
+        there = {entry.name: entry for entry in self.entries()}
+        chosen: dict[str, Entry] = {}
+        for name in names:
+            fits = [full for full in there if full == name or full.startswith(name)]
+            if len(fits) != 1:
+                got = f"{len(fits)} fit" if fits else "none fits"
+                raise InvalidInputError(
+                    f"'names' must each name one entry of {self.folder}. Got {name!r}: {got}. "
+                    "whence cache ls lists them."
+                )
+            chosen[fits[0]] = there[fits[0]]
+        for entry in chosen.values():
+            slot = Slot(self, entry.kind, entry.parts, self.folder / entry.name)
+            with slot.locked(wait=False):
+                slot.drop()
+        return list(chosen.values())
+
+    def sweep(self) -> None:
+        """Remove what processes that were killed while removing or writing left behind."""
+        for scrap in self.folder.glob(".*.tmp") if os.path.isdir(self.folder) else ():
+            shutil.rmtree(scrap, ignore_errors=True)
+
+
+@dataclass(frozen=True)
+class Slot:
+    """The place of one entry, whether or not it is there.
+
+    Only ``locked``, ``complete`` and ``why_new`` may be called without the entry's lock.
+
+    Attributes
+    ----------
+    cache : that it is in
+    kind : of the entry
+    parts : its fingerprint
+    path : its folder
+    """
+
+    cache: Cache
+    kind: str
+    parts: Parts
+    path: Path
+
+    @property
+    def begun(self) -> bool:
+        """Whether there is an entry, whole or not, that says it is for this fingerprint."""
+        entry = read_entry(self.path)
+        return entry is not None and entry.parts == self.parts
+
+    @property
+    def complete(self) -> bool:
+        """Whether there is a whole entry that says it is for this fingerprint."""
+        entry = read_entry(self.path)
+        return entry is not None and entry.parts == self.parts and entry.complete
+
+    def begin(self, title: str) -> None:
+        """Make an empty entry that says what it is for."""
+        self.drop()
+        self.path.mkdir()
+        self._write_about({"title": title, "made": time.time(), "complete": False})
+
+    def finish(self) -> None:
+        """Mark the entry as whole, once all of its files are safe."""
+        about = json.loads((self.path / "about.json").read_text(encoding="utf-8"))
+        self._write_about({**about, "complete": True})
+
+    def drop(self) -> None:
+        """Remove the entry at once, even if the process ends in the middle."""
+        if self.path.exists():
+            # A new name first: whoever has mapped the files keeps them, and no half entry is ever seen.
+            grave = self.path.with_name(f".{self.path.name}.{uuid.uuid4().hex}.tmp")
+            self.path.rename(grave)
+            shutil.rmtree(grave, ignore_errors=True)  # another process may be sweeping
+
+    @contextmanager
+    def filling(self, title: str) -> Iterator[Path]:
+        """Give the folder of a new entry, which is whole at the end, and gone where something goes wrong."""
+        try:
+            self.begin(title)
+            yield self.path
+            self.finish()
+        except BaseException:
+            with suppress(OSError):
+                self.drop()
+            raise
+
+    @contextmanager
+    def locked(self, wait: bool = True, say: Say | None = None) -> Iterator[None]:
+        """Keep other processes off the entry; the system lifts the lock when a process dies.
+
+        Parameters
+        ----------
+        wait
+            Wait for another process to finish, or raise StoreError.
+        say
+            Told once that there is something to wait for.
+        """
+        folder = self.cache.folder
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InvalidInputError(
+                f"'cache_dir' must be a folder that can be made. Got '{folder}' ({error.strerror})."
+            ) from error
+        lock = FileLock(folder / f".{self.path.name}.lock", poll_interval=0.1, fallback_to_soft=False)
+        try:
+            try:
+                lock.acquire(blocking=False)
+            except Timeout:
+                if not wait:
+                    raise StoreError(
+                        f"{self.path.name} is in use by another process. Try again when it is done."
+                    ) from None
+                if say is not None:
+                    say(f"Another process is filling {self.path}; waiting for it.")
+                lock.acquire()
+        except OSError as error:
+            raise StoreError(
+                "'cache_dir' must be a folder whose files can be written to and locked. "
+                f"Got '{folder}' ({error.strerror}). Name another, on a local disk, or none."
+            ) from error
+        try:
+            yield
+        finally:
+            # Before it is released: whoever waits for this file then sees that it has gone and makes its own.
+            with suppress(OSError):  # of Windows, where an open file cannot be removed
+                os.unlink(lock.lock_file)
+            lock.release()
+
+    def why_new(self) -> str:
+        """Say what differs from the nearest entry of the same kind; empty where there is none."""
+        others = [
+            entry
+            for entry in self.cache.entries()
+            if entry.kind == self.kind and entry.parts not in ({}, self.parts)
+        ]
+        if not others:
+            return ""
+        nearest = min(others, key=lambda entry: len(set(entry.parts.items()) ^ set(self.parts.items())))
+        return f"{'; '.join(store.differences(nearest.parts, self.parts))} (beside {nearest.name})"
+
+    def _write_about(self, state: Mapping[str, object]) -> None:
+        about = {**state, "format": FORMAT, "kind": self.kind, "parts": self.parts}
+        store.write_text(self.path / "about.json", json.dumps(about))
+
+
+def read_entry(path: Path) -> Entry | None:
+    """Read what a folder of a cache says it is; None where it is no entry."""
+    named = _NAME.fullmatch(path.name)
+    if named is None:
+        return None
+    try:
+        size, made = sum(file.stat().st_size for file in path.iterdir()), path.stat().st_mtime
+    except OSError:  # no folder, or removed just now
+        return None
+    kind = named["kind"]
+    try:
+        about = json.loads((path / "about.json").read_text(encoding="utf-8"))
+        if about["format"] != FORMAT:
+            raise ValueError
+        title, made, parts = str(about["title"]), float(about["made"]), dict(about["parts"])
+        complete = about.get("complete") is True
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return Entry(kind, path.name, "damaged, or of another version", {}, made, size, False)
+    return Entry(kind, path.name, title, parts, made, size, complete)

@@ -1,0 +1,20 @@
+"""Where independent pieces of work run: here, or in processes; a run gives the same bits on either."""
+
+from whence.engine.base import ENGINES, Engine, Outcome, Piece, names, results, run, using
+from whence.engine.local import Local
+from whence.engine.processes import Processes
+from whence.engine.threads import limited
+
+__all__ = [
+    "ENGINES",
+    "Engine",
+    "Local",
+    "Outcome",
+    "Piece",
+    "Processes",
+    "limited",
+    "names",
+    "results",
+    "run",
+    "using",
+]

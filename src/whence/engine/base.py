@@ -1,0 +1,186 @@
+"""What an engine is, and the two ways to give it work: as pieces end, and all in order."""
+
+from __future__ import annotations
+
+import traceback
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import closing, contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from tqdm.auto import tqdm
+
+from whence.core.checks import check_callable, check_count, shown
+from whence.core.registry import Registry
+from whence.errors import InvalidInputError
+
+Piece = Callable[[Any], Any]
+"""A function of one item, which must depend on nothing else: a seed is part of the item."""
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """How a piece of work ended.
+
+    Attributes
+    ----------
+    place : of its item among all
+    value : what the function gave; None where it failed
+    error : why it failed; ``WorkerError`` where its process ended
+    details : the whole traceback of that
+    """
+
+    place: int
+    value: Any = None
+    error: BaseException | None = None
+    details: str | None = None
+
+
+class Engine(ABC):
+    """Runs a function on items, each independent of the others. Subclass and register it to add one."""
+
+    name: ClassVar[str]
+
+    @abstractmethod
+    def run(self, function: Piece, items: list[Any], threads: int | None) -> Generator[Outcome]:
+        """Give every item's outcome as it ends, in any order. An error of a piece is an outcome too.
+
+        Parameters
+        ----------
+        function
+            Called once per item.
+        items
+            Perhaps none.
+        threads
+            Inside each piece; None for as many as torch has here.
+        """
+
+    def __repr__(self) -> str:
+        options = ", ".join(f"{name}={value!r}" for name, value in vars(self).items())
+        return f"{type(self).__name__}({options})"
+
+
+ENGINES: Registry[type[Engine]] = Registry(
+    "engine", lambda thing: isinstance(thing, type) and issubclass(thing, Engine), lambda thing: thing.name
+)
+_DEFAULT: ContextVar[str | Engine] = ContextVar("engine", default="local")
+
+
+def names() -> list[str]:
+    """Give the names of all engines."""
+    return ENGINES.names()
+
+
+def find(engine: str | Engine | None) -> Engine:
+    """Give the engine of a name, an engine itself, or for None the default."""
+    if engine is None:
+        engine = _DEFAULT.get()
+    if isinstance(engine, Engine):
+        return engine
+    if not isinstance(engine, str):
+        raise InvalidInputError(f"'engine' must be an engine or the name of one. Got {shown(engine)}.")
+    return ENGINES.get(engine, "engine")()
+
+
+@contextmanager
+def using(engine: str | Engine) -> Iterator[None]:
+    """Make an engine the default for all work that is begun inside.
+
+    Examples
+    --------
+    >>> from whence import engine
+    >>> with engine.using("local"):
+    ...     engine.results(abs, [-1, 2])
+    [1, 2]
+    """
+    token = _DEFAULT.set(find(engine))
+    try:
+        yield
+    finally:
+        _DEFAULT.reset(token)
+
+
+def run(
+    function: Piece,
+    items: Iterable[Any],
+    engine: str | Engine | None = None,
+    *,
+    threads: int | None = None,
+) -> Generator[Outcome]:
+    """Run a function on items and give the outcomes as they end, each with its place.
+
+    The bits of a result are the same on every engine: a piece depends on its item alone and has the same
+    number of threads everywhere. Closing the generator ends all that still runs.
+
+    Parameters
+    ----------
+    function
+        Of one item. Processes get it once each, with all it holds (bind large data with
+        ``functools.partial``), and then only items.
+    items
+        One per piece.
+    engine
+        A name, such as ``"processes"``, or an engine, such as ``Processes(4)``; None is what ``using`` set,
+        and ``"local"`` without it.
+    threads
+        Of torch and linear algebra inside a piece; None for as many as torch has here. Small pieces in
+        processes are fastest with 1.
+    """
+    check_callable("function", function, "a function of one item")
+    if threads is not None:
+        threads = check_count("threads", threads)
+    return find(engine).run(function, list(items), threads)
+
+
+def results(
+    function: Piece,
+    items: Iterable[Any],
+    engine: str | Engine | None = None,
+    *,
+    threads: int | None = None,
+    title: str | None = None,
+    unit: str = "it",
+) -> list[Any]:
+    """Run a function on items and give what it gave, in their order; raise the first error, and end the rest.
+
+    Parameters
+    ----------
+    function, items, engine, threads
+        As for ``run``.
+    title, unit
+        Of the bar that shows how many are left; None for the title shows none.
+
+    Examples
+    --------
+    >>> from whence import engine
+    >>> engine.results(len, ["a", "bcd"], engine="local")
+    [1, 3]
+    """
+    listed = list(items)
+    found: dict[int, Any] = {}
+    with closing(run(function, listed, engine, threads=threads)) as outcomes:
+        for outcome in tqdm(outcomes, title, len(listed), unit=unit, disable=title is None):
+            if outcome.error is not None:
+                raise _told(outcome, listed)
+            found[outcome.place] = outcome.value
+    return [found[place] for place in range(len(listed))]
+
+
+def _told(outcome: Outcome, items: list[Any]) -> BaseException:
+    """Give a piece's error with its item and, where it comes from elsewhere, what was called there."""
+    error = outcome.error
+    assert error is not None
+    error.add_note(f"In piece {outcome.place} of {len(items)}: {shown(items[outcome.place])}")
+    if error.__traceback__ is None and outcome.details is not None:
+        error.add_note(outcome.details)
+    return error
+
+
+def attempt(function: Piece, place: int, item: Any) -> Outcome:
+    """Run one piece here; an error is an outcome."""
+    try:
+        return Outcome(place, function(item))
+    except Exception as error:
+        return Outcome(place, error=error, details=traceback.format_exc())

@@ -1,0 +1,133 @@
+"""What a metric of the evaluation is, and the registry of all metrics."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+
+import numpy.typing as npt
+
+from whence.core.registry import Registry
+from whence.core.tables import Count, Table
+from whence.evaluate.scenes.kinds import Clean, Kind
+from whence.evaluate.suite.results import Row
+
+if TYPE_CHECKING:
+    from whence.evaluate.suite.case import Bench, Case
+    from whence.evaluate.suite.protocol import Method, Protocol, Sweep
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of the table of scores: what is measured, in what unit, and which way is better.
+
+    Attributes
+    ----------
+    title, unit : of the column
+    rising : whether more is better
+    first : the loss at the smallest share instead of the metric's own score
+    ties : how methods are told apart: "bootstrap" over the rows "each"; "runs", the same for all methods, by
+        the logarithms' spread; "given" in rows "tied_with_best"; "none"
+    how : the same in words, for the page; {seeds} is the number of training seeds
+    metric : name of the metric, which enters it itself
+    """
+
+    title: str
+    unit: str
+    rising: bool = True
+    first: bool = False
+    ties: Literal["bootstrap", "runs", "given", "none"] = "bootstrap"
+    how: str = "bootstrap over the tests"
+    metric: str = ""
+
+
+class Metric(Table):
+    """A metric: its fields are its options, with their defaults, as a protocol's table gives them.
+
+    A subclass gives ``name`` and ``measure``, and what differs from the defaults of the rest. Registered with
+    ``whence.register``, or named as ``module:Name``, it takes its place in protocols, tables and pages.
+
+    Attributes
+    ----------
+    name : in protocols and results
+    columns : of the table of scores
+    sweeps : whether the methods of a sweep are measured too
+    compares : whether ``compare`` looks at all methods together; their scores are kept for it
+    train, test, steps : sizes of the scene where they differ from the protocol's
+
+    Examples
+    --------
+    >>> import whence
+    >>> from whence.evaluate import Column, Metric
+    >>> @whence.register
+    ... class Negative(Metric):
+    ...     name = "negative"
+    ...     columns = (Column("Negative", "share of the scores"),)
+    ...     below: float = 0.0
+    ...
+    ...     def measure(self, case):
+    ...         return case.rows_of(self.name, (case.scores < self.below).mean(axis=1))
+    """
+
+    name: ClassVar[str]
+    columns: ClassVar[tuple[Column, ...]] = ()
+    sweeps: ClassVar[bool] = True
+    compares: ClassVar[bool] = False
+
+    train: Count | None = None
+    test: Count | None = None
+    steps: Count | None = None
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        """Enter the metric's name into its columns."""
+        cls.columns = tuple(replace(column, metric=cls.name) for column in cls.columns)
+
+    @abstractmethod
+    def measure(self, case: Case) -> list[Row]:
+        """Measure one method in one scene."""
+
+    def kind(self) -> Kind:
+        """Give the kind of scene that it is measured in."""
+        return Clean()
+
+    def applies(self, method: Method) -> bool:
+        """Tell whether a method can be measured by it."""
+        return True
+
+    def depends(self, protocol: Protocol) -> Any:
+        """Give what else of a protocol its numbers depend on, beside scene, method and options."""
+        return None
+
+    @property
+    def chooses(self) -> bool:
+        """Whether it chooses options of methods by ``choose``, on what it does not score."""
+        return False
+
+    def choose(self, case: Case) -> list[Row]:
+        """Choose a method's options; the row "chosen" has them as JSON in its note."""
+        return []
+
+    def compare(self, bench: Bench, scores: dict[str, npt.NDArray[Any]]) -> list[Row]:
+        """Compare all methods by their scores (test, train), by key."""
+        return []
+
+    def over(self, sweep: Sweep) -> Self:
+        """Give the metric by which methods of a sweep are measured, or raise where it cannot be."""
+        return self
+
+    def trainings(self) -> int:
+        """Count the models that are trained anew for every method."""
+        return 0
+
+    def shared_trainings(self) -> int:
+        """Count the models that are trained anew for all methods together."""
+        return 0
+
+
+METRICS: Registry[type[Metric]] = Registry(
+    "metric",
+    lambda thing: isinstance(thing, type) and issubclass(thing, Metric),
+    lambda metric: metric.name,
+)

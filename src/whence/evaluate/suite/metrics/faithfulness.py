@@ -1,0 +1,76 @@
+"""Faithfulness: how well the last layer of a surrogate stands for the model's own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import torch
+
+from whence.attributors import DualDA, Representer
+from whence.attributors.dual.surrogate import Faithfulness as Found
+from whence.core.registry import register
+from whence.data import as_training_set
+from whence.evaluate.metrics.faithfulness import (
+    sparsified_faithfulness,
+    support_counts,
+    surrogate_faithfulness,
+)
+from whence.evaluate.suite.case import Case
+from whence.evaluate.suite.metric import Metric
+from whence.evaluate.suite.results import Row
+from whence.features import extract
+
+if TYPE_CHECKING:
+    from whence.evaluate.suite.protocol import Method, Protocol
+
+_NAMES = ("agreement", "mcc", "weight_cosine", "logit_cosine")
+
+
+@register
+class Faithfulness(Metric):
+    """Cosines and Matthews correlation of surrogates with the model's own last layer.
+
+    Of Representer Points also at the sparsity of each DualDA whose C the protocol gives.
+    """
+
+    name: ClassVar[str] = "faithfulness"
+    sweeps: ClassVar[bool] = False
+
+    def applies(self, method: Method) -> bool:
+        """Tell whether the method has a last layer of its own."""
+        return method.kind.limits.new_layer
+
+    def depends(self, protocol: Protocol) -> list[dict[str, Any]]:
+        """Give the options of the DualDAs whose sparsity Representer Points are brought to."""
+        own = [m.options for m in protocol.methods if m.name == "dualda" and not m.sweep]
+        return [options for options in own if "C" in options]
+
+    def measure(self, case: Case) -> list[Row]:
+        """Compare the surrogate's layer with the model's."""
+        scene, fitted = case.scene, case.attributor
+        layer: Any = fitted  # with coef_, as its limits say
+        train = extract(scene.trained.model, as_training_set(scene.data), show_progress=False)
+        empty = torch.zeros(len(scene.tests), dtype=torch.int64)
+        test = extract(scene.trained.model, as_training_set((scene.tests, empty)), show_progress=False)
+        head = train.extractor.head()
+        pair = head.weight, head.bias
+        rows = self._rows(case.method.key, surrogate_faithfulness(layer.coef_, pair, test.features))
+        if type(fitted) is not Representer:
+            return rows
+        for options in self.depends(case.bench.protocol):
+            dense = case.bench.fit(DualDA, options)
+            assert isinstance(dense, DualDA)
+            found = sparsified_faithfulness(
+                fitted.alpha_,
+                support_counts(dense.lam_),
+                train.features,
+                pair,
+                test.features,
+                bias=fitted.bias,
+            )
+            key = f"{case.method.key} sparsified as dualda(C={options['C']})"
+            rows += self._rows(key, found)
+        return rows
+
+    def _rows(self, key: str, found: Found) -> list[Row]:
+        return [Row(self.name, key, name, None, getattr(found, name)) for name in _NAMES]

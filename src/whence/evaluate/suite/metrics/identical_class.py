@@ -1,0 +1,43 @@
+"""Identical class: whether the highest-scored training samples have the class that was explained."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+
+from whence.core.registry import register
+from whence.core.tables import Count
+from whence.data import as_training_set
+from whence.evaluate.metrics.scores import identical_class
+from whence.evaluate.scenes.workshop import Scene
+from whence.evaluate.suite.case import Case
+from whence.evaluate.suite.metric import Column, Metric
+from whence.evaluate.suite.results import Row
+from whence.features import extract
+
+
+@register
+class IdenticalClass(Metric):
+    """Share of the top k samples that have the explained class; also tells what methods cost."""
+
+    name: ClassVar[str] = "identical_class"
+    columns: ClassVar[tuple[Column, ...]] = (Column("Identical class", "share of the top samples"),)
+
+    k: Count = 5
+
+    def measure(self, case: Case) -> list[Row]:
+        """Give the share of each test, and what the method cost."""
+        scene = case.scene
+        note = ""
+        values = identical_class(case.scores, scene.explained, scene.labels, self.k)
+        if case.method.kind.limits.own_class_only and _never_negative(scene):
+            note = "by construction: features are nowhere negative, so no other class can score above zero"
+            if values.min() < 1:
+                note += f"; below 1 where fewer than {self.k} samples of the class score at all"
+        return [*case.rows_of(self.name, values, note), *case.resources()]
+
+
+def _never_negative(scene: Scene) -> bool:
+    features = extract(scene.trained.model, as_training_set(scene.data), show_progress=False).features
+    return bool(np.asarray(features).min() >= 0)

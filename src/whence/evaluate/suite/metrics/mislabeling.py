@@ -1,0 +1,53 @@
+"""Mislabeling: whether wrong labels are found by falling self-influence."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+
+from whence.core.registry import register
+from whence.core.tables import Share
+from whence.evaluate.metrics.scores import mislabeling_curve, mislabeling_placements
+from whence.evaluate.scenes.kinds import Flips
+from whence.evaluate.suite.case import Case
+from whence.evaluate.suite.metric import Column, Metric
+from whence.evaluate.suite.results import Row
+
+_POINTS = 101  # of the curve that is drawn
+
+
+@register
+class Mislabeling(Metric):
+    """Area under the curve of wrong labels found by falling self-influence, and the curve."""
+
+    name: ClassVar[str] = "mislabeling"
+    columns: ClassVar[tuple[Column, ...]] = (
+        Column(
+            "Mislabeling",
+            "scaled area under the curve",
+            how="bootstrap over the wrong labels, with the correctly labelled samples as they are",
+        ),
+    )
+
+    share: Share = 0.1
+
+    def kind(self) -> Flips:
+        """Wrong labels."""
+        return Flips(self.share)
+
+    def measure(self, case: Case) -> list[Row]:
+        """Give the share of correct labels below each wrong one, and the curve."""
+        influence = case.attributor.self_influence().cpu().numpy()
+        constant = bool(np.ptp(influence) <= 1e-5 * np.abs(influence).max())
+        if constant:  # what is left is rounding
+            influence = np.ones_like(influence)
+        placements = mislabeling_placements(influence, case.scene.marked)
+        curve = mislabeling_curve(influence, case.scene.marked)
+        x = np.linspace(0, 1, _POINTS)
+        points = zip(x, np.interp(x, curve.inspected, curve.found), strict=True)
+        note = "0.5 by construction: every sample has the same self-influence" if constant else ""
+        return [
+            *case.rows_of(self.name, placements, note),
+            *(case.row(self.name, "curve", float(y), float(at)) for at, y in points),
+        ]

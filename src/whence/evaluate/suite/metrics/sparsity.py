@@ -1,0 +1,32 @@
+"""Sparsity: which share of the attribution few training samples hold."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+
+from whence.core.registry import register
+from whence.evaluate.metrics.sparsity import sparsity_curve
+from whence.evaluate.suite.case import Case
+from whence.evaluate.suite.metric import Metric
+from whence.evaluate.suite.results import Row
+
+_SHARES = (0.0, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+
+
+@register
+class Sparsity(Metric):
+    """Share of the attribution that the top x % of the training samples hold: curves, and no score."""
+
+    name: ClassVar[str] = "sparsity"
+    sweeps: ClassVar[bool] = False
+
+    def measure(self, case: Case) -> list[Row]:
+        """Give the curves of absolute, positive and negative attribution."""
+        curve = sparsity_curve(case.scores, _SHARES)
+        return [
+            case.row(self.name, kind, float(y) if np.isfinite(y) else None, float(x))
+            for kind in ("absolute", "positive", "negative")
+            for x, y in zip(curve.shares, getattr(curve, kind), strict=True)
+        ]

@@ -1,0 +1,50 @@
+"""Surrogate: how DualDA's last layer fits, what it cost, and how sparse it is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from whence.attributors import DualDA
+from whence.core.registry import register
+from whence.evaluate.scenes import networks
+from whence.evaluate.suite.case import Case
+from whence.evaluate.suite.metric import Metric
+from whence.evaluate.suite.results import Row
+
+if TYPE_CHECKING:
+    from whence.evaluate.suite.protocol import Method
+
+
+@register
+class SurrogateFit(Metric):
+    """Accuracy, agreement with the model, time and support vectors of DualDA's surrogate."""
+
+    name: ClassVar[str] = "surrogate"
+
+    def applies(self, method: Method) -> bool:
+        """Tell whether the method is a DualDA."""
+        return issubclass(method.kind, DualDA)
+
+    def measure(self, case: Case) -> list[Row]:
+        """Give a number of each kind, and the support vectors of each class."""
+        fitted, scene = case.attributor, case.scene
+        assert isinstance(fitted, DualDA)
+        known, unknown = (fitted.predict(x).cpu().numpy() for x in (scene.inputs, scene.tests))
+        said = networks.logits(scene.trained.model, scene.inputs).argmax(1).numpy()
+        values = {
+            "C": fitted.C_,
+            "train_accuracy": (known == scene.labels).mean(),
+            "test_accuracy": (unknown == scene.test_labels).mean(),
+            "train_agreement": (known == said).mean(),
+            "test_agreement": (unknown == scene.explained).mean(),
+            "solve_seconds": fitted.seconds_["solution"],
+            "support_vectors": len(fitted.support_),
+            "gap": fitted.gap_,
+        }
+        per_class = np.bincount(scene.labels[fitted.support_], minlength=fitted.n_classes_)
+        return [
+            *(case.row(self.name, name, float(v)) for name, v in values.items()),
+            *(case.row(self.name, "support_vectors_a_class", int(n), c) for c, n in enumerate(per_class)),
+        ]

@@ -1,0 +1,119 @@
+"""The features of a training set, with what made them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+
+from whence.core.cache import Parts
+from whence.core.checks import to_array
+from whence.data import TrainingSet
+from whence.errors import InvalidInputError, StoreError
+from whence.features.bank import SKIPPED, Ints, Mask, Rows, crc
+from whence.model.bound import BoundModel
+from whence.model.extractor import Extractor
+from whence.model.heads import Head
+
+
+@dataclass(frozen=True)
+class FeatureBank:
+    """The features of a training set: row i is the user's sample i, always.
+
+    ``extract`` makes it of a model and its training set, ``FeatureBank.of`` of arrays. Either is what
+    ``fit(features=…)`` of an attribution method takes, so that several methods share one extraction.
+
+    Attributes
+    ----------
+    features : (N, d) float32 or float16, inputs of the model's last linear layer; in memory, or a read-only
+        memory map where they would fill more than half of it. A sample that was skipped has a row of zeros,
+        which has no part in anything
+    labels : (N,) int64, −1 where a sample was skipped
+    head : the model's last linear layer, where it is known
+    n_classes : K, where it is known
+    model, data : the model that made the features, as it was then, and the training set; None for arrays
+    parts : the fingerprint of everything the features depend on, empty without a cache
+    checksum : of the features and labels themselves, empty without a cache
+    note : where the features come from, in words: computed, and why; resumed; reused; given
+    """
+
+    features: Rows
+    labels: Ints
+    head: Head | None
+    n_classes: int | None
+    model: BoundModel | None
+    data: TrainingSet | None
+    parts: Parts
+    checksum: str
+    note: str
+
+    @classmethod
+    def of(
+        cls,
+        features: Any,
+        labels: Any,
+        *,
+        head: tuple[Any, Any] | None = None,
+        n_classes: int | None = None,
+    ) -> Self:
+        """Make a bank of features (N, d) and labels (N,), arrays or tensors; ``fit`` checks them.
+
+        Parameters
+        ----------
+        features, labels
+            One row and one integer label per training sample.
+        head
+            The model's last layer, weight (K, d) and bias (K,) or None. With it ``target=None`` is the
+            model's class; without it DualDA takes its surrogate's, and other methods cannot be fitted.
+        n_classes
+            K, read off the head or the labels when None.
+
+        Examples
+        --------
+        >>> import numpy as np, whence
+        >>> bank = whence.features.FeatureBank.of(np.eye(3), np.arange(3))
+        >>> explainer = whence.DualDA(C=0.1, show_progress=False).fit(features=bank)
+        >>> explainer.attribute_features(np.eye(3)).shape
+        torch.Size([3, 3])
+        """
+        last: Any = head if head is None or not isinstance(head, tuple | list) else tuple(head)
+        arrays = to_array("features", features), to_array("labels", labels)
+        return cls(*arrays, last, n_classes, None, None, {}, "", "given")
+
+    @property
+    def extractor(self) -> Extractor:
+        """What made the features; it also gives those of new inputs."""
+        if self.model is None:
+            raise InvalidInputError(
+                "The bank was made of arrays and has no model. Use whence.features.extract instead."
+            )
+        return self.model.extractor
+
+    def verify(self) -> None:
+        """Raise StoreError where mapped features are not those that were written; others cannot change."""
+        if not self.checksum or not isinstance(self.features, np.memmap):
+            return
+        file: Any = self.features.base
+        cut = file.size() < self.features.offset + self.features.nbytes  # to read behind its end is fatal
+        if cut or self.checksum != checksum([crc(self.features), crc(self.labels)]):
+            raise StoreError(
+                "The features in the cache were altered on disk while they were in use. Nothing that was "
+                "made of them is kept; run again, and they are computed anew."
+            )
+
+    @property
+    def valid(self) -> Mask:
+        """Whether each sample (N,) could be read."""
+        mask: Mask = self.labels != SKIPPED
+        return mask
+
+    @property
+    def skipped(self) -> Ints:
+        """The samples that could not be read."""
+        return np.flatnonzero(~self.valid)
+
+
+def checksum(sums: list[int]) -> str:
+    """Write the sums of features and labels as one word."""
+    return "".join(f"{value:08x}" for value in sums)

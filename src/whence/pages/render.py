@@ -1,0 +1,97 @@
+"""Pages of HTML: one environment, one content security policy, one style that others build on."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import resources
+from typing import Any
+
+from markupsafe import Markup, escape
+
+from whence.pages.png import data_uri
+from whence.pages.samples import readable
+from whence.pages.style import a_bar, bars, drawn, ends, heat, heights, level, percent, scale, signed
+
+CITATION = (
+    "Galip Ümit Yolcu, Moritz Weckbecker, Thomas Wiegand, Wojciech Samek, Sebastian Lapuschkin: "
+    "Sparse, Efficient and Explainable Data Attribution with DualXDA. "
+    "Transactions on Machine Learning Research, 2025, arXiv:2402.12118"
+)
+
+
+@dataclass(frozen=True)
+class Look:
+    """What a page has inside beside its text, and so what it may load and do.
+
+    Attributes
+    ----------
+    style : its own, which follows what all pages have
+    script : none where it is empty
+    live : whether the script may ask the machine that serves the page
+    """
+
+    style: str
+    script: str = ""
+    live: bool = False
+
+    @property
+    def whole_style(self) -> str:
+        """The style of all pages, then the page's own."""
+        return f"{read(__package__, 'templates/base.css')}\n{self.style}"
+
+    @property
+    def policy(self) -> str:
+        """The content security policy: the style and the script inside the page, by their hashes."""
+        connect = "'self'" if self.live else "'none'"
+        return (
+            f"default-src 'none'; script-src {_hash(self.script)}; style-src {_hash(self.whole_style)}; "
+            f"img-src data:; connect-src {connect}; base-uri 'none'; form-action 'none'"
+        )
+
+
+def render(template: str, packages: Sequence[str], look: Look, **context: Any) -> str:
+    """Render a template as a page; every text that comes from outside is escaped.
+
+    Parameters
+    ----------
+    template
+        One that extends ``base.html``.
+    packages
+        Those whose folders of templates are looked through, the first first and this one's last.
+    look
+        The page's style and script.
+    context
+        What the template shows.
+    """
+    from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=ChoiceLoader([PackageLoader(package) for package in (*packages, __package__)]),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    filters = (a_bar, bars, data_uri, ends, heights, level, named, percent, readable, signed)
+    environment.filters |= {function.__name__: function for function in filters}
+    environment.globals |= {"citation": CITATION, "drawn": drawn, "heat": heat, "scale": scale}
+    return environment.get_template(template).render(look=look, **context)
+
+
+def read(package: str, path: str) -> str:
+    """Read a text that lies in a package."""
+    return resources.files(package).joinpath(path).read_text(encoding="utf-8")
+
+
+def named(name: str) -> Markup:
+    """Write a class's name: of a long one the ends, and all of it where one points at it."""
+    short = ends(name)
+    return escape(name) if short == name else Markup('<span title="{}">{}</span>').format(name, short)
+
+
+def _hash(text: str) -> str:
+    digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode("ascii")
+    return f"'sha256-{digest}'" if text else "'none'"

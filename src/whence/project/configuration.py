@@ -1,0 +1,150 @@
+"""What an explainer was fitted on, as its user named it: a JSON file beside the explainer's."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import json
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+import torch
+from torch import nn
+
+from whence.attributors import DualDA
+from whence.core import contents, store
+from whence.core.naming import find, named, origin
+from whence.errors import InvalidInputError, StoreError
+
+SUFFIX = ".json"
+"""What the name of a configuration has beyond that of the explainer that it lies beside."""
+
+_OPTIONS = set(inspect.signature(DualDA).parameters)
+_READING = {"cache_dir", "dtype", "autocast", "num_workers", "on_error"}
+# The demo's code is whence's own. It has moved since the first configurations of it were written.
+_MOVED = {f"whence.demo:{name}": f"whence.sample.demo:{name}" for name in ("network", "train", "test")}
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """What a fit was made from, as it was named on the command line.
+
+    Attributes
+    ----------
+    model, data, test : ``module:name`` each, of a thing or of a function that makes it. A function with a
+        parameter ``folder`` is given the folder of the explainer's file.
+    preprocess : ``module:name`` of what makes the model's inputs of a batch of inputs
+    layer, device : the head's name, and where the model runs
+    options, reading : of ``DualDA`` itself, and of its ``fit``
+    version : of whence
+    """
+
+    model: str
+    data: str
+    test: str | None = None
+    preprocess: str | None = None
+    layer: str | None = None
+    device: str | None = None
+    options: dict[str, Any] = field(default_factory=dict)
+    reading: dict[str, Any] = field(default_factory=dict)
+    version: str = ""
+
+    def write(self, explainer: Path) -> Path:
+        """Write the configuration beside an explainer's file."""
+        path = explainer.with_name(explainer.name + SUFFIX)
+        store.write_text(path, json.dumps(dataclasses.asdict(self), indent=2, default=str) + "\n")
+        return path
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Read a configuration, or raise StoreError."""
+        try:
+            values = json.loads(path.read_text(encoding="utf-8"))
+            found = cls(**values)
+            contents.manifest(cls, values)
+            extra = (found.options.keys() - _OPTIONS) | (found.reading.keys() - _READING)
+            if extra:
+                raise ValueError(f"it has {sorted(extra)[0]!r}, which is no option of the fit")
+        except FileNotFoundError as error:
+            raise StoreError(
+                f"There is no configuration at '{path}'. 'whence fit' writes one beside the explainer; "
+                "name the model and the data yourself with --model and --data."
+            ) from error
+        except (OSError, ValueError, TypeError, RecursionError, StoreError) as error:
+            raise StoreError(f"'{path}' is no configuration of 'whence fit': {error}.") from error
+        return found.with_names(**{key: _MOVED.get(name, name) for key, name in found.names().items()})
+
+    @classmethod
+    def trusted(cls, path: Path, names: Mapping[str, str | None], *, trust: bool) -> Self:
+        """Read a configuration that may run code: what the user has named, and the rest if it is trusted.
+
+        Parameters
+        ----------
+        path
+            The configuration's file.
+        names
+            ``model``, ``data``, ``test`` and ``preprocess`` in the place of the file's, where not None.
+        trust
+            Whether code that only the file names may be imported and run. Without it everything must be
+            given as ``names``, and the file's cache is left alone.
+        """
+        found = cls.read(path)
+        foreign = {key: name for key, name in found.names().items() if name not in _MOVED.values()}
+        unnamed = {key: name for key, name in foreign.items() if not names.get(key)}
+        if unnamed and not trust:
+            told = ", ".join(f"{key} {name} ({origin(name)})" for key, name in unnamed.items())
+            wanted = " ".join(f"--{key} {shlex.quote(name)}" for key, name in unnamed.items())
+            raise InvalidInputError(
+                f"'{path}' names code that would be imported and run: {told}. Pass --trust if the file is "
+                f"yours or of someone you trust, or name the code yourself: {wanted}"
+            )
+        if foreign and not trust:
+            reading = {key: value for key, value in found.reading.items() if key != "cache_dir"}
+            found = dataclasses.replace(found, reading=reading)
+        return found.with_names(**names)
+
+    def names(self) -> dict[str, str]:
+        """Names of the code that the configuration imports, by argument."""
+        names = {"model": self.model, "data": self.data, "test": self.test, "preprocess": self.preprocess}
+        return {key: name for key, name in names.items() if name is not None}
+
+    def with_names(self, **names: str | None) -> Self:
+        """Give the same configuration with other names where they are not None."""
+        given: dict[str, Any] = {key: name for key, name in names.items() if name is not None}
+        return dataclasses.replace(self, **given)
+
+    def network(self, folder: Path) -> nn.Module:
+        """Make the model, on its device."""
+        model = find("model", self.model, folder)
+        if not isinstance(model, nn.Module):
+            raise InvalidInputError(
+                f"'model' must name a torch module or a function that makes one. Got {type(model).__name__} "
+                f"from {self.model!r}."
+            )
+        return _placed(model, self.device)
+
+    def prepare(self) -> Any:
+        """Import what makes the model's inputs; None where nothing is named."""
+        if self.preprocess is None:
+            return None
+        found = named("preprocess", self.preprocess)
+        if not callable(found):
+            raise InvalidInputError(
+                f"'preprocess' must be a function of a batch of inputs. Got {type(found).__name__} from "
+                f"{self.preprocess!r}."
+            )
+        return found
+
+
+def _placed(model: nn.Module, device: str | None) -> nn.Module:
+    if device is None:
+        return model
+    try:
+        return model.to(torch.device(device))
+    except (RuntimeError, AssertionError) as error:
+        raise InvalidInputError(
+            f"'device' must be one that torch has here, such as cpu or cuda. Got {device!r} ({error})."
+        ) from error

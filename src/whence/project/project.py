@@ -1,0 +1,156 @@
+"""A saved explainer together with what it was fitted on: the model, the training set, and test samples."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from pathlib import Path
+from typing import Self
+
+import torch
+from tqdm.auto import tqdm
+
+from whence.attributors import DualDA, load
+from whence.core.naming import find
+from whence.data import TrainingSet, as_training_set
+from whence.errors import InvalidInputError, StoreError
+from whence.explanation import Explanations
+from whence.features import FeatureBank, as_float32, extract
+from whence.model.extractor import class_names
+from whence.project.configuration import SUFFIX, Configuration
+
+
+class Project:
+    """A saved explainer, ready to explain: with its model, its training set and, if named, test samples.
+
+    Attributes
+    ----------
+    path : of the explainer's file
+    configuration : what it was fitted on
+    explainer : the explainer itself
+    """
+
+    def __init__(
+        self, path: Path, configuration: Configuration, explainer: DualDA, tests: TrainingSet | None
+    ) -> None:
+        self.path, self.configuration = path, configuration
+        self.explainer, self._tests = explainer, tests
+        self._train_bank: FeatureBank | None = None
+        self._reading = threading.Lock()
+
+    @classmethod
+    def open(
+        cls, path: Path, *, trust: bool = False, show_progress: bool = True, **names: str | None
+    ) -> Self:
+        """Open an explainer's file by the configuration beside it.
+
+        Parameters
+        ----------
+        path
+            The file that ``whence fit`` wrote.
+        trust
+            Whether code that only the configuration names may be imported and run. Without it everything
+            must be given as ``names``, and the configuration's cache is left alone.
+        show_progress
+            Whether long steps show their progress.
+        names
+            ``model``, ``data``, ``test`` and ``preprocess`` in the place of those of the configuration.
+        """
+        path = Path(path)
+        if not path.is_file():
+            raise StoreError(f"There is no explainer at '{path}'. 'whence fit' writes one.")
+        beside = path.with_name(path.name + SUFFIX)
+        if beside.exists() or not (names.get("model") and names.get("data")):
+            configuration = Configuration.trusted(beside, names, trust=trust)
+        else:
+            configuration = Configuration(model="", data="").with_names(**names)
+        folder = path.resolve().parent
+        model, prepare = configuration.network(folder), configuration.prepare()
+        data = find("data", configuration.data, folder)
+        explainer = load(path, model, data, preprocess=prepare)
+        if not isinstance(explainer, DualDA):
+            raise StoreError(f"'{path}' holds a {type(explainer).__name__}, which has no explanations.")
+        explainer.show_progress = show_progress
+        tests = None
+        if configuration.test is not None:
+            raw = find("test", configuration.test, folder)
+            tests = as_training_set(raw, explainer.batch_size, names=class_names(model), preprocess=prepare)
+        return cls(path, configuration, explainer, tests)
+
+    @property
+    def train_bank(self) -> FeatureBank:
+        """Features of the whole training set, from the cache of the fit where it kept one; read once."""
+        with self._reading:
+            if self._train_bank is None:
+                bank, surrogate = self._bank(self.explainer.require_data()), self.explainer.surrogate_
+                surrogate.check_labels(bank.labels, "data")
+                surrogate.check_training(bank.features, argument="data")
+                self._train_bank = bank
+            return self._train_bank
+
+    @functools.cached_property
+    def test_bank(self) -> FeatureBank:
+        """Features and labels of the test samples."""
+        return self._bank(self.tests)
+
+    @property
+    def tests(self) -> TrainingSet:
+        """The test samples; an error where the configuration names none."""
+        if self._tests is None:
+            raise InvalidInputError(
+                "'test' must name samples to explain, as module:name. The configuration has none; "
+                "pass --test, or fit with it."
+            )
+        return self._tests
+
+    def check_tests(self, indices: list[int]) -> list[int]:
+        """Return places of test samples, or raise."""
+        n = len(self.tests)
+        wrong = [i for i in indices if not 0 <= i < n]
+        if wrong:
+            raise InvalidInputError(f"'tests' must be in [0, {n}), the test samples. Got {wrong[0]}.")
+        return indices
+
+    def read_tests(self, indices: list[int]) -> list[int]:
+        """Return places of test samples that could be read, or raise."""
+        chosen, valid = self.check_tests(indices), self.test_bank.valid
+        wrong = [i for i in chosen if not valid[i]]
+        if wrong:
+            raise InvalidInputError(
+                f"'tests' must name samples that can be read. Test {wrong[0]} cannot, and was skipped."
+            )
+        return chosen
+
+    def features(self, indices: list[int]) -> torch.Tensor:
+        """Features (B, d) of some test samples."""
+        return torch.from_numpy(as_float32(self.test_bank.features)[self.read_tests(indices)].copy())
+
+    def explain(
+        self,
+        indices: list[int],
+        k: int = 5,
+        target: int | None = None,
+        method: str | None = None,
+        explainer: DualDA | None = None,
+    ) -> Explanations:
+        """Explain some test samples, by another explainer of the same model and data if one is given."""
+        tests, chosen = self.tests, self.read_tests(indices)
+        explaining = (explainer or self.explainer).explaining(k, method)
+        truths = self.test_bank.labels[chosen].tolist()
+        rows = tqdm(chosen, "explaining", disable=not self.explainer.show_progress or len(chosen) < 4)
+        found = [explaining(i, tests.take([i]), target, y) for i, y in zip(rows, truths, strict=True)]
+        return Explanations(found)
+
+    def _bank(self, samples: TrainingSet) -> FeatureBank:
+        fitted = self.explainer.require_model()
+        reading = {"dtype": "float32", **self.configuration.reading}
+        cache_dir = reading.pop("cache_dir", None)
+        return extract(
+            fitted.extractor.model,
+            samples,
+            layer=fitted.extractor.layer,
+            batch_size=self.explainer.batch_size,
+            cache_dir=cache_dir,
+            show_progress=self.explainer.show_progress,
+            **reading,
+        )

@@ -1,0 +1,262 @@
+"""The Crammer–Singer problem: one class of several, by the margin to the best of the others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+from scipy.sparse import csr_array
+
+from whence.core.checks import as_int64, check_count, to_array
+from whence.errors import InvalidInputError
+from whence.svm.copies import find_copies
+from whence.svm.crammer_singer import kernels
+from whence.svm.crammer_singer.hessian import NewtonSystem, step_cost
+from whence.svm.inputs import MOST_OUTPUTS, check_bias, check_C, check_features, check_range, squared_norms
+from whence.svm.likeness import likeness
+from whence.svm.passes import Rows
+from whence.svm.problem import Doubles, Floats, Ints, Listed, Losses, Problem, Selected
+
+_UNNAMED = 1000  # classes that labels may speak of without a sample for each
+
+
+@dataclass(frozen=True)
+class CrammerSinger(Problem):
+    """A Crammer–Singer problem in the coefficients λ that attributions use.
+
+    Primal: min_W ½‖W‖² + C Σ_i max_c (1 − δ_{c,y_i} − w_{y_i}·f_i + w_c·f_i).
+    Dual: max_λ Σ_i λ_{i,y_i} − ½‖Σ_i λ_i f_iᵀ‖², with Σ_c λ_ic = 0 and λ_ic ≤ C·δ_{c,y_i}.
+    α_i = C·e_{y_i} − λ_i is on the simplex {α ≥ 0, Σ_c α_c = C}.
+
+    Attributes
+    ----------
+    labels : (N,) int64 in [0, n_outputs)
+    multiplicity : how many classes the last one stands for, which all have its λ_ic and w_c: all sums over
+        classes count it so often
+    """
+
+    labels: Ints
+    multiplicity: int = 1
+
+    @classmethod
+    def make(
+        cls,
+        features: npt.ArrayLike,
+        targets: npt.ArrayLike,
+        n_outputs: int | None,
+        C: float,
+        bias: bool | float,
+    ) -> Self:
+        """Check features (N, d) and labels (N,); K is read off the labels where it is None.
+
+        float32 and float64 rows are used in place; other layouts and float16 are copied once.
+        """
+        X = check_features(features)
+        y = check_labels(targets, len(X))
+        K = check_n_classes(n_outputs, y)
+        C, constant = check_C(C), check_bias(bias)
+        norms = squared_norms(X)
+        norms += constant**2
+        check_range(C, norms)
+        return cls(X, K, C, constant, norms, y)
+
+    def merged(self) -> tuple[Self, Ints]:
+        """The problem with one class, the last, in place of all that have no sample, and each class's place.
+
+        The primal is strictly convex and stays the same when two such classes change places, so the optimal W
+        has the same row for all of them, and their mean λ is as good as any.
+        """
+        present = np.zeros(self.n_outputs, bool)
+        present[self.labels] = True
+        n = int(present.sum())
+        n_absent = self.n_outputs - n
+        if n_absent < 2:
+            return self, np.arange(self.n_outputs)
+        place = np.where(present, np.cumsum(present) - 1, n)
+        return replace(self, labels=place[self.labels], n_outputs=n + 1, multiplicity=n_absent), place
+
+    def copies(self) -> list[Ints]:
+        """Groups of samples with equal features and label."""
+        return find_copies(self.features, self.squared_norms, self.labels)
+
+    @property
+    def strata(self) -> Ints:
+        """The labels."""
+        return self.labels
+
+    def compare(self, scores: Doubles, theirs: Doubles | None, rows: Ints) -> tuple[float, float | None]:
+        """The share of rows with the same class first, and the likeness of the logits."""
+        classes = self.labels[rows] if theirs is None else theirs.argmax(axis=1)
+        agreement = float((scores.argmax(axis=1) == classes).mean())
+        return agreement, None if theirs is None else likeness(scores, theirs)
+
+    # Values
+
+    @property
+    def times(self) -> Doubles:
+        """How many classes each one stands for, (K,)."""
+        times = np.ones(self.n_outputs)
+        times[-1] = self.multiplicity
+        return times
+
+    def inner(self, A: Floats, B: Floats) -> float:
+        """Σ_c A_c·B_c of two arrays like W, (K, D)."""
+        return float(np.vdot(A, B)) + (self.multiplicity - 1) * float(np.vdot(A[-1], B[-1]))
+
+    def begin(self, lam: csr_array, alpha: Doubles) -> float:
+        """α_ic = −λ_ic where that is above 0 and c is another class; returns the largest λ_{i,y_i}."""
+        alpha[:] = -lam.toarray()
+        alpha[np.arange(len(alpha)), self.labels] = 0.0
+        np.maximum(alpha, 0.0, out=alpha)
+        return float((alpha @ self.times).max())
+
+    def complete(self, alpha: Doubles) -> None:
+        """Give the own class what the others leave of C."""
+        own = np.arange(len(alpha)), self.labels
+        alpha[own] = 0.0
+        alpha[own] = np.maximum(self.C - alpha @ self.times, 0.0)
+
+    def linear(self, alpha: Doubles) -> tuple[float, float]:
+        """Σ_i λ_{i,y_i} and the largest λ_{i,y_i}."""
+        total, most = kernels.total_own(alpha, self.labels, self.times)
+        return float(total), float(most)
+
+    def linear_of(self, lam: csr_array) -> float:
+        """Σ_i λ_{i,y_i}."""
+        # Rows sum to zero and only λ_{i,y_i} is positive, so this is the sum of positive entries.
+        return float(lam.data[lam.data > 0].sum())
+
+    def sparse(self, alpha: Doubles) -> csr_array:
+        """λ on a grid so fine that it costs nothing and so coarse that row sums are exactly zero."""
+        grid = 2.0 ** (np.floor(np.log2(self.linear(alpha)[1] or self.C)) - 44)
+        indptr = np.zeros(len(alpha) + 1, np.int64)
+        indices, data = np.empty(0, np.int32), np.empty(0)
+        for fill in (False, True):
+            size = kernels.quantise(alpha, self.labels, self.times, self.C, grid, indptr, indices, data, fill)
+            if not fill:
+                indices, data = np.empty(size, np.int32), np.empty(size)
+        return csr_array((data, indices, indptr), shape=alpha.shape)
+
+    def add_weight(self, alpha: Doubles, rows: slice, out: Doubles) -> None:
+        """Add Σ_i λ_i f_iᵀ over some rows to ``out``."""
+        kernels.weight_of_alpha(
+            self.features[rows], self.labels[rows], alpha[rows], self.times, self.bias, out
+        )
+
+    def losses(self, scores: Floats, rows: slice, stored: Floats) -> Losses:
+        """Losses and margins s_y − s_c of scores, which replace the stored ones."""
+        return Losses(*kernels.digest(scores, self.labels[rows], stored[rows]))
+
+    def scaled_losses(self, stored: Floats, rows: slice, scale: float) -> tuple[float, float]:
+        """Σ loss and its slope, of the stored scores times a scale."""
+        found: tuple[float, float] = kernels.scaled_loss(stored[rows], self.labels[rows], scale)
+        return found
+
+    # Moves of single samples
+
+    def select(self, stored: Floats, alpha: Doubles, slack: float, listed: Listed) -> Selected:
+        """List the classes with α_c > 0, and those whose g comes within the slack of theirs."""
+        return Selected(*kernels.select(stored, self.labels, alpha, slack, *listed))
+
+    def descend(
+        self, listed: Listed, n: int, W: Floats, alpha: Doubles, epochs: int, slack: float, rng: Any
+    ) -> int:
+        """α_i becomes the projection of α_i + g_i/‖f_i‖² onto its simplex, for one sample after the other."""
+        visits: int = kernels.descend(
+            self.features, self.labels, self.squared_norms, *listed, n, W, alpha, self.times, self.C,
+            self.bias, epochs, slack, rng,
+        )  # fmt: skip
+        return visits
+
+    def distances(self, stored: Floats, alpha: Doubles) -> Doubles:
+        """G of each sample's class less the largest other; −inf where it is split between classes."""
+        out = np.empty(len(alpha))
+        kernels.kink_distance(stored, self.labels, alpha, out)
+        return out
+
+    # Newton steps
+
+    def corner(self, rows: Ints) -> Doubles:
+        """C·e_{y_i}."""
+        corner = np.zeros((len(rows), self.n_outputs))
+        corner[np.arange(len(rows)), self.labels[rows]] = self.C
+        return corner
+
+    def gradient(self, scores: Doubles, rows: Ints) -> Doubles:
+        """g_ic = w_c·f_i + [c ≠ y_i]."""
+        g = scores + 1.0
+        g[np.arange(len(rows)), self.labels[rows]] -= 1.0
+        return g
+
+    def rise(self, move: Doubles, rows: Ints) -> float:
+        """The change of Σ_i λ_{i,y_i}."""
+        return -float(move[np.arange(len(rows)), self.labels[rows]].sum())
+
+    def typical(self, alpha: Doubles, rows: Ints) -> float:
+        """The mean λ_{i,y_i} of support vectors."""
+        own = self.C - alpha[np.arange(len(rows)), self.labels[rows]]
+        return float(own[own > 0].mean() if (own > 0).any() else self.C)
+
+    def project(self, centre: Doubles, sigma: float, g: Doubles, t: float, dg: Doubles, out: Doubles) -> None:
+        """Project centre + σ (g + t·dg) onto the simplex, row by row."""
+        kernels.project_rows(centre, sigma, g, t, dg, self.times, self.C, out)
+
+    def inner_rows(self, A: Doubles, B: Doubles) -> float:
+        """Σ_ic A_ic B_ic of two arrays like α, (n, K)."""
+        return float(np.vdot(A, B)) + (self.multiplicity - 1) * float(np.vdot(A[:, -1], B[:, -1]))
+
+    def slackness(self, alpha: Doubles, g: Doubles) -> float:
+        """What α is below the best on the simplex."""
+        return self.C * float(g.max(axis=1).sum()) - self.inner_rows(alpha, g)
+
+    def repair(self, alpha: Doubles) -> None:
+        """Scale rows to sum to C."""
+        alpha *= self.C / (alpha @ self.times)[:, None]
+
+    def system(self, rows: Rows) -> NewtonSystem:
+        """Systems in which P_i projects onto the zero-sum vectors of the classes that a sample uses."""
+        return NewtonSystem(rows, self.times)
+
+    def step_cost(self, selected: Selected) -> float:
+        """Operations of one Newton step over the split samples."""
+        return step_cost(selected.free, selected.pairs, self.shape)[0]
+
+
+def check_labels(labels: npt.ArrayLike, n: int) -> Ints:
+    """Return labels as an int64 vector with one entry per sample, or raise."""
+    y = to_array("labels", labels)
+    if y.shape != (n,):
+        raise InvalidInputError(f"'labels' must have shape ({n},), one label per row. Got {y.shape}.")
+    if y.dtype.kind not in "iu":
+        raise InvalidInputError(
+            f"'labels' must be integers in [0, n_classes). Got dtype {y.dtype}. "
+            "Map class names to 0 … K−1 first."
+        )
+    if y.min() < 0:
+        i = int(np.argmax(y < 0))
+        raise InvalidInputError(f"'labels' must not be negative. Got {y[i]} at index {i}.")
+    return as_int64("labels", y)
+
+
+def check_n_classes(n_classes: int | None, labels: Ints) -> int:
+    """Return the number of classes, read off the labels when None, or raise."""
+    top = int(labels.argmax())
+    if n_classes is None:
+        K = int(labels[top]) + 1
+        if K < 2:
+            raise InvalidInputError(
+                f"'n_classes' must be an integer of at least 2. Got {K} from the labels; pass n_classes when "
+                "some classes are absent."
+            )
+        if max(_UNNAMED, len(labels)) < K:  # a mistake, which would cost the memory of a million classes
+            raise InvalidInputError(
+                f"'labels' must be classes 0 … K−1. Got {labels[top]} at index {top}: {K:,} classes for "
+                f"{len(labels):,} samples. Map the labels to 0 … K−1, or pass n_classes."
+            )
+        return K
+    K = check_count("n_classes", n_classes, 2, MOST_OUTPUTS)
+    if labels[top] >= K:
+        raise InvalidInputError(f"'labels' must be below n_classes = {K}. Got {labels[top]} at index {top}.")
+    return K

@@ -1,0 +1,122 @@
+"""Checks of what a problem is made of: features, C, the bias and a model's head."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from whence.core.checks import check_count, check_positive, real_array, shown
+from whence.errors import InvalidInputError
+from whence.svm import loops
+from whence.svm.problem import Doubles, Floats
+
+MOST_OUTPUTS = 1 << 20
+_LARGEST = 1e100  # of what is squared on the way
+
+
+def check_bias(bias: bool | float) -> float:
+    """Return the constant that follows the features: 1 for True, 0 for False, or a number above 0."""
+    if isinstance(bias, bool | np.bool_):
+        return float(bias)
+    if not isinstance(bias, float | np.floating) or not 0 < bias < _LARGEST:
+        raise InvalidInputError(f"'bias' must be True, False or a float above 0. Got {shown(bias)}.")
+    return float(bias)
+
+
+def spread(features: Floats) -> float:
+    """The root mean square distance of features (N, d) from their mean, 1 if all are 0.
+
+    It follows their scale and is blind to a common offset. Of features that are all but equal it is a
+    millionth of their norm, below which rounding would decide.
+    """
+    square = float(np.mean(squared_norms(features)))
+    mean = features.mean(axis=0, dtype=np.float64)
+    return float(np.sqrt(max(square - float(mean @ mean), 1e-12 * square))) or 1.0
+
+
+def length(features: Floats) -> float:
+    """The root mean square norm of features (N, d), 1 if all are 0."""
+    return float(np.sqrt(np.mean(squared_norms(features)))) or 1.0
+
+
+def check_C(C: float) -> float:
+    """Return C as a float, or raise unless it is a finite number above zero."""
+    return check_positive("C", C)
+
+
+def check_features(features: npt.ArrayLike) -> Floats:
+    """Return features as a row-contiguous float32 or float64 matrix, or raise."""
+    X = real_array("features", features)
+    if X.ndim != 2:
+        raise InvalidInputError(
+            f"'features' must have two dimensions, (samples, features). Got shape {X.shape}. "
+            "Flatten or pool each sample to one row."
+        )
+    if X.shape[0] == 0:
+        raise InvalidInputError(f"'features' must have at least one row. Got shape {X.shape}.")
+    if X.shape[1] == 0:
+        raise InvalidInputError(f"'features' must have at least one column. Got shape {X.shape}.")
+    if X.dtype == np.float16:
+        X = X.astype(np.float32)
+    elif X.dtype not in (np.float32, np.float64) or not X.dtype.isnative:
+        X = X.astype(np.float64)
+    return np.ascontiguousarray(X)
+
+
+def check_head(
+    head: Any, n_features: int, n_classes: int | None
+) -> tuple[npt.NDArray[Any], npt.NDArray[Any] | None]:
+    """Return a head's weight (K, d) and bias (K,) or None as arrays, or raise unless they fit."""
+    if not isinstance(head, tuple | list) or len(head) != 2:
+        raise InvalidInputError(
+            f"'head' must be a pair of a weight (K, {n_features}) and a bias (K,) or None. Got {shown(head)}."
+        )
+    weight = real_array("head", head[0])
+    bias = None if head[1] is None else real_array("head", head[1])
+    K = len(weight) if weight.ndim else 0
+    if n_classes is not None:
+        K = check_count("n_classes", n_classes, 2, MOST_OUTPUTS)
+    if weight.shape != (K, n_features) or (bias is not None and bias.shape != (K,)):
+        raise InvalidInputError(
+            f"'head' must be a weight ({K}, {n_features}) and a bias ({K},) or None. "
+            f"Got shapes {weight.shape} and {None if bias is None else bias.shape}."
+        )
+    if not all(np.isfinite(part).all() for part in (weight, bias) if part is not None):
+        raise InvalidInputError("'head' must be finite. Got NaN or infinity in its weight or bias.")
+    return weight, bias
+
+
+def check_range(C: float, norms: Doubles) -> None:
+    """Raise where squares of the numbers in play would leave float64."""
+    i = int(norms.argmax())
+    if norms[i] > _LARGEST:
+        raise InvalidInputError(
+            f"'features' are too large: the squared norm of row {i} is {norms[i]:.1e}, above {_LARGEST:.0e}. "
+            "Scale the features down."
+        )
+    if not 1 / _LARGEST < C < _LARGEST or C * norms[i] > _LARGEST:
+        raise InvalidInputError(
+            f"'C' must be between {1 / _LARGEST:.0e} and {_LARGEST:.0e}, and so must its product with the "
+            f"features' largest squared norm, {norms[i]:.1e}. Got {C!r}."
+        )
+
+
+def squared_norms(X: Floats) -> Doubles:
+    """‖f_i‖² in float64; raises on NaN, infinity and overflow."""
+    norms = np.empty(len(X))
+    loops.squared_norms(X, norms)
+    finite = np.isfinite(norms)
+    if not finite.all():
+        i = int(np.argmin(finite))
+        bad = np.flatnonzero(~np.isfinite(X[i]))
+        if len(bad):
+            raise InvalidInputError(
+                f"'features' must be finite. Got {X[i, bad[0]]} at row {i}, column {bad[0]}. "
+                "Check the model's activations on that sample, or drop the row."
+            )
+        raise InvalidInputError(
+            f"'features' are too large: the squared norm of row {i} overflows. Scale the features down."
+        )
+    return norms

@@ -1,0 +1,45 @@
+"""The contract of a task."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Task(ABC):
+    """What a model's outputs stand for, and so what targets are and which output a prediction is.
+
+    Attributes
+    ----------
+    n_outputs : K, how many outputs the model has
+    names : one per output, or None where neither the model nor the data name them
+    """
+
+    n_outputs: int
+    names: tuple[str, ...] | None = None
+
+    @property
+    def called(self) -> tuple[str, ...]:
+        """What the outputs are called: their names, or their numbers where they have none."""
+        return self.names or tuple(map(str, range(self.n_outputs)))
+
+    @abstractmethod
+    def predicted(self, outputs: Tensor) -> Tensor:
+        """Give the output (B,) that is explained where the user names none, of the model's outputs (B, K)."""
+
+    @abstractmethod
+    def check_target(self, target: Any, n_tests: int, name: str = "target") -> Tensor:
+        """Give the output to explain for each test, int64 (B,) on the CPU, of what the user gave, or raise.
+
+        ``name`` is what the error calls the argument.
+        """
+
+    def explained(self, outputs: Tensor, target: Any) -> Tensor:
+        """Give the output to explain for each test, int64 (B,) on the CPU; the predicted one for None."""
+        if target is None:
+            return self.predicted(outputs).cpu()
+        return self.check_target(target, len(outputs))

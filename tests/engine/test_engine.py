@@ -1,0 +1,235 @@
+"""Engines: the same results everywhere, every error told with its item, and no process left behind."""
+
+from __future__ import annotations
+
+import functools
+import operator
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import whence
+from whence import engine
+from whence.engine import Engine, Local, Outcome, Processes
+from whence.errors import DataWarning, InvalidInputError, SampleError, WorkerError
+
+ROOT = Path(__file__).parents[2]
+
+
+def piece(factor: np.ndarray, item: tuple[int, float]) -> tuple[torch.Tensor, int]:
+    """Random numbers of a seed, in torch and numpy, and the threads they were made with."""
+    seed, scale = item
+    generator = torch.Generator().manual_seed(seed)
+    found = torch.randn(50, 30, generator=generator) @ torch.from_numpy(factor)
+    return scale * found, torch.get_num_threads()
+
+
+FACTOR = np.random.default_rng(0).normal(size=(30, 200)).astype(np.float32)
+WORK = functools.partial(piece, FACTOR)
+
+
+class OddError(Exception):
+    """An error that cannot be made anew from its message."""
+
+    def __init__(self, one, two) -> None:
+        super().__init__(f"{one} and {two}")
+
+
+def trouble(item: str) -> str:
+    """Fail, die, warn or leave, as the item says."""
+    if item == "fail":
+        raise ValueError("bad luck")
+    if item == "sample":
+        raise SampleError(3, "torn")
+    if item == "odd":
+        raise OddError(1, 2)
+    if item == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if item == "leave":
+        sys.exit(5)
+    if item == "warn":
+        warnings.warn("careful", DataWarning, stacklevel=1)
+    return threading.Lock() if item == "lock" else item.upper()
+
+
+@pytest.mark.parametrize("chosen", ["local", Local(), pytest.param(Processes(2), marks=pytest.mark.slow)])
+@pytest.mark.parametrize("threads", [None, 1, 2])
+def test_every_engine_gives_the_same_bits(chosen, threads) -> None:
+    items = [(seed, 1.5) for seed in range(5)]
+    before = torch.get_num_threads()
+    with engine.limited(threads):
+        expected = [piece(FACTOR, item) for item in items]
+    found = engine.results(WORK, items, chosen, threads=threads)
+    assert torch.get_num_threads() == before
+    for (ours, used), (theirs, _) in zip(found, expected, strict=True):
+        assert torch.equal(ours, theirs)
+        assert used == (threads or before)
+
+
+def test_outcomes_have_their_places() -> None:
+    outcomes = list(engine.run(operator.neg, [4, 5]))
+    assert [(each.place, each.value, each.error) for each in outcomes] == [(0, -4, None), (1, -5, None)]
+    assert list(engine.run(operator.neg, [])) == []
+    assert engine.results(operator.neg, iter([7])) == [-7]
+
+
+def test_an_error_is_told_with_its_item() -> None:
+    outcomes = {each.place: each for each in engine.run(trouble, ["a", "fail", "b"])}
+    assert [outcomes[0].value, outcomes[2].value] == ["A", "B"]
+    assert repr(outcomes[1].error) == "ValueError('bad luck')"
+    assert "in trouble" in outcomes[1].details
+    with pytest.raises(ValueError, match="bad luck") as told:
+        engine.results(trouble, ["a", "fail"])
+    assert told.value.__notes__ == ["In piece 1 of 2: 'fail'"]
+
+
+@pytest.mark.slow
+def test_what_goes_wrong_in_a_process_costs_its_piece_alone() -> None:
+    items = ["a", "kill", "fail", "b", "odd", "warn", "sample", "lock", "leave", "c"]
+    with pytest.warns(DataWarning, match="careful") as warned:
+        outcomes = {items[each.place]: each for each in engine.run(trouble, items, Processes(2))}
+    assert len(warned) == 1
+    assert warned[0].filename == __file__
+    assert [outcomes[item].value for item in ("a", "b", "c", "warn")] == ["A", "B", "C", "WARN"]
+    assert isinstance(outcomes["kill"].error, WorkerError)
+    assert "of piece 1, 'kill', ended with exit code -9 (killed" in str(outcomes["kill"].error)
+    assert repr(outcomes["fail"].error) == "ValueError('bad luck')"
+    assert "in trouble" in outcomes["fail"].details
+    assert str(outcomes["odd"].error) == "OddError: 1 and 2"
+    assert "Sample 3 cannot be used: torn" in str(outcomes["sample"].error)
+    assert "pickle" in str(outcomes["lock"].error)
+    assert "ended with exit code 5" in str(outcomes["leave"].error)
+
+
+@pytest.mark.slow
+def test_an_error_of_a_process_shows_what_was_called_there() -> None:
+    with pytest.raises(ValueError, match="bad luck") as told:
+        engine.results(trouble, ["fail"], Processes(1))
+    assert told.value.__notes__[0] == "In piece 0 of 1: 'fail'"
+    assert "in trouble" in told.value.__notes__[1]
+    with pytest.raises(DataWarning, match="careful"):  # which pytest makes an error
+        engine.results(trouble, ["warn"], Processes(1))
+
+
+SCRIPT = """
+import os, sys, time
+from whence import engine
+
+def note(item):
+    time.sleep(0.1)
+    open(f"{sys.argv[1]}/begun-{item}-{os.getpid()}", "w").close()
+    time.sleep(1)
+    open(f"{sys.argv[1]}/ended-{item}", "w").close()
+    return item
+
+sys.argv[1:] = [FOLDER]
+for outcome in engine.run(note, range(N), engine.Processes(2)):
+    print(outcome.value, flush=True)
+"""
+
+
+def start(folder: Path, n: int) -> subprocess.Popen[str]:
+    """A script without a guard, whose function is its own, at work on ``n`` items of a second each."""
+    script = folder / "script.py"
+    text = SCRIPT.replace("sys.argv[1]}", "FOLDER}").replace("sys.argv[1:] = [FOLDER]", "")
+    script.write_text(f"FOLDER = {str(folder)!r}\nN = {n}\n{text}")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    return subprocess.Popen(
+        [sys.executable, str(script)],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def alive(folder: Path) -> set[int]:
+    """The processes that noted a beginning and still run."""
+    ids = {int(path.name.split("-")[2]) for path in folder.glob("begun-*")}
+    return {each for each in ids if Path(f"/proc/{each}/status").exists() and not _gone(each)}
+
+
+def _gone(process: int) -> bool:
+    try:
+        return "State:\tZ" in Path(f"/proc/{process}/status").read_text()
+    except OSError:
+        return True
+
+
+def until(condition, seconds: float = 60) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+@pytest.mark.slow
+def test_a_script_needs_no_guard(tmp_path: Path) -> None:
+    script = start(tmp_path, 3)
+    out, err = script.communicate(timeout=120)
+    assert script.returncode == 0, err
+    assert sorted(out.split()) == ["0", "1", "2"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_processes_end_with_their_parent(tmp_path: Path, how) -> None:
+    script = start(tmp_path, 20)
+    until(lambda: len(list(tmp_path.glob("begun-*"))) >= 2)
+    script.send_signal(how)
+    script.communicate(timeout=30)
+    begun = {path.name.split("-")[1] for path in tmp_path.glob("begun-*")}
+    until(lambda: not alive(tmp_path), 10)
+    ended = {path.name.split("-")[1] for path in tmp_path.glob("ended-*")}
+    # Ctrl-C ends all at once; else what was under way is finished, and nothing is begun.
+    assert ended < begun if how == signal.SIGINT else ended == begun
+    assert len(begun) <= 4
+
+
+@pytest.mark.slow
+def test_closing_ends_what_runs() -> None:
+    outcomes = engine.run(time.sleep, [0.01, 60, 60], Processes(2))
+    assert next(outcomes).place == 0
+    started = time.monotonic()
+    outcomes.close()
+    assert time.monotonic() - started < 10
+
+
+def test_an_engine_of_ones_own() -> None:
+    class Backwards(Engine):
+        name = "backwards"
+
+        def run(self, function, items, threads):
+            yield from (Outcome(place, function(items[place])) for place in reversed(range(len(items))))
+
+    whence.register(Backwards)
+    assert "backwards" in engine.names()
+    with engine.using("backwards"):
+        assert [each.value for each in engine.run(operator.neg, [1, 2])] == [-2, -1]
+        assert engine.results(operator.neg, [1, 2]) == [-1, -2]
+    assert [each.value for each in engine.run(operator.neg, [1, 2])] == [-1, -2]
+    assert repr(Processes(3)) == "Processes(n=3)"
+
+
+def test_what_is_wrong_is_said() -> None:
+    with pytest.raises(InvalidInputError, match=r"'engine' must be one of .*local, processes.*Got 'gpu'"):
+        engine.run(abs, [1], "gpu")
+    with pytest.raises(InvalidInputError, match=r"'engine' must be an engine or the name of one. Got 3"):
+        engine.run(abs, [1], 3)
+    with pytest.raises(InvalidInputError, match="'n' must be an integer of at least 1"):
+        Processes(0)
+    with pytest.raises(InvalidInputError, match="'threads' must be an integer of at least 1"):
+        engine.run(abs, [1], threads=0)
+    with pytest.raises(InvalidInputError, match="'function' must be a function of one item"):
+        engine.run(3, [1])
+    with pytest.raises(InvalidInputError, match=r"'function' must be sendable.*open files and locks"):
+        engine.results(functools.partial(operator.is_, threading.Lock()), [1], "processes")

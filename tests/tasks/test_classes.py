@@ -1,0 +1,43 @@
+"""Classes: which output is explained, what a user's target may be, and what outputs are called."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from whence.errors import DataWarning, InvalidInputError
+from whence.tasks import Classes
+
+OUTPUTS = torch.tensor([[0.0, 2.0, 1.0], [3.0, -1.0, 2.0]])
+
+
+def test_the_largest_output_is_explained_unless_a_target_is_given() -> None:
+    task = Classes(3)
+    assert task.explained(OUTPUTS, None).tolist() == [1, 0]
+    assert task.explained(OUTPUTS, 2).tolist() == [2, 2]
+    assert task.explained(OUTPUTS, np.array([0, 2], dtype=np.uint8)).tolist() == [0, 2]
+    assert task.explained(OUTPUTS, [1, 2]).dtype == torch.int64
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        (3, r"'truth' must lie in \[0, 3\), the model's classes. Got 3 for test 0"),
+        ([0, -1], "Got -1 for test 1"),
+        ([0, 1, 2], r"one class per test, shape \(2,\). Got shape \(3,\)"),
+        ("shirt", "give its place in class_names_"),
+        (0.5, "of dtype float64"),
+    ],
+)
+def test_other_targets_are_refused(target: object, message: str) -> None:
+    with pytest.raises(InvalidInputError, match=message):
+        Classes(3).check_target(target, 2, "truth")
+
+
+def test_outputs_are_called_by_their_names_or_numbers() -> None:
+    assert Classes(2).called == ("0", "1")
+    assert Classes.of(("cat", "dog"), 2).called == ("cat", "dog")
+    assert Classes.of(("\udcff",), 1).names == ("?",)
+    with pytest.warns(DataWarning, match="The data name 2 classes, cat, dog, and the model has 3"):
+        assert Classes.of(("cat", "dog"), 3).names is None
