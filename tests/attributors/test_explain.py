@@ -19,7 +19,7 @@ from whence.data import as_training_set
 from whence.errors import InvalidInputError, ModelError, NotFittedError, StoreError
 from whence.relevance import Rules
 from whence.relevance.captum import Captum
-from whence.relevance.presets import NAMED
+from whence.relevance.presets import EPSILON
 
 K = 60  # more than there are training samples: every pair
 
@@ -270,8 +270,8 @@ def test_a_method_of_captum_is_taken_and_named(explainer: DualDA, wrapped: bool)
 
 def test_rules_are_named(explainer: DualDA) -> None:
     x = images()[0][:1]
-    assert explainer.explain(x, method=NAMED["epsilon"])[0].method == "epsilon"
-    plus = NAMED["epsilon"].with_layers({"body.3": "plus"})
+    assert explainer.explain(x, method=EPSILON)[0].method == "epsilon"
+    plus = EPSILON.with_layers({"body.3": "plus"})
     assert explainer.explain(x, method=plus)[0].method == "rules of one’s own"
 
 

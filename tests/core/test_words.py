@@ -13,7 +13,7 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
-from tests.app.test_fit import MODULE
+from tests.helpers.commands import MODULE
 from whence.app import cli
 from whence.audit.table import write_csv
 from whence.core.words import cell, no_formula, plain, plain_line

@@ -24,7 +24,8 @@ from torch.utils.data import (
 )
 
 import whence
-from whence.data import Arrays, Loaded, as_training_set
+from whence.data import as_training_set
+from whence.data.training_set import Mark
 from whence.errors import DataWarning, InvalidInputError, SampleError
 
 X = torch.arange(20.0).reshape(10, 2)
@@ -56,7 +57,7 @@ class Named(NamedTuple):
 
 
 def collected(data: Any, batch_size: int = 4) -> tuple[torch.Tensor, list[int], list[int], list[int]]:
-    batches = list(as_training_set(data, batch_size))
+    batches = list(as_training_set(data, batch_size).batches())
     parts = [next(iter(b.inputs.values())) if isinstance(b.inputs, dict) else b.inputs for b in batches]
     inputs = torch.cat([torch.as_tensor(part) for part in parts])
     labels = [int(y) for b in batches for y in b.labels]
@@ -137,7 +138,7 @@ def test_a_subset_counts_from_its_own_start() -> None:
 
 def test_reading_twice_gives_the_same() -> None:
     samples = as_training_set(DataLoader(Pairs(), batch_size=4, shuffle=True))
-    first, second = ([b.labels.tolist() for b in samples] for _ in range(2))
+    first, second = ([b.labels.tolist() for b in samples.batches()] for _ in range(2))
     assert first == second
 
 
@@ -173,9 +174,9 @@ def test_an_empty_set_is_refused(data: Any) -> None:
     [
         (Y.float(), "integer labels"),
         (Y[:9], "10 inputs and 9 labels"),
-        (torch.nn.functional.one_hot(Y), "one label a sample"),
+        (torch.nn.functional.one_hot(Y), "one label per sample"),
         (np.array(list("abcdefghij")), "labels of text, such as 'a'.*id2label"),
-        ([[1, 2], [3]] * 5, "one label a sample"),
+        ([[1, 2], [3]] * 5, "one label per sample"),
     ],
 )
 def test_labels_that_are_no_classes_are_refused(labels: Any, message: str) -> None:
@@ -197,12 +198,12 @@ def test_labels_that_are_no_classes_are_refused(labels: Any, message: str) -> No
 )
 def test_samples_without_inputs_and_label_are_refused(data: Any, message: str) -> None:
     with pytest.raises(InvalidInputError, match=message):
-        list(as_training_set(data))
+        list(as_training_set(data).batches())
 
 
 def test_several_inputs_stay_apart() -> None:
     data = [((X[i], Y[i]), int(Y[i])) for i in range(10)]
-    (batch,) = as_training_set(data)
+    (batch,) = as_training_set(data).batches()
     assert isinstance(batch.inputs, tuple)
     assert torch.equal(batch.inputs[0], X)
     assert torch.equal(batch.inputs[1], Y)
@@ -212,7 +213,7 @@ def test_several_inputs_stay_apart_after_a_collate_fn() -> None:
     def collate(samples: list[Any]) -> Any:
         return default_collate([((x, 2 * x), y) for x, y in samples])
 
-    (batch,) = as_training_set(Pairs(), collate_fn=collate)
+    (batch,) = as_training_set(Pairs(), collate_fn=collate).batches()
     assert isinstance(batch.inputs, tuple)
     assert torch.equal(batch.inputs[1], 2 * X)
 
@@ -221,19 +222,18 @@ def test_a_memory_map_stays_on_disk(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", X.numpy())
     mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
     samples = as_training_set((mapped, Y.numpy()), 4)
-    assert isinstance(samples, Arrays)
-    assert samples.inputs is mapped
-    assert np.array_equal(np.concatenate([batch.inputs for batch in samples]), X.numpy())
+    assert all(np.shares_memory(batch.inputs, mapped) for batch in samples.batches())
+    assert np.array_equal(np.concatenate([batch.inputs for batch in samples.batches()]), X.numpy())
 
 
 def test_a_stream_can_be_read_by_index() -> None:
     samples = as_training_set(Stream(), 4)
-    assert isinstance(samples, Loaded)
+    assert samples.is_stream
     order = [3, 4, 9, 0, 0, 7]
-    assert [samples.samples[i][0] for i in order] == order
-    assert torch.equal(torch.stack([samples.samples[i][1][0] for i in order]), X[order])
-    copied = pickle.loads(pickle.dumps(samples.samples))
-    assert torch.equal(copied[8][1][0], X[8])
+    assert samples.read(order).indices.tolist() == order
+    assert torch.equal(torch.stack([samples[i][0] for i in order]), X[order])
+    copied = pickle.loads(pickle.dumps(samples))
+    assert torch.equal(copied[8][0], X[8])
 
 
 def test_a_stream_that_ends_early_names_the_sample() -> None:
@@ -245,7 +245,7 @@ def test_a_stream_that_ends_early_names_the_sample() -> None:
 
     samples = as_training_set(Shrinking(), 4)
     with pytest.raises(SampleError, match="fewer than the 10 samples") as caught:
-        list(samples)
+        list(samples.batches())
     assert caught.value.index == 6
 
 
@@ -262,16 +262,16 @@ def test_a_training_set_is_taken_as_it_is() -> None:
 def test_text_labels_go_by_the_models_names() -> None:
     labels = ["dog", "cat", "dog"]
     samples = as_training_set((X[:3], labels), names=["cat", "dog"])
-    assert [b.labels.tolist() for b in samples] == [[1, 0, 1]]
+    assert [b.labels.tolist() for b in samples.batches()] == [[1, 0, 1]]
     assert samples.class_names == ("cat", "dog")
     samples = as_training_set(list(zip(X[:3], labels, strict=True)), names=["cat", "dog"])
-    assert [b.labels.tolist() for b in samples] == [[1, 0, 1]]
+    assert [b.labels.tolist() for b in samples.batches()] == [[1, 0, 1]]
 
 
 def test_an_unknown_name_is_refused_with_its_index() -> None:
     data = list(zip(X[:3], ["dog", "cat", "cow"], strict=True))
     with pytest.raises(SampleError, match=r"Sample 2 .*'cow' is no class of the model: cat, dog") as caught:
-        list(as_training_set(data, 2, names=["cat", "dog"]))
+        list(as_training_set(data, 2, names=["cat", "dog"]).batches())
     assert caught.value.index == 2
 
 
@@ -300,10 +300,9 @@ def test_class_names_are_picked_up() -> None:
 )
 def test_labels_known_beforehand_are_those_of_the_samples(data: Any) -> None:
     samples = as_training_set(data)
-    assert isinstance(samples, Loaded)
-    known = samples.samples.labels()
+    known = samples.known_labels()
     if known is not None:
-        assert known.tolist() == [int(y) for b in samples for y in b.labels]
+        assert known.tolist() == [int(y) for b in samples.batches() for y in b.labels]
     assert (known is None) == isinstance(getattr(data, "datasets", [data])[0], Pairs)
 
 
@@ -317,12 +316,13 @@ def test_preprocess_gets_tensors_where_inputs_stack_and_lists_where_not() -> Non
         seen.append(batch)
         return torch.zeros(len(next(iter(batch.values())) if isinstance(batch, dict) else batch), 2)
 
-    list(as_training_set([("a", 0), ("b", 1)], preprocess=note))
+    list(as_training_set([("a", 0), ("b", 1)], preprocess=note).batches())
     assert seen[-1] == ["a", "b"]
-    list(as_training_set([{"text": "a", "n": 3, "y": 0}, {"text": "b", "n": 4, "y": 1}], preprocess=note))
+    named = [{"text": "a", "n": 3, "y": 0}, {"text": "b", "n": 4, "y": 1}]
+    list(as_training_set(named, preprocess=note).batches())
     assert seen[-1]["text"] == ["a", "b"]
     assert seen[-1]["n"].tolist() == [3, 4]
-    list(as_training_set((X, Y), 4, preprocess=note))
+    list(as_training_set((X, Y), 4, preprocess=note).batches())
     assert torch.equal(seen[-1], X[8:])
 
 
@@ -330,7 +330,7 @@ def test_preprocess_follows_collate_fn() -> None:
     def collate(samples: list[Any]) -> dict[str, Any]:
         return {"x": torch.stack([x for x, _ in samples]), "labels": [y for _, y in samples]}
 
-    (batch,) = as_training_set(Pairs(), collate_fn=collate, preprocess=lambda b: {"x": 2 * b["x"]})
+    (batch,) = as_training_set(Pairs(), collate_fn=collate, preprocess=lambda b: {"x": 2 * b["x"]}).batches()
     assert torch.equal(batch.inputs["x"], 2 * X)
     assert batch.labels.tolist() == Y.tolist()
 
@@ -350,13 +350,13 @@ def test_preprocess_follows_collate_fn() -> None:
 )
 def test_inputs_that_are_no_tensors_are_refused(data: Any, message: str) -> None:
     with pytest.raises(InvalidInputError, match=message):
-        list(as_training_set(data))
+        list(as_training_set(data).batches())
 
 
 def test_a_batch_with_other_numbers_of_labels_is_refused() -> None:
     loader = DataLoader(Pairs(), batch_size=4, collate_fn=lambda s: (X[:4], Y[:3]))
-    with pytest.raises(InvalidInputError, match=r"one label a sample. Got 3 for 4 samples"):
-        list(as_training_set(loader))
+    with pytest.raises(InvalidInputError, match=r"one label per sample. Got 3 for 4 samples"):
+        list(as_training_set(loader).batches())
 
 
 # Samples that cannot be read, and samples that change
@@ -371,7 +371,7 @@ class Broken(Pairs):
 
 def test_a_sample_that_cannot_be_read_is_named() -> None:
     with pytest.raises(SampleError, match=r"Sample 5 .*OSError: truncated") as caught:
-        list(as_training_set(Broken(), 4))
+        list(as_training_set(Broken(), 4).batches())
     assert caught.value.index == 5
     assert isinstance(caught.value.__cause__, OSError)
 
@@ -427,27 +427,27 @@ def brightness(images: list[Any]) -> torch.Tensor:
 def test_an_image_folder_is_read_class_by_class(folder: Path) -> None:
     for path in (folder, str(folder)):
         samples = as_training_set(path, 2, preprocess=brightness)
-        batches = list(samples)
+        batches = list(samples.batches())
         pixels = [int(image[0, 0, 0]) for b in batches for image in b.inputs]
         assert pixels == [40, 50, 10, 20, 30]
         assert [int(y) for b in batches for y in b.labels] == [0, 0, 1, 1, 1]
         assert samples.class_names == ("cat", "dog", "empty")
     with pytest.raises(InvalidInputError, match=r"a list of Image.*'preprocess'"):
-        list(as_training_set(folder))
+        list(as_training_set(folder).batches())
 
 
 def test_folders_go_by_the_models_names(folder: Path) -> None:
     samples = as_training_set(folder, preprocess=brightness, names=["dog", "horse", "cat"])
-    assert [b.labels.tolist() for b in samples] == [[2, 2, 0, 0, 0]]
+    assert [b.labels.tolist() for b in samples.batches()] == [[2, 2, 0, 0, 0]]
     with pytest.raises(SampleError, match=r"Sample 0 .*'cat' is no class of the model: dogs, cats"):
-        list(as_training_set(folder, preprocess=brightness, names=["dogs", "cats"]))
+        list(as_training_set(folder, preprocess=brightness, names=["dogs", "cats"]).batches())
 
 
 def test_a_corrupt_image_is_named_with_its_file(folder: Path) -> None:
     path = folder / "dog" / "1.png"
     path.write_bytes(path.read_bytes()[:-30])
     with pytest.raises(SampleError, match=r"Sample 3 .*dog.1\.png") as caught:
-        list(as_training_set(folder, preprocess=brightness))
+        list(as_training_set(folder, preprocess=brightness).batches())
     assert caught.value.index == 3
 
 
@@ -464,7 +464,7 @@ def test_a_corrupt_image_can_be_skipped(folder: Path) -> None:
     assert e.skipped_.tolist() == [3]
     assert e.labels_.tolist() == [0, 0, 1, -1, 1]
     assert e.class_names_ == ("cat", "dog")
-    image = as_training_set(folder, preprocess=brightness).samples[0][1][0]  # type: ignore[union-attr]
+    image = as_training_set(folder, preprocess=brightness)[0][0]
     assert e.attribute([image]).shape == (1, 5)
 
 
@@ -481,4 +481,91 @@ def test_a_folder_without_images_is_refused(tmp_path: Path) -> None:
 def test_pillow_is_asked_for_by_its_extra(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "PIL", None)
     with pytest.raises(SampleError, match=r"whence\[images\]"):
-        list(as_training_set(folder, preprocess=brightness))
+        list(as_training_set(folder, preprocess=brightness).batches())
+
+
+# Sets made of a set
+
+
+def forms() -> list[Any]:
+    return [(X, Y), ({"x": X}, Y), Pairs(), [{"x": X[i], "label": int(Y[i])} for i in range(10)]]
+
+
+@pytest.mark.parametrize("data", forms(), ids=["arrays", "columns", "dataset", "mappings"])
+def test_sets_made_of_a_set_read_from_the_same_source(data: Any) -> None:
+    whole = as_training_set(data, 4)
+    places, labels = np.array([7, 2, 2, 9, 0]), np.array([2, 2, 1, 0, 1])
+    mask = np.array([True, False, True, False, False])
+
+    def plus(inputs: Any, rng: np.random.Generator) -> Any:
+        return {"x": inputs["x"] + 100} if isinstance(inputs, dict) else inputs + 100
+
+    some = whole.subset(places).relabelled(labels, ("a", "b", "c")).marked(Mark(plus, mask, 0))
+    assert some.source is whole.source
+    assert some.class_names == ("a", "b", "c")
+    expected = X[places] + 100 * torch.from_numpy(mask)[:, None]
+    for derived, inputs, classes in (
+        (whole.subset(places), X[places], Y[places].tolist()),
+        (some, expected, labels.tolist()),
+        (some.subset(np.array([2, 0])), expected[[2, 0]], [1, 2]),
+    ):
+        batches = list(derived.batches())
+        parts = [batch.inputs["x"] if isinstance(batch.inputs, dict) else batch.inputs for batch in batches]
+        assert torch.equal(torch.cat(parts), inputs)
+        assert np.concatenate([batch.labels for batch in batches]).tolist() == classes
+        assert derived.every_label().tolist() == classes
+        assert derived.read([1, 0]).labels.tolist() == classes[1::-1]
+        assert len(DataLoader(derived)) == len(derived)
+    assert torch.equal(collected(whole)[0], X)
+
+
+@pytest.mark.parametrize("data", forms(), ids=["arrays", "columns", "dataset", "mappings"])
+def test_fingerprints_tell_sets_apart(data: Any) -> None:
+    whole = as_training_set(data, 4)
+    ones, other = np.ones(10, dtype=np.int64), np.arange(10) % 2 == 0
+    sets = [
+        whole,
+        whole.subset(np.arange(9)),
+        whole.subset(np.arange(10)[::-1]),
+        whole.relabelled(ones, None),
+        whole.marked(Mark(lambda inputs, rng: inputs, other, 0)),
+        whole.marked(Mark(lambda inputs, rng: inputs, ~other, 0)),
+        whole.marked(Mark(lambda inputs, rng: inputs, other, 1)),
+    ]
+    for found in ([each.prints() for each in sets], [each.fingerprint() for each in sets]):
+        assert len({str(each) for each in found}) == len(found)
+    assert as_training_set(data, 4).prints() == sets[0].prints()
+    assert as_training_set(data, 4).fingerprint() == sets[0].fingerprint()
+
+
+@pytest.mark.parametrize(
+    "data", [*forms(), Stream()], ids=["arrays", "columns", "dataset", "mappings", "stream"]
+)
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_batches_go_from_anywhere_to_anywhere(data: Any, num_workers: int) -> None:
+    samples = as_training_set(data, 3).reading(num_workers, "raise")
+    found = [batch.indices.tolist() for batch in samples.batches(2, 9)]
+    assert found == [[2, 3, 4], [5, 6, 7], [8]]
+    assert [batch.indices.tolist() for batch in samples.batches(8)] == [[8, 9]]
+    assert list(samples.batches(10)) == []
+
+
+def test_samples_that_cannot_be_read_are_passed_over() -> None:
+    samples = as_training_set(Broken(), 3).reading(0, "skip")
+    assert [(b.indices.tolist(), b.skipped) for b in samples.batches(3)] == [
+        ([3, 4], (5,)),
+        ([6, 7, 8], ()),
+        ([9], ()),
+    ]
+    alone = samples.read([5])
+    assert (alone.inputs, len(alone.labels), alone.skipped) == (None, 0, (5,))
+    with pytest.raises(SampleError, match="on_error"):
+        samples.reading(0, "raise").read([5])
+
+
+def test_reading_leaves_random_numbers_alone() -> None:
+    torch.manual_seed(0)
+    expected = torch.rand(3)
+    torch.manual_seed(0)
+    list(as_training_set(Pairs(), 4).batches())
+    assert torch.equal(torch.rand(3), expected)

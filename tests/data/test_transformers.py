@@ -15,7 +15,8 @@ from tests.helpers.families import BERT, IMAGES, SMALL, TEXT, lora
 from tests.helpers.families import transformer as build
 from whence.data import as_training_set
 from whence.errors import DataWarning, InvalidInputError, ModelError, SampleError
-from whence.model.extractor import class_names, find_head
+from whence.model.extractor import find_head
+from whence.model.modules import class_names
 
 transformers = pytest.importorskip("transformers")
 datasets = pytest.importorskip("datasets")
@@ -115,7 +116,7 @@ def test_encoded_texts_are_read_as_they_are(tokeniser: Any, form: str) -> None:
     assert bank.labels.tolist() == LABELS
     if form in ("collated", "loader"):
         with pytest.raises(InvalidInputError, match=r"'input_ids': lists of lengths .*collate_fn"):
-            list(as_training_set(encoded, 6))
+            list(as_training_set(encoded, 6).batches())
 
 
 def test_new_texts_are_explained_in_every_form(tokeniser: Any) -> None:
@@ -164,7 +165,7 @@ def test_names_come_from_the_model_or_the_data(tokeniser: Any) -> None:
         as_training_set(raw(), preprocess=tokeniser, names=class_names(named))
     data = [{"text": text, "label": NAMES[y]} for text, y in zip(texts(), LABELS, strict=True)]
     samples = as_training_set(data, preprocess=tokeniser, names=class_names(named))
-    assert [4 - int(y) for batch in samples for y in batch.labels] == LABELS
+    assert [4 - int(y) for batch in samples.batches() for y in batch.labels] == LABELS
 
 
 def test_adapted_models_tell_their_names() -> None:
@@ -188,7 +189,7 @@ def test_a_label_without_a_class_is_named(tokeniser: Any) -> None:
 def test_a_tokeniser_needs_one_column_of_text(tokeniser: Any) -> None:
     data = [{"premise": "a cat", "hypothesis": "a dog", "label": 0}]
     with pytest.raises(InvalidInputError, match=r"'preprocess' cannot tell its column.*lambda"):
-        list(as_training_set(data, preprocess=tokeniser))
+        list(as_training_set(data, preprocess=tokeniser).batches())
 
 
 def test_images_are_read_with_an_image_processor() -> None:
@@ -232,6 +233,6 @@ def test_a_model_without_pad_token_says_so(tokeniser: Any) -> None:
 def test_a_single_logit_is_refused_with_the_remedy() -> None:
     torch.manual_seed(0)
     model, inputs = build("Bert", **SMALL, **{**TEXT, "num_labels": 1})()
-    with pytest.raises(ModelError, match=r"one logit a class.*nn.Linear\(16, 2\)"):
+    with pytest.raises(ModelError, match=r"one logit per class.*nn.Linear\(16, 2\)"):
         find_head(model, inputs)
     assert find_head(BERT()[0], inputs) == "classifier"

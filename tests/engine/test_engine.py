@@ -89,7 +89,7 @@ def test_an_error_is_told_with_its_item() -> None:
     assert "in trouble" in outcomes[1].details
     with pytest.raises(ValueError, match="bad luck") as told:
         engine.results(trouble, ["a", "fail"])
-    assert told.value.__notes__ == ["In piece 1 of 2: 'fail'"]
+    assert told.value.__notes__ == ["In piece 1 of 2, 'fail'"]
 
 
 @pytest.mark.slow
@@ -101,7 +101,7 @@ def test_what_goes_wrong_in_a_process_costs_its_piece_alone() -> None:
     assert warned[0].filename == __file__
     assert [outcomes[item].value for item in ("a", "b", "c", "warn")] == ["A", "B", "C", "WARN"]
     assert isinstance(outcomes["kill"].error, WorkerError)
-    assert "of piece 1, 'kill', ended with exit code -9 (killed" in str(outcomes["kill"].error)
+    assert "its process ended with exit code -9 (killed, perhaps" in str(outcomes["kill"].error)
     assert repr(outcomes["fail"].error) == "ValueError('bad luck')"
     assert "in trouble" in outcomes["fail"].details
     assert str(outcomes["odd"].error) == "OddError: 1 and 2"
@@ -114,8 +114,10 @@ def test_what_goes_wrong_in_a_process_costs_its_piece_alone() -> None:
 def test_an_error_of_a_process_shows_what_was_called_there() -> None:
     with pytest.raises(ValueError, match="bad luck") as told:
         engine.results(trouble, ["fail"], Processes(1))
-    assert told.value.__notes__[0] == "In piece 0 of 1: 'fail'"
+    assert told.value.__notes__[0] == "In piece 0 of 1, 'fail'"
     assert "in trouble" in told.value.__notes__[1]
+    with pytest.raises(WorkerError, match=r"Of piece 0 of 1, 'kill': its process ended with exit code -9"):
+        engine.results(trouble, ["kill"], Processes(1))
     with pytest.raises(DataWarning, match="careful"):  # which pytest makes an error
         engine.results(trouble, ["warn"], Processes(1))
 

@@ -13,8 +13,10 @@ import pytest
 import torch
 
 from whence.attributors import DualDA
+from whence.core.cache import Cache
 from whence.evaluate.metrics.localisation import localisation
 from whence.evaluate.report import page
+from whence.evaluate.scenes import networks
 from whence.evaluate.scenes.encoder import Encoder
 from whence.evaluate.scenes.texts import Backbone
 from whence.evaluate.scenes.workshop import SceneSpec, Workshop
@@ -34,7 +36,7 @@ IMAGES: dict[str, Any] = {
 
 def test_maps_of_caught_frames_are_those_of_explain(tmp_path: Path) -> None:
     wanted = protocol.parse(IMAGES)
-    scene = Workshop(wanted, Path(), tmp_path, False).scene(SceneSpec.of(wanted, "shortcut"))
+    scene = Workshop(wanted, Path(), Cache(tmp_path), False).scene(SceneSpec.of(wanted, "shortcut"))
     assert len(scene.tests) >= 6, "the shortcut must work for this test to say anything"
     case = Case(Bench(scene, wanted, tmp_path / "models", False), wanted.methods[1], {"C": 1e-4})
     explainer = case.attributor
@@ -122,24 +124,26 @@ def test_language_models_are_read_such_that_relevance_can_use_them(
     """Weights that are made in inference mode cannot take part in a backward pass."""
     modes = []
 
-    def recorded(name: str, folder: Path) -> Backbone:
+    def recorded(folder: Path, last: bool) -> Backbone:
         modes.append(torch.is_inference_mode_enabled())
-        return Backbone(name, folder)
+        return Backbone(folder, last)
 
     monkeypatch.setattr("whence.evaluate.scenes.encoder.Backbone", recorded)
-    encoder = Encoder(network, place, place / "read.safetensors", False)
+    texts, cache = networks.find(network).texts, Cache(place / "cache")
+    assert texts is not None
+    encoder = Encoder(texts, place, cache, False)
     first = encoder(["the goal", "a new bank"])
     assert modes == [False]
     assert not first.is_inference()
-    again = Encoder(network, place, place / "read.safetensors", False)
+    again = Encoder(texts, place, cache, False)
     assert torch.equal(again(["the goal", "a new bank"]), first)
     assert modes == [False]  # what was read is kept, and the model not needed
     for path in (place / "minilm").glob("model*"):
         path.write_bytes(path.read_bytes()[:-1] + b"\x01")  # other weights
-    Encoder(network, place, place / "read.safetensors", False)(["the goal", "a new bank"])
+    Encoder(texts, place, cache, False)(["the goal", "a new bank"])
     assert modes == [False] * 2
     monkeypatch.setattr("whence.evaluate.scenes.encoder.source", lambda *names: "other code")
-    Encoder(network, place, place / "read.safetensors", False)(["the goal", "a new bank"])
+    Encoder(texts, place, cache, False)(["the goal", "a new bank"])
     assert modes == [False] * 3
 
 

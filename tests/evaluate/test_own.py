@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from whence.app import cli
 from whence.attributors import DualDA
+from whence.core.cache import Cache
 from whence.core.naming import named
 from whence.errors import InvalidInputError, WhenceError
 from whence.evaluate import view
@@ -118,14 +119,16 @@ def test_own_data_network_and_training_are_evaluated(place: Path) -> None:
     drawn = datasets.load("own_things:data", place, 45, 24, 0)
     assert drawn.class_names == ("a", "b", "c")
     assert np.bincount(drawn.train.labels).tolist() == [15, 15, 15]
-    tests = drawn.test.take(datasets.draw(drawn.test.labels, 9, 0, "test"))
+    inputs, tests = (
+        torch.stack([part[i][0] for i in range(len(part))]) for part in (drawn.train, drawn.test)
+    )
+    tests = tests[datasets.draw(drawn.test.labels, 9, 0, "test")]
     labels = torch.from_numpy(drawn.train.labels)
     torch.manual_seed(0)
-    model = named("model", "own_things:train")(view((drawn.train.inputs, labels)), 0, 30).eval()
-    assert isinstance(tests.inputs, torch.Tensor)
-    said_class = model(tests.inputs).argmax(1)
-    scores = DualDA(C=1e-2, show_progress=False).fit(model, (drawn.train.inputs, labels))
-    top = scores.attribute(tests.inputs, said_class).topk(5).indices
+    model = named("model", "own_things:train")(view((inputs, labels)), 0, 30).eval()
+    said_class = model(tests).argmax(1)
+    scores = DualDA(C=1e-2, show_progress=False).fit(model, (inputs, labels))
+    top = scores.attribute(tests, said_class).topk(5).indices
     by_hand = (labels[top] == said_class[:, None]).float().mean().item()
     assert found.value("identical_class", "dualda(C=0.01)") == pytest.approx(by_hand)
     # TracIn wants checkpoints, which such a function does not give: its cells say so, the rest is there.
@@ -138,7 +141,7 @@ def test_an_own_network_is_trained_by_the_recipe(place: Path) -> None:
     wanted = own(train="own_things:train")
     plain = protocol.parse({**TABLES, "model": {"name": "own_things:network", "steps": 30, "checkpoints": 2}})
     scenes = [
-        Workshop(one, place, place / "out", False).scene(SceneSpec.of(one, "identical_class"))
+        Workshop(one, place, Cache(place / "out"), False).scene(SceneSpec.of(one, "identical_class"))
         for one in (wanted, plain)
     ]
     assert len(scenes[1].trained.checkpoints) == 2
@@ -150,7 +153,7 @@ def test_an_own_network_is_trained_by_the_recipe(place: Path) -> None:
 @pytest.mark.parametrize(
     ("model", "message"),
     [
-        ({"name": "own_things:wrong_width", "train": None}, r"gives 3 logits a sample.*\(7,\)"),
+        ({"name": "own_things:wrong_width", "train": None}, r"gives 3 logits per sample.*\(7,\)"),
         ({"name": "own_things:no_network"}, "must make a torch module. Got str"),
         ({"name": "own_things:NUMBER"}, "must be a function or a class"),
         ({"name": "own_things:absent"}, "has no 'absent'"),
@@ -162,7 +165,7 @@ def test_an_own_network_is_trained_by_the_recipe(place: Path) -> None:
 def test_mistakes_of_own_networks_are_told(place: Path, model: dict[str, Any], message: str) -> None:
     wanted = own(**model)
     with pytest.raises((InvalidInputError, TypeError), match=message):
-        Workshop(wanted, place, place / "out", False).scene(SceneSpec.of(wanted, "identical_class"))
+        Workshop(wanted, place, Cache(place / "out"), False).scene(SceneSpec.of(wanted, "identical_class"))
 
 
 @pytest.mark.parametrize(

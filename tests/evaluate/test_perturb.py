@@ -70,7 +70,7 @@ def test_every_form_of_data(form: str) -> None:
     assert seen.labels.dtype == np.int64
     np.testing.assert_array_equal(seen.true_labels, Y)
     samples = as_training_set(seen)
-    labels = np.concatenate([batch.labels for batch in samples])
+    labels = np.concatenate([batch.labels for batch in samples.batches()])
     np.testing.assert_array_equal(labels, seen.labels)
     images = samples.take(range(N))
     images = images["image"] if isinstance(images, dict) else images

@@ -17,12 +17,14 @@ from torch import nn
 
 from whence.app import evaluate as command
 from whence.attributors import GradDot
+from whence.core.cache import Cache
 from whence.errors import InvalidInputError, StoreError
 from whence.evaluate.metrics.coreset import loss_of
 from whence.evaluate.report import charts, page, summary
 from whence.evaluate.scenes import datasets, networks
-from whence.evaluate.scenes.networks import Recipe
+from whence.evaluate.scenes.recipe import Recipe
 from whence.evaluate.scenes.trainer import Trainer
+from whence.evaluate.scenes.views import View
 from whence.evaluate.scenes.workshop import SceneSpec, Workshop
 from whence.evaluate.suite import costs, protocol, results, run
 from whence.evaluate.suite.metrics.coreset import Coreset
@@ -53,6 +55,11 @@ TABLES: dict[str, Any] = {
     },
     "sweep": {"method": "dualda", "option": "C", "values": [1e-6, 1e-3, 1.0]},
 }
+
+
+def stacked(samples: View) -> torch.Tensor:
+    """The inputs of all samples."""
+    return torch.stack([samples[i][0] for i in range(len(samples))])
 
 
 def changed(**over: Any) -> dict[str, Any]:
@@ -118,23 +125,22 @@ def test_original_formats_are_read(tmp_path: Path) -> None:
         (tmp_path / "mnist" / f"{split}-images-idx3-ubyte.gz").write_bytes(to_idx(images))
         (tmp_path / "mnist" / f"{split}-labels-idx1-ubyte.gz").write_bytes(to_idx(labels))
     found = datasets.load("mnist", tmp_path, None, 10, 0)
-    assert isinstance(found.train.inputs, torch.Tensor)
-    np.testing.assert_allclose(found.train.inputs[:, 0], images / 255, rtol=1e-6)
+    np.testing.assert_allclose(stacked(found.train)[:, 0], images / 255, rtol=1e-6)
     assert sorted(found.test.labels) == list(range(10))
     (tmp_path / "cifar-10").mkdir()
     records = rng.integers(0, 10, (4, 3073), np.uint8)
     for name in [*(f"data_batch_{k}" for k in range(1, 6)), "test_batch"]:
         records.tofile(tmp_path / "cifar-10" / f"{name}.bin")
     found = datasets.load("cifar-10", tmp_path, None, None, 0)
-    assert isinstance(found.train.inputs, torch.Tensor)
-    assert found.train.inputs.shape == (20, 3, 32, 32)
+    assert stacked(found.train).shape == (20, 3, 32, 32)
     expected = (records[1, 1 + 1024] / 255 - 0.482) / 0.243  # the first green pixel of the second record
-    assert found.test.inputs[1, 1, 0, 0] == pytest.approx(expected, rel=1e-5)
+    assert stacked(found.test)[1, 1, 0, 0] == pytest.approx(expected, rel=1e-5)
     (tmp_path / "bbc-news").mkdir()
     with (tmp_path / "bbc-news" / "bbc-news.csv").open("w", newline="", encoding="utf-8") as file:
         csv.writer(file).writerows([("label", "text"), *((f"t{i % 2}", f"text {i}") for i in range(10))])
     found = datasets.load("bbc-news", tmp_path, 4, 2, 0)
-    assert not set(found.train.inputs) & set(found.test.inputs)
+    texts = [{part[i][0] for i in range(len(part))} for part in (found.train, found.test)]
+    assert not texts[0] & texts[1]
     assert (np.bincount(found.train.labels).tolist(), found.class_names) == ([2, 2], ("t0", "t1"))
 
 
@@ -145,12 +151,12 @@ def test_folders_of_images_are_read(tmp_path: Path) -> None:
         for i in range(5):
             image.new("RGB", (300, 250), (colour,) * 3).save(tmp_path / "awa2" / name / f"{i}.png")
     found = datasets.load("awa2", tmp_path, 4, None, 0)
-    assert isinstance(found.train.inputs, torch.Tensor)
-    assert found.train.inputs.shape == (4, 3, 224, 224)
-    assert found.train.inputs[found.train.labels == 1].amin() == pytest.approx((1 - 0.485) / 0.229, rel=1e-5)
+    images = stacked(found.train)
+    assert images.shape == (4, 3, 224, 224)
+    assert images[found.train.labels == 1].amin() == pytest.approx((1 - 0.485) / 0.229, rel=1e-5)
 
 
-@pytest.mark.parametrize("name", [name for name in datasets.names() if name != "sample"])
+@pytest.mark.parametrize("name", [name for name in datasets.SOURCES.names() if name != "sample"])
 def test_missing_data_say_how_to_get_them(name: str, tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError, match=rf"{name}.*Put .*http.*--data"):
         datasets.load(name, tmp_path, None, None, 0)
@@ -164,7 +170,7 @@ def test_more_than_there_is_is_refused() -> None:
 @pytest.mark.parametrize("name", ["cnn", "narrow-cnn", "resnet8", "resnet18"])
 def test_networks_take_images(name: str) -> None:
     inputs = torch.rand(2, 1, 28, 28)
-    model = networks.make(name, inputs, 4).eval()
+    model = networks.find(name).build(inputs, 4).eval()
     assert networks.logits(model, inputs).shape == (2, 4)
 
 
@@ -186,7 +192,7 @@ def test_training_is_seeded_and_takes_its_steps() -> None:
 def test_models_that_are_read_again_are_as_they_were_trained(tmp_path: Path) -> None:
     small = protocol.parse(changed(model={"name": "resnet8", "steps": 2, "checkpoints": 2, "batch_size": 16}))
     first, again = (
-        Workshop(small, Path(), tmp_path, False).scene(SceneSpec.of(small, "identical_class")).trained
+        Workshop(small, Path(), Cache(tmp_path), False).scene(SceneSpec.of(small, "identical_class")).trained
         for _ in range(2)
     )
     assert first.learning_rates == again.learning_rates
@@ -206,7 +212,7 @@ def test_scores_are_those_of_the_definition(finished: tuple[Path, Results]) -> N
     """Identical class by a loop over scores that are computed anew, with the saved model."""
     out, found = finished
     small = protocol.parse(TABLES)
-    scene = Workshop(small, Path(), out, False).scene(SceneSpec.of(small, "identical_class"))
+    scene = Workshop(small, Path(), Cache(out / "cache"), False).scene(SceneSpec.of(small, "identical_class"))
     scores = GradDot(show_progress=False).fit(scene.trained.model, scene.data).attribute(scene.tests)
     hits = 0.0
     for row, c in zip(scores, scene.explained, strict=True):
@@ -282,7 +288,7 @@ def test_a_finished_run_is_not_run_again(
     def never(*_: Any, **__: Any) -> Any:
         raise AssertionError("trained or built again")
 
-    monkeypatch.setattr(networks, "train", never)
+    monkeypatch.setattr("whence.evaluate.scenes.trainer.train", never)
     monkeypatch.setattr(Workshop, "scene", never)
     assert run.run(protocol.parse(TABLES), Path(), out, show_progress=False).rows == found.rows
 

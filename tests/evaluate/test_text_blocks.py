@@ -73,7 +73,7 @@ def backbone(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     folder = tmp_path_factory.mktemp(request.param)
     torch.manual_seed(0)
     {"minilm": _bert_folder, "smollm2": _llama_folder}[request.param](folder)
-    return Backbone(request.param, folder)
+    return Backbone(folder, last=request.param == "smollm2")
 
 
 @torch.no_grad()

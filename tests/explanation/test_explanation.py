@@ -91,7 +91,7 @@ def test_to_dict_is_json_and_complete(kind: str) -> None:
     assert first["test_map_sum"] == pytest.approx(float(why.proponents[0].test_map.sum()))
     assert record["logit"] == 3.0
     missing = {field.name for field in dataclasses.fields(why)} - set(record)
-    assert missing == ({"sample"} if kind == "text" else {"sample", "logit_map"})
+    assert missing == {"sample", "scores"} | (set() if kind == "text" else {"logit_map"})
     if kind == "text":
         assert record["tokens"] == list(TEXT)
         assert first["train_map"] == pytest.approx(why.proponents[0].train_map.tolist())
@@ -299,9 +299,7 @@ def test_figure_warns_where_surrogate_and_model_differ() -> None:
 def test_figure_without_opponents_and_without_any_evidence(kind: str) -> None:
     assert "none" in texts(explanation(kind, opponents=()).plot())
     nothing = np.zeros_like(explanation(kind).logit_map)
-    empty = explanation(
-        kind, proponents=(), opponents=(), evidence_for=0.0, evidence_against=0.0, bias=0.0, logit_map=nothing
-    )
+    empty = explanation(kind, proponents=(), opponents=(), scores=np.zeros(0), bias=0.0, logit_map=nothing)
     figure = empty.plot()
     assert texts(figure).count("none") == 2
     assert "all 0" in texts(figure)

@@ -399,7 +399,7 @@ class FromFile(Dataset[tuple[Tensor, int]]):
 
 def outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: Callable[[Tensor, Tensor], None]) -> Any:
     """Extract twice with a change in between that is hidden from the fingerprint."""
-    monkeypatch.setattr("whence.features.source._SAMPLED", 0)
+    monkeypatch.setattr("whence.data.training_set._SAMPLED", 0)
     rng = np.random.default_rng(0)
     x, y = torch.from_numpy(rng.normal(size=(N, 5)).astype(np.float32)), torch.arange(N) % K
     torch.save((x, y), tmp_path / "x.pt")
@@ -445,7 +445,7 @@ def test_rounding_is_no_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_features_altered_during_a_fit_never_make_a_wrong_solution(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, large: bool, damage: str
 ) -> None:
-    monkeypatch.setattr("whence.features.extraction.free_memory", lambda: 0 if large else 1 << 30)
+    monkeypatch.setattr("whence.features.rows.free_memory", lambda: 0 if large else 1 << 30)
 
     def fit() -> whence.DualDA:
         return whence.DualDA(C=0.1, show_progress=False).fit(net(), Lazy(), cache_dir=tmp_path)
@@ -484,7 +484,7 @@ def test_a_fit_that_fails_so_leaves_the_earlier_one(tmp_path: Path, monkeypatch:
     explainer = whence.DualDA(C=0.1, show_progress=False).fit(net(), Lazy())
     before = explainer.coef_.copy()
     explainer.C = 0.2
-    monkeypatch.setattr("whence.features.extraction.FeatureBank.verify", _altered)
+    monkeypatch.setattr("whence.features.FeatureBank.verify", _altered)
     with pytest.raises(StoreError):
         explainer.fit(net(), Lazy(), cache_dir=tmp_path)
     np.testing.assert_array_equal(explainer.coef_, before)
@@ -524,8 +524,8 @@ def test_another_extraction_computes_anew_and_says_why(
 def test_cells_and_trained_models_are_kept_by_the_code_that_made_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from whence.core.cache import Cache
     from whence.evaluate.scenes import trainer
-    from whence.evaluate.scenes.networks import Recipe
     from whence.evaluate.suite import run
     from whence.evaluate.suite.protocol import parse
 
@@ -536,15 +536,15 @@ def test_cells_and_trained_models_are_kept_by_the_code_that_made_them(
         "metrics": {"identical_class": {}},
     }
 
-    def keys() -> tuple[Any, Any]:
-        runner = run._Runner(parse(protocol), tmp_path, tmp_path / "out", False, print)
-        made = trainer.Trainer(Recipe(name="narrow-cnn", steps=5), torch.zeros(4, 1, 16, 16), 2)
-        return runner.cells.path("lds", "dualda"), made.config
+    def kept() -> dict[str, str]:
+        run.run(parse(protocol), tmp_path, tmp_path / "out", show_progress=False)
+        return {entry.name: entry.kind for entry in Cache(tmp_path / "out" / "cache").entries()}
 
-    before = keys()
-    assert keys() == before
+    before = kept()
+    assert kept() == before
     for module in (run, trainer):
         monkeypatch.setattr(module, "source", lambda *names: "other")
-    after = keys()
-    assert before[0] != after[0]
-    assert before[1] != after[1]
+    after = kept()
+    new = [kind for name, kind in after.items() if name not in before]
+    assert sorted(new) == sorted(before.values())
+    assert set(new) == {"cell", "model"}

@@ -23,7 +23,7 @@ from tests.fuzz.calling import (
 from tests.fuzz.world import B, K
 from whence import data, features, relevance, svm
 from whence.core.cache import Cache
-from whence.relevance.presets import NAMED
+from whence.relevance.presets import PRESETS
 
 SVM = [
     Call(
@@ -96,7 +96,7 @@ EXTRACTOR = need(kinds.NONE + kinds.JUNK + kinds.wrong(model=lambda v: world.net
 RULES = Arg(
     kinds.without(kinds.JUNK)
     + kinds.wrong(number=lambda v: 3, several=lambda v: ["epsilon"])
-    + tuple(kinds.Mutation(f"is_{name}", lambda v, name=name: name, False) for name in NAMED),
+    + tuple(kinds.Mutation(f"is_{name}", lambda v, name=name: name, False) for name in PRESETS.names()),
     lambda: None,
 )
 RULE = kinds.choice(["epsilon", "plus", "flat"])
@@ -148,7 +148,7 @@ RELEVANCE = [
     ),
     Call(
         "Rules.with_layers",
-        lambda: NAMED["epsilon"].with_layers,
+        lambda: PRESETS.get("epsilon").with_layers,
         {
             "layers": need(
                 kinds.without(kinds.JUNK)
@@ -209,7 +209,7 @@ RELEVANCE = [
 
 def _read(**given: Any) -> Any:
     found = data.as_training_set(**given)
-    return [batch.labels for batch in found], found.take([0])
+    return [batch.labels for batch in found.batches()], found.take([0])
 
 
 def _arrays() -> Any:
@@ -246,8 +246,8 @@ DATA = [
         nan=True,
     ),
     *(
-        Call(f"{name}.{method}", lambda make=make, method=method: getattr(make(), method), args)
-        for name, make in (("Arrays", _arrays), ("Loaded", _loaded))
+        Call(f"TrainingSet.{method}", lambda make=make, method=method: getattr(make(), method), args)
+        for make in (_arrays, _loaded)
         for method, args in (("take", PLACES), ("read", PLACES), ("known_labels", {}))
     ),
     Call(

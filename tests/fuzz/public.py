@@ -22,20 +22,23 @@ MODULES = (
 _RECORDS = """
     CChoice PathPoint Solution FeatureBank Entry ClassSummary ClassView Coreset Direction GroupAttribution
     SharedEvidence WrongLabels Limits Ranked TopK Flow ExplainedPairs FlippingResult Resources Run View
-    ConceptExplanation ConceptPart Contribution Explanation Explanations Sample Arrays Loaded Batch Prepare
+    ConceptExplanation ConceptPart Contribution Explanation Explanations Sample TrainingSet Batch Prepare
 """  # calls give them back: a user reads and never makes them
 _CHECKED_LATER = """
     Concepts DualDA EKFAC TRAK Arnoldi Attributor Ensemble GradCos GradDot HingeRP Influence LiSSA
     Representer Similarity TracIn RandomAttributor
 """  # by ``Concepts.of`` and its like, and by ``fit``, since a constructor only stores
 _AMONG_THEMSELVES = """
-    Cache.entries Cache.slot Cache.sweep
+    Cache.entries Cache.make Cache.slot Cache.sweep TrainingSet.of TrainingSet.batches TrainingSet.every_label
+    TrainingSet.reading TrainingSet.subset TrainingSet.relabelled TrainingSet.marked TrainingSet.contents
+    TrainingSet.fingerprint TrainingSet.prints View.relabelled View.marked
     Prepare.inputs Prepare.labelled Prepare.unlabelled CChoice.from_dict features.teller features.taken
     svm.held_back
 """  # what rooms do for each other, with arguments that were checked before
-_OF_METHODS = frozenset(
-    ["check_fitted", "require_model", "require_data", "classes", "explaining", "restored", "take_data"]
-)
+_PROBLEMS = ("CrammerSinger", "Problem")  # asked by the solvers, with arrays that ``solve`` checked
+_OF_METHODS = """
+    check_features check_fitted classes explaining require_data require_model restored take_data
+"""
 """What other rooms, ``load`` and ``top_k`` ask of an attribution method."""
 MADE_BY_WHENCE = frozenset(f"{_RECORDS} {_CHECKED_LATER} {_AMONG_THEMSELVES}".split())
 """What needs no case of its own, and why."""
@@ -50,7 +53,7 @@ def public() -> set[str]:
         for name in module.__all__:
             thing = getattr(module, name)
             if inspect.isclass(thing):
-                if not issubclass(thing, Exception):
+                if not issubclass(thing, Exception) and name not in _PROBLEMS:
                     found |= {name, *(f"{name}.{method}" for method in _methods(thing))}
             elif inspect.isfunction(thing):
                 found.add(f"{short}.{name}" if short and name != "load" else name)
@@ -63,6 +66,11 @@ def _methods(kind: Any) -> set[str]:
         thing = inspect.getattr_static(kind, name)
         function = getattr(thing, "__func__", thing)
         ours = inspect.isfunction(function) and function.__module__.startswith("whence")
-        if ours and not name.startswith("_") and name not in _OF_METHODS and not inspect.isabstract(kind):
+        if (
+            ours
+            and not name.startswith("_")
+            and name not in _OF_METHODS.split()
+            and not inspect.isabstract(kind)
+        ):
             found.add(name)
     return found

@@ -15,9 +15,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
-from whence.model.extractor import evaluating, find_head, unwrap
+from whence.model.extractor import find_head
 from whence.model.heads import head_inputs, recording, widths
 from whence.model.inputs import run
+from whence.model.modules import evaluating, unwrap
 
 EFFICIENTNET_LITE0 = Path.home() / ".cache/whence/data/efficientnet-lite0/efficientnet-lite0-57934424.pth"
 
@@ -173,7 +174,7 @@ class EfficientNet(nn.Module):
 
 
 def all_convolutional() -> tuple[nn.Module, Any]:
-    """A 1×1 convolution makes a map a class, whose average is the logit."""
+    """A 1×1 convolution makes a map per class, whose average is the logit."""
     layers = [conv(3, 8, 4), nn.ReLU(), nn.Dropout(), nn.Conv2d(8, 5, 1), nn.AdaptiveAvgPool2d(1)]
     return nn.Sequential(*layers, nn.Flatten()), IMAGES
 

@@ -27,7 +27,8 @@ from tests.helpers.families import (
 from tests.helpers.families import transformer as build
 from tests.model.test_model import assert_untouched, snapshot
 from whence.errors import ModelError
-from whence.model.extractor import Extractor, find_head, unwrap
+from whence.model.extractor import Extractor, find_head
+from whence.model.modules import unwrap
 
 pytestmark = pytest.mark.filterwarnings(
     # transformers and peft call parts of torch that it is about to rename.

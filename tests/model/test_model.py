@@ -12,7 +12,8 @@ from torch import Tensor, nn
 
 from whence.errors import InvalidInputError, ModelError
 from whence.features import extract
-from whence.model.extractor import Extractor, evaluating, find_head
+from whence.model.extractor import Extractor, find_head
+from whence.model.modules import evaluating
 
 
 class Net(nn.Module):
@@ -285,7 +286,7 @@ def test_an_input_without_a_batch_axis_is_refused() -> None:
     with pytest.raises(ModelError, match=r"shape \(B, K\).*Is the input a batch"):
         Extractor(model, "1")(X[0])
     model = nn.Sequential(nn.Linear(4, 3))
-    with pytest.raises(ModelError, match="one row a sample"):
+    with pytest.raises(ModelError, match="one row per sample"):
         Extractor(nn.Sequential(nn.Flatten(0, 1), nn.Linear(4, 3)), "1")(X[None])
 
 
@@ -298,8 +299,8 @@ def test_a_collate_that_loses_samples_is_refused() -> None:
             return X[i], int(Y[i])
 
     loader = torch.utils.data.DataLoader(Short(), batch_size=4, collate_fn=lambda s: (X[:2], Y[:3]))
-    with pytest.raises(InvalidInputError, match="one label a sample"):
+    with pytest.raises(InvalidInputError, match="one label per sample"):
         extract(net(), loader, show_progress=False)
     loader = torch.utils.data.DataLoader(Short(), batch_size=4, collate_fn=lambda s: (X[:2], Y[: len(s)]))
-    with pytest.raises(InvalidInputError, match="one label an input"):
+    with pytest.raises(InvalidInputError, match="one label per input"):
         extract(net(), loader, show_progress=False)

@@ -1,4 +1,4 @@
-"""What stands beside an explainer: files of before are read, and only whence's own code needs no trust."""
+"""What stands beside an explainer: files of before are read, crafted ones are refused in words."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from whence.errors import InvalidInputError
+from tests.helpers.commands import mistake
+from whence.errors import InvalidInputError, StoreError
 from whence.project import Configuration
 
 
@@ -34,3 +35,28 @@ def test_only_the_demo_itself_does(tmp_path: Path, module: str) -> None:
     with pytest.raises(InvalidInputError, match="names code that would be imported and run"):
         Configuration.trusted(path, {}, trust=False)
     assert Configuration.trusted(path, {}, trust=True).model == f"{module}:network"
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"more": 1}, "unexpected keyword argument 'more'"),
+        ({"model": 3}, "model: input should be a valid string"),
+        ({"test": []}, "test: input should be a valid string"),
+        ({"options": "C"}, "options: input should be an object"),
+        ({"options": {"alpha": 1}}, "it has 'alpha', which is no option of the fit"),
+        ({"reading": {"collate_fn": "x"}}, "it has 'collate_fn', which is no option of the fit"),
+    ],
+)
+def test_crafted_configurations_are_named(fitted: Path, changes: dict[str, object], message: str) -> None:
+    configuration = json.loads((fitted / "x.whence.json").read_text())
+    (fitted / "x.whence.json").write_text(json.dumps(configuration | changes))
+    error = mistake("attribute", "x.whence", "--tests", "0")
+    assert isinstance(error, StoreError)
+    assert message in str(error)
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, "[]", "3", '{"model": NaN}', "\xff", ""])
+def test_configurations_that_are_none(fitted: Path, text: str) -> None:
+    (fitted / "x.whence.json").write_text(text, encoding="latin-1")
+    assert isinstance(mistake("audit", "x.whence"), StoreError)

@@ -15,10 +15,11 @@ from tests.helpers.families import FAMILIES, IMAGES, Family, ResNet, Vgg
 from tests.helpers.relevance_nets import random
 from tests.relevance.test_rules import by_matrix
 from whence.errors import InvalidInputError, ModelError
-from whence.model.extractor import Extractor, unwrap
+from whence.model.extractor import Extractor
+from whence.model.modules import unwrap
 from whence.relevance import Rules, lrp, trace
 from whence.relevance.lrp import default_rules
-from whence.relevance.presets import ATTN_LRP, EPSILON, EPSILON_PLUS_FLAT, NAMED, as_rules
+from whence.relevance.presets import ATTN_LRP, EPSILON, EPSILON_PLUS_FLAT, PRESETS, as_rules
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::DeprecationWarning:transformers", "ignore::DeprecationWarning:peft"
@@ -165,7 +166,7 @@ def marked() -> nn.Module:
 def test_the_model_is_as_before_after_success_and_failure() -> None:
     model = marked()
     before, extractor = state(model), Extractor(model, "classifier.3")
-    for rules in NAMED.values():
+    for rules in PRESETS:
         lrp(extractor, IMAGES, torch.randn(10, 16), rules)
     assert_same(before, state(model))
 
@@ -276,7 +277,7 @@ def test_unknown_names_are_refused() -> None:
     for layers in ({"99": "flat"}, {nn.Conv3d: "plus"}, {"1": "plus"}):
         with pytest.raises(InvalidInputError, match="'layers' must name"):
             trace(extractor, X, EPSILON.with_layers(layers))  # type: ignore[arg-type]
-    with pytest.raises(InvalidInputError, match="'rules' must be one of epsilon"):
+    with pytest.raises(InvalidInputError, match="'rules' must be one of attn_lrp"):
         trace(extractor, X, "gamma")
     for options in ({"linear": "gamma"}, {"operations": {"exp": "plus"}}, {"epsilon": -1.0}):
         with pytest.raises(InvalidInputError, match="must be"):

@@ -114,7 +114,7 @@ def test_layers_go_by_the_closed_form_of_their_rule(name: str, rule: str, epsilo
     make, shape = LAYERS[name]
     layer, x = seeded(make), random(2, *shape)  # inputs of both signs
     x[0, 0] = 0
-    got, z, c = relevance(layer, x, rules=Rules(rule, rule, epsilon=epsilon))  # type: ignore[arg-type]
+    got, z, c = relevance(layer, x, rules=Rules(rule, rule, epsilon=epsilon))
     with torch.no_grad():
         assert torch.equal(z, layer(x).flatten(1))
     # Where the norm's dense matrix is of one layer, flat shares do not depend on it.
@@ -131,7 +131,7 @@ def test_padding_of_any_kind_gives_back_what_it_took_from_the_input(mode: str, r
     def padded(x: Tensor) -> Tensor:
         return F.pad(x, (1, 2, 0, 1), mode, value)
 
-    rules = Rules(rule, rule, epsilon=1e-6)  # type: ignore[arg-type]
+    rules = Rules(rule, rule, epsilon=1e-6)
     got, z, c = relevance(lambda x: conv(padded(x)), x, rules=rules)
     P, _ = matrix(padded, tuple(x.shape[1:]))  # which input each place of the padded image is
     R = c * z
@@ -223,7 +223,7 @@ def test_values_that_the_model_overwrites_are_found_again(rule: str) -> None:
         y.zero_()
         return z.relu_()
 
-    x, rules = random(2, 2, 5, 5), Rules(convolution=rule, epsilon=1e-6)  # type: ignore[arg-type]
+    x, rules = random(2, 2, 5, 5), Rules(convolution=rule, epsilon=1e-6)
     got = relevance(lambda x: function(x, True), x, rules=rules)[0]
     torch.testing.assert_close(got, relevance(lambda x: function(x, False), x, rules=rules)[0])
 

@@ -135,10 +135,10 @@ def test_choose_a_test_a_class_pairs_and_C(visit: Any, live: str, explorer: Expl
     expect(title(page)).to_have_text("Test sample 3")
     expect(page.locator("[data-test='3']")).to_have_attribute("aria-current", "true")
     why = explorer.explain(3)
-    assert page.locator(".card").count() == len(why["pairs"])
-    assert page.locator(".card.for").count() == sum(pair["score"] > 0 for pair in why["pairs"])
+    assert page.locator(".card").count() == len(why.pairs)
+    assert page.locator(".card.for").count() == sum(pair.score > 0 for pair in why.pairs)
 
-    other = (why["target"] + 1) % 3
+    other = (why.target + 1) % 3
     page.select_option("#target", str(other))
     name = explorer.names[other]
     expect(page.locator(".side h3").first).to_have_text(f"▲ evidence for {name}")
@@ -253,17 +253,17 @@ def test_a_broken_picture_is_told(browser: Any, live: str) -> None:
 def test_what_if(visit: Any, live: str, explorer: Explorer) -> None:
     page = visit(live)
     why = explorer.explain(0)
-    gone, other = why["pairs"][0]["index"], why["pairs"][1]
+    gone, other = why.pairs[0].index, why.pairs[1]
     page.click("#pair .tools button")
     expect(page.locator(f".card[data-pair='{gone}'] .mark")).to_have_text("removed")
     page.locator(".card button").nth(1).click()
-    label = (other["label"] + 1) % 3
+    label = (other.label + 1) % 3
     page.select_option("#pair .tools select", str(label))
     expect(page.locator(".basket li")).to_have_count(2)
     page.click("#solve")
     expect(page.locator(".answer")).to_be_visible()
-    expected = explorer.what_if(0, [gone], {other["index"]: label}, None)
-    logit = f"{expected['after']['logit']:+.3g}".replace("-", "−")
+    expected = explorer.what_if(0, [gone], {other.index: label}, None)
+    logit = f"{expected.after.logit:+.3g}".replace("-", "−")
     expect(page.locator(".answer tr:nth-child(2) td:last-child")).to_have_text(logit)
     expect(page.locator(".answer")).to_contain_text("Solved exactly in")
     page.click("#tests [data-test='1']")
@@ -281,7 +281,7 @@ def test_marks_and_their_export(
 ) -> None:
     page = visit(request.getfixturevalue(which))
     page.click("#tab-audit")
-    rows = explorer.suspects(0, 30)["rows"]
+    rows = explorer.suspects(0, 30).model_dump()["rows"]
     items = page.locator(".queue > li")
     expect(items).to_have_count(24)
     expect(page.locator("#export")).to_be_disabled()
@@ -336,7 +336,7 @@ def test_filters_pages_search_and_keys(
 ) -> None:
     page = visit(request.getfixturevalue(which))
     total = M if which == "live" else 26
-    rows = explorer.rows(limit=total)["rows"][:total]
+    rows = explorer.rows(limit=total).model_dump()["rows"][:total]
     tests, counted = page.locator("#tests button"), page.locator("#range")
     expect(counted).to_have_text(f"1–24 of {total}")
     page.click("#later")
@@ -385,7 +385,7 @@ def test_a_report_from_disk(visit: Any, report: str, explorer: Explorer) -> None
     assert page.locator("#upload, #target, .basket").count() == 0
     page.click("#tests [data-test='4']")
     expect(title(page)).to_have_text("Test sample 4")
-    strongest = explorer.explain(4, 3)["pairs"][0]["index"]
+    strongest = explorer.explain(4, 3).pairs[0].index
     expect(page.locator("#strip h3")).to_contain_text(f"training sample {strongest}")
     title(page).click()
     page.keyboard.press("ArrowRight")
@@ -397,7 +397,7 @@ def test_a_report_without_scripts(visit: Any, report: str, explorer: Explorer) -
     expect(page.locator(".summary tbody tr")).to_have_count(26)
     cells = page.locator(".summary tbody tr").nth(3)
     expect(cells).to_be_visible()
-    expect(cells).to_contain_text(f"#{explorer.explain(3, 3)['pairs'][0]['index']}")
+    expect(cells).to_contain_text(f"#{explorer.explain(3, 3).pairs[0].index}")
     expect(page.locator("main")).to_be_hidden()
     expect(page.locator("nav")).to_be_hidden()
     box = page.locator(".page").bounding_box()

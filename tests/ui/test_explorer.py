@@ -30,8 +30,9 @@ from tests.helpers.explored import (
 from whence import DualDA
 from whence.audit import wrong_labels
 from whence.errors import InvalidInputError
-from whence.explanation import Sample
-from whence.ui import pages, payload, schema, server, uploads
+from whence.explanation import Sample, view
+from whence.features import FeatureBank
+from whence.ui import pages, schema, server, uploads
 from whence.ui.explorer import Explorer
 from whence.ui.server import create_app
 
@@ -171,7 +172,9 @@ def test_an_explanation_at_another_C(client: Any, explorer: Explorer) -> None:
     train, test = features(explorer)
     C = get(client, "/api/info")["Cs"][1]
     path = lines(client.post(f"/api/path?C={C}", headers=POST))[-1]["result"]
-    fresh = DualDA(C=C, tol=1e-9, show_progress=False).fit_features(train, pictures(N, 0)[1].numpy())
+    fresh = DualDA(C=C, tol=1e-9, show_progress=False).fit(
+        features=FeatureBank.of(train, pictures(N, 0)[1].numpy())
+    )
     assert path == {"C": C, "n_support": len(fresh.support_), "gap": pytest.approx(0, abs=1e-9)}
     found = get(client, f"/api/tests/2/explanation?C={C}&target=1")
     assert found["C"] == C
@@ -183,7 +186,7 @@ def test_an_explanation_at_another_C(client: Any, explorer: Explorer) -> None:
 
 def test_concepts(client: Any, explorer: Explorer) -> None:
     found = get(client, "/api/tests/4/concepts?target=2")
-    schema.Strip(**found)
+    view.Strip(**found)
     pair = get(client, "/api/tests/4/explanation?k=1&target=2")["pairs"][0]
     assert found["index"] == pair["index"]
     assert found["score"] == pytest.approx(pair["score"], rel=1e-4)
@@ -208,7 +211,9 @@ def test_what_if_equals_a_fresh_fit(client: Any, explorer: Explorer) -> None:
     keep = np.setdiff1d(np.arange(N), gone)
 
     def fresh(rows: Any, y: Any) -> DualDA:
-        return DualDA(C=0.05, tol=1e-10, show_progress=False).fit_features(train[rows], y[rows])
+        return DualDA(C=0.05, tol=1e-10, show_progress=False).fit(
+            features=FeatureBank.of(train[rows], y[rows])
+        )
 
     before, after = fresh(np.arange(N), pictures(N, 0)[1].numpy()), fresh(keep, labels)
     for side, solved in (("before", before), ("after", after)):
@@ -394,7 +399,7 @@ def test_uploads_are_bounded(client: Any, monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_a_picture_for_a_model_of_values_and_of_unknown_scale() -> None:
     values = Explorer(value_project())
-    assert values.info()["kind"] == "values"
+    assert values.info().kind == "values"
     with pytest.raises(InvalidInputError, match="another shape"):
         uploads.image_input(values, np.zeros((4, 4, 3), np.uint8))
     x, y = pictures(N, 0)
@@ -578,13 +583,13 @@ def test_a_report_needs_nothing_else(explorer: Explorer) -> None:
 def test_small_pictures_of_large_ones() -> None:
     image = np.zeros((300, 200, 3), np.float32)
     image[:150] = 1
-    found = payload.small(Sample(image=image))
-    assert (found["width"], found["height"]) == (64, 96)
-    shown = np.asarray(Image.open(io.BytesIO(base64.b64decode(found["src"].split(",")[1]))))
+    found = view.small(Sample(image=image))
+    assert (found.width, found.height) == (64, 96)
+    shown = np.asarray(Image.open(io.BytesIO(base64.b64decode(found.src.split(",")[1]))))
     assert (shown[:48] == 255).all()
     assert (shown[48:] == 0).all()
-    assert payload.small(Sample(image=image[:, :, 0]))["width"] == 64
-    assert len(payload.small(Sample(tokens=("x",) * 500))["tokens"]) == 96
+    assert view.small(Sample(image=image[:, :, 0])).width == 64
+    assert len(view.small(Sample(tokens=("x",) * 500)).tokens) == 96
 
 
 def test_colours_can_be_read() -> None:

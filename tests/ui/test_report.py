@@ -149,8 +149,7 @@ def test_page_without_opponents_truth_or_evidence() -> None:
         "surrogate_class": 1,
         "proponents": (),
         "opponents": (),
-        "evidence_for": 0.0,
-        "evidence_against": 0.0,
+        "scores": np.zeros(0),
         "logit_map": np.zeros((1, 6, 5), dtype=np.float32),
     }
     words = Page(Explanations([explanation(**empty)]).to_html()).words

@@ -17,7 +17,7 @@ from whence.attributors.dual.dualda import DualDA
 from whence.core import store
 from whence.core.files import replacing
 from whence.data import as_training_set
-from whence.model.extractor import evaluating
+from whence.model.modules import evaluating
 from whence.project import Configuration, Project
 from whence.sample.demo import MODEL
 from whence.sample.network import EPOCHS

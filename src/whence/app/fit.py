@@ -20,7 +20,7 @@ from whence.core.words import counted
 from whence.data import as_training_set
 from whence.errors import InvalidInputError
 from whence.features import as_float32, extract, taken
-from whence.model.extractor import class_names
+from whence.model.modules import class_names
 from whence.project import SUFFIX, Configuration
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 from scipy.optimize import minimize
 from scipy.special import log_softmax
-from tqdm.auto import tqdm
 
+from whence import engine
 from whence.audit.access import Doubles, Ints, total_norm
 from whence.errors import InvalidInputError
 from whence.svm import solve_path
@@ -52,7 +53,7 @@ def held_out_scores(
 
     Returns
     -------
-    list of (N, K), one a κ.
+    list of (N, K), one per κ.
     """
     n = len(labels)
     if not 2 <= n_folds <= n:
@@ -61,24 +62,34 @@ def held_out_scores(
         )
     fold = folds(labels, n_folds, seed)
     scale = total_norm(features)
+    # C grows inside a fold from solution to solution; only the folds are independent of each other.
+    score = partial(
+        _score_fold,
+        features,
+        labels,
+        fold,
+        [kappa / scale * n for kappa in kappas],
+        {"n_classes": n_classes, "bias": bias, "tol": tol, "seed": seed, "n_threads": n_threads},
+    )
+    title = "Holding out" if show_progress else None
     found = [np.empty((n, n_classes)) for _ in kappas]
-    for j in tqdm(range(n_folds), "Holding out", unit="fold", disable=not show_progress):
-        rest, out = np.flatnonzero(fold != j), np.flatnonzero(fold == j)
-        solutions = solve_path(
-            np.ascontiguousarray(features[rest]),
-            labels[rest],
-            [kappa / scale * n / len(rest) for kappa in kappas],
-            n_classes=n_classes,
-            bias=bias,
-            tol=tol,
-            seed=seed,
-            n_threads=n_threads,
-        )
-        f = features[out].astype(np.float64)
-        for scores, solution in zip(found, solutions, strict=True):
-            W = solution.weight
-            scores[out] = f @ W[:, : f.shape[1]].T + (W[:, -1] if bias else 0.0)
+    for j, parts in enumerate(engine.results(score, range(n_folds), title=title, unit="fold")):
+        for scores, part in zip(found, parts, strict=True):
+            scores[fold == j] = part
     return found
+
+
+def _score_fold(
+    features: Floats, labels: Ints, fold: Ints, Cs: list[float], options: dict[str, Any], j: int
+) -> list[Doubles]:
+    """Solve along C (which is divided by the rows left) without fold j, and score it."""
+    rest = np.flatnonzero(fold != j)
+    solutions = solve_path(
+        np.ascontiguousarray(features[rest]), labels[rest], [C / len(rest) for C in Cs], **options
+    )
+    f = features[fold == j].astype(np.float64)
+    bias = options["bias"]
+    return [f @ s.weight[:, : f.shape[1]].T + (s.weight[:, -1] if bias else 0.0) for s in solutions]
 
 
 def folds(labels: Ints, n_folds: int, seed: int) -> Ints:
@@ -93,7 +104,7 @@ def folds(labels: Ints, n_folds: int, seed: int) -> Ints:
 def calibrated(scores: Floats, labels: Ints) -> Doubles:
     """Turn scores (N, K) into log-probabilities log softmax(β s_i + b) that suit the labels best.
 
-    β ≥ 0 and one offset a class maximise the likelihood, which is concave, so there is one best answer: the
+    β ≥ 0 and one offset per class maximise the likelihood, which is concave, so there is one best answer: the
     probabilities of a class sum to the number of its labels. A class without labels gets probability 0.
 
     Examples

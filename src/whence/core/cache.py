@@ -81,6 +81,16 @@ class Cache:
                 f"'cache_dir' must be a folder or a new path. Got the file '{self.folder}'. Name another."
             )
 
+    def make(self) -> Path:
+        """Make the folder where it is not there, and give it."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InvalidInputError(
+                f"'cache_dir' must be a folder that can be made. Got '{self.folder}' ({error.strerror})."
+            ) from error
+        return self.folder
+
     def slot(self, kind: str, parts: Parts) -> Slot:
         """Give the place of what has this fingerprint, whether or not it is there."""
         text = json.dumps([FORMAT, kind, sorted(parts.items())])
@@ -192,13 +202,7 @@ class Slot:
         say
             Told once that there is something to wait for.
         """
-        folder = self.cache.folder
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise InvalidInputError(
-                f"'cache_dir' must be a folder that can be made. Got '{folder}' ({error.strerror})."
-            ) from error
+        folder = self.cache.make()
         lock = FileLock(folder / f".{self.path.name}.lock", poll_interval=0.1, fallback_to_soft=False)
         try:
             try:

@@ -13,14 +13,23 @@ from typing import Any
 from whence.errors import InvalidInputError
 
 
-def find(argument: str, name: str, folder: Path | None = None) -> Any:
-    """Import ``module:name`` and call it when it is a function."""
+def find(argument: str, name: str, folder: Path | None = None, **offered: Any) -> Any:
+    """Import ``module:name``, and call it when it is a function, with what it takes of what is offered."""
     thing = named(argument, name)
     # Only what is a recipe is called: a torch model can be called too, and is meant as it is.
-    if not (isinstance(thing, type | functools.partial) or inspect.isroutine(thing)):
-        return thing
-    takes_folder = inspect.isfunction(thing) and "folder" in inspect.signature(thing).parameters
-    return thing(folder=folder) if takes_folder else thing()
+    if isinstance(thing, type):
+        return thing()
+    recipe = isinstance(thing, functools.partial) or inspect.isroutine(thing)
+    return called(thing, folder=folder, **offered) if recipe else thing
+
+
+def called(function: Any, *given: Any, **offered: Any) -> Any:
+    """Call a function of the user's, with those of the offered arguments that it takes by name."""
+    try:
+        taken = inspect.signature(function).parameters
+    except ValueError:  # of some functions that are not written in Python
+        return function(*given)
+    return function(*given, **{name: value for name, value in offered.items() if name in taken})
 
 
 def origin(name: str) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from importlib import import_module
+from pkgutil import walk_packages
 from typing import Any, Generic, TypeVar
 
 from whence.core.naming import named
@@ -22,10 +24,19 @@ class Registry(Generic[T]):
         Tells whether something is of the kind.
     name_of
         Gives the name of a thing.
+    stands_for
+        Gives the class or function that a thing stands for, and is known by when it is defined anew; as a
+        rule, itself.
     """
 
-    def __init__(self, kind: str, accepts: Callable[[Any], bool], name_of: Callable[[T], str]) -> None:
-        self.kind, self.accepts, self.name_of = kind, accepts, name_of
+    def __init__(
+        self,
+        kind: str,
+        accepts: Callable[[Any], bool],
+        name_of: Callable[[T], str],
+        stands_for: Callable[[T], Any] = lambda thing: thing,
+    ) -> None:
+        self.kind, self.accepts, self.name_of, self.stands_for = kind, accepts, name_of, stands_for
         self._things: dict[str, T] = {}
         _ALL.append(self)
 
@@ -33,11 +44,13 @@ class Registry(Generic[T]):
         """Register a thing under its name, which must be new unless it is defined anew in the same place."""
         name = self.name_of(thing)
         before = self._things.get(name)
-        if before is not None and _place(before) != _place(thing):
-            raise InvalidInputError(
-                f"The name of the {self.kind} {_place(thing)} must be new. Got {name!r}, "
-                f"which {_place(before)} has."
-            )
+        if before is not None:
+            old, new = self.stands_for(before), self.stands_for(thing)
+            if not _same(old, new):
+                raise InvalidInputError(
+                    f"The name of the {self.kind} {_place(new)} must be new. Got {name!r}, "
+                    f"which {_place(old)} has."
+                )
         self._things[name] = thing
         return thing
 
@@ -102,6 +115,17 @@ def register(thing: T) -> T:
             return thing
     kinds = ", ".join(registry.kind for registry in _ALL)
     raise InvalidInputError(f"What is registered must be one of: {kinds}. Got {thing!r}.")
+
+
+def import_all(package: str) -> None:
+    """Import every module in a package, so that what they register is found: a file put there is enough."""
+    for module in walk_packages(import_module(package).__path__, f"{package}."):
+        import_module(module.name)
+
+
+def _same(before: Any, thing: Any) -> bool:
+    """Whether a thing is the one before, defined anew; of two objects of a class, whether they are equal."""
+    return _place(before) == _place(thing) and (hasattr(thing, "__qualname__") or bool(before == thing))
 
 
 def _place(thing: Any) -> str:

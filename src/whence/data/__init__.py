@@ -1,6 +1,8 @@
 """Training sets in whatever form they come, read in the user's own sample order."""
 
+from whence.data.forms import as_training_set
 from whence.data.items import Prepare
-from whence.data.training_set import Arrays, Batch, Loaded, TrainingSet, as_training_set
+from whence.data.reading import Batch, OnError
+from whence.data.training_set import TrainingSet
 
-__all__ = ["Arrays", "Batch", "Loaded", "Prepare", "TrainingSet", "as_training_set"]
+__all__ = ["Batch", "OnError", "Prepare", "TrainingSet", "as_training_set"]

@@ -1,4 +1,4 @@
-"""Images in folders, one folder a class."""
+"""Images in folders, one folder per class."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ class ImageFolder(Dataset[Any]):
         if not root.is_dir():
             what = "is a file" if root.exists() else "does not exist"
             raise InvalidInputError(
-                f"'data' must be a folder with a subfolder of images a class. Got '{root}', which {what}."
+                f"'data' must be a folder with a subfolder of images per class. Got '{root}', which {what}."
             )
         folders = sorted(path for path in root.iterdir() if path.is_dir() and not path.name.startswith("."))
         found = [(path, folder.name) for folder in folders for path in _images(folder)]
         if not found:
             raise InvalidInputError(
-                f"'data' must be a folder with a subfolder of images a class. Got '{root}' with "
+                f"'data' must be a folder with a subfolder of images per class. Got '{root}' with "
                 f"{len(folders)} subfolders and no image in them ({', '.join(sorted(SUFFIXES))})."
             )
         self.classes = [folder.name for folder in folders]

@@ -26,7 +26,7 @@ class Labels:
 
     Attributes
     ----------
-    names : one a class, or None where neither the model nor the data name them
+    names : one per class, or None where neither the model nor the data name them
     """
 
     names: tuple[str, ...] | None
@@ -56,7 +56,7 @@ class Labels:
         Parameters
         ----------
         labels
-            One a sample: an array, a tensor, or a list of numbers or text.
+            One per sample: an array, a tensor, or a list of numbers or text.
         indices
             The samples' places, for the error; None counts from 0.
         """
@@ -65,10 +65,11 @@ class Labels:
         try:
             array = to_array("data", labels)
         except InvalidInputError as error:
-            raise InvalidInputError(f"'data' must give one label a sample. {error}") from error
+            raise InvalidInputError(f"'data' must give one label per sample. {error}") from error
         if array.ndim != 1:
             raise InvalidInputError(
-                f"'data' must give one label a sample, a number or a name. Got labels of shape {array.shape}."
+                "'data' must give one label per sample, a number or a name. "
+                f"Got labels of shape {array.shape}."
             )
         if array.dtype.kind in "UTO" and all(isinstance(label, str) for label in array):
             array = self._by_name(array, indices)
@@ -124,13 +125,13 @@ def data_names(dataset: Any) -> tuple[str, ...] | None:
     return tuple(map(str, classes)) if isinstance(classes, list | tuple) and classes else None
 
 
-def known_labels(dataset: Any) -> npt.NDArray[Any] | None:
+def listed_labels(dataset: Any) -> npt.NDArray[Any] | None:
     """Give all labels of a dataset without reading its samples; None where that cannot be done."""
     if isinstance(dataset, Subset):
-        known = known_labels(dataset.dataset)
+        known = listed_labels(dataset.dataset)
         return None if known is None else known[np.asarray(dataset.indices)]
     if isinstance(dataset, ConcatDataset):
-        several = [known_labels(part) for part in dataset.datasets]
+        several = [listed_labels(part) for part in dataset.datasets]
         parts = [part for part in several if part is not None]
         return np.concatenate(parts) if len(parts) == len(several) else None
     if isinstance(dataset, TensorDataset):

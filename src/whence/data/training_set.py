@@ -1,100 +1,130 @@
-"""Every form of training set as one: batches of inputs and classes, in the user's own sample order."""
+"""The one training set: samples by index, batches, labels and fingerprint, whatever the samples lie in."""
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
-from torch import Tensor
-from torch.utils.data import (
-    DataLoader,
-    IterableDataset,
-    RandomSampler,
-    SequentialSampler,
-    TensorDataset,
-    default_collate,
-)
+from torch.utils.data import Dataset
+from tqdm.auto import tqdm
 
-from whence.core.checks import check_callable, check_count, check_names, check_places
+from whence.core.checks import check_places
+from whence.core.fingerprint import Digest, anatomy, settled
 from whence.data.folder import ImageFolder
-from whence.data.items import Prepare, is_array, same
-from whence.data.labels import Ints, Labels, data_names
-from whence.data.samples import Rows, Samples, Stream
-from whence.errors import DataWarning, InvalidInputError
+from whence.data.items import LABEL_NAMES, Prepare, as_fields, is_array, split
+from whence.data.labels import Ints, Labels, data_names, listed_labels
+from whence.data.reading import Batch, OnError, Reading, Workers
+from whence.data.sources import Columns, Stream, as_source
+from whence.errors import InvalidInputError, SampleError, WhenceError
 
-MOST = 2**31 - 1  # samples a batch
-_CHECKED = 8  # samples that are read twice, enough to catch a coin toss 255 times in 256
+_SAMPLED = 64  # samples read one by one whose contents enter a fingerprint
 
-
-@dataclass(frozen=True)
-class Batch:
-    """Some samples: the model's inputs, their labels (B,), and their places (B,) in the training set."""
-
-    inputs: Any
-    labels: npt.NDArray[np.int64]
-    indices: npt.NDArray[np.int64]
+Change = Callable[[Any, np.random.Generator], Any]
+"""Makes other inputs of a sample's; the generator is the sample's own."""
 
 
-@dataclass(frozen=True)
-class Arrays:
-    """Arrays (X, y), read by slices; memory maps stay on disk."""
+class Mark(NamedTuple):
+    """A change of some samples' inputs, with a mask (N,) of these and the seed of what is random about it."""
 
-    inputs: Any
-    labels: Ints
-    batch_size: int
-    class_names: tuple[str, ...] | None
-    prepare: Prepare
-
-    def __len__(self) -> int:
-        """Give the number of samples."""
-        return len(self.labels)
-
-    def take(self, indices: Sequence[int]) -> Any:
-        """Give the model's inputs of some samples, as one batch."""
-        return self.read(indices).inputs
-
-    def read(self, indices: Sequence[int]) -> Batch:
-        """Give some samples, as one batch."""
-        places = _some_places(indices, len(self))
-        return Batch(self.inputs[places], self.labels[places], places)
-
-    def known_labels(self) -> Ints | None:
-        """Give the classes of all samples without reading them; None where that cannot be done."""
-        return self.labels
-
-    def __iter__(self) -> Iterator[Batch]:
-        """Give batches from the first sample to the last."""
-        for start in range(0, len(self), self.batch_size):
-            labels = self.labels[start : start + self.batch_size]
-            rows = slice(start, start + len(labels))
-            yield Batch(self.inputs[rows], labels, np.arange(start, start + len(labels)))
+    change: Change
+    where: npt.NDArray[np.bool_]
+    seed: int
 
 
-@dataclass(frozen=True)
-class Loaded:
-    """Samples that are read one by one.
+@dataclass(frozen=True, eq=False)
+class TrainingSet(Dataset[Any]):
+    """Samples in the user's own order, read when they are asked for. Nothing is copied.
+
+    It is a map-style ``Dataset`` of the samples as the user has them, and it gives batches as the model takes
+    them. ``subset``, ``relabelled`` and ``marked`` give others that read from the same source.
 
     Attributes
     ----------
-    samples : each with its index
-    loader : reads them in order; its ``collate_fn`` makes inputs and classes (B,) of them
-    class_names : one a class, for display; None where nobody names them
-    prepare : what makes model inputs of new inputs
+    source : where the samples lie
+    encoder : turns the user's labels into those that the model knows
+    prepare : makes the model's inputs of samples, of these and of new ones
+    batch_size : samples per batch
+    workers : processes that read
+    on_error : what happens where a sample cannot be read; None where nobody was asked
+    places : (N,) of the samples in ``source``; None for all of them
+    labels : (N,) that stand for those in ``source``; None for its own
+    marks : on inputs
     """
 
-    samples: Samples
-    loader: DataLoader[Any]
-    class_names: tuple[str, ...] | None
+    source: Any
+    encoder: Labels
     prepare: Prepare
+    batch_size: int
+    workers: Workers
+    on_error: OnError | None = None
+    places: Ints | None = None
+    labels: Ints | None = None
+    marks: tuple[Mark, ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        data: Any,
+        batch_size: int = 256,
+        prepare: Prepare | None = None,
+        names: Sequence[str] | None = None,
+        workers: Workers | None = None,
+    ) -> Self:
+        """Take data as they are, without a look at any sample; see ``as_training_set``."""
+        data = ImageFolder(Path(data)) if isinstance(data, str | Path) else data
+        source = as_source(data)
+        if len(source) == 0:
+            raise InvalidInputError("'data' must have at least one sample. Got an empty set.")
+        encoder = Labels.of(names, data_names(data))
+        found = cls(source, encoder, prepare or Prepare(), batch_size, workers or Workers())
+        return replace(found, labels=encoder.encode(source.labels)) if found._sliced else found
+
+    @property
+    def class_names(self) -> tuple[str, ...] | None:
+        """One per class, for display; None where nobody names them."""
+        return self.encoder.names
+
+    @property
+    def is_stream(self) -> bool:
+        """Whether reading a sample takes reading those before it."""
+        return isinstance(self.source, Stream)
+
+    @property
+    def _sliced(self) -> bool:
+        """Whether batches are slices of arrays, which are not copied; memory maps stay on disk."""
+        whole = isinstance(self.source, Columns) and is_array(self.source.inputs)
+        return whole and not self.marks and self.prepare == Prepare()
 
     def __len__(self) -> int:
         """Give the number of samples."""
-        return len(self.samples)
+        return len(self.source) if self.places is None else len(self.places)
+
+    def __getitem__(self, index: int) -> Any:
+        """Read a sample as the user has it, with its marks and its label here."""
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"'index' must lie in [0, {len(self)}). Got {index}.")
+        index = int(index) % len(self)
+        place = self._place(index)
+        try:
+            item = self.source[place]
+        except Exception as error:
+            raise SampleError(index, f"{type(error).__name__}: {error}") from error
+        if self.labels is None and not self.marks:
+            return item
+        inputs, label = split(item)
+        for mark in self.marks:
+            if mark.where[index]:
+                inputs = _changed(mark.change, inputs, np.random.default_rng([mark.seed, place]))
+        if self.labels is not None:
+            label = self.labels[index].item()
+        fields = as_fields(item)
+        if fields is None:
+            return inputs, label
+        return {**inputs, next(name for name in LABEL_NAMES if name in fields): label}
 
     def take(self, indices: Sequence[int]) -> Any:
         """Give the model's inputs of some samples, as one batch."""
@@ -102,179 +132,178 @@ class Loaded:
 
     def read(self, indices: Sequence[int]) -> Batch:
         """Give some samples, as one batch."""
-        assert self.loader.collate_fn is not None
-        places = _some_places(indices, len(self))
-        inputs, labels = self.loader.collate_fn([self.samples[index] for index in places.tolist()])
-        return Batch(inputs, labels, places)
+        rows = check_places("indices", indices, len(self))
+        if not len(rows):
+            raise InvalidInputError("'indices' must name at least one sample. Got none.")
+        if self._sliced:
+            assert self.labels is not None
+            return Batch(self.source.inputs[self._place(rows)], self.labels[rows], rows)
+        return self._reading.batch(rows.tolist())
+
+    def batches(self, start: int = 0, stop: int | None = None) -> Iterator[Batch]:
+        """Give batches from sample ``start`` to the one before ``stop``, or to the last."""
+        stop = len(self) if stop is None else min(stop, len(self))
+        some = [range(a, min(a + self.batch_size, stop)) for a in range(start, stop, self.batch_size)]
+        if not self._sliced:
+            yield from self._reading.batches(some)
+        else:
+            assert self.labels is not None
+            for rows in some:
+                here = slice(rows.start, rows.stop)
+                inputs = self.source.inputs[here if self.places is None else self.places[here]]
+                yield Batch(inputs, self.labels[here], np.arange(rows.start, rows.stop))
 
     def known_labels(self) -> Ints | None:
-        """Give the classes of all samples as the set lists them, if it does; it may list others."""
-        return self.samples.labels()
+        """Give the labels (N,) as the set lists them, if it does, without reading samples.
 
-    def __iter__(self) -> Iterator[Batch]:
-        """Give batches from the first sample to the last."""
-        start = 0
-        for inputs, labels in self.loader:
-            yield Batch(inputs, labels, np.arange(start, start + len(labels)))
-            start += len(labels)
+        A dataset may list others than its samples have.
+        """
+        if self.labels is not None:
+            return self.labels
+        known = listed_labels(self.source)
+        if known is None:
+            return None
+        try:
+            return self.encoder.encode(known if self.places is None else known[self.places])
+        except InvalidInputError:
+            return None
 
+    def every_label(self, show_progress: bool = True) -> Ints:
+        """Give the labels (N,) as the set lists them or, where it does not, after reading every sample."""
+        known = self.known_labels()
+        if known is not None:
+            return known
+        every = tqdm(range(len(self)), "reading labels", delay=1, disable=not show_progress)
+        return self.encoder.encode([split(self[i])[1] for i in every])
 
-TrainingSet = Arrays | Loaded
+    def reading(self, num_workers: int, on_error: OnError) -> Self:
+        """Give the same set, read by processes, where their number is not 0, or over what cannot be read."""
+        workers = replace(self.workers, number=num_workers or self.workers.number)
+        return replace(self, workers=workers, on_error=on_error)
 
+    def subset(self, indices: Ints) -> Self:
+        """Give the set of some samples, in the order given."""
+        return replace(
+            self,
+            places=self._place(indices),
+            labels=None if self.labels is None else self.labels[indices],
+            marks=tuple(mark._replace(where=mark.where[indices]) for mark in self.marks),
+        )
 
-def _some_places(indices: Sequence[int], n: int) -> Ints:
-    places = check_places("indices", indices, n)
-    if not len(places):
-        raise InvalidInputError("'indices' must name at least one sample. Got none.")
-    return places
+    def relabelled(self, labels: Ints, class_names: tuple[str, ...] | None) -> Self:
+        """Give the set with other labels (N,), and the names of their classes."""
+        return replace(self, labels=labels, encoder=Labels(class_names))
 
+    def marked(self, mark: Mark) -> Self:
+        """Give the set with a change of some samples' inputs, after those that it has."""
+        return replace(self, marks=(*self.marks, mark))
 
-def as_training_set(
-    data: Any,
-    batch_size: int = 256,
-    *,
-    names: Sequence[str] | None = None,
-    preprocess: Callable[[Any], Any] | None = None,
-    collate_fn: Callable[[list[Any]], Any] | None = None,
-) -> TrainingSet:
-    """Read ``data`` as a training set whose sample i is always the user's sample i.
+    def contents(self) -> str:
+        """Identify the inputs in ``source``: all of columns, a seeded choice of what is read one by one."""
+        digest = Digest()
+        if isinstance(self.source, Columns):
+            digest.add(self.source.inputs)
+        else:
+            digest.add([len(self.source), *(split(self.source[i])[0] for i in _choice(len(self.source)))])
+        return digest.hexdigest()
 
-    Parameters
-    ----------
-    data
-        - a map-style ``Dataset``, a list, or a ``datasets.Dataset``;
-        - an ``IterableDataset`` or another iterable that can be read again, whose samples count in its order;
-        - a ``DataLoader`` over one of these, with its batch size and ``collate_fn``. Shuffling and
-          ``drop_last`` are left out, so that index i means ``loader.dataset[i]`` and every sample counts;
-        - a tuple ``(X, y)``, X an array, tensor or memory map, a mapping of these, or a list;
-        - the path of a folder with a subfolder of images a class.
+    def fingerprint(self, contents: str | None = None) -> str:
+        """Identify samples, labels and marks: equal for equal sets, whoever made them.
 
-        Samples are pairs (input, label), or mappings or dataclasses with a label, which is one of 0 … K−1 or
-        a class's name.
-    batch_size
-        Samples a batch; a ``DataLoader`` keeps its own.
-    names
-        The model's names of the classes, in order.
-    preprocess
-        Makes the model's inputs of a batch of inputs: a tokeniser, an image processor, or any function.
-    collate_fn
-        Makes a batch of a list of samples, as in a ``DataLoader``.
+        Parameters
+        ----------
+        contents
+            What ``contents`` gave for the same source, where it is known: it takes longest.
+        """
+        digest = Digest()
+        places = np.arange(len(self)) if self.places is None else self.places
+        digest.add([contents or self.contents(), places, self.every_label(show_progress=False)])
+        for mark in self.marks:
+            digest.add(list(mark))
+        return digest.hexdigest()
 
-    Warns
-    -----
-    DataWarning
-        When the same sample is not the same twice, or model and data name the classes differently.
-    """
-    if isinstance(data, Arrays | Loaded):
-        if preprocess is not None or collate_fn is not None:
-            raise InvalidInputError(
-                "'preprocess' and 'collate_fn' must be given where the samples are first read. "
-                f"Got them beside {type(data).__name__}, which has its own. Pass them to as_training_set."
-            )
-        return data
-    batch_size = check_count("batch_size", batch_size, 1, MOST)
-    if names is not None:
-        names = check_names("names", names)
-    for name, function in {"preprocess": preprocess, "collate_fn": collate_fn}.items():
-        if function is not None:
-            check_callable(name, function, "None or a function of a batch")
-    workers: dict[str, Any] = {}
-    if isinstance(data, DataLoader):
-        _check_order(data)
-        if collate_fn is None and data.collate_fn is not default_collate:
-            collate_fn = data.collate_fn
-        workers = {
-            "num_workers": data.num_workers,
-            "worker_init_fn": data.worker_init_fn,
-            "multiprocessing_context": data.multiprocessing_context,
-        }
-        assert data.batch_size is not None
-        data, batch_size = data.dataset, data.batch_size
-    if isinstance(data, str | Path):
-        data = ImageFolder(Path(data))
-    prepare = Prepare(collate_fn, preprocess)
-    labels = Labels.of(names, data_names(data))
-    if isinstance(data, TensorDataset) and len(data.tensors) == 2:
-        data = data.tensors
-    if (
-        isinstance(data, tuple)
-        and len(data) == 2
-        and isinstance(data[0], Tensor | np.ndarray | Mapping | list)
-    ):
-        data = Rows(*data)
-        if is_array(data.inputs) and prepare == Prepare():
-            _check_not_empty(data)
-            return Arrays(data.inputs, labels.encode(data.labels), batch_size, labels.names, prepare)
-    dataset = Samples(data, labels)
-    _check_not_empty(dataset)
-    collate = Collate(prepare, labels)
-    _warn_if_random(dataset, collate)
-    loader = DataLoader(dataset, batch_size=batch_size, collate_fn=collate, **workers)
-    return Loaded(dataset, loader, labels.names, prepare)
+    def prints(self) -> dict[str, str]:
+        """Fingerprint the labels of all samples, the contents of all or of a seeded choice, and the code.
 
+        Returns one short line per part, so that two fingerprints say where they differ.
+        """
+        n, code = len(self), dict[str, str]()
+        if self.places is not None or self.marks:
+            code["data samples"] = _digest(self.places, *(mark[1:] for mark in self.marks))
+        if self._sliced:
+            assert self.labels is not None
+            return {**_labels_print(self.labels), "data items": f"all {_digest(self.source.inputs)}", **code}
+        before = self._anatomy()
+        # What the code makes of some samples is looked at too: code does not say all that it does.
+        some = [self.read([i]) for i in _choice(n)]
+        code |= settled(before, self._anatomy())
+        if isinstance(self.source, Columns):
+            items = f"all {_digest(self.source.inputs, *some)}"
+            return {**_labels_print(self.every_label(False)), "data items": items, **code}
+        known = self.known_labels()
+        if known is not None and all(np.array_equal(batch.labels, known[batch.indices]) for batch in some):
+            word = "all" if len(some) == n else "some"
+            return {**_labels_print(known), "data items": f"{word} {_digest(*some)}", **code}
+        # Only reading every sample tells its label; then its contents cost little more.
+        labels, digest = np.full(n, -1, dtype=np.int64), Digest()
+        for batch in self.batches():
+            labels[batch.indices] = batch.labels
+            digest.add(batch)
+        return {**_labels_print(labels), "data items": f"all {digest.hexdigest()}", **code}
 
-@dataclass(frozen=True)
-class Collate:
-    """Makes inputs and classes (B,) of samples and their indices."""
+    @property
+    def _reading(self) -> Reading:
+        return Reading(self, self._collate, self.workers, self.on_error)
 
-    prepare: Prepare
-    labels: Labels
-
-    def __call__(self, samples: list[tuple[int, Any]]) -> tuple[Any, Ints]:
-        """Put the samples together."""
-        indices, items = [index for index, _ in samples], [item for _, item in samples]
+    def _collate(self, items: list[Any], indices: list[int]) -> tuple[Any, Ints]:
+        """Make the model's inputs and labels (B,) of samples."""
         inputs, labels = self.prepare.labelled(items)
         if len(labels) != len(items):
             raise InvalidInputError(
-                f"'collate_fn' must keep one label a sample. Got {len(labels)} for {len(items)} samples."
+                f"'collate_fn' must keep one label per sample. Got {len(labels)} for {len(items)} samples."
             )
-        return inputs, self.labels.encode(labels, indices)
+        return inputs, self.encoder.encode(labels, indices)
+
+    def _place(self, indices: Any) -> Any:
+        return indices if self.places is None else self.places[indices]
+
+    def _anatomy(self) -> dict[str, str]:
+        """Describe the source and the functions that its samples go through."""
+        lines: dict[str, str] = {}
+        functions = {**vars(self.prepare), **{f"mark {i}": mark.change for i, mark in enumerate(self.marks)}}
+        for name, function in functions.items():
+            if function is not None:
+                lines |= anatomy(function, name)
+        data = self.source.data if isinstance(self.source, Stream) else self.source
+        # Of columns and lists every item is read anyway.
+        return lines if isinstance(data, Columns | list | tuple) else lines | anatomy(data, "data")
 
 
-def _check_order(loader: DataLoader[Any]) -> None:
-    """Raise where a loader's samples are not those of its dataset, once each."""
-    if loader.batch_size is not None and isinstance(loader.dataset, IterableDataset):
-        return
-    sampler = loader.sampler
-    whole = isinstance(sampler, SequentialSampler) or (
-        isinstance(sampler, RandomSampler)
-        and not sampler.replacement
-        and sampler.num_samples == len(loader.dataset)  # type: ignore[arg-type]
-    )
-    # Other samplers leave samples out or repeat them, and those left out must not be attributed.
-    if loader.batch_size is None or not whole:
-        cause = type(loader.batch_sampler if loader.batch_size is None else sampler).__name__
+def _changed(change: Change, inputs: Any, rng: np.random.Generator) -> Any:
+    try:
+        return change(inputs, rng)
+    except WhenceError:
+        raise
+    except Exception as error:
         raise InvalidInputError(
-            f"'data' is a DataLoader with its own sampler ({cause}), so the order of its samples is unknown. "
-            "Pass the dataset itself, or torch.utils.data.Subset(dataset, indices)."
-        )
+            "'shortcut' must be a function of a sample's inputs and a random generator. It failed: "
+            f"{type(error).__name__}: {error}."
+        ) from error
 
 
-def _check_not_empty(samples: Any) -> None:
-    if len(samples) == 0:
-        raise InvalidInputError("'data' must have at least one sample. Got an empty set.")
+def _choice(n: int) -> list[int]:
+    """Choose some of n samples, the same ones each time."""
+    chosen = np.random.default_rng(0).choice(n, min(n, _SAMPLED), replace=False)
+    return [int(i) for i in np.sort(chosen)]
 
 
-def _warn_if_random(samples: Samples, collate: Collate) -> None:
-    """Read a few samples twice and warn if they differ."""
-    n = len(samples)
-    # A stream is read from its start: its last sample would cost a whole pass.
-    spread = range(min(n, _CHECKED)) if isinstance(samples.data, Stream) else np.linspace(0, n - 1, _CHECKED)
-    indices = sorted({int(i) for i in spread})
+def _labels_print(labels: Ints) -> dict[str, str]:
+    plain = np.ascontiguousarray(labels)
+    return {"number of samples": str(len(labels)), "data labels": f"{plain.dtype} {_digest(plain)}"}
 
-    def read(index: int) -> Any:
-        try:
-            return collate([samples[index]])[0]
-        except Exception:  # whoever reads the sample in earnest reports it
-            return None
 
-    first, second = ([read(i) for i in indices] for _ in range(2))
-    pairs = zip(indices, first, second, strict=True)
-    differ = [i for i, a, b in pairs if a is not None and b is not None and not same(a, b)]
-    if differ:
-        warnings.warn(
-            f"'data' gives different inputs for the same sample, such as {differ[0]}: random augmentation? "
-            "Features then change from run to run. Pass the set with the transform that is used for testing.",
-            DataWarning,
-            stacklevel=3,
-        )
+def _digest(*values: Any) -> str:
+    digest = Digest()
+    for value in values:
+        digest.add(value)
+    return digest.hexdigest()

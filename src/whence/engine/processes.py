@@ -15,7 +15,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any, NamedTuple
 
-from whence.core.checks import check_count, shown
+from whence.core.checks import check_count
 from whence.engine.base import ENGINES, Engine, Outcome, Piece, attempt
 from whence.engine.threads import limited
 from whence.errors import InvalidInputError, WhenceError, WorkerError
@@ -118,7 +118,7 @@ class _Pool:
             process.join()
             if self.left:
                 self._give(*self._begin())
-            return Outcome(place, error=_lost(place, self.items[place], process.exitcode))
+            return Outcome(place, error=_lost(process.exitcode))
         self._give(connection, process)
         return _warned(outcome, heard)
 
@@ -142,9 +142,9 @@ def _sendable(name: str, value: Any) -> bytes:
         ) from error
 
 
-def _lost(place: int, item: Any, code: int | None) -> WorkerError:
+def _lost(code: int | None) -> WorkerError:
     killed = " (killed, perhaps for want of memory)" if code == -signal.SIGKILL else ""
-    return WorkerError(f"the process of piece {place}, {shown(item)}, ended with exit code {code}{killed}")
+    return WorkerError(f"its process ended with exit code {code}{killed}")
 
 
 def _warned(outcome: Outcome, heard: list[tuple[str, type[Warning], str, int]]) -> Outcome:

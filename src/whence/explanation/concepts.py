@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from whence.explanation.record import facts
 from whence.pages.samples import Array, Sample
+from whence.pages.style import drawn, scale
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -47,7 +49,7 @@ class ConceptExplanation:
     test, train : the two samples
     index, label : the training sample's place and class
     target : the class that the scores are about
-    class_names : one name a class
+    class_names : one name per class
     score, bias : τ of the pair, and the part of it that comes from the bias and goes through no concept
     names, scores : all concepts, and each one's part (q,) of the score
     is_basis : whether the concepts are an orthonormal basis: the parts then sum to ``score`` − ``bias``
@@ -76,30 +78,19 @@ class ConceptExplanation:
         """The sum of the shown concepts' parts."""
         return sum(part.score for part in self.parts)
 
+    @property
+    def full(self) -> dict[str, float]:
+        """The relevance of the full colour in the maps on either sample, ``train`` and ``test``."""
+        sides = {"train": self.train, "test": self.test}
+        return {
+            name: scale(drawn(sample, getattr(part, f"{name}_map")) for part in self.parts)
+            for name, sample in sides.items()
+        }
+
     def to_dict(self) -> dict[str, Any]:
         """Everything but pixels, in plain types that JSON takes."""
-        return {
-            "index": self.index,
-            "label": self.label,
-            "target": self.target,
-            "class_names": list(self.class_names),
-            "score": self.score,
-            "bias": self.bias,
-            "is_basis": self.is_basis,
-            "scores": dict(zip(self.names, self.scores.tolist(), strict=True)),
-            "parts": [
-                {
-                    "name": part.name,
-                    "score": part.score,
-                    "test_activation": part.test_activation,
-                    "train_activation": part.train_activation,
-                    "samples": list(part.indices),
-                }
-                for part in self.parts
-            ],
-            "among": self.among,
-            "method": self.method,
-        }
+        scores = dict(zip(self.names, self.scores.tolist(), strict=True))
+        return {**facts(self), "scores": scores, "parts": [facts(part) for part in self.parts]}
 
     def plot(self) -> Figure:
         """Draw the pair, and for each concept the samples that show it most and its maps on both samples.

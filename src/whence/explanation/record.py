@@ -3,18 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from os import PathLike
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import numpy as np
+import numpy.typing as npt
 
 from whence.core.checks import is_integer, shown
 from whence.errors import InvalidInputError
 from whence.pages.samples import Array, Sample
+from whence.pages.style import drawn, scale
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+
+Scores = npt.NDArray[np.float64]
+_POINTS = 60  # of a curve
+
+
+class Full(NamedTuple):
+    """The relevance of the full colour: in the logit's map, and in those of pairs on either sample."""
+
+    logit: float
+    test: float
+    train: float
+
+
+def facts(record: Any) -> dict[str, Any]:
+    """Give the fields of a record that are numbers or names, or several of them, in types that JSON takes."""
+    found = {}
+    for field in fields(record):
+        value = getattr(record, field.name)
+        several = value if isinstance(value, tuple) else (value,)
+        if all(isinstance(one, int | float | str | None) for one in several):
+            found[field.name] = list(value) if isinstance(value, tuple) else value
+    return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,7 +55,7 @@ class Contribution:
     coefficient : λ, its global attribution for the target class
     sample : the sample itself
     test_map, train_map : relevance of the pair's score on the test and on the training sample, in the
-        input's shape; of a text, one value a token. Positive speaks for the target class.
+        input's shape; of a text, one value per token. Positive speaks for the target class.
     """
 
     index: int
@@ -54,8 +79,8 @@ class Explanation:
     surrogate_class : the class that the surrogate gives it; where it differs, do not trust the explanation
     truth : its true class, or None where it is not known
     target : the class that the scores are about
-    class_names : one name a class
-    evidence_for, evidence_against : sums of all positive and of all negative scores
+    class_names : one name per class
+    scores : of all training samples that have one, in their order
     bias : the part of the logit that comes from the bias, which no feature of an input carries
     proponents, opponents : the strongest samples of either sign, strongest first
     logit_map : relevance of the surrogate's logit on the test sample, which is the sum of the test maps of
@@ -72,8 +97,7 @@ class Explanation:
     truth: int | None
     target: int
     class_names: tuple[str, ...]
-    evidence_for: float
-    evidence_against: float
+    scores: Scores
     bias: float
     proponents: tuple[Contribution, ...]
     opponents: tuple[Contribution, ...]
@@ -82,6 +106,16 @@ class Explanation:
     n_train: int
     n_support: int
     gap: float
+
+    @property
+    def evidence_for(self) -> float:
+        """The sum of all positive scores."""
+        return float(self.scores.clip(min=0).sum())
+
+    @property
+    def evidence_against(self) -> float:
+        """The sum of all negative scores."""
+        return float(self.scores.clip(max=0).sum())
 
     @property
     def logit(self) -> float:
@@ -105,13 +139,36 @@ class Explanation:
 
     @property
     def maps(self) -> dict[str, Any]:
-        """Relevance as arrays: ``logit``, ``test`` (pair, …), and ``train``, an array a pair.
+        """Relevance as arrays: ``logit``, ``test`` (pair, …), and ``train``, an array per pair.
 
-        Pairs are in the order of ``pairs``. Images' maps have the input's shape, texts' one value a token.
+        Pairs are in the order of ``pairs``. Images' maps have the input's shape, texts' one value per token.
         """
         shape = (len(self.pairs), *self.logit_map.shape)
         test = np.array([pair.test_map for pair in self.pairs], dtype=np.float32).reshape(shape)
         return {"logit": self.logit_map, "test": test, "train": [pair.train_map for pair in self.pairs]}
+
+    @property
+    def full(self) -> Full:
+        """The relevance of the full colour in the maps of each kind, which share a scale."""
+        return Full(
+            scale([drawn(self.sample, self.logit_map)]),
+            scale(drawn(self.sample, pair.test_map) for pair in self.pairs),
+            scale(drawn(pair.sample, pair.train_map) for pair in self.pairs),
+        )
+
+    @property
+    def waterfall(self) -> list[tuple[int, float]]:
+        """How scores add up from the strongest to the weakest, whatever their sign: (samples, sum so far).
+
+        It ends at the logit, and has no more points than an eye can tell apart.
+        """
+        return _running(self.scores, self.scores)
+
+    @property
+    def sparsity(self) -> list[tuple[int, float]]:
+        """The share of all absolute scores that the strongest samples hold: (samples, share)."""
+        found = _running(self.scores, np.abs(self.scores))
+        return [(n, held / (found[-1][1] or 1.0)) for n, held in found]
 
     @property
     def sums(self) -> dict[str, float]:
@@ -135,47 +192,23 @@ class Explanation:
         }
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything but pixels, in plain types that JSON takes; of texts also the tokens and their maps."""
-
-        def shown(sample: Sample, **maps: Array) -> dict[str, Any]:
-            if sample.tokens is None:
-                return {}
-            return {"tokens": list(sample.tokens)} | {name: m.tolist() for name, m in maps.items()}
-
-        def plain(pair: Contribution) -> dict[str, Any]:
-            return {
-                "index": pair.index,
-                "label": pair.label,
-                "class": self.class_names[pair.label],
-                "score": pair.score,
-                "share": pair.share,
-                "coefficient": pair.coefficient,
-                "test_map_sum": float(pair.test_map.sum()),
-                "train_map_sum": float(pair.train_map.sum()),
-                **shown(pair.sample, test_map=pair.test_map, train_map=pair.train_map),
-            }
-
+        """Everything shown but pixels, in plain types that JSON takes; of texts also tokens and maps."""
+        computed = ("logit", "evidence_for", "evidence_against", "share_for", "share_against", "sums")
+        sides = {"proponents": self.proponents, "opponents": self.opponents}
         return {
-            "predicted": self.predicted,
-            "probability": self.probability,
-            "surrogate_class": self.surrogate_class,
-            "truth": self.truth,
-            "target": self.target,
-            "class_names": list(self.class_names),
-            "logit": self.logit,
-            "bias": self.bias,
-            "evidence_for": self.evidence_for,
-            "evidence_against": self.evidence_against,
-            "share_for": self.share_for,
-            "share_against": self.share_against,
-            "sums": self.sums,
-            "proponents": [plain(pair) for pair in self.proponents],
-            "opponents": [plain(pair) for pair in self.opponents],
-            "method": self.method,
-            "n_train": self.n_train,
-            "n_support": self.n_support,
-            "gap": self.gap,
-            **shown(self.sample, logit_map=self.logit_map),
+            **facts(self),
+            **{name: getattr(self, name) for name in computed},
+            **{name: [self._plain(pair) for pair in pairs] for name, pairs in sides.items()},
+            **_text(self, "logit_map"),
+        }
+
+    def _plain(self, pair: Contribution) -> dict[str, Any]:
+        return {
+            **facts(pair),
+            "class": self.class_names[pair.label],
+            "test_map_sum": float(pair.test_map.sum()),
+            "train_map_sum": float(pair.train_map.sum()),
+            **_text(pair, "test_map", "train_map"),
         }
 
     def plot(self) -> Figure:
@@ -190,8 +223,23 @@ class Explanation:
         return draw(self)
 
 
+def _text(one: Contribution | Explanation, *maps: str) -> dict[str, Any]:
+    """Give the tokens of a text with their relevance; nothing of other samples."""
+    if one.sample.tokens is None:
+        return {}
+    return {"tokens": list(one.sample.tokens)} | {name: getattr(one, name).tolist() for name in maps}
+
+
+def _running(scores: Scores, values: Scores) -> list[tuple[int, float]]:
+    """Add up values in the order of their scores, from the strongest to the weakest, at a few points."""
+    order = np.flatnonzero(scores)[np.argsort(-np.abs(scores[scores != 0]), kind="stable")]
+    sums = np.concatenate([[0.0], np.cumsum(values[order])])
+    places = np.round(np.geomspace(1, len(order), _POINTS)) if len(order) else np.array([])
+    return [(n, float(sums[n])) for n in (0, *np.unique(places).astype(int).tolist())]
+
+
 class Explanations(Sequence[Explanation]):
-    """Where the predictions of a batch come from: one ``Explanation`` a test sample."""
+    """Where the predictions of a batch come from: one ``Explanation`` per test sample."""
 
     def __init__(self, explanations: Sequence[Explanation]) -> None:
         self._all = tuple(explanations)

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from whence.data import Batch
 from whence.errors import HeadError, InvalidInputError, SampleError
-from whence.features.bank import Rows
-from whence.features.source import Part
+from whence.features.rows import SKIPPED, Ints, Rows
 from whence.model.extractor import Extractor, check_repeatable
 from whence.model.inputs import take
 
@@ -25,29 +25,40 @@ class Forward:
         self.extractor, self.dtype, self.autocast = extractor, dtype, autocast
         self.n_classes, self.dimension = extractor.head().weight.shape
 
-    def __call__(self, part: Part) -> Rows:
+    def __call__(self, batch: Batch) -> Rows:
         """Features (B, d), or an error that names the sample."""
-        with self._running(part):
-            rows = self.extractor(part.inputs).float().cpu().numpy()
-        if len(rows) != len(part.labels):
+        with self._running(batch):
+            rows = self.extractor(batch.inputs).float().cpu().numpy()
+        if len(rows) != len(batch.labels):
             raise InvalidInputError(
-                f"'data' must give one label an input. Got {len(part.labels)} for {len(rows)} inputs."
+                f"'data' must give one label per input. Got {len(batch.labels)} for {len(rows)} inputs."
             )
-        outside = (part.labels < 0) | (part.labels >= self.n_classes)
+        outside = (batch.labels < 0) | (batch.labels >= self.n_classes)
         if outside.any():
             i = int(outside.argmax())
             raise SampleError(
-                int(part.indices[i]),
+                int(batch.indices[i]),
                 f"its label must be in [0, {self.n_classes}), the classes of layer "
-                f"{self.extractor.layer!r}; it is {part.labels[i]}",
+                f"{self.extractor.layer!r}; it is {batch.labels[i]}",
                 "Map the labels to 0 … K−1, or leave the sample out.",
             )
-        self._check_finite(rows, part, "Check the model's activations on that sample, or leave it out.")
+        self._check_finite(rows, batch, "Check the model's activations on that sample, or leave it out.")
         if rows.dtype != self.dtype:
             with np.errstate(over="ignore"):  # infinity is found below
                 rows = rows.astype(self.dtype)
-            self._check_finite(rows, part, 'It is too large for float16; use dtype="float32".')
+            self._check_finite(rows, batch, 'It is too large for float16; use dtype="float32".')
         return rows
+
+    def rows(self, batch: Batch) -> tuple[Rows, Ints]:
+        """Features (B, d) and labels (B,) of a batch, with rows of zeros for what could not be read."""
+        if not batch.skipped:
+            return self(batch), batch.labels
+        n = len(batch.indices) + len(batch.skipped)
+        features, labels = np.zeros((n, self.dimension), self.dtype), np.full(n, SKIPPED)
+        if len(batch.indices):
+            read = batch.indices - min(*batch.indices, *batch.skipped)
+            features[read], labels[read] = self(batch), batch.labels
+        return features, labels
 
     def apart(self, now: Rows, before: Rows) -> float:
         """Tell how far two rows of features of a sample are apart, by their length; 0 if by rounding only."""
@@ -58,19 +69,19 @@ class Forward:
         rounding = 0.05 if self.autocast else 0.01 if self.dtype == np.float16 else 1e-3
         return apart if apart > rounding else 0.0
 
-    def probe(self, part: Part) -> None:
+    def probe(self, batch: Batch) -> None:
         """Raise ModelError unless a few samples have the same features again, and in another batch."""
-        with self._running(part):
-            check_repeatable(self.extractor, take(part.inputs, slice(_PROBED)))
+        with self._running(batch):
+            check_repeatable(self.extractor, take(batch.inputs, slice(_PROBED)))
 
     @contextmanager
-    def _running(self, part: Part) -> Iterator[None]:
+    def _running(self, batch: Batch) -> Iterator[None]:
         """Run the model on a batch in its precision; an error about the head names the sample."""
         try:
             with self._precision():
                 yield
         except HeadError as error:
-            raise error.about(f"sample {part.indices[error.row]} of 'data'") from None
+            raise error.about(f"sample {batch.indices[error.row]} of 'data'") from None
 
     def _precision(self) -> AbstractContextManager[Any]:
         if self.autocast is None:
@@ -79,12 +90,12 @@ class Forward:
         return torch.autocast(device, getattr(torch, self.autocast))
 
     @staticmethod
-    def _check_finite(rows: Rows, part: Part, remedy: str) -> None:
+    def _check_finite(rows: Rows, batch: Batch, remedy: str) -> None:
         finite = np.isfinite(rows)
         if not finite.all():
             i, j = np.argwhere(~finite)[0]
             raise InvalidInputError(
-                f"The model's features must be finite. Got {rows[i, j]} for sample {part.indices[i]} of "
+                f"The model's features must be finite. Got {rows[i, j]} for sample {batch.indices[i]} of "
                 f"'data', feature {j}. {remedy}"
             )
         with np.errstate(over="ignore"):
@@ -93,5 +104,5 @@ class Forward:
             i = int(np.isfinite(lengths).argmin())
             raise InvalidInputError(
                 f"The model's features must be small enough for inner products in float32. Those of sample "
-                f"{part.indices[i]} of 'data' are up to {np.abs(rows[i]).max():.3g}. Scale the inputs."
+                f"{batch.indices[i]} of 'data' are up to {np.abs(rows[i]).max():.3g}. Scale the inputs."
             )

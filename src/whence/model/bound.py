@@ -12,8 +12,9 @@ from whence.core import store
 from whence.core.fingerprint import blueprint, comparable, structure
 from whence.data import Prepare
 from whence.errors import HeadError, ModelError, StoreError
-from whence.model.extractor import Extractor, Outputs, check_model, one_at_a_time
+from whence.model.extractor import Extractor, Outputs
 from whence.model.inputs import check_batch, take, to_model
+from whence.model.modules import check_model, one_at_a_time
 
 
 class BoundModel:

@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext
-from itertools import chain
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.fx import GraphModule
-from torch.nn.parameter import is_lazy
 
-from whence.core.checks import shown
-from whence.errors import HeadError, InvalidInputError, ModelError
+from whence.errors import HeadError, ModelError
 from whence.model.heads import (
     Call,
     Head,
@@ -31,105 +24,7 @@ from whence.model.heads import (
     widths,
 )
 from whence.model.inputs import n_rows, run, running_on, take, to_model
-
-one_at_a_time = threading.RLock()  # flags and hooks are the model's own, which all threads share
-
-
-@contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
-    """Run in eval mode without gradients; every module's own training flag comes back afterwards."""
-    with one_at_a_time:
-        flags = [(module, module.training) for module in model.modules()]
-        fused = torch.backends.mha.get_fastpath_enabled()
-        try:
-            model.eval()
-            # The fused encoder of torch gives padding other values than the plain one.
-            torch.backends.mha.set_fastpath_enabled(False)
-            # Out of inference mode, whose tensors autograd cannot follow from the head on.
-            with torch.inference_mode(False), torch.no_grad():
-                yield
-        finally:
-            torch.backends.mha.set_fastpath_enabled(fused)
-            # Set one by one: model.train() would switch on modules that the user had frozen.
-            for module, flag in flags:
-                module.training = flag
-
-
-def check_model(model: Any, layer: Any = None) -> nn.Module:
-    """Return the model inside its wrappers, or raise where it or ``layer`` can be none to explain."""
-    if layer is not None and not isinstance(layer, str):
-        apart = isinstance(layer, Tensor | np.ndarray | list | tuple)
-        raise InvalidInputError(
-            f"'layer' must be None or the name of a linear layer. Got {shown(layer)}. "
-            + ("Pass inputs and labels as one pair: fit(model, (X, y))." if apart else "")
-        )
-    inner = unwrap(model)
-    if isinstance(inner, GraphModule) and "eval" in vars(inner):  # which torch.export puts out of use
-        raise ModelError(
-            "The model must be one whose layers can be seen. Got an exported one. "
-            "Pass the nn.Module that was exported."
-        )
-    weights = dict(chain(inner.named_parameters(), inner.named_buffers()))
-    for name, tensor in weights.items():
-        if is_lazy(tensor):
-            raise ModelError(
-                f"The model must have all its weights. Got a lazy one, whose {name!r} has no shape yet. "
-                "Run it once on a batch before."
-            )
-        if tensor.is_meta:
-            raise ModelError(
-                f"The model must have all its weights. Got {name!r} on the meta device. Load the weights."
-            )
-    if not any(parameter.is_floating_point() for parameter in inner.parameters()):
-        quantised = [n for n, m in inner.named_modules() if "quantized" in type(m).__module__]
-        raise ModelError(
-            "The model must have a linear layer with floating-point weights. "
-            + (
-                f"Got a quantised one, layer {quantised[0]!r}. Pass the model that it was made of."
-                if quantised
-                else f"Got a {type(inner).__name__} without: no nn.Linear and no 1×1 convolution."
-            )
-        )
-    return inner
-
-
-def unwrap(model: Any) -> nn.Module:
-    """Give the model inside ``DataParallel``, ``DistributedDataParallel`` and ``torch.compile``."""
-    if not isinstance(model, nn.Module):
-        kind = f"the class {model.__name__}" if isinstance(model, type) else type(model).__name__
-        if isinstance(model, type):
-            remedy = "Pass an instance of it, with its weights."
-        elif kind == "ExportedProgram":
-            remedy = "Pass the nn.Module that was exported."
-        elif hasattr(model, "predict"):
-            remedy = "Of a model that is not of torch, DualDA.fit_features takes the features."
-        else:
-            remedy = "Pass the trained model itself."
-        raise ModelError(f"'model' must be a torch nn.Module. Got {kind}. {remedy}")
-    if isinstance(model, torch.jit.ScriptModule):
-        raise ModelError(
-            "The model must be one whose layers can be seen. Got a scripted or traced one. "
-            "Pass the nn.Module that it was made of."
-        )
-    found: nn.Module = model
-    while True:
-        if isinstance(found, nn.DataParallel | nn.parallel.DistributedDataParallel):
-            found = found.module
-        elif (inner := found._modules.get("_orig_mod")) is not None:
-            found = inner
-        else:
-            return found
-
-
-def class_names(model: nn.Module) -> tuple[str, ...] | None:
-    """Give the names that the model's configuration has for its classes, in order; None where it has none."""
-    config = getattr(unwrap(model), "config", None)
-    table = getattr(config, "id2label", None)
-    if not isinstance(table, Mapping) or not table or set(table) != set(range(len(table))):
-        return None
-    names = tuple(str(table[i]) for i in range(len(table)))
-    # What transformers puts where nobody has named anything.
-    return None if names == tuple(f"LABEL_{i}" for i in range(len(names))) else names
+from whence.model.modules import check_model, eagerly, evaluating, unwrap
 
 
 def find_head(model: nn.Module, inputs: Any, layer: str | None = None) -> str:
@@ -137,7 +32,7 @@ def find_head(model: nn.Module, inputs: Any, layer: str | None = None) -> str:
 
     Forward passes on ``inputs`` record what goes through every linear layer and 1×1 convolution. The head
     is the one whose output has the values of the model's logits, or from which the model picks its logits:
-    one place a sample (the last token), or an average over places (pooling). Nothing is guessed from names.
+    one place per sample (the last token), or an average over places (pooling). Nothing is guessed from names.
 
     Parameters
     ----------
@@ -174,8 +69,8 @@ def find_head(model: nn.Module, inputs: Any, layer: str | None = None) -> str:
     d, n_classes = widths(layers[layer])
     if n_classes == 1:
         raise ModelError(
-            f"The model must give one logit a class. Layer {layer!r} gives one in all. For two classes, put "
-            f"nn.Linear({d}, 2) in its place, the first row 0 and the second the old weight: the same model."
+            f"The model must give one logit per class. Layer {layer!r} gives one in all. For two classes, "
+            f"put nn.Linear({d}, 2) in its place, the first row 0, the second the old weight: the same model."
         )
     return layer
 
@@ -263,7 +158,7 @@ class Extractor:
         n, rows = n_rows(inputs), passes[0][0].features
         if n is not None and len(rows) != n:
             raise ModelError(
-                f"Layer {self.layer!r} must see one row a sample, shape ({n}, {widths(layer)[0]}). "
+                f"Layer {self.layer!r} must see one row per sample, shape ({n}, {widths(layer)[0]}). "
                 f"Got {tuple(rows.shape)}. Is the input a batch?"
             )
         return call, passes
@@ -353,7 +248,7 @@ def _only_head(calls: list[Call], outputs: list[Tensor], layers: Mapping[str, nn
     shapes = " or ".join(str(tuple(logits.shape)) for logits in outputs)
     raise ModelError(
         "No linear layer's output is the model's output, so the head is unknown. Expected one whose output, "
-        f"at one place a sample or averaged over places, equals the logits of shape {shapes}. "
+        f"at one place per sample or averaged over places, equals the logits of shape {shapes}. "
         f"{listed(layers, outputs[0].shape[1])} If the model does something after its last linear layer that "
         "keeps the order of the classes, such as a softmax, pass that layer's name as 'layer'."
     )
@@ -376,14 +271,7 @@ def _check_ranks(call: Call, outputs: list[Tensor], layers: Mapping[str, nn.Modu
 def _single_call(calls: list[Call], layer: str) -> Call:
     if len(calls) != 1:
         raise ModelError(
-            f"Layer {layer!r} must run exactly once a forward pass. It ran {len(calls)} times; "
+            f"Layer {layer!r} must run exactly once per forward pass. It ran {len(calls)} times; "
             "choose another with 'layer'."
         )
     return calls[0]
-
-
-def eagerly(model: nn.Module) -> Any:
-    """Keep compiled parts from running compiled, where they would not see the hooks."""
-    compiled = any(m._compiled_call_impl is not None or "_orig_mod" in m._modules for m in model.modules())
-    stance = getattr(torch.compiler, "set_stance", None)  # since torch 2.6
-    return stance("force_eager") if compiled and stance is not None else nullcontext()

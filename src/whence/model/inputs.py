@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -26,15 +26,18 @@ def n_rows(inputs: Any) -> int | None:
     return None
 
 
+def each_part(inputs: Any, change: Callable[[Any], Any]) -> Any:
+    """Change every part of a batch, in mappings and tuples too."""
+    if isinstance(inputs, Mapping):
+        return {name: each_part(part, change) for name, part in inputs.items()}
+    if type(inputs) is tuple:
+        return tuple(each_part(part, change) for part in inputs)
+    return change(inputs)
+
+
 def take(inputs: Any, rows: slice) -> Any:
     """Take some samples of a batch; what has no rows (a flag, a number) stays as it is."""
-    if isinstance(inputs, Mapping):
-        return {name: take(part, rows) for name, part in inputs.items()}
-    if type(inputs) is tuple:
-        return tuple(take(part, rows) for part in inputs)
-    if isinstance(inputs, list) or (isinstance(inputs, Tensor | np.ndarray) and inputs.ndim > 0):
-        return inputs[rows]
-    return inputs
+    return each_part(inputs, lambda part: part if n_rows(part) is None else part[rows])
 
 
 def to_model(model: nn.Module, inputs: Any) -> Any:
@@ -42,15 +45,15 @@ def to_model(model: nn.Module, inputs: Any) -> Any:
 
     Always copies: a model may write into its inputs, which are the user's.
     """
-    if isinstance(inputs, Mapping):
-        return {name: to_model(model, part) for name, part in inputs.items()}
-    if type(inputs) is tuple:
-        return tuple(to_model(model, part) for part in inputs)
+    parameter = next((p for p in model.parameters() if p.is_floating_point()), None)
+    return each_part(inputs, lambda part: _to_parameter(part, parameter))
+
+
+def _to_parameter(inputs: Any, parameter: Tensor | None) -> Any:
     copied = isinstance(inputs, np.ndarray) and inputs.dtype.kind in "biufc"
     if copied:
         # torch would warn of arrays it cannot write to and refuse those that run backwards.
         inputs = torch.from_numpy(np.array(inputs, order="C"))
-    parameter = next((p for p in model.parameters() if p.is_floating_point()), None)
     if not isinstance(inputs, Tensor):
         return inputs
     inputs = inputs.detach()  # from what the user made it of, which is no part of the model
@@ -96,7 +99,10 @@ def run(model: nn.Module, inputs: Any) -> Any:
     that are no tensors (a text beside its tokens). A single tensor under a name of its own, such as
     ``image``, goes in by place. The model gets copies, so that what it writes into them is gone afterwards.
     """
-    inputs = _copied(inputs)
+    # What autograd follows is the caller's own copy already, and may be known by its identity.
+    inputs = each_part(
+        inputs, lambda part: part.clone() if isinstance(part, Tensor) and not part.requires_grad else part
+    )
     if type(inputs) is tuple:
         return model(*inputs)
     if not isinstance(inputs, Mapping):
@@ -146,12 +152,3 @@ def _first_line(error: Exception) -> str:
 
 def _is_whole(inputs: Any) -> bool:
     return isinstance(inputs, Tensor) and not inputs.is_floating_point() and not inputs.is_complex()
-
-
-def _copied(inputs: Any) -> Any:
-    if isinstance(inputs, Mapping):
-        return {name: _copied(part) for name, part in inputs.items()}
-    if type(inputs) is tuple:
-        return tuple(_copied(part) for part in inputs)
-    # What autograd follows is the caller's own copy already, and may be known by its identity.
-    return inputs.clone() if isinstance(inputs, Tensor) and not inputs.requires_grad else inputs

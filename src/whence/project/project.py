@@ -16,7 +16,7 @@ from whence.data import TrainingSet, as_training_set
 from whence.errors import InvalidInputError, StoreError
 from whence.explanation import Explanations
 from whence.features import FeatureBank, as_float32, extract
-from whence.model.extractor import class_names
+from whence.model.modules import class_names
 from whence.project.configuration import SUFFIX, Configuration
 
 

@@ -12,8 +12,9 @@ from torch.overrides import TorchFunctionMode
 
 from whence.core.checks import check_callable
 from whence.errors import InvalidInputError, ModelError, WhenceError
-from whence.model.extractor import Extractor, evaluating
+from whence.model.extractor import Extractor
 from whence.model.inputs import to_model
+from whence.model.modules import evaluating
 from whence.relevance.lrp import Maps
 from whence.relevance.sources import TOKENS, floating, looks_up, replaced, tokens_of
 
@@ -94,7 +95,7 @@ class Attributed:
 
 
 class _Scalar(nn.Module):
-    """Σ_j c_j f_j as a function of one input, one value a sample.
+    """Σ_j c_j f_j as a function of one input, one value per sample.
 
     The model's other inputs are arguments too, because captum repeats all of them for several samples of one.
     """

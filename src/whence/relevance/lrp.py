@@ -13,11 +13,13 @@ from torch.overrides import TorchFunctionMode
 
 from whence.core.checks import check_dense, real_array, shown
 from whence.errors import InvalidInputError, ModelError
-from whence.model.extractor import Extractor, evaluating
+from whence.model.extractor import Extractor
 from whence.model.inputs import check_batch, running_on, to_model
+from whence.model.modules import evaluating
 from whence.relevance.graph import check_no_leak
 from whence.relevance.presets import ATTN_LRP, EPSILON, EPSILON_PLUS_FLAT, Rules, as_rules
 from whence.relevance.propagation import Propagation, Source
+from whence.relevance.rules import Rule
 from whence.relevance.sources import floating, replaced, tokens_of
 
 Maps = dict[str, Tensor]
@@ -42,7 +44,7 @@ class Flow:
         Parameters
         ----------
         coefficients : (B, d) or (m, B, d)
-            One a sample, or m a sample, all in one pass.
+            One per sample, or m per sample, all in one pass.
 
         Returns
         -------
@@ -80,7 +82,7 @@ class Flow:
         return maps
 
 
-def trace(extractor: Extractor, inputs: Any, rules: str | Rules | None = None) -> Flow:
+def trace(extractor: Extractor, inputs: Any, rules: str | Rules | Rule | None = None) -> Flow:
     """Run an extractor on a batch such that relevance can flow back.
 
     Parameters
@@ -90,8 +92,9 @@ def trace(extractor: Extractor, inputs: Any, rules: str | Rules | None = None) -
     inputs
         A batch of the model's inputs.
     rules
-        ``"epsilon_plus_flat"``, ``"attn_lrp"``, ``"attn_lrp_cp"``, ``"epsilon"``, or ``Rules``. None looks
-        at what the model does: attention takes attn_lrp, convolutions epsilon_plus_flat, others epsilon.
+        ``"epsilon_plus_flat"``, ``"attn_lrp"``, ``"attn_lrp_cp"``, ``"epsilon"``, ``module:name``, ``Rules``,
+        or the rule of all layers. None looks at what the model does: attention takes attn_lrp, convolutions
+        epsilon_plus_flat, others epsilon.
     """
     if not isinstance(extractor, Extractor):
         raise InvalidInputError(
@@ -136,7 +139,7 @@ def trace(extractor: Extractor, inputs: Any, rules: str | Rules | None = None) -
 
 
 def lrp(
-    extractor: Extractor, inputs: Any, relevance: Tensor, rules: str | Rules | None = None
+    extractor: Extractor, inputs: Any, relevance: Tensor, rules: str | Rules | Rule | None = None
 ) -> Tensor | Maps:
     """Propagate the relevance of a model's features to its inputs.
 
@@ -147,10 +150,11 @@ def lrp(
     inputs
         A batch of the model's inputs.
     relevance : (B, d) or (m, B, d)
-        Of the features, one or m a sample. Where a feature is 0 it has no relevance to give.
+        Of the features, one or m per sample. Where a feature is 0 it has no relevance to give.
     rules
-        ``"epsilon_plus_flat"``, ``"attn_lrp"``, ``"attn_lrp_cp"``, ``"epsilon"``, or ``Rules``. None looks
-        at what the model does: attention takes attn_lrp, convolutions epsilon_plus_flat, others epsilon.
+        ``"epsilon_plus_flat"``, ``"attn_lrp"``, ``"attn_lrp_cp"``, ``"epsilon"``, ``module:name``, ``Rules``,
+        or the rule of all layers. None looks at what the model does: attention takes attn_lrp, convolutions
+        epsilon_plus_flat, others epsilon.
 
     Returns
     -------

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
-from whence.relevance.presets import LayerRule
+from whence.errors import ModelError
+
+if TYPE_CHECKING:
+    from whence.relevance.rules import LayerRule
 
 
 def tensors_in(values: Any) -> Iterator[Tensor]:
@@ -19,6 +22,17 @@ def tensors_in(values: Any) -> Iterator[Tensor]:
     elif isinstance(values, list | tuple | dict):
         for value in values.values() if isinstance(values, dict) else values:
             yield from tensors_in(value)
+
+
+def carries(x: Any) -> bool:
+    """Whether relevance flows through x."""
+    return isinstance(x, Tensor) and x.requires_grad
+
+
+def must_be_constant(what: str, *values: Any) -> None:
+    """Raise ModelError where one of the values carries relevance."""
+    if any(map(carries, values)):
+        raise ModelError(f"Relevance has no rule for {what} that depends on the input.")
 
 
 def stab(z: Tensor, epsilon: float) -> Tensor:
@@ -164,22 +178,3 @@ class Layer(NamedTuple):
         else:
             weight = weight * scale.view(-1, *(1,) * (weight.ndim - 1))
         return self._replace(weight=weight, bias=shift if self.bias is None else self.bias * scale + shift)
-
-    def back(self, c: Tensor, z: Tensor, x: Tensor, epsilon: float) -> Tensor:
-        """c of the layer's input, by the epsilon or the plus rule."""
-        if self.rule == "epsilon":
-            return self.transpose(c * kept(z, epsilon) if epsilon else c, self.weight)
-        positive, negative = self.weight.clamp(min=0), self.weight.clamp(max=0)
-        bias = None if self.bias is None else self.bias.clamp(min=0)
-        z_plus = self.apply(x.clamp(min=0), positive, bias)
-        any_below = bool((x < 0).any())
-        if any_below:
-            z_plus = z_plus + self.apply(x.clamp(max=0), negative)
-        s = c * (z / stab(z_plus, epsilon))
-        from_above = self.transpose(s, positive)
-        return torch.where(x >= 0, from_above, self.transpose(s, negative)) if any_below else from_above
-
-    def spread(self, R: Tensor, mask: Tensor, epsilon: float) -> Tensor:
-        """Relevance of the layer's input by the flat rule: equal shares to all inputs that are no padding."""
-        ones = torch.ones_like(self.weight)
-        return mask * self.transpose(R / stab(self.apply(mask, ones), epsilon), ones)

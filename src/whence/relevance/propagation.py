@@ -12,12 +12,11 @@ from torch.nn import functional as F  # noqa: N812
 from torch.overrides import TorchFunctionMode
 
 from whence.errors import InvalidInputError, ModelError
-from whence.relevance.context import carries
 from whence.relevance.functions import UNTOUCHED, base_name, opened, out_of_place
 from whence.relevance.graph import Node, nodes_between
-from whence.relevance.presets import LayerRule, Rules
-from whence.relevance.primitives import Layer, ruled, tensors_in
-from whence.relevance.rules import activation, detached
+from whence.relevance.presets import Rules
+from whence.relevance.primitives import Layer, carries, ruled, tensors_in
+from whence.relevance.rules import LayerRule, OperationRule, SharingRule, SpreadingRule, as_rule
 from whence.relevance.sources import TOKENS, looks_up
 from whence.relevance.table import GATES, TABLE
 
@@ -46,8 +45,8 @@ class Tag:
     root : the tensor of which it is a function element by element, as it was at ``root_version``
     gate : whether it is made of nothing but outputs of sigmoids
     layer : the layer whose output it is
-    shadow : zeros of its shape that receive relevance itself, for the flat rule; kept from the input on
-        through everything that only moves values
+    shadow : zeros of its shape that receive relevance itself, for rules that spread it; kept from the input
+        on through everything that only moves values
     mask : 1 at the values of the input, 0 at padding
     first : whether no layer came before it
     """
@@ -90,17 +89,19 @@ class Propagation(TorchFunctionMode):
         self._constants: dict[int, tuple[Tensor, Tensor]] = {}
         # Not by getattr: a parametrised weight is computed on access, which may change the model.
         self._names = {
-            id(module._parameters["weight"]): (name, type(module))
+            id(weight): (name, type(module))
             for name, module in model.named_modules()
-            if module._parameters.get("weight") is not None
+            for key, weight in module.named_parameters(recurse=False)
+            if key == "weight"
         }
-        # Relevance itself is only carried on beyond the first layer where another one is flat.
-        self._deep = "flat" in (rules.linear, rules.convolution, *rules.layers.values())
+        self._first = None if rules.first is None else as_rule("first", rules.first, LayerRule)
+        # Relevance itself is only carried on beyond the first layer where another one spreads it.
+        self._deep = any(isinstance(rule, SpreadingRule) for rule in rules.beyond_first())
 
     def start(self, name: str, values: Tensor, is_embedding: bool = False) -> Tensor:
         """Let relevance end at a tensor; give the tensor to go on with."""
         leaf = values.detach().clone().requires_grad_()
-        flat = not is_embedding and (self._deep or self.rules.first == "flat")
+        flat = not is_embedding and (self._deep or isinstance(self._first, SpreadingRule))
         shadow = torch.zeros_like(leaf, requires_grad=True) if flat else None
         self.sources[name] = Source(leaf, shadow, is_embedding)
         x = leaf.clone()  # since a model may write into its input, which autograd forbids for a leaf
@@ -142,9 +143,7 @@ class Propagation(TorchFunctionMode):
         wish = self.rules.operations.get(base)
         if wish is not None:
             self.used.add(base)
-            if wish == "gradient":
-                return self.approved(func, args, kwargs)
-            return (activation if wish == "identity" else detached)(self, func, *args, **kwargs)
+            return as_rule("operations", wish, OperationRule)(self, func, *args, **kwargs)
         first = args[0] if args else None
         before = _tag_of(first)
         rule = TABLE.get(base)
@@ -216,41 +215,39 @@ class Propagation(TorchFunctionMode):
         for key in (name, *kind.__mro__):
             if key in self.rules.layers:
                 self.used.add(key)
-                return self.rules.layers[key], True
-        return (self.rules.convolution if convolution else self.rules.linear), False
+                return as_rule("layers", self.rules.layers[key], LayerRule), True
+        rule = self.rules.convolution if convolution else self.rules.linear
+        return as_rule("linear", rule, LayerRule), False
 
     def run_layer(self, layer: Layer, compute: Callable[[Tensor], Tensor]) -> Tensor:
         """Give the value of a layer, with its rule."""
         epsilon, x, tag = self.rules.epsilon, layer.x, _tag_of(layer.x)
-        if tag.first and self.rules.first is not None and not layer.named:
-            layer = layer._replace(rule=self.rules.first)
+        if tag.first and self._first is not None and not layer.named:
+            layer = layer._replace(rule=self._first)
+        rule = layer.rule
 
         def again(*inputs: Tensor) -> Tensor:
             return layer.apply(inputs[-1], layer.weight, layer.bias)
 
-        if layer.rule != "flat":
-            z = ruled(compute, lambda c, z, x: layer.back(c, z, x, epsilon), x, again=again)
+        if isinstance(rule, SharingRule):
+            z = ruled(compute, lambda c, z, x: rule.back(layer, c, z, x, epsilon), x, again=again)
             _tag(z, Tag(layer=layer))
             return z
         shadow, mask = tag.shadow, tag.mask
         if shadow is None or mask is None:
             raise InvalidInputError(
-                "The flat rule must hold from the input on: of the layers before a flat one, each must be "
-                "flat too, with only activations, max pooling, padding and reshaping between them."
+                f"The {rule.name} rule must hold from the input on: of the layers before one that has it, "
+                "each must have it too, with only activations, max pooling, padding and reshaping between."
             )
         values = x.detach()
-        z = ruled(
-            lambda _, x: compute(x),
-            lambda c, z, *_: (layer.spread(c * z, mask, epsilon), None),
-            shadow,
-            values,
-            again=again,
-        )
-        tag = Tag(layer=layer._replace(x=layer.x))
+
+        def spread(R: Tensor, x: Tensor) -> tuple[Tensor, None]:
+            return rule.spread(layer, R, x, mask, epsilon), None
+
+        z = ruled(lambda _, x: compute(x), lambda c, z, _, x: spread(c * z, x), shadow, values, again=again)
+        tag = Tag(layer=layer)
         if self._deep:
-            zeros = ruled(
-                lambda _: torch.zeros_like(z), lambda R, z, _: layer.spread(R, mask, epsilon), shadow
-            )
+            zeros = ruled(lambda *_: torch.zeros_like(z), lambda R, z, _, x: spread(R, x), shadow, values)
             tag = replace(tag, shadow=zeros, mask=torch.ones_like(zeros))
         _tag(z, tag)
         return z

@@ -1,167 +1,201 @@
-"""The rules of relevance propagation: one small function an operation.
+"""A rule is an object: how relevance goes back through a layer, or through a torch function.
 
 Autograd carries c = R / activation instead of the relevance R itself. Every linear operation is then right by
 its plain gradient, nothing divides by activations, and only what is nonlinear, bilinear or has a rule of its
-own is written here. A rule returns the operation's exact value and says how c goes backwards; z is the
-operation's output, ε a small constant, and stab(z) = z + ε·sign(z) with sign(0) = 1.
+own is written down. z is the output of a layer or function, x its input, ε a small constant, and
+stab(z) = z + ε·sign(z) with sign(0) = 1.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F  # noqa: N812
 
-from whence.relevance.context import Context, carries, must_be_constant
-from whence.relevance.primitives import fraction, identity, ruled, stabilise, tensors_in
+from whence.core.checks import shown
+from whence.core.registry import Registry
+from whence.errors import InvalidInputError
+from whence.relevance.primitives import identity, kept, must_be_constant, ruled, stab
 
-
-def activation(ctx: Context, func: Any, input: Any, *args: Any, **kwargs: Any) -> Any:
-    """Activation, element by element: all relevance goes on, c·f(x)/x."""
-    must_be_constant(f"an argument of {func.__name__} beside the first", *args, *kwargs.values())
-    return ruled(lambda x: func(x, *args, **kwargs), lambda c, z, x: c * identity(z, x), input)
-
-
-def power(ctx: Context, func: Any, input: Any, exponent: Any) -> Any:
-    """Power: an activation, but a constant as other denominators are where the exponent is negative."""
-    must_be_constant("an exponent", exponent)
-    negative = bool((torch.as_tensor(exponent) < 0).all())
-    return (detached if negative else activation)(ctx, func, input, exponent)
+if TYPE_CHECKING:
+    from whence.relevance.primitives import Layer
+    from whence.relevance.propagation import Propagation
 
 
-def absolute(ctx: Context, func: Any, input: Any) -> Any:
-    """Absolute value: linear on either side of 0; of complex numbers a norm."""
-    return detached(ctx, func, input) if input.is_complex() else func(input)
+class Rule(ABC):
+    """What all rules have: a name, by which they are found once ``whence.register`` has taken them."""
+
+    name: str
+    needs_epsilon: ClassVar[bool] = False
+    """Whether ε must be above 0."""
 
 
-def glu(ctx: Context, func: Any, input: Any, dim: int = -1) -> Any:
-    """Gated linear unit: the gate is a constant."""
-    gate = input.detach().chunk(2, dim)[1].sigmoid()
-    values = input.chunk(2, dim)[0]
-    both = input.detach()
-    return ruled(lambda values: torch.nn.functional.glu(both, dim), lambda c, z, v: c * gate, values)
+class SharingRule(Rule):
+    """How relevance goes back through a dense or convolutional layer z = W∗x + b, to inputs that are not 0.
+
+    A rule of one's own is a subclass with a name and ``back``; an object of it goes wherever ``Rules`` take
+    the name of a rule.
+
+    Examples
+    --------
+    >>> class Gamma(SharingRule):
+    ...     name = "gamma"
+    ...
+    ...     def back(self, layer, c, z, x, epsilon):
+    ...         weight = layer.weight + 0.25 * layer.weight.clamp(min=0)
+    ...         return layer.transpose(c * z / stab(layer.apply(x, weight, layer.bias), epsilon), weight)
+    """
+
+    @abstractmethod
+    def back(self, layer: Layer, c: Tensor, z: Tensor, x: Tensor, epsilon: float) -> Tensor:
+        """Give c of the layer's input x, whose relevance is c·x, of c of its output z.
+
+        Parameters
+        ----------
+        layer
+            Has ``weight`` and ``bias``, with a batch normalisation after it folded in; ``apply(x, W, b)``
+            runs the layer with others, and ``transpose(s, W)`` is Wᵀs.
+        """
 
 
-def detached(ctx: Context, func: Any, *args: Any, **kwargs: Any) -> Any:
-    """Norms, variances, roots and denominators are constants."""
-    return func(*constants(args), **dict(zip(kwargs, constants(kwargs.values()), strict=True)))
+class SpreadingRule(Rule):
+    """How relevance goes back through a layer to all of its inputs, also to those that are 0.
+
+    It must hold from the input on: before the layer may only be layers with such rules, and what moves or
+    chooses values.
+    """
+
+    @abstractmethod
+    def spread(self, layer: Layer, R: Tensor, x: Tensor, mask: Tensor, epsilon: float) -> Tensor:
+        """Give the relevance of the layer's input x, of that of its output, R.
+
+        Parameters
+        ----------
+        layer
+            As for ``SharingRule.back``.
+        mask
+            Of x's shape, 1 at its values and 0 at padding, which is no input.
+        """
 
 
-def spread_and_mean(ctx: Context, func: Any, input: Any, *args: Any, **kwargs: Any) -> Any:
-    """Variance or deviation, which is a constant, and the mean, which is linear."""
-    spread, _ = func(input.detach(), *args, **kwargs)
-    mean = ctx.approved(lambda x: func(x, *args, **kwargs)[1], (input,), {})
-    return spread, stabilise(mean.clone(), ctx.rules.epsilon) if ctx.rules.epsilon else mean
+LayerRule = SharingRule | SpreadingRule
 
 
-def multiply(ctx: Context, func: Any, input: Any, other: Any) -> Any:
-    """Product, element by element."""
-    a, b = input, other
-    if not (carries(a) and carries(b)):
-        return func(a, b)
-    if ctx.is_gate(a) or ctx.is_gate(b):
-        return func(a.detach(), b) if ctx.is_gate(a) else func(a, b.detach())
-    root = ctx.root(a)
-    if root is ctx.root(b) and root.numel() == max(a.numel(), b.numel()):
-        # Two functions of one tensor are one function of it: an activation in several steps.
-        a, b = a.detach(), b.detach()
-        return ruled(lambda x: func(a, b), lambda c, z, x: c * identity(z, x), root)
-    return product(ctx, func, a, b)
+class OperationRule(Rule):
+    """How relevance goes back through a torch function.
+
+    Examples
+    --------
+    >>> class Halved(OperationRule):
+    ...     name = "halved"
+    ...
+    ...     def __call__(self, ctx, func, x):
+    ...         return ruled(func, lambda c, z, x: 0.5 * c * identity(z, x), x)
+    """
+
+    @abstractmethod
+    def __call__(self, ctx: Propagation, func: Any, *args: Any, **kwargs: Any) -> Any:
+        """Give the function's exact value, such that autograd carries c back by the rule; see ``ruled``."""
 
 
-def divide(ctx: Context, func: Any, input: Any, other: Any, **kwargs: Any) -> Any:
-    """Quotient: the denominator is a constant."""
-    return func(input, *constants([other]), **kwargs)
+RULES: Registry[Any] = Registry(
+    "relevance rule",
+    lambda thing: isinstance(thing, Rule) or (isinstance(thing, type) and issubclass(thing, Rule)),
+    lambda thing: thing.name,
+)
 
 
-def product(ctx: Context, func: Any, *args: Any, **kwargs: Any) -> Any:
-    """Product of matrices or elements: each of n factors that carry relevance gets 1/n of the gradient."""
-    adds = func.__name__.split(".")[0] in ("addmm", "addbmm", "baddbmm", "addmv", "addr")
-    addend, operands = (args[:1], args[1:]) if adds else ((), args)
-    named = {key: value for key, value in kwargs.items() if not (adds and key == "input")}
-    n = sum(map(carries, tensors_in((operands, named))))
-    if n < 2:
-        return stabilised(ctx, func, *args, **kwargs)
-
-    def share(x: Any) -> Any:
-        if isinstance(x, list | tuple):
-            return type(x)(map(share, x))
-        return fraction(x, 1 / n) if carries(x) else x
-
-    shared = {key: share(value) for key, value in named.items()}
-    return ctx.approved(func, (*addend, *map(share, operands)), {**kwargs, **shared})
-
-
-def stabilised(ctx: Context, func: Any, *args: Any, **kwargs: Any) -> Any:
-    """Sums, means and products with constants: shares of a stabilised output."""
-    z = func(*args, **kwargs)
-    if not ctx.rules.epsilon or not carries(z):
-        return z
-    # An operation may give back its input, or a view of it: nothing was summed.
-    memory = z.untyped_storage().data_ptr()
-    if any(x.untyped_storage().data_ptr() == memory for x in tensors_in((args, kwargs))):
-        return z
-    return stabilise(z.clone() if z._is_view() else z, ctx.rules.epsilon)
-
-
-def attention(
-    ctx: Context, func: Any, query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0,
-    is_causal: bool = False, scale: float | None = None, enable_gqa: bool = False,
-) -> Any:  # fmt: skip
-    """Scaled dot-product attention: two products and a softmax between them."""
-    must_be_constant("an attention mask", attn_mask)
-    factor = query.shape[-1] ** -0.5 if scale is None else scale
-    flows = ctx.rules.attention and (carries(query) or carries(key))
-    share = 0.5 if flows and carries(value) else 1.0
-    within = 0.5 if carries(query) and carries(key) else 1.0
-
-    def compute(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        return F.scaled_dot_product_attention(
-            q, k, v, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
+def as_rule(argument: str, rule: Any, kind: Any) -> Any:
+    """Give a rule by its name, by its class or itself, or raise where it is of another kind."""
+    found = RULES.get(rule, argument) if isinstance(rule, str) else rule
+    if isinstance(found, type) and issubclass(found, Rule):
+        found = found()
+    if not isinstance(found, kind):
+        classes = ((known.name, known if isinstance(known, type) else type(known)) for known in RULES)
+        names = sorted(name for name, known in classes if issubclass(known, kind))
+        raise InvalidInputError(
+            f"'{argument}' must be one of {', '.join(names)}, or a rule of your own. Got {shown(rule)}."
         )
-
-    def back(c: Tensor, z: Tensor, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor | None, ...]:
-        groups = q.shape[-3] // k.shape[-3] if enable_gqa else 1
-        if groups > 1:
-            k, v = k.repeat_interleave(groups, -3), v.repeat_interleave(groups, -3)
-        weights = _attention_weights(q @ k.mT * factor, attn_mask, is_causal)
-        c = share * c
-        to_v: Tensor = weights.mT @ c
-        to_q = to_k = None
-        if flows:
-            s = c @ v.mT
-            s = weights * (s - (weights * s).sum(-1, keepdim=True)) * (factor * within)
-            to_q, to_k = s @ k, s.mT @ q
-        if groups > 1:
-            to_v = _grouped(to_v, groups)
-            to_k = None if to_k is None else _grouped(to_k, groups)
-        return to_q, to_k, to_v
-
-    return ruled(compute, back, query, key, value)
+    return found
 
 
-def _grouped(c: Tensor, groups: int) -> Tensor:
-    """Sum over the queries' heads that share a head of keys and values."""
-    heads = c.shape[-3] // groups
-    return c.reshape(*c.shape[:-3], heads, groups, *c.shape[-2:]).sum(-3)
+@RULES.add
+class Epsilon(SharingRule):
+    """Every input gets its share of the output: R_j = x_j Σ_k w_kj R_k / stab(z_k)."""
+
+    name = "epsilon"
+
+    def back(self, layer: Layer, c: Tensor, z: Tensor, x: Tensor, epsilon: float) -> Tensor:
+        """Wᵀ(c z / stab(z))."""
+        return layer.transpose(c * kept(z, epsilon) if epsilon else c, layer.weight)
 
 
-def _attention_weights(scores: Tensor, mask: Tensor | None, is_causal: bool) -> Tensor:
-    if is_causal:
-        rows, columns = scores.shape[-2:]
-        mask = torch.ones(rows, columns, dtype=torch.bool, device=scores.device).tril()
-    if mask is not None:
-        scores = scores.masked_fill(~mask, -torch.inf) if mask.dtype == torch.bool else scores + mask
-    return scores.softmax(-1).nan_to_num(0.0)  # a row that may look nowhere gives 0
+@RULES.add
+class Plus(SharingRule):
+    """Only shares of the positive part count: R_j = Σ_k (x_j w_kj)⁺ R_k / stab(z⁺_k)."""
+
+    name = "plus"
+    needs_epsilon = True
+
+    def back(self, layer: Layer, c: Tensor, z: Tensor, x: Tensor, epsilon: float) -> Tensor:
+        """Go by the positive weights for inputs above 0, by the negative ones for those below."""
+        positive, negative = layer.weight.clamp(min=0), layer.weight.clamp(max=0)
+        bias = None if layer.bias is None else layer.bias.clamp(min=0)
+        z_plus = layer.apply(x.clamp(min=0), positive, bias)
+        any_below = bool((x < 0).any())
+        if any_below:
+            z_plus = z_plus + layer.apply(x.clamp(max=0), negative)
+        s = c * (z / stab(z_plus, epsilon))
+        from_above = layer.transpose(s, positive)
+        return torch.where(x >= 0, from_above, layer.transpose(s, negative)) if any_below else from_above
 
 
-def softmax(ctx: Context, func: Any, input: Any, *args: Any, **kwargs: Any) -> Any:
-    """Softmax: its gradient, or a constant where relevance does not flow to queries and keys."""
-    if not ctx.rules.attention:
-        return detached(ctx, func, input, *args, **kwargs)
-    return ctx.approved(func, (input, *args), kwargs)
+@RULES.add
+class Flat(SpreadingRule):
+    """Equal shares to all inputs that are no padding, whatever their values."""
+
+    name = "flat"
+
+    def spread(self, layer: Layer, R: Tensor, x: Tensor, mask: Tensor, epsilon: float) -> Tensor:
+        """Go by weights of 1."""
+        ones = torch.ones_like(layer.weight)
+        return mask * layer.transpose(R / stab(layer.apply(mask, ones), epsilon), ones)
+
+
+@RULES.add
+class Identity(OperationRule):
+    """All relevance goes on, element by element, c·z/x: for activations."""
+
+    name = "identity"
+
+    def __call__(self, ctx: Propagation, func: Any, input: Any, *args: Any, **kwargs: Any) -> Any:
+        """Give the value of a function of one tensor that carries relevance."""
+        must_be_constant(f"an argument of {func.__name__} beside the first", *args, *kwargs.values())
+        return ruled(lambda x: func(x, *args, **kwargs), lambda c, z, x: c * identity(z, x), input)
+
+
+@RULES.add
+class Gradient(OperationRule):
+    """The function's own gradient: for what is linear."""
+
+    name = "gradient"
+
+    def __call__(self, ctx: Propagation, func: Any, *args: Any, **kwargs: Any) -> Any:
+        """Let autograd follow the function."""
+        return ctx.approved(func, args, kwargs)
+
+
+@RULES.add
+class Detach(OperationRule):
+    """No relevance goes on: for norms, variances, roots and denominators, which are constants."""
+
+    name = "detach"
+
+    def __call__(self, ctx: Propagation, func: Any, *args: Any, **kwargs: Any) -> Any:
+        """Give the value for constants."""
+        return func(*constants(args), **dict(zip(kwargs, constants(kwargs.values()), strict=True)))
 
 
 def constants(values: Any) -> tuple[Any, ...]:

@@ -7,14 +7,16 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from whence.errors import InvalidInputError, ModelError
+from whence.core.naming import named
+from whence.errors import ModelError
 from whence.model.extractor import Extractor
 from whence.relevance.captum import Attributed, Captum
 from whence.relevance.lrp import Maps, trace
-from whence.relevance.presets import NAMED, Rules
+from whence.relevance.presets import Rules, as_rules
+from whence.relevance.rules import RULES, Rule
 
-Method = str | Rules | Captum | type
-"""How relevance goes from features to inputs: named rules, ``Rules``, or a method of captum."""
+Method = str | Rules | Rule | Captum | type
+"""How relevance goes from features to inputs: named rules, ``Rules``, a layer's rule, or a captum method."""
 
 
 class Backward(Protocol):
@@ -42,15 +44,13 @@ class PairMaps(NamedTuple):
 
 def start(extractor: Extractor, inputs: Any, method: Method) -> Backward:
     """Run the extractor on a batch such that relevance can be brought back by a method."""
-    if isinstance(method, Rules) or (isinstance(method, str) and method in NAMED):
-        return trace(extractor, inputs, method)
+    if isinstance(method, str) and ":" in method:
+        method = named("method", method)
+    if callable(method) and not RULES.accepts(method):
+        method = Captum(method)
     if isinstance(method, Captum):
         return Attributed(extractor, inputs, method)
-    if callable(method):
-        return Attributed(extractor, inputs, Captum(method))
-    raise InvalidInputError(
-        f"'method' must be one of {', '.join(NAMED)}, Rules, or a class of captum.attr. Got {method!r}."
-    )
+    return trace(extractor, inputs, as_rules(method, "method"))
 
 
 def pair_maps(test: Backward, train: Backward, lam: Tensor, weight: Tensor) -> PairMaps:

@@ -208,6 +208,7 @@ def choose_C(
     X, y = X[fitted], to_array("labels", labels)[fitted]
     path: list[PathPoint] = []
     previous: Solution | None = None
+    # Each C starts from the solution of the one before, so these solves are no work for an engine.
     for kappa in tqdm(_KAPPAS, desc="Choosing C", unit="C", disable=not show_progress):
         C = kappa / scale * share
         seen: tuple[float, float | None] | None = None

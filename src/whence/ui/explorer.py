@@ -14,14 +14,15 @@ from whence.attributors import DualDA
 from whence.audit import WrongLabels, class_view, wrong_labels
 from whence.data import TrainingSet
 from whence.errors import InvalidInputError
+from whence.explanation import Explanation
+from whence.explanation.view import Explained, Strip, shown
 from whence.features import as_float32
 from whence.model.bound import probabilities
 from whence.model.inputs import to_model
-from whence.pages.samples import Sample, as_samples
+from whence.pages.samples import as_samples
 from whence.project import Project
 from whence.relevance import Concepts
-from whence.ui import payload
-from whence.ui.payload import Json
+from whence.ui import schema
 
 C_STEPS = (1e-2, 1e-1, 1.0, 1e1, 1e2)
 """The values of C on offer, as multiples of the explainer's own."""
@@ -36,7 +37,7 @@ class Explorer:
     Attributes
     ----------
     project : the explainer with its model, training set and tests
-    names : one a class
+    names : one per class
     """
 
     def __init__(self, project: Project) -> None:
@@ -76,10 +77,10 @@ class Explorer:
         return found
 
     @functools.cached_property
-    def kind(self) -> str:
+    def kind(self) -> Any:
         """What the samples are: image, text or values."""
         first = int(self.valid.argmax())
-        return str(payload.sample(self._shown(self.project.tests, [first])[0])["kind"])
+        return shown(self._samples(self.project.tests, [first])[0]).kind
 
     @functools.cached_property
     def surrogate_classes(self) -> Any:
@@ -91,22 +92,22 @@ class Explorer:
         """The model's classes (M,)."""
         return self.probabilities.argmax(1).numpy()
 
-    def info(self) -> Json:
+    def info(self) -> schema.Info:
         """What holds for all tests."""
         explainer = self.project.explainer
-        return {
-            "title": self.project.path.stem,
-            "kind": self.kind,
-            "classes": list(self.names),
-            "n_train": explainer.n_train_,
-            "n_tests": int(self.valid.sum()),
-            "n_support": len(explainer.support_),
-            "C": explainer.C_,
-            "Cs": self.Cs(),
-            "gap": explainer.gap_,
-            "accuracy": float((self.predicted == self.truths)[self.valid].mean()),
-            "agreement": float((self.predicted == self.surrogate_classes)[self.valid].mean()),
-        }
+        return schema.Info(
+            title=self.project.path.stem,
+            kind=self.kind,
+            classes=list(self.names),
+            n_train=explainer.n_train_,
+            n_tests=int(self.valid.sum()),
+            n_support=len(explainer.support_),
+            C=explainer.C_,
+            Cs=self.Cs(),
+            gap=explainer.gap_,
+            accuracy=float((self.predicted == self.truths)[self.valid].mean()),
+            agreement=float((self.predicted == self.surrogate_classes)[self.valid].mean()),
+        )
 
     def Cs(self) -> list[float]:
         """The values of C that explanations can be asked for at, ascending."""
@@ -123,7 +124,7 @@ class Explorer:
         wrong: bool = False,
         disagree: bool = False,
         search: str = "",
-    ) -> Json:
+    ) -> schema.Rows:
         """A page of the test samples that fit, with small pictures.
 
         ``search`` is a place, or a part of the name of the true or the predicted class.
@@ -144,57 +145,58 @@ class Explorer:
                 found |= np.arange(len(fits)) == int(word)
             fits &= found
         places = np.flatnonzero(fits)
-        return {"total": len(places), "rows": self.summaries(places[offset : offset + limit].tolist())}
+        return schema.Rows(total=len(places), rows=self.summaries(places[offset : offset + limit].tolist()))
 
-    def summaries(self, indices: Sequence[int]) -> list[Json]:
-        """One line a test sample."""
-        shown = self._shown(self.project.tests, indices)
+    def summaries(self, indices: Sequence[int]) -> list[schema.Row]:
+        """One line per test sample."""
         return [
-            {
-                "index": index,
-                "truth": int(self.truths[index]),
-                "predicted": int(self.predicted[index]),
-                "probability": float(self.probabilities[index].max()),
-                "surrogate_class": int(self.surrogate_classes[index]),
-                "sample": payload.small(picture),
-            }
-            for index, picture in zip(indices, shown, strict=True)
+            schema.Row(
+                index=index,
+                truth=int(self.truths[index]),
+                predicted=int(self.predicted[index]),
+                probability=float(self.probabilities[index].max()),
+                surrogate_class=int(self.surrogate_classes[index]),
+                sample=sample,
+            )
+            for index, sample in zip(indices, self._samples(self.project.tests, indices), strict=True)
         ]
 
-    def _shown(self, samples: TrainingSet, indices: Sequence[int]) -> list[Sample]:
+    def _samples(self, samples: TrainingSet, indices: Sequence[int]) -> list[Any]:
         """Samples to look at, of the tests or of the training set."""
         if not indices:
             return []
         tokenizer = self.project.explainer.require_model().prepare.preprocess
         return as_samples(samples.take(list(indices)), tokenizer)
 
-    def _small(self, indices: Sequence[int]) -> list[Json]:
-        """Small pictures of training samples, which must be those that were fitted."""
+    def _trained(self, indices: Sequence[int]) -> list[Any]:
+        """Training samples to look at, which must be those that were fitted."""
         explainer = self.project.explainer
         data, model = explainer.require_data(), explainer.require_model()
         for start in range(0, len(indices), explainer.batch_size):
             rows = list(indices[start : start + explainer.batch_size])
             found = model.read_batch(to_model(model.extractor.model, data.take(rows))).features
             explainer.surrogate_.check_training(found.float().cpu().numpy(), np.asarray(rows), "data")
-        return [payload.small(shown) for shown in self._shown(data, indices)]
+        return self._samples(data, indices)
 
-    def explain(self, index: int, k: int = 5, target: int | None = None, C: float | None = None) -> Json:
+    def explain(
+        self, index: int, k: int = 5, target: int | None = None, C: float | None = None
+    ) -> schema.Explained:
         """Explain a test sample."""
         target = self._class(target)
         with self._lock:
             explainer = self.at(C)
             why = self.project.explain([index], k, target, explainer=explainer)[0]
-            scores = explainer.attribute_features(self.features[[index]], why.target, sparse=True).data
-        return {"test": index, "C": explainer.C_, **payload.explanation(why, scores)}
+        return _explained(why, index, explainer.C_)
 
-    def explain_own(self, x: Any, k: int = 5, target: int | None = None, C: float | None = None) -> Json:
+    def explain_own(
+        self, x: Any, k: int = 5, target: int | None = None, C: float | None = None
+    ) -> schema.Explained:
         """Explain an input of the user's own, a batch of one as the model or its preprocessing takes it."""
         target = self._class(target)
         with self._lock:
             explainer = self.at(C)
             why = explainer.explain(x, k, target)[0]
-            scores = explainer.attribute(x, why.target, sparse=True).data
-        return {"test": None, "C": explainer.C_, **payload.explanation(why, scores)}
+        return _explained(why, None, explainer.C_)
 
     def at(self, C: float | None) -> DualDA:
         """Give the explainer at another C of ``Cs``, solved when it is first asked for."""
@@ -212,7 +214,7 @@ class Explorer:
 
     def concepts(
         self, index: int, pair: int | None = None, target: int | None = None, C: float | None = None
-    ) -> Json:
+    ) -> Strip:
         """Take the score of a pair apart into the principal components of the support vectors.
 
         ``pair`` is the training sample; None takes the strongest proponent.
@@ -222,7 +224,7 @@ class Explorer:
             inputs = self.project.tests.take(self.project.read_tests([index]))
             explaining = self.at(C).explaining(1, None)
             why = explaining.concepts(index, inputs, target, pair, self._components, 3, 9)
-        return payload.concepts(why)
+        return Strip.of(why)
 
     @functools.cached_property
     def _components(self) -> Concepts:
@@ -234,7 +236,9 @@ class Explorer:
             raise InvalidInputError(f"'target' must be a class in [0, {len(self.names)}). Got {target}.")
         return target
 
-    def what_if(self, index: int, remove: Sequence[int], relabel: dict[int, int], target: int | None) -> Json:
+    def what_if(
+        self, index: int, remove: Sequence[int], relabel: dict[int, int], target: int | None
+    ) -> schema.Answer:
         """Solve the surrogate without or with other labels of some training samples; compare."""
         own, target = self.project.explainer, self._class(target)
         f = self.features[self.project.read_tests([index])]
@@ -243,41 +247,40 @@ class Explorer:
             other = own.what_if(features, remove=remove, relabel=relabel)
         wanted = int(self.predicted[index]) if target is None else target
         after = other.predict_features(self.features).numpy()
-        return {
-            "test": index,
-            "target": wanted,
-            "before": _side(own, f, wanted),
-            "after": _side(other, f, wanted),
-            "changed_tests": int((after != self.surrogate_classes)[self.valid].sum()),
-            "n_tests": int(self.valid.sum()),
-            "seconds": other.seconds_["solution"],
-        }
+        return schema.Answer(
+            test=index,
+            target=wanted,
+            before=_side(own, f, wanted),
+            after=_side(other, f, wanted),
+            changed_tests=int((after != self.surrogate_classes)[self.valid].sum()),
+            n_tests=int(self.valid.sum()),
+            seconds=other.seconds_["solution"],
+        )
 
-    def suspects(self, offset: int, limit: int) -> Json:
+    def suspects(self, offset: int, limit: int) -> schema.Suspects:
         """A page of the training samples whose labels may be wrong, the most suspicious first."""
         found = self._wrong_labels
         chosen = slice(offset, offset + limit)
-        indices, near = found.indices[chosen], found.neighbours[chosen]
-        shown = [row[row >= 0][:_NEIGHBOURS].tolist() for row in near]
-        samples = iter(
-            self._small([i for i, row in zip(indices.tolist(), shown, strict=True) for i in (i, *row)])
-        )
+        indices, near = found.indices[chosen].tolist(), found.neighbours[chosen]
+        nearest = [row[row >= 0][:_NEIGHBOURS].tolist() for row in near]
+        together = [(index, *row) for index, row in zip(indices, nearest, strict=True)]
+        samples = iter(self._trained([index for group in together for index in group]))
         rows = [
-            {
-                "index": index,
-                "label": int(found.labels[j]),
-                "suggested": int(found.suggested[j]),
-                "score": float(found.scores[j]),
-                "disagreeing": int((found.neighbours[j] >= 0).sum()),
-                "sample": next(samples),
-                "neighbours": row,
-                "neighbour_labels": self.project.explainer.labels_[row].tolist(),
-                "neighbour_samples": [next(samples) for _ in row],
-            }
-            for j, (index, row) in enumerate(zip(indices.tolist(), shown, strict=True), offset)
+            schema.Suspect(
+                index=index,
+                label=int(found.labels[j]),
+                suggested=int(found.suggested[j]),
+                score=float(found.scores[j]),
+                disagreeing=int((found.neighbours[j] >= 0).sum()),
+                sample=next(samples),
+                neighbours=row,
+                neighbour_labels=self.project.explainer.labels_[row].tolist(),
+                neighbour_samples=[next(samples) for _ in row],
+            )
+            for j, (index, row) in enumerate(zip(indices, nearest, strict=True), offset)
         ]
         ranking = found.ranking.replace("_", " ")
-        return {"total": len(found), "ranking": ranking, "looked_at": near.shape[1], "rows": rows}
+        return schema.Suspects(total=len(found), ranking=ranking, looked_at=near.shape[1], rows=rows)
 
     @functools.cached_property
     def _wrong_labels(self) -> WrongLabels:
@@ -286,23 +289,32 @@ class Explorer:
                 return self._wrong_labels
             return wrong_labels(self.project.explainer, features=self.project.train_bank, n=_QUEUE)
 
-    def classes(self) -> list[Json]:
+    def classes(self) -> list[schema.ClassFacts]:
         """The classes, and the training samples that carry them."""
-        facts = ("name", "n_train", "n_support", "bounded")
         return [
-            {fact: getattr(found, fact) for fact in facts}
-            | {"top": found.proponents.tolist(), "samples": self._small(found.proponents.tolist())}
+            schema.ClassFacts(
+                name=found.name,
+                n_train=found.n_train,
+                n_support=found.n_support,
+                bounded=found.bounded,
+                top=found.proponents.tolist(),
+                samples=self._trained(found.proponents.tolist()),
+            )
             for found in class_view(self.project.explainer, _STRONGEST).classes
         ]
 
 
-def _side(explainer: DualDA, f: torch.Tensor, target: int) -> Json:
+def _explained(why: Explanation, test: int | None, C: float) -> schema.Explained:
+    return schema.Explained(test=test, C=C, **dict(Explained.of(why)))
+
+
+def _side(explainer: DualDA, f: torch.Tensor, target: int) -> schema.Side:
     """What a surrogate says of one test sample."""
     logits = explainer.surrogate_.logits(f)[0].double()
-    return {
-        "predicted": int(logits.argmax()),
-        "logits": [float(value) for value in logits],
-        "logit": float(logits[target]),
-        "n_support": len(explainer.support_),
-        "gap": explainer.gap_,
-    }
+    return schema.Side(
+        predicted=int(logits.argmax()),
+        logits=logits.tolist(),
+        logit=float(logits[target]),
+        n_support=len(explainer.support_),
+        gap=explainer.gap_,
+    )

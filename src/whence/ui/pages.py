@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any, NamedTuple
 
+from pydantic_core import to_jsonable_python
 from tqdm.auto import tqdm
 
 from whence import __version__
@@ -73,7 +74,7 @@ def report_page(
     shown = tqdm(tests, "writing", disable=not explorer.project.explainer.show_progress or len(tests) < 4)
     rows = explorer.summaries(explorer.project.check_tests(list(tests)))
     explanations = {index: explorer.explain(index, k) for index in shown}
-    strongest = {index: why["pairs"][0]["index"] for index, why in explanations.items() if why["pairs"]}
+    strongest = {index: why.pairs[0].index for index, why in explanations.items() if why.pairs}
     concepts = {index: explorer.concepts(index, pair) for index, pair in strongest.items()}
     data = {
         "info": info,
@@ -96,7 +97,7 @@ def report_page(
 
 def embedded(data: Any) -> str:
     """Write data as JSON that can stand inside a page: nothing in it ends the element or begins another."""
-    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+    text = json.dumps(to_jsonable_python(data), ensure_ascii=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 

@@ -6,29 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-Class = Annotated[int, Field(ge=0, description="A class by its number")]
-Index = Annotated[int, Field(ge=0, description="A sample's place")]
-
-
-class Shown(BaseModel):
-    """A sample: a picture, tokens, or values."""
-
-    kind: Literal["image", "text", "values"]
-    src: str | None = None
-    width: int | None = None
-    height: int | None = None
-    tokens: list[str] | None = None
-    values: list[float] | None = None
-
-
-class Map(BaseModel):
-    """Relevance: of a picture a signed byte a pixel in base 64, 127 standing for ``most``; else values."""
-
-    width: int | None = None
-    height: int | None = None
-    most: float | None = None
-    data: str | None = None
-    values: list[float] | None = None
+from whence.explanation import view
+from whence.explanation.view import Class, Index, Small
 
 
 class Info(BaseModel):
@@ -55,7 +34,7 @@ class Row(BaseModel):
     predicted: Class
     probability: float
     surrogate_class: Class
-    sample: Shown
+    sample: Small
 
 
 class Rows(BaseModel):
@@ -65,80 +44,11 @@ class Rows(BaseModel):
     rows: list[Row]
 
 
-class Pair(BaseModel):
-    """A training sample and what it contributes; positive is evidence for the target class."""
-
-    index: Index
-    label: Class
-    score: float
-    share: float
-    coefficient: float
-    sample: Shown
-    test_map: Map
-    train_map: Map
-
-
-class Full(BaseModel):
-    """The relevance of the full colour in each row of maps."""
-
-    logit: float
-    test: float
-    train: float
-
-
-class Explained(BaseModel):
-    """Where one prediction comes from; ``test`` is None for an input of the user's own."""
+class Explained(view.Explained):
+    """Where one prediction comes from, at one C; ``test`` is None for an input of the user's own."""
 
     test: Index | None
     C: float
-    sample: Shown
-    logit_map: Map
-    full: Full
-    pairs: list[Pair]
-    predicted: Class
-    probability: float
-    surrogate_class: Class
-    truth: int | None
-    target: Class
-    logit: float
-    bias: float
-    evidence_for: float
-    evidence_against: float
-    share_for: float
-    share_against: float
-    sums: dict[str, float]
-    method: str
-    n_train: int
-    n_support: int
-    gap: float
-    waterfall: list[tuple[int, float]]
-    sparsity: list[tuple[int, float]]
-
-
-class Part(BaseModel):
-    """A concept's part of a pair's score."""
-
-    name: str
-    score: float
-    test_activation: float
-    train_activation: float
-    test_map: Map
-    train_map: Map
-    indices: list[Index]
-    samples: list[Shown]
-
-
-class Strip(BaseModel):
-    """The concepts of a pair."""
-
-    index: Index
-    score: float
-    bias: float
-    is_basis: bool
-    full: dict[str, float]
-    train: Shown
-    test: Shown
-    parts: list[Part]
 
 
 class Suspect(BaseModel):
@@ -152,10 +62,10 @@ class Suspect(BaseModel):
     suggested: Class
     score: float
     disagreeing: int
-    sample: Shown
+    sample: Small
     neighbours: list[Index]
     neighbour_labels: list[Class]
-    neighbour_samples: list[Shown]
+    neighbour_samples: list[Small]
 
 
 class Suspects(BaseModel):
@@ -175,7 +85,7 @@ class ClassFacts(BaseModel):
     n_support: int
     bounded: float
     top: list[Index]
-    samples: list[Shown]
+    samples: list[Small]
 
 
 class Question(BaseModel):

@@ -18,6 +18,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse, StreamingResponse
 
 from whence import __version__
 from whence.errors import WhenceError
+from whence.explanation.view import Strip
 from whence.ui import schema
 from whence.ui.explorer import Explorer
 from whence.ui.listening import LOOPBACK, address, check_token, run
@@ -97,7 +98,7 @@ def _routes(app: FastAPI, explorer: Explorer) -> None:
     @app.get("/api/info")
     def info() -> schema.Info:
         """What holds for all tests."""
-        return schema.Info(**explorer.info())
+        return explorer.info()
 
     @app.get("/api/tests")
     def tests(
@@ -110,7 +111,7 @@ def _routes(app: FastAPI, explorer: Explorer) -> None:
         search: Search = "",
     ) -> schema.Rows:
         """A page of the test samples that fit."""
-        found = explorer.rows(
+        return explorer.rows(
             offset=offset,
             limit=limit,
             label=label,
@@ -119,19 +120,16 @@ def _routes(app: FastAPI, explorer: Explorer) -> None:
             disagree=disagree,
             search=search,
         )
-        return schema.Rows(**found)
 
     @app.get("/api/tests/{test}/explanation")
     def explanation(test: int, k: Pairs = 5, target: Chosen = None, C: Strength = None) -> schema.Explained:
         """Where the prediction of a test sample comes from."""
-        return schema.Explained(**explorer.explain(test, k, target, C))
+        return explorer.explain(test, k, target, C)
 
     @app.get("/api/tests/{test}/concepts")
-    def concepts(
-        test: int, pair: int | None = None, target: Chosen = None, C: Strength = None
-    ) -> schema.Strip:
+    def concepts(test: int, pair: int | None = None, target: Chosen = None, C: Strength = None) -> Strip:
         """Take the score of a pair apart into concepts; that of the strongest proponent if none is named."""
-        return schema.Strip(**explorer.concepts(test, pair, target, C))
+        return explorer.concepts(test, pair, target, C)
 
     @app.post("/api/explanation")
     def own(
@@ -143,19 +141,19 @@ def _routes(app: FastAPI, explorer: Explorer) -> None:
     ) -> schema.Explained:
         """Explain an input of one's own: a picture (image/*) or a text (text/plain) as the body."""
         x = own_input(explorer, request.headers.get("content-type", ""), body)
-        return schema.Explained(**explorer.explain_own(x, k, target, C))
+        return explorer.explain_own(x, k, target, C)
 
     @app.get("/api/audit")
     def audit(
         offset: Annotated[int, Query(ge=0)] = 0, limit: Annotated[int, Query(ge=1, le=200)] = 24
     ) -> schema.Suspects:
         """Training samples whose labels may be wrong, the likeliest first."""
-        return schema.Suspects(**explorer.suspects(offset, limit))
+        return explorer.suspects(offset, limit)
 
     @app.get("/api/classes")
     def classes() -> list[schema.ClassFacts]:
         """The classes of the surrogate, and the samples that carry them."""
-        return [schema.ClassFacts(**facts) for facts in explorer.classes()]
+        return explorer.classes()
 
     @app.post("/api/whatif")
     def what_if(question: schema.Question) -> StreamingResponse:
@@ -163,7 +161,7 @@ def _routes(app: FastAPI, explorer: Explorer) -> None:
 
         def work() -> Any:
             found = explorer.what_if(question.test, question.remove, question.relabel, question.target)
-            return schema.Answer(**found).model_dump()
+            return found.model_dump()
 
         return StreamingResponse(_streamed(work), media_type="application/x-ndjson")
 

@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from whence.errors import InvalidInputError
-from whence.model.extractor import unwrap
+from whence.model.modules import unwrap
 
 Checkpoints = Sequence[Mapping[str, Tensor] | nn.Module | str | PathLike[str]]
 

@@ -16,9 +16,10 @@ from whence.attributors.gradient.samplewise import NotMappedError, map_samples
 from whence.core.checks import shown
 from whence.errors import InvalidInputError, ModelError
 from whence.features import teller
-from whence.model.extractor import eagerly, evaluating, logits_in
+from whence.model.extractor import logits_in
 from whence.model.heads import made_by, recording
 from whence.model.inputs import n_rows, run, take
+from whence.model.modules import eagerly, evaluating
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 """One number a sample: of logits (B, K) and classes (B,), shape (B,)."""
@@ -105,10 +106,12 @@ class Gradients:
     Examples
     --------
     >>> import torch
-    >>> from whence.attributors.classifier import read
+    >>> from whence.attributors.classifier import Training
+    >>> from whence.features import extract
+    >>> from whence.tasks import Classes
     >>> model, x, y = torch.nn.Linear(4, 3), torch.randn(6, 4), torch.arange(6) % 3
-    >>> classifier, _ = read(model, (x, y), None, batch_size=8, show_progress=False)
-    >>> [rows.shape for rows in Gradients(classifier)(x, y)]
+    >>> training = Training(extract(model, (x, y), show_progress=False), Classes(3), batch_size=8)
+    >>> [rows.shape for rows in Gradients(training.classifier)(x, y)]
     [torch.Size([6, 15])]
     """
 
@@ -166,7 +169,7 @@ class Gradients:
         It can be differentiated and transformed by ``torch.func``; call it within ``evaluating(model)`` and
         with gradients enabled. ``weights`` replaces the frozen parameters and the buffers.
         """
-        logits = self._logits(parameters, inputs, weights)
+        logits = self.logits(parameters, inputs, weights)
         try:
             values = self.scalar(logits, classes)
         except Exception as error:
@@ -235,7 +238,7 @@ class Gradients:
             values.append(value.detach())
         return [torch.stack(parts) for parts in zip(*rows, strict=True)], torch.stack(values)
 
-    def _logits(self, parameters: Weights, inputs: Any, weights: Weights | None = None) -> Tensor:
+    def logits(self, parameters: Weights, inputs: Any, weights: Weights | None = None) -> Tensor:
         """Logits (B, K) as a function of the parameters."""
         with _outputs_of(self.model, self.layer) as outputs:
             output = at(self.model, {**(weights or {}), **parameters}, lambda: run(self.model, inputs))

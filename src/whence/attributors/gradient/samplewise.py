@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import vmap
 
-from whence.model.extractor import eagerly, evaluating
+from whence.model.modules import eagerly, evaluating
 
 Function = Callable[[Mapping[str, Tensor], Any, Tensor], Any]
 """Of parameters, the inputs of one sample as a batch of one, and its class (1,)."""

@@ -5,109 +5,113 @@ from __future__ import annotations
 import hashlib
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from tqdm.auto import tqdm
 
 from whence.core import contents, store
+from whence.core.cache import Cache
 from whence.core.fingerprint import source
 from whence.errors import StoreError
-from whence.evaluate.scenes.blocks import LastBlock, packed, states
-from whence.evaluate.scenes.texts import LENGTH, Backbone, TextHead
+from whence.evaluate.scenes.blocks import packed, states
+from whence.evaluate.scenes.networks.base import TextInputs
+from whence.evaluate.scenes.texts import LENGTH, Backbone
 
-_MODELS = ("minilm", "smollm2")
-_KINDS = ("head", "block")  # what is trained: a linear head, or the last block too
 _BATCH = 32
 _MODULES = ("blocks", "encoder", "texts")  # whose code the states of texts depend on
+_KIND = "texts"  # of entries of the cache
 
 
 class Encoder:
-    """What networks see of texts, kept in a file, so that a text is read once whatever set it is in.
+    """What networks see of texts, kept in a cache, so that a text is read once whatever set it is in.
 
     That is the language model's features for a linear head, and for a network with the last block the states
     that enter this block.
 
     Parameters
     ----------
-    network
-        One of ``names()``.
+    inputs
+        What is made of texts.
     folder
-        Has a subfolder a language model.
+        Has a subfolder per language model.
     cache
-        File that keeps what was read.
+        Keeps what was read.
     show_progress
         Show a progress bar.
     """
 
-    def __init__(self, network: str, folder: Path, cache: Path, show_progress: bool) -> None:
-        self.model, _, self.kind = network.partition("-")
-        self.folder, self.cache, self.show_progress = folder / self.model, cache, show_progress
-        self._known: dict[bytes, npt.NDArray[np.float32]] = {}  # (tokens, d) each, one row for a head
-        if cache.exists():
-            try:
-                self._known = _read(cache, self._made_by)
-            except StoreError:
-                return  # a damaged cache is made anew
+    def __init__(self, inputs: TextInputs, folder: Path, cache: Cache, show_progress: bool) -> None:
+        self.inputs, self.cache, self.show_progress = inputs, cache, show_progress
+        self.folder = folder / inputs.model
+        # (tokens, d) each, one row for a head; of every entry that the same code made of the same model
+        self._known: dict[bytes, npt.NDArray[np.float32]] = {}
+        for entry in cache.entries():
+            if entry.kind == _KIND and self._parts.items() <= entry.parts.items() and entry.complete:
+                try:
+                    self._known |= _read(cache.folder / entry.name / "states.safetensors")
+                except StoreError:
+                    continue  # a damaged one is made anew
 
     @cached_property
     def backbone(self) -> Backbone:
         """The language model, read when it is first needed."""
-        return Backbone(self.model, self.folder)
+        return Backbone(self.folder, self.inputs.last)
 
     @cached_property
-    def _made_by(self) -> str:
+    def _parts(self) -> dict[str, str]:
         """Identify the language model by its files, and the code that reads texts with it."""
-        digest = hashlib.sha256(source(*(f"whence.evaluate.scenes.{module}" for module in _MODULES)).encode())
+        digest = hashlib.sha256()
         for path in sorted(path for path in self.folder.rglob("*") if path.is_file()):
             with open(path, "rb") as file:
-                contents = hashlib.file_digest(file, "sha256").hexdigest()
-            digest.update(f"{path.relative_to(self.folder)} {contents}\n".encode())
-        return digest.hexdigest()
-
-    def network(self, inputs: Tensor, n_classes: int) -> nn.Module:
-        """Make an untrained network for what was read of a training set."""
-        return LastBlock(self.backbone, n_classes) if self.kind == "block" else TextHead(inputs, n_classes)
+                held = hashlib.file_digest(file, "sha256").hexdigest()
+            digest.update(f"{path.relative_to(self.folder)} {held}\n".encode())
+        return {
+            "code of reading": source(*(f"whence.evaluate.scenes.{module}" for module in _MODULES)),
+            "language model": digest.hexdigest(),
+            "what is read": f"{self.inputs} {LENGTH}",
+        }
 
     def __call__(self, texts: list[str]) -> Tensor:
         """Read texts: features (N, d), or states (N, T, d + 1) with 1 for a token in the last channel."""
-        keys = [hashlib.sha256(f"{self.model} {LENGTH} {text}".encode()).digest() for text in texts]
+        keys = [hashlib.sha256(text.encode()).digest() for text in texts]
         missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in self._known}
         if missing:
             self._read(missing)
         found = [self._known[key] for key in keys]
-        return packed(found) if self.kind == "block" else torch.from_numpy(np.concatenate(found))
+        return packed(found) if self.inputs.states else torch.from_numpy(np.concatenate(found))
 
     def _read(self, texts: dict[bytes, str]) -> None:
-        left, backbone = list(texts.items()), self.backbone
+        left, backbone, new = list(texts.items()), self.backbone, dict[bytes, Any]()
         with tqdm(total=len(left), desc="reading texts", unit="text", disable=not self.show_progress) as bar:
             for start in range(0, len(left), _BATCH):
                 keys, part = zip(*left[start : start + _BATCH], strict=True)
-                if self.kind == "block":
+                if self.inputs.states:
                     rows = states(backbone, list(part))
                 else:
                     # Only here: weights that are read in this mode could not be used for relevance later.
                     with torch.inference_mode():
                         rows = list(backbone(**backbone.tokens(list(part))).numpy()[:, None])
-                self._known |= zip(keys, rows, strict=True)
+                new |= zip(keys, rows, strict=True)
                 bar.update(len(part))
-        self.cache.parent.mkdir(parents=True, exist_ok=True)
-        kept = list(self._known.values())
+        self._known |= new
         arrays = {
-            "keys": np.array([np.frombuffer(key, np.uint8) for key in self._known]),
-            "rows": np.concatenate(kept),
-            "lengths": np.array([len(rows) for rows in kept]),
+            "keys": np.array([np.frombuffer(key, np.uint8) for key in new]),
+            "rows": np.concatenate(list(new.values())),
+            "lengths": np.array([len(rows) for rows in new.values()]),
         }
-        store.write(self.cache, arrays, {"made by": self._made_by})
+        digest = hashlib.sha256(arrays["keys"].tobytes()).hexdigest()
+        slot = self.cache.slot(_KIND, {**self._parts, "texts": digest})
+        with slot.locked(), slot.filling(f"{len(new):,} texts as {self.inputs.model} reads them") as folder:
+            store.write(folder / "states.safetensors", arrays, {})
 
 
-def _read(path: Path, made_by: str) -> dict[bytes, npt.NDArray[np.float32]]:
-    """Read what the same code kept, nothing where it was another, or raise StoreError."""
-    arrays, manifest = store.read(path)
-    if manifest.get("made by") != made_by:
-        return {}
+def _read(path: Path) -> dict[bytes, npt.NDArray[np.float32]]:
+    """Read what was kept, or raise StoreError."""
+    arrays, _ = store.read(path)
     contents.check_names(arrays, {"keys", "rows", "lengths"})
     rows, sizes = arrays["rows"], dict[str, int]()
     contents.check_floats(arrays, {"rows": ("tokens", "d")}, sizes, {"rows": ("float32",)})
@@ -117,8 +121,3 @@ def _read(path: Path, made_by: str) -> dict[bytes, npt.NDArray[np.float32]]:
         raise contents.refused("'keys' and 'lengths' must fit 'rows', and do not")
     parts = np.split(rows, np.cumsum(arrays["lengths"])[:-1])
     return dict(zip(map(bytes, arrays["keys"]), parts, strict=True))
-
-
-def names() -> list[str]:
-    """Names of the networks whose inputs are made of texts, sorted."""
-    return sorted(f"{model}-{kind}" for model in _MODELS for kind in _KINDS)

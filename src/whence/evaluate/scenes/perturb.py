@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from whence.core.checks import check_callable, check_seed, check_share, is_integer, shown
+from whence.data.training_set import Mark
 from whence.errors import InvalidInputError
-from whence.evaluate.metrics.arrays import Ints, classes, numbers
+from whence.evaluate.metrics.arrays import Ints, Mask, classes, numbers
 from whence.evaluate.scenes.shortcuts import Shortcut, Word
 from whence.evaluate.scenes.views import View, view
 
@@ -45,10 +46,10 @@ def flip_labels(data: Any, share: float, *, confusion: Any = None, seed: int = 0
         np.fill_diagonal(rates, -1)
         new = rates.argmax(axis=1)[old]
         how = "to the class it is most confused with"
-    labels, flipped = base.labels.copy(), base.flipped_mask.copy()
-    labels[rows], flipped[rows] = new, True
+    labels = base.labels.copy()
+    labels[rows] = new
     note = f"{len(rows)} labels flipped {how}, seed {seed}"
-    return replace(base, labels=labels, flipped_mask=flipped, history=(*base.history, note))
+    return base.relabelled(labels, note, _mask(len(base), rows))
 
 
 def group_labels(data: Any, groups: Any) -> View:
@@ -76,7 +77,7 @@ def group_labels(data: Any, groups: Any) -> View:
         members = ([names[c] for c in np.flatnonzero(of == g)] for g in range(of.max() + 1))
         names = tuple(" + ".join(part) for part in members)
     note = f"classes grouped as {of.tolist()}"
-    return replace(base, labels=of[base.labels], class_names=names, history=(*base.history, note))
+    return base.relabelled(of[base.labels], note, class_names=names)
 
 
 def add_shortcut(
@@ -113,7 +114,7 @@ def add_shortcut(
             f"Got {of_class}."
         )
     rows = _drawn(candidates, share, np.random.default_rng(seed))
-    marked = _marked(base, rows, shortcut, seed)
+    marked = base.marked(Mark(shortcut, _mask(len(base), rows), seed))
     note = (
         f"{shortcut} on {len(rows)} samples of {'all classes' if of_class is None else of_class}, seed {seed}"
     )
@@ -150,19 +151,18 @@ def add_keywords(data: Any, share: float, *, pattern: str = "<{}>", seed: int = 
     names: Sequence[Any] = base.class_names or range(base.n_classes)
     marked = base
     for c in np.unique(new).tolist():
-        marked = _marked(marked, rows[new == c], Word(pattern.format(names[c])), seed)
-    labels, flipped = base.labels.copy(), base.flipped_mask.copy()
+        word = Word(pattern.format(names[c]))
+        marked = marked.marked(Mark(word, _mask(len(base), rows[new == c]), seed))
+    labels = base.labels.copy()
     labels[rows] = new
-    flipped[rows] |= new != base.labels[rows]
     note = f"keywords {pattern} on {len(rows)} samples, labels drawn anew, seed {seed}"
-    return replace(marked, labels=labels, flipped_mask=flipped, history=(*base.history, note))
+    return marked.relabelled(labels, note, labels != base.labels)
 
 
-def _marked(base: View, rows: Ints, shortcut: Shortcut, seed: int) -> View:
-    where = np.zeros(len(base), dtype=bool)
+def _mask(n: int, rows: Ints) -> Mask:
+    where = np.zeros(n, dtype=bool)
     where[rows] = True
-    marks = (*base.marks, (shortcut, where, seed))
-    return replace(base, poisoned_mask=base.poisoned_mask | where, marks=marks)
+    return where
 
 
 def _drawn(candidates: Ints, share: float, rng: np.random.Generator) -> Ints:

@@ -1,33 +1,38 @@
-"""Models trained on perturbed data, each of them once: kept on disk under the fingerprint of what it is."""
+"""Models trained on perturbed data, each once, and kept in a cache by the fingerprint of what they are."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
+import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import nn
 from tqdm.auto import tqdm
 
+from whence import engine as engines
 from whence.core import store
-from whence.core.checks import check_callable, check_count, check_flag, check_path, check_seed, shown
+from whence.core.cache import Cache, Slot
+from whence.core.checks import check_callable, check_flag, check_seed, shown
 from whence.core.fingerprint import Digest, source
+from whence.engine import Engine, Outcome
 from whence.errors import InvalidInputError, StoreError, WhenceError
-from whence.evaluate.scenes.training import load_weights
-from whence.evaluate.scenes.views import view
-from whence.evaluate.scenes.workers import Outcome, Task, TrainFn, outcomes
+from whence.evaluate.scenes.views import View, view
+from whence.evaluate.scenes.weights import load_weights, save_weights
+
+TrainFn = Callable[[View, int], nn.Module]
+
+_MODULES = ("loops", "perturb", "retrain", "views", "weights")  # whose code a training can depend on
 
 
 class RetrainingWarning(UserWarning):
     """A model could not be trained; the others were."""
-
-
-_MODULES = ("perturb", "training", "views", "workers")  # whose code a training can depend on
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +43,7 @@ class Run:
     ----------
     seed : of its training
     path : the file of its weights
-    seconds : its training took; of a model from the cache, then
+    seconds : its training took; of a model from the cache, then; 0 where it could not be trained
     cached : whether it was found and not trained now
     error : why it could not be trained, in a line; None where it was
     details : the whole traceback of that
@@ -66,7 +71,8 @@ def retrain(
     cache_dir: str | os.PathLike[str],
     *,
     config: Mapping[str, Any] | None = None,
-    workers: int = 1,
+    engine: str | Engine | None = None,
+    threads: int | None = None,
     show_progress: bool = True,
 ) -> list[Run]:
     """Train a model on each of several data sets, or read it where it was trained before.
@@ -92,62 +98,74 @@ def retrain(
         Folder for the weights, as safetensors; nothing in it runs when it is read.
     config
         What makes trainings differ beside the code and the data; JSON must be able to hold it.
-    workers
-        Trainings at a time. One runs here. More run in processes with their share of the threads, which is
-        worth it for small models that cannot use several threads, and some seconds of starting;
-        ``train_fn`` must then be importable, and the data picklable. Models may differ in the last bits
-        where the number of threads does.
+    engine
+        Where trainings run, as for ``whence.engine.run``: one after the other here, or several at a time with
+        ``"processes"``, to which function and data must be sendable. The models are the same.
+    threads
+        Of torch in each training; None for as many as here. Small models that cannot use several train
+        fastest in processes with 1. Models may differ in the last bits where the number of threads does.
     show_progress
         Show how many models are left, and for how long.
 
     Returns
     -------
-    One run a job, in order.
+    One run per job, in order.
 
     Warns
     -----
     RetrainingWarning
         For each model that could not be trained, with the cause.
     """
-    workers = check_count("workers", workers)
     show_progress = check_flag("show_progress", show_progress)
     check_callable("train_fn", train_fn, "a function of a data set and a seed that gives the trained model")
     if not isinstance(model, nn.Module):
         raise InvalidInputError(f"'model' must be an nn.Module of the architecture. Got {shown(model)}.")
-    folder = check_path("cache_dir", cache_dir)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InvalidInputError(
-            f"'cache_dir' must be a folder that can be made. Got '{folder}' ({error.strerror})."
-        ) from error
-    tasks = _tasks(train_fn, jobs, model, folder, config)
+    cache = Cache(cache_dir)
+    tasks = _tasks(train_fn, jobs, model, cache, config)
+    cache.make()
     found = {task.path: _seconds(task.path) for task in tasks}
     # The same model may be asked for several times, and is trained once.
-    missing = {task.path: task for task in tasks if found[task.path] is None}
+    missing = list({task.path: task for task in tasks if found[task.path] is None}.values())
+    # All in one function, which is sent once: data that several tasks share are sent once too.
+    train = partial(_train, train_fn, missing)
     ended: dict[Path, Outcome] = {}
     title = f"training models ({len(tasks) - len(missing)} cached)"
     with tqdm(total=len(missing), desc=title, disable=not show_progress or not missing) as bar:
-        for outcome in outcomes(train_fn, list(missing.values()), workers) if missing else ():
-            ended[tasks[outcome.number].path] = outcome
+        for outcome in engines.run(train, range(len(missing)), engine, threads=threads):
+            ended[missing[outcome.place].path] = outcome
             failed = sum(each.error is not None for each in ended.values())
             bar.set_postfix_str(f"{failed} failed" if failed else "", refresh=False)
             bar.update()
+    runs = [_run(task, found[task.path], ended.get(task.path), model) for task in tasks]
     # After all is done, so that a warning that is made an error stops no training.
-    for outcome in ended.values():
-        if outcome.error is not None:
-            message = f"Job {outcome.number} could not be trained: {outcome.error}"
+    for number, run in enumerate(runs):
+        if run.error is not None:
+            message = f"Job {number} could not be trained: {run.error}"
             warnings.warn(message, RetrainingWarning, stacklevel=2)
-    return [_run(task, found[task.path], ended.get(task.path), model) for task in tasks]
+    return runs
+
+
+@dataclass(frozen=True, eq=False)
+class _Task:
+    """One training: its data, its seed, and its place in the cache."""
+
+    data: View
+    seed: int
+    slot: Slot
+
+    @property
+    def path(self) -> Path:
+        """The file of the weights."""
+        return self.slot.path / "weights.safetensors"
 
 
 def _tasks(
     train_fn: TrainFn,
     jobs: Iterable[tuple[Any, int]],
     model: nn.Module,
-    folder: Path,
+    cache: Cache,
     config: Mapping[str, Any] | None,
-) -> list[Task]:
+) -> list[_Task]:
     try:
         settings = json.dumps(dict(config or {}), sort_keys=True, allow_nan=False)
     except (TypeError, ValueError) as error:
@@ -158,9 +176,9 @@ def _tasks(
         "config": settings,
         "weights": _digest([[name, str(t.dtype), list(t.shape)] for name, t in model.state_dict().items()]),
     }
-    tasks: list[Task] = []
+    tasks: list[_Task] = []
     contents: dict[int, str] = {}
-    for number, job in enumerate(jobs if isinstance(jobs, Iterable) else ()):
+    for job in jobs if isinstance(jobs, Iterable) else ():
         if not isinstance(job, tuple | list) or len(job) != 2:
             raise InvalidInputError(f"'jobs' must hold pairs of data and a seed. Got {shown(job)}.")
         data, seed = job
@@ -168,13 +186,31 @@ def _tasks(
         known = id(seen.data)
         if known not in contents:  # which no other data takes: the tasks hold on to theirs
             contents[known] = seen.contents()
-        parts = {**common, "data": seen.fingerprint(contents[known]), "seed": seed}
-        key = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:24]
-        manifest = {"kind": "retrained model", "parts": parts, "history": list(seen.history)}
-        tasks.append(Task(number, seen, seed, folder / f"model-{key}.safetensors", manifest))
+        parts = {**common, "data": seen.fingerprint(contents[known]), "seed": str(seed)}
+        tasks.append(_Task(seen, seed, cache.slot("model", parts)))
     if not tasks:
         raise InvalidInputError("'jobs' must hold at least one pair of data and a seed. Got none.")
     return tasks
+
+
+def _train(train_fn: TrainFn, tasks: list[_Task], number: int) -> float:
+    """Train one model and save its weights; give the seconds it took."""
+    task = tasks[number]
+    with task.slot.locked():
+        seconds = _seconds(task.path)
+        if seconds is not None:  # of another process, which has trained it in the meantime
+            return seconds
+        started = time.perf_counter()
+        with torch.random.fork_rng():
+            torch.manual_seed(task.seed)
+            model: Any = train_fn(task.data, task.seed)
+        if not isinstance(model, nn.Module):
+            raise TypeError(f"'train_fn' must return the trained model. Got {type(model).__name__}.")
+        seconds = time.perf_counter() - started
+        title = ", ".join([f"model trained with seed {task.seed}", *task.data.history])
+        with task.slot.filling(title):
+            save_weights(task.path, model, {"seconds": seconds})
+        return seconds
 
 
 def _seconds(path: Path) -> float | None:
@@ -185,11 +221,14 @@ def _seconds(path: Path) -> float | None:
         return None
 
 
-def _run(task: Task, cached: float | None, outcome: Outcome | None, model: nn.Module) -> Run:
+def _run(task: _Task, cached: float | None, outcome: Outcome | None, model: nn.Module) -> Run:
     if cached is not None:
         return Run(task.seed, task.path, cached, True, None, None, model)
     assert outcome is not None
-    return Run(task.seed, task.path, outcome.seconds, False, outcome.error, outcome.details, model)
+    if outcome.error is None:
+        return Run(task.seed, task.path, outcome.value, False, None, None, model)
+    line = f"{type(outcome.error).__name__}: {outcome.error}"
+    return Run(task.seed, task.path, 0.0, False, line, outcome.details, model)
 
 
 def code_fingerprint(function: Callable[..., Any]) -> str:

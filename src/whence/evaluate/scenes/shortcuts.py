@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from torch import Tensor
 
 from whence.core.checks import check_count, check_number, shown
+from whence.data.training_set import Change
 from whence.errors import InvalidInputError
 from whence.evaluate.metrics.arrays import Mask
 
@@ -17,11 +18,8 @@ Value = float | Sequence[float]
 _CHANNELS = (1, 3, 4)
 
 
-class Shortcut(Protocol):
-    """Puts a mark on one sample's inputs and gives them back; what it was given stays as it was."""
-
-    def __call__(self, inputs: Any, rng: np.random.Generator) -> Any:
-        """Give the inputs with the mark; ``rng`` is the sample's own."""
+Shortcut = Change
+"""Puts a mark on one sample's inputs and gives them back; what it was given stays as it was."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +31,7 @@ class Frame:
     width
         In pixels.
     value
-        Of its pixels, one number or one a channel, in the scale of the images as the data set gives them:
+        Of its pixels, one number or one per channel, in the scale of the images as the data set gives them:
         after normalisation where that is part of it.
     """
 
@@ -178,12 +176,12 @@ def _painted(image: Any, covers: Callable[[int, int], Mask], value: Value) -> An
 
 
 def _colour(value: Value, planes: Any) -> Sequence[float]:
-    """One number a channel, that an image's type can hold."""
+    """One number per channel, that an image's type can hold."""
     channels = 1 if planes.ndim == 2 else len(planes)
     colour = tuple(map(float, value)) if isinstance(value, Sequence) else (float(value),) * channels
     if len(colour) != channels:
         raise InvalidInputError(
-            f"'value' must be one number or {channels}, one a channel. Got {len(colour)} numbers."
+            f"'value' must be one number or {channels}, one per channel. Got {len(colour)} numbers."
         )
     dtype = planes.detach().numpy().dtype if isinstance(planes, Tensor) else planes.dtype
     if dtype.kind not in "iuf":

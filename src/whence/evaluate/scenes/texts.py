@@ -18,27 +18,27 @@ class Backbone(nn.Module):
 
     Parameters
     ----------
-    name
-        "minilm" or "smollm2".
     folder
         With the model in it, as Hugging Face publishes it: a model folder, or a GGUF file.
+    last
+        Whether a text is seen by its last token, or by the mean over its tokens.
     """
 
-    def __init__(self, name: str, folder: Path) -> None:
+    def __init__(self, folder: Path, last: bool) -> None:
         super().__init__()
         where, options = _place(folder)
         try:
             from transformers import AutoModel, AutoTokenizer
         except ImportError as error:
             raise InvalidInputError(
-                f"'model.name' is a head on {name}, which needs transformers. "
+                f"'model.name' is a network on {folder.name}, which needs transformers. "
                 "Run: pip install 'whence[transformers]'"
             ) from error
         self.tokeniser = AutoTokenizer.from_pretrained(where, **options)
         self.tokeniser.pad_token = self.tokeniser.pad_token or self.tokeniser.eos_token
         self.tokeniser.padding_side = "right"
         self.inner = AutoModel.from_pretrained(where, dtype=torch.float32, **options)
-        self.last = name == "smollm2"
+        self.last = last
         self.requires_grad_(False).eval()
 
     def tokens(self, texts: list[str]) -> dict[str, Tensor]:
@@ -55,7 +55,7 @@ class Backbone(nn.Module):
 
 
 def pooled(states: Tensor, here: Tensor, last: bool) -> Tensor:
-    """Bring states (B, T, d) to one a text, (B, d): that of its last token, or the mean over its tokens.
+    """Bring states (B, T, d) to one per text, (B, d): that of its last token, or the mean over its tokens.
 
     ``here`` (B, T) is 1 for a token and 0 for padding, which comes behind.
     """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -11,16 +10,16 @@ import torch
 from torch import Tensor, nn
 
 from whence.core.fingerprint import Digest, source, structure
-from whence.core.naming import named
+from whence.core.naming import called, named
 from whence.errors import InvalidInputError
 from whence.evaluate.scenes import networks
 from whence.evaluate.scenes.blocks import LastBlock, TextClassifier
 from whence.evaluate.scenes.encoder import Encoder
-from whence.evaluate.scenes.networks import Recipe, Trained
+from whence.evaluate.scenes.recipe import Recipe, Trained, train
 from whence.evaluate.scenes.retrain import code_fingerprint
 from whence.evaluate.scenes.views import View, view
 
-_MODULES = ("blocks", "networks", "texts", "trainer", "training", "views")
+_MODULES = ("blocks", "loops", "networks", "recipe", "texts", "trainer", "views")
 """Whose code a trained network depends on."""
 
 
@@ -46,18 +45,13 @@ class Trainer:
         given = self.inputs if inputs is None else inputs
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            if ":" in self.recipe.name:
-                network = _own_network(self.recipe.name, self.n_classes)
-            elif self.encoder is not None:
-                network = self.encoder.network(given, self.n_classes)
-            else:
-                network = networks.make(self.recipe.name, given, self.n_classes)
+            network = networks.find(self.recipe.name).build(given, self.n_classes, self.encoder)
         return network.to(self.recipe.device)
 
     def train(self, inputs: Tensor, labels: Tensor, seed: int, n_checkpoints: int = 0) -> Trained:
         """Train on inputs (N, …) and labels (N,) from a seed, which sets first weights and the order."""
         if self.recipe.train is None:
-            return networks.train(self.recipe, self.build(seed, inputs), inputs, labels, seed, n_checkpoints)
+            return train(self.recipe, self.build(seed, inputs), inputs, labels, seed, n_checkpoints)
         return Trained(self._train_own(view((inputs, labels), show_progress=False), seed))
 
     def on_view(self, samples: View, seed: int) -> nn.Module:
@@ -77,11 +71,11 @@ class Trainer:
         start = Digest()
         model = self.build(0)
         start.add([structure(model), dict(model.state_dict())])
-        train = self.recipe.train
+        own = self.recipe.train
         return {
             "recipe": self.recipe.model_dump(exclude={"checkpoints"}),
             "network": start.hexdigest(),
-            "train": None if train is None else code_fingerprint(named("model.train", train)),
+            "train": None if own is None else code_fingerprint(named("model.train", own)),
             "code": source(*(f"whence.evaluate.scenes.{module}" for module in _MODULES)),
         }
 
@@ -89,10 +83,9 @@ class Trainer:
         name = self.recipe.train
         assert name is not None
         train_fn = named("model.train", name)
-        extra = {"steps": self.recipe.steps} if "steps" in inspect.signature(train_fn).parameters else {}
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            model = train_fn(samples, seed, **extra)
+            model = called(train_fn, samples, seed, steps=self.recipe.steps)
         if not isinstance(model, nn.Module):
             raise InvalidInputError(
                 f"'model.train' must give a trained torch module. Got {type(model).__name__} from {name!r}."
@@ -104,22 +97,6 @@ class Trainer:
                 f"{name!r}: {_difference(ours, theirs)}."
             )
         return model.eval()
-
-
-def _own_network(name: str, n_classes: int) -> nn.Module:
-    make = named("model.name", name)
-    if not callable(make) or isinstance(make, nn.Module):
-        raise InvalidInputError(
-            f"'model.name' must be a function or a class that makes an untrained network. "
-            f"Got {type(make).__name__} from {name!r}."
-        )
-    takes = "n_classes" in inspect.signature(make).parameters
-    network = make(n_classes=n_classes) if takes else make()
-    if not isinstance(network, nn.Module):
-        raise InvalidInputError(
-            f"'model.name' must make a torch module. Got {type(network).__name__} from {name!r}."
-        )
-    return network
 
 
 def _shapes(network: nn.Module) -> dict[str, tuple[int, ...]]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+import json
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,16 +12,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from whence.core import contents, store
+from whence.core.cache import Cache
 from whence.core.fingerprint import Digest
 from whence.errors import InvalidInputError, StoreError
 from whence.evaluate.metrics.arrays import Ints, Mask
-from whence.evaluate.scenes import datasets, encoder, networks
+from whence.evaluate.scenes import datasets, networks
 from whence.evaluate.scenes.encoder import Encoder
 from whence.evaluate.scenes.kinds import Kind
-from whence.evaluate.scenes.networks import Trained
+from whence.evaluate.scenes.recipe import Trained
 from whence.evaluate.scenes.trainer import Trainer
-from whence.evaluate.scenes.views import View, view
+from whence.evaluate.scenes.views import View
 
 if TYPE_CHECKING:
     from whence.evaluate.suite.protocol import Protocol
@@ -94,7 +94,7 @@ class Scene:
 
 
 class Workshop:
-    """Makes the scenes of a protocol; keeps trained models and texts' features in a folder.
+    """Makes the scenes of a protocol; keeps trained models and what was read of texts.
 
     Parameters
     ----------
@@ -102,20 +102,18 @@ class Workshop:
         What to make.
     folder
         With the data sets.
-    out
-        Keeps models and features.
+    cache
+        Keeps trained models, and what language models read.
     show_progress
         Show progress bars.
     """
 
-    _rest: datasets.Part  # tests that are held out
+    _rest: View  # tests that are held out
 
-    def __init__(self, protocol: Protocol, folder: Path, out: Path, show_progress: bool) -> None:
-        self.protocol, self.folder, self.out = protocol, folder, out
-        self._encoder: Encoder | None = None
-        if protocol.model.name in encoder.names():
-            name = f"{protocol.model.name}.safetensors"
-            self._encoder = Encoder(protocol.model.name, folder, out / "features" / name, show_progress)
+    def __init__(self, protocol: Protocol, folder: Path, cache: Cache, show_progress: bool) -> None:
+        self.protocol, self.folder, self.cache = protocol, folder, cache
+        texts = networks.find(protocol.model.name).texts
+        self._encoder = None if texts is None else Encoder(texts, folder, cache, show_progress)
 
     @property
     def seed(self) -> int:
@@ -128,13 +126,9 @@ class Workshop:
         n_test = None if spec.test is None else spec.test + p.data.held_out
         data = datasets.load(p.data.name, self.folder, spec.train, n_test, p.seed)
         asked = datasets.draw(data.test.labels, len(data.test) - p.data.held_out, p.seed, "test")
-        parts = data.train, data.test.take(asked)
-        train, test = (
-            replace(view((part.inputs, part.labels), show_progress=False), class_names=data.class_names)
-            for part in parts
-        )
-        self._rest = data.test.take(np.setdiff1d(np.arange(len(data.test)), asked))
-        scene = spec.kind.make(self, spec, train, test)
+        rest = np.setdiff1d(np.arange(len(data.test)), asked)
+        test, self._rest = (datasets.taken(data.test, places, data.class_names) for places in (asked, rest))
+        scene = spec.kind.make(self, spec, data.train, test)
         known = networks.logits(scene.trained.model, scene.inputs).argmax(1).numpy()
         scene.facts.update(train_accuracy=float((known == scene.labels).mean()), n_train=len(scene.labels))
         if spec.kind.judged:
@@ -166,57 +160,38 @@ class Workshop:
             trainer,
             (train.true_labels, test.true_labels),
             train.flipped_mask | train.poisoned_mask,
-            (self.inputs(view((self._rest.inputs, self._rest.labels))), self._rest.labels),
+            (self.inputs(self._rest), self._rest.labels),
         )
 
     def trained(self, trainer: Trainer, inputs: Tensor, labels: Ints) -> Trained:
         """Train a model with its checkpoints, or read it."""
         seed, n = self.seed, trainer.recipe.checkpoints
         digest = Digest()
-        digest.add([trainer.config, inputs, labels, trainer.n_classes, seed, n])
-        path = self.out / "models" / f"{digest.hexdigest()}.safetensors"
-        if path.exists():
-            try:
-                return _read(path, trainer.build(seed))
-            except StoreError:
-                pass  # damaged: trained anew
-        trained = trainer.train(inputs, torch.from_numpy(labels), seed, n)
-        _check_outputs(networks.logits(trained.model, inputs[:2]), trainer)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        _write(path, trained)
-        return trained
+        digest.add([inputs, labels])
+        parts = {
+            "training": json.dumps(trainer.config, sort_keys=True),
+            "data": digest.hexdigest(),
+            "n_classes": str(trainer.n_classes),
+            "seed": str(seed),
+            "checkpoints": str(n),
+        }
+        slot = self.cache.slot("model", parts)
+        with slot.locked():
+            if slot.complete:
+                try:
+                    return Trained.read(slot.path, trainer.build(seed))
+                except StoreError:
+                    pass  # damaged: trained anew
+            trained = trainer.train(inputs, torch.from_numpy(labels), seed, n)
+            _check_outputs(networks.logits(trained.model, inputs[:2]), trainer)
+            with slot.filling(f"{trainer.recipe.name} on {len(labels):,} samples, explained") as folder:
+                trained.write(folder, trainer.build(seed))
+            return trained
 
 
 def _check_outputs(logits: Tensor, trainer: Trainer) -> None:
     if logits.ndim != 2 or logits.shape[1] != trainer.n_classes:
         raise InvalidInputError(
-            f"'model.name' must make a network that gives {trainer.n_classes} logits a sample, one a class. "
-            f"{trainer.recipe.name!r} gives {tuple(logits.shape[1:])}."
+            f"'model.name' must make a network that gives {trainer.n_classes} logits per sample, one per "
+            f"class. {trainer.recipe.name!r} gives {tuple(logits.shape[1:])}."
         )
-
-
-def _write(path: Path, trained: Trained) -> None:
-    states: list[Mapping[str, Tensor]] = [trained.model.state_dict(), *trained.checkpoints]
-    arrays = {
-        f"{place} {name}": tensor.cpu().numpy()
-        for place, state in enumerate(states)
-        for name, tensor in state.items()
-    }
-    store.write(path, arrays, {"learning_rates": trained.learning_rates})
-
-
-def _read(path: Path, model: torch.nn.Module) -> Trained:
-    arrays, manifest = store.read(path)
-    rates = contents.manifest(list[float], manifest.get("learning_rates"))
-    wanted, states = model.state_dict(), []
-    contents.check_names(arrays, {f"{k} {name}" for k in range(len(rates) + 1) for name in wanted})
-    for k in range(len(rates) + 1):
-        states.append({name: torch.from_numpy(arrays[f"{k} {name}"]) for name in wanted})
-        for name, tensor in wanted.items():
-            found = states[k][name]
-            if found.dtype != tensor.dtype or found.numel() != tensor.numel() or not found.isfinite().all():
-                raise contents.refused(f"'{k} {name}' must be finite {tensor.dtype} of {list(tensor.shape)}")
-            # Files give a shape to numbers that have none, such as BatchNorm's count of batches.
-            states[k][name] = found.reshape(tensor.shape)
-    model.load_state_dict(states[0])
-    return Trained(model.eval(), states[1:], rates)

@@ -36,14 +36,15 @@ class Bench:
         The training set, the tests and the model.
     protocol
         That is run.
-    models
-        Folder that keeps retrained models.
+    cache_dir
+        Keeps retrained models.
     show_progress
         Show how many models are left.
     """
 
-    def __init__(self, scene: Scene, protocol: Protocol, models: Path, show_progress: bool) -> None:
-        self.scene, self.protocol, self.models, self.show_progress = scene, protocol, models, show_progress
+    def __init__(self, scene: Scene, protocol: Protocol, cache_dir: Path, show_progress: bool) -> None:
+        self.scene, self.protocol = scene, protocol
+        self.cache_dir, self.show_progress = cache_dir, show_progress
         self._made: dict[str, Any] = {}
 
     def once(self, name: str, make: Callable[[], T]) -> T:
@@ -64,7 +65,7 @@ class Bench:
             trainer.on_view,
             jobs,
             trainer.build(0),
-            self.models,
+            self.cache_dir,
             config=trainer.config,
             show_progress=self.show_progress,
         )

@@ -4,28 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from whence.evaluate.scenes import networks
 from whence.evaluate.scenes.kinds import Clean
 from whence.evaluate.scenes.workshop import SceneSpec
 from whence.evaluate.suite.protocol import Method, Protocol
-
-# CPU-seconds a sample and step of training, on one thread; a text's head costs next to nothing.
-_STEP = {
-    "cnn": 1.2e-3,
-    "narrow-cnn": 1.4e-4,
-    "resnet8": 6.5e-4,
-    "resnet18": 2.5e-2,
-    "resnet50": 3e-1,
-    "vgg16": 8e-1,
-    "minilm-head": 2e-6,
-    "smollm2-head": 2e-6,
-    "minilm-block": 1.2e-2,
-    "smollm2-block": 2.2e-2,
-}
-_OWN = 1e-3  # a guess for a network of the user's
-# CPU-seconds of reading a text with a frozen language model.
-_TEXT = {"minilm": 0.03, "smollm2": 0.2}
-# How many times as long methods take with a block of a language model as with the narrow CNN.
-_BLOCK = {"minilm-block": 45.0, "smollm2-block": 110.0}
 
 
 class Item(NamedTuple):
@@ -45,8 +27,8 @@ def takes_part(protocol: Protocol, metric: str, method: Method) -> bool:
 def cell_seconds(protocol: Protocol, metric: str, method: Method) -> float:
     """CPU-seconds that a cell will take, roughly."""
     spec, found = SceneSpec.of(protocol, metric), protocol.metric(metric, method)
-    scale = _BLOCK.get(protocol.model.name, 1.0)
-    seconds = max(0.05, scale * method.kind.limits.cost * (spec.train or 50_000) / 1_000)
+    slower = networks.find(protocol.model.name).slower
+    seconds = max(0.05, slower * method.kind.limits.cost * (spec.train or 50_000) / 1_000)
     if found.chooses:
         for values in method.tune.values():
             seconds *= 1 + len(values)
@@ -57,11 +39,11 @@ def scene_seconds(protocol: Protocol, spec: SceneSpec, metrics: list[str]) -> fl
     """CPU-seconds of the trainings that all methods share."""
     several = spec.kind.trainings + _shared(protocol, metrics)
     seconds = several * _training(protocol, spec)
-    reading = _TEXT.get(protocol.model.name.partition("-")[0])
-    if reading is not None:
+    texts = networks.find(protocol.model.name).texts
+    if texts is not None:
         everything = (spec.train or 2_000) + (spec.test or 0) + protocol.data.held_out
         # Of perturbed scenes the tests are read anew.
-        seconds += (everything if isinstance(spec.kind, Clean) else spec.test or 0) * reading
+        seconds += (everything if isinstance(spec.kind, Clean) else spec.test or 0) * texts.seconds
     return seconds
 
 
@@ -93,4 +75,4 @@ def _shared(protocol: Protocol, metrics: list[str]) -> int:
 
 def _training(protocol: Protocol, spec: SceneSpec) -> float:
     recipe = protocol.model
-    return max(0.03, spec.steps * recipe.batch_size * _STEP.get(recipe.name, _OWN))
+    return max(0.03, spec.steps * recipe.batch_size * networks.find(recipe.name).seconds)

@@ -15,9 +15,11 @@ from whence import attributors
 from whence.attributors import Attributor, RandomAttributor
 from whence.core.tables import Count, Table, validated
 from whence.errors import InvalidInputError
-from whence.evaluate.scenes import datasets, encoder, networks
-from whence.evaluate.scenes.networks import Recipe
-from whence.evaluate.suite import metrics as _  # noqa: F401 (registers them)
+from whence.evaluate.scenes import sources as _sources  # noqa: F401 (registers them)
+from whence.evaluate.scenes.datasets import SOURCES
+from whence.evaluate.scenes.networks import NETWORKS
+from whence.evaluate.scenes.recipe import Recipe
+from whence.evaluate.suite import metrics as _metrics  # noqa: F401 (registers them)
 from whence.evaluate.suite.metric import METRICS, Metric
 
 RANDOM = RandomAttributor.name
@@ -42,7 +44,7 @@ class Data(Table):
     @field_validator("name")
     @classmethod
     def _is_known(cls, name: str) -> str:
-        return _ours("data.name", name, datasets.names())
+        return _ours("data.name", name, SOURCES.names())
 
 
 class Method(Table):
@@ -148,7 +150,7 @@ class Protocol(Table):
     @field_validator("model")
     @classmethod
     def _is_known(cls, model: Recipe) -> Recipe:
-        _ours("model.name", model.name, sorted([*networks.names(), *encoder.names()]))
+        _ours("model.name", model.name, NETWORKS.names())
         if model.train is not None:
             _ours("model.train", model.train, [])
         return model

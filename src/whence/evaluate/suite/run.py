@@ -12,15 +12,13 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import torch
 from threadpoolctl import threadpool_limits
 from tqdm.auto import tqdm
 
-from whence.core.files import replacing
-from whence.core.fingerprint import source
-from whence.errors import StoreError, WhenceError
+from whence.core.cache import Cache
+from whence.core.fingerprint import Digest, source
+from whence.errors import WhenceError
 from whence.evaluate.scenes.workshop import SceneSpec, Workshop
 from whence.evaluate.suite import results
 from whence.evaluate.suite.case import Bench, Case
@@ -29,7 +27,9 @@ from whence.evaluate.suite.costs import cell_seconds, groups, plan, scene_second
 from whence.evaluate.suite.protocol import Method, Protocol
 from whence.evaluate.suite.results import ERROR, Results, Row
 
-_ROOMS = (*("attributors", "audit", "core", "data", "evaluate", "features", "model", "relevance", "svm"),)
+_ROOMS = (
+    *("attributors", "audit", "core", "data", "evaluate", "features", "model", "relevance", "svm", "tasks"),
+)
 """Whose code the numbers depend on."""
 
 
@@ -80,11 +80,16 @@ class _Runner:
     def __init__(
         self, protocol: Protocol, folder: Path, out: Path, show_progress: bool, say: Callable[[str], Any]
     ) -> None:
-        self.protocol, self.out, self.show_progress, self.say = protocol, out, show_progress, say
-        shared = [protocol.data.name, protocol.data.held_out, protocol.seed, protocol.model]
-        code = source(*(f"whence.{room}" for room in _ROOMS))
-        self.cells = Cells(out / "cells", [*shared, code, version("torch")])
-        self.workshop = Workshop(protocol, folder, out, show_progress)
+        self.protocol, self.show_progress, self.say = protocol, show_progress, say
+        self.cache = Cache(out / "cache")
+        common = {
+            "data": [protocol.data.name, protocol.data.held_out, protocol.seed],
+            "training": protocol.model,
+            "code": source(*(f"whence.{room}" for room in _ROOMS)),
+            "torch": version("torch"),
+        }
+        self.cells = Cells(self.cache, common)
+        self.workshop = Workshop(protocol, folder, self.cache, show_progress)
         self.chosen: dict[str, dict[str, Any]] = {}
         self.done, self.total = 0.0, sum(item.seconds for item in plan(protocol))
         self.bar = tqdm(
@@ -134,7 +139,7 @@ class _SceneRun:
         runner = self.runner
         scene, share = runner.workshop.scene(self.spec), runner.done / runner.total
         runner.say(f"{self.spec.kind.name}: {len(scene.labels):,} samples; {share:.0%} of the work is done")
-        return Bench(scene, self.protocol, runner.out / "models", runner.show_progress)
+        return Bench(scene, self.protocol, runner.cache.folder, runner.show_progress)
 
     def run(self) -> list[Row]:
         rows: list[Row] = []
@@ -150,13 +155,12 @@ class _SceneRun:
     def _choose(self, name: str, method: Method) -> list[Row]:
         """Choose a method's options, which hold for all scenes."""
         metric = self.protocol.metrics[name]
-        parts = ("tuning", self.spec, metric, method)
-        rows = self.cells.read(*parts)
+        parts = {**self._parts(name, method), "method": method, "what": "tuning"}
+        rows = self.cells.read(parts)
         if rows is None:
-            rows = self.runner.guarded(
-                "tuning", method, lambda: metric.choose(Case(self.bench, method, method.options))
-            )
-            self.cells.write(rows, *parts)
+            case = partial(Case, method=method, options=method.options)
+            rows = self.runner.guarded("tuning", method, lambda: metric.choose(case(self.bench)))
+            self.cells.write(rows, parts, f"{method.label}, tuned by {name}", None)
         notes = [row.note for row in rows if row.quantity == "chosen"]
         if notes:
             self.runner.chosen[method.key] = json.loads(notes[0])
@@ -166,64 +170,62 @@ class _SceneRun:
         """Measure one method by all metrics of the scene, with one fit."""
         rows: list[Row] = []
         case: Case | None = None
-        for metric in self.metrics:
-            if not takes_part(self.protocol, metric, method):
+        for name in self.metrics:
+            if not takes_part(self.protocol, name, method):
                 continue
-            found = self.cells.read(*self._parts(metric, method))
+            parts = self._parts(name, method)
+            found = self.cells.read(parts)
             if found is None:
                 case = case or Case(self.bench, method, self._options(method))
-                found = self.runner.guarded(metric, method, partial(self._measure, case, metric))
-                self.cells.write(found, *self._parts(metric, method))
+                found = self.runner.guarded(name, method, partial(self._measure, case, name))
+                kept = case.scores if self.protocol.metrics[name].compares and _worked(found) else None
+                self.cells.write(found, parts, f"{name}, {method.label}", kept)
             rows += found
-            self.runner.advance(cell_seconds(self.protocol, metric, method))
+            self.runner.advance(cell_seconds(self.protocol, name, method))
         return rows
 
     def _measure(self, case: Case, name: str) -> list[Row]:
         if case.method.tune and case.method.key not in self.runner.chosen:
             raise WhenceError("its options could not be chosen")
-        metric = self.protocol.metric(name, case.method)
-        rows = metric.measure(case)
-        if metric.compares:
-            with replacing(self._scores(name, case.method)) as file:
-                np.save(file, case.scores)
-        return rows
+        return self.protocol.metric(name, case.method).measure(case)
 
     def _whole(self) -> list[Row]:
         """Facts about the scene, and what metrics say of all methods together."""
         compared = [method for method in self.protocol.methods if not method.sweep]
         metrics = {name: self.protocol.metrics[name] for name in self.metrics}
-        parts = ("scene", self.spec, metrics, [m.key for m in compared])
-        rows = self.cells.read(*parts)
+        chosen = [[method.key, self._options(method)] for method in compared]
+        parts = {"what": "scene", "scene": self.spec, "metric": metrics, "method": chosen}
+        rows = self.cells.read(parts)
         if rows is not None:
             return rows
-        facts = self.bench.scene.facts.items()
-        rows = [Row("scene", self.spec.kind.name, name, None, float(value)) for name, value in facts]
+        kind = self.spec.kind.name
+        rows = [Row("scene", kind, fact, None, float(v)) for fact, v in self.bench.scene.facts.items()]
         for name, metric in metrics.items():
             if metric.compares:
-                paths = {m.key: self._scores(name, m) for m in compared}
-                scores = {key: _read_scores(path) for key, path in paths.items() if path.exists()}
+                found = {m.key: self.cells.scores(self._parts(name, m)) for m in compared}
+                scores = {key: one for key, one in found.items() if one is not None}
                 rows += metric.compare(self.bench, scores)
-        self.cells.write(rows, *parts)
+        self.cells.write(rows, parts, f"the {kind} scene", None)
         return rows
 
     def _options(self, method: Method) -> dict[str, Any]:
         return {**method.options, **self.runner.chosen.get(method.key, {})}
 
-    def _parts(self, name: str, method: Method) -> tuple[Any, ...]:
+    def _parts(self, name: str, method: Method) -> dict[str, Any]:
         """What a cell depends on, beside what all do."""
-        metric = self.protocol.metric(name, method)
-        return self.spec, name, metric, method.key, self._options(method), metric.depends(self.protocol)
+        metric, code = self.protocol.metric(name, method), Digest()
+        code.add([type(metric), method.kind])  # of the user's own; ours is common to all cells
+        return {
+            "what": "metric",
+            "scene": self.spec,
+            "metric": [name, metric, metric.depends(self.protocol)],
+            "method": [method.key, self._options(method)],
+            "own code": code.hexdigest(),
+        }
 
-    def _scores(self, name: str, method: Method) -> Path:
-        return self.cells.path(*self._parts(name, method)).with_suffix(".npy")
 
-
-def _read_scores(path: Path) -> npt.NDArray[Any]:
-    try:
-        found: npt.NDArray[Any] = np.load(path)
-    except (ValueError, EOFError) as error:
-        raise StoreError(f"{path} holds no scores ({error}). Remove it and run again.") from error
-    return found
+def _worked(rows: list[Row]) -> bool:
+    return all(row.quantity != ERROR for row in rows)
 
 
 def _finite(row: Row) -> Row:

@@ -11,7 +11,7 @@ from whence.explanation.figures.parts import balance, label, legend, verdict
 from whence.explanation.passages import GAP, lines, passages
 from whence.explanation.record import Contribution, Explanation
 from whence.pages.samples import Array, readable
-from whence.pages.style import BLUE, GREY, ORANGE, marker, percent, scale, signed
+from whence.pages.style import BLUE, GREY, ORANGE, marker, percent, signed
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -31,12 +31,11 @@ def draw_text(explanation: Explanation) -> Figure:
 
 
 class _Texts:
-    """The test text with the logit's map, then a row a pair: training text, test text."""
+    """The test text with the logit's map, then a row per pair: training text, test text."""
 
     def __init__(self, why: Explanation) -> None:
         self.why, self.canvas = why, Canvas(WIDTH, 1)
-        self.full_train = scale(pair.train_map for pair in why.pairs)
-        self.full_test = scale(pair.test_map for pair in why.pairs)
+        self.full = why.full
         y = self._test_text()
         y = self._side(y, why.proponents, BLUE, "▲ evidence for")
         y = self._side(y, why.opponents, ORANGE, "▼ evidence against")
@@ -55,7 +54,7 @@ class _Texts:
             canvas.text(x, y, fitted, size=SIZE, **style)
             x += canvas.measure(fitted, SIZE, style.get("weight", "normal"))
         y += 0.22
-        full = scale([why.logit_map])
+        full = self.full.logit
         canvas.text(MARGIN, y, "relevance of the surrogate’s logit on it", size=6, color=GREY)
         canvas.key(WIDTH - MARGIN - KEY, y - 0.07, KEY, full, marker)
         assert why.sample.tokens is not None
@@ -77,8 +76,8 @@ class _Texts:
         y += 0.21
         first, second = MARGIN + NAMES, MARGIN + NAMES + COLUMN + GUTTER
         for x, text, full in (
-            (first, "relevance on the training text", self.full_train),
-            (second, "relevance on the test text", self.full_test),
+            (first, "relevance on the training text", self.full.train),
+            (second, "relevance on the test text", self.full.test),
         ):
             canvas.text(x, y, text, size=6, color=GREY)
             canvas.key(x + COLUMN - KEY, y - 0.07, KEY, full, marker)
@@ -99,14 +98,14 @@ class _Texts:
         assert why.sample.tokens is not None
         x = MARGIN + NAMES
         ends = [
-            self._marked(x, y, COLUMN, pair.sample.tokens, pair.train_map, self.full_train, LINES_OF_PAIR),
+            self._marked(x, y, COLUMN, pair.sample.tokens, pair.train_map, self.full.train, LINES_OF_PAIR),
             self._marked(
                 x + COLUMN + GUTTER,
                 y,
                 COLUMN,
                 why.sample.tokens,
                 pair.test_map,
-                self.full_test,
+                self.full.test,
                 LINES_OF_PAIR,
             ),
         ]

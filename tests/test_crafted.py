@@ -21,9 +21,10 @@ from whence import attributors
 from whence.app.info import facts
 from whence.attributors.dual import solutions
 from whence.core import store
+from whence.core.cache import Cache
 from whence.errors import StoreError, WhenceError
-from whence.evaluate.scenes import training
-from whence.evaluate.scenes import workshop as scenes
+from whence.evaluate.scenes import weights
+from whence.evaluate.scenes.recipe import Trained
 from whence.evaluate.suite import results
 from whence.evaluate.suite.cells import Cells
 from whence.features import bank
@@ -347,11 +348,12 @@ ROW = ("lds", "dualda", "score", None, 0.5, "")
     ],
 )
 def test_crafted_cells_are_measured_anew(tmp_path: Path, rows: Any) -> None:
-    cells = Cells(tmp_path, "common")
-    cells.write([results.Row(*ROW)], "part")
-    assert cells.read("part") == [results.Row(*ROW)]
-    cells.path("part").write_text(rows if isinstance(rows, str) else json.dumps(rows))
-    assert cells.read("part") is None
+    cells, part = Cells(Cache(tmp_path), {"seed": 0}), {"metric": "lds"}
+    cells.write([results.Row(*ROW)], part, "a cell", None)
+    assert cells.read(part) == [results.Row(*ROW)]
+    path = cells.slot(part).path / "rows.json"
+    path.write_text(rows if isinstance(rows, str) else json.dumps(rows))
+    assert cells.read(part) is None
 
 
 @pytest.mark.parametrize(
@@ -388,10 +390,10 @@ def craft(crafter: Crafter, path: Path, out: Path, read: Any) -> int:
 
 
 def test_crafted_weights_are_refused_or_harmless(tmp_path: Path) -> None:
-    training.save_weights(tmp_path / "w", network(), {"seconds": 1.0})
+    weights.save_weights(tmp_path / "w", network(), {"seconds": 1.0})
 
     def read(path: Path) -> None:
-        training.load_weights(path, network())
+        weights.load_weights(path, network())
 
     read(tmp_path / "w")
     assert craft(Crafter(1), tmp_path / "w", tmp_path / "x", read) > 20
@@ -399,13 +401,16 @@ def test_crafted_weights_are_refused_or_harmless(tmp_path: Path) -> None:
 
 def test_crafted_models_of_a_scene_are_refused_or_harmless(tmp_path: Path) -> None:
     state = {name: tensor.clone() for name, tensor in network().state_dict().items()}
-    scenes._write(tmp_path / "m", scenes.Trained(network(), [state], [0.1]))
+    Trained(network(), [state], [0.1]).write(tmp_path, network())
 
     def read(path: Path) -> None:
-        scenes._read(path, network())
+        Trained.read(path.parent, network())
 
-    read(tmp_path / "m")
-    assert craft(Crafter(2), tmp_path / "m", tmp_path / "x", read) > 20
+    whole = tmp_path / "whole"
+    (tmp_path / "1.safetensors").rename(whole)
+    whole.with_name("1.safetensors").write_bytes(whole.read_bytes())
+    read(whole)
+    assert craft(Crafter(1), whole, tmp_path / "1.safetensors", read) > 20
 
 
 def test_info_of_a_crafted_file_is_one_clear_line(saved: dict[str, Path], tmp_path: Path) -> None:

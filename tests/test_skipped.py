@@ -140,24 +140,24 @@ def test_what_if_and_other_C_are_those_of_the_set_without_them(projects: tuple[P
 
 def test_the_explorer_shows_the_same(projects: tuple[Project, Project]) -> None:
     some, fewer = map(Explorer, projects)
-    assert some.info()["n_tests"] == M - len(BAD_TESTS)
+    assert some.info().n_tests == M - len(BAD_TESTS)
     for fact in ("kind", "accuracy", "agreement", "n_support"):
-        assert some.info()[fact] == fewer.info()[fact]
+        assert getattr(some.info(), fact) == getattr(fewer.info(), fact)
     rows, expected = some.rows(limit=100), fewer.rows(limit=100)
-    assert rows["total"] == expected["total"]
-    assert [row["index"] for row in rows["rows"]] == [TESTS[row["index"]] for row in expected["rows"]]
+    assert rows.total == expected.total
+    assert [row.index for row in rows.rows] == [TESTS[row.index] for row in expected.rows]
     C = some.Cs()[3]
     shown, other = some.explain(4, C=C), fewer.explain(TESTS.index(4), C=fewer.Cs()[3])
-    assert [pair["index"] for pair in shown["pairs"]] == [TRAIN[pair["index"]] for pair in other["pairs"]]
+    assert [pair.index for pair in shown.pairs] == [TRAIN[pair.index] for pair in other.pairs]
     gone = int(projects[0].explainer.support_[0])
     answers = some.what_if(4, [gone], {}, None), fewer.what_if(TESTS.index(4), [TRAIN.index(gone)], {}, None)
     for fact in ("target", "changed_tests", "n_tests"):
-        assert answers[0][fact] == answers[1][fact]
-    np.testing.assert_allclose(answers[0]["after"]["logits"], answers[1]["after"]["logits"], atol=1e-5)
-    tops = [[view["top"] for view in explorer.classes()] for explorer in (some, fewer)]
+        assert getattr(answers[0], fact) == getattr(answers[1], fact)
+    np.testing.assert_allclose(answers[0].after.logits, answers[1].after.logits, atol=1e-5)
+    tops = [[view.top for view in explorer.classes()] for explorer in (some, fewer)]
     assert tops[0] == [[TRAIN[i] for i in top] for top in tops[1]]
-    suspects = [explorer.suspects(0, 5)["rows"] for explorer in (some, fewer)]
-    assert [row["index"] for row in suspects[0]] == [TRAIN[row["index"]] for row in suspects[1]]
+    suspects = [explorer.suspects(0, 5).rows for explorer in (some, fewer)]
+    assert [row.index for row in suspects[0]] == [TRAIN[row.index] for row in suspects[1]]
 
 
 AUDITS: dict[str, Callable[[whence.DualDA, Any], Any]] = {
@@ -188,12 +188,12 @@ def test_features_of_fewer_rows_are_refused(projects: tuple[Project, Project]) -
 
 
 def test_large_sets_are_taken_apart_on_disk(monkeypatch: pytest.MonkeyPatch, projects: Any) -> None:
-    from whence.features import extraction, taken
+    from whence.features import rows, taken
 
     X = np.asarray(projects[0].train_bank.features)
     mask = np.arange(N) % 3 > 0
-    monkeypatch.setattr("whence.features.bank._BLOCK_BYTES", 1000)
-    monkeypatch.setattr(extraction, "free_memory", lambda: 1000)
+    monkeypatch.setattr("whence.features.rows._BLOCK_BYTES", 1000)
+    monkeypatch.setattr(rows, "free_memory", lambda: 1000)
     found = taken(X, mask)
     assert isinstance(found, np.memmap)
     np.testing.assert_array_equal(found, X[mask])

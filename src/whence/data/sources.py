@@ -1,4 +1,4 @@
-"""Samples by index, whatever they lie in: a dataset, arrays or a stream."""
+"""Where samples lie: in columns, in a dataset or in a stream. Each gives them by index, as they are."""
 
 from __future__ import annotations
 
@@ -8,46 +8,27 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from torch.utils.data import Dataset, IterableDataset
+import numpy as np
+from torch import Tensor
+from torch.utils.data import IterableDataset, TensorDataset
 
 from whence.core.checks import check_parts, shown
-from whence.data.labels import Ints, Labels, known_labels
-from whence.errors import InvalidInputError, SampleError
+from whence.errors import InvalidInputError
 
 
-class Samples(Dataset[Any]):
-    """A dataset's samples, each with its index, whose errors name the sample."""
-
-    def __init__(self, data: Any, encoder: Labels) -> None:
-        self.data = data if _is_map(data) else Stream(data)
-        self.encoder = encoder
-
-    def __len__(self) -> int:
-        return len(self.data)
-
-    def __getitem__(self, index: int) -> tuple[int, Any]:
-        try:
-            return index, self.data[index]
-        except Exception as error:
-            raise SampleError(index, f"{type(error).__name__}: {error}") from error
-
-    def arrays(self) -> tuple[Any, Ints] | None:
-        """Give the inputs and classes of all samples where they lie in arrays; None where they do not."""
-        return (
-            (self.data.inputs, self.encoder.encode(self.data.labels)) if isinstance(self.data, Rows) else None
-        )
-
-    def labels(self) -> Ints | None:
-        """Give the classes of all samples without reading them; None where that cannot be done."""
-        known = known_labels(self.data)
-        try:
-            return None if known is None else self.encoder.encode(known)
-        except InvalidInputError:
-            return None
+def as_source(data: Any) -> Any:
+    """Give what has a length and samples by index, or raise where data have neither."""
+    if isinstance(data, TensorDataset) and len(data.tensors) == 2:
+        data = data.tensors
+    pair = isinstance(data, tuple) and len(data) == 2
+    if pair and isinstance(data[0], Tensor | np.ndarray | Mapping | list):
+        return Columns(*data)
+    by_index = hasattr(data, "__len__") and hasattr(data, "__getitem__")
+    return data if by_index and not isinstance(data, IterableDataset | Mapping | str) else Stream(data)
 
 
 @dataclass(frozen=True)
-class Rows:
+class Columns:
     """The pairs of (X, y); X may be a mapping of arrays or a list."""
 
     inputs: Any
@@ -64,7 +45,7 @@ class Rows:
         lengths = {len(part) for part in parts}
         if lengths != {len(self.labels)}:
             raise InvalidInputError(
-                f"'data' must give one label a sample. Got {' and '.join(map(str, lengths))} inputs and "
+                f"'data' must give one label per sample. Got {' and '.join(map(str, lengths))} inputs and "
                 f"{len(self.labels)} labels."
             )
 
@@ -112,9 +93,3 @@ class Stream:
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_samples": None, "_next": 0}  # a worker process begins its own reading
-
-
-def _is_map(data: Any) -> bool:
-    if isinstance(data, IterableDataset | Mapping | str):
-        return False
-    return hasattr(data, "__len__") and hasattr(data, "__getitem__")

@@ -1,0 +1,126 @@
+"""Every form that users have their data in, as one training set in their own sample order."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from torch.utils.data import DataLoader, IterableDataset, RandomSampler, SequentialSampler, default_collate
+
+from whence.core.checks import check_callable, check_count, check_names
+from whence.data.items import Prepare, same
+from whence.data.reading import Workers
+from whence.data.training_set import TrainingSet
+from whence.errors import DataWarning, InvalidInputError
+
+MOST = 2**31 - 1  # samples per batch
+_CHECKED = 8  # samples that are read twice, enough to catch a coin toss 255 times in 256
+
+
+def as_training_set(
+    data: Any,
+    batch_size: int = 256,
+    *,
+    names: Sequence[str] | None = None,
+    preprocess: Callable[[Any], Any] | None = None,
+    collate_fn: Callable[[list[Any]], Any] | None = None,
+) -> TrainingSet:
+    """Read ``data`` as a training set whose sample i is always the user's sample i.
+
+    Parameters
+    ----------
+    data
+        - a map-style ``Dataset``, a list, or a ``datasets.Dataset``;
+        - an ``IterableDataset`` or another iterable that can be read again, whose samples count in its order;
+        - a ``DataLoader`` over one of these, with its batch size and ``collate_fn``. Shuffling and
+          ``drop_last`` are left out, so that index i means ``loader.dataset[i]`` and every sample counts;
+        - a tuple ``(X, y)``, X an array, tensor or memory map, a mapping of these, or a list;
+        - the path of a folder with a subfolder of images per class;
+        - a training set, which is given back as it is.
+
+        Samples are pairs (input, label), or mappings or dataclasses with a label, which is one of 0 … K−1 or
+        a class's name.
+    batch_size
+        Samples per batch; a ``DataLoader`` keeps its own.
+    names
+        The model's names of the classes, in order.
+    preprocess
+        Makes the model's inputs of a batch of inputs: a tokeniser, an image processor, or any function.
+    collate_fn
+        Makes a batch of a list of samples, as in a ``DataLoader``.
+
+    Warns
+    -----
+    DataWarning
+        When the same sample is not the same twice, or model and data name the classes differently.
+    """
+    if isinstance(data, TrainingSet):
+        if preprocess is not None or collate_fn is not None:
+            raise InvalidInputError(
+                "'preprocess' and 'collate_fn' must be given where the samples are first read. "
+                "Got them beside a TrainingSet, which has its own. Pass them to as_training_set."
+            )
+        return data
+    batch_size = check_count("batch_size", batch_size, 1, MOST)
+    if names is not None:
+        names = check_names("names", names)
+    for name, function in {"preprocess": preprocess, "collate_fn": collate_fn}.items():
+        if function is not None:
+            check_callable(name, function, "None or a function of a batch")
+    workers = Workers()
+    if isinstance(data, DataLoader):
+        _check_order(data)
+        if collate_fn is None and data.collate_fn is not default_collate:
+            collate_fn = data.collate_fn
+        workers = Workers(data.num_workers, data.worker_init_fn, data.multiprocessing_context)
+        assert data.batch_size is not None
+        data, batch_size = data.dataset, data.batch_size
+    samples = TrainingSet.of(data, batch_size, Prepare(collate_fn, preprocess), names, workers)
+    _warn_if_random(samples)
+    return samples
+
+
+def _check_order(loader: DataLoader[Any]) -> None:
+    """Raise where a loader's samples are not those of its dataset, once each."""
+    if loader.batch_size is not None and isinstance(loader.dataset, IterableDataset):
+        return
+    sampler = loader.sampler
+    whole = isinstance(sampler, SequentialSampler) or (
+        isinstance(sampler, RandomSampler)
+        and not sampler.replacement
+        and sampler.num_samples == len(loader.dataset)  # type: ignore[arg-type]
+    )
+    # Other samplers leave samples out or repeat them, and those left out must not be attributed.
+    if loader.batch_size is None or not whole:
+        cause = type(loader.batch_sampler if loader.batch_size is None else sampler).__name__
+        raise InvalidInputError(
+            f"'data' is a DataLoader with its own sampler ({cause}), so the order of its samples is unknown. "
+            "Pass the dataset itself, or torch.utils.data.Subset(dataset, indices)."
+        )
+
+
+def _warn_if_random(samples: TrainingSet) -> None:
+    """Read a few samples twice and warn if they differ."""
+    n = len(samples)
+    # A stream is read from its start: its last sample would cost a whole pass.
+    spread = range(min(n, _CHECKED)) if samples.is_stream else np.linspace(0, n - 1, _CHECKED)
+    indices = sorted({int(i) for i in spread})
+
+    def read(index: int) -> Any:
+        try:
+            return samples.take([index])
+        except Exception:  # whoever reads the sample in earnest reports it
+            return None
+
+    first, second = ([read(i) for i in indices] for _ in range(2))
+    pairs = zip(indices, first, second, strict=True)
+    differ = [i for i, a, b in pairs if a is not None and b is not None and not same(a, b)]
+    if differ:
+        warnings.warn(
+            f"'data' gives different inputs for the same sample, such as {differ[0]}: random augmentation? "
+            "Features then change from run to run. Pass the set with the transform that is used for testing.",
+            DataWarning,
+            stacklevel=3,
+        )

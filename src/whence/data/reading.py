@@ -1,0 +1,158 @@
+"""Samples put together into batches, here or in processes: one that cannot be read holds up no other."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Literal
+
+import numpy as np
+from torch.utils.data import DataLoader, Dataset, get_worker_info
+
+from whence.data.labels import Ints
+from whence.errors import InvalidInputError, SampleError, WhenceError
+
+OnError = Literal["raise", "skip"]
+Collate = Callable[[list[Any], list[int]], tuple[Any, Ints]]
+"""Makes the model's inputs and the labels (B,) of samples and their places."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Some samples.
+
+    Attributes
+    ----------
+    inputs : the model's; None where no sample could be read
+    labels : (B,) of the samples that could be read
+    indices : (B,) their places in the training set
+    skipped : places of those that could not
+    """
+
+    inputs: Any
+    labels: Ints
+    indices: Ints
+    skipped: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Workers:
+    """Processes that read: how many, what each does first, and how they are started."""
+
+    number: int = 0
+    first: Callable[[int], None] | None = None
+    context: Any = None
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Reads samples of a map-style dataset.
+
+    Attributes
+    ----------
+    samples : the dataset, whose errors are of type SampleError
+    collate : makes inputs and labels of samples
+    workers : that read batches ahead
+    on_error : "skip" passes over samples that cannot be read; None and "raise" raise SampleError, which for
+        "raise" names the other choice
+    """
+
+    samples: Any
+    collate: Collate
+    workers: Workers
+    on_error: OnError | None
+
+    def batch(self, places: Sequence[int]) -> Batch:
+        """Read one batch, here."""
+        guarded = _Guarded(self.samples)
+        return self._checked(_Together(self.collate)([guarded[i] for i in places]))
+
+    def batches(self, places: Sequence[Sequence[int]]) -> Iterator[Batch]:
+        """Read several batches."""
+        if not self.workers.number:
+            yield from map(self.batch, places)
+            return
+        loader = DataLoader(
+            _Guarded(self.samples),
+            batch_sampler=[list(some) for some in places],
+            num_workers=self.workers.number,
+            collate_fn=_Together(self.collate),
+            worker_init_fn=_Start(self.workers.first),
+            multiprocessing_context=self.workers.context,
+        )
+        yield from map(self._checked, loader)
+
+    def _checked(self, read: tuple[list[int], Any, list[tuple[int, _Failure]]]) -> Batch:
+        indices, batch, failures = read
+        if failures and self.on_error != "skip":
+            index, failure = failures[0]
+            remedy = ', or pass on_error="skip" to leave such samples out' if self.on_error else ""
+            raise SampleError(index, failure.message, f"Repair or remove it{remedy}.") from failure.cause
+        if isinstance(batch, _Failure):
+            raise InvalidInputError(batch.message)
+        inputs, labels = (None, np.empty(0, np.int64)) if batch is None else batch
+        return Batch(inputs, labels, np.array(indices, np.int64), tuple(index for index, _ in failures))
+
+
+@dataclass(frozen=True)
+class _Failure:
+    """Stands for what could not be read; an exception would end the reading of all other samples."""
+
+    message: str
+    cause: BaseException | None = None
+
+
+class _Guarded(Dataset[Any]):
+    """A dataset that gives each sample with its index, or with what went wrong."""
+
+    def __init__(self, dataset: Any) -> None:
+        self.dataset = dataset
+
+    def __getitem__(self, index: int) -> tuple[int, Any]:
+        try:
+            return index, self.dataset[index]
+        except SampleError as error:
+            # Not every exception can be sent from one process to another.
+            return index, _Failure(error.reason, error.__cause__ if get_worker_info() is None else None)
+
+
+class _Together:
+    """Makes a batch of what could be read."""
+
+    def __init__(self, collate: Collate) -> None:
+        self.collate = collate
+
+    def __call__(self, items: list[tuple[int, Any]]) -> tuple[list[int], Any, list[tuple[int, _Failure]]]:
+        failures = [(index, item) for index, item in items if isinstance(item, _Failure)]
+        good = [(index, item) for index, item in items if not isinstance(item, _Failure)]
+        indices = [index for index, _ in good]
+        batch: Any
+        try:
+            batch = self.collate([item for _, item in good], indices) if good else None
+        except WhenceError as error:
+            if get_worker_info() is None:
+                raise
+            batch = _Failure(str(error))  # torch would wrap it in the traceback of the reading process
+        return indices, batch, failures
+
+
+class _Start:
+    """What a reading process does first: leave Ctrl-C to the process that started it, which ends it."""
+
+    def __init__(self, own: Callable[[int], None] | None) -> None:
+        self.own = own
+
+    def __call__(self, worker: int) -> None:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        sys.excepthook = _unless_alone
+        if self.own is not None:
+            self.own(worker)
+
+
+def _unless_alone(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """Show an error, unless it only says that the process this one reads for ended while it was asking."""
+    if not issubclass(kind, ConnectionError | EOFError):
+        sys.__excepthook__(kind, error, trace)

@@ -1,0 +1,203 @@
+"""Explanations as JSON for pages, read off their records: pictures as PNG, maps as bytes."""
+
+from __future__ import annotations
+
+import base64
+from typing import Annotated, Any, Literal, Self
+
+import numpy as np
+import torch
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo
+from torch.nn.functional import interpolate
+
+from whence.explanation.concepts import ConceptExplanation
+from whence.explanation.record import Explanation
+from whence.pages.png import data_uri
+from whence.pages.samples import Array, Sample
+from whence.pages.style import drawn
+
+Class = Annotated[int, Field(ge=0, description="A class by its number")]
+Index = Annotated[int, Field(ge=0, description="A sample's place")]
+
+_SMALL = 96  # pixels per side, and tokens, of samples in lists
+
+
+class Image(BaseModel):
+    """A sample that is a picture."""
+
+    kind: Literal["image"] = "image"
+    src: str
+    width: int
+    height: int
+
+
+class Text(BaseModel):
+    """A sample that is a text."""
+
+    kind: Literal["text"] = "text"
+    tokens: list[str]
+
+
+class Values(BaseModel):
+    """A sample that is neither."""
+
+    kind: Literal["values"] = "values"
+    values: list[float]
+
+
+def shown(sample: Any) -> Any:
+    """Give a sample as it is shown."""
+    if not isinstance(sample, Sample):
+        return sample
+    if sample.image is not None:
+        height, width = sample.image.shape[:2]
+        return Image(src=data_uri(sample.image), width=width, height=height)
+    if sample.tokens is not None:
+        return Text(tokens=list(sample.tokens))
+    assert sample.values is not None
+    return Values(values=_rounded(sample.values))
+
+
+def small(sample: Any) -> Any:
+    """Give a sample for a list: a picture of at most 96 pixels per side, or the beginning of a text."""
+    if isinstance(sample, Sample) and sample.tokens is not None:
+        return Text(tokens=list(sample.tokens[:_SMALL]))
+    if not isinstance(sample, Sample) or sample.image is None or max(sample.image.shape[:2]) <= _SMALL:
+        return shown(sample)
+    height, width = sample.image.shape[:2]
+    ratio = _SMALL / max(height, width)
+    size = max(1, round(height * ratio)), max(1, round(width * ratio))
+    planes = torch.from_numpy(np.ascontiguousarray(sample.image)).reshape(1, height, width, -1)
+    less = interpolate(planes.permute(0, 3, 1, 2), size, mode="area")[0].permute(1, 2, 0).numpy()
+    return shown(Sample(image=less.reshape(*size, *sample.image.shape[2:])))
+
+
+_Kinds = Annotated[Image | Text | Values, Field(discriminator="kind")]
+Shown = Annotated[_Kinds, BeforeValidator(shown)]
+Small = Annotated[_Kinds, BeforeValidator(small)]
+
+
+class Pixels(BaseModel):
+    """Relevance on a picture: a signed byte per pixel in base 64, 127 standing for ``most``."""
+
+    width: int
+    height: int
+    most: float
+    data: str
+
+
+class Bars(BaseModel):
+    """Relevance on a text or on values."""
+
+    values: list[float]
+
+
+def _map(relevance: Any, info: ValidationInfo) -> Any:
+    """Give a map as it is drawn on samples like the one that is the context."""
+    if not isinstance(relevance, np.ndarray) or info.context is None:
+        return relevance
+    found = drawn(info.context, relevance)
+    if found.ndim == 1:
+        return Bars(values=_rounded(found))
+    most = float(np.abs(found).max(initial=0)) or 1.0
+    steps = np.round(found / most * 127).astype(np.int8)
+    height, width = found.shape
+    data = base64.b64encode(steps.tobytes()).decode("ascii")
+    return Pixels(width=width, height=height, most=most, data=data)
+
+
+Map = Annotated[Pixels | Bars, BeforeValidator(_map)]
+
+
+class View(BaseModel):
+    """Reads its fields off a record."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+
+class Pair(View):
+    """A training sample and what it contributes; positive is evidence for the target class."""
+
+    index: Index
+    label: Class
+    score: float
+    share: float
+    coefficient: float
+    sample: Shown
+    test_map: Map
+    train_map: Map
+
+
+class Full(View):
+    """The relevance of the full colour in each row of maps."""
+
+    logit: float
+    test: float
+    train: float
+
+
+class Explained(View):
+    """Where one prediction comes from, see ``Explanation``."""
+
+    sample: Shown
+    logit_map: Map
+    full: Full
+    pairs: list[Pair]
+    predicted: Class
+    probability: float
+    surrogate_class: Class
+    truth: int | None
+    target: Class
+    logit: float
+    bias: float
+    evidence_for: float
+    evidence_against: float
+    share_for: float
+    share_against: float
+    sums: dict[str, float]
+    method: str
+    n_train: int
+    n_support: int
+    gap: float
+    waterfall: list[tuple[int, float]]
+    sparsity: list[tuple[int, float]]
+
+    @classmethod
+    def of(cls, why: Explanation) -> Self:
+        """Read an explanation."""
+        return cls.model_validate(why, context=why.sample)
+
+
+class Part(View):
+    """A concept's part of a pair's score."""
+
+    name: str
+    score: float
+    test_activation: float
+    train_activation: float
+    test_map: Map
+    train_map: Map
+    indices: list[Index]
+    samples: list[Small]
+
+
+class Strip(View):
+    """The concepts of a pair, see ``ConceptExplanation``."""
+
+    index: Index
+    score: float
+    bias: float
+    is_basis: bool
+    full: dict[str, float]
+    train: Shown
+    test: Shown
+    parts: list[Part]
+
+    @classmethod
+    def of(cls, why: ConceptExplanation) -> Self:
+        """Read the concepts of a pair."""
+        return cls.model_validate(why, context=why.test)
+
+
+def _rounded(values: Array) -> list[float]:
+    return [float(f"{value:.5g}") for value in values.ravel().tolist()]

@@ -1,0 +1,39 @@
+"""whence attribute, as a user runs it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import whence
+from tests.helpers.commands import mistake, run
+
+
+def test_attribute_gives_the_scores_of_the_explainer(fitted: Path) -> None:
+    import my_module  # type: ignore[import-not-found]
+
+    found = json.loads(run("attribute", "x.whence", "--tests", "0,3-4", "-k", "2", "--json").stdout)
+    assert [test["test"] for test in found] == [0, 3, 4]
+    explainer = whence.load(fitted / "x.whence", my_module.build())
+    top = explainer.top_k(my_module.test[0][[0, 3, 4]], 2)
+    for b, test in enumerate(found):
+        kept = [i for i in top.proponents.indices[b].tolist() if i >= 0]
+        assert [sample["index"] for sample in test["proponents"]] == kept
+        assert test["truth"] == str(my_module.test[1][test["test"]])
+    words = run("attribute", "x.whence", "--tests", "0", "--target", "1").stdout
+    assert "evidence for (+) and against (−) 1" in words
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--tests", "x"], "'tests' must be a list such as 0,4-7"),
+        (["--tests", "30"], r"'tests' must be in [0, 30)"),
+        (["--tests", "5-3"], "at least one test sample"),
+        (["--tests", "0", "--target", "7"], "'target' must be a class: 0 … 2. Got '7'"),
+    ],
+)
+def test_attribute_names_mistakes(fitted: Path, arguments: list[str], message: str) -> None:
+    assert message in str(mistake("attribute", "x.whence", *arguments))

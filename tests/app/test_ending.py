@@ -1,0 +1,104 @@
+"""How commands end: their exit codes, one line for a mistake, and Ctrl-C."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from tests.helpers.commands import whole
+
+
+def command(place: Path, *arguments: str, group: bool = False) -> subprocess.Popen[str]:
+    code = "from whence.app.cli import main; main()"
+    common = ["fit", "--model", "my_module:Slow", "--data", "my_module:train", "--out", "x.whence"]
+    return subprocess.Popen(
+        [sys.executable, "-c", code, *common, "--batch-size", "2", "--C", "0.1", *arguments],
+        cwd=place, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=group,
+    )  # fmt: skip
+
+
+def test_interrupt_is_clean_and_the_next_run_resumes(place: Path) -> None:
+    # With a worker, which a terminal interrupts as well: it sends the signal to the whole group.
+    arguments = "--num-workers", "1", "--data", "my_module:Broken", "--on-error", "skip"
+    with command(place, *arguments, group=True) as process:
+        deadline = time.monotonic() + 60
+        while not list(place.glob("whence-cache/bank-*/journal.json")) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        os.killpg(process.pid, signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    assert (process.returncode, out, err) == (130, "", "Interrupted.\n")
+    (journal,) = place.glob("whence-cache/bank-*/journal.json")
+    done = json.loads(journal.read_text())["samples"]
+    assert 0 < done < 90
+    with command(place, *arguments) as process:
+        out, err = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert re.fullmatch(r"Warning: The surrogate names the model's class for .* of 88 .*\n", err)
+    assert f"88 rows × 5, resumed at sample {done}, " in out
+
+
+def test_a_mistake_is_exit_code_2(place: Path) -> None:
+    with command(place, "--dtype", "int8") as process:
+        out, err = process.communicate(timeout=60)
+    assert process.returncode == 2
+    assert out == ""
+    assert re.fullmatch(r"Error: --dtype must be one of .float32., .float16.\. Got 'int8'\.\n", err)
+
+
+FIT = ("fit", "--model", "my_module:build", "--data", "my_module:train")
+
+
+def test_hints_name_the_options_of_the_command_line(place: Path) -> None:
+    done = whole(*FIT[:-1], "my_module:Broken", "--out", "x.whence")
+    assert done.returncode == 2
+    assert "pass --on-error skip to leave such samples out" in done.stderr
+    assert "on_error" not in done.stderr
+    assert whole(*FIT, "--out", "nowhere/x.whence").stderr.startswith(
+        "Error: --out must be a file in a folder"
+    )
+    assert whole(*FIT, "--out", "x.whence", "--tol", "7").stderr.startswith("Error: --tol must be")
+    (place / "taken").touch()
+    said = whole(*FIT, "--out", "x.whence", "--cache-dir", "taken").stderr
+    assert said.startswith("Error: --cache-dir must be a folder or a new path")
+
+
+def test_errors_are_one_line_unless_debugged(place: Path) -> None:
+    done = whole("info", "nowhere.whence")
+    assert done.returncode == 2
+    assert done.stderr.startswith("Error: There is no explainer at 'nowhere.whence'")
+    assert len(done.stderr.splitlines()) == 1
+    assert "Traceback" in whole("--debug", "info", "nowhere.whence").stderr
+
+
+def test_out_that_is_a_file_is_one_line_and_exit_code_2(tmp_path):
+    file = tmp_path / "file"
+    file.write_text("mine")
+    result = whole("demo", "--out", str(file))
+    assert result.returncode == 2
+    assert result.stdout == ""
+    assert re.fullmatch(
+        r"Error: --out must be a folder or a new path\. Got '.*' \(.*\)\. .*\n", result.stderr
+    )
+    assert file.read_text() == "mine"
+
+
+def test_interrupt_is_quiet_and_exit_code_130(tmp_path):
+    code = "from whence.app.cli import main; print('ready', flush=True); main()"
+    arguments = [sys.executable, "-c", code, "demo", "--out", str(tmp_path / "out")]
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline() == "ready\n"
+        deadline = time.monotonic() + 30
+        while not (tmp_path / "out").exists() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=30) == 130
+        assert process.stderr.read() == "Interrupted.\n"
+        assert process.stdout.read() == ""

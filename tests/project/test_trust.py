@@ -1,0 +1,72 @@
+"""What a configuration names is run only where the user has named it or trusts the file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from tests.helpers.commands import NAMED, mistake, run
+from whence.app import cli
+from whence.errors import InvalidInputError
+
+SPY = """
+from pathlib import Path
+Path("imported").touch()
+from my_module import *
+"""
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["attribute", "x.whence", "--tests", "0"],
+        ["explain", "x.whence", "--tests", "0", "--out", "why"],
+        ["report", "x.whence", "--tests", "0", "--out", "report.html"],
+        ["audit", "x.whence"],
+        ["serve", "x.whence", "--port", "8765"],
+        ["fit", "--config", "x.whence.json", "--out", "y.whence"],
+    ],
+    ids=lambda arguments: arguments[0],
+)
+def test_nothing_runs_that_only_a_file_names(fitted: Path, arguments: list[str]) -> None:
+    (fitted / "spy.py").write_text(SPY)
+    configuration = json.loads((fitted / "x.whence.json").read_text())
+    configuration |= {"model": "spy:build", "preprocess": "spy:numbers"}
+    (fitted / "x.whence.json").write_text(json.dumps(configuration))
+    for named, left in (
+        ([], "model spy:build"),
+        (["--model", "my_module:build", "--data", "my_module:train"], "test my_module:test"),
+        (NAMED, "preprocess spy:numbers"),
+    ):
+        error = CliRunner().invoke(cli.app, [*arguments, *named]).exception
+        assert isinstance(error, InvalidInputError), error
+        assert f"x.whence.json' names code that would be imported and run: {left} (from" in str(error)
+        assert "Pass --trust" in str(error)
+        assert "model" not in str(error).split("imported and run: ")[1] or not named
+    assert str(fitted / "spy.py") in str(error)
+    assert "--preprocess spy:numbers" in str(error)
+    assert not (fitted / "imported").exists()
+
+
+def test_what_is_named_on_the_command_line_runs_without_trust(fitted: Path) -> None:
+    result = CliRunner().invoke(cli.app, ["attribute", "x.whence", "--tests", "0", *NAMED])
+    assert result.exit_code == 0, result.exception
+    assert result.stdout == run("attribute", "x.whence", "--tests", "0").stdout
+
+
+def test_without_trust_the_cache_that_a_file_names_is_left_alone(fitted: Path) -> None:
+    configuration = json.loads((fitted / "x.whence.json").read_text())
+    configuration["reading"]["cache_dir"] = str(fitted / "elsewhere")
+    (fitted / "x.whence.json").write_text(json.dumps(configuration))
+    assert CliRunner().invoke(cli.app, ["audit", "x.whence", *NAMED]).exit_code == 0
+    assert not (fitted / "elsewhere").exists()
+    run("audit", "x.whence")
+    assert (fitted / "elsewhere").exists()
+
+
+def test_an_explainer_without_configuration_needs_names(fitted: Path) -> None:
+    (fitted / "x.whence.json").unlink()
+    assert "no configuration" in str(mistake("attribute", "x.whence", "--tests", "0"))
