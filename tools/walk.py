@@ -53,7 +53,9 @@ def draw() -> Figure:
         canvas.text(left, 0.24, second, size=8, color=GREY, va="center")
     for left in edges[1:]:
         canvas.add_patch(
-            FancyArrowPatch((left - 0.32, 2.5), (left - 0.06, 2.5), arrowstyle="-|>", mutation_scale=12, color=INK)
+            FancyArrowPatch(
+                (left - 0.32, 2.5), (left - 0.06, 2.5), arrowstyle="-|>", mutation_scale=12, color=INK
+            )
         )
 
     def place(left: float, bottom: float, width: float, height: float) -> Axes:
@@ -118,7 +120,9 @@ def _scores(place, left, why) -> None:
         axes.barh(0, pair.score, color=BLUE if pair.score > 0 else ORANGE)
         axes.set(xlim=(-top * 1.1, top * 1.1), ylim=(-0.6, 1.5))
         axes.plot([0, 0], [-0.6, 0.6], color=GREY, linewidth=0.6)
-        axes.text(0, 1.05, f"τ = {pair.score:+.2f}".replace("-", "−"), size=7, color=INK, ha="center", va="center")
+        axes.text(
+            0, 1.05, f"τ = {pair.score:+.2f}".replace("-", "−"), size=7, color=INK, ha="center", va="center"
+        )
         axes.set_frame_on(False)
 
 
