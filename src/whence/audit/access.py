@@ -10,12 +10,12 @@ from torch import Tensor
 
 from whence.attributors import DualDA
 from whence.attributors.dual.surrogate import Surrogate
+from whence.core.arrays import Floats
 from whence.core.checks import check_dense, to_array
 from whence.errors import InvalidInputError
 from whence.features import FeatureBank, as_float32, extract, taken
 from whence.model.inputs import check_batch
 from whence.svm.inputs import check_features
-from whence.svm.problem import Floats
 
 
 def surrogate_of(explainer: Any) -> Surrogate:

@@ -10,9 +10,9 @@ import numpy as np
 
 from whence.attributors import DualDA
 from whence.audit.access import surrogate_of
+from whence.core.arrays import Doubles, Ints
 from whence.core.checks import check_count
 from whence.core.words import cell
-from whence.svm.problem import Doubles, Ints
 
 _AT_BOUND = 1 - 1e-9
 

@@ -16,10 +16,10 @@ from whence.audit.access import surrogate_of, training_features
 from whence.audit.heldout import calibrated, held_out_scores
 from whence.audit.neighbours import nearest
 from whence.audit.table import Columns, check_ids, chosen_ids, write_csv, write_parquet
+from whence.core.arrays import Doubles, Floats, Ints
 from whence.core.checks import check_count
 from whence.core.words import cell
 from whence.errors import InvalidInputError
-from whence.svm.problem import Doubles, Floats, Ints
 
 MODEL_SHARE = 2 / 3
 """Weight of the model's own log-probabilities beside those of the held-out surrogates."""

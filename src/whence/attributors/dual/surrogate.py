@@ -15,6 +15,7 @@ from whence.attributors.dual.sketch import WIDTH, check_labels, check_same
 from whence.attributors.dual.sketch import sketch as make_sketch
 from whence.attributors.dual.solutions import SurrogateSolution
 from whence.core import contents
+from whence.core.arrays import Doubles, Floats, Ints
 from whence.core.store import Arrays
 from whence.data import TrainingSet
 from whence.errors import InvalidInputError
@@ -23,7 +24,6 @@ from whence.model.bound import BoundModel
 from whence.model.heads import Head
 from whence.model.inputs import to_model
 from whence.svm.likeness import mean_cosine
-from whence.svm.problem import Doubles, Floats, Ints
 
 _KNOWN_BY = 7  # random samples by which a training set is known again, beside the first
 
