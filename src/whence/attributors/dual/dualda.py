@@ -64,7 +64,7 @@ class DualDA(PairAttributor):
     max_seconds
         Time limit of the solver, which then warns with the gap it reached.
     batch_size
-        Inputs a forward pass.
+        Inputs per forward pass.
     device
         Where the features and scores are computed; None is the model's device, or the CPU for features.
     show_progress
