@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 from torch.utils.data import DataLoader, Dataset, get_worker_info
 
-from whence.data.labels import Ints
+from whence.core.arrays import Ints
 from whence.errors import InvalidInputError, SampleError, WhenceError
 
 OnError = Literal["raise", "skip"]

@@ -7,11 +7,12 @@ from typing import Any, Self
 
 import numpy as np
 
+from whence.core.arrays import Ints, Mask
 from whence.core.cache import Parts
 from whence.core.checks import to_array
 from whence.data import TrainingSet
 from whence.errors import InvalidInputError, StoreError
-from whence.features.rows import SKIPPED, Ints, Mask, Rows, crc
+from whence.features.rows import SKIPPED, Rows, crc
 from whence.model.bound import BoundModel
 from whence.model.extractor import Extractor
 from whence.model.heads import Head

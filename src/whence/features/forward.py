@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from whence.core.arrays import Ints
 from whence.data import Batch
 from whence.errors import HeadError, InvalidInputError, SampleError
-from whence.features.rows import SKIPPED, Ints, Rows
+from whence.features.rows import SKIPPED, Rows
 from whence.model.extractor import Extractor, check_repeatable
 from whence.model.inputs import take
 

@@ -16,11 +16,12 @@ import numpy as np
 from tqdm.auto import tqdm
 
 from whence import engine
+from whence.core.arrays import Ints
 from whence.core.cache import Parts, Say
 from whence.core.words import plain_line
 from whence.data import TrainingSet
 from whence.features.forward import Forward
-from whence.features.rows import Growing, InFile, InMemory, Ints, Rows, needs, room_for
+from whence.features.rows import Growing, InFile, InMemory, Rows, needs, room_for
 
 CHECKPOINT_SECONDS = 1.0
 

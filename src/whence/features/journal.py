@@ -13,8 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from whence.core import contents, store
+from whence.core.arrays import Ints
 from whence.errors import StoreError
-from whence.features.rows import InFile, Ints, Rows, as_bytes, crc, full_disk
+from whence.features.rows import InFile, Rows, as_bytes, crc, full_disk
 
 FORMAT = 2
 

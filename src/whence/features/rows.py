@@ -19,13 +19,12 @@ from typing import IO, Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from whence.core.arrays import Mask
 from whence.core.checks import to_array
 from whence.core.resources import free_disk, free_memory, in_words
 from whence.errors import InvalidInputError, StoreError
 
 Rows = npt.NDArray[np.floating[Any]]
-Ints = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 
 SKIPPED = -1
 """The label of a sample that could not be read; its features are 0 and have no part in anything."""

@@ -23,6 +23,7 @@ from whence.attributors.pairs import PairAttributor
 from whence.attributors.ranking import TopK
 from whence.attributors.registry import register
 from whence.core import contents, store
+from whence.core.arrays import Floats, Ints
 from whence.core.checks import check_flag
 from whence.data import TrainingSet
 from whence.errors import InvalidInputError
@@ -32,7 +33,6 @@ from whence.model.inputs import to_model
 from whence.relevance.xda import Method
 from whence.svm import held_back
 from whence.svm.inputs import check_C, check_features
-from whence.svm.problem import Floats, Ints
 from whence.svm.solve import check_options
 from whence.tasks import Classes, Task
 

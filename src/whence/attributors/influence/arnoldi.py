@@ -15,9 +15,9 @@ from whence.attributors.influence.curvature import Curvature
 from whence.attributors.influence.exact import InfluenceAttributor, Params
 from whence.attributors.limits import Limits
 from whence.attributors.registry import register
+from whence.core.arrays import Ints
 from whence.core.checks import check_count, check_seed
 from whence.core.contents import Layout
-from whence.svm.problem import Ints
 
 
 @register

@@ -16,10 +16,10 @@ from whence.attributors.influence.curvature import Curvature
 from whence.attributors.influence.exact import Params, SolvingAttributor
 from whence.attributors.limits import Limits
 from whence.attributors.registry import register
+from whence.core.arrays import Ints
 from whence.core.checks import check_count, check_seed
 from whence.core.contents import Layout
 from whence.errors import ModelError
-from whence.svm.problem import Ints
 
 _DECAY = math.log(100)
 _DEEP = 2000  # steps that small training sets may take, too

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from scipy.optimize import nnls
 from torch import Tensor
@@ -16,13 +15,11 @@ from whence.attributors.dual.progress import GapBar
 from whence.attributors.limits import Limits
 from whence.attributors.points.representer import PointsAttributor
 from whence.attributors.registry import register
+from whence.core.arrays import Doubles, Ints, Mask
 from whence.core.contents import Layout
 from whence.svm import solve
 from whence.svm.inputs import check_C, length
-from whence.svm.problem import Doubles, Ints
 from whence.svm.solve import check_options
-
-Bools = npt.NDArray[np.bool_]
 
 
 @register
@@ -143,7 +140,7 @@ def hinge_coefficients(W: Doubles, X: Doubles, y: Ints, C: float, off: float) ->
     return alpha
 
 
-def _shares(tied: Bools, X: Doubles, missing: Doubles, C: float) -> Doubles:
+def _shares(tied: Mask, X: Doubles, missing: Doubles, C: float) -> Doubles:
     """Find a (n, K) ≥ 0, zero where not tied, of row sums C, with aᵀ X as near to ``missing`` as may be.
 
     Non-negative least squares in the tied entries, with a heavy row for each sum.

@@ -16,10 +16,10 @@ from whence.attributors.dual.progress import GapBar
 from whence.attributors.limits import Limits
 from whence.attributors.points.softmax import fit_softmax
 from whence.attributors.registry import register
+from whence.core.arrays import Doubles
 from whence.core.checks import check_flag, check_positive
 from whence.core.contents import Layout
 from whence.errors import ConvergenceWarning, InvalidInputError
-from whence.svm.problem import Doubles
 
 _BLOCK = 1 << 20  # coefficients gathered at a time
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 from pydantic import Field
 
+from whence.core.arrays import Ints
 from whence.errors import InvalidInputError
-from whence.evaluate.metrics.arrays import Ints
 from whence.evaluate.metrics.coreset import (
     FRACTIONS,
     coreset,

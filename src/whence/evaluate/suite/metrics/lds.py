@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from whence.evaluate.metrics.arrays import Doubles, Mask
+from whence.core.arrays import Doubles, Mask
 from whence.evaluate.metrics.lds import compare_lds, lds, random_subsets
 from whence.evaluate.scenes import networks
 from whence.evaluate.suite.metric import Bench, Case, Column, Count, Metric, Row, Share, register
