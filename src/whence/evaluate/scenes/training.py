@@ -1,90 +1,236 @@
-"""What training and testing by an evaluation share: fixed numbers of steps, and predictions."""
+"""How a network is made and trained: by a recipe, with a fixed number of steps, or by the user's function."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import copy
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import cross_entropy, pad
 
-from whence.core.checks import check_count, check_seed
-from whence.data import as_training_set
-from whence.errors import ModelError
-from whence.evaluate.scenes.views import view
-from whence.model.extractor import logits_in
-from whence.model.inputs import run, running_on, to_model
-from whence.model.modules import check_model, evaluating
+from whence.core import contents, store
+from whence.core.fingerprint import Digest, source, structure
+from whence.core.naming import called, named
+from whence.core.tables import Count, Table
+from whence.errors import InvalidInputError
+from whence.evaluate.scenes import networks
+from whence.evaluate.scenes.blocks import LastBlock, TextClassifier
+from whence.evaluate.scenes.encoder import Encoder
+from whence.evaluate.scenes.retrain import code_fingerprint
+from whence.evaluate.scenes.views import View, view
+from whence.evaluate.scenes.weights import load_weights, save_weights
+
+_MODULES = ("blocks", "networks", "texts", "training", "views")
+"""Whose code a trained network depends on."""
 
 
-def fixed_steps(
-    data: Any,
-    steps: int,
-    batch_size: int,
-    seed: int = 0,
-    *,
-    preprocess: Callable[[Any], Any] | None = None,
-    collate_fn: Callable[[list[Any]], Any] | None = None,
-) -> Iterator[tuple[Any, Tensor]]:
-    """Give a number of full batches (inputs, labels), whatever the size of the data.
+class Recipe(Table):
+    """How a network is trained: by steps, not epochs, so that smaller sets are trained as long.
 
-    Subsets of different sizes are trained equally long this way; with epochs, a tenth of the data would have
-    a tenth of the training. The samples are shuffled anew for each pass over them, and a batch goes on into
-    the next pass, so that all samples are seen equally often, give or take one.
+    Attributes
+    ----------
+    name : of the network, or ``module:name`` of a function of the user's that makes an untrained one
+    steps, batch_size : gradient steps, and samples of each
+    learning_rate : the largest, of one cycle of AdamW up and down to zero
+    weight_decay : of AdamW
+    augment : mirror half of the images, and shift them by up to a sixteenth
+    device : where
+    checkpoints : weights of a training that are kept, for methods that need them
+    train : ``module:name`` of the user's ``train_fn(dataset, seed)`` that gives a trained model; None trains
+        by the above
+    """
+
+    name: str
+    steps: Count
+    batch_size: Count = 64
+    learning_rate: float = 0.01
+    weight_decay: float = 1e-2
+    augment: bool = False
+    device: str = "cpu"
+    checkpoints: int = 5
+    train: str | None = None
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A trained model, its weights in the course of training, and the learning rate at each of these."""
+
+    model: nn.Module
+    checkpoints: list[dict[str, Tensor]] = field(default_factory=list)
+    learning_rates: list[float] = field(default_factory=list)
+
+    def write(self, folder: Path, model: nn.Module) -> None:
+        """Write all weights to files; ``model`` is of the same kind, and changed."""
+        states = [self.model.state_dict(), *self.checkpoints]
+        for place, (state, rate) in enumerate(zip(states, [0.0, *self.learning_rates], strict=True)):
+            model.load_state_dict(state)
+            save_weights(folder / f"{place}.safetensors", model, {"learning_rate": rate})
+
+    @classmethod
+    def read(cls, folder: Path, model: nn.Module) -> Trained:
+        """Read what ``write`` wrote, or raise StoreError; ``model`` is of the same kind."""
+        paths = [folder / f"{place}.safetensors" for place in range(len(list(folder.glob("*.safetensors"))))]
+        first, *others = (load_weights(path, model) for path in paths or [folder / "0.safetensors"])
+        rates = [contents.manifest(float, store.read(path)[1].get("learning_rate")) for path in paths[1:]]
+        return cls(first, [dict(one.state_dict()) for one in others], rates)
+
+
+@dataclass(frozen=True, eq=False)
+class Trainer:
+    """Makes networks and trains them.
+
+    Attributes
+    ----------
+    recipe : how; its name is one of ours, or ``module:name`` of a function that makes an untrained network
+    inputs : (N, …) of the training set that networks are made for
+    n_classes : outputs of the network
+    encoder : of texts, where the network's inputs are made of these
+    """
+
+    recipe: Recipe
+    inputs: Tensor
+    n_classes: int
+    encoder: Encoder | None = None
+
+    def build(self, seed: int, inputs: Tensor | None = None) -> nn.Module:
+        """Make an untrained network for inputs (N, …); torch's own random state is left as it was."""
+        given = self.inputs if inputs is None else inputs
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            network = networks.find(self.recipe.name).build(given, self.n_classes, self.encoder)
+        return network.to(self.recipe.device)
+
+    def train(self, inputs: Tensor, labels: Tensor, seed: int, n_checkpoints: int = 0) -> Trained:
+        """Train on inputs (N, …) and labels (N,) from a seed, which sets first weights and the order."""
+        if self.recipe.train is None:
+            return train(self.recipe, self.build(seed, inputs), inputs, labels, seed, n_checkpoints)
+        return Trained(self._train_own(view((inputs, labels), show_progress=False), seed))
+
+    def on_view(self, samples: View, seed: int) -> nn.Module:
+        """Train on a view, as ``retrain`` asks."""
+        inputs = torch.stack([samples[i][0] for i in range(len(samples))])
+        return self.train(inputs, torch.from_numpy(samples.labels), seed).model
+
+    def whole(self, model: nn.Module) -> nn.Module | None:
+        """Give the model from what a user sees, images or tokens, to logits; None where there is no such."""
+        if self.encoder is None:
+            return model
+        return TextClassifier(self.encoder.backbone, model) if isinstance(model, LastBlock) else None
+
+    @cached_property
+    def config(self) -> dict[str, Any]:
+        """What a training depends on beside its data and its seed, for the names of saved models."""
+        start = Digest()
+        model = self.build(0)
+        start.add([structure(model), dict(model.state_dict())])
+        own = self.recipe.train
+        return {
+            "recipe": self.recipe.model_dump(exclude={"checkpoints"}),
+            "network": start.hexdigest(),
+            "train": None if own is None else code_fingerprint(named("model.train", own)),
+            "code": source(*(f"whence.evaluate.scenes.{module}" for module in _MODULES)),
+        }
+
+    def _train_own(self, samples: View, seed: int) -> nn.Module:
+        name = self.recipe.train
+        assert name is not None
+        train_fn = named("model.train", name)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            model = called(train_fn, samples, seed, steps=self.recipe.steps)
+        if not isinstance(model, nn.Module):
+            raise InvalidInputError(
+                f"'model.train' must give a trained torch module. Got {type(model).__name__} from {name!r}."
+            )
+        ours, theirs = (_shapes(network) for network in (self.build(0), model))
+        if ours != theirs:
+            raise InvalidInputError(
+                "'model.train' must give a network with the weights that 'model.name' has. Got others from "
+                f"{name!r}: {_difference(ours, theirs)}."
+            )
+        return model.eval()
+
+
+def train(
+    recipe: Recipe, model: nn.Module, inputs: Tensor, labels: Tensor, seed: int, n_checkpoints: int = 0
+) -> Trained:
+    """Train a network from its present weights.
 
     Parameters
     ----------
-    data
-        As for ``view``.
-    steps, batch_size
-        Batches to give, and samples in each.
+    recipe
+        How to train.
+    model
+        What to train; it is changed.
+    inputs, labels
+        The training set, (N, …) and (N,) int64.
     seed
-        Of the order.
-    preprocess, collate_fn
-        As for ``whence.data.as_training_set``.
-
-    Examples
-    --------
-    >>> import torch
-    >>> data = (torch.arange(6.0)[:, None], torch.arange(6) % 2)
-    >>> [inputs.shape for inputs, labels in fixed_steps(data, 3, 4)]
-    [torch.Size([4, 1]), torch.Size([4, 1]), torch.Size([4, 1])]
+        Of the order of the samples. Equal seeds give equal weights on one machine and thread count.
+    n_checkpoints
+        Weights to keep, at equal distances, the last ones included.
     """
-    steps = check_count("steps", steps)
-    batch_size = check_count("batch_size", batch_size)
-    seen = view(data)
-    samples = as_training_set(seen, batch_size, preprocess=preprocess, collate_fn=collate_fn)
-    rng = np.random.default_rng(check_seed(seed))
-    ahead = np.empty(0, dtype=np.int64)
-    for _ in range(steps):
-        while len(ahead) < batch_size:
-            ahead = np.append(ahead, rng.permutation(len(seen)))
-        rows, ahead = ahead[:batch_size], ahead[batch_size:]
-        yield samples.take(rows.tolist()), torch.from_numpy(seen.labels[rows])
+    images = inputs.ndim == 4
+    if images:  # channels-last halves the time of small convolutions on a CPU
+        model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    optimizer = torch.optim.AdamW(model.parameters(), recipe.learning_rate, weight_decay=recipe.weight_decay)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(
+        optimizer, recipe.learning_rate, total_steps=recipe.steps + 1, pct_start=0.2
+    )
+    generator = torch.Generator().manual_seed(seed)
+    due = {round(recipe.steps * (k + 1) / n_checkpoints) for k in range(n_checkpoints)}
+    kept: list[tuple[dict[str, Tensor], float]] = []
+    batches = _endless(len(inputs), recipe.batch_size, generator)
+    model.train()
+    for step in range(1, recipe.steps + 1):
+        rows = next(batches)
+        batch = _augmented(inputs[rows], generator) if recipe.augment and images else inputs[rows]
+        loss = _loss(model, batch.to(recipe.device), labels[rows].to(recipe.device))
+        optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        rate = schedule.get_last_lr()[0]
+        optimizer.step()
+        schedule.step()
+        if step in due:
+            kept.append((copy.deepcopy(model.state_dict()), float(rate)))
+    model.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
+    model.requires_grad_(True).eval()
+    states = [{name: t.contiguous() for name, t in state.items()} for state, _ in kept]
+    return Trained(model, states, [rate for _, rate in kept])
 
 
-def predict(
-    model: nn.Module,
-    data: Any,
-    batch_size: int = 256,
-    *,
-    preprocess: Callable[[Any], Any] | None = None,
-    collate_fn: Callable[[list[Any]], Any] | None = None,
-) -> Tensor:
-    """Logits (test, class) of a model on a data set, float32 on the CPU; the model is left as it was."""
-    batch_size = check_count("batch_size", batch_size)
-    check_model(model)
-    samples = as_training_set(data, batch_size, preprocess=preprocess, collate_fn=collate_fn)
-    parts = []
-    with evaluating(model), torch.no_grad():
-        for batch in samples.batches():
-            inputs = to_model(model, batch.inputs)
-            with running_on(inputs):
-                output = run(model, inputs)
-            parts.append(logits_in(output)[0].float().cpu())
-    logits = torch.cat(parts)
-    if not logits.isfinite().all():
-        row = int((~logits.isfinite()).any(1).int().argmax())
-        raise ModelError(f"The model's output must be finite. Got {logits[row].tolist()} for sample {row}.")
-    return logits
+def _loss(model: nn.Module, batch: Tensor, labels: Tensor) -> Tensor:
+    output = model(batch)
+    return cross_entropy(getattr(output, "logits", output), labels)
+
+
+def _endless(n: int, batch_size: int, generator: torch.Generator) -> Iterator[Tensor]:
+    """Batches of places, permutation after permutation; a last part smaller than half a batch is left out."""
+    while True:
+        for rows in torch.split(torch.randperm(n, generator=generator), batch_size):
+            if 2 * len(rows) >= min(batch_size, n):
+                yield rows
+
+
+def _augmented(images: Tensor, generator: torch.Generator) -> Tensor:
+    """Mirror half of a batch, and shift all of it by up to a sixteenth of its side."""
+    flip = torch.rand(len(images), generator=generator) < 0.5
+    images = torch.where(flip[:, None, None, None], images.flip(3), images)
+    side = images.shape[-1]
+    by = side // 16
+    down, right = torch.randint(0, 2 * by + 1, (2,), generator=generator).tolist()
+    return pad(images, (by, by, by, by))[:, :, down : down + side, right : right + side]
+
+
+def _shapes(network: nn.Module) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(weights.shape) for name, weights in network.state_dict().items()}
+
+
+def _difference(ours: dict[str, Any], theirs: dict[str, Any]) -> str:
+    """Say the first weight in which two networks differ."""
+    name = next(key for key in {**ours, **theirs} if ours.get(key) != theirs.get(key))
+    return f"{name!r} is {theirs.get(name, 'missing')} and not {ours.get(name, 'there')}"
