@@ -10,6 +10,7 @@ import torch
 from scipy.sparse import csr_array
 
 from whence import DualDA
+from whence.features import FeatureBank
 
 TESTS, SUPPORT, WIDTH, CLASSES = 2_000, 20_000, 512, 10
 
@@ -32,7 +33,7 @@ def fitted(seed: int = 0) -> tuple[DualDA, torch.Tensor, csr_array]:
         rng.normal(size=(SUPPORT, WIDTH)).astype(np.float32) + 0.1 * rng.normal(size=(CLASSES, WIDTH))[y]
     )
     explainer = DualDA(C=1e-6, tol=1e-4, show_progress=False)
-    explainer.fit_features(features.astype(np.float32), y)
+    explainer.fit(features=FeatureBank.of(features.astype(np.float32), y))
     tests = torch.from_numpy(rng.normal(size=(TESTS, WIDTH)).astype(np.float32))
     return explainer, tests, explainer.lam_
 

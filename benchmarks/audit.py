@@ -24,6 +24,7 @@ from whence import DualDA
 from whence.audit import RANKINGS, wrong_labels
 from whence.audit.heldout import calibrated
 from whence.audit.neighbours import nearest
+from whence.features import FeatureBank
 
 CLEANLAB = ("cleanlab==2.9.0", "termcolor==3.3.0")
 CHOSEN_ON = [("fashion-mnist", 0), ("cifar-10", 4)]
@@ -58,7 +59,7 @@ def out_of_sample(case: Planted, stored: Path) -> np.ndarray:
 def suspicions(case: Planted, cache: Path, stored: Path) -> dict[str, np.ndarray]:
     """Scores (N,) of every ranking, larger being more suspicious."""
     X, y = case.features, case.labels
-    explainer = DualDA(show_progress=False).fit_features(X, y, head=(case.weight, case.bias))
+    explainer = DualDA(show_progress=False).fit(features=FeatureBank.of(X, y, head=(case.weight, case.bias)))
     found = {}
     for name in RANKINGS:
         listed = wrong_labels(explainer, ranking=name, features=X, k=1)
@@ -85,7 +86,9 @@ def tried(explainer: DualDA, case: Planted) -> dict[str, np.ndarray]:
     scores[rows, y] = -np.inf
     near = nearest(case.features, rows, 20)
     # The paper's ranking where it is better: few samples are at the bound of a large C.
-    sparse = DualDA(C=1e5 / norms.sum(), tol=1e-3, show_progress=False).fit_features(case.features, y)
+    sparse = DualDA(C=1e5 / norms.sum(), tol=1e-3, show_progress=False).fit(
+        features=FeatureBank.of(case.features, y)
+    )
     return {
         "tried: self-influence at κ = 10⁵": sparse.self_influence().numpy(),
         "tried: margin without the sample's own τ": scores.max(1) - own,

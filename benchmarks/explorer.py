@@ -19,6 +19,7 @@ import numpy as np
 from benchmarks.data import synthetic_features
 from whence import DualDA
 from whence.app import demo
+from whence.features import FeatureBank
 
 CLIENTS, SECONDS = 16, 60.0
 LARGE = 50_000, 512, 10
@@ -153,7 +154,7 @@ def _large() -> None:
     # The strength of the losses in the benchmark of the solver's growth: C·N·mean‖f‖² is what matters.
     C = 1e4 / (len(X) * float((X[:5000] ** 2).sum(axis=1).mean()))
     start = time.perf_counter()
-    explainer = DualDA(C=C, show_progress=False).fit_features(X, y)
+    explainer = DualDA(C=C, show_progress=False).fit(features=FeatureBank.of(X, y))
     fitted = time.perf_counter() - start
     strongest = explainer.self_influence().argsort(descending=True).tolist()
     seconds = []

@@ -102,7 +102,7 @@ def texts() -> tuple[ExplainedPairs, dict[str, int], list[int]]:
 
 
 def table(name: str, side: str, cells: Cells) -> str:
-    """Write a table: a row a method, a column a cell; the best of each column and its ties in bold."""
+    """Write a table: a row per method, a column per cell; the best of each column and its ties in bold."""
     results = list(cells.values())
     first = results[0]
     lines = [

@@ -10,6 +10,7 @@ import numpy as np
 
 from benchmarks.solver import SHAPES, features
 from whence import DualDA
+from whence.features import FeatureBank
 from whence.svm import solve
 
 
@@ -29,7 +30,7 @@ def _measure(pipe, stored_features: Path, y: np.ndarray, C: float) -> None:
     before = status("VmRSS")
     solve(X, y, C=C, tol=1e-3)
     peak = status("VmHWM") - before
-    explainer = DualDA(C=C, tol=1e-3, show_progress=False).fit_features(X, y)
+    explainer = DualDA(C=C, tol=1e-3, show_progress=False).fit(features=FeatureBank.of(X, y))
     with tempfile.TemporaryDirectory() as folder:
         explainer.save(Path(folder) / "x.whence")
         stored = (Path(folder) / "x.whence").stat().st_size

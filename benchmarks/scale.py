@@ -11,6 +11,7 @@ import numpy as np
 
 from benchmarks.memory import status
 from whence import DualDA
+from whence.features import FeatureBank
 
 ROWS = (20_000, 200_000, 2_000_000)
 WIDTH, CLASSES, KAPPA = 256, 10, 1e4
@@ -31,8 +32,8 @@ def _write(path: Path, n: int, seed: int = 0) -> np.ndarray:
 
 
 def _fit(pipe, path: Path, y: np.ndarray) -> None:
-    DualDA(C=1e-3, show_progress=False).fit_features(
-        np.zeros((8, WIDTH), np.float32), np.arange(8)
+    DualDA(C=1e-3, show_progress=False).fit(
+        features=FeatureBank.of(np.zeros((8, WIDTH), np.float32), np.arange(8))
     )  # compile
     X = np.load(path, mmap_mode="r")
     # The same strength of the losses at every size: C·N·mean‖f‖² is what matters.
@@ -40,7 +41,7 @@ def _fit(pipe, path: Path, y: np.ndarray) -> None:
     before = status("RssAnon")
     Path("/proc/self/clear_refs").write_text("5")
     start = time.perf_counter()
-    explainer = DualDA(C=C, tol=1e-4, show_progress=False).fit_features(X, y)
+    explainer = DualDA(C=C, tol=1e-4, show_progress=False).fit(features=FeatureBank.of(X, y))
     fitted = time.perf_counter() - start
     start = time.perf_counter()
     explainer.top_k_features(np.asarray(X[:100]), 5)

@@ -13,6 +13,7 @@ from sklearn.metrics import average_precision_score
 from benchmarks.mislabelled import features_and_head
 from whence import DualDA
 from whence.audit import group_attribution, shared_evidence
+from whence.features import FeatureBank
 
 N, TESTS, CLASS, SHARE = 6_000, 1_000, 8, 0.3
 KAPPAS = (1.0, 10.0, 100.0, 1e3, 1e4)
@@ -64,7 +65,9 @@ def precision(seed: int, cache: Path) -> dict[str, float]:
     arrays = case(seed, cache)
     X, y, tests = arrays["features"], arrays["labels"], arrays["tests"]
     scale = float((X.astype(np.float64) ** 2).sum()) + len(X)
-    explainer = DualDA(show_progress=False).fit_features(X, y, head=(arrays["weight"], arrays["bias"]))
+    explainer = DualDA(show_progress=False).fit(
+        features=FeatureBank.of(X, y, head=(arrays["weight"], arrays["bias"]))
+    )
     found = shared_evidence(explainer, test_features=tests, target=CLASS, features=X)
     values = {
         "tests fooled": float(arrays["share"]),
@@ -83,7 +86,7 @@ def precision(seed: int, cache: Path) -> dict[str, float]:
 
 
 def run(cache: Path) -> None:
-    """Print one column a seed."""
+    """Print one column per seed."""
     columns = [precision(seed, cache) for seed in range(3)]
     print(f"\nMNIST, {N:,} images, {SHARE:.0%} of the eights marked; marked others taken for eights.\n")
     print("| | " + " | ".join(f"seed {seed}" for seed in range(3)) + " |\n|---|---|---|---|")

@@ -8,6 +8,7 @@ import numpy as np
 
 from benchmarks.data import fashion_features
 from whence import DualDA
+from whence.features import FeatureBank
 
 TESTS, REFERENCE = 1_000, 1e-8
 
@@ -29,5 +30,7 @@ def run(data: Path, cache: Path) -> None:
 
 
 def _top(X, y, train, tests, C: float, tol: float) -> tuple[np.ndarray, float]:
-    explainer = DualDA(C=C, tol=tol, show_progress=False).fit_features(X[train], y[train], n_classes=10)
+    explainer = DualDA(C=C, tol=tol, show_progress=False).fit(
+        features=FeatureBank.of(X[train], y[train], n_classes=10)
+    )
     return explainer.top_k_features(X[tests], 5).proponents.indices.numpy(), explainer.gap_

@@ -13,6 +13,7 @@ from torch import nn
 import whence
 from whence.attributors import get, names
 from whence.errors import InvalidInputError, ModelError, NotFittedError, WhenceError
+from whence.features import FeatureBank
 
 METHODS = names()
 
@@ -95,7 +96,7 @@ MODELS = {
     "quantised": (quantised, "quantised"),
     "exported": (exported, "ExportedProgram.*the nn.Module that was exported"),
     "exported module": (lambda: exported().module(), "exported"),
-    "scikit-learn": (of_sklearn, "nn.Module.*LogisticRegression.*fit_features"),
+    "scikit-learn": (of_sklearn, "nn.Module.*LogisticRegression.*FeatureBank"),
     "function": (lambda: lambda x: x, "nn.Module.*function"),
     "class": (lambda: nn.Linear, "nn.Module.*the class Linear.*instance"),
     "none": (lambda: None, "nn.Module.*NoneType"),
@@ -134,7 +135,7 @@ def test_a_device_that_is_not_there_is_refused(device: Any) -> None:
     with refused("'device' must be.*cpu"):
         explainer(device=device).fit(network(), data())
     with refused("'device' must be.*cpu"):
-        explainer(device=device).fit_features(*data())
+        explainer(device=device).fit(features=FeatureBank.of(*data()))
 
 
 @pytest.mark.parametrize(
@@ -196,7 +197,7 @@ def test_labels_beyond_64_bits_are_refused_and_other_unsigned_ones_taken() -> No
     with refused("18446744073709551615"):
         explainer().fit(network(), (X, large))
     with refused("18446744073709551615"):
-        explainer().fit_features(X, large)
+        explainer().fit(features=FeatureBank.of(X, large))
     with refused("18446744073709551615"):
         whence.svm.solve(X.numpy(), large, C=0.1)
 
@@ -206,7 +207,7 @@ def test_a_label_of_a_million_is_refused_at_once(n_classes: int | None) -> None:
     X, y = data()
     y[5] = 1_000_000
     with refused("'labels' must be below n_classes = 3. Got 1000000|'labels'.*1,000,001.*n_classes"):
-        explainer().fit_features(X, y, n_classes=n_classes)
+        explainer().fit(features=FeatureBank.of(X, y, n_classes=n_classes))
 
 
 def test_complex_features_are_refused(fitted: whence.DualDA) -> None:
@@ -218,7 +219,7 @@ def test_complex_features_are_refused(fitted: whence.DualDA) -> None:
         with refused("'features' must hold real numbers.*complex128"):
             call(f.numpy().astype(complex))
     with refused("'features' must hold real numbers.*complex64"):
-        explainer().fit_features(X.to(torch.complex64), y)
+        explainer().fit(features=FeatureBank.of(X.to(torch.complex64), y))
     with refused("complex", WhenceError):
         explainer().fit(network(), (X.to(torch.complex64), y))
 

@@ -18,7 +18,7 @@ from whence.audit import shared_evidence, wrong_labels
 from whence.core import store
 from whence.data import as_training_set
 from whence.errors import InvalidInputError
-from whence.features import extract
+from whence.features import FeatureBank, extract
 from whence.project import Configuration, Project
 from whence.ui.explorer import Explorer
 
@@ -68,7 +68,7 @@ def test_what_if_sees_two_samples_that_changed_places_though_neither_supports() 
 def test_features_with_a_common_offset_are_told_apart(offset: float) -> None:
     rng = np.random.default_rng(0)
     X, y = (rng.normal(size=(200, 16)) + offset).astype(np.float32), np.arange(200) % 3
-    explainer = whence.DualDA(C=1e-3, tol=1e-3, show_progress=False).fit_features(X, y)
+    explainer = whence.DualDA(C=1e-3, tol=1e-3, show_progress=False).fit(features=FeatureBank.of(X, y))
     explainer.what_if(X + np.float32(1e-4), C=2e-3)
     with pytest.raises(InvalidInputError, match="other features"):
         explainer.what_if(rng.permutation(X), C=2e-3)
@@ -188,7 +188,9 @@ def test_features_beyond_all_numbers_are_not_those_that_were_fitted(value: float
 
 
 def test_a_sketch_costs_five_numbers_a_sample() -> None:
-    explainer = whence.DualDA(C=1e-3, show_progress=False).fit_features(np.eye(40), np.arange(40) % 2)
+    explainer = whence.DualDA(C=1e-3, show_progress=False).fit(
+        features=FeatureBank.of(np.eye(40), np.arange(40) % 2)
+    )
     assert explainer.surrogate_.arrays()["sketch"].nbytes == 40 * 5 * 4
 
 
@@ -196,7 +198,7 @@ def test_a_linear_model_of_one_class_of_features_is_known_again() -> None:
     X, y = np.ones((20, 3), np.float32), np.arange(20) % 2
     explainer = whence.DualDA(C=1e-3, tol=1e-3, show_progress=False)
     with pytest.warns(whence.errors.DataWarning):
-        explainer.fit_features(X, y)
+        explainer.fit(features=FeatureBank.of(X, y))
     explainer.what_if(X, C=2e-3)
     with pytest.raises(InvalidInputError, match="other features"):
         explainer.what_if(2 * X, C=2e-3)

@@ -22,7 +22,6 @@ ALLOWED = {
     "_version": "of a tensor, counts writes into it: named in torch's notes on autograd",
     "_is_view": "of a tensor, which has no other way to tell",
     "_modules": "of nn.Module: children that are None and children twice are in no public list",
-    "_parameters": "of nn.Module: reading a parametrised weight by its own name computes it",
     "_compiled_call_impl": "of nn.Module, by which alone compiled parts are known",
     "_C": "torch's module of compiled functions, where some functions are found only",
     "_nn": "likewise",

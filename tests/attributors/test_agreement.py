@@ -11,6 +11,7 @@ from torch import nn
 
 import whence
 from whence.errors import AgreementWarning, DataWarning
+from whence.features import FeatureBank
 from whence.svm import choose_C, held_back
 
 K, D = 3, 8
@@ -26,7 +27,7 @@ HEAD = np.eye(K, D, dtype=np.float32), None
 
 
 def fitted(X, y, C=0.1, head=HEAD, **options):
-    return whence.DualDA(C=C, show_progress=False).fit_features(X, y, head=head, **options)
+    return whence.DualDA(C=C, show_progress=False).fit(features=FeatureBank.of(X, y, head=head, **options))
 
 
 @pytest.mark.parametrize("C", [1e-2, "auto"])

@@ -18,6 +18,7 @@ from whence import attributors
 from whence.attributors.dual.expansion import Expansion
 from whence.core import store
 from whence.errors import InvalidInputError, ModelError, NotFittedError, StoreError
+from whence.features import FeatureBank
 
 K, D, N, B = 4, 7, 90, 11
 
@@ -31,7 +32,7 @@ def data(dtype: Any = np.float64) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 def fitted(dtype: Any = np.float64, **options: Any) -> whence.DualDA:
     X, y, _ = data(dtype)
-    return whence.DualDA(**{"C": 0.05, "show_progress": False, **options}).fit_features(X, y)
+    return whence.DualDA(**{"C": 0.05, "show_progress": False, **options}).fit(features=FeatureBank.of(X, y))
 
 
 def root_mean_square(X: np.ndarray) -> float:
@@ -113,7 +114,7 @@ def test_scores_are_the_coefficients_times_inner_products(bias: bool, target: An
 @pytest.mark.parametrize("bias", [True, False])
 def test_float32_scores_sum_to_the_logit_up_to_rounding(bias: bool) -> None:
     X, y, tests = data(np.float32)
-    e = whence.DualDA(C=0.05, bias=bias, show_progress=False).fit_features(X, y)
+    e = whence.DualDA(C=0.05, bias=bias, show_progress=False).fit(features=FeatureBank.of(X, y))
     W = np.zeros((K, D + bias))
     rows = (
         X.astype(np.float64)
@@ -157,7 +158,7 @@ def test_self_influence_is_the_sample_at_itself(bias: bool) -> None:
 
 def test_a_planted_sample_has_the_right_sign() -> None:
     """The own class's sample speaks for a test, the other's against it."""
-    e = whence.DualDA(C=1.0, bias=False, show_progress=False).fit_features(np.eye(2), [0, 1])
+    e = whence.DualDA(C=1.0, bias=False, show_progress=False).fit(features=FeatureBank.of(np.eye(2), [0, 1]))
     # By hand: λ_0 = (a, −a) and λ_1 = (−b, b) give the dual a + b − a² − b², largest at a = b = ½.
     np.testing.assert_allclose(e.coef_, [[0.5, -0.5], [-0.5, 0.5]], atol=1e-3)
     np.testing.assert_allclose(e.attribute_features([[2.0, 1.0]], 0), [[1.0, -0.5]], atol=1e-3)
@@ -204,7 +205,9 @@ def test_results_do_not_depend_on_how_tests_are_batched(monkeypatch: pytest.Monk
 @pytest.mark.filterwarnings("ignore:No training sample has class")
 def test_a_class_without_support_vectors_scores_zero() -> None:
     X, y, tests = data()
-    e = whence.DualDA(C=0.05, bias=False, show_progress=False).fit_features(X, y % 2, n_classes=K)
+    e = whence.DualDA(C=0.05, bias=False, show_progress=False).fit(
+        features=FeatureBank.of(X, y % 2, n_classes=K)
+    )
     lam = e.lam_.tolil()
     lam[:, 3] = 0
     part = Expansion(torch.as_tensor(X), np.arange(N), lam.tocsr(), constant=0.0)
@@ -219,9 +222,11 @@ def test_a_class_without_support_vectors_scores_zero() -> None:
 def test_features_in_other_units_give_the_same_attributions(scale: float, C: Any) -> None:
     X, y, tests = data()
     head = np.eye(K, D), np.zeros(K)
-    plain = whence.DualDA(C=C, tol=1e-9, show_progress=False).fit_features(X, y, head=head)
+    plain = whence.DualDA(C=C, tol=1e-9, show_progress=False).fit(features=FeatureBank.of(X, y, head=head))
     other_C = C if C == "auto" else C / scale**2
-    scaled = whence.DualDA(C=other_C, tol=1e-9, show_progress=False).fit_features(X * scale, y, head=head)
+    scaled = whence.DualDA(C=other_C, tol=1e-9, show_progress=False).fit(
+        features=FeatureBank.of(X * scale, y, head=head)
+    )
     assert pytest.approx(plain.C_ / scale**2) == scaled.C_
     assert scaled.constant_ == pytest.approx(plain.constant_ * scale)
     want = plain.attribute_features(tests, 1)
@@ -232,14 +237,14 @@ def test_features_in_other_units_give_the_same_attributions(scale: float, C: Any
 
 def test_a_fit_at_the_chosen_C_is_the_same_fit() -> None:
     X, y, _ = data()
-    chosen = whence.DualDA(show_progress=False).fit_features(X, y)
-    again = whence.DualDA(C=chosen.C_, show_progress=False).fit_features(X, y)
+    chosen = whence.DualDA(show_progress=False).fit(features=FeatureBank.of(X, y))
+    again = whence.DualDA(C=chosen.C_, show_progress=False).fit(features=FeatureBank.of(X, y))
     np.testing.assert_array_equal(again.coef_, chosen.coef_)
 
 
 def test_the_constant_is_kept_with_the_explainer(tmp_path: Path) -> None:
     X, y, tests = data()
-    e = whence.DualDA(C=0.05, show_progress=False).fit_features(100 * X, y)
+    e = whence.DualDA(C=0.05, show_progress=False).fit(features=FeatureBank.of(100 * X, y))
     e.save(tmp_path / "e.whence")
     loaded = whence.load(tmp_path / "e.whence")
     assert loaded.constant_ == e.constant_ == pytest.approx(100 * root_mean_square(X))
@@ -249,7 +254,7 @@ def test_the_constant_is_kept_with_the_explainer(tmp_path: Path) -> None:
 
 def test_files_without_a_constant_have_one_of_1(tmp_path: Path) -> None:
     X, y, tests = data()
-    e = whence.DualDA(C=0.05, show_progress=False).fit_features(X, y)
+    e = whence.DualDA(C=0.05, show_progress=False).fit(features=FeatureBank.of(X, y))
     e.save(tmp_path / "new.whence")
     arrays, manifest = store.read(tmp_path / "new.whence")
     del manifest["constant"]
@@ -271,7 +276,9 @@ def test_fit_equals_fit_on_the_models_features() -> None:
         f = torch.relu(model.norm(model.body(inputs)))
         classes = model(inputs).argmax(1)
     head = (model.fc.weight, model.fc.bias)
-    by_features = whence.DualDA(C=0.01, show_progress=False).fit_features(f, labels, head=head)
+    by_features = whence.DualDA(C=0.01, show_progress=False).fit(
+        features=FeatureBank.of(f, labels, head=head)
+    )
     np.testing.assert_allclose(e.attribute(inputs), by_features.attribute_features(f), atol=1e-5)
     assert torch.equal(e.top_k(inputs, 2).target, classes)
     assert torch.equal(e.predict(inputs), by_features.predict_features(f))
@@ -314,7 +321,9 @@ def test_a_surrogate_equal_to_the_head_is_wholly_faithful() -> None:
     X, y, tests = data()
     e = fitted()
     W = e.coef_ + np.random.default_rng(1).normal(size=(1, D + 1))  # a shift of all classes changes nothing
-    e = whence.DualDA(C=0.05, show_progress=False).fit_features(X, y, head=(W[:, :D], W[:, D]))
+    e = whence.DualDA(C=0.05, show_progress=False).fit(
+        features=FeatureBank.of(X, y, head=(W[:, :D], W[:, D]))
+    )
     faith = e.faithfulness_features(tests)
     assert (faith.agreement, faith.mcc) == (1, 1)
     assert faith.weight_cosine == pytest.approx(1)
@@ -375,7 +384,7 @@ def test_a_failed_refit_keeps_the_earlier_fit() -> None:
     e = whence.DualDA(C=0.01, show_progress=False).fit(model, (inputs, labels))
     before = e.attribute(inputs)
     with pytest.raises(InvalidInputError):
-        e.fit_features(np.full((3, 2), np.nan), [0, 1, 0])
+        e.fit(features=FeatureBank.of(np.full((3, 2), np.nan), [0, 1, 0]))
     assert torch.equal(e.attribute(inputs), before)
 
 
@@ -399,7 +408,7 @@ def test_arrays_need_be_neither_writable_nor_contiguous() -> None:
     assert torch.equal(e.attribute(backwards, 0), expected)
     X, y, tests = data()
     X.flags.writeable = tests.flags.writeable = False
-    e = whence.DualDA(C=0.05, show_progress=False).fit_features(X[:, ::-1], y)
+    e = whence.DualDA(C=0.05, show_progress=False).fit(features=FeatureBank.of(X[:, ::-1], y))
     assert e.attribute_features(tests[:, ::-1]).shape == (B, N)
 
 
@@ -419,14 +428,23 @@ def test_arrays_need_be_neither_writable_nor_contiguous() -> None:
         (lambda e, x: e.attribute_features(x, 1.0), "'target' must be None or integers"),
         (lambda e, x: e.top_k_features(x, 0), "'k' must be"),
         (lambda e, x: e.faithfulness_features(x), "'head'"),
-        (lambda e, x: whence.DualDA(C="best").fit_features(x, [0] * B), "'C' must be \"auto\" or a number"),
-        (lambda e, x: whence.DualDA(C=-1.0).fit_features(x, [0, 1] * 5 + [0]), "'C' must be"),
-        (lambda e, x: whence.DualDA(batch_size=0).fit_features(x, [0] * B), "'batch_size'"),
-        (lambda e, x: e.fit_features(x, [0] * (B - 1)), "'labels'"),
-        (lambda e, x: e.fit_features(x, np.arange(B), n_classes=3), "'labels' must be below"),
-        (lambda e, x: e.fit_features(x[:0], []), "at least one row"),
-        (lambda e, x: e.fit_features(x, np.arange(B), head=(np.ones((2, 3)), None)), "'head' must be"),
-        (lambda e, x: e.fit_features(x, np.arange(B), head=(np.ones((11, D)), np.ones(3))), "'head' must be"),
+        (
+            lambda e, x: whence.DualDA(C="best").fit(features=FeatureBank.of(x, [0] * B)),
+            "'C' must be \"auto\" or a number",
+        ),
+        (lambda e, x: whence.DualDA(C=-1.0).fit(features=FeatureBank.of(x, [0, 1] * 5 + [0])), "'C' must be"),
+        (lambda e, x: whence.DualDA(batch_size=0).fit(features=FeatureBank.of(x, [0] * B)), "'batch_size'"),
+        (lambda e, x: e.fit(features=FeatureBank.of(x, [0] * (B - 1))), "'labels'"),
+        (lambda e, x: e.fit(features=FeatureBank.of(x, np.arange(B), n_classes=3)), "'labels' must be below"),
+        (lambda e, x: e.fit(features=FeatureBank.of(x[:0], [])), "at least one row"),
+        (
+            lambda e, x: e.fit(features=FeatureBank.of(x, np.arange(B), head=(np.ones((2, 3)), None))),
+            "'head' must be",
+        ),
+        (
+            lambda e, x: e.fit(features=FeatureBank.of(x, np.arange(B), head=(np.ones((11, D)), np.ones(3)))),
+            "'head' must be",
+        ),
         (lambda e, x: attributors.get("nothing"), "one of .*dualda"),
     ],
 )
@@ -552,7 +570,9 @@ def test_a_common_offset_of_the_features_hardly_changes_the_surrogate():
     y = (X @ rng.normal(size=(32, 5)) + rng.normal(size=5)).argmax(1)
 
     def logits(offset):
-        fitted = whence.DualDA(C=1.0, show_progress=False).fit_features(X + offset, y, n_classes=5)
+        fitted = whence.DualDA(C=1.0, show_progress=False).fit(
+            features=FeatureBank.of(X + offset, y, n_classes=5)
+        )
         return (X + offset) @ fitted.coef_[:, :32].T + fitted.coef_[:, 32]
 
     plain = logits(0.0)
@@ -566,7 +586,7 @@ def test_scores_sum_to_the_logit_whatever_the_scale_of_the_features(scale, offse
     rng = np.random.default_rng(0)
     y = np.arange(150) % 3
     X = (scale * (np.eye(3, 8)[y] + 0.5 * rng.normal(size=(150, 8)) + offset)).astype(np.float32)
-    explainer = whence.DualDA(C=C / scale**2, show_progress=False).fit_features(X, y)
+    explainer = whence.DualDA(C=C / scale**2, show_progress=False).fit(features=FeatureBank.of(X, y))
     W = explainer.coef_.astype(np.longdouble)
     exact = (X.astype(np.longdouble) @ W[:, :8].T + W[:, 8])[:, 1]
     for scores in (
@@ -575,5 +595,5 @@ def test_scores_sum_to_the_logit_whatever_the_scale_of_the_features(scale, offse
     ):
         error = np.abs(scores.sum(axis=1, dtype=np.float64) - exact.astype(np.float64))
         assert error.max() <= 1e-4
-    logits = explainer.surrogate_.logits(explainer.surrogate_.check_features(X))[:, 1]
+    logits = explainer.surrogate_.logits(explainer.check_features(X))[:, 1]
     assert np.abs(logits.numpy() - exact.astype(np.float64)).max() <= 1e-9 * max(1, np.abs(exact).max())

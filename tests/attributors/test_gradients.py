@@ -20,11 +20,12 @@ from torch.nn import functional
 import whence
 from tests.helpers.families import FAMILIES
 from whence.attributors import TRAK, GradCos, GradDot, TracIn
-from whence.attributors.classifier import Classifier, read
+from whence.attributors.classifier import Classifier, Training
 from whence.attributors.gradient.gradients import Gradients, cross_entropy, margin
 from whence.attributors.gradient.last_layer import LastLayerGradients
 from whence.attributors.gradient.projection import Projection
 from whence.errors import InvalidInputError, ModelError, StoreError
+from whence.features import extract
 from whence.model.inputs import take
 
 K, N, B = 4, 30, 5
@@ -68,7 +69,8 @@ def trained() -> tuple[Net, Tensor, Tensor, Tensor, list[dict[str, Tensor]]]:
 
 def classifier(model: nn.Module, layer: str | None = None) -> Classifier:
     _, x, y, _, _ = trained()
-    return read(model, (x, y), layer, batch_size=8, show_progress=False)[0]
+    bank = extract(model, (x, y), layer=layer, batch_size=8, show_progress=False)
+    return Training(bank, 8).classifier
 
 
 def plain_cross_entropy(z: Tensor, c: int) -> Tensor:

@@ -8,6 +8,7 @@ import pytest
 from tests.helpers import oracle
 from whence import DualDA
 from whence.errors import InvalidInputError, NotFittedError
+from whence.features import FeatureBank
 from whence.svm import solve
 
 
@@ -17,7 +18,7 @@ def problem():
     y = rng.integers(0, 3, 150)
     X = (np.eye(3, 6)[y] * 2 + rng.normal(size=(150, 6))).astype(np.float32)
     head = rng.normal(size=(3, 6)), rng.normal(size=3)
-    explainer = DualDA(C=0.05, tol=1e-10, show_progress=False).fit_features(X, y, head=head)
+    explainer = DualDA(C=0.05, tol=1e-10, show_progress=False).fit(features=FeatureBank.of(X, y, head=head))
     return explainer, X, y, head
 
 
@@ -57,7 +58,7 @@ def test_the_gap_is_that_of_the_weights_that_are_explained():
     rng = np.random.default_rng(1)
     y = rng.integers(0, 3, 600)
     X = (np.eye(3, 6)[y] + rng.normal(size=(600, 6))) * np.logspace(1, -1, 6)
-    explainer = DualDA(C=10.0, tol=1e-3, show_progress=False).fit_features(X, y)
+    explainer = DualDA(C=10.0, tol=1e-3, show_progress=False).fit(features=FeatureBank.of(X, y))
     for e in (explainer, explainer.what_if(X, remove=[0, 1, 2]), explainer.what_if(X, C=0.3)):
         kept = e.labels_ >= 0
         # The constant as a last column of the features, and the weight on it as a last column of W.

@@ -21,7 +21,7 @@ from whence.audit.access import training_features
 from whence.audit.heldout import calibrated, folds, held_out_scores
 from whence.audit.neighbours import nearest
 from whence.errors import InvalidInputError, NotFittedError
-from whence.features import extract
+from whence.features import FeatureBank, extract
 from whence.tasks import Classes
 
 K, D, N = 4, 6, 120
@@ -40,7 +40,7 @@ def data(noise: float = 0.35) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 def fitted(C: float = 0.02, **options: Any) -> whence.DualDA:
     X, y, _ = data()
     head = (2.0 * np.eye(K, D), np.zeros(K))
-    return whence.DualDA(C=C, show_progress=False, **options).fit_features(X, y, head=head)
+    return whence.DualDA(C=C, show_progress=False, **options).fit(features=FeatureBank.of(X, y, head=head))
 
 
 class Net(nn.Module):
@@ -332,7 +332,7 @@ def with_shortcut() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 def test_marked_samples_carry_what_marked_tests_share() -> None:
     X, y, marked = with_shortcut()
-    explainer = whence.DualDA(C=1.0, show_progress=False).fit_features(X, y)
+    explainer = whence.DualDA(C=1.0, show_progress=False).fit(features=FeatureBank.of(X, y))
     tests = np.eye(3, 5)[[1, 2, 1]] + 4.0 * np.eye(5)[4]  # of other classes, with the mark
     found = audit.shared_evidence(explainer, test_features=tests, features=X, k=len(marked), n_directions=2)
     assert (found.target, found.class_name, found.n_tests) == (0, "0", 3)
@@ -343,7 +343,7 @@ def test_marked_samples_carry_what_marked_tests_share() -> None:
     assert abs(first.vector[4]) > 0.8
     assert set(first.samples) <= set(marked)
     # The scores are those of a machine at that C, and sum to its logit.
-    low = whence.DualDA(C=found.C, show_progress=False).fit_features(X, y)
+    low = whence.DualDA(C=found.C, show_progress=False).fit(features=FeatureBank.of(X, y))
     dense = low.attribute_features(tests, 0).numpy().mean(0)
     np.testing.assert_allclose(found.mean, dense, atol=1e-9)
     assert found.logit == pytest.approx(dense.sum())
@@ -352,7 +352,7 @@ def test_marked_samples_carry_what_marked_tests_share() -> None:
 
 def test_parts_of_all_directions_sum_to_the_logit() -> None:
     X, y, _ = with_shortcut()
-    explainer = whence.DualDA(C=1.0, bias=False, show_progress=False).fit_features(X, y)
+    explainer = whence.DualDA(C=1.0, bias=False, show_progress=False).fit(features=FeatureBank.of(X, y))
     found = audit.shared_evidence(explainer, target=1, features=X, n_directions=5)
     assert sum(part.evidence for part in found.directions) == pytest.approx(found.logit, rel=1e-6)
     assert found.n_tests == (y == 1).sum()
@@ -361,7 +361,7 @@ def test_parts_of_all_directions_sum_to_the_logit() -> None:
 
 def test_a_given_c_is_used() -> None:
     X, y, _ = with_shortcut()
-    explainer = whence.DualDA(C=1.0, show_progress=False).fit_features(X, y)
+    explainer = whence.DualDA(C=1.0, show_progress=False).fit(features=FeatureBank.of(X, y))
     assert audit.shared_evidence(explainer, target=1, features=X, C=0.5).C == 0.5
 
 
@@ -393,7 +393,7 @@ def test_class_view_counts_and_margins() -> None:
 @pytest.mark.filterwarnings("ignore:No training sample has class")
 def test_a_class_without_samples_is_empty() -> None:
     X, y, _ = with_shortcut()
-    explainer = whence.DualDA(C=0.1, show_progress=False).fit_features(X, y, n_classes=4)
+    explainer = whence.DualDA(C=0.1, show_progress=False).fit(features=FeatureBank.of(X, y, n_classes=4))
     empty = audit.class_view(explainer).classes[3]
     assert (empty.n_train, empty.n_support, empty.bounded, len(empty.margins)) == (0, 0, 0.0, 0)
     assert len(empty.proponents) == 0
@@ -427,7 +427,7 @@ def test_bad_input_is_named() -> None:
         audit.wrong_labels("x.whence")  # type: ignore[arg-type]
     with pytest.raises(NotFittedError):
         audit.class_view(whence.DualDA())
-    headless = whence.DualDA(C=0.1, show_progress=False).fit_features(X, y)
+    headless = whence.DualDA(C=0.1, show_progress=False).fit(features=FeatureBank.of(X, y))
     assert audit.wrong_labels(headless, features=X, n=1).ranking == "held_out"
     with pytest.raises(InvalidInputError, match="needs the model's last layer"):
         audit.wrong_labels(headless, ranking="consensus", features=X)

@@ -233,6 +233,6 @@ def test_a_model_without_pad_token_says_so(tokeniser: Any) -> None:
 def test_a_single_logit_is_refused_with_the_remedy() -> None:
     torch.manual_seed(0)
     model, inputs = build("Bert", **SMALL, **{**TEXT, "num_labels": 1})()
-    with pytest.raises(ModelError, match=r"one logit a class.*nn.Linear\(16, 2\)"):
+    with pytest.raises(ModelError, match=r"one logit per class.*nn.Linear\(16, 2\)"):
         find_head(model, inputs)
     assert find_head(BERT()[0], inputs) == "classifier"

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from whence.errors import InvalidInputError
+from whence.evaluate import Case, Curves, Metric, Numbers
 from whence.evaluate.metrics import comparison
 from whence.evaluate.metrics.coreset import loss_of, weighted_mean
 from whence.evaluate.report import charts, page
@@ -184,6 +185,33 @@ def test_nothing_is_unescaped_and_every_figure_is_well_formed() -> None:
         ElementTree.fromstring(figure)
         if "<polyline" in figure:  # every axis has a name
             assert len(re.findall(r'class="(?:end )?title"[^>]*>[^<]+<', figure)) == 2
+
+
+class Own(Metric):
+    """A metric of the user's, with what the page is to show of it."""
+
+    name = "own"
+    sections = (
+        Curves("Own curves", "How it <rises>.", "x", "y", {"one": "Seen", "two": "Unfolded"}),
+        Numbers("Own numbers", "Two of them.", {"half": "Half", "third": "Third"}),
+    )
+
+    def measure(self, case: Case) -> list[Row]:
+        return []
+
+
+def test_the_page_shows_what_a_metric_of_ones_own_says() -> None:
+    rows = [Row("own", "tracin", quantity, x, x) for quantity in ("one", "two") for x in (0.0, 1.0)]
+    rows += [Row("own", "tracin", "half", None, 0.5)]
+    protocol = made().protocol | {"metrics": {f"{__name__}:Own": {}}}
+    html = page.render_page(Results(tuple(rows), protocol, {}))
+    curves = html.split("Own curves</h2>")[1].split("</section>")[0]
+    assert "How it &lt;rises&gt;." in curves
+    assert 'aria-label="Seen: TracIn"' in curves.split("<details>")[0]
+    assert 'aria-label="Unfolded: TracIn"' in curves.split("<summary>Unfolded</summary>")[1]
+    numbers = html.split("Own numbers</h2>")[1].split("</section>")[0]
+    assert '<th scope="col">Half</th><th scope="col">Third</th>' in numbers
+    assert '<th scope="row">TracIn</th><td>0.5</td><td>–</td>' in numbers
 
 
 def test_labels_overlap_nothing_however_crowded() -> None:

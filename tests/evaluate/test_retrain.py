@@ -20,13 +20,8 @@ from whence.core.cache import Cache
 from whence.engine import Processes
 from whence.errors import InvalidInputError, StoreError, WhenceError
 from whence.evaluate import flip_labels, random_subsets, subset
-from whence.evaluate.scenes.retrain import (
-    RetrainingWarning,
-    code_fingerprint,
-    fixed_steps,
-    predict,
-    retrain,
-)
+from whence.evaluate.scenes.loops import fixed_steps, predict
+from whence.evaluate.scenes.retrain import RetrainingWarning, code_fingerprint, retrain
 from whence.evaluate.scenes.weights import load_weights, save_weights
 
 torch.manual_seed(0)

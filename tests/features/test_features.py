@@ -116,8 +116,8 @@ def test_float16_takes_half_the_room(tmp_path: Path, cached: bool) -> None:
     assert bank.features.dtype == np.float16
     np.testing.assert_allclose(bank.features, features_of(model, x), rtol=2e-3, atol=1e-3)
     explainer = whence.DualDA(C=0.1, show_progress=False).fit(model, (x, y), dtype="float16")
-    expected = whence.DualDA(C=0.1, show_progress=False).fit_features(
-        features_of(model, x).astype(np.float16).astype(np.float32), y
+    expected = whence.DualDA(C=0.1, show_progress=False).fit(
+        features=FeatureBank.of(features_of(model, x).astype(np.float16).astype(np.float32), y)
     )
     np.testing.assert_allclose(explainer.coef_, expected.coef_, atol=2e-3)
     assert explainer.attribute(x[:2]).dtype == torch.float32

@@ -144,7 +144,7 @@ def of_method(method: str) -> list[Call]:
         "preprocess": Arg(things.FUNCTION, lambda: None),
         "collate_fn": Arg(things.FUNCTION, lambda: None),
     }
-    if method == "dualda":
+    if method != "ensemble":
         fit |= {
             "dtype": Arg(kinds.choice(["float32", "float16"]), lambda: "float32"),
             "autocast": Arg(kinds.choice([None, "bfloat16", "float16"]), lambda: None),
@@ -159,10 +159,6 @@ def of_method(method: str) -> list[Call]:
             ),
         }
         fit["data"] = need(kinds.may(things.DATA, "failing"), PAIR.make)
-    if method == "random":  # which counts the samples and looks at the first
-        unseen = ("beyond", "million", "huge", "negative", "very_negative")
-        unseen = (*(f"labels_{name}" for name in unseen), "failing", "lying", "inputs_nan", "inputs_infinite")
-        fit["data"] = need(kinds.may(things.DATA, *unseen), PAIR.make)
     if method == "tracin":
         fit["checkpoints"] = need(CHECKPOINTS, lambda: [world.network().state_dict()])
         fit["learning_rates"] = Arg(RATES, lambda: 1.0)
@@ -182,8 +178,22 @@ def used(method: str, name: str) -> list[Call]:
     return [
         Call(f"{name}.attribute", of("attribute"), {"x": TESTS, "target": TARGET}, scored),
         Call(f"{name}.top_k", of("top_k"), {"x": TESTS, "k": k, "target": TARGET}, ranked),
+        *(of_features(method, name, of) if method != "dualda" else ()),
         Call(f"{name}.self_influence", of("self_influence"), {}, lambda r, a: tuple(r.shape) == (N,)),
         Call(f"{name}.save", of("save"), out, refuses=method in ("tracin", "random", "ensemble", "ekfac")),
+    ]
+
+
+LOOKING_AT_INPUTS = ("graddot", "gradcos", "tracin", "trak", "ekfac", "random", "ensemble")
+
+
+def of_features(method: str, name: str, of: Callable[[str], Callable[[], Any]]) -> list[Call]:
+    """The calls of those that take features; others say that they look at inputs."""
+    tests, k = {"features": TEST_FEATURES, "target": TARGET}, {"k": Arg(kinds.count(), lambda: 3)}
+    refuses = method in LOOKING_AT_INPUTS
+    return [
+        Call(f"{name}.attribute_features", of("attribute_features"), tests, refuses=refuses),
+        Call(f"{name}.top_k_features", of("top_k_features"), {**tests, **k}, refuses=refuses),
     ]
 
 
@@ -191,9 +201,10 @@ def _dualda(name: str) -> Callable[[], Any]:
     return lambda: getattr(world.fitted("dualda"), name)
 
 
-def _fit_features(**given: Any) -> Any:
+def _fit_arrays(**given: Any) -> Any:
     own = {name: given.pop(name) for name in PARAMETERS["dualda"] if name in given}
-    explainer = whence.DualDA(**{"C": 0.1, **own}, show_progress=False).fit_features(**given)
+    bank = whence.features.FeatureBank.of(**given)
+    explainer = whence.DualDA(**{"C": 0.1, **own}, show_progress=False).fit(features=bank)
     return explainer, explainer.attribute_features(world.features(2))
 
 
@@ -210,9 +221,10 @@ CONCEPTS = kinds.JUNK + kinds.wrong(
 SPARSE = Arg(kinds.FLAG, lambda: False)
 
 DUALDA = [
+    Call("register", lambda: whence.register, {"thing": need(kinds.JUNK, lambda: get("similarity"))}),
     Call(
-        "DualDA.fit_features",
-        lambda: _fit_features,
+        "FeatureBank.of",
+        lambda: _fit_arrays,
         {
             **PARAMETERS["dualda"],
             "features": FEATURES,

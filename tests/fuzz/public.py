@@ -35,12 +35,12 @@ _AMONG_THEMSELVES = """
     Prepare.inputs Prepare.labelled Prepare.unlabelled CChoice.from_dict features.teller features.taken
     svm.held_back
 """  # what rooms do for each other, with arguments that were checked before
-_CHANGES_WHENCE = "register"  # what it adds would be there for all later cases
-_OF_METHODS = frozenset(
-    ["check_fitted", "require_model", "require_data", "classes", "explaining", "restored", "take_data"]
-)
+_PROBLEMS = ("CrammerSinger", "Problem")  # asked by the solvers, with arrays that ``solve`` checked
+_OF_METHODS = """
+    check_features check_fitted classes explaining require_data require_model restored take_data
+"""
 """What other rooms, ``load`` and ``top_k`` ask of an attribution method."""
-MADE_BY_WHENCE = frozenset(f"{_RECORDS} {_CHECKED_LATER} {_AMONG_THEMSELVES} {_CHANGES_WHENCE}".split())
+MADE_BY_WHENCE = frozenset(f"{_RECORDS} {_CHECKED_LATER} {_AMONG_THEMSELVES}".split())
 """What needs no case of its own, and why."""
 
 
@@ -53,7 +53,7 @@ def public() -> set[str]:
         for name in module.__all__:
             thing = getattr(module, name)
             if inspect.isclass(thing):
-                if not issubclass(thing, Exception):
+                if not issubclass(thing, Exception) and name not in _PROBLEMS:
                     found |= {name, *(f"{name}.{method}" for method in _methods(thing))}
             elif inspect.isfunction(thing):
                 found.add(f"{short}.{name}" if short and name != "load" else name)
@@ -66,6 +66,11 @@ def _methods(kind: Any) -> set[str]:
         thing = inspect.getattr_static(kind, name)
         function = getattr(thing, "__func__", thing)
         ours = inspect.isfunction(function) and function.__module__.startswith("whence")
-        if ours and not name.startswith("_") and name not in _OF_METHODS and not inspect.isabstract(kind):
+        if (
+            ours
+            and not name.startswith("_")
+            and name not in _OF_METHODS.split()
+            and not inspect.isabstract(kind)
+        ):
             found.add(name)
     return found

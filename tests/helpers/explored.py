@@ -71,7 +71,7 @@ def picture_project(**options: Any) -> Project:
 
 
 def value_project() -> Project:
-    """Five plain values a sample."""
+    """Five plain values per sample."""
     rng = np.random.default_rng(0)
     y = np.arange(N + M) % 3
     x = torch.from_numpy(np.eye(3, 5)[y] + 0.4 * rng.normal(size=(N + M, 5))).float()

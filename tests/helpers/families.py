@@ -174,7 +174,7 @@ class EfficientNet(nn.Module):
 
 
 def all_convolutional() -> tuple[nn.Module, Any]:
-    """A 1×1 convolution makes a map a class, whose average is the logit."""
+    """A 1×1 convolution makes a map per class, whose average is the logit."""
     layers = [conv(3, 8, 4), nn.ReLU(), nn.Dropout(), nn.Conv2d(8, 5, 1), nn.AdaptiveAvgPool2d(1)]
     return nn.Sequential(*layers, nn.Flatten()), IMAGES
 

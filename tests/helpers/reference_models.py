@@ -220,7 +220,7 @@ class Reference:
         R (B, d) at the features, both signs, 0 where the feature is 0.
     maps
         By composite. On pixels without ``embedding`` and where the name ends in "_pixels"; else at that
-        layer's output, for tokens (B, T, d), whose sum over d is one value a token.
+        layer's output, for tokens (B, T, d), whose sum over d is one value per token.
     metadata
         Where the maps come from: library, versions, composites, epsilon, date, command.
     """

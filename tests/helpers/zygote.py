@@ -1,6 +1,6 @@
 """A process that has imported everything and forks jobs to be killed, since importing takes seconds.
 
-Reads one JSON job a line: {"start": name, "cache": folder, "out": file, ...} answers the child's pid,
+Reads one JSON job per line: {"start": name, "cache": folder, "out": file, ...} answers the child's pid,
 {"wait": pid} its status. A child writes what it found to ``out``.
 """
 

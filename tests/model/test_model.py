@@ -286,7 +286,7 @@ def test_an_input_without_a_batch_axis_is_refused() -> None:
     with pytest.raises(ModelError, match=r"shape \(B, K\).*Is the input a batch"):
         Extractor(model, "1")(X[0])
     model = nn.Sequential(nn.Linear(4, 3))
-    with pytest.raises(ModelError, match="one row a sample"):
+    with pytest.raises(ModelError, match="one row per sample"):
         Extractor(nn.Sequential(nn.Flatten(0, 1), nn.Linear(4, 3)), "1")(X[None])
 
 

@@ -142,7 +142,7 @@ def test_bad_concepts(fitted):
         Concepts.of([[1.0, 0.0], [0.0, 0.0]])
     with pytest.raises(InvalidInputError, match=r"'vectors' must be finite"):
         Concepts.of([[float("nan"), 1.0]])
-    with pytest.raises(InvalidInputError, match=r"'names' must be one a concept, 1\. Got 2"):
+    with pytest.raises(InvalidInputError, match=r"'names' must be one per concept, 1\. Got 2"):
         Concepts.of([[1.0, 0.0]], ["a", "b"])
     with pytest.raises(InvalidInputError, match=r"3 dimensions\. Got 6"):
         explainer.explain_concepts(images[:1], Concepts.neurons(3))

@@ -31,6 +31,7 @@ from whence import DualDA
 from whence.audit import wrong_labels
 from whence.errors import InvalidInputError
 from whence.explanation import Sample, view
+from whence.features import FeatureBank
 from whence.ui import pages, schema, server, uploads
 from whence.ui.explorer import Explorer
 from whence.ui.server import create_app
@@ -171,7 +172,9 @@ def test_an_explanation_at_another_C(client: Any, explorer: Explorer) -> None:
     train, test = features(explorer)
     C = get(client, "/api/info")["Cs"][1]
     path = lines(client.post(f"/api/path?C={C}", headers=POST))[-1]["result"]
-    fresh = DualDA(C=C, tol=1e-9, show_progress=False).fit_features(train, pictures(N, 0)[1].numpy())
+    fresh = DualDA(C=C, tol=1e-9, show_progress=False).fit(
+        features=FeatureBank.of(train, pictures(N, 0)[1].numpy())
+    )
     assert path == {"C": C, "n_support": len(fresh.support_), "gap": pytest.approx(0, abs=1e-9)}
     found = get(client, f"/api/tests/2/explanation?C={C}&target=1")
     assert found["C"] == C
@@ -208,7 +211,9 @@ def test_what_if_equals_a_fresh_fit(client: Any, explorer: Explorer) -> None:
     keep = np.setdiff1d(np.arange(N), gone)
 
     def fresh(rows: Any, y: Any) -> DualDA:
-        return DualDA(C=0.05, tol=1e-10, show_progress=False).fit_features(train[rows], y[rows])
+        return DualDA(C=0.05, tol=1e-10, show_progress=False).fit(
+            features=FeatureBank.of(train[rows], y[rows])
+        )
 
     before, after = fresh(np.arange(N), pictures(N, 0)[1].numpy()), fresh(keep, labels)
     for side, solved in (("before", before), ("after", after)):

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib import import_module
 from os import PathLike
-from pkgutil import walk_packages
 from typing import Any
 
 from torch import nn
 
-from whence.attributors.base import Attributor, Limits, Ranked, TopK
+from whence.attributors.base import Attributor
 from whence.attributors.dual.dualda import DualDA
 from whence.attributors.ensemble import Ensemble
 from whence.attributors.gradient.graddot import GradCos, GradDot
@@ -20,12 +18,15 @@ from whence.attributors.influence.arnoldi import Arnoldi
 from whence.attributors.influence.ekfac import EKFAC
 from whence.attributors.influence.exact import Influence
 from whence.attributors.influence.lissa import LiSSA
+from whence.attributors.limits import Limits
 from whence.attributors.points.hinge import HingeRP
 from whence.attributors.points.representer import Representer
 from whence.attributors.random import RandomAttributor
+from whence.attributors.ranking import Ranked, TopK
 from whence.attributors.registry import METHODS, get, names
 from whence.attributors.similarity import Similarity
 from whence.core import store
+from whence.core.registry import import_all
 from whence.data import as_training_set
 from whence.errors import InvalidInputError, StoreError
 from whence.model.modules import class_names
@@ -55,8 +56,7 @@ __all__ = [
 ]
 
 # Every method is one file, found by its registration.
-for _module in walk_packages(__path__, f"{__name__}."):
-    import_module(_module.name)
+import_all(__name__)
 
 
 def load(
@@ -89,7 +89,6 @@ def load(
             "registers it with whence.register, or use the version of whence that has it."
         )
     attributor = METHODS.get(method).restored(arrays, manifest, model)
-    attributor.fit_seconds_ = 0.0
     if data is not None:
         if model is None:
             raise InvalidInputError("'data' must come with 'model', which reads it. Got data alone.")

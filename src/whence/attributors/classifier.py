@@ -1,278 +1,220 @@
-"""What attribution methods share: a trained classifier, its training set, and the frame of a fit."""
+"""What an attribution method learns from: a model's last layer, and the training set as it sees that."""
 
 from __future__ import annotations
 
-import inspect
-import time
-from abc import abstractmethod
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from os import PathLike
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from whence.attributors.base import Attributor
-from whence.attributors.dual.surrogate import check_small
-from whence.core import contents, store
-from whence.core.checks import check_count, check_flag
-from whence.core.contents import Layout
-from whence.data import TrainingSet, as_training_set
-from whence.errors import InvalidInputError, StoreError
-from whence.features import extract
+from whence.core.checks import check_dense, real_array, shown
+from whence.data import TrainingSet
+from whence.errors import InvalidInputError
+from whence.features import FeatureBank, as_float32, taken
+from whence.features.bank import Ints
 from whence.model.bound import BoundModel
 from whence.model.extractor import Extractor
-from whence.model.inputs import check_batch, take, to_model
-from whence.model.modules import check_model, class_names
-from whence.tasks import Classes, Task
-
-Function = Callable[[Any], Any]
+from whence.model.heads import Head
+from whence.model.inputs import to_model
+from whence.svm.crammer_singer.problem import check_labels, check_n_classes
+from whence.svm.inputs import check_features, check_head
 
 
 class Classifier:
     """A trained classifier as it was when fitted: features, and a last linear layer W f(x) + b.
 
+    Parameters
+    ----------
+    head
+        The last layer.
+    bound
+        The model itself; None where only its features are known.
+    batch_size
+        Inputs per forward pass.
+
     Attributes
     ----------
-    fitted : the model itself, guarded against changes
     weight : (K, d) float32 on the model's device, W
     bias : (K,) float32 or None, b
-    batch_size : inputs a forward pass
     """
 
-    def __init__(self, fitted: BoundModel, batch_size: int) -> None:
-        head = fitted.extractor.head()
-        self.fitted, self.batch_size = fitted, batch_size
-        self.weight = torch.as_tensor(head.weight, device=fitted.device)
-        self.bias = None if head.bias is None else torch.as_tensor(head.bias, device=fitted.device)
+    def __init__(self, head: Head, bound: BoundModel | None, batch_size: int) -> None:
+        self._bound, self.head, self.batch_size = bound, head, batch_size
+        device = None if bound is None else bound.device
+        self.weight = torch.as_tensor(head.weight, dtype=torch.float32, device=device)
+        self.bias = (
+            None if head.bias is None else torch.as_tensor(head.bias, dtype=torch.float32, device=device)
+        )
+
+    @property
+    def bound(self) -> BoundModel:
+        """The model, guarded against changes."""
+        if self._bound is None:
+            raise InvalidInputError(
+                "'features' must come with the model that made them here, since it is run again. Pass a bank "
+                "of whence.features.extract, or use fit(model, data)."
+            )
+        return self._bound
 
     @property
     def extractor(self) -> Extractor:
         """The model, split at its last linear layer."""
-        return self.fitted.extractor
+        return self.bound.extractor
 
     @property
     def model(self) -> nn.Module:
         """The model itself, inside ``DataParallel`` and ``torch.compile``."""
-        return self.fitted.extractor.model
+        return self.bound.extractor.model
+
+    @property
+    def layer(self) -> str:
+        """The name of the last layer."""
+        return "head" if self._bound is None else self._bound.extractor.layer
 
     @property
     def n_classes(self) -> int:
         """The number K of classes."""
         return len(self.weight)
 
-    def features(self, x: Any) -> Tensor:
-        """Features (B, d) of new inputs, float32."""
-        features = self.fitted.read(x, self.batch_size).features.to(self.weight)
-        finite = features.isfinite()
-        if not finite.all():
-            row, column = (~finite).nonzero()[0].tolist()
-            raise InvalidInputError(
-                f"The model's features must be finite. Got {features[row, column].item()} for test {row} of "
-                f"'x', feature {column}."
-            )
-        check_small(features)
-        return features
-
     def logits(self, features: Tensor) -> Tensor:
         """Logits (B, K) of features (B, d)."""
         product = features @ self.weight.T
         return product if self.bias is None else product + self.bias
 
-    def classes(self, features: Tensor, target: Any) -> Tensor:
-        """Class (B,) to explain for each test, int64 on the CPU: the model's own where ``target`` is None."""
-        return Classes(self.n_classes).explained(self.logits(features), target)
-
 
 @dataclass(frozen=True)
+class Batches:
+    """The samples that took part in the fit, read again as the model takes them.
+
+    Attributes
+    ----------
+    data : these samples
+    model : that takes them
+    labels : (M,) int64 on the model's device
+    """
+
+    data: TrainingSet
+    model: nn.Module
+    labels: Tensor
+
+    def __len__(self) -> int:
+        """Give the number M of samples."""
+        return len(self.labels)
+
+    def __iter__(self) -> Iterator[tuple[Any, Tensor]]:
+        """Give inputs and labels (B,), from the first sample to the last."""
+        start = 0
+        for batch in self.data.batches():
+            stop = start + len(batch.labels)
+            yield to_model(self.model, batch.inputs), self.labels[start:stop]
+            start = stop
+
+    def take(self, rows: Ints) -> Any:
+        """Give the inputs of some of the M samples, as one batch."""
+        return to_model(self.model, self.data.take(rows.tolist()))
+
+
 class Training:
     """The training set beside a classifier, in the user's sample order.
 
     Attributes
     ----------
-    samples : gives batches of inputs, labels and indices
-    features : (N, d) float32 on the model's device
-    labels : (N,) int64 on the model's device
+    bank : features (N, d) and labels (N,) of all samples, −1 where one was skipped
+    cache_dir : where a method may keep what it learned
     """
 
-    samples: TrainingSet
-    features: Tensor
-    labels: Tensor
-
-    def batches(self, model: nn.Module) -> Iterator[tuple[Any, Tensor]]:
-        """Give (inputs, labels (B,)) as ``model`` takes them, from the first sample to the last."""
-        for batch in self.samples.batches():
-            inputs = to_model(model, batch.inputs)
-            yield inputs, torch.as_tensor(batch.labels, device=self.labels.device)
-
-
-def read(
-    model: nn.Module,
-    data: Any,
-    layer: str | None,
-    *,
-    preprocess: Function | None = None,
-    collate_fn: Function | None = None,
-    batch_size: int,
-    show_progress: bool,
-) -> tuple[Classifier, Training]:
-    """Find the model's head and read the training set once: its features, and its labels, which are checked.
-
-    The model stays on its device, runs in eval mode, and is left as it was.
-    """
-    samples = as_training_set(
-        data, batch_size, names=class_names(model), preprocess=preprocess, collate_fn=collate_fn
-    )
-    bank = extract(model, samples, layer=layer, batch_size=batch_size, show_progress=show_progress)
-    classifier = Classifier(BoundModel(bank.extractor, prepare=samples.prepare), batch_size)
-    # A large bank is a read-only map of a temporary file, which torch would warn of.
-    rows = bank.features if bank.features.flags.writeable else np.array(bank.features)
-    device = classifier.fitted.device
-    labels = torch.as_tensor(bank.labels, device=device)
-    return classifier, Training(samples, torch.as_tensor(rows, device=device), labels)
-
-
-class ModelAttributor(Attributor):
-    """An attribution method that is fitted on a model: the frame of its fit, and of saving.
-
-    A method writes ``_learn``, ``_layout``, ``attribute`` and ``self_influence``, and stores ``batch_size``
-    and ``show_progress`` among its parameters. What ``_learn`` returns is kept as ``_cache``, measured as
-    ``cache_bytes_``, and is all that ``save`` writes; a method whose cache is not worth saving takes
-    ``_state`` from ``Attributor``.
-    """
-
-    batch_size: int
-    show_progress: bool
-    _doubles: ClassVar[tuple[str, ...]] = ()
-    """What of the cache has double precision, whatever the model's."""
-
-    def fit(
-        self,
-        model: nn.Module,
-        data: Any,
-        layer: str | None = None,
-        *,
-        preprocess: Function | None = None,
-        collate_fn: Function | None = None,
-    ) -> Self:
-        """Fit to a trained classifier and its training set.
-
-        Parameters
-        ----------
-        model
-            A torch classifier that maps a batch to logits (B, K) by a last linear layer. It is run in eval
-            mode and left as it was.
-        data
-            A Dataset, map-style or iterable, a DataLoader, a datasets.Dataset, a tuple (X, y) of arrays or
-            tensors, or the path of a folder with a subfolder of images per class.
-        layer
-            Name of the last linear layer, when the model does something after it, such as a softmax.
-        preprocess
-            Makes the model's inputs of a batch of inputs: a tokeniser, an image processor, or any function.
-        collate_fn
-            Makes a batch of a list of samples, as in a DataLoader.
-        """
-        return self._fit(model, data, layer, preprocess, collate_fn)
-
-    @abstractmethod
-    def _layout(self, classifier: Classifier) -> Layout:
-        """Shapes of what ``_learn`` keeps for N samples, K classes and d features; with the bias's 1, e."""
-
-    @abstractmethod
-    def _learn(self, classifier: Classifier, training: Training) -> dict[str, Tensor]:
-        """Give what is kept for attributing; a method's own attributes are set last, when all went well."""
-
-    def _check_parameters(self) -> None:
-        """Raise where a hyper-parameter is wrong, before any work is done."""
-        self.batch_size = check_count("batch_size", self.batch_size)
-        self.show_progress = check_flag("show_progress", self.show_progress)
-
-    def _fit(
-        self,
-        model: nn.Module,
-        data: Any,
-        layer: str | None,
-        preprocess: Function | None,
-        collate_fn: Function | None,
-        **given: Any,
-    ) -> Self:
-        """Read model and data, learn from them and from what else was ``given``, and take over the result."""
-        self._check_parameters()
-        check_model(model, layer)
-        started = time.perf_counter()
-        classifier, training = read(
-            model,
-            data,
-            layer,
-            preprocess=preprocess,
-            collate_fn=collate_fn,
-            batch_size=self.batch_size,
-            show_progress=self.show_progress,
-        )
-        cache = self._learn(classifier, training, **given)
-        task = Classes.of(training.samples.class_names, classifier.n_classes)
-        self._adopt(classifier, cache, training.labels, task, training.samples)
-        self.fit_seconds_ = time.perf_counter() - started
-        return self
-
-    def _adopt(
-        self,
-        classifier: Classifier,
-        cache: dict[str, Tensor],
-        labels: Tensor,
-        task: Task,
-        data: TrainingSet | None,
+    def __init__(
+        self, bank: FeatureBank, batch_size: int, cache_dir: str | PathLike[str] | None = None
     ) -> None:
-        self._classifier, self._cache = classifier, cache
-        self.model_, self.data_ = classifier.fitted, data
-        self.labels_, self.task_, self.n_train_ = labels, task, len(labels)
-        self.cache_bytes_ = sum(tensor.nbytes for tensor in cache.values())
+        self.bank, self.cache_dir, self._batch_size = bank, cache_dir, batch_size
 
-    def classes(self, x: Any, target: Any) -> Tensor:
-        """Give the class (B,) that is explained for each input."""
-        self.check_fitted()
-        if target is not None:
-            classes = self.task_.check_target(target, check_batch(x))
-            self._classifier.features(
-                take(x, slice(1))
-            )  # says what is wrong with x, which gradients would not
-            return classes
-        return self._classifier.classes(self._classifier.features(x), None)
+    @cached_property
+    def classifier(self) -> Classifier:
+        """The model's last layer, or an error where it is not known."""
+        if self.bank.head is None:
+            raise InvalidInputError(
+                "'features' must have the model's last layer. Got a bank without one: pass "
+                "head=(weight, bias) to FeatureBank.of."
+            )
+        return Classifier(self.bank.head, self.bank.model, self._batch_size)
 
-    def _state(self) -> tuple[store.Arrays, dict[str, Any]]:
-        arrays = {name: tensor.cpu().numpy() for name, tensor in self._cache.items()}
-        manifest = {
-            "parameters": {name: getattr(self, name) for name in inspect.signature(type(self)).parameters},
-            "class_names": self.class_names_,
-            "fingerprint": self._classifier.fitted.fingerprint,
-        }
-        return {**arrays, "labels_": self.labels_.cpu().numpy()}, manifest
+    @cached_property
+    def features(self) -> Tensor:
+        """Features (M, d) of the samples that were not skipped, float32 on the model's device."""
+        rows = as_float32(taken(self.bank.features, self.bank.valid))
+        # A large bank is a read-only map of a file, which torch would warn of; arrays are the user's own.
+        if not rows.flags.writeable or self.bank.model is None:
+            rows = np.array(rows, np.float32)
+        return torch.as_tensor(rows, device=self.classifier.weight.device)
 
-    @classmethod
-    def restored(cls, arrays: store.Arrays, values: dict[str, Any], model: nn.Module | None) -> Self:
-        """Rebuild the attributor from its state."""
-        from whence.attributors.saved import ClassifierManifest  # pydantic takes a while to import
+    @cached_property
+    def labels(self) -> Tensor:
+        """Labels (M,) of the same samples, int64 on the model's device."""
+        labels = self.bank.labels[self.bank.valid]
+        return torch.as_tensor(labels, device=self.classifier.weight.device)
 
-        if model is None:
-            raise StoreError(f"{cls.__name__} needs its model. Pass it to whence.load as 'model'.")
-        manifest = contents.manifest(ClassifierManifest, values)
-        contents.check_names(manifest.parameters, set(inspect.signature(cls).parameters))
-        with contents.restoring():
-            self = cls(**manifest.parameters)
-            self._check_parameters()
-        classifier = Classifier(BoundModel.match(model, manifest.fingerprint), self.batch_size)
-        K, d = classifier.weight.shape
-        with contents.restoring():
-            layout = self._layout(classifier)
-        contents.check_names(arrays, {*layout, "labels_"})
-        sizes = {"K": K, "d": d, "e": d + (classifier.bias is not None)}
-        contents.check_integers("labels_", arrays["labels_"], ("N",), sizes, 0, K - 1)
-        # Gradients have the precision of the model's weights.
-        double = any(p.dtype == torch.float64 for p in classifier.model.parameters())
-        dtypes = {n: contents.FLOATS if double or n in self._doubles else ("float32",) for n in layout}
-        contents.check_floats(arrays, layout, sizes, dtypes)
-        device = classifier.fitted.device
-        cache = {name: torch.as_tensor(array, device=device) for name, array in arrays.items()}
-        self._adopt(classifier, cache, cache.pop("labels_"), Classes(K, manifest.names(K)), None)
-        return self
+    @cached_property
+    def batches(self) -> Batches:
+        """The same samples, to be read again; they do not hold on to the features."""
+        model, data = self.classifier.model, self.bank.data
+        assert data is not None  # a bank that has a model has its data
+        if not self.bank.valid.all():
+            data = data.subset(np.flatnonzero(self.bank.valid))
+        return Batches(data, model, self.labels)
+
+
+def checked(bank: Any) -> FeatureBank:
+    """Return a bank that a method can learn from, or raise where there is something wrong with it."""
+    if not isinstance(bank, FeatureBank):
+        raise InvalidInputError(
+            "'features' must be a FeatureBank, of whence.features.extract or FeatureBank.of(features, "
+            f"labels). Got {shown(bank)}."
+        )
+    if bank.model is not None:
+        bank.model.check_unchanged()
+        return bank
+    X = check_features(bank.features)
+    y = check_labels(bank.labels, len(X))
+    n_classes = None if bank.n_classes is None else check_n_classes(bank.n_classes, y)
+    head = None if bank.head is None else Head(*check_head(bank.head, X.shape[1], n_classes))
+    K = check_n_classes(n_classes if head is None else len(head.weight), y)
+    return replace(bank, features=X, labels=y, head=head, n_classes=K)
+
+
+def check_tests(features: Any, like: Tensor, of: str = "") -> Tensor:
+    """Return features (B, d) of tests as a finite tensor of the kind of ``like`` (…, d), or raise.
+
+    ``of`` names the argument that they are the features of, where they are no argument themselves.
+    """
+    if isinstance(features, Tensor):
+        check_dense("features", features)
+    if not isinstance(features, Tensor) or features.is_complex():
+        array = real_array("features", features)
+        precise = np.float32 if array.dtype == np.float32 else np.float64
+        features = torch.from_numpy(np.array(array, precise, order="C"))  # read-only arrays are welcome
+    tests: Tensor = features.detach().to(like)
+    d = like.shape[1]
+    if tests.ndim != 2 or tests.shape[1] != d or len(tests) == 0:
+        raise InvalidInputError(
+            f"'features' must have shape (tests, {d}), as in fitting. Got {tuple(tests.shape)}."
+        )
+    finite = tests.isfinite()
+    if not finite.all():
+        row, column = (~finite).nonzero()[0].tolist()
+        what = f"The features of '{of}'" if of else "'features'"
+        raise InvalidInputError(
+            f"{what} must be finite. Got {tests[row, column].item()} at row {row}, column {column}."
+        )
+    lengths = torch.linalg.vector_norm(tests, dim=1).square()
+    if not lengths.isfinite().all():
+        row = int((~lengths.isfinite()).int().argmax())
+        raise InvalidInputError(
+            f"The features must be small enough for products in {tests.dtype}. Those of test {row} are "
+            f"up to {float(tests[row].abs().max()):.3g}. Scale the inputs."
+        )
+    return tests

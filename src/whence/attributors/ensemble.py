@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, Unpack
 
 import torch
 from torch import Tensor, nn
 
-from whence.attributors.base import Attributor, Limits
+from whence.attributors.base import Attributor
+from whence.attributors.classifier import Training
+from whence.attributors.frame import FitOptions
+from whence.attributors.limits import Limits
 from whence.core import store
 from whence.core.checks import shown
 from whence.errors import InvalidInputError, StoreError
 from whence.model.inputs import check_batch
 from whence.model.modules import check_model
-
-Function = Callable[[Any], Any]
 
 
 class Ensemble(Attributor):
@@ -32,7 +33,7 @@ class Ensemble(Attributor):
     ----------
     members
         A function that makes an attributor, such as a class, for as many models as ``fit`` is given; or a
-        list of attributors, one a model.
+        list of attributors, one per model.
 
     Attributes
     ----------
@@ -63,12 +64,10 @@ class Ensemble(Attributor):
 
     def fit(
         self,
-        model: nn.Module | Sequence[nn.Module],
-        data: Any,
+        model: nn.Module | Sequence[nn.Module] | None = None,
+        data: Any = None,
         layer: str | None = None,
-        *,
-        preprocess: Function | None = None,
-        collate_fn: Function | None = None,
+        **options: Unpack[FitOptions],
     ) -> Self:
         """Fit a member to each model, all on the same training set.
 
@@ -76,12 +75,11 @@ class Ensemble(Attributor):
         ----------
         model
             The models, with the same classes.
-        data, layer, preprocess, collate_fn
-            As for every attributor.
+        data, layer, options
+            As for every method, see ``Attributor.fit``.
         """
         given = model if isinstance(model, list | tuple) else [model]
         models = [check_model(one, layer) for one in given]
-        options = {"preprocess": preprocess, "collate_fn": collate_fn}
         pairs = zip(self._unfitted(len(models)), models, strict=True)
         members = [member.fit(one, data, layer, **options) for member, one in pairs]
         classes = {member.n_classes_ for member in members}
@@ -89,45 +87,42 @@ class Ensemble(Attributor):
             raise InvalidInputError(
                 f"'model' must be models with the same classes. Got numbers of classes {sorted(classes)}."
             )
+        first = members[0]
         self.members_ = members
-        self.model_, self.data_ = None, members[0].data_
-        self.n_train_, self.task_ = members[0].n_train_, members[0].task_
+        self._adopt(first.task_, first.labels_, None, None, first.data_)
         self.cache_bytes_ = sum(member.cache_bytes_ for member in members)
         self.fit_seconds_ = sum(member.fit_seconds_ for member in members)
         return self
 
-    def attribute(self, x: Any, target: Any = None) -> Tensor:
-        """Mean standardised scores (test, train); positive is evidence for the target class.
-
-        Parameters
-        ----------
-        x
-            A batch of inputs.
-        target
-            The class to explain: None (the class that most members predict, the smallest of several), one
-            class, or one class a test. It is the same for all members.
-        """
-        classes = self.classes(x, target)
-        total = _standardised(self.members_[0].attribute(x, classes))
-        for member in self.members_[1:]:
-            total += _standardised(member.attribute(x, classes)).to(total)
-        return total.div_(len(self.members_))
-
-    def self_influence(self) -> Tensor:
-        """Mean over members of their self-influence divided by its standard deviation, shape (train,)."""
-        self.check_fitted()
-        parts = [_standardised(member.self_influence()[None])[0].cpu() for member in self.members_]
-        return torch.stack(parts).mean(0)
-
     def classes(self, x: Any, target: Any) -> Tensor:
-        """Give the class (B,) that is explained for each input."""
+        """Class (B,) that is explained for each input; for None the one that most members predict."""
         self.check_fitted()
         if target is not None:
             return self.task_.check_target(target, check_batch(x))
         return torch.stack([member.classes(x, None) for member in self.members_]).mode(0).values
 
+    def _read(self, x: Any, target: Any) -> tuple[Tensor, Tensor]:
+        classes = self.classes(x, target)
+        return classes.new_empty(len(classes), 0), classes  # of features every member has its own
+
+    def _scores(self, features: Tensor, classes: Tensor, x: Any) -> Tensor:
+        total = _standardised(self.members_[0].attribute(x, classes))
+        for member in self.members_[1:]:
+            total += _standardised(member.attribute(x, classes)).to(total)
+        return total.div_(len(self.members_))
+
+    def _for_all(self, scores: Tensor) -> Tensor:
+        return scores  # members have scores of all samples
+
+    def _self_influence(self) -> Tensor:
+        parts = [_standardised(member.self_influence()[None])[0].cpu() for member in self.members_]
+        return torch.stack(parts).mean(0)
+
+    def _learn(self, training: Training, **given: Any) -> Any:
+        raise NotImplementedError  # every member has a fit of its own
+
     def _unfitted(self, n: int) -> list[Attributor]:
-        """Give one new attributor a model, or raise."""
+        """Give one new attributor per model, or raise."""
         if n == 0:
             raise InvalidInputError("'model' must have at least one model. Got none.")
         if callable(self.members):

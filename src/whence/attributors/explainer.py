@@ -1,120 +1,288 @@
-"""Attributors whose pairs can be explained: why a training sample matters, on both samples."""
+"""From scores to explanations: the strongest pairs of a test sample, with relevance maps on both samples."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
+from weakref import WeakKeyDictionary
 
+import numpy as np
+import numpy.typing as npt
+import torch
 from torch import Tensor
-from tqdm.auto import tqdm
 
-from whence.attributors.base import Attributor
-from whence.attributors.explaining import Explaining
-from whence.core.checks import check_count, shown
-from whence.errors import InvalidInputError
-from whence.explanation import ConceptExplanation, Explanations
-from whence.model.inputs import check_batch
-from whence.relevance.concepts import Concepts
-from whence.relevance.xda import Method
+from whence.attributors.classifier import check_tests
+from whence.attributors.dual.surrogate import Surrogate
+from whence.data import TrainingSet
+from whence.errors import InvalidInputError, StoreError
+from whence.explanation import ConceptExplanation, ConceptPart, Contribution, Explanation, Sample
+from whence.model.bound import BoundModel, probabilities
+from whence.model.extractor import Extractor
+from whence.model.inputs import to_model
+from whence.pages.samples import Array, as_samples, kept_tokens
+from whence.relevance.concepts import Concepts, concept_maps
+from whence.relevance.lrp import default_rules
+from whence.relevance.presets import PRESETS, Rules
+from whence.relevance.sources import floating
+from whence.relevance.xda import Backward, Method, only, pair_maps, start
 
 
-class Explainer(Attributor):
-    """An attributor whose scores are inner products of features, so that relevance can take them apart.
+@dataclass(frozen=True)
+class PairExplainer:
+    """Explains test samples one at a time: one pass of the sample, one of its training samples, two back.
 
     Attributes
     ----------
-    vectors_ : (S, d), features of the training samples that can score
+    model, surrogate, data : what was fitted, and on what
+    method : how relevance goes from features to inputs; None leaves it to what the model does
+    class_names : one per class
+    gap : the surrogate's certificate
+    batch_size : training samples per pass
+    k : pairs of either sign to show
     """
 
-    vectors_: Tensor
-    show_progress: bool
+    model: BoundModel
+    surrogate: Surrogate
+    data: TrainingSet
+    method: Method | None
+    class_names: tuple[str, ...]
+    gap: float
+    batch_size: int
+    k: int
 
-    @abstractmethod
-    def explaining(self, k: int, method: Method | None) -> Explaining:
-        """Give what explains one test sample, by the k strongest pairs of either sign."""
-
-    def explain(
-        self, x: Any, k: int = 5, target: Any = None, *, truth: Any = None, method: Method | None = None
-    ) -> Explanations:
-        """Explain predictions by their strongest training samples, and these by relevance maps on both.
-
-        The relevance of feature j of a pair is λ_ic f(x)_j f(x_i)_j. It is propagated to the input of the
-        test sample and to that of the training sample. A test sample costs one pass forward, its training
-        samples one in a batch, and either one pass back.
-
-        Parameters
-        ----------
-        x
-            A batch of inputs, as for ``attribute``.
-        k
-            Proponents and opponents to show; fewer where there are fewer.
-        target
-            As for ``attribute``.
-        truth
-            The true classes (B,), where they are known, for display.
-        method
-            How relevance goes from features to inputs: "epsilon_plus_flat", "attn_lrp", "attn_lrp_cp",
-            "epsilon", ``whence.relevance.Rules``, or a class of ``captum.attr``. None takes attn_lrp for a
-            model with attention, epsilon_plus_flat for other convolutional ones, epsilon for the rest.
-
-        Returns
-        -------
-        Explanations, one a test sample. Positive scores and relevance are evidence for the target class.
-        """
-        self.check_fitted()
-        k = min(check_count("k", k), self.n_train_)
-        n = check_batch(x)
-        wanted = [None] * n if target is None else self.task_.check_target(target, n).tolist()
-        truths = [None] * n if truth is None else self.task_.check_target(truth, n, "truth").tolist()
-        explaining = self.explaining(k, method)
-        batches = explaining.model.batches(x, 1)
-        tests = tqdm(batches, "explaining", n, disable=not self.show_progress or n < 4)
-        numbered = zip(range(n), tests, wanted, truths, strict=True)
-        return Explanations([explaining(*test) for test in numbered])
-
-    def explain_concepts(
-        self,
-        x: Any,
-        concepts: Concepts | None = None,
-        index: int | None = None,
-        n: int = 3,
-        k: int = 9,
-        target: Any = None,
-        *,
-        method: Method | None = None,
-    ) -> list[ConceptExplanation]:
-        """Take the score of a pair apart into concepts: τ_c(x, i | v) = λ_ic (f(x)·v)(f_i·v).
-
-        Parameters
-        ----------
-        x
-            A batch of inputs, as for ``attribute``.
-        concepts
-            Directions in feature space, see ``whence.relevance.Concepts``; None takes the single features.
-        index
-            The training sample, a support vector; None takes each test's strongest proponent.
-        n
-            Concepts to show, those with the largest parts of the score.
-        k
-            Samples to show for each concept, the support vectors that show it most.
-        target, method
-            As for ``explain``.
-
-        Returns
-        -------
-        list of ConceptExplanation, one a test sample. Positive parts are evidence for the target class.
-        """
-        self.check_fitted()
-        n, k = check_count("n", n), min(check_count("k", k), self.n_train_)
-        if index is not None:
-            index = check_count("index", index, 0, self.n_train_ - 1)
-        if concepts is not None and not isinstance(concepts, Concepts):
-            raise InvalidInputError(
-                f"'concepts' must be whence.relevance.Concepts, or None. Got {shown(concepts)}."
+    def __call__(self, number: int, inputs: Any, target: int | None, truth: int | None) -> Explanation:
+        """Explain one test sample, a batch of one; ``number`` is its place among the tests."""
+        surrogate = self.surrogate
+        chances = self._probabilities(number, inputs)
+        predicted = int(chances.argmax())
+        target = predicted if target is None else target
+        inputs, method = self._ready(inputs)
+        test = start(self.model.extractor, inputs, method)
+        f = check_tests(test.features, surrogate.vectors, "x")
+        scored, scores = self._scores(f, target)
+        proponents, opponents = (_strongest(scores, self.k, sign) for sign in (1, -1))
+        ranked = [*proponents, *opponents]
+        pairs = self._pairs(inputs, test, method, target, [int(scored[place]) for place in ranked])
+        evidence = [float(side.sum()) for side in (scores.clip(min=0), scores.clip(max=0))]
+        n = len(proponents)
+        contributions = [
+            Contribution(
+                index=int(scored[place]),
+                label=int(surrogate.labels[scored[place]]),
+                score=float(scores[place]),
+                share=float(scores[place]) / evidence[j >= n],
+                coefficient=float(pairs.lam[j]),
+                sample=pairs.samples[j],
+                test_map=pairs.test_maps[j],
+                train_map=pairs.train_maps[j],
             )
-        count = check_batch(x)
-        wanted = [None] * count if target is None else self.task_.check_target(target, count).tolist()
-        explaining = self.explaining(1, method)
-        chosen = Concepts.neurons(self.vectors_.shape[1]) if concepts is None else concepts
-        tests = zip(range(count), explaining.model.batches(x, 1), wanted, strict=True)
-        return [explaining.concepts(*test, index, chosen, n, k) for test in tests]
+            for j, place in enumerate(ranked)
+        ]
+        return Explanation(
+            sample=as_samples(inputs, self.model.prepare.preprocess)[0],
+            predicted=predicted,
+            probability=float(chances[predicted]),
+            surrogate_class=int(surrogate.logits(f)[0].argmax()),
+            truth=truth,
+            target=target,
+            class_names=self.class_names,
+            scores=scores,
+            bias=float(surrogate.coef[target, -1]) if surrogate.bias else 0.0,
+            proponents=tuple(contributions[:n]),
+            opponents=tuple(contributions[n:]),
+            logit_map=pairs.logit_map,
+            method=_name(method),
+            n_train=len(surrogate.labels),
+            n_support=len(surrogate.support),
+            gap=self.gap,
+        )
+
+    def concepts(
+        self,
+        number: int,
+        inputs: Any,
+        target: int | None,
+        index: int | None,
+        concepts: Concepts,
+        n: int,
+        k: int,
+    ) -> ConceptExplanation:
+        """Take the score of one pair apart into concepts; the strongest proponent's if no index is given."""
+        surrogate, extractor = self.surrogate, self.model.extractor
+        if target is None:
+            target = int(self._probabilities(number, inputs).argmax())
+        inputs, method = self._ready(inputs)
+        test = start(extractor, inputs, method)
+        f = check_tests(test.features, surrogate.vectors, "x")
+        index = self._strongest(f, target) if index is None else index
+        if index not in surrogate.support:
+            raise InvalidInputError(
+                f"'index' must be one of the {len(surrogate.support):,} support vectors, in support_. "
+                f"Got {index}, whose scores are all 0."
+            )
+        train_inputs = to_model(extractor.model, self.data.take([index]))
+        _check_same_shape(inputs, train_inputs)
+        train = start(extractor, train_inputs, method)
+        self._check_same_samples([index], train.features)
+        lam = float(surrogate.lam[[index]][:, [target]].toarray()[0, 0])
+        scores = concepts.scores(f[0].cpu(), train.features.cpu(), [lam])[0]
+        bias = lam * surrogate.constant**2
+        score = lam * float(f[0].double() @ train.features[0].to(f).double()) + bias
+        best = np.argsort(-np.sign(lam) * scores, kind="stable")[:n]
+        chosen = Concepts(concepts.vectors[best], tuple(concepts.names[j] for j in best))
+        maps = concept_maps(test, train, lam, chosen)
+        activations = [chosen.activations(x.cpu())[0] for x in (f, train.features)]
+        sides = np.where(activations[1] < 0, -1.0, 1.0)[:, None]
+        rows = Concepts(sides * chosen.vectors, chosen.names).top_samples(surrogate.vectors.cpu(), k)
+        tokenizer = self.model.prepare.preprocess
+        parts = []
+        for j, name in enumerate(chosen.names):
+            indices = surrogate.support[rows[j]].tolist()
+            parts.append(
+                ConceptPart(
+                    name=name,
+                    score=float(scores[best[j]]),
+                    test_activation=float(activations[0][j]),
+                    train_activation=float(activations[1][j]),
+                    test_map=kept_tokens(inputs, _array(maps.test[j][None]))[0],
+                    train_map=kept_tokens(train_inputs, _array(maps.train[j][None]))[0],
+                    indices=tuple(indices),
+                    samples=tuple(as_samples(self.data.take(indices), tokenizer)),
+                )
+            )
+        return ConceptExplanation(
+            test=as_samples(inputs, tokenizer)[0],
+            train=as_samples(train_inputs, tokenizer)[0],
+            index=index,
+            label=int(surrogate.labels[index]),
+            target=target,
+            class_names=self.class_names,
+            score=score,
+            bias=bias,
+            names=concepts.names,
+            scores=scores,
+            is_basis=concepts.is_basis,
+            parts=tuple(parts),
+            among="support vectors",
+            method=_name(method),
+        )
+
+    def _probabilities(self, number: int, inputs: Any) -> Tensor:
+        """Probabilities (K,) of the classes, by the model's own output for one test sample."""
+        return probabilities(self.model.read_batch(inputs, number).logits)[0]
+
+    def _ready(self, inputs: Any) -> tuple[Any, Method]:
+        """Give the inputs on the model's device, and the method to use."""
+        inputs = to_model(self.model.extractor.model, inputs)
+        return inputs, _rules(self.model.extractor, inputs) if self.method is None else self.method
+
+    def _scores(self, f: Tensor, target: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+        """Give the training samples that have a score for a test's features (1, d), and the scores."""
+        row = self.surrogate.expansion.sparse(f, torch.tensor([target]))
+        return row.indices.astype(np.int64), row.data.astype(np.float64)
+
+    def _strongest(self, f: Tensor, target: int) -> int:
+        """Give the strongest proponent."""
+        scored, scores = self._scores(f, target)
+        best = _strongest(scores, 1, 1)
+        if not best:
+            raise InvalidInputError(
+                f"'x' must have a proponent for class {self.class_names[target]!r}. It has none; "
+                "name a training sample with 'index', or another 'target'."
+            )
+        return int(scored[best[0]])
+
+    def _pairs(self, inputs: Any, test: Backward, method: Method, target: int, indices: list[int]) -> _Pairs:
+        """Maps of the pairs with some training samples, ``batch_size`` a pass."""
+        weight = torch.as_tensor(self.surrogate.coef[target, : test.features.shape[1]])
+        lam = torch.as_tensor(self.surrogate.lam[indices][:, [target]].toarray()[:, 0])
+        if not indices:
+            return _Pairs(_of_test(inputs, only(test.maps(weight[None])))[0], lam)
+        found = None
+        for begin in range(0, len(indices), self.batch_size):
+            part = indices[begin : begin + self.batch_size]
+            train_inputs = to_model(self.model.extractor.model, self.data.take(part))
+            _check_same_shape(inputs, train_inputs)
+            train = start(self.model.extractor, train_inputs, method)
+            self._check_same_samples(part, train.features)
+            maps = pair_maps(test, train, lam[begin : begin + len(part)], weight)
+            found = found or _Pairs(_of_test(inputs, maps.logit[None])[0], lam)
+            found.samples += as_samples(train_inputs, self.model.prepare.preprocess)
+            found.test_maps += _of_test(inputs, maps.test)
+            found.train_maps += kept_tokens(train_inputs, _array(maps.train))
+        assert found is not None
+        return found
+
+    def _check_same_samples(self, indices: list[int], features: Tensor) -> None:
+        """Raise unless the training samples have the features that they had when fitted."""
+        surrogate = self.surrogate
+        rows = torch.as_tensor(np.searchsorted(surrogate.support, indices), device=surrogate.vectors.device)
+        expected = surrogate.vectors[rows]
+        apart = (features.detach().to(expected) - expected).norm(dim=1) / expected.norm(dim=1).clamp(
+            min=1e-12
+        )
+        if (apart > 0.05).any():  # mixed precision and padding leave less
+            j = int(apart.argmax())
+            raise StoreError(
+                f"Training sample {indices[j]} is not the one that was fitted: its features differ by "
+                f"{float(apart[j]):.0%}. Give the training set in its old order, or fit again."
+            )
+
+
+class _Pairs:
+    """Maps of the pairs so far."""
+
+    def __init__(self, logit_map: Array, lam: Tensor) -> None:
+        self.logit_map, self.lam = logit_map, lam
+        self.samples: list[Sample] = []
+        self.test_maps: list[Array] = []
+        self.train_maps: list[Array] = []
+
+
+_chosen: WeakKeyDictionary[Extractor, str] = WeakKeyDictionary()  # once per model: it costs a pass
+
+
+def _rules(extractor: Extractor, inputs: Any) -> str:
+    """Name the rules by which relevance goes back through a model, as its first inputs show."""
+    if extractor not in _chosen:
+        _chosen[extractor] = default_rules(extractor, inputs).name
+    return _chosen[extractor]
+
+
+def _strongest(scores: npt.NDArray[np.float64], k: int, sign: int) -> list[int]:
+    """Give the places of the k largest scores of a sign, the largest first."""
+    best, where = torch.from_numpy(scores).topk(min(k, len(scores)), largest=sign > 0)
+    return where[best * sign > 0].tolist()
+
+
+def _array(maps: Tensor) -> Array:
+    return maps.detach().float().cpu().numpy()
+
+
+def _of_test(inputs: Any, maps: Tensor) -> list[Array]:
+    """Give maps (m, …) on the one test sample, of a text without those of its padding."""
+    mask = inputs.get("attention_mask") if isinstance(inputs, Mapping) else None
+    same = inputs if mask is None else {"attention_mask": mask.expand(len(maps), -1)}
+    return kept_tokens(same, _array(maps))
+
+
+def _name(method: Method) -> str:
+    if isinstance(method, Rules):
+        return next((r.name for r in (method, *PRESETS) if r.name and r == method), "rules of one’s own")
+    return method if isinstance(method, str) else getattr(method, "name", None) or _class_name(method)
+
+
+def _class_name(method: Any) -> str:
+    return method.__name__ if isinstance(method, type) else type(method).__name__
+
+
+def _check_same_shape(inputs: Any, train_inputs: Any) -> None:
+    """Raise where the test sample has another shape than the training samples."""
+    ours, theirs = floating(inputs), floating(train_inputs)
+    for name in ours.keys() & theirs.keys():
+        if ours[name].shape[1:] != theirs[name].shape[1:]:
+            raise InvalidInputError(
+                f"'x' must have the shape of the training samples, {tuple(theirs[name].shape[1:])}. "
+                f"Got {tuple(ours[name].shape[1:])}. Resize or crop it as the training samples were."
+            )

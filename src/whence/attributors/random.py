@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from whence.attributors.base import Attributor, Limits
-from whence.attributors.classifier import Classifier
+from whence.attributors.base import Attributor
+from whence.attributors.classifier import Training
+from whence.attributors.limits import Limits
 from whence.attributors.registry import register
-from whence.core.checks import check_count, check_seed
+from whence.core.checks import check_seed
 from whence.core.fingerprint import Digest
-from whence.data import as_training_set
-from whence.model.bound import BoundModel
-from whence.model.extractor import Extractor, find_head
-from whence.model.inputs import take, to_model
-from whence.model.modules import check_model, class_names
-from whence.tasks import Classes
+from whence.model.inputs import take
 
 
 @register
@@ -55,43 +49,15 @@ class RandomAttributor(Attributor):
         self.batch_size = batch_size
         self.show_progress = show_progress
 
-    def fit(
-        self,
-        model: nn.Module,
-        data: Any,
-        layer: str | None = None,
-        *,
-        preprocess: Callable[[Any], Any] | None = None,
-        collate_fn: Callable[[list[Any]], Any] | None = None,
-    ) -> Self:
-        """Count the training samples and the classes; arguments as for every attributor."""
-        self.seed = check_seed(self.seed)
-        self.batch_size = check_count("batch_size", self.batch_size)
-        started = time.perf_counter()
-        model = check_model(model, layer)
-        samples = as_training_set(
-            data, self.batch_size, names=class_names(model), preprocess=preprocess, collate_fn=collate_fn
-        )
-        head = find_head(model, to_model(model, samples.take([0])), layer)
-        fitted = BoundModel(Extractor(model, head), prepare=samples.prepare)
-        self.model_, self.data_ = fitted, samples
-        self._classifier = Classifier(fitted, self.batch_size)
-        self.n_train_ = len(samples)
-        self.task_ = Classes.of(samples.class_names, self._classifier.n_classes)
-        self.cache_bytes_ = 0
-        self.fit_seconds_ = time.perf_counter() - started
-        return self
+    def _learn(self, training: Training, **given: Any) -> dict[str, Tensor]:
+        return {}
 
-    def attribute(self, x: Any, target: Any = None) -> Tensor:
-        """Scores (test, train) that mean nothing, for any target."""
-        classes = self.classes(x, target).tolist()
-        rows = [self._row(take(x, slice(i, i + 1)), c) for i, c in enumerate(classes)]
+    def _scores(self, features: Tensor, classes: Tensor, x: Any) -> Tensor:
+        rows = [self._row(take(x, slice(i, i + 1)), c) for i, c in enumerate(classes.tolist())]
         return torch.from_numpy(np.array(rows, dtype=np.float32))
 
-    def self_influence(self) -> Tensor:
-        """Scores (train,) that mean nothing."""
-        self.check_fitted()
-        scores = np.random.default_rng(self.seed).standard_normal(self.n_train_)
+    def _self_influence(self) -> Tensor:
+        scores = np.random.default_rng(self.seed).standard_normal(len(self._labels))
         return torch.from_numpy(scores.astype(np.float32))
 
     def _row(self, x: Any, target: int) -> Any:
@@ -99,10 +65,8 @@ class RandomAttributor(Attributor):
         digest = Digest()
         digest.add(x)
         seed = [self.seed, int(digest.hexdigest(), 16), target]
-        return np.random.default_rng(seed).standard_normal(self.n_train_)
+        return np.random.default_rng(seed).standard_normal(len(self._labels))
 
-    def classes(self, x: Any, target: Any) -> Tensor:
-        """Give the class (B,) that is explained for each input."""
-        self.check_fitted()
-        # Also where the target is given: inputs that the model cannot take are refused as by every method.
-        return self._classifier.classes(self._classifier.features(x), target)
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        self.seed = check_seed(self.seed)

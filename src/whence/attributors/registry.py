@@ -17,7 +17,11 @@ METHODS: Registry[type[Attributor]] = Registry("attribution method", _is_method,
 """The command line, the evaluation, ``load`` and the contract tests read this table."""
 
 register = METHODS.add
-names = METHODS.names
+
+
+def names() -> list[str]:
+    """Names of the attribution methods, sorted."""
+    return METHODS.names()
 
 
 def get(name: str) -> type[Attributor]:

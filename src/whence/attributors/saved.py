@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
@@ -30,10 +30,13 @@ class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
 
-class Named(Strict):
-    """A manifest with the names of classes."""
+class Manifest(Strict):
+    """What every method saves beside its arrays."""
 
+    method: str
+    parameters: dict[str, Any]
     class_names: Names | None = None
+    fingerprint: Fingerprint | None
 
     def names(self, n_classes: int) -> tuple[str, ...] | None:
         """Give one name per class, or raise."""
@@ -45,28 +48,17 @@ class Named(Strict):
         return tuple(self.class_names)
 
 
-class DualDAManifest(Named):
-    """What ``DualDA`` saves beside its arrays.
+class DualDAManifest(Manifest):
+    """What ``DualDA`` saves.
 
     Files of version 0.1 have no class names and no agreement; in them a constant of 1 carries the bias.
     """
 
-    method: Literal["dualda"]
-    parameters: dict[str, Any]
     C: Positive
     C_path: dict[str, Any] | None
     gap: float
     agreement: Share | None = None
     constant: Annotated[float, Field(ge=0)] = 1.0
-    fingerprint: Fingerprint | None
-
-
-class ClassifierManifest(Named):
-    """What every other method saves beside its arrays."""
-
-    method: str
-    parameters: dict[str, Any]
-    fingerprint: Fingerprint
 
 
 class SolutionManifest(Strict):

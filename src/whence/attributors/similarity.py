@@ -7,8 +7,9 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from whence.attributors.base import Limits
-from whence.attributors.classifier import Classifier, ModelAttributor, Training
+from whence.attributors.base import Attributor
+from whence.attributors.classifier import Classifier, Training
+from whence.attributors.limits import Limits
 from whence.attributors.registry import register
 from whence.core.checks import check_choice
 from whence.core.contents import Layout
@@ -16,7 +17,7 @@ from whence.errors import InvalidInputError
 
 
 @register
-class Similarity(ModelAttributor):
+class Similarity(Attributor):
     """Attribute predictions to similar training samples.
 
     A similarity alone says nothing about classes. Here the score of training sample i for class c at x is
@@ -29,6 +30,8 @@ class Similarity(ModelAttributor):
     - ``"l2"``: 1 / (1 + ‖u − v‖/r), between 0 and 1, with r the root mean square distance of the training
       samples from their mean.
 
+    Self-influence is ‖v‖² for ``"dot"`` and otherwise 1.
+
     Parameters
     ----------
     metric
@@ -39,10 +42,6 @@ class Similarity(ModelAttributor):
         Inputs a forward pass.
     show_progress
         Show progress bars.
-
-    Attributes
-    ----------
-    labels_ : (train,) int64
 
     Examples
     --------
@@ -76,21 +75,13 @@ class Similarity(ModelAttributor):
         self.batch_size = batch_size
         self.show_progress = show_progress
 
-    def attribute(self, x: Any, target: Any = None) -> Tensor:
-        """Scores ±s(x, x_i), shape (test, train): plus where the training label is the target.
+    @property
+    def _of_features(self) -> bool:
+        return self.space == "features"
 
-        Parameters
-        ----------
-        x
-            A batch of inputs: a tensor or array (B, …), a mapping of these, or a list of samples.
-        target
-            The class to explain: None (the class the model predicts), one class, or one class a test.
-        """
-        self.check_fitted()
-        features = self._classifier.features(x)
-        classes = self._classifier.classes(features, target).to(features.device)
+    def _scores(self, features: Tensor, classes: Tensor, x: Any) -> Tensor:
         if self.space == "input":
-            parts = self._classifier.fitted.batches(x, self.batch_size)
+            parts = self.require_model().batches(x, self.batch_size)
             features = torch.cat([_flat(part) for part in parts])
         vectors = self._cache["vectors"]
         if self.metric == "l2":
@@ -101,11 +92,9 @@ class Similarity(ModelAttributor):
             if self.metric == "cosine":
                 features = _unit(features, "x", "test")
             scores = features @ vectors.T
-        return scores.mul_(torch.where(self.labels_ == classes[:, None], 1, -1))
+        return scores.mul_(torch.where(self._labels == classes.to(features.device)[:, None], 1, -1))
 
-    def self_influence(self) -> Tensor:
-        """Similarity of each training sample to itself, shape (train,): ‖v‖² for "dot", otherwise 1."""
-        self.check_fitted()
+    def _self_influence(self) -> Tensor:
         vectors = self._cache["vectors"]
         if self.metric == "dot":
             return torch.einsum("nd,nd->n", vectors, vectors)
@@ -115,11 +104,11 @@ class Similarity(ModelAttributor):
         vectors: Layout = {"vectors": ("N", "d" if self.space == "features" else "inputs")}
         return {**vectors, "radius": ()} if self.metric == "l2" else vectors
 
-    def _learn(self, classifier: Classifier, training: Training) -> dict[str, Tensor]:
+    def _learn(self, training: Training, **given: Any) -> dict[str, Tensor]:
         if self.space == "features":
             vectors = training.features
         else:
-            vectors = torch.cat([_flat(inputs) for inputs, _ in training.batches(classifier.model)])
+            vectors = torch.cat([_flat(inputs) for inputs, _ in training.batches])
         if self.metric == "cosine":
             return {"vectors": _unit(vectors, "data", "training sample")}
         if self.metric == "dot":

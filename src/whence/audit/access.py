@@ -144,8 +144,8 @@ class Tests:
         surrogate, size = self.explainer.surrogate_, self.explainer.batch_size
         if self.features is not None:
             for start in range(0, self.count, size):
-                f = surrogate.check_features(self.features[start : start + size])
+                f = self.explainer.check_features(self.features[start : start + size])
                 yield f, surrogate.classes(f)
         else:
             for part in self.explainer.require_model().reads(self.x, size):
-                yield surrogate.check_features(part.features, "x"), part.logits.argmax(1)
+                yield self.explainer.check_features(part.features, "x"), part.logits.argmax(1)

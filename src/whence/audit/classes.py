@@ -98,7 +98,8 @@ def class_view(explainer: DualDA, k: int = 5) -> ClassView:
     --------
     >>> import numpy as np, whence
     >>> from whence.audit import class_view
-    >>> explainer = whence.DualDA(C=0.1, show_progress=False).fit_features(np.eye(3), np.arange(3))
+    >>> bank = whence.features.FeatureBank.of(np.eye(3), np.arange(3))
+    >>> explainer = whence.DualDA(C=0.1, show_progress=False).fit(features=bank)
     >>> [found.n_support for found in class_view(explainer).classes]
     [1, 1, 1]
     """

@@ -69,7 +69,8 @@ def group_attribution(
     >>> import numpy as np, whence
     >>> from whence.audit import group_attribution
     >>> f, y = np.repeat(np.eye(3), 2, axis=0), np.repeat(np.arange(3), 2)
-    >>> explainer = whence.DualDA(C=0.1, show_progress=False).fit_features(f, y)
+    >>> bank = whence.features.FeatureBank.of(f, y)
+    >>> explainer = whence.DualDA(C=0.1, show_progress=False).fit(features=bank)
     >>> group = group_attribution(explainer, features=np.eye(3))
     >>> bool(np.allclose(group.mean, explainer.attribute_features(np.eye(3)).mean(0)))
     True

@@ -11,7 +11,7 @@ import numpy as np
 from scipy.special import log_softmax
 
 from whence.attributors import DualDA
-from whence.attributors.base import padded
+from whence.attributors.ranking import padded
 from whence.audit.access import Doubles, Ints, names_of, support_scores, surrogate_of, training_features
 from whence.audit.heldout import calibrated, held_out_scores
 from whence.audit.neighbours import nearest
@@ -162,7 +162,8 @@ def wrong_labels(
     >>> y = np.arange(60) % 3
     >>> f = np.eye(3)[y] + 0.1 * rng.normal(size=(60, 3))
     >>> y[7] = 0  # it was 1
-    >>> explainer = whence.DualDA(C=0.1, show_progress=False).fit_features(f, y)
+    >>> bank = whence.features.FeatureBank.of(f, y)
+    >>> explainer = whence.DualDA(C=0.1, show_progress=False).fit(features=bank)
     >>> found = wrong_labels(explainer, features=f, n=3)
     >>> int(found.indices[0]), int(found.suggested[0])
     (7, 1)
@@ -255,7 +256,7 @@ def _consensus(explainer: DualDA, features: Floats | None) -> tuple[Doubles, Int
     if head is None:
         raise InvalidInputError(
             "'ranking' \"consensus\" needs the model's last layer, which this explainer does not know. "
-            'Pass head=(weight, bias) to fit_features, or use "held_out".'
+            'Pass head=(weight, bias) to FeatureBank.of, or use "held_out".'
         )
     assert features is not None
     logits = features @ head.weight.T + (0.0 if head.bias is None else head.bias)

@@ -14,6 +14,7 @@ from whence.audit.access import Doubles, Ints, Tests, names_of, surrogate_of, to
 from whence.audit.groups import group_attribution
 from whence.core.checks import check_count, to_array
 from whence.errors import InvalidInputError
+from whence.features import FeatureBank
 from whence.relevance.concepts import Concepts
 from whence.svm import solve
 from whence.svm.inputs import check_C
@@ -199,7 +200,7 @@ def _dense(explainer: DualDA, X: Floats, y: Ints, C: float | None) -> tuple[Dual
         show_progress=shown,
         **common,
     )
-    low.fit_features(X, y, n_classes=K)
+    low.fit(features=FeatureBank.of(X, y, n_classes=K))
     return low, at_bound(low.lam_, C)
 
 

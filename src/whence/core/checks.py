@@ -87,13 +87,13 @@ def check_names(name: str, values: Any, n: int | None = None) -> tuple[str, ...]
     found = tuple(values) if plain else ()
     if not found or not all(isinstance(each, str) for each in found):
         raise InvalidInputError(
-            f'\'{name}\' must be names, one a class, such as ["cat", "dog"]. Got {shown(values)}.'
+            f'\'{name}\' must be names, one per class, such as ["cat", "dog"]. Got {shown(values)}.'
         )
     twice = next((each for i, each in enumerate(found) if each in found[:i]), None)
     if twice is not None:
         raise InvalidInputError(f"'{name}' must be different names. Got {str(twice)!r} twice.")
     if n is not None and len(found) != n:
-        raise InvalidInputError(f"'{name}' must be {n} names, one a class of the model. Got {len(found)}.")
+        raise InvalidInputError(f"'{name}' must be {n} names, one per class of the model. Got {len(found)}.")
     return tuple(map(str, found))
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from importlib import import_module
+from pkgutil import walk_packages
 from typing import Any, Generic, TypeVar
 
 from whence.core.naming import named
@@ -113,6 +115,12 @@ def register(thing: T) -> T:
             return thing
     kinds = ", ".join(registry.kind for registry in _ALL)
     raise InvalidInputError(f"What is registered must be one of: {kinds}. Got {thing!r}.")
+
+
+def import_all(package: str) -> None:
+    """Import every module in a package, so that what they register is found: a file put there is enough."""
+    for module in walk_packages(import_module(package).__path__, f"{package}."):
+        import_module(module.name)
 
 
 def _same(before: Any, thing: Any) -> bool:

@@ -73,7 +73,7 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, npt.NDArray[Any]], dic
 def fingerprint(model: nn.Module, layer: str) -> dict[str, str]:
     """Identify a model by the dtype, shape and bytes of every parameter and buffer, and the layer's name.
 
-    Returns one short line a tensor, so that two fingerprints say where they differ.
+    Returns one short line per tensor, so that two fingerprints say where they differ.
     """
     lines = {"layer": layer}
     for name, tensor in chain(model.named_parameters(), model.named_buffers()):

@@ -49,7 +49,7 @@ class ConceptExplanation:
     test, train : the two samples
     index, label : the training sample's place and class
     target : the class that the scores are about
-    class_names : one name a class
+    class_names : one name per class
     score, bias : τ of the pair, and the part of it that comes from the bias and goes through no concept
     names, scores : all concepts, and each one's part (q,) of the score
     is_basis : whether the concepts are an orthonormal basis: the parts then sum to ``score`` − ``bias``

@@ -55,7 +55,7 @@ class Contribution:
     coefficient : λ, its global attribution for the target class
     sample : the sample itself
     test_map, train_map : relevance of the pair's score on the test and on the training sample, in the
-        input's shape; of a text, one value a token. Positive speaks for the target class.
+        input's shape; of a text, one value per token. Positive speaks for the target class.
     """
 
     index: int
@@ -79,7 +79,7 @@ class Explanation:
     surrogate_class : the class that the surrogate gives it; where it differs, do not trust the explanation
     truth : its true class, or None where it is not known
     target : the class that the scores are about
-    class_names : one name a class
+    class_names : one name per class
     scores : of all training samples that have one, in their order
     bias : the part of the logit that comes from the bias, which no feature of an input carries
     proponents, opponents : the strongest samples of either sign, strongest first
@@ -139,9 +139,9 @@ class Explanation:
 
     @property
     def maps(self) -> dict[str, Any]:
-        """Relevance as arrays: ``logit``, ``test`` (pair, …), and ``train``, an array a pair.
+        """Relevance as arrays: ``logit``, ``test`` (pair, …), and ``train``, an array per pair.
 
-        Pairs are in the order of ``pairs``. Images' maps have the input's shape, texts' one value a token.
+        Pairs are in the order of ``pairs``. Images' maps have the input's shape, texts' one value per token.
         """
         shape = (len(self.pairs), *self.logit_map.shape)
         test = np.array([pair.test_map for pair in self.pairs], dtype=np.float32).reshape(shape)
@@ -239,7 +239,7 @@ def _running(scores: Scores, values: Scores) -> list[tuple[int, float]]:
 
 
 class Explanations(Sequence[Explanation]):
-    """Where the predictions of a batch come from: one ``Explanation`` a test sample."""
+    """Where the predictions of a batch come from: one ``Explanation`` per test sample."""
 
     def __init__(self, explanations: Sequence[Explanation]) -> None:
         self._all = tuple(explanations)

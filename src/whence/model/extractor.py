@@ -32,7 +32,7 @@ def find_head(model: nn.Module, inputs: Any, layer: str | None = None) -> str:
 
     Forward passes on ``inputs`` record what goes through every linear layer and 1×1 convolution. The head
     is the one whose output has the values of the model's logits, or from which the model picks its logits:
-    one place a sample (the last token), or an average over places (pooling). Nothing is guessed from names.
+    one place per sample (the last token), or an average over places (pooling). Nothing is guessed from names.
 
     Parameters
     ----------
@@ -69,8 +69,8 @@ def find_head(model: nn.Module, inputs: Any, layer: str | None = None) -> str:
     d, n_classes = widths(layers[layer])
     if n_classes == 1:
         raise ModelError(
-            f"The model must give one logit a class. Layer {layer!r} gives one in all. For two classes, put "
-            f"nn.Linear({d}, 2) in its place, the first row 0 and the second the old weight: the same model."
+            f"The model must give one logit per class. Layer {layer!r} gives one in all. For two classes, "
+            f"put nn.Linear({d}, 2) in its place, the first row 0, the second the old weight: the same model."
         )
     return layer
 
@@ -158,7 +158,7 @@ class Extractor:
         n, rows = n_rows(inputs), passes[0][0].features
         if n is not None and len(rows) != n:
             raise ModelError(
-                f"Layer {self.layer!r} must see one row a sample, shape ({n}, {widths(layer)[0]}). "
+                f"Layer {self.layer!r} must see one row per sample, shape ({n}, {widths(layer)[0]}). "
                 f"Got {tuple(rows.shape)}. Is the input a batch?"
             )
         return call, passes
@@ -248,7 +248,7 @@ def _only_head(calls: list[Call], outputs: list[Tensor], layers: Mapping[str, nn
     shapes = " or ".join(str(tuple(logits.shape)) for logits in outputs)
     raise ModelError(
         "No linear layer's output is the model's output, so the head is unknown. Expected one whose output, "
-        f"at one place a sample or averaged over places, equals the logits of shape {shapes}. "
+        f"at one place per sample or averaged over places, equals the logits of shape {shapes}. "
         f"{listed(layers, outputs[0].shape[1])} If the model does something after its last linear layer that "
         "keeps the order of the classes, such as a softmax, pass that layer's name as 'layer'."
     )
@@ -271,7 +271,7 @@ def _check_ranks(call: Call, outputs: list[Tensor], layers: Mapping[str, nn.Modu
 def _single_call(calls: list[Call], layer: str) -> Call:
     if len(calls) != 1:
         raise ModelError(
-            f"Layer {layer!r} must run exactly once a forward pass. It ran {len(calls)} times; "
+            f"Layer {layer!r} must run exactly once per forward pass. It ran {len(calls)} times; "
             "choose another with 'layer'."
         )
     return calls[0]

@@ -94,8 +94,8 @@ class HeadInputs(NamedTuple):
 def head_inputs(call: Call, logits: Tensor) -> HeadInputs | None:
     """Find the input of the layer at the places that the model's logits (B, K) came from.
 
-    A head that runs once a sample is simple. One that runs on every token or pixel is followed by the
-    model's own choice of a place a sample, or by an average over places: logits_b = Σ_p a_bp y_bp. Autograd
+    A head that runs once per sample is simple. One that runs on every token or pixel is followed by the
+    model's own choice of a place per sample, or by an average over places: logits_b = Σ_p a_bp y_bp. Autograd
     gives a_bp, and since the layer is linear, the features are Σ_p a_bp x_bp. None where the layer's
     output has no part in the logits.
     """
@@ -124,7 +124,7 @@ def head_inputs(call: Call, logits: Tensor) -> HeadInputs | None:
     x, y = (_rows(call, t, n) for t in (call.inputs, call.output.detach()))
     share = share / total
     best, place = share.max(1)
-    if (best == 1).all():  # one place a sample: taken, not multiplied by 0, as padding may hold NaN
+    if (best == 1).all():  # one place per sample: taken, not multiplied by 0, as padding may hold NaN
         samples = torch.arange(n, device=place.device)
         return HeadInputs(x[samples, place], y[samples, place], None)
     means = (torch.einsum("bp,bpd->bd", share, t.to(share.dtype)) for t in (x, y, y.abs()))

@@ -87,7 +87,7 @@ def unwrap(model: Any) -> nn.Module:
         elif kind == "ExportedProgram":
             remedy = "Pass the nn.Module that was exported."
         elif hasattr(model, "predict"):
-            remedy = "Of a model that is not of torch, DualDA.fit_features takes the features."
+            remedy = "Of a model that is not of torch, fit(features=FeatureBank.of(…)) takes the features."
         else:
             remedy = "Pass the trained model itself."
         raise ModelError(f"'model' must be a torch nn.Module. Got {kind}. {remedy}")

@@ -12,7 +12,7 @@ from whence.pages.samples import Picture
 
 
 def png(picture: Picture) -> bytes:
-    """Encode a picture (height, width) or (height, width, 3) in [0, 1], 8 bits a colour."""
+    """Encode a picture (height, width) or (height, width, 3) in [0, 1], 8 bits per colour."""
     pixels = np.round(np.clip(picture, 0, 1) * 255).astype(np.uint8)
     height, width = pixels.shape[:2]
     rows = pixels.reshape(height, -1)

@@ -95,7 +95,7 @@ class Attributed:
 
 
 class _Scalar(nn.Module):
-    """Σ_j c_j f_j as a function of one input, one value a sample.
+    """Σ_j c_j f_j as a function of one input, one value per sample.
 
     The model's other inputs are arguments too, because captum repeats all of them for several samples of one.
     """

@@ -30,7 +30,7 @@ class Concepts:
     Attributes
     ----------
     vectors : (q, d), rows of length 1
-    names : one a concept
+    names : one per concept
     accuracy : of the probe that found each concept, by cross-validation; None where none was fitted
 
     Examples
@@ -58,7 +58,7 @@ class Concepts:
             tuple(f"concept {i}" for i in range(len(rows))) if names is None else check_names("names", names)
         )
         if len(chosen) != len(rows):
-            raise InvalidInputError(f"'names' must be one a concept, {len(rows)}. Got {len(chosen)}.")
+            raise InvalidInputError(f"'names' must be one per concept, {len(rows)}. Got {len(chosen)}.")
         return cls(rows / lengths, chosen)
 
     @classmethod

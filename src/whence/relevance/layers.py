@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
 from whence.errors import ModelError
-from whence.relevance.context import Context, carries, must_be_constant
 from whence.relevance.operations import product, stabilised
-from whence.relevance.primitives import Layer, kept, ruled
+from whence.relevance.primitives import Layer, carries, kept, must_be_constant, ruled
+
+if TYPE_CHECKING:
+    from whence.relevance.propagation import Propagation
 
 
-def linear(ctx: Context, func: Any, input: Any, weight: Any, bias: Any = None) -> Any:
+def linear(ctx: Propagation, func: Any, input: Any, weight: Any, bias: Any = None) -> Any:
     """Dense layer."""
     if carries(weight) or carries(bias) or weight.ndim == 1:
         z = product(ctx, torch.matmul, input, weight.t())
@@ -24,7 +26,9 @@ def linear(ctx: Context, func: Any, input: Any, weight: Any, bias: Any = None) -
     return ctx.run_layer(Layer(input, weight, bias, None, rule, named), lambda x: F.linear(x, weight, bias))
 
 
-def addmm(ctx: Context, func: Any, input: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+def addmm(
+    ctx: Propagation, func: Any, input: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1
+) -> Any:
     """Dense layer whose weight is stored the other way round."""
     if carries(mat2) or carries(input) or input.ndim > 1 or beta != 1 or alpha != 1:
         return product(ctx, func, input, mat1, mat2, beta=beta, alpha=alpha)
@@ -40,7 +44,7 @@ def convolution(dims: int, transposed: bool) -> Callable[..., Any]:
         return [value] * dims if isinstance(value, int) else list(value)
 
     def forwards(
-        ctx: Context, func: Any, input: Any, weight: Any, bias: Any = None,
+        ctx: Propagation, func: Any, input: Any, weight: Any, bias: Any = None,
         stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1,
     ) -> Any:  # fmt: skip
         x = input
@@ -54,14 +58,14 @@ def convolution(dims: int, transposed: bool) -> Callable[..., Any]:
         return run(ctx, func, x, weight, bias, geometry)
 
     def backwards(
-        ctx: Context, func: Any, input: Any, weight: Any, bias: Any = None, stride: Any = 1,
+        ctx: Propagation, func: Any, input: Any, weight: Any, bias: Any = None, stride: Any = 1,
         padding: Any = 0, output_padding: Any = 0, groups: int = 1, dilation: Any = 1,
     ) -> Any:  # fmt: skip
         parts = (several(part) for part in (stride, padding, dilation, output_padding))
         stride, padding, dilation, output_padding = parts
         return run(ctx, func, input, weight, bias, (stride, padding, dilation, True, output_padding, groups))
 
-    def run(ctx: Context, func: Any, x: Any, weight: Any, bias: Any, geometry: tuple[Any, ...]) -> Any:
+    def run(ctx: Propagation, func: Any, x: Any, weight: Any, bias: Any, geometry: tuple[Any, ...]) -> Any:
         must_be_constant("a convolution's weight", weight, bias)
         batched = x if x.ndim == dims + 2 else ctx.inside(torch.unsqueeze, x, 0)
         rule, named = ctx.layer_rule(weight, True)
@@ -73,7 +77,7 @@ def convolution(dims: int, transposed: bool) -> Callable[..., Any]:
 
 
 def batch_norm(
-    ctx: Context, func: Any, input: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any,
+    ctx: Propagation, func: Any, input: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any,
     training: bool, momentum: float, eps: float, cudnn_enabled: bool = True,
 ) -> Any:  # fmt: skip
     """Batch normalisation with fixed statistics: one layer with the dense or convolutional one before it."""
@@ -104,7 +108,7 @@ def batch_norm(
 
 
 def layer_norm(
-    ctx: Context, func: Any, input: Any, normalized_shape: Any, weight: Any = None, bias: Any = None,
+    ctx: Propagation, func: Any, input: Any, normalized_shape: Any, weight: Any = None, bias: Any = None,
     eps: float = 1e-5, cudnn_enable: bool = True,
 ) -> Any:  # fmt: skip
     """Layer normalisation: the scale is a constant, the subtraction of the mean is linear."""
@@ -120,7 +124,7 @@ def layer_norm(
 
 
 def group_norm(
-    ctx: Context, func: Any, input: Any, num_groups: int, weight: Any = None, bias: Any = None,
+    ctx: Propagation, func: Any, input: Any, num_groups: int, weight: Any = None, bias: Any = None,
     eps: float = 1e-5, cudnn_enabled: bool = True,
 ) -> Any:  # fmt: skip
     """Group normalisation, as layer normalisation of each group."""
@@ -146,10 +150,10 @@ def _normalised(
 
 
 def instance_norm(
-    ctx: Context, func: Any, input: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any,
+    ctx: Propagation, func: Any, input: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any,
     use_input_stats: bool, momentum: float, eps: float, cudnn_enabled: bool = True,
 ) -> Any:  # fmt: skip
-    """Instance normalisation, as group normalisation with a group a channel."""
+    """Instance normalisation, as group normalisation with one group per channel."""
     rest = (weight, bias, running_mean, running_var, use_input_stats, momentum, eps, cudnn_enabled)
     if not use_input_stats:
         return batch_norm(ctx, func, input, *rest)
@@ -157,7 +161,12 @@ def instance_norm(
 
 
 def rms_norm(
-    ctx: Context, func: Any, input: Any, normalized_shape: Any, weight: Any = None, eps: float | None = None
+    ctx: Propagation,
+    func: Any,
+    input: Any,
+    normalized_shape: Any,
+    weight: Any = None,
+    eps: float | None = None,
 ) -> Any:
     """Root mean square normalisation: the scale is a constant."""
     must_be_constant("a normalisation's weight", weight)

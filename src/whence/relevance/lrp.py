@@ -44,7 +44,7 @@ class Flow:
         Parameters
         ----------
         coefficients : (B, d) or (m, B, d)
-            One a sample, or m a sample, all in one pass.
+            One per sample, or m per sample, all in one pass.
 
         Returns
         -------
@@ -150,7 +150,7 @@ def lrp(
     inputs
         A batch of the model's inputs.
     relevance : (B, d) or (m, B, d)
-        Of the features, one or m a sample. Where a feature is 0 it has no relevance to give.
+        Of the features, one or m per sample. Where a feature is 0 it has no relevance to give.
     rules
         ``"epsilon_plus_flat"``, ``"attn_lrp"``, ``"attn_lrp_cp"``, ``"epsilon"``, ``module:name``, ``Rules``,
         or the rule of all layers. None looks at what the model does: attention takes attn_lrp, convolutions

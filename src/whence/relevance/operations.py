@@ -2,32 +2,42 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
-from whence.relevance.context import Context, carries, must_be_constant
-from whence.relevance.primitives import fraction, identity, ruled, stabilise, tensors_in
+from whence.relevance.primitives import (
+    carries,
+    fraction,
+    identity,
+    must_be_constant,
+    ruled,
+    stabilise,
+    tensors_in,
+)
 from whence.relevance.rules import Detach, Identity, constants
+
+if TYPE_CHECKING:
+    from whence.relevance.propagation import Propagation
 
 IDENTITY, DETACH = Identity(), Detach()
 
 
-def power(ctx: Context, func: Any, input: Any, exponent: Any) -> Any:
+def power(ctx: Propagation, func: Any, input: Any, exponent: Any) -> Any:
     """Power: an activation, but a constant as other denominators are where the exponent is negative."""
     must_be_constant("an exponent", exponent)
     negative = bool((torch.as_tensor(exponent) < 0).all())
     return (DETACH if negative else IDENTITY)(ctx, func, input, exponent)
 
 
-def absolute(ctx: Context, func: Any, input: Any) -> Any:
+def absolute(ctx: Propagation, func: Any, input: Any) -> Any:
     """Absolute value: linear on either side of 0; of complex numbers a norm."""
     return DETACH(ctx, func, input) if input.is_complex() else func(input)
 
 
-def glu(ctx: Context, func: Any, input: Any, dim: int = -1) -> Any:
+def glu(ctx: Propagation, func: Any, input: Any, dim: int = -1) -> Any:
     """Gated linear unit: the gate is a constant."""
     gate = input.detach().chunk(2, dim)[1].sigmoid()
     values = input.chunk(2, dim)[0]
@@ -35,14 +45,14 @@ def glu(ctx: Context, func: Any, input: Any, dim: int = -1) -> Any:
     return ruled(lambda values: torch.nn.functional.glu(both, dim), lambda c, z, v: c * gate, values)
 
 
-def spread_and_mean(ctx: Context, func: Any, input: Any, *args: Any, **kwargs: Any) -> Any:
+def spread_and_mean(ctx: Propagation, func: Any, input: Any, *args: Any, **kwargs: Any) -> Any:
     """Variance or deviation, which is a constant, and the mean, which is linear."""
     spread, _ = func(input.detach(), *args, **kwargs)
     mean = ctx.approved(lambda x: func(x, *args, **kwargs)[1], (input,), {})
     return spread, stabilise(mean.clone(), ctx.rules.epsilon) if ctx.rules.epsilon else mean
 
 
-def multiply(ctx: Context, func: Any, input: Any, other: Any) -> Any:
+def multiply(ctx: Propagation, func: Any, input: Any, other: Any) -> Any:
     """Product, element by element."""
     a, b = input, other
     if not (carries(a) and carries(b)):
@@ -57,12 +67,12 @@ def multiply(ctx: Context, func: Any, input: Any, other: Any) -> Any:
     return product(ctx, func, a, b)
 
 
-def divide(ctx: Context, func: Any, input: Any, other: Any, **kwargs: Any) -> Any:
+def divide(ctx: Propagation, func: Any, input: Any, other: Any, **kwargs: Any) -> Any:
     """Quotient: the denominator is a constant."""
     return func(input, *constants([other]), **kwargs)
 
 
-def product(ctx: Context, func: Any, *args: Any, **kwargs: Any) -> Any:
+def product(ctx: Propagation, func: Any, *args: Any, **kwargs: Any) -> Any:
     """Product of matrices or elements: each of n factors that carry relevance gets 1/n of the gradient."""
     adds = func.__name__.split(".")[0] in ("addmm", "addbmm", "baddbmm", "addmv", "addr")
     addend, operands = (args[:1], args[1:]) if adds else ((), args)
@@ -80,7 +90,7 @@ def product(ctx: Context, func: Any, *args: Any, **kwargs: Any) -> Any:
     return ctx.approved(func, (*addend, *map(share, operands)), {**kwargs, **shared})
 
 
-def stabilised(ctx: Context, func: Any, *args: Any, **kwargs: Any) -> Any:
+def stabilised(ctx: Propagation, func: Any, *args: Any, **kwargs: Any) -> Any:
     """Sums, means and products with constants: shares of a stabilised output."""
     z = func(*args, **kwargs)
     if not ctx.rules.epsilon or not carries(z):
@@ -93,8 +103,8 @@ def stabilised(ctx: Context, func: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def attention(
-    ctx: Context, func: Any, query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0,
-    is_causal: bool = False, scale: float | None = None, enable_gqa: bool = False,
+    ctx: Propagation, func: Any, query: Any, key: Any, value: Any, attn_mask: Any = None,
+    dropout_p: float = 0.0, is_causal: bool = False, scale: float | None = None, enable_gqa: bool = False,
 ) -> Any:  # fmt: skip
     """Scaled dot-product attention: two products and a softmax between them."""
     must_be_constant("an attention mask", attn_mask)
@@ -143,7 +153,7 @@ def _attention_weights(scores: Tensor, mask: Tensor | None, is_causal: bool) -> 
     return scores.softmax(-1).nan_to_num(0.0)  # a row that may look nowhere gives 0
 
 
-def softmax(ctx: Context, func: Any, input: Any, *args: Any, **kwargs: Any) -> Any:
+def softmax(ctx: Propagation, func: Any, input: Any, *args: Any, **kwargs: Any) -> Any:
     """Softmax: its gradient, or a constant where relevance does not flow to queries and keys."""
     if not ctx.rules.attention:
         return DETACH(ctx, func, input, *args, **kwargs)

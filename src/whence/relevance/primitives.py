@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
+from whence.errors import ModelError
+
 if TYPE_CHECKING:
     from whence.relevance.rules import LayerRule
 
@@ -20,6 +22,17 @@ def tensors_in(values: Any) -> Iterator[Tensor]:
     elif isinstance(values, list | tuple | dict):
         for value in values.values() if isinstance(values, dict) else values:
             yield from tensors_in(value)
+
+
+def carries(x: Any) -> bool:
+    """Whether relevance flows through x."""
+    return isinstance(x, Tensor) and x.requires_grad
+
+
+def must_be_constant(what: str, *values: Any) -> None:
+    """Raise ModelError where one of the values carries relevance."""
+    if any(map(carries, values)):
+        raise ModelError(f"Relevance has no rule for {what} that depends on the input.")
 
 
 def stab(z: Tensor, epsilon: float) -> Tensor:

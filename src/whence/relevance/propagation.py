@@ -12,11 +12,10 @@ from torch.nn import functional as F  # noqa: N812
 from torch.overrides import TorchFunctionMode
 
 from whence.errors import InvalidInputError, ModelError
-from whence.relevance.context import carries
 from whence.relevance.functions import UNTOUCHED, base_name, opened, out_of_place
 from whence.relevance.graph import Node, nodes_between
 from whence.relevance.presets import Rules
-from whence.relevance.primitives import Layer, ruled, tensors_in
+from whence.relevance.primitives import Layer, carries, ruled, tensors_in
 from whence.relevance.rules import LayerRule, OperationRule, SharingRule, SpreadingRule, as_rule
 from whence.relevance.sources import TOKENS, looks_up
 from whence.relevance.table import GATES, TABLE

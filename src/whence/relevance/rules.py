@@ -17,12 +17,11 @@ from torch import Tensor
 from whence.core.checks import shown
 from whence.core.registry import Registry
 from whence.errors import InvalidInputError
-from whence.relevance.context import must_be_constant
-from whence.relevance.primitives import identity, kept, ruled, stab
+from whence.relevance.primitives import identity, kept, must_be_constant, ruled, stab
 
 if TYPE_CHECKING:
-    from whence.relevance.context import Context
     from whence.relevance.primitives import Layer
+    from whence.relevance.propagation import Propagation
 
 
 class Rule(ABC):
@@ -97,7 +96,7 @@ class OperationRule(Rule):
     """
 
     @abstractmethod
-    def __call__(self, ctx: Context, func: Any, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, ctx: Propagation, func: Any, *args: Any, **kwargs: Any) -> Any:
         """Give the function's exact value, such that autograd carries c back by the rule; see ``ruled``."""
 
 
@@ -171,7 +170,7 @@ class Identity(OperationRule):
 
     name = "identity"
 
-    def __call__(self, ctx: Context, func: Any, input: Any, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, ctx: Propagation, func: Any, input: Any, *args: Any, **kwargs: Any) -> Any:
         """Give the value of a function of one tensor that carries relevance."""
         must_be_constant(f"an argument of {func.__name__} beside the first", *args, *kwargs.values())
         return ruled(lambda x: func(x, *args, **kwargs), lambda c, z, x: c * identity(z, x), input)
@@ -183,7 +182,7 @@ class Gradient(OperationRule):
 
     name = "gradient"
 
-    def __call__(self, ctx: Context, func: Any, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, ctx: Propagation, func: Any, *args: Any, **kwargs: Any) -> Any:
         """Let autograd follow the function."""
         return ctx.approved(func, args, kwargs)
 
@@ -194,7 +193,7 @@ class Detach(OperationRule):
 
     name = "detach"
 
-    def __call__(self, ctx: Context, func: Any, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, ctx: Propagation, func: Any, *args: Any, **kwargs: Any) -> Any:
         """Give the value for constants."""
         return func(*constants(args), **dict(zip(kwargs, constants(kwargs.values()), strict=True)))
 

@@ -5,30 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from whence.relevance.layers import (
-    addmm,
-    batch_norm,
-    convolution,
-    group_norm,
-    instance_norm,
-    layer_norm,
-    linear,
-    rms_norm,
-)
-from whence.relevance.operations import (
-    DETACH,
-    IDENTITY,
-    absolute,
-    attention,
-    divide,
-    glu,
-    multiply,
-    power,
-    product,
-    softmax,
-    spread_and_mean,
-    stabilised,
-)
+from whence.relevance import layers, operations
 
 _ACTIVATIONS = (
     "gelu silu mish tanh elu selu celu softplus hardswish hardtanh relu6 sigmoid hardsigmoid rrelu "
@@ -46,27 +23,27 @@ _PRODUCTS = "matmul rmatmul mm bmm mv dot einsum baddbmm addbmm addmv addr inner
 GATES = {"sigmoid", "hardsigmoid"}
 
 TABLE: dict[str, Callable[..., Any]] = {
-    **dict.fromkeys(_ACTIVATIONS.split(), IDENTITY),
-    **dict.fromkeys(_CONSTANTS.split(), DETACH),
-    **dict.fromkeys(_SUMS.split(), stabilised),
-    **dict.fromkeys(_PRODUCTS.split(), product),
-    **{f"conv{n}d": convolution(n, False) for n in (1, 2, 3)},
-    **{f"conv_transpose{n}d": convolution(n, True) for n in (1, 2, 3)},
-    "linear": linear,
-    "addmm": addmm,
-    "batch_norm": batch_norm,
-    "layer_norm": layer_norm,
-    "group_norm": group_norm,
-    "instance_norm": instance_norm,
-    "rms_norm": rms_norm,
-    "glu": glu,
-    "pow": power,
-    "float_power": power,
-    "abs": absolute,
-    "var_mean": spread_and_mean,
-    "std_mean": spread_and_mean,
-    "mul": multiply,
-    "div": divide,
-    "softmax": softmax,
-    "scaled_dot_product_attention": attention,
+    **dict.fromkeys(_ACTIVATIONS.split(), operations.IDENTITY),
+    **dict.fromkeys(_CONSTANTS.split(), operations.DETACH),
+    **dict.fromkeys(_SUMS.split(), operations.stabilised),
+    **dict.fromkeys(_PRODUCTS.split(), operations.product),
+    **{f"conv{n}d": layers.convolution(n, False) for n in (1, 2, 3)},
+    **{f"conv_transpose{n}d": layers.convolution(n, True) for n in (1, 2, 3)},
+    "linear": layers.linear,
+    "addmm": layers.addmm,
+    "batch_norm": layers.batch_norm,
+    "layer_norm": layers.layer_norm,
+    "group_norm": layers.group_norm,
+    "instance_norm": layers.instance_norm,
+    "rms_norm": layers.rms_norm,
+    "glu": operations.glu,
+    "pow": operations.power,
+    "float_power": operations.power,
+    "abs": operations.absolute,
+    "var_mean": operations.spread_and_mean,
+    "std_mean": operations.spread_and_mean,
+    "mul": operations.multiply,
+    "div": operations.divide,
+    "softmax": operations.softmax,
+    "scaled_dot_product_attention": operations.attention,
 }

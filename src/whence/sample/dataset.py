@@ -44,7 +44,7 @@ class Sample:
     train_labels, test_labels : Tensor
         Class indices (int64), shape (N,).
     class_names : tuple of str
-        One name a class; ``class_names[label]`` names a label.
+        One name per class; ``class_names[label]`` names a label.
     """
 
     train_images: Tensor
@@ -77,7 +77,7 @@ def parse_idx(content: bytes, name: str) -> NDArray[np.uint8]:
     """Read the content of an IDX file of bytes.
 
     The format: two zero bytes, the element type (8: unsigned byte), the number of axes, one big-endian 32-bit
-    length an axis, then the elements.
+    length per axis, then the elements.
 
     Parameters
     ----------

@@ -60,7 +60,7 @@ class Phase:
             for _ in range(_MAX_STEPS):
                 self._project(0.0, self.g)
                 residual = self.W - self.fixed - self.rows.combine(self.corner - self.a)
-                slackness = self.problem.slackness(self.a, self.g)
+                slackness = self._slackness(self.g)
                 distance = 0.5 * self.problem.inner(residual, residual)
                 near = slackness + distance <= target
                 done = out_of_time() or (near and self._own_gap(residual) <= target)
@@ -78,16 +78,19 @@ class Phase:
             self.centre = self.a.copy()
             self.sigma = min(3.0 * self.sigma, self.steepest)
         # A large σ leaves rounding in the sums, which would part W from what λ gives.
-        self.problem.repair(self.a)
+        self.problem.repair(self.a, self.rows.rows)
         return self.a
 
     def _own_gap(self, residual: Doubles) -> float:
         """The gap over these samples with W(a) = W − residual in the place of W."""
-        return self.problem.slackness(self.a, self.g - self.rows.scores(residual))
+        return self._slackness(self.g - self.rows.scores(residual))
+
+    def _slackness(self, g: Doubles) -> float:
+        return self.problem.slackness(self.a, g, self.rows.rows)
 
     def _project(self, t: float, dg: Doubles) -> None:
         """a = projection of centre + σ (g + t·dg)."""
-        self.problem.project(self.centre, self.sigma, self.g, t, dg, self.a)
+        self.problem.project(self.centre, self.sigma, self.g, t, dg, self.rows.rows, self.a)
 
     def _line_search(self, residual: Doubles, step: Doubles, dg: Doubles) -> float:
         """A length at which the slope of the smooth objective along ``step`` has fallen to a tenth."""

@@ -216,7 +216,9 @@ class Problem(ABC):
         """The mean size of the λ_i that are not zero, C where all are."""
 
     @abstractmethod
-    def project(self, centre: Doubles, sigma: float, g: Doubles, t: float, dg: Doubles, out: Doubles) -> None:
+    def project(
+        self, centre: Doubles, sigma: float, g: Doubles, t: float, dg: Doubles, rows: Ints, out: Doubles
+    ) -> None:
         """Write the projection of centre + σ (g + t·dg) onto the feasible α to ``out``."""
 
     @abstractmethod
@@ -224,11 +226,11 @@ class Problem(ABC):
         """The inner product of two arrays like α, (n, K)."""
 
     @abstractmethod
-    def slackness(self, alpha: Doubles, g: Doubles) -> float:
+    def slackness(self, alpha: Doubles, g: Doubles, rows: Ints) -> float:
         """Σ_i of how far g_i·α_i is below its largest over all feasible α_i."""
 
     @abstractmethod
-    def repair(self, alpha: Doubles) -> None:
+    def repair(self, alpha: Doubles, rows: Ints) -> None:
         """Take rounding out of a projection, in place."""
 
     @abstractmethod

@@ -37,7 +37,7 @@ class Explorer:
     Attributes
     ----------
     project : the explainer with its model, training set and tests
-    names : one a class
+    names : one per class
     """
 
     def __init__(self, project: Project) -> None:

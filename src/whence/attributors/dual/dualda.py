@@ -4,44 +4,40 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Mapping, Sequence
-from os import PathLike
-from typing import Any, ClassVar, Literal, Self, overload
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Literal, NamedTuple, overload
 
 import numpy as np
 import torch
 from scipy.sparse import csr_array
-from torch import Tensor, nn
+from torch import Tensor
 
-from whence.attributors.base import Limits, TopK, padded
+from whence.attributors.classifier import Training
 from whence.attributors.dual.agreement import agreement, warn_of_data, warn_of_low
-from whence.attributors.dual.solutions import Solved, Solving, changed_labels
+from whence.attributors.dual.solutions import SurrogateSolution, SurrogateSolver, changed_labels
 from whence.attributors.dual.surrogate import Faithfulness, Surrogate
-from whence.attributors.explainer import Explainer
-from whence.attributors.explaining import Explaining
+from whence.attributors.explainer import PairExplainer
+from whence.attributors.limits import Limits
+from whence.attributors.pairs import PairAttributor
+from whence.attributors.ranking import TopK
 from whence.attributors.registry import register
 from whence.core import contents, store
-from whence.core.checks import check_count, check_flag, check_names
-from whence.data import OnError, TrainingSet, as_training_set
+from whence.core.checks import check_flag
+from whence.data import TrainingSet
 from whence.errors import InvalidInputError
-from whence.features import as_float32, extract
+from whence.features import as_float32
 from whence.model.bound import BoundModel
-from whence.model.extractor import Outputs
-from whence.model.heads import Head
-from whence.model.inputs import check_device, to_model
-from whence.model.modules import check_model
-from whence.model.modules import class_names as model_class_names
+from whence.model.inputs import to_model
 from whence.relevance.xda import Method
 from whence.svm import held_back
-from whence.svm.crammer_singer.problem import check_labels, check_n_classes
-from whence.svm.inputs import check_C, check_features, check_head
+from whence.svm.inputs import check_C, check_features
 from whence.svm.problem import Floats, Ints
 from whence.svm.solve import check_options
-from whence.tasks import Classes, Task
+from whence.tasks import Classes
 
 
 @register
-class DualDA(Explainer):
+class DualDA(PairAttributor):
     """Attribute predictions to training samples by the dual of a multiclass support vector machine.
 
     A Crammer–Singer machine with weights W = Σ_i λ_i f_iᵀ replaces the model's last linear layer. The score
@@ -88,16 +84,9 @@ class DualDA(Explainer):
     agreement_ : float or None, share of training samples for which the surrogate names the model's class,
         among up to 3,000 that had no part in choosing C; None without a head, or where C was chosen on fewer
         than 100. The surrogate is fitted on them as on all others: for new inputs ask ``faithfulness``
-    labels_ : (train,) int64, −1 for skipped samples
-    task_ : Task, what the outputs stand for; ``class_names_``, tuple of str or None, come from the model's
-        id2label, the data, or a folder's subfolders
-    skipped_ : int64, samples that could not be read and took no part in the fit
-    seconds_, origins_ : dict, how long ``fit`` took for "features" and "solution", and where they come from:
-        computed, and why; resumed; reused
-    n_train_, n_classes_ : int
     cache_bytes_ : int, size of λ, W, the support vectors' features and the head
-    fit_seconds_ : float, the sum of ``seconds_``
-    head_ : Head or None, the model's own last layer
+
+    Also what every method has, see ``Attributor``.
 
     Examples
     --------
@@ -142,132 +131,6 @@ class DualDA(Explainer):
         self.device = device
         self.show_progress = show_progress
 
-    def fit(
-        self,
-        model: nn.Module,
-        data: Any,
-        layer: str | None = None,
-        *,
-        preprocess: Callable[[Any], Any] | None = None,
-        collate_fn: Callable[[list[Any]], Any] | None = None,
-        cache_dir: str | PathLike[str] | None = None,
-        dtype: str = "float32",
-        autocast: str | None = None,
-        num_workers: int = 0,
-        on_error: OnError = "raise",
-        class_names: Sequence[str] | None = None,
-    ) -> Self:
-        """Fit to a trained classifier and its training set.
-
-        Parameters
-        ----------
-        model
-            A torch classifier that maps a batch to logits (B, K) by a last linear layer. It is run in eval
-            mode and left as it was.
-        data
-            A Dataset, map-style or iterable, a DataLoader, a datasets.Dataset, a tuple (X, y) of arrays or
-            tensors, or the path of a folder with a subfolder of images per class. Samples are pairs (input,
-            label), or mappings or dataclasses with a label: 0 … K−1 or the name of a class.
-        layer
-            Name of the last linear layer, when the model does something after it, such as a softmax.
-        preprocess
-            Makes the model's inputs of a batch of inputs: a tokeniser, an image processor, or any function.
-            New inputs go through it as well.
-        collate_fn
-            Makes a batch of a list of samples, as in a DataLoader.
-        cache_dir
-            Folder that keeps features and solutions. A fit that was killed resumes there, and one with the
-            same model, data and options takes what is there; see ``whence cache ls``.
-        dtype
-            Of the features: "float32", or "float16" for half the room.
-        autocast
-            "bfloat16" or "float16": run the model in mixed precision.
-        num_workers
-            Processes that read samples.
-        on_error
-            What to do with a sample that cannot be read: "raise" names it; "skip" leaves it out of the fit,
-            lists it in ``skipped_``, and its scores are 0.
-        class_names
-            One name a class, in order; None takes those of the model or of the data, if they have any.
-        """
-        self._check_parameters()
-        check_model(model, layer)
-        if class_names is not None:
-            class_names = check_names("class_names", class_names)
-        started = time.perf_counter()
-        samples = as_training_set(
-            data,
-            self.batch_size,
-            names=model_class_names(model) if class_names is None else class_names,
-            preprocess=preprocess,
-            collate_fn=collate_fn,
-        )
-        bank = extract(
-            model,
-            samples,
-            layer=layer,
-            batch_size=self.batch_size,
-            cache_dir=cache_dir,
-            dtype=dtype,
-            device=self.device,
-            autocast=autocast,
-            num_workers=num_workers,
-            on_error=on_error,
-            show_progress=self.show_progress,
-        )
-        extracted = time.perf_counter()
-        features, head = as_float32(bank.features), bank.extractor.head()
-        if class_names is not None:
-            check_names("class_names", class_names, len(head.weight))
-        task = Classes.of(samples.class_names, len(head.weight))
-        solved, note = self._solving().of_bank(bank, features, head, cache_dir)
-        fitted = BoundModel(bank.extractor, prepare=samples.prepare)
-        surrogate = self._of(solved, features, bank.labels, head, fitted)
-        bank.verify()  # what was read, now that all is read
-        self.seconds_ = {"features": extracted - started, "solution": time.perf_counter() - extracted}
-        self.origins_ = {"features": bank.note, "solution": note}
-        self._keep(surrogate, solved, fitted, task)
-        self.data_ = samples
-        self._measure(features)
-        self._warn(features)
-        return self
-
-    def fit_features(
-        self,
-        features: Any,
-        labels: Any,
-        *,
-        head: tuple[Any, Any] | None = None,
-        n_classes: int | None = None,
-    ) -> Self:
-        """Fit to features (N, d) and labels (N,), arrays or tensors.
-
-        Parameters
-        ----------
-        features, labels
-            One row and one integer label a training sample.
-        head
-            The model's last layer, weight (K, d) and bias (K,) or None. With it ``target=None`` is the
-            model's class and ``faithfulness_features`` works; without it the surrogate's class is taken.
-        n_classes
-            K, read off the head or the labels when None.
-        """
-        self._check_parameters()
-        X = check_features(features)
-        y = check_labels(labels, len(X))
-        if n_classes is not None:
-            check_n_classes(n_classes, y)
-        checked = None if head is None else Head(*check_head(head, X.shape[1], n_classes))
-        started = time.perf_counter()
-        solved = self._solving().of_features(X, y, checked, n_classes)
-        self.seconds_ = {"solution": time.perf_counter() - started}
-        self.origins_ = {"solution": "computed"}
-        task = Classes(solved.lam.shape[1])
-        self._keep(self._of(solved, X, y, checked, None), solved, None, task)
-        self._measure(X)
-        self._warn(X)
-        return self
-
     @overload
     def attribute(self, x: Any, target: Any = None, *, sparse: Literal[False] = False) -> Tensor: ...
     @overload
@@ -282,7 +145,7 @@ class DualDA(Explainer):
             list of samples as they are in the training set. Where ``fit`` was given ``preprocess``, inputs
             before it.
         target
-            The class to explain: None (the class the model predicts), one class, or one class a test.
+            The class to explain: None (the class the model predicts), one class, or one class per test.
         sparse
             Return a CSR matrix of the target's support vectors instead of the dense tensor.
 
@@ -291,7 +154,7 @@ class DualDA(Explainer):
         Tensor or csr_array (B, train). Positive is evidence for the target class; a row sums to the
         surrogate's logit of the target. float32, or float64 where float32 could not hold that sum.
         """
-        return self._scores(*self._read(x, target), sparse)
+        return self._products(*self._read(x, target), sparse)
 
     @overload
     def attribute_features(
@@ -305,38 +168,12 @@ class DualDA(Explainer):
         self, features: Any, target: Any = None, *, sparse: bool = False
     ) -> Tensor | csr_array:
         """Scores of features (B, d); otherwise as ``attribute``."""
-        return self._scores(*self._given(features, target), sparse)
+        return self._products(*self._given(features, target), sparse)
 
-    def top_k(self, x: Any, k: int = 5, target: Any = None) -> TopK:
-        """Find the k strongest proponents and opponents of each test, without the (test, train) matrix.
-
-        Proponents have positive scores, evidence for the target class, largest first; opponents have
-        negative ones, most negative first. Where a test has fewer than k of a sign, the rest is padded with
-        index −1 and score 0.
-
-        Parameters
-        ----------
-        x
-            A batch of model inputs (B, …).
-        k
-            Samples a side.
-        target
-            As for ``attribute``.
-        """
-        k = check_count("k", k, 1, padded(self.surrogate_.lam.shape[0]))
-        return self._top_k(*self._read(x, target), k)
-
-    def top_k_features(self, features: Any, k: int = 5, target: Any = None) -> TopK:
-        """``top_k`` of features (B, d)."""
-        k = check_count("k", k, 1, padded(self.surrogate_.lam.shape[0]))
-        return self._top_k(*self._given(features, target), k)
-
-    def self_influence(self) -> Tensor:
-        """Score of each training sample for its own label at itself, λ_{i,y_i}‖f_i‖², shape (train,).
-
-        Zero for samples that are no support vectors, never negative. A bias counts as a feature of 1.
-        """
-        return self.surrogate_.self_influence()
+    def _products(self, features: Tensor, classes: Tensor, sparse: bool) -> Tensor | csr_array:
+        expansion = self.surrogate_.expansion
+        scored = expansion.sparse if check_flag("sparse", sparse) else expansion.dense
+        return scored(features, classes)
 
     def global_attribution(self) -> csr_array:
         """Global attributions λ (train, class): positive is evidence for the class, whatever the test."""
@@ -344,21 +181,20 @@ class DualDA(Explainer):
 
     def predict(self, x: Any) -> Tensor:
         """Classify inputs by the surrogate, shape (B,)."""
-        return self.surrogate_.logits(self._outputs(x).features).argmax(1)
+        return self.surrogate_.logits(self._read(x, None)[0]).argmax(1)
 
     def predict_features(self, features: Any) -> Tensor:
         """Classify features (B, d) by the surrogate, shape (B,)."""
-        surrogate = self.surrogate_
-        return surrogate.logits(surrogate.check_features(features)).argmax(1)
+        return self.surrogate_.logits(self.check_features(features)).argmax(1)
 
     def faithfulness(self, x: Any) -> Faithfulness:
         """How well the surrogate stands for the model, by its own output for a batch of inputs."""
-        return self.surrogate_.faithfulness(*self._outputs(x))
+        found = self.require_model().read(x, self.batch_size)
+        return self.surrogate_.faithfulness(self.check_features(found.features, "x"), found.logits)
 
     def faithfulness_features(self, features: Any) -> Faithfulness:
         """Compare the surrogate with the head on features (B, d), where there is no model to run."""
-        surrogate = self.surrogate_
-        return surrogate.faithfulness(surrogate.check_features(features))
+        return self.surrogate_.faithfulness(self.check_features(features))
 
     def what_if(
         self,
@@ -391,22 +227,23 @@ class DualDA(Explainer):
         X = check_features(features)
         labels = changed_labels(before.labels, len(X), self.n_classes_, remove, relabel or {})
         before.check_training(X)
-        solved = self._solving().again(
-            X, labels, before.lam, self.C_ if C is None else check_C(C), before.constant
-        )
-        other = DualDA(**{name: getattr(self, name) for name in _PARAMETERS}, device=self.device)
-        other.seconds_ = {"solution": time.perf_counter() - started}
-        other.origins_ = {"solution": "solved again"}
+        chosen = self.C_ if C is None else check_C(C)
+        solution = self._solver().again(X, labels, before.lam, chosen, before.constant)
+        other = type(self)(**{name: getattr(self, name) for name in self._parameters()}, device=self.device)
         # The sketch is of the training set as it is, whatever is asked about it.
-        surrogate = other._of(solved, X, labels, before.head, self.model_, before.sketch)
-        other._keep(surrogate, solved, self.model_, self.task_)
+        surrogate = Surrogate.from_solution(
+            solution, X, labels, before.head, self._place(self.model_), before.sketch
+        )
+        other.seconds_, other.origins_ = {"solution": time.perf_counter() - started}, {}
+        other._adopt(self.task_, labels, before.head, self.model_, self.data_)
+        other._keep(_Learned(surrogate, solution, "solved again"))
+        other.fit_seconds_ = other.seconds_["solution"]
         other._measure(X, self._unseen[labels[self._unseen] >= 0])
-        other.data_ = self.data_
         return other
 
-    def explaining(self, k: int, method: Method | None) -> Explaining:
+    def explaining(self, k: int, method: Method | None) -> PairExplainer:
         """Give what explains one test sample, by the k strongest pairs of either sign."""
-        return Explaining(
+        return PairExplainer(
             model=self.require_model(),
             surrogate=self.surrogate_,
             data=self.require_data(),
@@ -417,32 +254,46 @@ class DualDA(Explainer):
             k=k,
         )
 
-    def _solving(self) -> Solving:
-        return Solving(
-            self.C, self.bias, self.tol, self.seed, self.n_threads, self.max_seconds, self.show_progress
-        )
+    def take_data(self, data: TrainingSet) -> None:
+        """Take the training set, after a look at some of its samples."""
+        bound, surrogate = self.require_model(), self.surrogate_
+        labels = np.full(len(data), -1)
+        surrogate.check_labels(labels, "data")  # as many as there were
+        possible = surrogate.support if surrogate.sketch is None else np.flatnonzero(surrogate.labels >= 0)
+        rows = np.sort(np.r_[possible[:1], np.random.default_rng().permutation(possible[1:])[:_KNOWN_BY]])
+        batch = data.read(rows.tolist())
+        known = data.known_labels()
+        if known is not None and np.array_equal(known[rows], batch.labels):
+            labels = known.copy()
+        labels[rows] = batch.labels
+        surrogate.check_labels(labels, "data")
+        found = bound.read_batch(to_model(bound.extractor.model, batch.inputs)).features
+        surrogate.check_training(found.float().cpu().numpy(), rows, "data")
+        self.data_, bound.prepare = data, data.prepare
 
-    def _of(
-        self,
-        solved: Solved,
-        features: Floats,
-        labels: Ints,
-        head: Head | None,
-        model: BoundModel | None,
-        sketch: Floats | None = None,
-    ) -> Surrogate:
-        """Make the surrogate of a solution on the features (N, d) of samples with labels (N,)."""
-        device = self._device(model)
-        return Surrogate.from_solution(
-            solved.lam, solved.weight, features, labels, head, device, sketch, solved.constant
+    def _learn(self, training: Training, **given: Any) -> _Learned:
+        bank = training.bank
+        features = as_float32(bank.features)
+        solution, note = self._solver().of_bank(bank, features, training.cache_dir)
+        surrogate = Surrogate.from_solution(
+            solution, features, bank.labels, bank.head, self._place(bank.model)
         )
+        return _Learned(surrogate, solution, note)
 
-    def _keep(self, surrogate: Surrogate, solved: Solved, model: BoundModel | None, task: Task) -> None:
-        """Take over a surrogate and what there is to know about it."""
-        self.C_, self.C_path_, self.gap_ = solved.C, solved.choice, solved.gap
-        self.task_ = task
-        self.fit_seconds_ = sum(self.seconds_.values())
-        self._adopt(surrogate, model)
+    def _keep(self, learned: _Learned) -> None:
+        surrogate, solution = learned.surrogate, learned.solution
+        self.origins_["solution"] = learned.note
+        self.C_, self.C_path_, self.gap_ = solution.C, solution.choice, solution.gap
+        self.surrogate_, self.lam_, self.coef_ = surrogate, surrogate.lam, surrogate.coef
+        self.support_, self.vectors_ = surrogate.support, surrogate.vectors
+        self.constant_ = surrogate.constant
+        self.cache_bytes_ = sum(array.nbytes for array in surrogate.arrays().values())
+
+    def _finish(self, training: Training) -> None:
+        self._measure(training.bank.features)
+        warn_of_data(training.bank.features, self.labels_, self.n_classes_, stacklevel=4)
+        if self.agreement_ is not None:
+            warn_of_low(self.agreement_, len(self._unseen), stacklevel=4)
 
     def _measure(self, features: Floats, unseen: Ints | None = None) -> None:
         """Measure agreement with the head on samples that had no part in choosing C, by their features."""
@@ -456,126 +307,89 @@ class DualDA(Explainer):
         rows = held_back(self.labels_[used], self.seed)
         return used if not len(rows) and self.C_path_ is None else used[rows]
 
-    def _warn(self, features: Floats) -> None:
-        """Warn of what the fit shows about data and surrogate, in the name of the user's call of fit."""
-        warn_of_data(features, self.labels_, self.n_classes_, stacklevel=3)
-        if self.agreement_ is not None:
-            warn_of_low(self.agreement_, len(self._unseen), stacklevel=3)
+    def _solver(self) -> SurrogateSolver:
+        return SurrogateSolver(
+            self.C, self.bias, self.tol, self.seed, self.n_threads, self.max_seconds, self.show_progress
+        )
 
-    def _adopt(self, surrogate: Surrogate, model: BoundModel | None) -> None:
-        self.surrogate_, self.model_ = surrogate, model
-        self.data_ = None
-        self.cache_bytes_ = sum(array.nbytes for array in surrogate.arrays().values())
-        self.lam_, self.coef_, self.support_ = surrogate.lam, surrogate.coef, surrogate.support
-        self.vectors_, self.constant_ = surrogate.vectors, surrogate.constant
-        self.labels_, self.head_ = surrogate.labels, surrogate.head
-        self.skipped_ = np.flatnonzero(surrogate.labels < 0)
-        self.n_train_ = len(surrogate.labels)
-
-    def take_data(self, data: TrainingSet) -> None:
-        """Take the training set, after a look at some of its samples."""
-        fitted, surrogate = self.require_model(), self.surrogate_
-        labels = np.full(len(data), -1)
-        surrogate.check_labels(labels, "data")  # as many as there were
-        possible = surrogate.support if surrogate.sketch is None else np.flatnonzero(surrogate.labels >= 0)
-        rows = np.sort(np.r_[possible[:1], np.random.default_rng().permutation(possible[1:])[:_KNOWN_BY]])
-        batch = data.read(rows.tolist())
-        known = data.known_labels()
-        if known is not None and np.array_equal(known[rows], batch.labels):
-            labels = known.copy()
-        labels[rows] = batch.labels
-        surrogate.check_labels(labels, "data")
-        found = fitted.read_batch(to_model(fitted.extractor.model, batch.inputs)).features
-        surrogate.check_training(found.float().cpu().numpy(), rows, "data")
-        self.data_, fitted.prepare = data, data.prepare
-
-    def _device(self, model: BoundModel | None) -> str | torch.device | None:
+    def _place(self, model: BoundModel | None) -> str | torch.device | None:
         return model.device if self.device is None and model is not None else self.device
 
-    def _scores(self, features: Tensor, classes: Tensor, sparse: bool) -> Tensor | csr_array:
-        sparse = check_flag("sparse", sparse)
-        expansion = self.surrogate_.expansion
-        return expansion.sparse(features, classes) if sparse else expansion.dense(features, classes)
+    def _self_influence(self) -> Tensor:
+        return self.surrogate_.self_influence()[torch.as_tensor(self.labels_ >= 0)]
 
-    def _top_k(self, features: Tensor, classes: Tensor, k: int) -> TopK:
+    @property
+    def _of_features(self) -> bool:
+        return True
+
+    def _scores(self, features: Tensor, classes: Tensor, x: Any) -> Tensor:
+        return self.surrogate_.expansion.dense(features, classes)[:, torch.as_tensor(self.labels_ >= 0)]
+
+    def _like(self) -> Tensor:
+        return self.surrogate_.vectors
+
+    def _logits(self, features: Tensor) -> Tensor:
+        return self.surrogate_.model_logits(features)
+
+    def _strongest(self, features: Tensor, classes: Tensor, x: Any, k: int) -> TopK:
         return TopK(*self.surrogate_.expansion.top_k(features, classes, k), classes)
 
-    def classes(self, x: Any, target: Any) -> Tensor:
-        """Give the class (B,) that is explained for each input."""
-        return self._read(x, target)[1]
-
-    def _read(self, x: Any, target: Any) -> tuple[Tensor, Tensor]:
-        """Features (B, d) of inputs, and one class per test (B,) on the CPU, by default the model's own."""
-        features, logits = self._outputs(x)
-        return features, self.task_.explained(logits, target)
-
-    def _given(self, features: Any, target: Any) -> tuple[Tensor, Tensor]:
-        """Features (B, d) as a tensor, and one class per test (B,), by default the head's."""
-        tests = self.surrogate_.check_features(features)
-        return tests, self.task_.explained(self.surrogate_.model_logits(tests), target)
-
-    def _outputs(self, x: Any) -> Outputs:
-        """Features (B, d) of inputs, and the model's own output (B, K)."""
-        surrogate = self.surrogate_
-        found = self.require_model().read(x, self.batch_size)
-        return Outputs(surrogate.check_features(found.features, "x"), found.logits)
-
     def _check_parameters(self) -> None:
+        super()._check_parameters()
         if isinstance(self.C, str) and self.C != "auto":
             raise InvalidInputError(f"'C' must be \"auto\" or a number above 0. Got {self.C!r}.")
         if self.C != "auto":
             check_C(self.C)  # the solver would say so after the features are computed
         self.bias = check_flag("bias", self.bias)
         check_options(self.tol, self.max_seconds, self.n_threads, self.seed)
-        self.batch_size = check_count("batch_size", self.batch_size)
-        self.show_progress = check_flag("show_progress", self.show_progress)
-        if self.device is not None:
-            check_device(self.device)
+
+    @classmethod
+    def _manifest(cls) -> Any:
+        from whence.attributors.saved import DualDAManifest  # pydantic takes a while to import
+
+        return DualDAManifest
 
     def _state(self) -> tuple[store.Arrays, dict[str, Any]]:
-        surrogate = self.surrogate_
-        manifest = {
-            "parameters": {name: getattr(self, name) for name in _PARAMETERS},
+        return self.surrogate_.arrays(), {
             "C": self.C_,
             "C_path": None if self.C_path_ is None else dataclasses.asdict(self.C_path_),
             "gap": self.gap_,
             "agreement": self.agreement_,
             "constant": self.constant_,
-            "class_names": self.class_names_,
-            "fingerprint": None if self.model_ is None else self.model_.fingerprint,
         }
-        return surrogate.arrays(), manifest
 
-    @classmethod
-    def restored(cls, arrays: store.Arrays, values: dict[str, Any], model: nn.Module | None) -> Self:
-        """Rebuild the attributor from its state."""
-        from whence.attributors.saved import DualDAManifest, choice_of  # pydantic takes a while to import
+    def _restore(self, arrays: store.Arrays, manifest: Any, bound: BoundModel | None) -> None:
+        from whence.attributors.saved import choice_of
 
-        manifest = contents.manifest(DualDAManifest, values)
-        fitted = None if model is None else BoundModel.match(model, manifest.fingerprint)
-        contents.check_names(manifest.parameters, set(_PARAMETERS))
-        with contents.restoring():
-            self = cls(**manifest.parameters)
-            self._check_parameters()
-        surrogate = Surrogate.from_arrays(arrays, self._device(fitted), manifest.constant)
-        shape = len(surrogate.coef), surrogate.vectors.shape[1]
-        if fitted is not None and fitted.extractor.head().weight.shape != shape:
+        surrogate = Surrogate.from_arrays(arrays, self._place(bound), manifest.constant)
+        K, d = len(surrogate.coef), surrogate.vectors.shape[1]
+        if bound is not None and bound.extractor.head().weight.shape != (K, d):
             raise contents.refused(
-                f"'coef' must fit the model's layer {fitted.extractor.layer!r}, and does not"
+                f"'coef' must fit the model's layer {bound.extractor.layer!r}, and does not"
             )
         if surrogate.bias != self.bias:
             raise contents.refused(
                 "'coef' must have a column for the bias where 'bias' is set, and only there"
             )
-        self.C_, self.gap_, self.agreement_ = manifest.C, manifest.gap, manifest.agreement
-        self.task_ = Classes(len(surrogate.coef), manifest.names(len(surrogate.coef)))
-        self.C_path_ = choice_of(manifest.C_path)
-        self._adopt(surrogate, fitted)
-        self._unseen = self._without_part_in_C()
-        return self
+        solution = SurrogateSolution(
+            surrogate.lam,
+            surrogate.coef,
+            manifest.C,
+            manifest.gap,
+            choice_of(manifest.C_path),
+            surrogate.constant,
+        )
+        self._adopt(Classes(K, manifest.names(K)), surrogate.labels, surrogate.head, bound, None)
+        self._keep(_Learned(surrogate, solution, "loaded"))
+        self.agreement_, self._unseen = manifest.agreement, self._without_part_in_C()
+
+
+class _Learned(NamedTuple):
+    """What a fit gives: the surrogate, the solution that it stands for, and where that comes from."""
+
+    surrogate: Surrogate
+    solution: SurrogateSolution
+    note: str
 
 
 _KNOWN_BY = 7  # random samples by which a training set is known again, beside the first
-
-# The device is left out: it names a part of the machine that saved.
-_PARAMETERS = ("C", "bias", "tol", "seed", "n_threads", "max_seconds", "batch_size", "show_progress")

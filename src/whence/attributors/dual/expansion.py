@@ -11,7 +11,7 @@ import torch
 from scipy.sparse import csc_array, csr_array
 from torch import Tensor
 
-from whence.attributors.base import Ranked
+from whence.attributors.ranking import Ranked, rank
 
 _ERROR = 1e-4  # of a sum of scores, beside margins of 1: above it float32 gives way to float64
 _BLOCK = 1 << 22  # scores computed at a time: scratch memory stays small whatever the number of tests
@@ -91,12 +91,9 @@ class Expansion:
             indices = torch.full((len(tests), k), -1, dtype=torch.int64, device=tests.device)
             ranked.append(Ranked(indices, tests.new_zeros(len(tests), k)))
         for rows, samples, scores in self._blocks(tests, target):
-            width = min(k, scores.shape[1])
-            for sign, (indices, values) in zip((1, -1), ranked, strict=True):
-                best, where = scores.topk(width, dim=1, largest=sign > 0)
-                right = best * sign > 0
-                values[rows, :width] = best.where(right, 0)
-                indices[rows, :width] = samples[where].where(right, -1)
+            for whole, side in zip(ranked, rank(scores, k) if len(samples) else (), strict=False):
+                whole.scores[rows] = side.scores
+                whole.indices[rows] = samples[side.indices.clamp(min=0)].where(side.indices >= 0, -1)
         return ranked[0], ranked[1]
 
     def _blocks(self, tests: Tensor, target: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:

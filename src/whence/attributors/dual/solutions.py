@@ -25,7 +25,7 @@ from whence.svm.inputs import length
 from whence.svm.problem import Doubles, Floats, Ints
 
 
-class Solved(NamedTuple):
+class SurrogateSolution(NamedTuple):
     """What an explainer needs of a solution: λ (N, K), W (K, d[+1]), and how they were reached."""
 
     lam: csr_array
@@ -37,7 +37,7 @@ class Solved(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Solving:
+class SurrogateSolver:
     """The parameters of ``DualDA`` that its solution depends on."""
 
     C: float | Literal["auto"]
@@ -48,9 +48,10 @@ class Solving:
     max_seconds: float | None
     show_progress: bool
 
-    def of_features(self, features: Floats, labels: Ints, head: Head | None, n_classes: int | None) -> Solved:
+    def of_features(
+        self, features: Floats, labels: Ints, head: Head | None, n_classes: int | None
+    ) -> SurrogateSolution:
         """Choose C where that is asked for, and solve on the samples with a label of at least 0."""
-        K = n_classes if head is None else len(head.weight)
         some, choice, C = labels >= 0, None, self.C
         X, y = taken(features, some), labels[some]
         # As long as the features: in any units, and with any offset common to all, the bias then costs as
@@ -58,23 +59,28 @@ class Solving:
         constant = length(X) if self.bias else 0.0
         if C == "auto":
             choice = choose_C(
-                X, y, head=head, show_progress=self.show_progress, n_classes=K, **self._common(constant)
+                X,
+                y,
+                head=head,
+                show_progress=self.show_progress,
+                n_classes=n_classes,
+                **self._common(constant),
             )
             C = choice.C
-        solved = self._solve(X, y, C, K, None, constant)
+        solved = self._solve(X, y, C, n_classes, None, constant)
         return solved._replace(lam=_for_all(solved.lam, some), choice=choice)
 
     def of_bank(
-        self, bank: FeatureBank, features: Floats, head: Head, cache_dir: str | PathLike[str] | None
-    ) -> tuple[Solved, str]:
-        """Solve on a bank, or take the solution from the cache; also say which."""
+        self, bank: FeatureBank, features: Floats, cache_dir: str | PathLike[str] | None
+    ) -> tuple[SurrogateSolution, str]:
+        """Solve on a bank's ``features``, or take the solution from the cache; also say which."""
 
-        def now() -> Solved:
-            solved = self.of_features(features, bank.labels, head, None)
+        def now() -> SurrogateSolution:
+            solved = self.of_features(features, bank.labels, bank.head, bank.n_classes)
             bank.verify()
             return solved
 
-        if cache_dir is None:
+        if cache_dir is None or not bank.checksum:  # without which nobody could tell whose solution it is
             return now(), "computed"
         options = {"C": self.C, "bias": self.bias, "tol": self.tol, "seed": self.seed}
         parts = {**bank.parts, "data features": f"{bank.features.shape} {bank.checksum}"}
@@ -86,7 +92,9 @@ class Solving:
         )
         return from_cache(Cache(cache_dir).slot("solution", parts), title, self.tol, now, self.show_progress)
 
-    def again(self, features: Floats, labels: Ints, lam: csr_array, C: float, constant: float) -> Solved:
+    def again(
+        self, features: Floats, labels: Ints, lam: csr_array, C: float, constant: float
+    ) -> SurrogateSolution:
         """Solve on the samples with a label of at least 0, from the λ (N, K) of a similar problem."""
         some = labels >= 0
         solved = self._solve(taken(features, some), labels[some], C, lam.shape[1], lam[some], constant)
@@ -100,7 +108,7 @@ class Solving:
         n_classes: int | None,
         start: csr_array | None,
         constant: float,
-    ) -> Solved:
+    ) -> SurrogateSolution:
         with GapBar(self.tol, self.show_progress) as bar:
             found = solve(
                 features,
@@ -113,7 +121,7 @@ class Solving:
                 callback=bar,
                 **self._common(constant),
             )
-        return Solved(found.lam, found.weight, found.C, found.gap, None, constant)
+        return SurrogateSolution(found.lam, found.weight, found.C, found.gap, None, constant)
 
     def _common(self, constant: float) -> dict[str, Any]:
         return {"bias": constant or False, "seed": self.seed, "n_threads": self.n_threads}
@@ -163,9 +171,9 @@ def from_cache(
     slot: Slot,
     title: str,
     tol: float,
-    solve: Callable[[], Solved],
+    solve: Callable[[], SurrogateSolution],
     show_progress: bool,
-) -> tuple[Solved, str]:
+) -> tuple[SurrogateSolution, str]:
     """Take the solution from its place in the cache, or solve and put it there.
 
     A solution that did not reach ``tol`` is not kept: a longer run would have done better.
@@ -201,7 +209,7 @@ def from_cache(
     return solved, note
 
 
-def _write(path: Path, solved: Solved) -> None:
+def _write(path: Path, solved: SurrogateSolution) -> None:
     lam = solved.lam
     arrays = {"data": lam.data, "indices": lam.indices, "indptr": lam.indptr, "weight": solved.weight}
     choice = None if solved.choice is None else dataclasses.asdict(solved.choice)
@@ -209,7 +217,7 @@ def _write(path: Path, solved: Solved) -> None:
     store.write(path, arrays, {**manifest, "choice": choice})
 
 
-def _read(path: Path) -> Solved:
+def _read(path: Path) -> SurrogateSolution:
     from whence.attributors.saved import SolutionManifest, choice_of  # pydantic takes a while to import
 
     arrays, values = store.read(path)
@@ -219,6 +227,6 @@ def _read(path: Path) -> Solved:
     contents.check_floats(arrays, {"weight": (K, "columns")}, {})
     contents.check_rows(arrays, "", n, K)
     lam = csr_array((arrays["data"], arrays["indices"], arrays["indptr"]), shape=(n, K))
-    return Solved(
+    return SurrogateSolution(
         lam, arrays["weight"], manifest.C, manifest.gap, choice_of(manifest.choice), manifest.constant
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 import torch
@@ -13,8 +13,8 @@ from torch import Tensor
 from whence.attributors.dual.expansion import Expansion
 from whence.attributors.dual.sketch import WIDTH, check_labels, check_same
 from whence.attributors.dual.sketch import sketch as make_sketch
+from whence.attributors.dual.solutions import SurrogateSolution
 from whence.core import contents
-from whence.core.checks import check_dense, real_array
 from whence.core.store import Arrays
 from whence.errors import InvalidInputError
 from whence.features import taken
@@ -83,19 +83,18 @@ class Surrogate:
     @classmethod
     def from_solution(
         cls,
-        lam: csr_array,
-        coef: Doubles,
+        solution: SurrogateSolution,
         features: Floats,
         labels: Ints,
         head: Head | None,
         device: str | torch.device | None,
         sketch: Floats | None = None,
-        constant: float = 1.0,
     ) -> Self:
-        """Keep of the features (N, d) what a solution λ (N, K) needs, with a sketch of all, made if None."""
-        support = np.flatnonzero(np.diff(lam.indptr))
+        """Keep of the features (N, d) what a solution needs, with a sketch of all, made if None."""
+        lam = solution.lam
+        vectors = np.asarray(features[np.flatnonzero(np.diff(lam.indptr))])
         known = make_sketch(features, labels) if sketch is None else sketch
-        return cls(lam, coef, np.asarray(features[support]), labels, head, device, known, constant)
+        return cls(lam, solution.weight, vectors, labels, head, device, known, solution.constant)
 
     def arrays(self) -> Arrays:
         """Everything to save."""
@@ -123,33 +122,6 @@ class Surrogate:
         head = Head(arrays["head_weight"], arrays.get("head_bias")) if "head_weight" in arrays else None
         vectors, labels, sketch = arrays["vectors"], arrays["labels"], arrays.get("sketch")
         return cls(lam, arrays["coef"], vectors, labels, head, device, sketch, constant)
-
-    def check_features(self, features: Any, of: str = "") -> Tensor:
-        """Return test features (B, d) as a finite tensor of the vectors' kind, or raise.
-
-        ``of`` names the argument that they are the features of, where they are no argument themselves.
-        """
-        what = f"The features of '{of}'" if of else "'features'"
-        if isinstance(features, Tensor):
-            check_dense("features", features)
-        if not isinstance(features, Tensor) or features.is_complex():
-            array = real_array("features", features)
-            precise = np.float32 if array.dtype == np.float32 else np.float64
-            features = torch.from_numpy(np.array(array, precise, order="C"))  # read-only arrays are welcome
-        tests: Tensor = features.detach().to(self.vectors)
-        d = self.vectors.shape[1]
-        if tests.ndim != 2 or tests.shape[1] != d or len(tests) == 0:
-            raise InvalidInputError(
-                f"'features' must have shape (tests, {d}), as in fitting. Got {tuple(tests.shape)}."
-            )
-        finite = tests.isfinite()
-        if not finite.all():
-            row, column = (~finite).nonzero()[0].tolist()
-            raise InvalidInputError(
-                f"{what} must be finite. Got {tests[row, column].item()} at row {row}, column {column}."
-            )
-        check_small(tests)
-        return tests
 
     def check_training(self, features: Floats, rows: Ints | None = None, argument: str = "features") -> None:
         """Raise unless features (n, d) are those of training samples ``rows`` (n,), or of all, as fitted."""
@@ -202,8 +174,8 @@ class Surrogate:
 
         if self.head is None:
             raise InvalidInputError(
-                "'head' was not given to fit_features, so there is no model to compare the surrogate with. "
-                "Pass head=(weight, bias), or use fit."
+                "'head' must be known to compare the surrogate with the model. It is not: pass "
+                "head=(weight, bias) to FeatureBank.of, or use fit(model, data)."
             )
         ours = self.logits(features).double().cpu().numpy()
         theirs = (_head_logits(self.head, features) if logits is None else logits).double().cpu().numpy()
@@ -247,17 +219,6 @@ def _checked(arrays: Arrays) -> tuple[int, int]:
     if int(support.sum()) != sizes["S"] or (labels[support] < 0).any():
         raise contents.refused("'vectors' must have a row per sample with coefficients, and has not")
     return len(labels), K
-
-
-def check_small(features: Tensor) -> None:
-    """Raise where the inner product of a test's features with themselves overflows their precision."""
-    lengths = torch.linalg.vector_norm(features, dim=1).square()
-    if not lengths.isfinite().all():
-        row = int((~lengths.isfinite()).int().argmax())
-        raise InvalidInputError(
-            f"The features must be small enough for products in {features.dtype}. Those of test {row} are "
-            f"up to {float(features[row].abs().max()):.3g}. Scale the inputs."
-        )
 
 
 def _head_logits(head: Head, features: Tensor) -> Tensor:

@@ -3,27 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from whence.attributors.base import Attributor, Limits
-from whence.attributors.classifier import Classifier, ModelAttributor, Training
+from whence.attributors.base import Attributor
+from whence.attributors.classifier import Classifier, Training
 from whence.attributors.gradient.gradients import MEMORY, Gradients, Loss, Weights, cross_entropy
-from whence.attributors.gradient.products import Factored, Products, Stored, Streamed
+from whence.attributors.gradient.products import Factored, Products, Stored, Streamed, Tests
 from whence.attributors.gradient.projection import Dimension, projection_for
+from whence.attributors.limits import Limits
 from whence.attributors.registry import register
 from whence.core import contents, store
 from whence.core.checks import check_callable, check_choice, check_count, check_seed
 from whence.core.contents import Layout
 from whence.errors import InvalidInputError, StoreError
+from whence.model.bound import BoundModel
 
 Params = Literal["all", "last"]
 
 
-class GradientAttributor(ModelAttributor):
+class GradientAttributor(Attributor):
     """Scores from inner products of gradients of the loss at one or more sets of weights.
+
+    Self-influence is without projection.
 
     Parameters
     ----------
@@ -68,26 +72,20 @@ class GradientAttributor(ModelAttributor):
     cosine: ClassVar[bool] = False
     """Whether products are divided by the lengths of both gradients."""
 
-    def attribute(self, x: Any, target: Any = None) -> Tensor:
-        """Scores (B, train) of a batch of inputs; positive is evidence for the target class.
+    @property
+    def _of_features(self) -> bool:
+        return self.params == "last"
 
-        Parameters
-        ----------
-        x
-            A batch of inputs, as in the training set; where ``fit`` was given ``preprocess``, before it.
-        target
-            The class to explain: None (the class the model predicts), one class, or one class a test.
-        """
-        classes = self.classes(x, target)
-        scores = self._rates[0] * self._products[0].between(self._kept(0), x, classes, self.cosine)
+    def _scores(self, features: Tensor, classes: Tensor, x: Any) -> Tensor:
+        tests = Tests(x, features, classes)
+        scores = self._rates[0] * self._products[0].between(self._kept(0), tests, self.cosine)
         for i, rate in enumerate(self._rates[1:], start=1):
-            scores += rate * self._products[i].between(self._kept(i), x, classes, self.cosine)
+            scores += rate * self._products[i].between(self._kept(i), tests, self.cosine)
         return scores
 
-    def self_influence(self) -> Tensor:
-        """Score of each training sample for its own label at itself, shape (train,), without projection."""
-        self.check_fitted()
-        self._classifier.fitted.check_unchanged()
+    def _self_influence(self) -> Tensor:
+        if self.model_ is not None:
+            self.model_.check_unchanged()
         several = zip(self._rates, self._products, strict=True)
         return torch.stack([rate * p.squares(self._kept(i)) for i, (rate, p) in enumerate(several)]).sum(0)
 
@@ -103,12 +101,12 @@ class GradientAttributor(ModelAttributor):
 
     def _learn(
         self,
-        classifier: Classifier,
         training: Training,
         points: Sequence[Weights | None] = (None,),
         rates: Sequence[float] = (1.0,),
+        **given: Any,
     ) -> dict[str, Tensor]:
-        products = self._open(classifier, points, training)
+        products = self._open(training.classifier, points, training)
         kept = [p.keep(training, self.show_progress) for p in products]
         self._products, self._rates = products, list(rates)
         return {f"{i}.{name}": tensor for i, part in enumerate(kept) for name, tensor in part.items()}
@@ -128,7 +126,7 @@ class GradientAttributor(ModelAttributor):
         if self.projection is None:
             assert training is not None
             gradients = Gradients(classifier, scalar, self.memory // 2, self.show_progress)
-            return [Streamed(gradients, training, weights, self.show_progress) for weights in points]
+            return [Streamed(gradients, training.batches, weights, self.show_progress) for weights in points]
         gradients = Gradients(classifier, scalar, self.memory, self.show_progress)
         projection = projection_for(self.projection, gradients.n_parameters, self.seed)
         return [Stored(gradients, projection, weights) for weights in points]
@@ -144,21 +142,16 @@ class GradientAttributor(ModelAttributor):
             )
 
     def _state(self) -> tuple[store.Arrays, dict[str, Any]]:
-        if not self._cache:
-            return Attributor._state(self)
-        if self.loss is not None:
+        if self._cache and self.loss is not None:
             raise StoreError(
                 f"A {type(self).__name__} with a loss of its own cannot be saved: the loss is code. Fit it "
                 "again where it is needed."
             )
         return super()._state()
 
-    @classmethod
-    def restored(cls, arrays: store.Arrays, manifest: dict[str, Any], model: nn.Module | None) -> Self:
-        """Rebuild the attributor from its state."""
-        self = super().restored(arrays, manifest, model)
-        self._products, self._rates = self._open(self._classifier, (None,), None), [1.0]
-        return self
+    def _restore(self, arrays: store.Arrays, manifest: Any, bound: BoundModel | None) -> None:
+        super()._restore(arrays, manifest, bound)
+        self._products, self._rates = self._open(self._head(), (None,), None), [1.0]
 
 
 @register
@@ -223,10 +216,8 @@ class GradCos(GradientAttributor):
     limits: ClassVar[Limits] = GradDot.limits
     cosine: ClassVar[bool] = True
 
-    def self_influence(self) -> Tensor:
-        """1 for each training sample, shape (train,): it ranks nothing."""
-        self.check_fitted()
-        return torch.ones(self.n_train_, device=self.labels_.device)
+    def _self_influence(self) -> Tensor:
+        return torch.ones(len(self._labels), device=self._labels.device)
 
 
 def check_gradient_options(params: Any, projection: Any, loss: Any) -> None:

@@ -106,10 +106,11 @@ class Gradients:
     Examples
     --------
     >>> import torch
-    >>> from whence.attributors.classifier import read
+    >>> from whence.attributors.classifier import Training
+    >>> from whence.features import extract
     >>> model, x, y = torch.nn.Linear(4, 3), torch.randn(6, 4), torch.arange(6) % 3
-    >>> classifier, _ = read(model, (x, y), None, batch_size=8, show_progress=False)
-    >>> [rows.shape for rows in Gradients(classifier)(x, y)]
+    >>> training = Training(extract(model, (x, y), show_progress=False), batch_size=8)
+    >>> [rows.shape for rows in Gradients(training.classifier)(x, y)]
     [torch.Size([6, 15])]
     """
 

@@ -26,7 +26,7 @@ class LastLayer:
 
     def __init__(self, classifier: Classifier, weights: Weights | None = None) -> None:
         self.classifier, self.weights = classifier, weights
-        head = self._at(lambda: Classifier(classifier.fitted, classifier.batch_size))
+        head = classifier if weights is None else self._at(self._head)
         self.logits, self.bias = head.logits, head.bias is not None
         self.n_parameters = head.weight.numel() + self.bias * classifier.n_classes
 
@@ -41,6 +41,10 @@ class LastLayer:
         if self.bias:
             features = torch.cat([features, features.new_ones(len(features), 1)], dim=1)
         return residuals, features
+
+    def _head(self) -> Classifier:
+        found = self.classifier.extractor.head()
+        return Classifier(found, self.classifier.bound, self.classifier.batch_size)
 
     def _at(self, function: Callable[[], Any]) -> Any:
         if self.weights is None:

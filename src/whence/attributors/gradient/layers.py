@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from whence.attributors.classifier import Classifier, Training
+from whence.attributors.classifier import Batches, Classifier
 from whence.attributors.gradient.gradients import Gradients
 from whence.attributors.gradient.products import batches_of
 from whence.attributors.influence.curvature import residuals, with_bias
@@ -53,7 +53,7 @@ class HeadOnly:
 
     def __init__(self, classifier: Classifier, features: Tensor) -> None:
         self.classifier, self.features = classifier, features
-        self.names: tuple[str, ...] = (classifier.extractor.layer,)
+        self.names: tuple[str, ...] = (classifier.layer,)
 
     def train(self, vectors: Vectors) -> Iterator[list[list[Record]]]:
         """Give the records of the training samples."""
@@ -75,8 +75,8 @@ class AllLayers:
     left_out : trainable parameters of other modules, which have no part
     """
 
-    def __init__(self, classifier: Classifier, training: Training) -> None:
-        self.classifier, self.training = classifier, training
+    def __init__(self, classifier: Classifier, batches: Batches) -> None:
+        self.classifier, self.batches = classifier, batches
         model = classifier.model
         self.layers = {name: m for name, m in model.named_modules() if _supported(m)}
         own = {f"{name}.{part}" for name in self.layers for part in ("weight", "bias")}
@@ -88,11 +88,11 @@ class AllLayers:
             )
         self.names = tuple(self.layers)
         self._gradients = Gradients(classifier)
-        self._gradients.check(next(training.batches(model))[0])
+        self._gradients.check(next(iter(batches))[0])
 
     def train(self, vectors: Vectors) -> Iterator[list[list[Record]]]:
         """Give the records of the training samples, which are read anew."""
-        for inputs, labels in self.training.batches(self.classifier.model):
+        for inputs, labels in self.batches:
             yield self._records(inputs, len(labels), vectors)
 
     def tests(self, x: Any, features: Tensor, vectors: Vectors) -> Iterator[list[list[Record]]]:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from whence.attributors.classifier import Classifier, Training
+from whence.attributors.classifier import Batches, Classifier, Training
 from whence.attributors.gradient.gradients import Gradients, Loss, Weights
 from whence.attributors.gradient.last_layer import LastLayer, LastLayerGradients
 from whence.attributors.gradient.projection import Projection
@@ -19,6 +18,14 @@ from whence.attributors.gradient.projection import Projection
 Kept = dict[str, Tensor]
 Labelled = Iterator[tuple[Any, Tensor]]
 """Batches of inputs as the model takes them, with classes (B,) on its device."""
+
+
+class Tests(NamedTuple):
+    """Tests: inputs, None where only features are known, features (B, d), and classes (B,) on the CPU."""
+
+    x: Any
+    features: Tensor
+    classes: Tensor
 
 
 class Products(ABC):
@@ -40,8 +47,8 @@ class Products(ABC):
         """Give what is kept of the training set."""
 
     @abstractmethod
-    def between(self, kept: Kept, x: Any, classes: Tensor, cosine: bool = False) -> Tensor:
-        """Inner products (B, N), or cosines, of tests' gradients for ``classes`` and training gradients."""
+    def between(self, kept: Kept, tests: Tests, cosine: bool = False) -> Tensor:
+        """Inner products (B, N), or cosines, of tests' gradients and training gradients."""
 
     @abstractmethod
     def squares(self, kept: Kept) -> Tensor:
@@ -62,18 +69,27 @@ class Factored(Products):
         """Give the factors of the training set."""
         features = training.features
         if self.weights is not None:
-            batches = progress(training, self.classifier, "Features", show_progress)
+            batches = progress(training.batches, "Features", show_progress)
             features = torch.cat([self.layer.features(inputs) for inputs, _ in batches])
         residuals, features = self.layer.factors(self.scalar, features, training.labels)
         return {"residuals": residuals, "features": features}
 
-    def between(self, kept: Kept, x: Any, classes: Tensor, cosine: bool = False) -> Tensor:
+    def between(self, kept: Kept, tests: Tests, cosine: bool = False) -> Tensor:
         """Multiply factor by factor."""
-        batches = batches_of(self.classifier, x, classes)
-        pairs = [self.layer.factors(self.scalar, self.layer.features(x), c) for x, c in batches]
-        tests = map(torch.cat, zip(*pairs, strict=True))
-        r, f = (inner(t, kept[n], cosine) for t, n in zip(tests, ("residuals", "features"), strict=True))
+        pairs = [self.layer.factors(self.scalar, *batch) for batch in self._features(tests)]
+        factors = map(torch.cat, zip(*pairs, strict=True))
+        r, f = (inner(t, kept[n], cosine) for t, n in zip(factors, ("residuals", "features"), strict=True))
         return r.mul_(f)
+
+    def _features(self, tests: Tests) -> Labelled:
+        """Give features (B, d) with classes (B,) in batches; at the model's own weights they are known."""
+        if self.weights is None:
+            size = self.classifier.batch_size
+            classes = tests.classes.to(tests.features.device)
+            yield from zip(torch.split(tests.features, size), torch.split(classes, size), strict=True)
+        else:
+            for inputs, classes in batches_of(self.classifier, tests.x, tests.classes):
+                yield self.layer.features(inputs), classes
 
     def squares(self, kept: Kept) -> Tensor:
         """‖r‖²(‖f‖² + 1)."""
@@ -91,15 +107,15 @@ class Stored(Products):
 
     def keep(self, training: Training, show_progress: bool) -> Kept:
         """Give rows and exact squared lengths of the training set."""
-        batches = progress(training, self.classifier, "Gradients", show_progress)
+        batches = progress(training.batches, "Gradients", show_progress)
         found = collect(self.gradients, self.projection, batches, len(training.labels), self.weights)
         return {"rows": found.rows, "squares": found.lengths**2}
 
-    def between(self, kept: Kept, x: Any, classes: Tensor, cosine: bool = False) -> Tensor:
+    def between(self, kept: Kept, tests: Tests, cosine: bool = False) -> Tensor:
         """Multiply rows; cosines are those of the rows, so that they lie in [−1, 1] when projected too."""
-        batches = batches_of(self.classifier, x, classes)
-        tests = collect(self.gradients, self.projection, batches, len(classes), self.weights)
-        return inner(tests.rows, kept["rows"], cosine)
+        batches = batches_of(self.classifier, tests.x, tests.classes)
+        found = collect(self.gradients, self.projection, batches, len(tests.classes), self.weights)
+        return inner(found.rows, kept["rows"], cosine)
 
     def squares(self, kept: Kept) -> Tensor:
         """Lengths before the projection."""
@@ -110,25 +126,23 @@ class Streamed(Products):
     """Gradients by all parameters, none of which are kept: every call computes those of the training set."""
 
     def __init__(
-        self, gradients: Gradients, training: Training, weights: Weights | None, show_progress: bool
+        self, gradients: Gradients, batches: Batches, weights: Weights | None, show_progress: bool
     ) -> None:
         super().__init__(gradients.classifier, weights)
-        # Without the features, which nothing here needs.
-        self.training = replace(training, features=training.features.new_empty(0))
-        self.gradients, self.show_progress = gradients, show_progress
+        self.gradients, self.batches, self.show_progress = gradients, batches, show_progress
         # As much again as the gradients of the training samples that are computed meanwhile.
         self.n_tests = max(1, gradients.memory // (gradients.n_parameters * gradients.itemsize))
 
     def keep(self, training: Training, show_progress: bool) -> Kept:
         """Keep nothing, and check that there will be gradients."""
-        self.gradients.check(next(iter(training.batches(self.classifier.model)))[0])
+        self.gradients.check(next(iter(self.batches))[0])
         return {}
 
-    def between(self, kept: Kept, x: Any, classes: Tensor, cosine: bool = False) -> Tensor:
+    def between(self, kept: Kept, tests: Tests, cosine: bool = False) -> Tensor:
         """Pass through the training set for as many tests as fit into memory, until all are done."""
-        batches = batches_of(self.classifier, x, classes)
+        batches = batches_of(self.classifier, tests.x, tests.classes)
         pieces = (part for batch in batches for part in self.gradients(*batch, self.weights))
-        return torch.cat([self._pass(tests, cosine) for tests in _gathered(pieces, self.n_tests)])
+        return torch.cat([self._pass(some, cosine) for some in _gathered(pieces, self.n_tests)])
 
     def squares(self, kept: Kept) -> Tensor:
         """Pass through the training set."""
@@ -138,7 +152,7 @@ class Streamed(Products):
         return torch.cat([inner(tests, rows, cosine) for rows in self._training_rows()], dim=1)
 
     def _training_rows(self) -> Iterator[Tensor]:
-        for batch in progress(self.training, self.classifier, "Gradients", self.show_progress):
+        for batch in progress(self.batches, "Gradients", self.show_progress):
             yield from self.gradients(*batch, self.weights)
 
 
@@ -191,16 +205,16 @@ def _unit(rows: Tensor) -> Tensor:
 def batches_of(classifier: Classifier, x: Any, classes: Tensor) -> Labelled:
     """Give new inputs in batches with their classes (B,)."""
     start = 0
-    for inputs in classifier.fitted.batches(x, classifier.batch_size):
+    for inputs in classifier.bound.batches(x, classifier.batch_size):
         stop = start + classifier.batch_size
-        yield inputs, classes[start:stop].to(classifier.fitted.device)
+        yield inputs, classes[start:stop].to(classifier.bound.device)
         start = stop
 
 
-def progress(training: Training, classifier: Classifier, what: str, show: bool) -> Labelled:
+def progress(batches: Batches, what: str, show: bool) -> Labelled:
     """Give the training set in batches, with a bar."""
-    with tqdm(total=len(training.labels), desc=what, unit="sample", disable=not show) as bar:
-        for inputs, labels in training.batches(classifier.model):
+    with tqdm(total=len(batches), desc=what, unit="sample", disable=not show) as bar:
+        for inputs, labels in batches:
             yield inputs, labels
             bar.update(len(labels))
 

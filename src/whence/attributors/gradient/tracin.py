@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, Unpack
 
-from torch import nn
-
-from whence.attributors.base import Limits
-from whence.attributors.classifier import Function
+from whence.attributors.base import share_options
+from whence.attributors.frame import FitOptions, model_of
 from whence.attributors.gradient.checkpoints import Checkpoints, read_checkpoints
 from whence.attributors.gradient.graddot import GradientAttributor
+from whence.attributors.limits import Limits
 from whence.attributors.registry import register
 from whence.core import store
 from whence.core.checks import check_number, shown, to_array
 from whence.errors import InvalidInputError, StoreError
-from whence.model.modules import check_model
 
 _MOST = 1e6  # more than any training takes, and float32 still holds the scores
 
@@ -57,31 +55,33 @@ class TracIn(GradientAttributor):
         cost=2.0,
     )
 
+    @share_options
     def fit(
         self,
-        model: nn.Module,
-        data: Any,
+        model: Any = None,
+        data: Any = None,
         layer: str | None = None,
         *,
-        preprocess: Function | None = None,
-        collate_fn: Function | None = None,
         checkpoints: Checkpoints | None = None,
         learning_rates: float | Sequence[float] = 1.0,
+        **options: Unpack[FitOptions],
     ) -> Self:
         """Fit to a trained classifier, its training set, and its weights in the course of training.
 
         Parameters
         ----------
-        model, data, layer, preprocess, collate_fn
-            As for ``GradDot``.
         checkpoints
             State dicts, models, or paths of files with a state dict, of safetensors or ``torch.save``.
         learning_rates
-            One for all checkpoints, which only scales the scores, or one a checkpoint.
+            One for all checkpoints, which only scales the scores, or one per checkpoint.
         """
-        points = read_checkpoints(check_model(model, layer), checkpoints)
+        points = read_checkpoints(model_of(model, layer, options), checkpoints)
         rates = _check_rates(learning_rates, len(points))
-        return self._fit(model, data, layer, preprocess, collate_fn, points=points, rates=rates)
+        return self._fit(model, data, layer, options, points=points, rates=rates)
+
+    @property
+    def _of_features(self) -> bool:
+        return False
 
     def _state(self) -> tuple[store.Arrays, dict[str, Any]]:
         raise StoreError(
@@ -91,7 +91,7 @@ class TracIn(GradientAttributor):
 
 
 def _check_rates(rates: Any, n: int) -> list[float]:
-    """Give one learning rate a checkpoint, or raise."""
+    """Give one learning rate per checkpoint, or raise."""
     given = to_array("learning_rates", rates)
     if given.shape not in ((), (n,)):
         raise InvalidInputError(

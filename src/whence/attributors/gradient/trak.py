@@ -3,31 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, Unpack
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from whence.attributors.base import Limits
-from whence.attributors.classifier import Classifier, Function, ModelAttributor, Training
+from whence.attributors.base import Attributor, share_options
+from whence.attributors.classifier import Classifier, Training
+from whence.attributors.frame import FitOptions, model_of
 from whence.attributors.gradient.checkpoints import Checkpoints, read_checkpoints
 from whence.attributors.gradient.graddot import Params, check_gradient_options
 from whence.attributors.gradient.gradients import MEMORY, Gradients, Weights, margin
 from whence.attributors.gradient.last_layer import LastLayerGradients
 from whence.attributors.gradient.products import batches_of, collect, progress
 from whence.attributors.gradient.projection import Dimension, Projection, projection_for
+from whence.attributors.limits import Limits
 from whence.attributors.registry import register
 from whence.core import store
 from whence.core.checks import check_count, check_number, check_seed
 from whence.core.contents import Layout
 from whence.errors import InvalidInputError, StoreError
-from whence.model.modules import check_model
+from whence.model.bound import BoundModel
 
 _BLOCK = 1024  # samples whose rows are held in float64 at a time
 
 
 @register
-class TRAK(ModelAttributor):
+class TRAK(Attributor):
     """Attribute predictions by a linear model of the margin in projected gradients.
 
     With m(x, c) = log(p_c / (1 − p_c)) the margin of class c, φ(x, c) = S ∇m(x, c) its gradient in k random
@@ -96,54 +98,40 @@ class TRAK(ModelAttributor):
         self.batch_size = batch_size
         self.show_progress = show_progress
 
+    @share_options
     def fit(
         self,
-        model: nn.Module,
-        data: Any,
+        model: Any = None,
+        data: Any = None,
         layer: str | None = None,
         *,
-        preprocess: Function | None = None,
-        collate_fn: Function | None = None,
         checkpoints: Checkpoints | None = None,
+        **options: Unpack[FitOptions],
     ) -> Self:
         """Fit to a trained classifier and its training set, or to an ensemble of such classifiers.
 
         Parameters
         ----------
-        model, data, layer, preprocess, collate_fn
-            As for ``GradDot``.
         checkpoints
             An ensemble instead of the model's own weights, which then only tell the class for
             ``target=None``: models of its architecture, state dicts, or paths of files with one.
         """
         points: Sequence[Weights | None] = (None,)
         if checkpoints is not None:
-            points = read_checkpoints(check_model(model, layer), checkpoints)
-        return self._fit(model, data, layer, preprocess, collate_fn, points=points)
+            points = read_checkpoints(model_of(model, layer, options), checkpoints)
+        return self._fit(model, data, layer, options, points=points)
 
-    def attribute(self, x: Any, target: Any = None) -> Tensor:
-        """Scores (B, train) of a batch of inputs; positive is evidence for the target class.
-
-        Parameters
-        ----------
-        x
-            A batch of inputs, as in the training set; where ``fit`` was given ``preprocess``, before it.
-        target
-            The class to explain: None (the class the model predicts), one class, or one class a test.
-        """
-        classes = self.classes(x, target)
+    def _scores(self, features: Tensor, classes: Tensor, x: Any) -> Tensor:
         scores: Tensor | float = 0.0
         for j, weights in enumerate(self._points):
-            batches = batches_of(self._classifier, x, classes)
+            batches = batches_of(self._head(), x, classes)
             tests = collect(
                 self._gradients, self._project(self._gradients, j), batches, len(classes), weights
             )
             scores = tests.rows @ self._cache[f"{j}.solved"].T + scores
         return scores * (self._cache["doubt"] / len(self._points))
 
-    def self_influence(self) -> Tensor:
-        """Score of each training sample for its own label at itself, shape (train,)."""
-        self.check_fitted()
+    def _self_influence(self) -> Tensor:
         return self._cache["own"]
 
     def _layout(self, classifier: Classifier) -> Layout:
@@ -153,13 +141,13 @@ class TRAK(ModelAttributor):
         return {"0.solved": ("N", k), "doubt": ("N",), "own": ("N",)}
 
     def _learn(
-        self, classifier: Classifier, training: Training, points: Sequence[Weights | None] = (None,)
+        self, training: Training, points: Sequence[Weights | None] = (None,), **given: Any
     ) -> dict[str, Tensor]:
-        gradients = self._open(classifier)
+        gradients = self._open(training.classifier)
         cache: dict[str, Tensor] = {}
         doubts, own = [], []
         for j, weights in enumerate(points):
-            batches = progress(training, classifier, "Gradients", self.show_progress)
+            batches = progress(training.batches, "Gradients", self.show_progress)
             found = collect(gradients, self._project(gradients, j), batches, len(training.labels), weights)
             solved = self._solve(found.rows)
             cache[f"{j}.solved"] = solved
@@ -210,9 +198,6 @@ class TRAK(ModelAttributor):
             )
         return super()._state()
 
-    @classmethod
-    def restored(cls, arrays: store.Arrays, manifest: dict[str, Any], model: nn.Module | None) -> Self:
-        """Rebuild the attributor from its state."""
-        self = super().restored(arrays, manifest, model)
-        self._gradients, self._points = self._open(self._classifier), (None,)
-        return self
+    def _restore(self, arrays: store.Arrays, manifest: Any, bound: BoundModel | None) -> None:
+        super()._restore(arrays, manifest, bound)
+        self._gradients, self._points = self._open(self._head()), (None,)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from whence.attributors.base import Limits
 from whence.attributors.classifier import Classifier, Training
 from whence.attributors.influence.curvature import Curvature
 from whence.attributors.influence.exact import InfluenceAttributor, Params
+from whence.attributors.limits import Limits
 from whence.attributors.registry import register
 from whence.core.checks import check_count, check_seed
 from whence.core.contents import Layout
@@ -51,7 +51,6 @@ class Arnoldi(InfluenceAttributor):
     Attributes
     ----------
     eigenvalues_ : (k,) the eigenvalues that were kept, largest first
-    labels_ : (train,) int64
 
     Examples
     --------
@@ -92,10 +91,8 @@ class Arnoldi(InfluenceAttributor):
         self.batch_size = batch_size
         self.show_progress = show_progress
 
-    def self_influence(self) -> Tensor:
-        """(1/N) Σ_j (g_i·q_j)²/(λ_j + damping) of each training sample with its label, shape (train,)."""
-        self.check_fitted()
-        return self._cache["train"].square().sum(1).div_(self.n_train_)
+    def _self_influence(self) -> Tensor:
+        return self._cache["train"].square().sum(1).div_(len(self._labels))
 
     @property
     def eigenvalues_(self) -> Tensor:
@@ -108,12 +105,12 @@ class Arnoldi(InfluenceAttributor):
     def _layout(self, classifier: Classifier) -> Layout:
         parameters = [classifier.weight, classifier.bias]
         if self.params == "all":
-            parameters = list(classifier.fitted.extractor.model.parameters())
+            parameters = list(classifier.model.parameters())
         P = sum(p.numel() for p in parameters if p is not None)
         return {"basis": ("k", P), "train": ("N", "k"), "eigenvalues": ("k",)}
 
-    def _learn(self, classifier: Classifier, training: Training) -> dict[str, Tensor]:
-        curvature = self._open(classifier, training)
+    def _learn(self, training: Training, **given: Any) -> dict[str, Tensor]:
+        curvature = self._open(training)
         n = curvature.n_train
         rows = None
         if self.n_samples is not None and self.n_samples < n:
@@ -134,7 +131,7 @@ class Arnoldi(InfluenceAttributor):
                 bar.update(len(gradients))
         return {"basis": basis, "train": torch.cat(parts), "eigenvalues": values}
 
-    def _scores(self, gradients: Tensor) -> Tensor:
+    def _products(self, gradients: Tensor) -> Tensor:
         basis = self._cache["basis"]
         return gradients.to(basis) @ basis.T @ self._cache["train"].T
 

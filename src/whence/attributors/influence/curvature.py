@@ -17,10 +17,9 @@ from torch import Tensor
 from torch.func import vjp, vmap
 from tqdm.auto import tqdm
 
-from whence.attributors.classifier import Classifier, Training
+from whence.attributors.classifier import Batches, Classifier, Training
 from whence.attributors.gradient.gradients import MEMORY, Gradients
 from whence.attributors.gradient.products import batches_of
-from whence.model.inputs import to_model
 from whence.model.modules import evaluating
 from whence.svm.problem import Ints
 
@@ -67,8 +66,9 @@ class LastCurvature:
         self.n_parameters = self.n_classes * rows.shape[1]
 
     @staticmethod
-    def cache(classifier: Classifier, training: Training) -> dict[str, Tensor]:
+    def cache(training: Training) -> dict[str, Tensor]:
         """Give ``rows`` and ``residual`` of a training set."""
+        classifier = training.classifier
         residual = residuals(classifier.logits(training.features), training.labels)
         return {"rows": with_bias(classifier, training.features), "residual": residual}
 
@@ -143,16 +143,15 @@ def all_gradients(classifier: Classifier, x: Any, classes: Tensor) -> Tensor:
 class FullCurvature:
     """All trainable parameters, by ``torch.func`` on the model in eval mode; the data are read every time."""
 
-    def __init__(self, classifier: Classifier, training: Training) -> None:
-        inputs, _ = next(training.batches(classifier.model))
-        self.classifier, self.training = classifier, training
+    def __init__(self, classifier: Classifier, batches: Batches) -> None:
+        self.classifier, self.batches = classifier, batches
         self.gradients = Gradients(classifier)
-        self.gradients.check(inputs)
-        self.n_train, self.n_parameters = len(training.labels), self.gradients.n_parameters
+        self.gradients.check(next(iter(batches))[0])
+        self.n_train, self.n_parameters = len(batches), self.gradients.n_parameters
 
     def train(self) -> Iterator[Tensor]:
         """Gradients of the training samples, some rows (n, P) after the other."""
-        for inputs, labels in self.training.batches(self.classifier.model):
+        for inputs, labels in self.batches:
             yield from self.gradients(inputs, labels)
 
     def scores(self, V: Tensor) -> Tensor:
@@ -166,8 +165,7 @@ class FullCurvature:
         width = self.classifier.batch_size
         for start in range(0, len(places), width):
             part = places[start : start + width]
-            inputs = to_model(self.classifier.model, self.training.samples.take(part.tolist()))
-            out += self._sum(V, inputs, len(part))
+            out += self._sum(V, self.batches.take(part), len(part))
         return out / len(places)
 
     def _sum(self, V: Tensor, inputs: Any, n: int) -> Tensor:

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from whence.attributors.base import Limits
-from whence.attributors.classifier import Classifier, ModelAttributor, Training
+from whence.attributors.base import Attributor
+from whence.attributors.classifier import Classifier, Training
 from whence.attributors.gradient.layers import (
     AllLayers,
     HeadOnly,
@@ -23,6 +23,7 @@ from whence.attributors.gradient.layers import (
     for_labels_drawn,
 )
 from whence.attributors.influence.exact import Params
+from whence.attributors.limits import Limits
 from whence.attributors.registry import register
 from whence.core import contents, store
 from whence.core.checks import check_choice, check_positive, check_seed
@@ -33,7 +34,7 @@ _FEW = 10  # classes up to which labels="auto" goes through all of them
 
 
 @register
-class EKFAC(ModelAttributor):
+class EKFAC(Attributor):
     """Attribute predictions by influence functions with an eigenvalue-corrected Kronecker curvature.
 
     The score of training sample i for class c at x is τ_c(x, i) = (1/N) Σ_l g_l(x)ᵀ (F_l + d_l I)⁻¹ g_l(i), a
@@ -64,7 +65,6 @@ class EKFAC(ModelAttributor):
     Attributes
     ----------
     layers_, left_out_ : tuple of str, the layers, and the trainable parameters that have no part
-    labels_ : (train,) int64
 
     Examples
     --------
@@ -101,50 +101,36 @@ class EKFAC(ModelAttributor):
         self.batch_size = batch_size
         self.show_progress = show_progress
 
-    def attribute(self, x: Any, target: Any = None) -> Tensor:
-        """Scores (test, train): how much the loss of x for the target grows when i is left out, estimated.
+    @property
+    def _of_features(self) -> bool:
+        return self.params == "last"
 
-        Parameters
-        ----------
-        x
-            A batch of inputs: a tensor or array (B, …), a mapping of these, or a list of samples.
-        target
-            The class to explain: None (the class the model predicts), one class, or one class a test.
-
-        Returns
-        -------
-        Tensor (B, train). Positive is evidence for the target class: the sample holds its loss down.
-        """
-        self.check_fitted()
-        features = self._classifier.features(x)
-        classes = self._classifier.classes(features, target)
+    def _scores(self, features: Tensor, classes: Tensor, x: Any) -> Tensor:
         layers, factors = self._opened(), self._factors()
         found = [_gradients(r, factors) for (r,) in layers.tests(x, features, for_classes(classes))]
         tests = [torch.cat(parts) for parts in zip(*found, strict=True)]
         for test, factor in zip(tests, factors, strict=True):
             test *= factor.inverse
         rows = torch.cat([test.flatten(1) for test in tests], dim=1)
-        scores = rows.new_empty(len(rows), self.n_train_)
+        scores = rows.new_empty(len(rows), len(self._labels))
         done = 0
         with self._bar("Scores") as bar:
-            for (records,) in layers.train(for_classes(self.labels_)):
+            for (records,) in layers.train(for_classes(self._labels)):
                 train = torch.cat([g.flatten(1) for g in _gradients(records, factors)], dim=1)
                 torch.mm(rows, train.T, out=scores[:, done : done + len(train)])
                 done += len(train)
                 bar.update(len(train))
-        return scores.div_(self.n_train_)
+        return scores.div_(len(self._labels))
 
-    def self_influence(self) -> Tensor:
-        """(1/N) Σ_l g_l(i)ᵀ (F_l + d_l I)⁻¹ g_l(i) of each training sample for its label, (train,)."""
-        self.check_fitted()
+    def _self_influence(self) -> Tensor:
         factors, parts = self._factors(), []
         with self._bar("Self-influence") as bar:
-            for (records,) in self._opened().train(for_classes(self.labels_)):
+            for (records,) in self._opened().train(for_classes(self._labels)):
                 pairs = zip(_gradients(records, factors), factors, strict=True)
                 each = [torch.einsum("noi,oi->n", g.square(), factor.inverse) for g, factor in pairs]
                 parts.append(torch.stack(each).sum(0))
                 bar.update(len(parts[-1]))
-        return torch.cat(parts).div_(self.n_train_)
+        return torch.cat(parts).div_(len(self._labels))
 
     def _layout(self, classifier: Classifier) -> Layout:
         if self.params == "all":
@@ -152,10 +138,11 @@ class EKFAC(ModelAttributor):
         factors: Layout = {"out 0": ("K", "K"), "inner 0": ("e", "e"), "inverse 0": ("K", "e")}
         return {**factors, "features": ("N", "d")}
 
-    def _learn(self, classifier: Classifier, training: Training) -> dict[str, Tensor]:
+    def _learn(self, training: Training, **given: Any) -> dict[str, Tensor]:
+        classifier = training.classifier
         layers: Layers = HeadOnly(classifier, training.features)
         if self.params == "all":
-            layers = AllLayers(classifier, training)
+            layers = AllLayers(classifier, training.batches)
         n = len(training.labels)
         with tqdm(total=2 * n, desc="EK-FAC", disable=not self.show_progress) as bar:
             few = classifier.n_classes <= _FEW
@@ -202,7 +189,7 @@ class EKFAC(ModelAttributor):
 
     def _opened(self) -> Layers:
         self.check_fitted()
-        return HeadOnly(self._classifier, self._cache["features"]) if self.params == "last" else self._all
+        return HeadOnly(self._head(), self._cache["features"]) if self.params == "last" else self._all
 
     def _factors(self) -> list[_Factor]:
         """Rebuild the layers' factors from the cache."""
@@ -210,7 +197,7 @@ class EKFAC(ModelAttributor):
         return [_Factor(*(self._cache[f"{part} {j}"] for part in parts)) for j in range(len(self.layers_))]
 
     def _bar(self, title: str) -> Any:
-        return tqdm(total=self.n_train_, desc=title, disable=not self.show_progress)
+        return tqdm(total=len(self._labels), desc=title, disable=not self.show_progress)
 
     def _state(self) -> tuple[store.Arrays, dict[str, Any]]:
         if self.params == "last":

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from whence.attributors.base import Limits
-from whence.attributors.classifier import Classifier, ModelAttributor, Training
+from whence.attributors.base import Attributor
+from whence.attributors.classifier import Classifier, Training
 from whence.attributors.gradient.gradients import MEMORY
 from whence.attributors.influence.curvature import (
     Curvature,
@@ -19,6 +19,7 @@ from whence.attributors.influence.curvature import (
     all_gradients,
     last_gradients,
 )
+from whence.attributors.limits import Limits
 from whence.attributors.registry import register
 from whence.core import contents, store
 from whence.core.checks import check_choice, check_positive
@@ -31,55 +32,45 @@ Params = Literal["last", "all"]
 _LARGEST = 16_384  # parameters of which a matrix is held: 2.1 GB
 
 
-class InfluenceAttributor(ModelAttributor):
+class InfluenceAttributor(Attributor):
     """A method of the form τ_c(x, i) = (1/N) g(x, c)ᵀ M g_i with M near (G + damping·I)⁻¹.
 
-    g and G are the gradients and the matrix of ``whence.attributors.influence.curvature``. A method writes
-    ``_learn``, ``_scores`` and ``self_influence``.
+    g and G are the gradients and the matrix of ``whence.attributors.influence.curvature``. A positive score
+    is evidence for the target class: the sample holds its loss down. A method writes ``_learn``,
+    ``_products`` and ``_self_influence``.
     """
 
     params: Params
     damping: float
 
-    def attribute(self, x: Any, target: Any = None) -> Tensor:
-        """Scores (test, train): how much the loss of x for the target grows when i is left out, estimated.
+    @property
+    def _of_features(self) -> bool:
+        return self.params == "last"
 
-        Parameters
-        ----------
-        x
-            A batch of inputs: a tensor or array (B, …), a mapping of these, or a list of samples.
-        target
-            The class to explain: None (the class the model predicts), one class, or one class a test.
-
-        Returns
-        -------
-        Tensor (B, train). Positive is evidence for the target class: the sample holds its loss down.
-        """
-        self.check_fitted()
-        features = self._classifier.features(x)
-        classes = self._classifier.classes(features, target)
-        everything = sum(p.numel() for p in self._classifier.model.parameters())
-        P = everything if self.params == "all" else self._classifier.weight.numel()
+    def _scores(self, features: Tensor, classes: Tensor, x: Any) -> Tensor:
+        head = self._head()
+        last = self.params == "last"
+        P = head.weight.numel() if last else sum(p.numel() for p in head.model.parameters())
         width = max(1, MEMORY // (8 * P))
         parts = []
         for start in range(0, len(features), width):
             some = slice(start, start + width)
-            if self.params == "last":
-                gradients = last_gradients(self._classifier, features[some], classes[some])
+            if last:
+                gradients = last_gradients(head, features[some], classes[some])
             else:
-                gradients = all_gradients(self._classifier, take(x, some), classes[some])
-            parts.append(self._scores(gradients))
-        return torch.cat(parts).div_(self.n_train_)
+                gradients = all_gradients(head, take(x, some), classes[some])
+            parts.append(self._products(gradients))
+        return torch.cat(parts).div_(len(self._labels))
 
     @abstractmethod
-    def _scores(self, gradients: Tensor) -> Tensor:
+    def _products(self, gradients: Tensor) -> Tensor:
         """g(x, c)ᵀ M g_i (B, N) for gradients (B, P) of tests."""
 
-    def _open(self, classifier: Classifier, training: Training) -> Curvature:
+    def _open(self, training: Training) -> Curvature:
         """Give the curvature to learn from."""
         if self.params == "all":
-            return FullCurvature(classifier, training)
-        return LastCurvature(**LastCurvature.cache(classifier, training), labels=training.labels)
+            return FullCurvature(training.classifier, training.batches)
+        return LastCurvature(**LastCurvature.cache(training), labels=training.labels)
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -94,28 +85,26 @@ class SolvingAttributor(InfluenceAttributor):
     parameters are computed again from the training set, which is kept as ``_all``.
     """
 
-    def self_influence(self) -> Tensor:
-        """(1/N) g_iᵀ M g_i of each training sample with its own label, shape (train,), never negative."""
-        self.check_fitted()
+    def _self_influence(self) -> Tensor:
         parts = []
-        with tqdm(total=self.n_train_, desc="Self-influence", disable=not self.show_progress) as bar:
+        with tqdm(total=len(self._labels), desc="Self-influence", disable=not self.show_progress) as bar:
             for rows in self._curvature().train():
                 parts.append(torch.einsum("np,np->n", rows, self._solve(rows).to(rows)))
                 bar.update(len(rows))
-        return torch.cat(parts).div_(self.n_train_)
+        return torch.cat(parts).div_(len(self._labels))
 
     @abstractmethod
     def _solve(self, gradients: Tensor) -> Tensor:
         """M applied to rows (B, P)."""
 
-    def _scores(self, gradients: Tensor) -> Tensor:
+    def _products(self, gradients: Tensor) -> Tensor:
         return self._curvature().scores(self._solve(gradients))
 
     def _curvature(self) -> Curvature:
         """Give the curvature that was fitted."""
         if self.params == "all":
             return self._all
-        return LastCurvature(self._cache["rows"], self._cache["residual"], self.labels_)
+        return LastCurvature(self._cache["rows"], self._cache["residual"], self._labels)
 
     def _state(self) -> tuple[store.Arrays, dict[str, Any]]:
         if self.params == "last":
@@ -162,10 +151,6 @@ class Influence(SolvingAttributor):
     show_progress
         Show progress bars.
 
-    Attributes
-    ----------
-    labels_ : (train,) int64
-
     Examples
     --------
     >>> import torch, whence
@@ -192,8 +177,8 @@ class Influence(SolvingAttributor):
         self.batch_size = batch_size
         self.show_progress = show_progress
 
-    def _learn(self, classifier: Classifier, training: Training) -> dict[str, Tensor]:
-        layer = self._open(classifier, training)
+    def _learn(self, training: Training, **given: Any) -> dict[str, Tensor]:
+        layer = self._open(training)
         assert isinstance(layer, LastCurvature)
         if layer.n_parameters > _LARGEST:
             raise InvalidInputError(

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from whence.attributors.base import Limits
 from whence.attributors.classifier import Classifier, Training
 from whence.attributors.influence.curvature import Curvature
 from whence.attributors.influence.exact import Params, SolvingAttributor
+from whence.attributors.limits import Limits
 from whence.attributors.registry import register
 from whence.core.checks import check_count, check_seed
 from whence.core.contents import Layout
@@ -63,7 +63,6 @@ class LiSSA(SolvingAttributor):
     ----------
     scale_ : float, s
     residual_ : float, the largest ‖(G + damping·I) v − g‖/‖g‖ of the tests of the last call, on all samples
-    labels_ : (train,) int64
 
     Examples
     --------
@@ -105,8 +104,8 @@ class LiSSA(SolvingAttributor):
     def _layout(self, classifier: Classifier) -> Layout:
         return {**super()._layout(classifier), "scale": ()}
 
-    def _learn(self, classifier: Classifier, training: Training) -> dict[str, Tensor]:
-        curvature = self._open(classifier, training)
+    def _learn(self, training: Training, **given: Any) -> dict[str, Tensor]:
+        curvature = self._open(training)
         generator = np.random.default_rng(self.seed)
         probes = 1 if self.curvature_batch >= curvature.n_train else _PROBES
         batches = [self._draw(generator, curvature.n_train) for _ in range(probes)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -10,9 +10,9 @@ import torch
 from scipy.optimize import nnls
 from torch import Tensor
 
-from whence.attributors.base import Limits
 from whence.attributors.classifier import Classifier, Training
 from whence.attributors.dual.progress import GapBar
+from whence.attributors.limits import Limits
 from whence.attributors.points.representer import PointsAttributor
 from whence.attributors.registry import register
 from whence.core.contents import Layout
@@ -55,7 +55,6 @@ class HingeRP(PointsAttributor):
     coef_ : (class, d) float64 weights W, with the bias as a last column when ``bias`` is set
     alpha_ : (train, class) float32, α: the global attributions
     residual_ : float, ‖W − Σ_i α_i f_iᵀ‖ / ‖W‖
-    labels_ : (train,) int64
 
     Examples
     --------
@@ -94,14 +93,14 @@ class HingeRP(PointsAttributor):
         self.batch_size = batch_size
         self.show_progress = show_progress
 
-    def _learn(self, classifier: Classifier, training: Training) -> dict[str, Tensor]:
+    def _learn(self, training: Training, **given: Any) -> dict[str, Tensor]:
         constant = length(training.features.cpu().numpy()) if self.bias else 0.0
         X, y = self._rows(training, constant), training.labels.cpu().numpy()
         with GapBar(self.tol, self.show_progress) as bar:
             found = solve(
                 X,
                 y,
-                n_classes=classifier.n_classes,
+                n_classes=training.classifier.n_classes,
                 C=self.C,
                 bias=False,  # the constant is a column of X
                 tol=self.tol,

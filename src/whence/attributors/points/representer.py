@@ -9,9 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from whence.attributors.base import Limits
-from whence.attributors.classifier import Classifier, ModelAttributor, Training
+from whence.attributors.base import Attributor
+from whence.attributors.classifier import Classifier, Training
 from whence.attributors.dual.progress import GapBar
+from whence.attributors.limits import Limits
 from whence.attributors.points.softmax import fit_softmax
 from whence.attributors.registry import register
 from whence.core.checks import check_flag, check_positive
@@ -22,44 +23,32 @@ from whence.svm.problem import Doubles
 _BLOCK = 1 << 20  # coefficients gathered at a time
 
 
-class PointsAttributor(ModelAttributor):
-    """A method whose new last layer is W = Σ_i α_i f_iᵀ, so that scores are τ_c(x, i) = α_ic f_i·f(x)."""
+class PointsAttributor(Attributor):
+    """A method whose new last layer is W = Σ_i α_i f_iᵀ, so that scores are τ_c(x, i) = α_ic f_i·f(x).
+
+    A row of scores sums to w_c·f(x). Self-influence is α_{i,y_i}‖f_i‖², never negative, and largest where the
+    new layer does not fit the sample's label.
+    """
 
     bias: bool
 
-    def attribute(self, x: Any, target: Any = None) -> Tensor:
-        """Scores τ_c(x, i) = α_ic f_i·f(x), shape (test, train).
+    @property
+    def _of_features(self) -> bool:
+        return True
 
-        Parameters
-        ----------
-        x
-            A batch of inputs: a tensor or array (B, …), a mapping of these, or a list of samples.
-        target
-            The class to explain: None (the class the model predicts), one class, or one class a test.
-
-        Returns
-        -------
-        Tensor (B, train). Positive is evidence for the target class; a row sums to w_c·f(x).
-        """
-        self.check_fitted()
-        tests = self._classifier.features(x)
-        classes = self._classifier.classes(tests, target).to(tests.device)
-        scores = self._products(tests)
-        rows = max(1, _BLOCK // self.n_train_)
+    def _scores(self, features: Tensor, classes: Tensor, x: Any) -> Tensor:
+        classes = classes.to(features.device)
+        scores = self._products(features)
+        rows = max(1, _BLOCK // max(1, scores.shape[1]))
         for start in range(0, len(scores), rows):
             part = slice(start, start + rows)
             scores[part] *= self._cache["alpha"][classes[part]]
         return scores
 
-    def self_influence(self) -> Tensor:
-        """Score of each training sample for its own label at itself, α_{i,y_i}‖f_i‖², shape (train,).
-
-        Never negative, and largest where the new layer does not fit the sample's label.
-        """
-        self.check_fitted()
+    def _self_influence(self) -> Tensor:
         features = self._cache["features"]
         norms = torch.einsum("nd,nd->n", features, features) + self._square()
-        return norms * self._cache["alpha"].gather(0, self.labels_[None])[0]
+        return norms * self._cache["alpha"].gather(0, self._labels[None])[0]
 
     @property
     def coef_(self) -> Doubles:
@@ -142,7 +131,6 @@ class Representer(PointsAttributor):
     coef_ : (class, d) float64 weights W, with the bias as a last column when ``bias`` is set
     alpha_ : (train, class) float32, α: the global attributions
     residual_ : float, ‖W − Σ_i α_i f_iᵀ‖ / ‖W‖, how far the scores are from summing to the logit
-    labels_ : (train,) int64
 
     Examples
     --------
@@ -179,10 +167,10 @@ class Representer(PointsAttributor):
         self.batch_size = batch_size
         self.show_progress = show_progress
 
-    def _learn(self, classifier: Classifier, training: Training) -> dict[str, Tensor]:
+    def _learn(self, training: Training, **given: Any) -> dict[str, Tensor]:
         X, labels = self._rows(training), training.labels.cpu().numpy()
         with GapBar(self.tol, self.show_progress) as bar:
-            found = fit_softmax(X, labels, classifier.n_classes, self.l2, self.tol, bar)
+            found = fit_softmax(X, labels, training.classifier.n_classes, self.l2, self.tol, bar)
         with np.errstate(over="ignore"):
             if not np.isfinite(found.alpha.astype(np.float32)).all():
                 raise InvalidInputError(

@@ -1,4 +1,4 @@
-"""What models, data sets and functions are made of, a line a part, so that two can say where they differ."""
+"""What models, data sets and functions are made of, a line per part, so that two can say how they differ."""
 
 from __future__ import annotations
 

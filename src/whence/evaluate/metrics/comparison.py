@@ -15,7 +15,7 @@ Ints = npt.NDArray[np.int64]
 def standard_error(values: Doubles, groups: Ints) -> Doubles:
     """Standard errors (M,) of the means of values (M, P) whose columns are alike within a group.
 
-    √(G/(G−1) Σ_g (Σ_{p in g} (v_p − v̄))²) / P for G groups. With one column a group that is the usual
+    √(G/(G−1) Σ_g (Σ_{p in g} (v_p − v̄))²) / P for G groups. With one column per group that is the usual
     standard deviation over √P; where the columns of a group agree, they count as one.
 
     Examples

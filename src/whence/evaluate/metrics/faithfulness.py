@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
+from whence.attributors.classifier import check_tests
 from whence.attributors.dual.surrogate import Faithfulness, Surrogate
 from whence.core.checks import check_flag, to_array
 from whence.errors import InvalidInputError
@@ -39,7 +40,7 @@ def surrogate_faithfulness(coef: Any, head: tuple[Any, Any], features: Any) -> F
     empty = csr_array((0, K), dtype=np.float64)
     vectors, labels = np.empty((0, d), dtype=tests.dtype), np.empty(0, dtype=np.int64)
     surrogate = Surrogate(empty, weight, vectors, labels, Head(*check_head(head, d, K)), None)
-    return surrogate.faithfulness(surrogate.check_features(tests))
+    return surrogate.faithfulness(check_tests(tests, surrogate.vectors))
 
 
 def support_counts(coefficients: Any) -> Ints:
@@ -73,7 +74,7 @@ def sparsified(coefficients: Any, counts: Any) -> Doubles:
     keep = to_array("counts", counts)
     if keep.shape != (K,) or keep.dtype.kind not in "iu" or keep.min() < 0 or keep.max() > N:
         raise InvalidInputError(
-            f"'counts' must be {K} integers from 0 to {N}, one a class. Got {keep.tolist()}."
+            f"'counts' must be {K} integers from 0 to {N}, one per class. Got {keep.tolist()}."
         )
     # Ranks by falling size; of equals the first in the training set is kept.
     ranks = np.argsort(np.argsort(-np.abs(dense), axis=0, kind="stable"), axis=0)

@@ -5,12 +5,15 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from markupsafe import Markup, escape
 
 from whence.evaluate.report.labels import Box, Point, place_labels
 
+# Not by matplotlib, which was measured on the page of the protocol "quick" with its 128 charts: they look
+# the same, but take 4.1 s of a CPU in place of 0.3 s and 330 KB in place of 220 KB. To stand under a policy
+# that forbids styles in the text, in colours that follow the page's, its SVG must be taken apart as well.
 _LEFT, _RIGHT, _TOP, _BOTTOM = 38, 10, 24, 36
 _LETTER = 6.4  # width of a letter of 11 px, on the wide side
 _UPPER = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
@@ -44,10 +47,6 @@ class Axis:
             else (self.low, self.high, value)
         )
         return (v - low) / (high - low) if high > low else 0.5
-
-    def called(self, title: str) -> Axis:
-        """Give the axis another title."""
-        return replace(self, title=title)
 
     def written(self, mark: float) -> str:
         """Write a mark: powers of ten as such where the axis is logarithmic."""
@@ -131,7 +130,7 @@ class Dot:
 
 
 def dot_chart(rows: Sequence[Dot], x: Axis, text: str, chance: float | None) -> Markup:
-    """Draw one dot a row, and the line of chance where there is one."""
+    """Draw one dot per row, and the line of chance where there is one."""
     label, line, width = 168, 17, 436
     bottom = line * len(rows) + 4
     span = width - label - 72

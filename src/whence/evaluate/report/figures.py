@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from markupsafe import Markup
 
@@ -17,19 +18,13 @@ from whence.evaluate.report.charts import (
     powers,
     scatter_chart,
 )
-from whence.evaluate.report.summary import Summary
-from whence.evaluate.report.sweep import Points, Sweep, Swept
-from whence.evaluate.suite.metric import Column
+from whence.evaluate.report.summary import Retrained, Summary
+from whence.evaluate.report.sweep import Points, Sweep, SweptColumn
+from whence.evaluate.suite.metric import Accuracies, Column, Curves, Swept
 from whence.evaluate.suite.protocol import RANDOM, Method
 
 _UNIT = Axis(0.0, 1.0, (0.0, 0.5, 1.0))
-_SURROGATE = {
-    "train_accuracy": ("Accuracy, training samples", "share that the surrogate has right (↑ better)"),
-    "test_accuracy": ("Accuracy, tests", "share that the surrogate has right (↑ better)"),
-    "test_agreement": ("Agreement with the model", "share of tests (↑ better)"),
-    "solve_seconds": ("Time to solve", "seconds (↓ better)"),
-    "support_vectors": ("Support vectors", "training samples (↓ sparser)"),
-}
+_SHARES = Axis(1e-3, 1.0, (1e-3, 1e-2, 1e-1, 1.0), log=True)
 _CURVES = (("line dual", "DualDA"), ("line", "other methods"), ("line chance", "random"))
 LEGENDS = {
     "dots": legend([("dot dual", "DualDA"), ("dot", "other methods")]),
@@ -56,7 +51,7 @@ class Figures:
         self.summary, self.sweep, self.results = summary, sweep, summary.results
 
     def scores(self) -> list[tuple[Column, Markup]]:
-        """One chart a column: all methods, the best first."""
+        """One chart per column: all methods, the best first."""
         return [
             (column, self._score_chart(column)) for column in self.summary.columns if self._present(column)
         ]
@@ -88,40 +83,41 @@ class Figures:
         y = linear([p[2] for p in points], "average rank (↓ better)")
         return scatter_chart(points, x, y, "Average rank against seconds of fitting and explaining")
 
-    def mislabeling(self) -> Panels:
-        """Share of wrong labels found, against the share inspected."""
-        x, y = _UNIT.called("share inspected"), _UNIT.called("share found (↑ better)")
-        curves = {m.key: self.summary.curve("mislabeling", m.key, "curve") for m in self.summary.methods}
-        return self._panels("Wrong labels found", curves, x, y)
+    def curves(self, scored: bool) -> list[tuple[str, Curves, list[tuple[str, Panels]]]]:
+        """Curves of metrics that have a score, or have none: each quantity's words and panels."""
+        found = []
+        names = {column.metric for column in self.summary.columns}
+        for metric, section in self.summary.sections(Curves):
+            drawn = [
+                (text, self._curves(metric, section, name, text)) for name, text in section.quantities.items()
+            ]
+            if (metric in names) == scored and drawn[0][1]:
+                found.append((metric, section, drawn))
+        return found
 
-    def sparsity(self, kind: str) -> Panels:
-        """Share of the attribution held, against the share of training samples."""
-        x = Axis(1e-3, 1.0, (1e-3, 1e-2, 1e-1, 1.0), log=True, title="share of the training samples")
-        y = _UNIT.called("share of the attribution (↑ sparser)")
+    def _curves(self, metric: str, section: Curves, quantity: str, text: str) -> Panels:
+        x = replace(_SHARES if section.log else _UNIT, title=section.x)
         curves = {
-            m.key: [(max(a, x.low), b) for a, b in self.summary.curve("sparsity", m.key, kind)]
+            m.key: [(max(a, x.low), b) for a, b in self.summary.curve(metric, m.key, quantity)]
             for m in self.summary.methods
         }
-        return self._panels("Attribution held", curves, x, y)
+        return self._panels(text, curves, x, replace(_UNIT, title=section.y))
 
-    def retrained(self, metric: str) -> Panels:
+    def retrained(self, metric: str, section: Accuracies, found: Retrained) -> Panels:
         """Accuracies of retrained models against the share kept or removed, beside the paper's."""
-        found = self.summary.retrained(metric)
-        if found is None or len(found.shares) < 2:
+        if len(found.shares) < 2:
             return []
         ours = {m.key: _known(found.shares, values) for m, values, _ in found.rows}
         theirs = {m.key: _known(found.shares, values) for m, _, values in found.rows}
-        kept, way = ("kept", "↑") if metric == "coreset" else ("removed", "↓")
-        x = Axis(0.0, 1.0, (0.0, 0.5, 1.0), title=f"share of the training samples {kept}")
+        x = replace(_UNIT, title=f"share of the training samples {section.what.lower()}")
         values = [b for curves in (ours, theirs) for curve in curves.values() for _, b in curve]
-        return self._panels(
-            f"Accuracy, {metric}", ours, x, linear(values, f"accuracy ({way} better)"), theirs
-        )
+        y = linear(values, f"accuracy ({'↑' if section.rising else '↓'} better)")
+        return self._panels(f"Accuracy, {metric}", ours, x, y, theirs)
 
     def _panels(
         self, text: str, curves: Mapping[str, Points], x: Axis, y: Axis, theirs: Mapping[str, Points] = _NONE
     ) -> Panels:
-        """One panel a method: its curve, the random one, and the paper's where there is one."""
+        """One panel per method: its curve, the random one, and the paper's where there is one."""
         chance = Line(curves.get(RANDOM, []), "line chance")
         found = []
         for method in self.summary.methods:
@@ -139,19 +135,16 @@ class Figures:
             [self.sweep.at(method) for method in self.sweep.methods], f"{self.sweep.option} (→ sparser)"
         )
         found = [(swept.column.title, _swept_chart(swept, x)) for swept in self.sweep.columns()]
-        lines = {quantity: [self.sweep.curve(quantity)] for quantity in _SURROGATE}
-        lines["each"] = self.sweep.support_vectors()
-        titles = {**_SURROGATE, "each": ("Support vectors of each class", "training samples (↓ sparser)")}
-        for quantity, several in lines.items():
-            values = [value for line in several for _, value in line]
-            if values:
-                title, unit = titles[quantity]
-                y = linear(values, unit, zero=True)
-                found.append((title, line_chart([Line(line, "line dual") for line in several], x, y, title)))
+        for metric, section in self.summary.sections(Swept):
+            for quantity, (title, unit) in section.quantities.items():
+                lines = [Line(points, "line dual") for points in self.sweep.lines(metric, quantity)]
+                if lines:
+                    y = linear([value for line in lines for _, value in line.points], unit, zero=True)
+                    found.append((title, line_chart(lines, x, y, title)))
         return found
 
 
-def _swept_chart(swept: Swept, x: Axis) -> Markup:
+def _swept_chart(swept: SweptColumn, x: Axis) -> Markup:
     """A metric over the sweep, with the levels of chance and of the best other method."""
     column = swept.column
     levels = [] if swept.chance is None else [Line(_level(swept.chance, x), "line chance")]

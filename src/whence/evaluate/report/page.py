@@ -14,14 +14,14 @@ from whence.core.resources import in_words
 from whence.errors import StoreError
 from whence.evaluate.report.charts import number
 from whence.evaluate.report.figures import LEGENDS, Figures
-from whence.evaluate.report.summary import Cell, Summary
+from whence.evaluate.report.summary import Cell, Retrained, Summary
 from whence.evaluate.report.sweep import Sweep
+from whence.evaluate.suite.metric import Accuracies, Numbers
 from whence.evaluate.suite.protocol import Method
 from whence.evaluate.suite.results import ERROR, Results
 from whence.explanation.page import style
 from whence.pages.render import Look, read, render
 
-_FAITHFUL = ("agreement", "mcc", "weight_cosine", "logit_cosine")
 _FACTS = {
     "n_train": "training samples",
     "n_test": "tests",
@@ -103,9 +103,13 @@ class _Page:
             self.notes.append(text)
         return self.notes.index(text) + 1
 
-    def reliability(self) -> dict[str, float | None]:
-        """How reliable the target of LDS is."""
-        return {row.quantity: row.value for row in self.results.select("lds", "target")}
+    def reliability(self) -> list[tuple[str, dict[str, float | None]]]:
+        """How reliable what scores foretell is, by the title of the column, where that was measured."""
+        found = []
+        for column in self.columns:
+            target = {row.quantity: row.value for row in self.results.select(column.metric, "target")}
+            found += [(column.title, target)] if target else []
+        return found
 
     def sweep_table(self) -> list[dict[str, Any]]:
         """At which value of the option DualDA is best by each metric, and how good others are."""
@@ -125,7 +129,7 @@ class _Page:
     def caught(self) -> list[tuple[str, list[tuple[str, list[str]]], list[dict[str, Any]]]]:
         """What XDA shows of the shortcuts that DualDA caught, metric by metric, and some pairs of texts."""
         found = []
-        for metric in ("shortcut", "keywords"):
+        for metric in dict.fromkeys(column.metric for column in self.columns):
             rows, examples = [], []
             for method in self.summary.methods:
                 value = partial(self.results.value, metric, method.key)
@@ -141,14 +145,25 @@ class _Page:
                 found.append((title, rows, examples))
         return found
 
-    def faithfulness(self) -> list[tuple[str, list[float | None]]]:
-        """Weight cosine and so on of the surrogates, sparsified ones too."""
-        keys = dict.fromkeys(row.method for row in self.results.select("faithfulness"))
-        return [
-            (self._named(key), [self.results.value("faithfulness", key, name) for name in _FAITHFUL])
-            for key in keys
-            if not self.results.select("faithfulness", key, ERROR)
-        ]
+    def accuracies(self) -> list[tuple[str, Accuracies, Retrained]]:
+        """Tables of models trained anew, metric by metric."""
+        sections = self.summary.sections(Accuracies)
+        found = [(metric, one, self.summary.retrained(metric, one)) for metric, one in sections]
+        return [(metric, one, table) for metric, one, table in found if table is not None]
+
+    def numbers(self) -> list[tuple[str, Numbers, list[tuple[str, list[float | None]]]]]:
+        """Tables of other numbers, metric by metric; rows may be of variants of methods."""
+        found = []
+        for metric, section in self.summary.sections(Numbers):
+            keys = dict.fromkeys(row.method for row in self.results.select(metric))
+            rows = [
+                (self._named(key), [self.results.value(metric, key, name) for name in section.quantities])
+                for key in keys
+                if not self.results.select(metric, key, ERROR)
+            ]
+            if rows:
+                found.append((metric, section, rows))
+        return found
 
     def _named(self, key: str) -> str:
         """Put labels in the place of keys, also inside a longer name."""

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import math
 import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib.resources import files
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from scipy.stats import rankdata
 
 from whence.evaluate.metrics.comparison import Doubles, standard_error, ties, ties_of_runs
 from whence.evaluate.metrics.coreset import loss_of
-from whence.evaluate.suite.metric import METRICS, Column
+from whence.evaluate.suite.metric import METRICS, Accuracies, Column, Curves, Numbers, Swept
 from whence.evaluate.suite.protocol import RANDOM, Method
 from whence.evaluate.suite.results import ERROR, Results
 
+Section = TypeVar("Section", Curves, Accuracies, Numbers, Swept)
 _INFLUENCE = ("influence", "lissa", "arnoldi", "ekfac")
 
 
@@ -61,7 +63,8 @@ class Summary:
         self.everyone = [Method.model_construct(**given) for given in results.protocol["methods"]]
         self.methods = [method for method in self.everyone if not method.sweep]
         found = {key: METRICS.get(key, "metrics") for key in results.protocol["metrics"]}
-        self.columns = [column for metric in found.values() for column in metric.columns]
+        self.metrics = list(found.values())
+        self.columns = [column for metric in self.metrics for column in metric.columns]
         self._options = {metric.name: results.protocol["metrics"][key] for key, metric in found.items()}
 
     @cached_property
@@ -186,17 +189,22 @@ class Summary:
         rows = self.results.select(metric, key, quantity)
         return [(row.x, row.value) for row in rows if row.x is not None and row.value is not None]
 
-    def retrained(self, metric: str) -> Retrained | None:
+    def sections(self, kind: type[Section]) -> list[tuple[str, Section]]:
+        """What metrics have for the page of one kind, with their names."""
+        return [(m.name, one) for m in self.metrics for one in m.sections if isinstance(one, kind)]
+
+    def retrained(self, metric: str, section: Accuracies) -> Retrained | None:
         """Accuracies of models that were trained anew by all methods, beside the paper's."""
         curves = {m.key: dict(self.curve(metric, m.key, "accuracy")) for m in self.methods}
         shares = sorted({share for curve in curves.values() for share in curve})
-        data = self.results.protocol["data"]["name"]
+        table = paper().get(metric, {}).get(self.results.protocol["data"]["name"], {})
+        kept = [share if section.what == "Kept" else 1 - share for share in shares]
         rows = [
-            (m, [curves[m.key].get(s) for s in shares], [printed(metric, data, m, s) for s in shares])
+            (m, [curves[m.key].get(s) for s in shares], [printed(table, m, share) for share in kept])
             for m in self.methods
             if curves[m.key]
         ]
-        return Retrained(shares, rows, paper()[metric].get(data, {}).get("place")) if rows else None
+        return Retrained(shares, rows, table.get("place")) if rows else None
 
     def statements(self) -> list[dict[str, Any]]:
         """The paper's statements about its data sets, and what was measured here in the same terms."""
@@ -254,9 +262,8 @@ def paper() -> dict[str, Any]:
     return tomllib.loads(files("whence.evaluate.report").joinpath("paper.toml").read_text(encoding="utf-8"))
 
 
-def printed(metric: str, data: str, method: Method, share: float) -> float | None:
-    """Accuracy that the paper prints for a method where a share is kept or, in pruning, removed."""
-    table = paper()[metric].get(data, {})
+def printed(table: Mapping[str, Any], method: Method, share: float) -> float | None:
+    """Accuracy that the paper prints for a method where a share is kept."""
     found = table.get(method.key if method.name == "dualda" else method.name)
-    kept = 10 * (share if metric == "coreset" else 1 - share)  # it prints them at 10, 20, … 90 % kept
+    kept = 10 * share  # it prints them at 10, 20, … 90 %
     return found[round(kept) - 1] / 100 if found and math.isclose(kept, round(kept)) else None

@@ -17,7 +17,7 @@ Points = list[tuple[float, float]]
 _RECOMMENDED = (1e-5, 1e-3)  # the paper's choices of C
 
 
-class Swept(NamedTuple):
+class SweptColumn(NamedTuple):
     """A column of the table of scores over the sweep.
 
     Attributes
@@ -60,21 +60,17 @@ class Sweep:
         """Value of the option."""
         return float(method.options[self.option])
 
-    def columns(self) -> list[Swept]:
+    def columns(self) -> list[SweptColumn]:
         """All columns of which there are at least three points."""
         return [swept for swept in map(self._column, self.summary.columns) if len(swept.points) > 2]
 
-    def curve(self, quantity: str) -> Points:
-        """A quantity of the surrogate over the sweep."""
-        pairs = [(self.at(m), self.results.value("surrogate", m.key, quantity)) for m in self.methods]
-        return [(x, value) for x, value in pairs if value is not None]
-
-    def support_vectors(self) -> list[Points]:
-        """Support vectors of each class over the sweep."""
-        lines: dict[float, Points] = {}
+    def lines(self, metric: str, quantity: str) -> list[Points]:
+        """A quantity over the sweep: one line, or one for each of what it is of, such as the classes."""
+        lines: dict[float | None, Points] = {}
         for method in self.methods:
-            for row in self.results.select("surrogate", method.key, "support_vectors_a_class"):
-                lines.setdefault(row.x or 0.0, []).append((self.at(method), row.value or 0.0))
+            for row in self.results.select(metric, method.key, quantity):
+                if row.value is not None:
+                    lines.setdefault(row.x, []).append((self.at(method), row.value))
         return list(lines.values())
 
     def shared(self) -> list[tuple[list[str], tuple[float, ...], int]]:
@@ -87,12 +83,12 @@ class Sweep:
                 found.setdefault((tuple(fractions), len(seeds)), []).append(metric)
         return [(metrics, *what) for what, metrics in found.items()]
 
-    def _column(self, column: Column) -> Swept:
+    def _column(self, column: Column) -> SweptColumn:
         pairs = [(self.at(method), self._value(column, method.key)) for method in self.methods]
         others = [m for m in self.summary.methods if m.name not in ("dualda", RANDOM)]
         scored = [(m.label, value) for m in others if (value := self._value(column, m.key)) is not None]
         points = [(x, value) for x, value in pairs if value is not None]
-        return Swept(column, points, self._value(column, RANDOM), _best(scored, column.rising))
+        return SweptColumn(column, points, self._value(column, RANDOM), _best(scored, column.rising))
 
     def _value(self, column: Column, key: str) -> float | None:
         """A score; of losses, over the fractions and seeds that all methods share, so that they compare."""

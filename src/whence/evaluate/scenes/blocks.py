@@ -21,7 +21,7 @@ _BATCH = 32
 
 @torch.inference_mode()
 def states(backbone: Backbone, texts: Sequence[str], show_progress: bool = False) -> list[States]:
-    """Read texts up to the last block: the states (T_i, d) that go into it, one row a token of text i.
+    """Read texts up to the last block: the states (T_i, d) that go into it, one row per token of text i.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ def packed(states: Sequence[States]) -> Tensor:
     """
     if len(states) == 0 or any(one.ndim != 2 or len(one) == 0 for one in states):
         raise InvalidInputError(
-            "'states' must be one array (tokens, d) a text, with a token or more. "
+            "'states' must be one array (tokens, d) per text, with a token or more. "
             f"Got {[one.shape for one in states][:5]}."
         )
     out = torch.zeros(len(states), max(map(len, states)), states[0].shape[1] + 1)

@@ -1,4 +1,4 @@
-"""Models trained on perturbed data by the user's function, each once, and what such a function needs."""
+"""Models trained on perturbed data, each once, and kept in a cache by the fingerprint of what they are."""
 
 from __future__ import annotations
 
@@ -6,34 +6,29 @@ import json
 import os
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 from tqdm.auto import tqdm
 
 from whence import engine as engines
 from whence.core import store
 from whence.core.cache import Cache, Slot
-from whence.core.checks import check_callable, check_count, check_flag, check_seed, shown
+from whence.core.checks import check_callable, check_flag, check_seed, shown
 from whence.core.fingerprint import Digest, source
-from whence.data import as_training_set
 from whence.engine import Engine, Outcome
-from whence.errors import InvalidInputError, ModelError, StoreError, WhenceError
+from whence.errors import InvalidInputError, StoreError, WhenceError
 from whence.evaluate.scenes.views import View, view
 from whence.evaluate.scenes.weights import load_weights, save_weights
-from whence.model.extractor import logits_in
-from whence.model.inputs import run, running_on, to_model
-from whence.model.modules import check_model, evaluating
 
 TrainFn = Callable[[View, int], nn.Module]
 
-_MODULES = ("data", "evaluate.scenes.perturb", "evaluate.scenes.retrain", "evaluate.scenes.views")
+_MODULES = ("data", *(f"evaluate.scenes.{name}" for name in ("loops", "perturb", "retrain", "views")))
 """Whose code a training can depend on."""
 
 
@@ -144,83 +139,11 @@ def retrain(
             bar.update()
     runs = [_run(task, found[task.path], ended.get(task.path), model) for task in tasks]
     # After all is done, so that a warning that is made an error stops no training.
-    for number, each in enumerate(runs):
-        if each.error is not None:
-            message = f"Job {number} could not be trained: {each.error}"
+    for number, run in enumerate(runs):
+        if run.error is not None:
+            message = f"Job {number} could not be trained: {run.error}"
             warnings.warn(message, RetrainingWarning, stacklevel=2)
     return runs
-
-
-def fixed_steps(
-    data: Any,
-    steps: int,
-    batch_size: int,
-    seed: int = 0,
-    *,
-    preprocess: Callable[[Any], Any] | None = None,
-    collate_fn: Callable[[list[Any]], Any] | None = None,
-) -> Iterator[tuple[Any, Tensor]]:
-    """Give a number of full batches (inputs, labels), whatever the size of the data.
-
-    Subsets of different sizes are trained equally long this way; with epochs, a tenth of the data would have
-    a tenth of the training. The samples are shuffled anew for each pass over them, and a batch goes on into
-    the next pass, so that all samples are seen equally often, give or take one.
-
-    Parameters
-    ----------
-    data
-        As for ``view``.
-    steps, batch_size
-        Batches to give, and samples in each.
-    seed
-        Of the order.
-    preprocess, collate_fn
-        As for ``whence.data.as_training_set``.
-
-    Examples
-    --------
-    >>> import torch
-    >>> data = (torch.arange(6.0)[:, None], torch.arange(6) % 2)
-    >>> [inputs.shape for inputs, labels in fixed_steps(data, 3, 4)]
-    [torch.Size([4, 1]), torch.Size([4, 1]), torch.Size([4, 1])]
-    """
-    steps = check_count("steps", steps)
-    batch_size = check_count("batch_size", batch_size)
-    seen = view(data)
-    samples = as_training_set(seen, batch_size, preprocess=preprocess, collate_fn=collate_fn)
-    rng = np.random.default_rng(check_seed(seed))
-    ahead = np.empty(0, dtype=np.int64)
-    for _ in range(steps):
-        while len(ahead) < batch_size:
-            ahead = np.append(ahead, rng.permutation(len(seen)))
-        rows, ahead = ahead[:batch_size], ahead[batch_size:]
-        yield samples.take(rows.tolist()), torch.from_numpy(seen.labels[rows])
-
-
-def predict(
-    model: nn.Module,
-    data: Any,
-    batch_size: int = 256,
-    *,
-    preprocess: Callable[[Any], Any] | None = None,
-    collate_fn: Callable[[list[Any]], Any] | None = None,
-) -> Tensor:
-    """Logits (test, class) of a model on a data set, float32 on the CPU; the model is left as it was."""
-    batch_size = check_count("batch_size", batch_size)
-    check_model(model)
-    samples = as_training_set(data, batch_size, preprocess=preprocess, collate_fn=collate_fn)
-    parts = []
-    with evaluating(model), torch.no_grad():
-        for batch in samples.batches():
-            inputs = to_model(model, batch.inputs)
-            with running_on(inputs):
-                output = run(model, inputs)
-            parts.append(logits_in(output)[0].float().cpu())
-    logits = torch.cat(parts)
-    if not logits.isfinite().all():
-        row = int((~logits.isfinite()).any(1).int().argmax())
-        raise ModelError(f"The model's output must be finite. Got {logits[row].tolist()} for sample {row}.")
-    return logits
 
 
 @dataclass(frozen=True, eq=False)

@@ -25,7 +25,7 @@ from whence.evaluate.scenes.retrain import code_fingerprint
 from whence.evaluate.scenes.views import View, view
 from whence.evaluate.scenes.weights import load_weights, save_weights
 
-_MODULES = ("blocks", "networks", "texts", "training", "views")
+_MODULES = ("blocks", "loops", "networks", "texts", "training", "views")
 """Whose code a trained network depends on."""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
@@ -42,6 +43,59 @@ class Column:
     metric: str = ""
 
 
+@dataclass(frozen=True)
+class Curves:
+    """Curves that the page draws, one panel per method: of rows with a share as their ``x``.
+
+    Attributes
+    ----------
+    title, text : heading, and what is seen
+    x, y : titles of the axes
+    quantities : of the rows, with what each is called; the first is in sight, the others unfold
+    log : whether shares are on a logarithmic axis
+    """
+
+    title: str
+    text: str
+    x: str
+    y: str
+    quantities: Mapping[str, str]
+    log: bool = False
+
+
+@dataclass(frozen=True)
+class Accuracies:
+    """A table of the rows "accuracy", of models trained anew, by the share of the training samples.
+
+    Attributes
+    ----------
+    title, better : heading, and which way is better
+    what : "Kept" or "Removed": what is done with the share
+    rising : whether more is better
+    """
+
+    title: str
+    better: str
+    what: Literal["Kept", "Removed"]
+    rising: bool
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """A table of other numbers: heading, what is seen, and the quantities with their titles."""
+
+    title: str
+    text: str
+    quantities: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Swept:
+    """Quantities that the page draws over the sweep, with title and unit; a line for each ``x`` of rows."""
+
+    quantities: Mapping[str, tuple[str, str]]
+
+
 class Metric(Table):
     """A metric: its fields are its options, with their defaults, as a protocol's table gives them.
 
@@ -52,6 +106,7 @@ class Metric(Table):
     ----------
     name : in protocols and results
     columns : of the table of scores
+    sections : what the page shows beside the table
     sweeps : whether the methods of a sweep are measured too
     compares : whether ``compare`` looks at all methods together; their scores are kept for it
     train, test, steps : sizes of the scene where they differ from the protocol's
@@ -72,6 +127,7 @@ class Metric(Table):
 
     name: ClassVar[str]
     columns: ClassVar[tuple[Column, ...]] = ()
+    sections: ClassVar[tuple[Curves | Accuracies | Numbers | Swept, ...]] = ()
     sweeps: ClassVar[bool] = True
     compares: ClassVar[bool] = False
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from whence.pages.samples import Array, Picture
-from whence.pages.style import GREY, INK, heat, one_line
+from whence.pages.samples import Array, Picture, Sample
+from whence.pages.style import BLUE, GREY, INK, ORANGE, drawn, heat, heights, one_line
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -26,6 +26,7 @@ FAMILIES = (
     "Microsoft YaHei",
 )
 UNKNOWN = "▯"
+FRAME = "#BBBBBB"
 _LONGEST = 400  # letters of a line: more than any sheet here is wide
 
 Colours = Callable[[Array, float], Picture]
@@ -169,6 +170,25 @@ class Canvas:
             self.rectangle(x + i * width / n, y, min(1.5, n - i) * width / n, 0.06, colour)
         value = f"±{full:.3g}" if full else "all 0"
         self.text(x + width / 2, y + 0.125, value, ha="center", size=5, color=GREY)
+
+    def sample(self, x: float, y: float, size: float, sample: Sample, colour: str) -> None:
+        """Draw a picture or values in a square."""
+        axes = self.axes(x, y, size, size, colour)
+        if sample.image is not None:
+            axes.imshow(sample.image, cmap="gray", vmin=0, vmax=1, interpolation="antialiased")
+        else:
+            values = heights(sample)
+            self.bars(axes, values, float(np.abs(values).max(initial=0)), GREY)
+
+    def relevance(
+        self, x: float, y: float, size: float, sample: Sample, relevance: Array, full: float
+    ) -> None:
+        """Draw a map on a picture or on values in a square; ``full`` is the relevance of the full colour."""
+        axes, found = self.axes(x, y, size, size, FRAME, 0.6), drawn(sample, relevance)
+        if sample.image is not None:
+            axes.imshow(heat(found, full, sample.image), interpolation="antialiased")
+        else:
+            self.bars(axes, found, full, np.where(found > 0, BLUE, ORANGE))
 
     def bars(self, axes: Axes, values: Array, full: float, colours: Any) -> None:
         """Draw values as bars up and down from 0, between −full and +full."""

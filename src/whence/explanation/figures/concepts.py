@@ -9,7 +9,17 @@ import numpy as np
 from whence.explanation.concepts import ConceptExplanation, ConceptPart
 from whence.explanation.figures.canvas import Canvas
 from whence.pages.samples import Array, Sample
-from whence.pages.style import BLUE, GREY, INK, ORANGE, drawn, heat, one_line, percent, signed
+from whence.pages.style import (
+    BLUE,
+    GREY,
+    INK,
+    ORANGE,
+    PALE_BLUE,
+    PALE_ORANGE,
+    one_line,
+    percent,
+    signed,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -21,7 +31,7 @@ WORDS = 5  # of a text that are written for a concept
 
 
 def draw(why: ConceptExplanation) -> Figure:
-    """Draw the pair, and below it a row a concept: its part, its maps, and the samples that show it most."""
+    """Draw the pair, and below it a row per concept: its part, its maps and the samples that show it."""
     return _Drawing(why).canvas.figure
 
 
@@ -77,9 +87,8 @@ class _Drawing:
         canvas.text(x, y - 0.09, f"parts of all {len(values):,} concepts, sorted", color=GREY, size=6)
         axes = canvas.axes(x, y, width, TILE - 0.15, GREY)
         shown = {part.score for part in why.parts}
-        colours = [
-            (BLUE if v > 0 else ORANGE) if v in shown else ("#B9D7E8" if v > 0 else "#F3CDB2") for v in values
-        ]
+        sides = {True: (ORANGE, BLUE), False: (PALE_ORANGE, PALE_BLUE)}
+        colours = [sides[v in shown][v > 0] for v in values.tolist()]
         canvas.bars(axes, values.astype(np.float32), float(np.abs(values).max(initial=0)), colours)
         spread = float(np.ptp([0, *values])) or 1.0
         axes.set_ylim(min(0, values[-1]) - 0.04 * spread, max(0, values[0]) + 0.04 * spread)
@@ -109,46 +118,27 @@ class _Drawing:
 
     def _map(self, x: float, y: float, sample: Sample, relevance: Array, full: float) -> None:
         canvas = self.canvas
-        if sample.image is not None:
-            axes = canvas.axes(x, y, TILE, TILE, GREY)
-            axes.imshow(
-                heat(drawn(sample, relevance), full, sample.image), interpolation="nearest", aspect="auto"
-            )
-        elif sample.tokens is not None:
-            for row, j in enumerate(np.argsort(-np.abs(relevance), kind="stable")[:WORDS]):
-                colour = BLUE if relevance[j] > 0 else ORANGE
-                words = canvas.fit(sample.tokens[j].strip(), TILE - 0.42, 6)
-                canvas.text(x, y + 0.1 + row * 0.17, words, size=6)
-                canvas.text(
-                    x + TILE,
-                    y + 0.1 + row * 0.17,
-                    signed(float(relevance[j])),
-                    size=5.5,
-                    color=colour,
-                    ha="right",
-                )
-        else:
-            axes = canvas.axes(x, y, TILE, TILE, GREY)
-            values = relevance.ravel()
-            canvas.bars(axes, values, full, [BLUE if v > 0 else ORANGE for v in values])
+        if sample.tokens is None:
+            canvas.relevance(x, y, TILE, sample, relevance, full)
+            return
+        for row, j in enumerate(np.argsort(-np.abs(relevance), kind="stable")[:WORDS]):
+            line, colour = y + 0.1 + row * 0.17, BLUE if relevance[j] > 0 else ORANGE
+            canvas.text(x, line, canvas.fit(sample.tokens[j].strip(), TILE - 0.42, 6), size=6)
+            score = signed(float(relevance[j]))
+            canvas.text(x + TILE, line, score, size=5.5, color=colour, ha="right")
 
     def _sample(self, x: float, y: float, size: float, sample: Sample, colour: str) -> None:
         canvas = self.canvas
-        if sample.image is not None:
-            axes = canvas.axes(x, y, size, size, colour)
-            axes.imshow(sample.image, cmap="gray", vmin=0, vmax=1, interpolation="nearest", aspect="auto")
-        elif sample.tokens is not None:
-            small = size != TILE
-            width = canvas.width - x - 0.15 if small else size
-            text = one_line("".join(sample.tokens))
-            for line in range(1 if small else 6):
-                part = canvas.fit(text, width, 5.5)
-                canvas.text(x, y + 0.08 + line * 0.13, part, size=5.5)
-                text = text[len(part.rstrip("…")) :]
-        elif sample.values is not None:
-            axes = canvas.axes(x, y, size, size, colour)
-            values = sample.values.ravel()
-            canvas.bars(axes, values, float(np.abs(values).max(initial=0)), GREY)
+        if sample.tokens is None:
+            canvas.sample(x, y, size, sample, colour)
+            return
+        small = size != TILE
+        width = canvas.width - x - 0.15 if small else size
+        text = one_line("".join(sample.tokens))
+        for line in range(1 if small else 6):
+            part = canvas.fit(text, width, 5.5)
+            canvas.text(x, y + 0.08 + line * 0.13, part, size=5.5)
+            text = text[len(part.rstrip("…")) :]
 
     def _legend(self, y: float) -> None:
         why, canvas = self.why, self.canvas

@@ -4,21 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from whence.explanation.figures.canvas import Canvas
 from whence.explanation.figures.parts import balance, label, legend, verdict
 from whence.explanation.record import Contribution, Explanation
-from whence.pages.samples import Array, Sample
 from whence.pages.style import (
     BLUE,
     GREY,
     INK,
     ORANGE,
     a_bar,
-    drawn,
-    heat,
-    heights,
     percent,
     signed,
 )
@@ -31,7 +25,6 @@ TILE, LARGE = 0.78, 1.15
 TOP = 0.52
 CAPTION = 0.62
 HEADING = 2.4
-FRAME = "#BBBBBB"
 
 
 def draw(explanation: Explanation) -> Figure:
@@ -44,7 +37,7 @@ def draw(explanation: Explanation) -> Figure:
 
 
 class _Overview:
-    """Images or values: a column a pair, the training sample with its map above the pair's test map."""
+    """Images or values: a column per pair, the training sample with its map above the pair's test map."""
 
     def __init__(self, why: Explanation) -> None:
         self.why = why
@@ -77,14 +70,13 @@ class _Overview:
         canvas.text(self.middle, TOP - 0.12, "test sample", size=8, weight="bold", ha="center")
         if why.sample.values is not None and a_bar(why.sample) > 1:
             canvas.text(self.middle, TOP - 0.36, f"a bar: {a_bar(why.sample):,} values", size=6, ha="center")
-        self._sample(x, TOP, LARGE, why.sample, INK)
+        canvas.sample(x, TOP, LARGE, why.sample, INK)
         y = TOP + LARGE + 0.12
         for i, (text, style) in enumerate(verdict(why)):
             fitted = canvas.fit(text, room, 7, style.get("weight", "normal"))
             canvas.text(self.middle, y + 0.135 * i, fitted, size=7, ha="center", **style)
         y = self.rows[2] + TILE - LARGE
-        relevance = drawn(why.sample, why.logit_map)
-        self._map(x, y, LARGE, why.sample, relevance, self.full.logit)
+        canvas.relevance(x, y, LARGE, why.sample, why.logit_map, self.full.logit)
         canvas.key(x, self.rows[2] + TILE + 0.04, LARGE, self.full.logit)
         canvas.text(self.middle, y - 0.07, "relevance of the logit", size=6, ha="center")
 
@@ -109,9 +101,8 @@ class _Overview:
 
     def _pair(self, x: float, pair: Contribution, colour: str) -> None:
         canvas, why = self.canvas, self.why
-        train = drawn(pair.sample, pair.train_map)
-        self._map(x, self.rows[0], TILE, pair.sample, train, self.full.train)
-        self._sample(x, self.rows[1], TILE, pair.sample, colour)
+        canvas.relevance(x, self.rows[0], TILE, pair.sample, pair.train_map, self.full.train)
+        canvas.sample(x, self.rows[1], TILE, pair.sample, colour)
         middle, y = x + TILE / 2, self.rows[1] + TILE
         word = "for" if pair.score > 0 else "against"
         name = canvas.fit(label(why, pair), self.step - 0.02)
@@ -122,8 +113,7 @@ class _Overview:
             middle, y + 0.335, f"{percent(pair.share)} of all {word}", ha="center", size=5, color=GREY
         )
         canvas.text(middle, y + 0.43, f"training #{pair.index}", ha="center", size=5, color=GREY)
-        test = drawn(why.sample, pair.test_map)
-        self._map(x, self.rows[2], TILE, why.sample, test, self.full.test)
+        canvas.relevance(x, self.rows[2], TILE, why.sample, pair.test_map, self.full.test)
 
     def _row_names(self) -> None:
         """Name the rows on the left, with the colour scale of each that has one."""
@@ -136,17 +126,3 @@ class _Overview:
                 self.canvas.text(MARGIN, y + 0.08 + 0.115 * i, text, size=6, color=INK)
             if full is not None:
                 self.canvas.key(MARGIN, y + 0.5, NAMES - 0.16, full)
-
-    def _sample(self, x: float, y: float, size: float, sample: Sample, colour: str) -> None:
-        axes = self.canvas.axes(x, y, size, size, colour)
-        if sample.image is not None:
-            axes.imshow(sample.image, cmap="gray", vmin=0, vmax=1, interpolation="antialiased")
-            return
-        self.canvas.bars(axes, heights(sample), float(np.abs(heights(sample)).max(initial=0)), GREY)
-
-    def _map(self, x: float, y: float, size: float, sample: Sample, relevance: Array, full: float) -> None:
-        axes = self.canvas.axes(x, y, size, size, FRAME, 0.6)
-        if sample.image is not None:
-            axes.imshow(heat(relevance, full, sample.image), interpolation="antialiased")
-            return
-        self.canvas.bars(axes, relevance, full, np.where(relevance > 0, BLUE, ORANGE))

@@ -31,7 +31,7 @@ def draw_text(explanation: Explanation) -> Figure:
 
 
 class _Texts:
-    """The test text with the logit's map, then a row a pair: training text, test text."""
+    """The test text with the logit's map, then a row per pair: training text, test text."""
 
     def __init__(self, why: Explanation) -> None:
         self.why, self.canvas = why, Canvas(WIDTH, 1)

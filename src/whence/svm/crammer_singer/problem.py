@@ -199,7 +199,9 @@ class CrammerSinger(Problem):
         own = self.C - alpha[np.arange(len(rows)), self.labels[rows]]
         return float(own[own > 0].mean() if (own > 0).any() else self.C)
 
-    def project(self, centre: Doubles, sigma: float, g: Doubles, t: float, dg: Doubles, out: Doubles) -> None:
+    def project(
+        self, centre: Doubles, sigma: float, g: Doubles, t: float, dg: Doubles, rows: Ints, out: Doubles
+    ) -> None:
         """Project centre + σ (g + t·dg) onto the simplex, row by row."""
         kernels.project_rows(centre, sigma, g, t, dg, self.times, self.C, out)
 
@@ -207,11 +209,11 @@ class CrammerSinger(Problem):
         """Σ_ic A_ic B_ic of two arrays like α, (n, K)."""
         return float(np.vdot(A, B)) + (self.multiplicity - 1) * float(np.vdot(A[:, -1], B[:, -1]))
 
-    def slackness(self, alpha: Doubles, g: Doubles) -> float:
+    def slackness(self, alpha: Doubles, g: Doubles, rows: Ints) -> float:
         """What α is below the best on the simplex."""
         return self.C * float(g.max(axis=1).sum()) - self.inner_rows(alpha, g)
 
-    def repair(self, alpha: Doubles) -> None:
+    def repair(self, alpha: Doubles, rows: Ints) -> None:
         """Scale rows to sum to C."""
         alpha *= self.C / (alpha @ self.times)[:, None]
 

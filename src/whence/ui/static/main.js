@@ -61,7 +61,7 @@ function controls(why) {
   const Cs = state.info.Cs;
   const C = h("input", { id: "C", type: "range", min: 0, max: Cs.length - 1, step: 1, value: Cs.indexOf(why.C),
     "aria-valuetext": `C = ${short(why.C)}`, onchange: (event) => change({ C: Cs[+event.target.value] }) });
-  return h("div", { class: "controls" }, h("label", {}, "explain ", target), h("label", {}, "pairs a side ", k),
+  return h("div", { class: "controls" }, h("label", {}, "explain ", target), h("label", {}, "pairs per side ", k),
     h("label", {}, "dense ", C, " sparse ", h("span", { class: "quiet" }, `C = ${short(why.C)}`)));
 }
 

@@ -1,7 +1,5 @@
 """The metrics of the evaluation, one file each; a file that is put here is found."""
 
-import pkgutil
-from importlib import import_module
+from whence.core.registry import import_all
 
-for _module in pkgutil.iter_modules(__path__):
-    import_module(f"{__name__}.{_module.name}")
+import_all(__name__)

@@ -22,7 +22,7 @@ from whence.evaluate.metrics.coreset import (
 )
 from whence.evaluate.scenes import networks
 from whence.evaluate.suite.case import Case
-from whence.evaluate.suite.metric import Column, Metric
+from whence.evaluate.suite.metric import Accuracies, Column, Metric
 from whence.evaluate.suite.results import Row
 
 if TYPE_CHECKING:
@@ -46,6 +46,9 @@ class Coreset(Metric):
 
     name: ClassVar[str] = "coreset"
     columns: ClassVar[tuple[Column, ...]] = _columns("Coreset", rising=False)
+    sections: ClassVar[tuple[Accuracies, ...]] = (
+        Accuracies("Coreset selection", "More is better: the kept samples suffice.", "Kept", rising=True),
+    )
 
     fractions: list[Share] = Field(default=list(FRACTIONS), min_length=1)
     seeds: Count = 2
@@ -106,6 +109,15 @@ class Pruning(Coreset):
 
     name: ClassVar[str] = "pruning"
     columns: ClassVar[tuple[Column, ...]] = _columns("Pruning", rising=True)
+    sections: ClassVar[tuple[Accuracies, ...]] = (
+        Accuracies(
+            "Adversarial pruning",
+            "Less is better: the removed samples cannot be replaced. The paper’s figures are those for as "
+            "much kept as is left here.",
+            "Removed",
+            rising=False,
+        ),
+    )
 
     @staticmethod
     def cut(order: Ints, fraction: float) -> Ints:

@@ -16,14 +16,19 @@ from whence.evaluate.metrics.faithfulness import (
     surrogate_faithfulness,
 )
 from whence.evaluate.suite.case import Case
-from whence.evaluate.suite.metric import Metric
+from whence.evaluate.suite.metric import Metric, Numbers
 from whence.evaluate.suite.results import Row
 from whence.features import extract
 
 if TYPE_CHECKING:
     from whence.evaluate.suite.protocol import Method, Protocol
 
-_NAMES = ("agreement", "mcc", "weight_cosine", "logit_cosine")
+_NAMES = {
+    "agreement": "Agreement",
+    "mcc": "Matthews correlation",
+    "weight_cosine": "Weight cosine",
+    "logit_cosine": "Logit cosine",
+}
 
 
 @register
@@ -34,6 +39,14 @@ class Faithfulness(Metric):
     """
 
     name: ClassVar[str] = "faithfulness"
+    sections: ClassVar[tuple[Numbers, ...]] = (
+        Numbers(
+            "Faithfulness of surrogates",
+            "How well the new last layer stands for the model’s own; 1 is best. Sparsified Representer "
+            "Points keep, of each class, as many of the largest coefficients as DualDA has support vectors.",
+            _NAMES,
+        ),
+    )
     sweeps: ClassVar[bool] = False
 
     def applies(self, method: Method) -> bool:

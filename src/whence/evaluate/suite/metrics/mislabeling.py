@@ -11,7 +11,7 @@ from whence.core.tables import Share
 from whence.evaluate.metrics.scores import mislabeling_curve, mislabeling_placements
 from whence.evaluate.scenes.kinds import Flips
 from whence.evaluate.suite.case import Case
-from whence.evaluate.suite.metric import Column, Metric
+from whence.evaluate.suite.metric import Column, Curves, Metric
 from whence.evaluate.suite.results import Row
 
 _POINTS = 101  # of the curve that is drawn
@@ -27,6 +27,17 @@ class Mislabeling(Metric):
             "Mislabeling",
             "scaled area under the curve",
             how="bootstrap over the wrong labels, with the correctly labelled samples as they are",
+        ),
+    )
+
+    sections: ClassVar[tuple[Curves, ...]] = (
+        Curves(
+            "Wrong labels found",
+            "Share of the wrong labels found when the training samples are inspected by falling "
+            "self-influence.",
+            x="share inspected",
+            y="share found (↑ better)",
+            quantities={"curve": "Wrong labels found"},
         ),
     )
 

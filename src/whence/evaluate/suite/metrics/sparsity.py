@@ -9,7 +9,7 @@ import numpy as np
 from whence.core.registry import register
 from whence.evaluate.metrics.sparsity import sparsity_curve
 from whence.evaluate.suite.case import Case
-from whence.evaluate.suite.metric import Metric
+from whence.evaluate.suite.metric import Curves, Metric
 from whence.evaluate.suite.results import Row
 
 _SHARES = (0.0, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
@@ -20,6 +20,21 @@ class Sparsity(Metric):
     """Share of the attribution that the top x % of the training samples hold: curves, and no score."""
 
     name: ClassVar[str] = "sparsity"
+    sections: ClassVar[tuple[Curves, ...]] = (
+        Curves(
+            "Sparsity",
+            "Share of the absolute attribution that the top share of the training samples holds. A curve "
+            "that rises early is of few samples that matter; neither way is better in itself.",
+            x="share of the training samples",
+            y="share of the attribution (↑ sparser)",
+            quantities={
+                "absolute": "Attribution held",
+                "positive": "Of the positive attribution",
+                "negative": "Of the negative attribution",
+            },
+            log=True,
+        ),
+    )
     sweeps: ClassVar[bool] = False
 
     def measure(self, case: Case) -> list[Row]:

@@ -10,11 +10,14 @@ from whence.attributors import DualDA
 from whence.core.registry import register
 from whence.evaluate.scenes import networks
 from whence.evaluate.suite.case import Case
-from whence.evaluate.suite.metric import Metric
+from whence.evaluate.suite.metric import Metric, Swept
 from whence.evaluate.suite.results import Row
 
 if TYPE_CHECKING:
     from whence.evaluate.suite.protocol import Method
+
+
+_RIGHT = "share that the surrogate has right (↑ better)"
 
 
 @register
@@ -22,6 +25,18 @@ class SurrogateFit(Metric):
     """Accuracy, agreement with the model, time and support vectors of DualDA's surrogate."""
 
     name: ClassVar[str] = "surrogate"
+    sections: ClassVar[tuple[Swept, ...]] = (
+        Swept(
+            {
+                "train_accuracy": ("Accuracy, training samples", _RIGHT),
+                "test_accuracy": ("Accuracy, tests", _RIGHT),
+                "test_agreement": ("Agreement with the model", "share of tests (↑ better)"),
+                "solve_seconds": ("Time to solve", "seconds (↓ better)"),
+                "support_vectors": ("Support vectors", "training samples (↓ sparser)"),
+                "support_vectors_a_class": ("Support vectors of each class", "training samples (↓ sparser)"),
+            }
+        ),
+    )
 
     def applies(self, method: Method) -> bool:
         """Tell whether the method is a DualDA."""

@@ -1,0 +1,281 @@
+"""The frame of a fit: features are read once, a method learns from them, and what it learned is kept."""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from os import PathLike
+from typing import TYPE_CHECKING, Any, Self, TypedDict
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from whence.attributors.classifier import Classifier, Training, check_tests, checked
+from whence.core.checks import check_count, check_flag, check_names
+from whence.data import OnError, TrainingSet, as_training_set
+from whence.errors import InvalidInputError, NotFittedError
+from whence.features import FeatureBank, extract
+from whence.features.bank import Ints
+from whence.model.bound import BoundModel
+from whence.model.heads import Head
+from whence.model.inputs import check_batch, check_device
+from whence.model.modules import check_model
+from whence.model.modules import class_names as model_class_names
+from whence.tasks import Classes, Task
+
+
+class FitOptions(TypedDict, total=False):
+    """The options of ``Attributor.fit`` that all methods share; it says what they are."""
+
+    features: FeatureBank | None
+    preprocess: Callable[[Any], Any] | None
+    collate_fn: Callable[[list[Any]], Any] | None
+    cache_dir: str | PathLike[str] | None
+    dtype: str
+    autocast: str | None
+    num_workers: int
+    on_error: OnError
+    class_names: Sequence[str] | None
+
+
+_READING: dict[str, Any] = {
+    "preprocess": None,
+    "collate_fn": None,
+    "dtype": "float32",
+    "autocast": None,
+    "num_workers": 0,
+    "on_error": "raise",
+}  # options of the reading of samples, with what they are when left out
+
+
+def model_of(model: Any, layer: str | None, options: FitOptions) -> nn.Module:
+    """Give the model of a fit, inside its wrappers: the one that is given, or that of the features."""
+    bank = options.get("features")
+    return check_model(model, layer) if bank is None else checked(bank).extractor.model
+
+
+class Frame(ABC):
+    """What every attribution method has: parameters, what a fit learned, and the fit itself."""
+
+    batch_size: int = 256
+    show_progress: bool = True
+    device: str | torch.device | None = None
+
+    n_train_: int
+    task_: Task
+    labels_: Ints
+    skipped_: Ints
+    head_: Head | None
+    model_: BoundModel | None
+    data_: TrainingSet | None
+    cache_bytes_: int
+    seconds_: dict[str, float]
+    origins_: dict[str, str]
+    fit_seconds_: float
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Say of what only a fit gives that there was none yet."""
+            if name.endswith("_") and not name.startswith("_"):
+                self.check_fitted()
+            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}.")
+
+    @abstractmethod
+    def _learn(self, training: Training, **given: Any) -> Any:
+        """Give what is kept for attributing, tensors by name; own attributes are set last, if all went well.
+
+        ``given`` is what ``fit`` of the method takes beside what all methods take.
+        """
+
+    @abstractmethod
+    def _scores(self, features: Tensor, classes: Tensor, x: Any) -> Tensor:
+        """Scores (B, M) of tests with features (B, d) for classes (B,), for the M samples that took part.
+
+        ``x`` are their inputs, or None where only the features were given.
+        """
+
+    @abstractmethod
+    def _self_influence(self) -> Tensor:
+        """Score of each of the M samples that took part, for its own label at itself."""
+
+    @property
+    def _of_features(self) -> bool:
+        """Whether scores need no more than features, so that ``attribute_features`` has all it needs."""
+        return False
+
+    def _check_parameters(self) -> None:
+        """Raise where a hyper-parameter is wrong, before any work is done."""
+        self.batch_size = check_count("batch_size", self.batch_size)
+        self.show_progress = check_flag("show_progress", self.show_progress)
+        if self.device is not None:
+            check_device(self.device)
+
+    def _fit(self, model: Any, data: Any, layer: str | None, options: FitOptions, **given: Any) -> Self:
+        """Read the features, learn from them and from what else was ``given``, and take over the result."""
+        self._check_parameters()
+        started = time.perf_counter()
+        bank = self._bank(model, data, layer, options)
+        extracted = time.perf_counter()
+        training = Training(bank, self.batch_size, options.get("cache_dir"))
+        if not self._of_features and bank.model is None:
+            raise InvalidInputError(
+                f"'features' must come with the model that made them: {type(self).__name__} with these "
+                "parameters runs it on inputs. Pass a bank of whence.features.extract, or use "
+                "fit(model, data)."
+            )
+        task = self._task(bank, options.get("class_names"))
+        learned = self._learn(training, **given)
+        bank.verify()  # what was read, now that all is read
+        self.seconds_ = {"features": extracted - started, "solution": time.perf_counter() - extracted}
+        self.origins_ = {"features": bank.note, "solution": "computed"}
+        self._adopt(task, bank.labels, bank.head, bank.model, bank.data)
+        self._keep(learned)
+        self.fit_seconds_ = sum(self.seconds_.values())
+        self._finish(training)
+        return self
+
+    def _bank(self, model: Any, data: Any, layer: str | None, options: FitOptions) -> FeatureBank:
+        """Extract the features, or check those that were given in the place of model and data."""
+        names = options.get("class_names")
+        if names is not None:
+            names = check_names("class_names", names)
+        if (bank := options.get("features")) is not None:
+            made_by = {"model": model, "data": data, "layer": layer}
+            told = [name for name, value in made_by.items() if value is not None]
+            told += [name for name, usual in _READING.items() if options.get(name, usual) != usual]
+            if told:
+                raise InvalidInputError(
+                    f"'features' must be given in the place of '{told[0]}', which made them. Got both; leave "
+                    f"one out, or give '{told[0]}' to whence.features.extract."
+                )
+            return checked(bank)
+        check_model(model, layer)
+        reading: dict[str, Any] = {**_READING, **{n: options[n] for n in _READING if n in options}}  # type: ignore[literal-required]
+        samples = as_training_set(
+            data,
+            self.batch_size,
+            names=model_class_names(model) if names is None else names,
+            preprocess=reading.pop("preprocess"),
+            collate_fn=reading.pop("collate_fn"),
+        )
+        return extract(
+            model,
+            samples,
+            layer=layer,
+            batch_size=self.batch_size,
+            cache_dir=options.get("cache_dir"),
+            device=self.device,
+            show_progress=self.show_progress,
+            **reading,
+        )
+
+    def _task(self, bank: FeatureBank, names: Sequence[str] | None) -> Task:
+        """Tell what the outputs stand for."""
+        assert bank.n_classes is not None  # of every bank that was extracted or checked
+        if names is not None:
+            check_names("class_names", names, bank.n_classes)
+        known = None if bank.data is None else bank.data.class_names
+        return Classes.of(tuple(names) if names is not None else known, bank.n_classes)
+
+    def _adopt(
+        self,
+        task: Task,
+        labels: Ints,
+        head: Head | None,
+        model: BoundModel | None,
+        data: TrainingSet | None,
+    ) -> None:
+        """Take over what all methods know after a fit."""
+        self.task_, self.labels_, self.head_, self.model_, self.data_ = task, labels, head, model, data
+        self.n_train_, self.skipped_ = len(labels), np.flatnonzero(labels < 0)
+        self._classifier = None if head is None else Classifier(head, model, self.batch_size)
+        device = None if model is None else model.device
+        self._labels = torch.as_tensor(labels[labels >= 0], device=device)  # (M,) of those that took part
+
+    def _keep(self, learned: Any) -> None:
+        """Take over what ``_learn`` gave."""
+        self._cache: dict[str, Tensor] = learned
+        self.cache_bytes_ = sum(tensor.nbytes for tensor in learned.values())
+
+    def _finish(self, training: Training) -> None:  # noqa: B027
+        """Measure and warn of what the fit shows, in the name of the user's ``fit``, three calls above."""
+
+    def _read(self, x: Any, target: Any) -> tuple[Tensor, Tensor]:
+        """Features (B, d) of inputs, and one class per test (B,) on the CPU, by default the model's own."""
+        self.check_fitted()
+        wanted = None if target is None else self.task_.check_target(target, check_batch(x))
+        features, logits = self.require_model().read(x, self.batch_size)
+        return self.check_features(features, "x"), self.task_.explained(logits, wanted)
+
+    def _given(self, features: Any, target: Any) -> tuple[Tensor, Tensor]:
+        """Features (B, d) as a tensor, and one class per test (B,), by default that of the last layer."""
+        self.check_fitted()
+        if not self._of_features:
+            raise InvalidInputError(
+                f"{type(self).__name__} with these parameters looks at inputs, not at features alone. Use "
+                "attribute or top_k."
+            )
+        tests = self.check_features(features)
+        return tests, self.task_.explained(self._logits(tests), target)
+
+    def check_features(self, features: Any, of: str = "") -> Tensor:
+        """Return features (B, d) of tests as scores take them, or raise; ``of`` names their argument."""
+        self.check_fitted()
+        return check_tests(features, self._like(), of)
+
+    def _like(self) -> Tensor:
+        """Give a tensor (…, d) of the kind that features are to be."""
+        return self._head().weight
+
+    def _logits(self, features: Tensor) -> Tensor:
+        """Logits (B, K) of the model's last layer, where only features are known."""
+        return self._head().logits(features)
+
+    def _head(self) -> Classifier:
+        """Give the model's last layer as it was when fitted."""
+        assert self._classifier is not None  # or the fit had raised
+        return self._classifier
+
+    def _for_all(self, scores: Tensor) -> Tensor:
+        """Give scores (B, N) of all samples by those (B, M) that took part; the others have 0."""
+        if not len(self.skipped_):
+            return scores
+        everyone = scores.new_zeros(len(scores), self.n_train_)
+        everyone[:, torch.as_tensor(np.flatnonzero(self.labels_ >= 0), device=scores.device)] = scores
+        return everyone
+
+    @property
+    def n_classes_(self) -> int:
+        """The number K of the model's classes."""
+        return self.task_.n_outputs
+
+    @property
+    def class_names_(self) -> tuple[str, ...] | None:
+        """One name per class, from the model's id2label, the data, or a folder's subfolders, or None."""
+        return self.task_.names
+
+    def check_fitted(self) -> None:
+        """Raise NotFittedError before ``fit``."""
+        if "fit_seconds_" not in self.__dict__:
+            raise NotFittedError(f"This {type(self).__name__} is not fitted yet. Call fit first.")
+
+    def require_model(self) -> BoundModel:
+        """Give the model as it was when fitted, or raise NotFittedError where there is none."""
+        if self.model_ is None:
+            raise NotFittedError(
+                f"This {type(self).__name__} has no model, so it cannot take inputs. Use the methods that "
+                "take features, fit it with fit(model, data), or pass the model to whence.load."
+            )
+        return self.model_
+
+    def require_data(self) -> TrainingSet:
+        """Give the training set, or raise NotFittedError where there is none."""
+        if self.data_ is None:
+            raise NotFittedError(
+                f"This {type(self).__name__} has no training set, so it has no samples to show. "
+                "Pass it to whence.load as 'data', or use fit(model, data)."
+            )
+        return self.data_

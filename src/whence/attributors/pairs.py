@@ -1,0 +1,119 @@
+"""Attributors whose pairs can be explained: why a training sample matters, on both samples."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any
+
+from torch import Tensor
+from tqdm.auto import tqdm
+
+from whence.attributors.base import Attributor
+from whence.attributors.explainer import PairExplainer
+from whence.core.checks import check_count, shown
+from whence.errors import InvalidInputError
+from whence.explanation import ConceptExplanation, Explanations
+from whence.model.inputs import check_batch
+from whence.relevance.concepts import Concepts
+from whence.relevance.xda import Method
+
+
+class PairAttributor(Attributor):
+    """An attributor whose scores are inner products of features, so that relevance can take them apart.
+
+    Attributes
+    ----------
+    vectors_ : (S, d), features of the training samples that can score
+    """
+
+    vectors_: Tensor
+
+    @abstractmethod
+    def explaining(self, k: int, method: Method | None) -> PairExplainer:
+        """Give what explains one test sample, by the k strongest pairs of either sign."""
+
+    def explain(
+        self, x: Any, k: int = 5, target: Any = None, *, truth: Any = None, method: Method | None = None
+    ) -> Explanations:
+        """Explain predictions by their strongest training samples, and these by relevance maps on both.
+
+        The relevance of feature j of a pair is λ_ic f(x)_j f(x_i)_j. It is propagated to the input of the
+        test sample and to that of the training sample. A test sample costs one pass forward, its training
+        samples one in a batch, and either one pass back.
+
+        Parameters
+        ----------
+        x
+            A batch of inputs, as for ``attribute``.
+        k
+            Proponents and opponents to show; fewer where there are fewer.
+        target
+            As for ``attribute``.
+        truth
+            The true classes (B,), where they are known, for display.
+        method
+            How relevance goes from features to inputs: "epsilon_plus_flat", "attn_lrp", "attn_lrp_cp",
+            "epsilon", ``whence.relevance.Rules``, or a class of ``captum.attr``. None takes attn_lrp for a
+            model with attention, epsilon_plus_flat for other convolutional ones, epsilon for the rest.
+
+        Returns
+        -------
+        Explanations, one per test sample. Positive scores and relevance are evidence for the target class.
+        """
+        self.check_fitted()
+        k = min(check_count("k", k), self.n_train_)
+        n = check_batch(x)
+        wanted = [None] * n if target is None else self.task_.check_target(target, n).tolist()
+        truths = [None] * n if truth is None else self.task_.check_target(truth, n, "truth").tolist()
+        explaining = self.explaining(k, method)
+        batches = explaining.model.batches(x, 1)
+        tests = tqdm(batches, "explaining", n, disable=not self.show_progress or n < 4)
+        numbered = zip(range(n), tests, wanted, truths, strict=True)
+        return Explanations([explaining(*test) for test in numbered])
+
+    def explain_concepts(
+        self,
+        x: Any,
+        concepts: Concepts | None = None,
+        index: int | None = None,
+        n: int = 3,
+        k: int = 9,
+        target: Any = None,
+        *,
+        method: Method | None = None,
+    ) -> list[ConceptExplanation]:
+        """Take the score of a pair apart into concepts: τ_c(x, i | v) = λ_ic (f(x)·v)(f_i·v).
+
+        Parameters
+        ----------
+        x
+            A batch of inputs, as for ``attribute``.
+        concepts
+            Directions in feature space, see ``whence.relevance.Concepts``; None takes the single features.
+        index
+            The training sample, a support vector; None takes each test's strongest proponent.
+        n
+            Concepts to show, those with the largest parts of the score.
+        k
+            Samples to show for each concept, the support vectors that show it most.
+        target, method
+            As for ``explain``.
+
+        Returns
+        -------
+        list of ConceptExplanation, one per test sample. Positive parts are evidence for the target class.
+        """
+        self.check_fitted()
+        n, k = check_count("n", n), min(check_count("k", k), self.n_train_)
+        if index is not None:
+            index = check_count("index", index, 0, self.n_train_ - 1)
+        if concepts is not None and not isinstance(concepts, Concepts):
+            raise InvalidInputError(
+                f"'concepts' must be whence.relevance.Concepts, or None. Got {shown(concepts)}."
+            )
+        count = check_batch(x)
+        wanted = [None] * count if target is None else self.task_.check_target(target, count).tolist()
+        explaining = self.explaining(1, method)
+        chosen = Concepts.neurons(self.vectors_.shape[1]) if concepts is None else concepts
+        tests = zip(range(count), explaining.model.batches(x, 1), wanted, strict=True)
+        return [explaining.concepts(*test, index, chosen, n, k) for test in tests]

@@ -1,0 +1,55 @@
+"""The strongest training samples of either sign."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+_COLUMNS = 1 << 16
+
+
+class Ranked(NamedTuple):
+    """Training samples in order of score: ``indices`` (B, k) int64 and ``scores`` (B, k).
+
+    Where a test has fewer than k samples of the sign, the rest is padded with index −1 and score 0.
+    """
+
+    indices: Tensor
+    scores: Tensor
+
+
+class TopK(NamedTuple):
+    """The k strongest training samples for and against each test's target class.
+
+    Attributes
+    ----------
+    proponents : positive scores, evidence for the target class, largest first
+    opponents : negative scores, evidence against it, most negative first
+    target : (B,) int64, the class that was explained
+    """
+
+    proponents: Ranked
+    opponents: Ranked
+    target: Tensor
+
+
+def padded(n_train: int) -> int:
+    """Give the most samples per side that a ranking can have: all of them, or some columns of padding."""
+    return max(n_train, _COLUMNS)
+
+
+def rank(scores: Tensor, k: int) -> tuple[Ranked, Ranked]:
+    """Find the k largest positive and the k most negative of scores (B, N), each (B, k), padded."""
+    width = min(k, scores.shape[1])
+    sides = []
+    for sign in (1, -1):
+        best, where = scores.topk(width, dim=1, largest=sign > 0)
+        right = best * sign > 0
+        indices = torch.full((len(scores), k), -1, device=scores.device)
+        values = scores.new_zeros(len(scores), k)
+        indices[:, :width] = where.where(right, -1)
+        values[:, :width] = best.where(right, 0)
+        sides.append(Ranked(indices, values))
+    return sides[0], sides[1]

@@ -1,0 +1,123 @@
+"""Saved attributors: one file with what was learned, and what must be true of it when it comes back."""
+
+from __future__ import annotations
+
+import inspect
+from os import PathLike
+from typing import Any, ClassVar, Self
+
+import torch
+from torch import nn
+
+from whence.attributors.classifier import Classifier
+from whence.attributors.frame import Frame
+from whence.core import contents, store
+from whence.core.checks import check_path
+from whence.core.contents import Layout
+from whence.data import TrainingSet
+from whence.errors import InvalidInputError, StoreError
+from whence.model.bound import BoundModel
+from whence.model.heads import Head
+from whence.tasks import Classes
+
+
+class Saveable(Frame):
+    """A method that can be saved: its parameters, its cache, and the fingerprint of its model."""
+
+    name: ClassVar[str]
+    """The method's name in the registry and in saved files."""
+
+    _doubles: ClassVar[tuple[str, ...]] = ()
+    """What of the cache has double precision, whatever the model's."""
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the fitted attributor to one file, which ``whence.load`` reads."""
+        self.check_fitted()
+        arrays, facts = self._state()
+        manifest = {
+            "method": self.name,
+            "parameters": {name: getattr(self, name) for name in self._parameters()},
+            "class_names": self.class_names_,
+            "fingerprint": None if self.model_ is None else self.model_.fingerprint,
+        }
+        store.write(check_path("path", path), arrays, manifest | facts)
+
+    @classmethod
+    def restored(cls, arrays: store.Arrays, values: dict[str, Any], model: nn.Module | None) -> Self:
+        """Rebuild an attributor from what ``save`` wrote, or raise StoreError for another model."""
+        manifest = contents.manifest(cls._manifest(), values)
+        contents.check_names(manifest.parameters, set(cls._parameters()))
+        with contents.restoring():
+            self = cls(**manifest.parameters)
+            self._check_parameters()
+        bound = None if model is None else BoundModel.match(model, manifest.fingerprint)
+        self.seconds_, self.origins_ = {}, {}
+        self._restore(arrays, manifest, bound)
+        self.fit_seconds_ = 0.0
+        return self
+
+    def take_data(self, data: TrainingSet) -> None:
+        """Take the training set, which a saved attributor is without."""
+        raise InvalidInputError(f"{type(self).__name__} has no use for 'data' after fitting. Leave it out.")
+
+    @classmethod
+    def _parameters(cls) -> list[str]:
+        """Name what the constructor takes, less the device: it names a part of the machine that saved."""
+        return [name for name in inspect.signature(cls).parameters if name != "device"]
+
+    @classmethod
+    def _manifest(cls) -> Any:
+        """Give the kind of the manifest."""
+        from whence.attributors.saved import Manifest  # pydantic takes a while to import
+
+        return Manifest
+
+    def _state(self) -> tuple[store.Arrays, dict[str, Any]]:
+        """Give what ``save`` writes: arrays, and what the manifest has beside what all have in it."""
+        if not self._cache:
+            raise StoreError(
+                f"{type(self).__name__} keeps no cache that is worth saving. Fit it again where it is needed."
+            )
+        arrays = {name: tensor.cpu().numpy() for name, tensor in self._cache.items()}
+        if self.model_ is None and self.head_ is not None:
+            parts = {"head_weight": self.head_.weight, "head_bias": self.head_.bias}
+            arrays |= {name: array for name, array in parts.items() if array is not None}
+        return {**arrays, "labels_": self.labels_}, {}
+
+    def _layout(self, classifier: Classifier) -> Layout | None:
+        """Shapes of what ``_learn`` keeps for N samples, K classes and d features; with the bias's 1, e.
+
+        None for what a file is not asked for, but for finite numbers.
+        """
+        return None
+
+    def _restore(self, arrays: store.Arrays, manifest: Any, bound: BoundModel | None) -> None:
+        """Take over what ``_state`` gave."""
+        arrays = dict(arrays)
+        given = arrays.pop("head_weight", None), arrays.pop("head_bias", None)
+        if bound is None and (given[0] is None or manifest.fingerprint is not None):
+            raise StoreError(f"{type(self).__name__} needs its model. Pass it to whence.load as 'model'.")
+        head = self._restored_head(*given) if bound is None else bound.extractor.head()
+        classifier = Classifier(head, bound, self.batch_size)
+        K, d = classifier.weight.shape
+        with contents.restoring():
+            layout = self._layout(classifier) or {n: a.shape for n, a in arrays.items() if n != "labels_"}
+        contents.check_names(arrays, {*layout, "labels_"})
+        labels = arrays.pop("labels_")
+        contents.check_integers("labels_", labels, ("all",), {}, -1, K - 1)
+        sizes = {"K": K, "d": d, "e": d + (classifier.bias is not None), "N": int((labels >= 0).sum())}
+        # Gradients have the precision of the model's weights.
+        double = bound and any(p.dtype == torch.float64 for p in classifier.model.parameters())
+        dtypes = {n: contents.FLOATS if double or n in self._doubles else ("float32",) for n in layout}
+        contents.check_floats(arrays, layout, sizes, dtypes)
+        self._adopt(Classes(K, manifest.names(K)), labels, head, bound, None)
+        device = classifier.weight.device
+        self._keep({name: torch.as_tensor(array, device=device) for name, array in arrays.items()})
+
+    @staticmethod
+    def _restored_head(weight: Any, bias: Any) -> Head:
+        arrays = {"head_weight": weight} | ({} if bias is None else {"head_bias": bias})
+        layout: Layout = {"head_weight": ("K", "d"), "head_bias": ("K",)}
+        kept = {name: layout[name] for name in arrays}
+        contents.check_floats(arrays, kept, {}, dict.fromkeys(arrays, contents.FLOATS))
+        return Head(weight, bias)
