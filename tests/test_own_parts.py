@@ -32,8 +32,14 @@ class Opposite(Similarity):
 
     name = "opposite"
 
-    def attribute(self, x, target=None):
-        return -super().attribute(x, target)
+    def _scores(self, features, classes, x):
+        return -super()._scores(features, classes, x)
+
+
+class Sparser(whence.DualDA):
+    """A surrogate of its own name, which nobody has registered."""
+
+    name = "sparser"
 
 
 @whence.register
@@ -177,3 +183,41 @@ def test_an_own_rule_explains(place: Path) -> None:
         whence(*opened, "--out", name.rpartition(":")[-1], "--rules", name)
     assert Path("Gamma/index.html").is_file()
     assert Path("own_gamma/index.html").is_file()
+
+
+def test_an_own_method_is_fitted_and_attributes(place: Path) -> None:
+    fit = ("fit", "--model", "own_parts:build", "--data", "own_parts:train", "--test", "own_parts:test")
+    found = {}
+    for name in ("own_parts:Opposite", "similarity"):
+        said = whence(*fit, "--method", name, "--batch-size", "20", "--out", "x.whence", "--no-cache")
+        assert "Method       " in said
+        opened = ("attribute", "x.whence", "--trust", "--tests", "0-3", "--json")
+        found[name] = json.loads(whence(*opened))
+    for theirs, ours in zip(found["own_parts:Opposite"], found["similarity"], strict=True):
+        assert theirs["predicted"] == ours["predicted"]
+        strongest = [
+            [one["index"] for one in test[side]]
+            for test, side in ((theirs, "opponents"), (ours, "proponents"))
+        ]
+        assert strongest[0] == strongest[1] != []
+    said = CliRunner().invoke(cli.app, ["explain", *opened[1:5], "--out", "why"]).exception
+    assert "It holds a Similarity: 'whence attribute' names its training samples" in str(said)
+
+
+def test_an_own_method_needs_trust_and_has_its_own_options(place: Path) -> None:
+    fit = ("fit", "--model", "own_parts:build", "--data", "own_parts:train", "--test", "own_parts:test")
+    whence(*fit, "--method", "own_parts:Sparser", "--C", "0.1", "--out", "x.whence", "--no-cache")
+    opened = ["attribute", "x.whence", "--tests", "0"]
+    named = ["--model", "own_parts:build", "--data", "own_parts:train", "--test", "own_parts:test"]
+    error = CliRunner().invoke(cli.app, [*opened, *named]).exception
+    assert "names code that would be imported and run: method own_parts:Sparser" in str(error)
+    whence(*opened, *named, "--method", "own_parts:Sparser")
+    whence("explain", *opened[1:], "--trust", "--out", "why")
+    whence("fit", "--config", "x.whence.json", "--trust", "--out", "again.whence")
+    assert Path("x.whence").read_bytes() == Path("again.whence").read_bytes()
+    error = CliRunner().invoke(cli.app, [*fit, "--method", "similarity", "--C", "1", "--out", "y"]).exception
+    assert "'C' must be left out: Similarity has no such option" in str(error)
+    error = CliRunner().invoke(cli.app, [*fit, "--method", "own_parts:blobs", "--out", "y"]).exception
+    assert "'method' must name an attribution method. Got 'own_parts:blobs'" in str(error)
+    error = CliRunner().invoke(cli.app, [*fit, "--method", "magic", "--out", "y"]).exception
+    assert "'method' must be one of " in str(error)

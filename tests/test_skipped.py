@@ -188,12 +188,12 @@ def test_features_of_fewer_rows_are_refused(projects: tuple[Project, Project]) -
 
 
 def test_large_sets_are_taken_apart_on_disk(monkeypatch: pytest.MonkeyPatch, projects: Any) -> None:
-    from whence.features import extraction, taken
+    from whence.features import rows, taken
 
     X = np.asarray(projects[0].train_bank.features)
     mask = np.arange(N) % 3 > 0
-    monkeypatch.setattr("whence.features.bank._BLOCK_BYTES", 1000)
-    monkeypatch.setattr(extraction, "free_memory", lambda: 1000)
+    monkeypatch.setattr("whence.features.rows._BLOCK_BYTES", 1000)
+    monkeypatch.setattr(rows, "free_memory", lambda: 1000)
     found = taken(X, mask)
     assert isinstance(found, np.memmap)
     np.testing.assert_array_equal(found, X[mask])

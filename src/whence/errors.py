@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class WhenceError(Exception):
-    """Base of every error that whence raises on purpose."""
+    """Base of every error that whence raises on purpose. It comes whole from one process to another."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restored, (type(self), self.args, vars(self))
+
+
+def _restored(kind: type[WhenceError], args: tuple[Any, ...], state: dict[str, Any]) -> WhenceError:
+    """Give an error with its message and its parts, whatever its class is made of."""
+    error = kind.__new__(kind, *args)
+    error.args = args
+    vars(error).update(state)
+    return error
 
 
 class InvalidInputError(WhenceError, ValueError):

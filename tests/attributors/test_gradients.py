@@ -27,6 +27,7 @@ from whence.attributors.gradient.projection import Projection
 from whence.errors import InvalidInputError, ModelError, StoreError
 from whence.features import extract
 from whence.model.inputs import take
+from whence.tasks import Classes
 
 K, N, B = 4, 30, 5
 
@@ -70,7 +71,7 @@ def trained() -> tuple[Net, Tensor, Tensor, Tensor, list[dict[str, Tensor]]]:
 def classifier(model: nn.Module, layer: str | None = None) -> Classifier:
     _, x, y, _, _ = trained()
     bank = extract(model, (x, y), layer=layer, batch_size=8, show_progress=False)
-    return Training(bank, 8).classifier
+    return Training(bank, Classes(len(bank.head.weight)), 8).classifier
 
 
 def plain_cross_entropy(z: Tensor, c: int) -> Tensor:

@@ -21,6 +21,7 @@ from whence.attributors.gradient.layers import AllLayers
 from whence.attributors.influence.curvature import FullCurvature, LastCurvature, residuals
 from whence.errors import InvalidInputError, ModelError, StoreError
 from whence.features import extract
+from whence.tasks import Classes
 
 K, D, N, B = 3, 5, 120, 9
 DAMPING = 0.02
@@ -335,7 +336,7 @@ class Pairs(torch.utils.data.Dataset[Any]):
 def test_gauss_newton_products_of_all_parameters(arrays: bool) -> None:
     model, x, y, _ = images()
     data = (x, y) if arrays else Pairs(x, y)
-    training = Training(extract(model, data, batch_size=16, **QUIET), 16)
+    training = Training(extract(model, data, batch_size=16, **QUIET), Classes(K), 16)
     curvature = FullCurvature(training.classifier, training.batches)
     V = torch.randn(3, curvature.n_parameters, generator=torch.Generator().manual_seed(0))
     torch.testing.assert_close(curvature.product(V), V @ gauss_newton(model, x), rtol=1e-4, atol=1e-6)
@@ -513,7 +514,7 @@ def test_convolutions_have_the_gradients_of_autograd(options: dict[str, Any]) ->
     layer = nn.Conv2d(2, 3, (2, 3), **options)
     model = nn.Sequential(layer, nn.Tanh(), nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(12, K))
     x, y = torch.randn(6, 2, 7, 6), torch.arange(6) % K
-    training = Training(extract(model, (x, y), batch_size=4, **QUIET), 4)
+    training = Training(extract(model, (x, y), batch_size=4, **QUIET), Classes(K), 4)
     layers = AllLayers(training.classifier, training.batches)
     labels = iter(y.split(4))
     batches = layers.train(lambda z: [residuals(z, next(labels)).to(z)])

@@ -181,7 +181,7 @@ def test_what_cannot_be_written_leaves_the_users_file_whole(
 # Banks have a journal of their own, locks are empty, one is a switch of the kernel's, and the archives of the
 # sample are made by hand.
 OTHER_WAYS = {
-    *("core/files.py", "features/bank.py", "core/cache.py"),
+    *("core/files.py", "features/journal.py", "features/rows.py"),
     *("evaluate/metrics/resources.py", "sample/make.py"),
 }
 

@@ -18,6 +18,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import PathPatch, Rectangle
 from matplotlib.text import Text
 
+from tests.helpers.colours import contrast, rgb
 from tests.helpers.explained import TEXT, explanation, pair, random
 from whence.errors import InvalidInputError
 from whence.explanation import Explanations, Sample
@@ -37,22 +38,6 @@ def texts(figure: Figure) -> list[str]:
 
 def said(figure: Figure) -> str:
     return " | ".join(texts(figure)).replace("\u00a0", " ")
-
-
-def luminance(colour: Any) -> float:
-    """Relative luminance as WCAG 2 defines it."""
-    rgb = np.asarray(colour, dtype=np.float64)
-    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
-    return float(linear @ [0.2126, 0.7152, 0.0722])
-
-
-def contrast(a: Any, b: Any) -> float:
-    low, high = sorted([luminance(a), luminance(b)])
-    return (high + 0.05) / (low + 0.05)
-
-
-def rgb(name: str) -> list[float]:
-    return [int(name[i : i + 2], 16) / 255 for i in (1, 3, 5)]
 
 
 def inside(figure: Figure) -> bool:

@@ -18,12 +18,13 @@ from torch import Tensor, nn
 from torch.utils.data import ConcatDataset, DataLoader, Dataset, Subset, TensorDataset, get_worker_info
 
 import whence
+from whence import engine
 from whence.core.cache import Cache
 from whence.core.fingerprint import Digest
 from whence.data import as_training_set
-from whence.errors import InvalidInputError, StoreError
-from whence.features import FeatureBank, extract, extraction
-from whence.features.bank import Folder
+from whence.errors import InvalidInputError, SampleError, StoreError
+from whence.features import FeatureBank, as_float32, extract, rows
+from whence.features.journal import Folder
 from whence.svm import choose_C, solve
 
 N, D, K = 203, 6, 3
@@ -179,13 +180,13 @@ def test_a_mistake_that_a_worker_finds_is_one_line() -> None:
 
 def test_features_too_large_for_memory_go_to_a_temporary_file(monkeypatch: pytest.MonkeyPatch) -> None:
     expected = quiet(net(), arrays())
-    monkeypatch.setattr(extraction, "free_memory", lambda: 2 * N * D * 4 - 1)
+    monkeypatch.setattr(rows, "free_memory", lambda: 2 * N * D * 4 - 1)
     bank = quiet(net(), arrays())
     assert isinstance(bank.features, np.memmap)
     assert np.array_equal(bank.features, expected.features)
     half = quiet(net(), arrays(), dtype="float16")
     assert not isinstance(half.features, np.memmap)
-    wide = extraction.as_float32(half.features)
+    wide = as_float32(half.features)
     assert isinstance(wide, np.memmap)
     assert np.array_equal(wide, half.features.astype(np.float32))
 
@@ -193,8 +194,8 @@ def test_features_too_large_for_memory_go_to_a_temporary_file(monkeypatch: pytes
 def test_preflight_says_what_is_needed_and_what_is_free(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(extraction, "free_memory", lambda: 3_000_000_000)
-    monkeypatch.setattr(extraction, "free_disk", lambda folder: 2_000_000)
+    monkeypatch.setattr(rows, "free_memory", lambda: 3_000_000_000)
+    monkeypatch.setattr(rows, "free_disk", lambda folder: 2_000_000)
     extract(net(), arrays(), cache_dir=tmp_path)
     shown = capsys.readouterr().err
     # 203 · 6 · 4 bytes of features and 203 · 8 of labels are 6496.
@@ -206,11 +207,11 @@ def test_preflight_says_what_is_needed_and_what_is_free(
 def test_a_disk_that_is_too_small_is_refused_before_any_work(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(extraction, "free_disk", lambda folder: 6495)
+    monkeypatch.setattr(rows, "free_disk", lambda folder: 6495)
     model = net()
     with pytest.raises(StoreError, match=r"need 6\.5 kB of disk at .* where 6\.5 kB are free.*float16"):
         quiet(model, arrays(), cache_dir=tmp_path)
-    monkeypatch.setattr(extraction, "free_disk", lambda folder: 6496)
+    monkeypatch.setattr(rows, "free_disk", lambda folder: 6496)
     assert quiet(model, arrays(), cache_dir=tmp_path).note == "computed"
 
 
@@ -483,7 +484,7 @@ def test_damaged_banks_are_refused_and_computed_again(tmp_path: Path, name: str)
 
 
 def test_a_map_of_a_bank_outlives_its_entry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(extraction, "free_memory", lambda: 0)
+    monkeypatch.setattr(rows, "free_memory", lambda: 0)
     bank = quiet(net(), arrays(), cache_dir=tmp_path)
     before = np.array(bank.features)
     (entry,) = Cache(tmp_path).entries()
@@ -589,7 +590,7 @@ def test_solver_and_path_read_a_map_in_place(tmp_path: Path) -> None:
 def test_a_large_bank_reaches_the_solver_as_a_map(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, large: bool
 ) -> None:
-    monkeypatch.setattr(extraction, "free_memory", lambda: 2 * N * D * 4 - large)
+    monkeypatch.setattr(rows, "free_memory", lambda: 2 * N * D * 4 - large)
     seen: list[Any] = []
     original = solve
     monkeypatch.setattr(
@@ -605,3 +606,25 @@ def test_copies_of_a_model_share_an_entry(tmp_path: Path) -> None:
     model = net()
     quiet(model, arrays(), cache_dir=tmp_path)
     assert quiet(copy.deepcopy(model).eval(), arrays(), cache_dir=tmp_path).note == "reused"
+
+
+# Where it runs
+
+
+@pytest.mark.parametrize("on_error", ["raise", "skip"])
+def test_processes_give_the_same_bits(tmp_path: Path, on_error: Any) -> None:
+    data = Lazy(bad=(7, 30)) if on_error == "skip" else arrays()
+    here = quiet(net(), data, batch_size=32, on_error=on_error)
+    with engine.using(engine.Processes(2)):
+        there = quiet(net(), data, batch_size=32, on_error=on_error, cache_dir=tmp_path)
+    assert np.array_equal(there.features, here.features)
+    assert np.array_equal(there.labels, here.labels)
+    assert quiet(net(), data, batch_size=32, on_error=on_error, cache_dir=tmp_path).note == "reused"
+
+
+def test_an_error_in_a_process_names_the_sample() -> None:
+    with (
+        engine.using(engine.Processes(2)),
+        pytest.raises(SampleError, match=r"Sample 40 .*on_error"),
+    ):
+        quiet(net(), Lazy(bad=(40,)), batch_size=32)

@@ -445,7 +445,7 @@ def test_rounding_is_no_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_features_altered_during_a_fit_never_make_a_wrong_solution(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, large: bool, damage: str
 ) -> None:
-    monkeypatch.setattr("whence.features.extraction.free_memory", lambda: 0 if large else 1 << 30)
+    monkeypatch.setattr("whence.features.rows.free_memory", lambda: 0 if large else 1 << 30)
 
     def fit() -> whence.DualDA:
         return whence.DualDA(C=0.1, show_progress=False).fit(net(), Lazy(), cache_dir=tmp_path)
@@ -484,7 +484,7 @@ def test_a_fit_that_fails_so_leaves_the_earlier_one(tmp_path: Path, monkeypatch:
     explainer = whence.DualDA(C=0.1, show_progress=False).fit(net(), Lazy())
     before = explainer.coef_.copy()
     explainer.C = 0.2
-    monkeypatch.setattr("whence.features.extraction.FeatureBank.verify", _altered)
+    monkeypatch.setattr("whence.features.FeatureBank.verify", _altered)
     with pytest.raises(StoreError):
         explainer.fit(net(), Lazy(), cache_dir=tmp_path)
     np.testing.assert_array_equal(explainer.coef_, before)

@@ -15,6 +15,12 @@ from whence.project import Configuration, Project
 
 N, M, SIZE = 90, 30, 12
 NAMES = ("bar", "dot", "frame")
+HOSTILE = (
+    "<script>alert(1)</script>",
+    "\"'></script><img src=x onerror=alert(1)>$&{{1234*1234}}",
+    "=cmd()\u202e\x00<!--",
+)
+"""Names of classes that would act on a page, in a template or in a spreadsheet."""
 
 
 def pictures(n: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:

@@ -29,7 +29,8 @@ import whence
 from whence.app import fit as fitting
 from whence.attributors.dual import solutions
 from whence.core import files, store
-from whence.features import extract, extraction
+from whence.features import extract
+from whence.features import job as extracting
 from whence.project import Configuration
 
 N, D, K, BATCH = 403, 24, 3, 7
@@ -136,7 +137,7 @@ def main() -> None:
     tqdm.set_lock(threading.RLock())
     tqdm.monitor_interval = 0
     warnings.simplefilter("ignore")  # the surrogate of an untrained model is not faithful
-    extraction.CHECKPOINT_SECONDS = 0  # a mark after every batch: more different places to be killed in
+    extracting.CHECKPOINT_SECONDS = 0  # a mark after every batch: more different places to be killed in
     with tempfile.TemporaryDirectory() as folder:  # compiles, and finds out about the code, once for all
         fit_job(f"{folder}/cache", f"{folder}/x.whence", C="auto")
     for line in sys.stdin:

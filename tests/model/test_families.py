@@ -25,7 +25,7 @@ from tests.helpers.families import (
     tokens,
 )
 from tests.helpers.families import transformer as build
-from tests.model.test_model import assert_untouched, snapshot
+from tests.helpers.untouched import assert_untouched, snapshot
 from whence.errors import ModelError
 from whence.model.extractor import Extractor, find_head
 from whence.model.modules import unwrap

@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from tests.helpers.untouched import assert_untouched, snapshot
 from whence.errors import InvalidInputError, ModelError
 from whence.features import extract
 from whence.model.extractor import Extractor, find_head
@@ -72,27 +73,6 @@ def expected_features(model: Net, x: Tensor) -> Tensor:
     scale = n.weight.double() / (n.running_var.double() + n.eps).sqrt()
     z = (x.double() - n.running_mean.double()) * scale + n.bias.double()
     return torch.relu(z @ model.body.weight.double().T + model.body.bias.double()).detach()
-
-
-def snapshot(model: nn.Module) -> tuple[Any, ...]:
-    return (
-        {k: v.clone() for k, v in model.state_dict().items()},
-        [m.training for m in model.modules()],
-        [(p.requires_grad, None if p.grad is None else p.grad.clone()) for p in model.parameters()],
-        [(len(m._forward_hooks), len(m._forward_pre_hooks), len(m._backward_hooks)) for m in model.modules()],
-    )
-
-
-def assert_untouched(before: tuple[Any, ...], model: nn.Module) -> None:
-    state, flags, grads, hooks = snapshot(model)
-    assert state.keys() == before[0].keys()
-    assert all(torch.equal(state[k], before[0][k]) for k in state)
-    assert flags == before[1]
-    assert hooks == before[3]
-    for (needs, grad), (needed, was) in zip(grads, before[2], strict=True):
-        assert needs == needed
-        assert (grad is None) == (was is None)
-        assert grad is None or torch.equal(grad, was)
 
 
 def test_the_head_is_found_by_value() -> None:

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from whence.errors import DataWarning, InvalidInputError
+from whence.svm import CrammerSinger
 from whence.tasks import Classes
 
 OUTPUTS = torch.tensor([[0.0, 2.0, 1.0], [3.0, -1.0, 2.0]])
@@ -41,3 +42,22 @@ def test_outputs_are_called_by_their_names_or_numbers() -> None:
     assert Classes.of(("\udcff",), 1).names == ("?",)
     with pytest.warns(DataWarning, match="The data name 2 classes, cat, dog, and the model has 3"):
         assert Classes.of(("cat", "dog"), 3).names is None
+
+
+def test_labels_are_checked_and_counted() -> None:
+    labels, K = Classes.check_labels(np.array([2, 0, 1], np.uint8), 3, None)
+    assert (labels.dtype, labels.tolist(), K) == (np.int64, [2, 0, 1], 3)
+    assert Classes.check_labels([0, 1], 2, 5)[1] == 5
+    for given, K, message in (
+        ([0, 1, 2], 2, "'labels' must be below n_classes = 2. Got 2 at index 2"),
+        ([0, -1, 2], None, "'labels' must not be negative. Got -1 at index 1"),
+        ([0, 1], None, r"'labels' must have shape \(3,\), one label per row"),
+        ([0.5, 1.0, 2.0], None, "Map class names to 0 … K−1 first"),
+    ):
+        with pytest.raises(InvalidInputError, match=message):
+            Classes.check_labels(given, 3, K)
+
+
+def test_the_multiclass_machine_stands_for_classes() -> None:
+    problem = Classes.problem.make(np.eye(3), [0, 1, 2], 3, 1.0, False)
+    assert isinstance(problem, CrammerSinger)

@@ -17,8 +17,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tests.helpers.explored import M, picture_project, pictures, text_project, value_project
-from tests.ui.test_explorer import HOSTILE
+from tests.helpers.explored import HOSTILE, M, picture_project, pictures, text_project, value_project
 from whence.ui.explorer import Explorer
 from whence.ui.pages import report_page
 from whence.ui.server import create_app

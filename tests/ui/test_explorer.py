@@ -16,6 +16,7 @@ import torch
 from PIL import Image
 
 from tests.helpers.explored import (
+    HOSTILE,
     NAMES,
     SIZE,
     M,
@@ -38,11 +39,6 @@ from whence.ui.server import create_app
 
 testclient = pytest.importorskip("fastapi.testclient")
 
-HOSTILE = (
-    "<script>alert(1)</script>",
-    "\"'></script><img src=x onerror=alert(1)>$&{{1234*1234}}",
-    "=cmd()\u202e\x00<!--",
-)
 POST = {"x-whence": "1"}
 POLICY = (
     "default-src 'none'; script-src 'sha256-[^ ]+'; style-src 'sha256-[^ ]+'; img-src data:; "

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 
-from tests.explanation.test_explanation import contrast, rgb
+from tests.helpers.colours import contrast, rgb
 from tests.helpers.explained import TEXT, explanation
 from whence.explanation import Explanations, Sample
 from whence.pages.png import data_uri

@@ -20,17 +20,15 @@ def run(saved: Saved, tests: str, *, k: int, target: str | None, as_json: bool) 
 
 def scores(project: Project, tests: str, k: int, target: str | None) -> list[dict[str, Any]]:
     """Find the strongest training samples of some tests, in plain types."""
-    explainer, chosen = project.explainer, places(tests, project)
-    features = project.features(chosen)
-    top = explainer.top_k_features(features, k, as_class(target, explainer.task_))
-    names = explainer.task_.called
-    predicted = explainer.surrogate_.classes(features).tolist()
+    attributor, chosen = project.attributor, places(tests, project)
+    top, predicted = project.top_k(chosen, k, as_class(target, attributor.task_))
+    names = attributor.task_.called
     truths = project.test_bank.labels[chosen].tolist()
 
     def side(ranked: Any, b: int) -> list[dict[str, Any]]:
         pairs = zip(ranked.indices[b].tolist(), ranked.scores[b].tolist(), strict=True)
         return [
-            {"index": i, "class": names[int(explainer.labels_[i])], "score": score}
+            {"index": i, "class": names[int(attributor.labels_[i])], "score": score}
             for i, score in pairs
             if i >= 0
         ]

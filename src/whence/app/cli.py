@@ -83,6 +83,9 @@ def fit(
     preprocess: Annotated[
         str | None, typer.Option(help="Function that makes the model's inputs of raw ones.", metavar=NAMED)
     ] = None,
+    method: Annotated[
+        str, typer.Option(help="The attribution method, or module:name of your own.", metavar="NAME")
+    ] = "dualda",
     C: Annotated[str, typer.Option("--C", help='A number, or "auto" to choose it.', metavar="C")] = "auto",
     tol: Annotated[float, typer.Option(help="Relative duality gap to reach.")] = 1e-6,
     seed: Annotated[int, typer.Option(help="Of the choice of C and of the solver.", min=0)] = 0,
@@ -113,22 +116,20 @@ def fit(
 
     whence fit --config clothes.whence.json --trust --out again.whence
     """
-    from whence.app.fit import configured, repeated, run
+    from whence.app.fit import command
 
+    given = _given(context)
     names = {"model": model, "data": data, "test": test, "preprocess": preprocess}
-    if config is not None:
-        made = repeated(config, names, _given(context), trust=trust)
-    else:
-        options = {"C": C, "tol": tol, "seed": seed, "batch_size": batch_size}
-        reading = {
-            "cache_dir": None if no_cache else str(cache_dir),
-            "dtype": dtype,
-            "autocast": autocast,
-            "num_workers": num_workers,
-            "on_error": on_error,
-        }
-        made = configured(names, layer, device, options, reading)
-    run(made, out, show_progress=show_progress(), say=say)
+    names["method"] = method if "method" in given else None
+    options = {"C": C, "tol": tol, "seed": seed, "batch_size": batch_size}
+    reading = {
+        "cache_dir": None if no_cache else str(cache_dir),
+        "dtype": dtype,
+        "autocast": autocast,
+        "num_workers": num_workers,
+        "on_error": on_error,
+    }
+    command(out, config, names, given, layer, device, options, reading, trust=trust)
 
 
 def _given(context: typer.Context) -> set[str]:

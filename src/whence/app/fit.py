@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import shlex
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -12,7 +13,8 @@ from typing import Any
 
 from whence import __version__
 from whence.app.outputs import check_file, write_out
-from whence.attributors.dual.dualda import DualDA
+from whence.app.telling import say, show_progress
+from whence.attributors import Attributor, DualDA
 from whence.core.cache import Cache
 from whence.core.naming import find
 from whence.core.resources import in_words
@@ -24,38 +26,79 @@ from whence.model.modules import class_names
 from whence.project import SUFFIX, Configuration
 
 
-def configured(
+def command(
+    out: Path,
+    config: Path | None,
     names: Mapping[str, str | None],
+    given: Collection[str],
+    layer: str | None,
+    device: str | None,
+    options: dict[str, Any],
+    reading: dict[str, Any],
+    *,
+    trust: bool,
+) -> None:
+    """Fit what the command line names, or what a configuration does.
+
+    Parameters
+    ----------
+    out
+        File to save to.
+    config
+        Configuration of an earlier fit, which leaves nothing but names to the command line.
+    names
+        ``model``, ``data``, ``test``, ``preprocess`` and ``method`` as they are named, or None.
+    given
+        Which options are on the command line; the others have their defaults.
+    layer, device, options, reading
+        As a configuration has them. Of ``options`` the method takes those it has.
+    trust
+        Whether code that only the configuration names may be run.
+    """
+    check_file(out)  # before anything is imported: a mistake costs no time
+    if config is None:
+        made = _configured(names, given, layer, device, options, reading)
+    else:
+        extra = sorted(set(given) - {"out", "config", "trust", *names})
+        if extra:
+            raise InvalidInputError(
+                f"--config must come without other options of the fit. Got {', '.join(extra)} too. "
+                "Change them in the file."
+            )
+        made = Configuration.trusted(config, names, trust=trust)
+    run(made, out, show_progress=show_progress(), say=say)
+
+
+def _configured(
+    names: Mapping[str, str | None],
+    given: Collection[str],
     layer: str | None,
     device: str | None,
     options: dict[str, Any],
     reading: dict[str, Any],
 ) -> Configuration:
-    """Make the configuration of a fit by what the command line names."""
     model, data = names["model"], names["data"]
     if model is None or data is None:
         missing = "--model" if model is None else "--data"
         raise InvalidInputError(f"{missing} must be given as module:name, or an earlier fit with --config.")
-    options = options | {"C": _number(options["C"])}
-    made = Configuration(model, data, layer=layer, device=device, options=options, reading=reading)
-    return dataclasses.replace(made, version=__version__).with_names(**names)
-
-
-def repeated(
-    path: Path, names: Mapping[str, str | None], given: Collection[str], *, trust: bool
-) -> Configuration:
-    """Read the configuration of an earlier fit, which leaves nothing but names to the command line."""
-    extra = sorted(set(given) - {"out", "config", "trust", *names})
+    made = Configuration(model, data, layer=layer, device=device, reading=reading, version=__version__)
+    made = made.with_names(**names)
+    method = made.attributor()
+    known = inspect.signature(method).parameters
+    extra = [name for name in options if name in given and name not in known]
     if extra:
-        raise InvalidInputError(
-            f"--config must come without other options of the fit. Got {', '.join(extra)} too. "
-            "Change them in the file."
-        )
-    return Configuration.trusted(path, names, trust=trust)
+        raise InvalidInputError(f"'{extra[0]}' must be left out: {method.__name__} has no such option.")
+    options = options | {"C": _number(options["C"])}
+    return dataclasses.replace(
+        made,
+        options={
+            name: options[name] if name in given else known[name].default for name in options if name in known
+        },
+    )
 
 
 def run(configuration: Configuration, out: Path, *, show_progress: bool, say: Callable[[str], None]) -> None:
-    """Fit DualDA and save it, with its configuration beside it.
+    """Fit a method and save it, with its configuration beside it.
 
     Parameters
     ----------
@@ -68,44 +111,47 @@ def run(configuration: Configuration, out: Path, *, show_progress: bool, say: Ca
     say
         Receives one line of text for each fact.
     """
-    check_file(out)
     folder = out.resolve().parent
     network = configuration.network(folder)
     samples = find("data", configuration.data, folder)
     tests = None if configuration.test is None else find("test", configuration.test, folder)
     prepare, reading = configuration.prepare(), configuration.reading
-    explainer = DualDA(**configuration.options, show_progress=show_progress)
+    attributor = configuration.attributor()(**configuration.options)
+    attributor.show_progress = show_progress
     held_out = None
     if tests is not None:
         with _about_test():
             held_out = as_training_set(
-                tests, explainer.batch_size, names=class_names(network), preprocess=prepare
+                tests, attributor.batch_size, names=class_names(network), preprocess=prepare
             )
-    explainer.fit(network, samples, configuration.layer, preprocess=prepare, **reading)
-    for line in describe(explainer):
+    attributor.fit(network, samples, configuration.layer, preprocess=prepare, **reading)
+    for line in describe(attributor):
         say(line)
 
     # Before the test, whose samples may have faults of their own.
     def save(path: Path) -> None:
-        explainer.save(path)
+        attributor.save(path)
         configuration.write(path)
 
     write_out(out, save)
     say(f"Saved        {out}, {in_words(out.stat().st_size)}, and {out.name}{SUFFIX}")
-    if held_out is not None:
+    if held_out is not None and isinstance(attributor, DualDA):
         started = time.perf_counter()
         with _about_test():
             bank = extract(
                 network, held_out, layer=configuration.layer, show_progress=show_progress, **reading
             )
-        faith = explainer.faithfulness_features(taken(as_float32(bank.features), bank.valid))
+        faith = attributor.faithfulness_features(taken(as_float32(bank.features), bank.valid))
         say(
             f"Faithfulness {faith.agreement:.2%} agreement with the model, MCC {faith.mcc:.4f}, on "
             f"{counted(faith.n_tests, 'held-out sample')}, {time.perf_counter() - started:.1f} s"
         )
-    command = "audit" if held_out is None else "serve"
     # Its configuration names code, and this fit ran it: the one who reads this line may trust it.
-    say(f"Next         whence {command} {shlex.quote(str(out))} --trust")
+    if isinstance(attributor, DualDA):
+        following = "audit" if held_out is None else "serve"
+        say(f"Next         whence {following} {shlex.quote(str(out))} --trust")
+    elif held_out is not None:
+        say(f"Next         whence attribute {shlex.quote(str(out))} --trust --tests 0")
     cache_dir = reading.get("cache_dir")
     if cache_dir is not None:
         entries = Cache(cache_dir).entries()
@@ -113,27 +159,31 @@ def run(configuration: Configuration, out: Path, *, show_progress: bool, say: Ca
         say(f"Cache        {cache_dir}, {counted(len(entries), 'entry', 'entries')}, {size}")
 
 
-def describe(explainer: DualDA) -> list[str]:
+def describe(attributor: Attributor) -> list[str]:
     """Say what a fit found, one line per fact."""
-    model, seconds, origins = explainer.require_model(), explainer.seconds_, explainer.origins_
-    n, d = explainer.n_train_, explainer.coef_.shape[1] - int(explainer.bias)
-    support = len(explainer.support_)
-    skipped = explainer.skipped_.tolist()
+    head, seconds, origins = attributor.head_, attributor.seconds_, attributor.origins_
+    assert head is not None
+    n, (n_classes, d) = attributor.n_train_, head.weight.shape
+    layer, skipped = attributor.require_model().extractor.layer, attributor.skipped_.tolist()
     lines = [
-        f"Head         {model.extractor.layer!r}, {d} features to {explainer.n_classes_} classes",
+        f"Head         {layer!r}, {d} features to {n_classes} classes",
         f"Features     {n - len(skipped):,} rows × {d}, {origins['features']}, {seconds['features']:.1f} s",
     ]
     if skipped:
         shown = ", ".join(map(str, skipped[:10])) + (" …" if len(skipped) > 10 else "")
         lines.append(f"Skipped      {counted(len(skipped), 'sample')} that could not be read: {shown}")
-    why = "as given" if explainer.C_path_ is None else explainer.C_path_.reason
+    solved = f"{origins['solution']}, {seconds['solution']:.1f} s"
+    if not isinstance(attributor, DualDA):
+        return [*lines, f"Method       {type(attributor).__name__}, {solved}"]
+    why = "as given" if attributor.C_path_ is None else attributor.C_path_.reason
+    support = len(attributor.support_)
     lines += [
-        f"C            {explainer.C_:.3g}, {why}",
-        f"Solution     gap {explainer.gap_:.1e}, {origins['solution']}, {seconds['solution']:.1f} s",
+        f"C            {attributor.C_:.3g}, {why}",
+        f"Solution     gap {attributor.gap_:.1e}, {solved}",
         f"Support      {support:,} of {counted(n, 'sample')} ({support / n:.1%})",
     ]
-    if explainer.agreement_ is not None:
-        share = f"{explainer.agreement_:.2%}"
+    if attributor.agreement_ is not None:
+        share = f"{attributor.agreement_:.2%}"
         lines.append(
             f"Agreement    {share} with the model, on training samples that had no part in choosing C"
         )

@@ -34,6 +34,9 @@ class Saved:
     preprocess: Annotated[
         str | None, typer.Option(help="The preprocessing, instead of the one the file names.", metavar=NAMED)
     ] = None
+    method: Annotated[
+        str | None, typer.Option(help="The method, instead of the one the file names.", metavar=NAMED)
+    ] = None
     trust: Annotated[
         bool, typer.Option("--trust", help="Import and run the code that the file beside FILE names.")
     ] = False
@@ -42,7 +45,7 @@ class Saved:
         """Read it with its model, data and tests, which takes time: what can be checked is, before."""
         from whence.project import Project
 
-        names = {"model": self.model, "data": self.data, "test": self.test, "preprocess": self.preprocess}
+        names = {name: value for name, value in vars(self).items() if name not in ("explainer", "trust")}
         return Project.open(self.explainer, trust=self.trust, show_progress=show_progress(), **names)
 
 

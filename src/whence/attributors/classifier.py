@@ -16,13 +16,13 @@ from whence.core.checks import check_dense, real_array, shown
 from whence.data import TrainingSet
 from whence.errors import InvalidInputError
 from whence.features import FeatureBank, as_float32, taken
-from whence.features.bank import Ints
+from whence.features.rows import Ints
 from whence.model.bound import BoundModel
 from whence.model.extractor import Extractor
 from whence.model.heads import Head
 from whence.model.inputs import to_model
-from whence.svm.crammer_singer.problem import check_labels, check_n_classes
 from whence.svm.inputs import check_features, check_head
+from whence.tasks import Classes, Task
 
 
 class Classifier:
@@ -125,13 +125,14 @@ class Training:
     Attributes
     ----------
     bank : features (N, d) and labels (N,) of all samples, −1 where one was skipped
+    task : what the labels and the model's outputs stand for
     cache_dir : where a method may keep what it learned
     """
 
     def __init__(
-        self, bank: FeatureBank, batch_size: int, cache_dir: str | PathLike[str] | None = None
+        self, bank: FeatureBank, task: Task, batch_size: int, cache_dir: str | PathLike[str] | None = None
     ) -> None:
-        self.bank, self.cache_dir, self._batch_size = bank, cache_dir, batch_size
+        self.bank, self.task, self.cache_dir, self._batch_size = bank, task, cache_dir, batch_size
 
     @cached_property
     def classifier(self) -> Classifier:
@@ -179,10 +180,8 @@ def checked(bank: Any) -> FeatureBank:
         bank.model.check_unchanged()
         return bank
     X = check_features(bank.features)
-    y = check_labels(bank.labels, len(X))
-    n_classes = None if bank.n_classes is None else check_n_classes(bank.n_classes, y)
-    head = None if bank.head is None else Head(*check_head(bank.head, X.shape[1], n_classes))
-    K = check_n_classes(n_classes if head is None else len(head.weight), y)
+    head = None if bank.head is None else Head(*check_head(bank.head, X.shape[1], bank.n_classes))
+    y, K = Classes.check_labels(bank.labels, len(X), bank.n_classes if head is None else len(head.weight))
     return replace(bank, features=X, labels=y, head=head, n_classes=K)
 
 

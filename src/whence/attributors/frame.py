@@ -17,7 +17,7 @@ from whence.core.checks import check_count, check_flag, check_names
 from whence.data import OnError, TrainingSet, as_training_set
 from whence.errors import InvalidInputError, NotFittedError
 from whence.features import FeatureBank, extract
-from whence.features.bank import Ints
+from whence.features.rows import Ints
 from whence.model.bound import BoundModel
 from whence.model.heads import Head
 from whence.model.inputs import check_batch, check_device
@@ -119,14 +119,14 @@ class Frame(ABC):
         started = time.perf_counter()
         bank = self._bank(model, data, layer, options)
         extracted = time.perf_counter()
-        training = Training(bank, self.batch_size, options.get("cache_dir"))
+        task = self._task(bank, options.get("class_names"))
+        training = Training(bank, task, self.batch_size, options.get("cache_dir"))
         if not self._of_features and bank.model is None:
             raise InvalidInputError(
                 f"'features' must come with the model that made them: {type(self).__name__} with these "
                 "parameters runs it on inputs. Pass a bank of whence.features.extract, or use "
                 "fit(model, data)."
             )
-        task = self._task(bank, options.get("class_names"))
         learned = self._learn(training, **given)
         bank.verify()  # what was read, now that all is read
         self.seconds_ = {"features": extracted - started, "solution": time.perf_counter() - extracted}

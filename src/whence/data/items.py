@@ -148,7 +148,8 @@ def same(a: Any, b: Any) -> bool:
     if isinstance(a, tuple | list) and isinstance(b, tuple | list):
         return len(a) == len(b) and all(map(same, a, b))
     if isinstance(a, Tensor) and isinstance(b, Tensor):
-        return a.shape == b.shape and torch.allclose(a.double(), b.double(), rtol=0, atol=0, equal_nan=True)
+        wide = torch.promote_types(torch.promote_types(a.dtype, b.dtype), torch.float64)
+        return a.shape == b.shape and torch.allclose(a.to(wide), b.to(wide), rtol=0, atol=0, equal_nan=True)
     if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
         return np.array_equal(a, b, equal_nan=a.dtype.kind in "fc" and b.dtype.kind in "fc")
     return bool(a == b)

@@ -1,6 +1,6 @@
 """Where independent pieces of work run: here, or in processes; a run gives the same bits on either."""
 
-from whence.engine.base import ENGINES, Engine, Outcome, Piece, names, results, run, using
+from whence.engine.base import ENGINES, Engine, Outcome, Piece, names, ordered, results, run, using
 from whence.engine.local import Local
 from whence.engine.processes import Processes
 from whence.engine.threads import limited
@@ -14,6 +14,7 @@ __all__ = [
     "Processes",
     "limited",
     "names",
+    "ordered",
     "results",
     "run",
     "using",

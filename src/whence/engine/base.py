@@ -159,13 +159,35 @@ def results(
     [1, 3]
     """
     listed = list(items)
-    found: dict[int, Any] = {}
+    with closing(ordered(function, listed, engine, threads=threads)) as values:
+        return list(tqdm(values, title, len(listed), unit=unit, disable=title is None))
+
+
+def ordered(
+    function: Piece,
+    items: Iterable[Any],
+    engine: str | Engine | None = None,
+    *,
+    threads: int | None = None,
+) -> Generator[Any]:
+    """Run a function on items and give what it gave one by one, in their order; errors as ``results``.
+
+    Parameters
+    ----------
+    function, items, engine, threads
+        As for ``run``.
+    """
+    listed = list(items)
+    waiting: dict[int, Any] = {}
+    due = 0
     with closing(run(function, listed, engine, threads=threads)) as outcomes:
-        for outcome in tqdm(outcomes, title, len(listed), unit=unit, disable=title is None):
+        for outcome in outcomes:
             if outcome.error is not None:
                 raise _told(outcome, listed)
-            found[outcome.place] = outcome.value
-    return [found[place] for place in range(len(listed))]
+            waiting[outcome.place] = outcome.value
+            while due in waiting:
+                yield waiting.pop(due)
+                due += 1
 
 
 def _told(outcome: Outcome, items: list[Any]) -> BaseException:

@@ -1,6 +1,8 @@
 """The features of a training set: extracted in batches, kept in memory or in a cache of banks on disk."""
 
-from whence.features.extraction import as_float32, extract, taken, teller
-from whence.features.feature_bank import FeatureBank
+from whence.features.bank import FeatureBank
+from whence.features.extraction import extract
+from whence.features.job import teller
+from whence.features.rows import as_float32, taken
 
 __all__ = ["FeatureBank", "as_float32", "extract", "taken", "teller"]

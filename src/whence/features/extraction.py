@@ -3,50 +3,29 @@
 from __future__ import annotations
 
 import os
-import sys
-import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
-from tqdm.auto import tqdm
 
-from whence.core import fingerprint, store
-from whence.core.cache import Cache, Parts, Say, Slot
-from whence.core.checks import check_choice, check_count, check_flag, to_array
+from whence.core import fingerprint
+from whence.core.cache import Cache
+from whence.core.checks import check_choice, check_count, check_flag
 from whence.core.processor import REMEDY, bfloat16_works
-from whence.core.resources import free_disk, free_memory, in_words
-from whence.core.words import plain_line
-from whence.data import Batch, OnError, TrainingSet, as_training_set
-from whence.errors import InvalidInputError, StoreError
-from whence.features.bank import (
-    SKIPPED,
-    Folder,
-    Growing,
-    InFile,
-    InMemory,
-    Ints,
-    Mask,
-    Rows,
-    blocks,
-    full_disk,
-    widened,
-)
-from whence.features.feature_bank import FeatureBank, checksum
+from whence.data import OnError, as_training_set
+from whence.errors import InvalidInputError
+from whence.features.bank import FeatureBank
+from whence.features.cached import Found, cached
 from whence.features.forward import Forward
+from whence.features.job import Job
 from whence.model.bound import BoundModel
 from whence.model.extractor import Extractor, find_head
 from whence.model.inputs import check_device
 from whence.model.modules import check_model
 
-CHECKPOINT_SECONDS = 1.0
-_AGAIN = 4  # random rows that are computed anew before a bank is reused, beside the first
 DTYPES = ("float32", "float16")
 AUTOCASTS = (None, "bfloat16", "float16")
 
@@ -80,7 +59,7 @@ def extract(
     layer
         The last linear layer's name, when the model does something after it.
     batch_size
-        Samples a forward pass.
+        Samples per forward pass.
     cache_dir
         Folder for banks, made if it is missing; see ``whence cache ls``.
     dtype
@@ -118,268 +97,13 @@ def extract(
         after = fingerprint.structure(extractor.model)
         made_of = fingerprint.settled(before, after)
         extractor.notes = frozenset(before.keys() | after.keys()) - made_of.keys()
-        job = _Job(source, forward, forward.dimension, made_of, show_progress, teller(show_progress))
-        found = job.uncached() if cache_dir is None else job.cached(Cache(cache_dir))
-    head = extractor.head()
-    bound = BoundModel(extractor, prepare=samples.prepare)
-    return FeatureBank(found.features, found.labels, head, len(head.weight), bound, samples, *found[2:])
-
-
-def teller(show: bool) -> Say:
-    """Give a function that prints a line beside the progress bars, or one that does nothing."""
-
-    def say(line: str) -> None:
-        if show:
-            tqdm.write(plain_line(line), file=sys.stderr)
-
-    return say
-
-
-def as_float32(features: Rows) -> Rows:
-    """Widen float16 rows, which the solver does not read; other rows come back as they are."""
-    rows: Any = features
-    if not isinstance(rows, np.ndarray):  # of which a memory map stays one
-        features = to_array("features", features)
-    if features.dtype != np.float16:
-        return features
-    if features.ndim != 2:
-        raise InvalidInputError(f"'features' must have shape (n, d). Got {features.shape}.")
-    n, dimension = features.shape
-    with _room_for(n, dimension, np.dtype(np.float32)) as room:
-        return widened(features, room)
-
-
-def taken(features: Rows, mask: Mask) -> Rows:
-    """Give the rows where a mask (N,) is True: without a copy where that is all of them."""
-    if mask.all():
-        return features
-    n, dimension = int(mask.sum()), features.shape[1]
-    with _room_for(n, dimension, features.dtype) as rows:
-        for block, some in zip(blocks(features), blocks(mask, features), strict=True):
-            rows.append(block[some])
-        return rows.whole()
-
-
-class _Sink(Protocol):
-    """Where the rows go."""
-
-    def append(self, features: Rows, labels: Ints) -> None:
-        """Add the rows of the next samples."""
-
-    def checkpoint(self) -> None:
-        """Make what was added survive."""
-
-
-class _Loose:
-    """Rows that end with the process."""
-
-    def __init__(self, features: Growing, n: int) -> None:
-        self.features = features
-        self.labels = InMemory(n, (), np.int64)
-
-    def append(self, features: Rows, labels: Ints) -> None:
-        self.features.append(features)
-        self.labels.append(labels)
-
-    def checkpoint(self) -> None:
-        pass
-
-
-class _Found(NamedTuple):
-    """What an extraction gives of a bank."""
-
-    features: Rows
-    labels: Ints
-    parts: Parts
-    checksum: str
-    note: str
-
-
-@dataclass(frozen=True)
-class _Job:
-    """One extraction."""
-
-    source: TrainingSet
-    forward: Forward
-    dimension: int
-    made_of: Parts  # of the model, what does not change when it runs
-    show_progress: bool
-    say: Say
-
-    def uncached(self) -> _Found:
-        """Keep the features in memory, or in a temporary file."""
-        n = len(self.source)
-        with _room_for(n, self.dimension, self.forward.dtype) as rows:
-            self.say(self._needs(n, Path(tempfile.gettempdir()) if isinstance(rows, InFile) else None))
-            sink = _Loose(rows, n)
-            self._fill(sink, 0)
-            features = rows.whole()
-        return _Found(features, sink.labels.whole(), {}, "", "computed")
-
-    def cached(self, cache: Cache) -> _Found:
-        """Keep the features in a cache, and take from it what is there."""
-        parts = self._parts()
-        slot = cache.slot("bank", parts)
-        with full_disk(cache.folder), slot.locked(say=self.say):
-            cache.sweep()
-            folder, note = self._open(slot)
-            self.say(f"Features: {note} ({slot.path}).")
-            try:
-                if not folder.journal.complete:
-                    self._into(folder, slot.path)
-                features, labels = folder.finish(_fits(len(self.source), self.dimension, self.forward.dtype))
-                sums = folder.journal.sums
-                if not slot.complete:
-                    slot.finish()
-            finally:
-                folder.close()
-        return _Found(features, labels, parts, checksum(sums), note)
-
-    def _open(self, slot: Slot) -> tuple[Folder, str]:
-        """Open the entry, whole, half or new, and say which."""
-        dtype = self.forward.dtype.name
-        if slot.path.exists():
-            try:
-                if not slot.begun:
-                    raise StoreError(f"{slot.path} does not say what it is for.")
-                folder = Folder(slot.path, self.dimension, dtype)
-                self._check_again(folder)
-            except StoreError as error:
-                why = f"computed again, since the cached ones are damaged or stale: {error}"
-            else:
-                journal = folder.journal
-                if journal.complete:
-                    return folder, "reused"
-                return folder, f"resumed at sample {journal.samples:,}" if journal.samples else "computed"
+        job = Job(source, forward, made_of, show_progress)
+        if cache_dir is None:
+            found = Found(*job.uncached(), {}, "", "computed")
         else:
-            why = slot.why_new()
-            why = f"computed, since {why}" if why else "computed"
-        layer, model = self.forward.extractor.layer, type(self.forward.extractor.model).__qualname__
-        title = f"{model}, layer {layer!r}, {len(self.source):,} × {self.dimension} {dtype}"
-        slot.begin(title)
-        return Folder(slot.path, self.dimension, dtype), why
-
-    def _check_again(self, folder: Folder) -> None:
-        """Raise where a few samples have other features or labels now, or one that was skipped can be read.
-
-        A fingerprint sees all that it looks at; this sees what nobody thought of, sooner or later.
-        """
-        try:
-            features, labels = folder.mapped()
-            for index in np.flatnonzero(labels == SKIPPED).tolist():
-                if not self.source.read([index]).skipped:
-                    raise StoreError(f"sample {index}, which was skipped, can be read now.")
-            valid = np.flatnonzero(labels != SKIPPED)
-            some = np.random.default_rng().permutation(valid[1:])[:_AGAIN]
-            for index in sorted({*valid[:1].tolist(), *some.tolist()}):
-                batch = self.source.read([index])
-                if batch.skipped:
-                    raise StoreError(f"sample {index} cannot be read any more.")
-                if batch.labels[0] != labels[index]:
-                    raise StoreError(
-                        f"the label of sample {index} is {batch.labels[0]}, was {labels[index]}."
-                    )
-                apart = self.forward.apart(self.forward(batch)[0], features[index])
-                if apart > 0:
-                    raise StoreError(f"the features of sample {index} differ by {apart:.2g} of their length.")
-        except BaseException:
-            folder.close()
-            raise
-
-    def _into(self, folder: Folder, path: Path) -> None:
-        start = folder.journal.samples
-        self.say(self._needs(len(self.source) - start, path, start))
-        with full_disk(path, "What was done so far is kept and is taken up again. "):
-            try:
-                self._fill(folder, start)
-            finally:
-                # Also when interrupted: everything up to the last whole batch is then kept.
-                folder.checkpoint()
-
-    def _fill(self, sink: _Sink, start: int) -> None:
-        """Add the rows of all samples from ``start``."""
-        n, done = len(self.source), start
-        mark = time.monotonic()
-        with tqdm(
-            total=n, initial=start, desc="Features", unit="sample", disable=not self.show_progress
-        ) as bar:
-            for batch in self.source.batches(start):
-                rows, labels = self._rows(batch)
-                sink.append(rows, labels)
-                done += len(rows)
-                bar.update(len(rows))
-                if time.monotonic() - mark >= CHECKPOINT_SECONDS:
-                    sink.checkpoint()
-                    mark = time.monotonic()
-        if done != n:
-            raise InvalidInputError(f"'data' says it has {n} samples but gave {done}. Check its __len__.")
-
-    def _rows(self, batch: Batch) -> tuple[Rows, Ints]:
-        """Features (B, d) and labels (B,) of a batch, with those of samples that could not be read."""
-        if not batch.skipped:
-            return self.forward(batch), batch.labels
-        n = len(batch.indices) + len(batch.skipped)
-        features, labels = np.zeros((n, self.dimension), self.forward.dtype), np.full(n, SKIPPED)
-        if len(batch.indices):
-            read = batch.indices - min(*batch.indices, *batch.skipped)
-            features[read], labels[read] = self.forward(batch), batch.labels
-        return features, labels
-
-    def _needs(self, n: int, folder: Path | None, start: int = 0) -> str:
-        """Say what ``n`` more rows need and what there is, or raise where the disk is too small."""
-        size = n * self.dimension * self.forward.dtype.itemsize
-        small = self.source.batch_size * self.dimension * 4
-        more = f" from sample {start:,}" if start else ""
-        line = f"Features: {n:,} rows × {self.dimension} {self.forward.dtype}{more}; "
-        if folder is not None:
-            free = free_disk(folder)
-            needed = size + 8 * n
-            if needed > free:
-                raise StoreError(
-                    f"The features need {in_words(needed)} of disk at {folder}, where {in_words(free)} are "
-                    'free. Free some space, name another cache_dir, or use dtype="float16".'
-                )
-            line += f"disk {in_words(needed)} of {in_words(free)} free; "
-        free_now = free_memory()
-        known = "" if free_now is None else f" of {in_words(free_now)} free"
-        return line + f"memory {in_words((small if folder else size) + 8 * n)}{known}."
-
-    def _parts(self) -> Parts:
-        """Fingerprint everything the features depend on."""
-        extractor = self.forward.extractor
-        parameter = next(extractor.model.parameters())
-        return {
-            **store.fingerprint(extractor.model, extractor.layer),
-            **self.made_of,
-            **self.source.prints(),
-            "dtype": self.forward.dtype.name,
-            "autocast": str(self.forward.autocast),
-            "batch size": str(self.source.batch_size),
-            "device": parameter.device.type,
-            "code the extraction": f"source {_code()}",
-        }
-
-
-def _code() -> str:
-    rooms = ("features", "data", "model")
-    return fingerprint.source(*(f"whence.{room}" for room in rooms))
-
-
-def _fits(n: int, dimension: int, dtype: np.dtype[Any]) -> bool:
-    """Whether rows fill at most half of the memory that is free."""
-    free = free_memory()
-    return free is None or n * dimension * dtype.itemsize <= free / 2
-
-
-@contextmanager
-def _room_for(n: int, dimension: int, dtype: np.dtype[Any]) -> Iterator[Growing]:
-    """Room for rows in memory, or in a temporary file when they would fill half of what is free."""
-    if _fits(n, dimension, dtype):
-        yield InMemory(n, (dimension,), dtype)
-        return
-    # The system removes the file when the last map of it is gone, however the process ends.
-    with full_disk(tempfile.gettempdir()), tempfile.TemporaryFile(buffering=0) as file:
-        yield InFile(file, (dimension,), dtype)
+            found = cached(job, Cache(cache_dir))
+    head, bound = extractor.head(), BoundModel(extractor, prepare=samples.prepare)
+    return FeatureBank(found.features, found.labels, head, len(head.weight), bound, samples, *found[2:])
 
 
 @contextmanager

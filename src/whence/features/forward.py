@@ -11,7 +11,7 @@ import torch
 
 from whence.data import Batch
 from whence.errors import HeadError, InvalidInputError, SampleError
-from whence.features.bank import Rows
+from whence.features.rows import SKIPPED, Ints, Rows
 from whence.model.extractor import Extractor, check_repeatable
 from whence.model.inputs import take
 
@@ -48,6 +48,17 @@ class Forward:
                 rows = rows.astype(self.dtype)
             self._check_finite(rows, batch, 'It is too large for float16; use dtype="float32".')
         return rows
+
+    def rows(self, batch: Batch) -> tuple[Rows, Ints]:
+        """Features (B, d) and labels (B,) of a batch, with rows of zeros for what could not be read."""
+        if not batch.skipped:
+            return self(batch), batch.labels
+        n = len(batch.indices) + len(batch.skipped)
+        features, labels = np.zeros((n, self.dimension), self.dtype), np.full(n, SKIPPED)
+        if len(batch.indices):
+            read = batch.indices - min(*batch.indices, *batch.skipped)
+            features[read], labels[read] = self(batch), batch.labels
+        return features, labels
 
     def apart(self, now: Rows, before: Rows) -> float:
         """Tell how far two rows of features of a sample are apart, by their length; 0 if by rounding only."""

@@ -14,7 +14,8 @@ from typing import Any, Self
 import torch
 from torch import nn
 
-from whence.attributors import DualDA
+from whence.attributors import Attributor
+from whence.attributors.registry import METHODS
 from whence.core import contents, store
 from whence.core.naming import find, named, origin
 from whence.errors import InvalidInputError, StoreError
@@ -22,7 +23,6 @@ from whence.errors import InvalidInputError, StoreError
 SUFFIX = ".json"
 """What the name of a configuration has beyond that of the explainer that it lies beside."""
 
-_OPTIONS = set(inspect.signature(DualDA).parameters)
 _READING = {"cache_dir", "dtype", "autocast", "num_workers", "on_error"}
 # The demo's code is whence's own. It has moved since the first configurations of it were written.
 _MOVED = {f"whence.demo:{name}": f"whence.sample.demo:{name}" for name in ("network", "train", "test")}
@@ -37,8 +37,9 @@ class Configuration:
     model, data, test : ``module:name`` each, of a thing or of a function that makes it. A function with a
         parameter ``folder`` is given the folder of the explainer's file.
     preprocess : ``module:name`` of what makes the model's inputs of a batch of inputs
+    method : the attribution method, by its registered name or as ``module:name``
     layer, device : the head's name, and where the model runs
-    options, reading : of ``DualDA`` itself, and of its ``fit``
+    options, reading : of the method itself, and of its ``fit``
     version : of whence
     """
 
@@ -46,6 +47,7 @@ class Configuration:
     data: str
     test: str | None = None
     preprocess: str | None = None
+    method: str = "dualda"
     layer: str | None = None
     device: str | None = None
     options: dict[str, Any] = field(default_factory=dict)
@@ -65,7 +67,9 @@ class Configuration:
             values = json.loads(path.read_text(encoding="utf-8"))
             found = cls(**values)
             contents.manifest(cls, values)
-            extra = (found.options.keys() - _OPTIONS) | (found.reading.keys() - _READING)
+            extra = found.reading.keys() - _READING
+            if ":" not in found.method:  # another's options are known when it may be imported
+                extra |= found.options.keys() - found.known_options()
             if extra:
                 raise ValueError(f"it has {sorted(extra)[0]!r}, which is no option of the fit")
         except FileNotFoundError as error:
@@ -86,7 +90,8 @@ class Configuration:
         path
             The configuration's file.
         names
-            ``model``, ``data``, ``test`` and ``preprocess`` in the place of the file's, where not None.
+            ``model``, ``data``, ``test``, ``preprocess`` and ``method`` in the place of the file's, where
+            not None.
         trust
             Whether code that only the file names may be imported and run. Without it everything must be
             given as ``names``, and the file's cache is left alone.
@@ -108,13 +113,22 @@ class Configuration:
 
     def names(self) -> dict[str, str]:
         """Names of the code that the configuration imports, by argument."""
+        method = self.method if ":" in self.method else None
         names = {"model": self.model, "data": self.data, "test": self.test, "preprocess": self.preprocess}
-        return {key: name for key, name in names.items() if name is not None}
+        return {key: name for key, name in (names | {"method": method}).items() if name is not None}
 
     def with_names(self, **names: str | None) -> Self:
         """Give the same configuration with other names where they are not None."""
         given: dict[str, Any] = {key: name for key, name in names.items() if name is not None}
         return dataclasses.replace(self, **given)
+
+    def attributor(self) -> type[Attributor]:
+        """Import the method, and register it: files know methods by their names."""
+        return METHODS.add(METHODS.get(self.method, "method"))
+
+    def known_options(self) -> set[str]:
+        """Names of the options that the method has."""
+        return set(inspect.signature(self.attributor()).parameters)
 
     def network(self, folder: Path) -> nn.Module:
         """Make the model, on its device."""

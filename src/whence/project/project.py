@@ -10,7 +10,8 @@ from typing import Self
 import torch
 from tqdm.auto import tqdm
 
-from whence.attributors import DualDA, load
+from whence.attributors import Attributor, DualDA, TopK, load
+from whence.attributors.pairs import PairAttributor
 from whence.core.naming import find
 from whence.data import TrainingSet, as_training_set
 from whence.errors import InvalidInputError, StoreError
@@ -27,14 +28,14 @@ class Project:
     ----------
     path : of the explainer's file
     configuration : what it was fitted on
-    explainer : the explainer itself
+    attributor : the fitted method
     """
 
     def __init__(
-        self, path: Path, configuration: Configuration, explainer: DualDA, tests: TrainingSet | None
+        self, path: Path, configuration: Configuration, attributor: Attributor, tests: TrainingSet | None
     ) -> None:
         self.path, self.configuration = path, configuration
-        self.explainer, self._tests = explainer, tests
+        self.attributor, self._tests = attributor, tests
         self._train_bank: FeatureBank | None = None
         self._reading = threading.Lock()
 
@@ -54,7 +55,8 @@ class Project:
         show_progress
             Whether long steps show their progress.
         names
-            ``model``, ``data``, ``test`` and ``preprocess`` in the place of those of the configuration.
+            ``model``, ``data``, ``test``, ``preprocess`` and ``method`` in the place of those of the
+            configuration.
         """
         path = Path(path)
         if not path.is_file():
@@ -66,16 +68,27 @@ class Project:
             configuration = Configuration(model="", data="").with_names(**names)
         folder = path.resolve().parent
         model, prepare = configuration.network(folder), configuration.prepare()
-        data = find("data", configuration.data, folder)
-        explainer = load(path, model, data, preprocess=prepare)
-        if not isinstance(explainer, DualDA):
-            raise StoreError(f"'{path}' holds a {type(explainer).__name__}, which has no explanations.")
-        explainer.show_progress = show_progress
+        configuration.attributor()  # registers a method of the user's own, by whose name the file goes
+        attributor = load(path, model)
+        attributor.show_progress = show_progress
+        if isinstance(attributor, PairAttributor):  # others have no use for the training set after the fit
+            data = find("data", configuration.data, folder)
+            attributor.take_data(as_training_set(data, names=class_names(model), preprocess=prepare))
         tests = None
         if configuration.test is not None:
             raw = find("test", configuration.test, folder)
-            tests = as_training_set(raw, explainer.batch_size, names=class_names(model), preprocess=prepare)
-        return cls(path, configuration, explainer, tests)
+            tests = as_training_set(raw, attributor.batch_size, names=class_names(model), preprocess=prepare)
+        return cls(path, configuration, attributor, tests)
+
+    @property
+    def explainer(self) -> DualDA:
+        """The fitted method where it is DualDA, which explanations, audits and pages need; else an error."""
+        if not isinstance(self.attributor, DualDA):
+            raise InvalidInputError(
+                f"'{self.path}' must hold a DualDA, or a method that derives from it, to be explained. It "
+                f"holds a {type(self.attributor).__name__}: 'whence attribute' names its training samples."
+            )
+        return self.attributor
 
     @property
     def train_bank(self) -> FeatureBank:
@@ -125,6 +138,15 @@ class Project:
         """Features (B, d) of some test samples."""
         return torch.from_numpy(as_float32(self.test_bank.features)[self.read_tests(indices)].copy())
 
+    def top_k(self, indices: list[int], k: int, target: int | None) -> tuple[TopK, list[int]]:
+        """Find the strongest training samples of some tests, and the class that the model gives each."""
+        if isinstance(self.attributor, DualDA):
+            features = self.features(indices)
+            predicted = self.attributor.surrogate_.classes(features)
+            return self.attributor.top_k_features(features, k, target), predicted.tolist()
+        x = self.tests.take(self.read_tests(indices))
+        return self.attributor.top_k(x, k, target), self.attributor.classes(x, None).tolist()
+
     def explain(
         self,
         indices: list[int],
@@ -142,15 +164,15 @@ class Project:
         return Explanations(found)
 
     def _bank(self, samples: TrainingSet) -> FeatureBank:
-        fitted = self.explainer.require_model()
+        fitted = self.attributor.require_model()
         reading = {"dtype": "float32", **self.configuration.reading}
         cache_dir = reading.pop("cache_dir", None)
         return extract(
             fitted.extractor.model,
             samples,
             layer=fitted.extractor.layer,
-            batch_size=self.explainer.batch_size,
+            batch_size=self.attributor.batch_size,
             cache_dir=cache_dir,
-            show_progress=self.explainer.show_progress,
+            show_progress=self.attributor.show_progress,
             **reading,
         )

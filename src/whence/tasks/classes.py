@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -12,11 +12,16 @@ from torch import Tensor
 from whence.core.checks import shown, to_array
 from whence.data.labels import some_names
 from whence.errors import DataWarning, InvalidInputError
+from whence.svm import CrammerSinger, Problem
+from whence.svm.crammer_singer.problem import check_labels, check_n_classes
+from whence.svm.problem import Ints
 from whence.tasks.task import Task
 
 
 class Classes(Task):
     """A sample has one of K classes."""
+
+    problem: ClassVar[type[Problem]] = CrammerSinger
 
     @classmethod
     def of(cls, names: tuple[str, ...] | None, n_outputs: int) -> Self:
@@ -33,6 +38,12 @@ class Classes(Task):
             stacklevel=3,
         )
         return cls(n_outputs)
+
+    @classmethod
+    def check_labels(cls, labels: Any, n_samples: int, n_outputs: int | None) -> tuple[Ints, int]:
+        """Give labels as int64 (N,) in [0, K), and K, or raise."""
+        classes = check_labels(labels, n_samples)
+        return classes, check_n_classes(n_outputs, classes)
 
     def predicted(self, outputs: Tensor) -> Tensor:
         """Give the class of the largest output, (B,)."""

@@ -4,21 +4,28 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from torch import Tensor
+
+from whence.svm import Problem
+from whence.svm.problem import Ints
 
 
 @dataclass(frozen=True)
 class Task(ABC):
-    """What a model's outputs stand for, and so what targets are and which output a prediction is.
+    """What a model's outputs stand for: what labels are, which dual problem, and which output is explained.
+
+    Another case is a class in a file beside the others; the fit chooses it, and nobody else asks which it is.
 
     Attributes
     ----------
+    problem : the dual problem that stands for it
     n_outputs : K, how many outputs the model has
     names : one per output, or None where neither the model nor the data name them
     """
 
+    problem: ClassVar[type[Problem]]
     n_outputs: int
     names: tuple[str, ...] | None = None
 
@@ -26,6 +33,11 @@ class Task(ABC):
     def called(self) -> tuple[str, ...]:
         """What the outputs are called: their names, or their numbers where they have none."""
         return self.names or tuple(map(str, range(self.n_outputs)))
+
+    @classmethod
+    @abstractmethod
+    def check_labels(cls, labels: Any, n_samples: int, n_outputs: int | None) -> tuple[Ints, int]:
+        """Give labels (N,) as the problem takes them, and K, read off them where it is None, or raise."""
 
     @abstractmethod
     def predicted(self, outputs: Tensor) -> Tensor:

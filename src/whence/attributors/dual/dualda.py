@@ -33,7 +33,7 @@ from whence.svm import held_back
 from whence.svm.inputs import check_C, check_features
 from whence.svm.problem import Floats, Ints
 from whence.svm.solve import check_options
-from whence.tasks import Classes
+from whence.tasks import Classes, Task
 
 
 @register
@@ -228,7 +228,7 @@ class DualDA(PairAttributor):
         labels = changed_labels(before.labels, len(X), self.n_classes_, remove, relabel or {})
         before.check_training(X)
         chosen = self.C_ if C is None else check_C(C)
-        solution = self._solver().again(X, labels, before.lam, chosen, before.constant)
+        solution = self._solver(self.task_).again(X, labels, before.lam, chosen, before.constant)
         other = type(self)(**{name: getattr(self, name) for name in self._parameters()}, device=self.device)
         # The sketch is of the training set as it is, whatever is asked about it.
         surrogate = Surrogate.from_solution(
@@ -274,7 +274,7 @@ class DualDA(PairAttributor):
     def _learn(self, training: Training, **given: Any) -> _Learned:
         bank = training.bank
         features = as_float32(bank.features)
-        solution, note = self._solver().of_bank(bank, features, training.cache_dir)
+        solution, note = self._solver(training.task).of_bank(bank, features, training.cache_dir)
         surrogate = Surrogate.from_solution(
             solution, features, bank.labels, bank.head, self._place(bank.model)
         )
@@ -307,9 +307,9 @@ class DualDA(PairAttributor):
         rows = held_back(self.labels_[used], self.seed)
         return used if not len(rows) and self.C_path_ is None else used[rows]
 
-    def _solver(self) -> SurrogateSolver:
+    def _solver(self, task: Task) -> SurrogateSolver:
         return SurrogateSolver(
-            self.C, self.bias, self.tol, self.seed, self.n_threads, self.max_seconds, self.show_progress
+            task, self.C, self.bias, self.tol, self.seed, self.n_threads, self.max_seconds, self.show_progress
         )
 
     def _place(self, model: BoundModel | None) -> str | torch.device | None:

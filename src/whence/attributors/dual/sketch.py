@@ -11,7 +11,7 @@ import hashlib
 import numpy as np
 
 from whence.errors import InvalidInputError
-from whence.features.bank import blocks
+from whence.features.rows import blocks
 from whence.svm.problem import Floats, Ints
 
 WIDTH = 4

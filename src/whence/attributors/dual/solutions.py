@@ -18,11 +18,12 @@ from whence.core.cache import Cache, Slot
 from whence.core.checks import check_places, is_integer, shown
 from whence.errors import InvalidInputError, StoreError
 from whence.features import FeatureBank, taken, teller
-from whence.features.bank import Mask
+from whence.features.rows import Mask
 from whence.model.heads import Head
 from whence.svm import CChoice, choose_C, solve
 from whence.svm.inputs import length
 from whence.svm.problem import Doubles, Floats, Ints
+from whence.tasks import Task
 
 
 class SurrogateSolution(NamedTuple):
@@ -38,8 +39,9 @@ class SurrogateSolution(NamedTuple):
 
 @dataclass(frozen=True)
 class SurrogateSolver:
-    """The parameters of ``DualDA`` that its solution depends on."""
+    """The task and the parameters of ``DualDA`` that its solution depends on."""
 
+    task: Task
     C: float | Literal["auto"]
     bias: bool
     tol: float
@@ -48,9 +50,7 @@ class SurrogateSolver:
     max_seconds: float | None
     show_progress: bool
 
-    def of_features(
-        self, features: Floats, labels: Ints, head: Head | None, n_classes: int | None
-    ) -> SurrogateSolution:
+    def of_features(self, features: Floats, labels: Ints, head: Head | None) -> SurrogateSolution:
         """Choose C where that is asked for, and solve on the samples with a label of at least 0."""
         some, choice, C = labels >= 0, None, self.C
         X, y = taken(features, some), labels[some]
@@ -58,16 +58,9 @@ class SurrogateSolver:
         # much, and counts as much in products of features, as the features do.
         constant = length(X) if self.bias else 0.0
         if C == "auto":
-            choice = choose_C(
-                X,
-                y,
-                head=head,
-                show_progress=self.show_progress,
-                n_classes=n_classes,
-                **self._common(constant),
-            )
+            choice = choose_C(X, y, head=head, show_progress=self.show_progress, **self._common(constant))
             C = choice.C
-        solved = self._solve(X, y, C, n_classes, None, constant)
+        solved = self._solve(X, y, C, None, constant)
         return solved._replace(lam=_for_all(solved.lam, some), choice=choice)
 
     def of_bank(
@@ -76,7 +69,7 @@ class SurrogateSolver:
         """Solve on a bank's ``features``, or take the solution from the cache; also say which."""
 
         def now() -> SurrogateSolution:
-            solved = self.of_features(features, bank.labels, bank.head, bank.n_classes)
+            solved = self.of_features(features, bank.labels, bank.head)
             bank.verify()
             return solved
 
@@ -86,6 +79,7 @@ class SurrogateSolver:
         parts = {**bank.parts, "data features": f"{bank.features.shape} {bank.checksum}"}
         parts |= {name: str(value) for name, value in options.items()}
         solver = fingerprint.source("whence.svm", "whence.attributors.dual.solutions")
+        parts["problem"] = self.task.problem.__name__
         parts["code the solver"] = f"source {solver}"
         title = f"{type(bank.extractor.model).__qualname__}, {len(features):,} × {features.shape[1]}, " + (
             ", ".join(f"{name} {value}" for name, value in options.items())
@@ -97,23 +91,16 @@ class SurrogateSolver:
     ) -> SurrogateSolution:
         """Solve on the samples with a label of at least 0, from the λ (N, K) of a similar problem."""
         some = labels >= 0
-        solved = self._solve(taken(features, some), labels[some], C, lam.shape[1], lam[some], constant)
+        solved = self._solve(taken(features, some), labels[some], C, lam[some], constant)
         return solved._replace(lam=_for_all(solved.lam, some))
 
     def _solve(
-        self,
-        features: Floats,
-        labels: Ints,
-        C: float,
-        n_classes: int | None,
-        start: csr_array | None,
-        constant: float,
+        self, features: Floats, labels: Ints, C: float, start: csr_array | None, constant: float
     ) -> SurrogateSolution:
         with GapBar(self.tol, self.show_progress) as bar:
             found = solve(
                 features,
                 labels,
-                n_classes=n_classes,
                 C=C,
                 tol=self.tol,
                 max_seconds=self.max_seconds,
@@ -124,7 +111,8 @@ class SurrogateSolver:
         return SurrogateSolution(found.lam, found.weight, found.C, found.gap, None, constant)
 
     def _common(self, constant: float) -> dict[str, Any]:
-        return {"bias": constant or False, "seed": self.seed, "n_threads": self.n_threads}
+        task = {"problem": self.task.problem, "n_classes": self.task.n_outputs}
+        return {**task, "bias": constant or False, "seed": self.seed, "n_threads": self.n_threads}
 
 
 def _for_all(lam: csr_array, some: Mask) -> csr_array:

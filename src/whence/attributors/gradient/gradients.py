@@ -108,8 +108,9 @@ class Gradients:
     >>> import torch
     >>> from whence.attributors.classifier import Training
     >>> from whence.features import extract
+    >>> from whence.tasks import Classes
     >>> model, x, y = torch.nn.Linear(4, 3), torch.randn(6, 4), torch.arange(6) % 3
-    >>> training = Training(extract(model, (x, y), show_progress=False), batch_size=8)
+    >>> training = Training(extract(model, (x, y), show_progress=False), Classes(3), batch_size=8)
     >>> [rows.shape for rows in Gradients(training.classifier)(x, y)]
     [torch.Size([6, 15])]
     """

@@ -1,0 +1,253 @@
+"""Feature rows in memory or on disk, as there is room for them.
+
+Rows are written with plain writes and, where memory allows, read with plain reads: a disk that is full and a
+file that was cut are then errors that can be handled, where a map would end the process.
+"""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import tempfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from whence.core.checks import to_array
+from whence.core.resources import free_disk, free_memory, in_words
+from whence.errors import InvalidInputError, StoreError
+
+Rows = npt.NDArray[np.floating[Any]]
+Ints = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+SKIPPED = -1
+"""The label of a sample that could not be read; its features are 0 and have no part in anything."""
+
+_BLOCK_BYTES = 1 << 24
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_FAILING = {errno.EIO, errno.EROFS, errno.EACCES, errno.EPERM, errno.ESTALE}
+
+
+class Growing(Protocol):
+    """An array that grows by rows."""
+
+    def append(self, rows: npt.NDArray[Any]) -> None:
+        """Add rows at the end."""
+
+    def whole(self) -> npt.NDArray[Any]:
+        """Give all rows; nothing is added afterwards."""
+
+
+class InMemory:
+    """Rows in an array made for the most there can be."""
+
+    def __init__(self, most: int, tail: tuple[int, ...], dtype: npt.DTypeLike) -> None:
+        self.array = np.empty((most, *tail), dtype)
+        self.count = 0
+
+    def append(self, rows: npt.NDArray[Any]) -> None:
+        """Add rows at the end."""
+        self.array[self.count : self.count + len(rows)] = rows
+        self.count += len(rows)
+
+    def whole(self) -> npt.NDArray[Any]:
+        """Give all rows."""
+        return self.array[: self.count]
+
+
+class InFile:
+    """Rows in a .npy file, of which the first ``count`` are kept.
+
+    Parameters
+    ----------
+    file : opened for reading and writing, unbuffered
+    tail : the shape of a row
+    dtype : of the file
+    count : rows to keep; what lies after them is written over
+    """
+
+    def __init__(self, file: IO[bytes], tail: tuple[int, ...], dtype: npt.DTypeLike, count: int = 0) -> None:
+        self.file, self.tail, self.dtype, self.count = file, tail, np.dtype(dtype), count
+        self.row_bytes = self.dtype.itemsize * int(np.prod(tail))
+        self.start = len(self._header(count))
+        if count == 0:
+            self._write(self._header(0), 0)
+
+    def append(self, rows: npt.NDArray[Any]) -> None:
+        """Add rows at the end."""
+        self._write(as_bytes(np.asarray(rows, self.dtype)), self.start + self.count * self.row_bytes)
+        self.count += len(rows)
+
+    def whole(self) -> npt.NDArray[Any]:
+        """Write the number of rows into the header, cut off what lies behind, and map the file."""
+        self._write(self._header(self.count), 0)
+        self.file.truncate(self.start + self.count * self.row_bytes)
+        self.flush()
+        return self.mapped()
+
+    def mapped(self) -> npt.NDArray[Any]:
+        """Map the rows there are, read-only."""
+        shape = (self.count, *self.tail)
+        if self.count == 0:
+            return np.empty(shape, self.dtype)
+        return np.memmap(self.file, self.dtype, "r", self.start, shape)
+
+    def loaded(self) -> npt.NDArray[Any]:
+        """Read the rows there are into memory, or raise OSError where the file has fewer."""
+        array = np.empty((self.count, *self.tail), self.dtype)
+        self.file.seek(self.start)
+        view = memoryview(as_bytes(array))
+        while view.nbytes:
+            n = self.file.readinto(view)  # type: ignore[attr-defined]
+            if not n:
+                raise OSError("the file ends before its rows do")
+            view = view[n:]
+        return array
+
+    def has_header(self) -> bool:
+        """Whether the file begins with the header of its rows."""
+        self.file.seek(0)
+        return self.file.read(self.start) == self._header(self.count)
+
+    def flush(self) -> None:
+        """Have the system write everything to the disk itself."""
+        os.fsync(self.file.fileno())
+
+    def _header(self, count: int) -> bytes:
+        """Give the header, whose length does not depend on ``count``: numpy leaves room for its digits."""
+        text = io.BytesIO()
+        np.lib.format.write_array_header_1_0(
+            text, {"descr": self.dtype.str, "fortran_order": False, "shape": (count, *self.tail)}
+        )
+        return text.getvalue()
+
+    def _write(self, data: Any, place: int) -> None:
+        self.file.seek(place)
+        view = memoryview(data)
+        while view.nbytes:  # an unbuffered file may take a part only
+            view = view[self.file.write(view) :]
+
+
+def fits(n: int, dimension: int, dtype: np.dtype[Any]) -> bool:
+    """Whether rows fill at most half of the memory that is free."""
+    free = free_memory()
+    return free is None or n * dimension * dtype.itemsize <= free / 2
+
+
+@contextmanager
+def room_for(n: int, dimension: int, dtype: np.dtype[Any]) -> Iterator[Growing]:
+    """Room for rows in memory, or in a temporary file when they would fill half of what is free."""
+    if fits(n, dimension, dtype):
+        yield InMemory(n, (dimension,), dtype)
+        return
+    # The system removes the file when the last map of it is gone, however the process ends.
+    with full_disk(tempfile.gettempdir()), tempfile.TemporaryFile(buffering=0) as file:
+        yield InFile(file, (dimension,), dtype)
+
+
+def needs(
+    n: int, dimension: int, dtype: np.dtype[Any], at_once: int, folder: Path | None, start: int = 0
+) -> str:
+    """Say what ``n`` more rows need and what there is, or raise where the disk is too small.
+
+    Parameters
+    ----------
+    n, dimension, dtype
+        Of the rows.
+    at_once
+        Rows that are in memory while others are written.
+    folder
+        Where they are written; None keeps all in memory.
+    start
+        Rows that are there.
+    """
+    size = n * dimension * dtype.itemsize
+    more = f" from sample {start:,}" if start else ""
+    line = f"Features: {n:,} rows × {dimension} {dtype}{more}; "
+    if folder is not None:
+        free = free_disk(folder)
+        needed = size + 8 * n
+        if needed > free:
+            raise StoreError(
+                f"The features need {in_words(needed)} of disk at {folder}, where {in_words(free)} are "
+                'free. Free some space, name another cache_dir, or use dtype="float16".'
+            )
+        line += f"disk {in_words(needed)} of {in_words(free)} free; "
+    free_now = free_memory()
+    known = "" if free_now is None else f" of {in_words(free_now)} free"
+    return line + f"memory {in_words((at_once * dimension * 4 if folder else size) + 8 * n)}{known}."
+
+
+def as_float32(features: Rows) -> Rows:
+    """Widen float16 rows, which the solver does not read; other rows come back as they are."""
+    given: Any = features
+    if not isinstance(given, np.ndarray):  # of which a memory map stays one
+        features = to_array("features", features)
+    if features.dtype != np.float16:
+        return features
+    if features.ndim != 2:
+        raise InvalidInputError(f"'features' must have shape (n, d). Got {features.shape}.")
+    n, dimension = features.shape
+    with room_for(n, dimension, np.dtype(np.float32)) as rows:
+        for block in blocks(features):
+            rows.append(block.astype(np.float32))
+        return rows.whole()
+
+
+def taken(features: Rows, mask: Mask) -> Rows:
+    """Give the rows where a mask (N,) is True: without a copy where that is all of them."""
+    if mask.all():
+        return features
+    n, dimension = int(mask.sum()), features.shape[1]
+    with room_for(n, dimension, features.dtype) as rows:
+        for block, some in zip(blocks(features), blocks(mask, features), strict=True):
+            rows.append(block[some])
+        return rows.whole()
+
+
+@contextmanager
+def full_disk(place: str | os.PathLike[str], kept: str = "") -> Iterator[None]:
+    """Turn the system's word that a disk is full, or fails, into a StoreError, with what was ``kept``."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in _FULL:
+            raise StoreError(
+                f"The disk of {place} is full ({error.strerror}). {kept}Free some space and run again, "
+                "or name another cache_dir."
+            ) from error
+        if error.errno in _FAILING and str(error.filename or place).startswith(str(place)):
+            raise StoreError(
+                f"Files in {place} cannot be read and written ({error.strerror}). {kept}Name another "
+                "cache_dir, or none."
+            ) from error
+        raise
+
+
+def blocks(array: npt.NDArray[Any], like: npt.NDArray[Any] | None = None) -> Iterator[npt.NDArray[Any]]:
+    """Give an array's rows some 16 MB at a time, or as many at a time as those of another array."""
+    model = array if like is None else like
+    row = max(1, model.itemsize * int(np.prod(model.shape[1:])))
+    step = max(1, _BLOCK_BYTES // row)
+    for start in range(0, len(array), step):
+        yield array[start : start + step]
+
+
+def crc(array: npt.NDArray[Any]) -> int:
+    """CRC-32 of an array's rows."""
+    value = 0
+    for block in blocks(array):
+        value = zlib.crc32(as_bytes(block), value)
+    return value
+
+
+def as_bytes(array: npt.NDArray[Any]) -> memoryview:
+    """Give an array's bytes, without a copy where they lie in order."""
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
