@@ -5,19 +5,17 @@ from __future__ import annotations
 import json
 import math
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import cached_property, partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import torch
-from threadpoolctl import threadpool_limits
 from tqdm.auto import tqdm
 
 from whence.core.cache import Cache
 from whence.core.fingerprint import Digest, source
+from whence.engine import limited
 from whence.errors import WhenceError
 from whence.evaluate.scenes.workshop import SceneSpec, Workshop
 from whence.evaluate.suite import results
@@ -57,21 +55,10 @@ def run(
         Takes a line when a scene is begun, and when a method fails.
     """
     out.mkdir(parents=True, exist_ok=True)
-    with _threads(protocol.threads):
+    with limited(protocol.threads):
         found = _Runner(protocol, folder, out, show_progress, say).run()
     results.write(out / "results.parquet", found)
     return found
-
-
-@contextmanager
-def _threads(n: int) -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(n)
-    try:
-        with threadpool_limits(limits=n):
-            yield
-    finally:
-        torch.set_num_threads(before)
 
 
 class _Runner:
