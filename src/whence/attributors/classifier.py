@@ -12,11 +12,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from whence.core.arrays import Ints
 from whence.core.checks import check_dense, real_array, shown
 from whence.data import TrainingSet
 from whence.errors import InvalidInputError
 from whence.features import FeatureBank, as_float32, taken
-from whence.features.rows import Ints
 from whence.model.bound import BoundModel
 from whence.model.extractor import Extractor
 from whence.model.heads import Head

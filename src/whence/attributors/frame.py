@@ -13,11 +13,11 @@ import torch
 from torch import Tensor, nn
 
 from whence.attributors.classifier import Classifier, Training, check_tests, checked
+from whence.core.arrays import Ints
 from whence.core.checks import check_count, check_flag, check_names
 from whence.data import OnError, TrainingSet, as_training_set
 from whence.errors import InvalidInputError, NotFittedError
 from whence.features import FeatureBank, extract
-from whence.features.rows import Ints
 from whence.model.bound import BoundModel
 from whence.model.heads import Head
 from whence.model.inputs import check_batch, check_device

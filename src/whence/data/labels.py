@@ -12,11 +12,11 @@ import numpy.typing as npt
 from torch import Tensor
 from torch.utils.data import ConcatDataset, Subset, TensorDataset
 
+from whence.core.arrays import Ints
 from whence.core.checks import to_array
 from whence.data.items import LABEL_NAMES
 from whence.errors import DataWarning, InvalidInputError, SampleError
 
-Ints = npt.NDArray[np.int64]
 _LARGEST = np.iinfo(np.int64).max
 
 

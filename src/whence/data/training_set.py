@@ -12,11 +12,12 @@ import numpy.typing as npt
 from torch.utils.data import Dataset
 from tqdm.auto import tqdm
 
+from whence.core.arrays import Ints
 from whence.core.checks import check_places
 from whence.core.fingerprint import Digest, anatomy, settled
 from whence.data.folder import ImageFolder
 from whence.data.items import LABEL_NAMES, Prepare, as_fields, is_array, split
-from whence.data.labels import Ints, Labels, data_names, listed_labels
+from whence.data.labels import Labels, data_names, listed_labels
 from whence.data.reading import Batch, OnError, Reading, Workers
 from whence.data.sources import Columns, Stream, as_source
 from whence.errors import InvalidInputError, SampleError, WhenceError

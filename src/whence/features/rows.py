@@ -19,13 +19,10 @@ from typing import IO, Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from whence.core.arrays import Floats, Mask
 from whence.core.checks import to_array
 from whence.core.resources import free_disk, free_memory, in_words
 from whence.errors import InvalidInputError, StoreError
-
-Rows = npt.NDArray[np.floating[Any]]
-Ints = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 
 SKIPPED = -1
 """The label of a sample that could not be read; its features are 0 and have no part in anything."""
@@ -185,7 +182,7 @@ def needs(
     return line + f"memory {in_words((at_once * dimension * 4 if folder else size) + 8 * n)}{known}."
 
 
-def as_float32(features: Rows) -> Rows:
+def as_float32(features: Floats) -> Floats:
     """Widen float16 rows, which the solver does not read; other rows come back as they are."""
     given: Any = features
     if not isinstance(given, np.ndarray):  # of which a memory map stays one
@@ -201,7 +198,7 @@ def as_float32(features: Rows) -> Rows:
         return rows.whole()
 
 
-def taken(features: Rows, mask: Mask) -> Rows:
+def taken(features: Floats, mask: Mask) -> Floats:
     """Give the rows where a mask (N,) is True: without a copy where that is all of them."""
     if mask.all():
         return features

@@ -14,15 +14,14 @@ from scipy.sparse import csr_array
 
 from whence.attributors.dual.progress import GapBar
 from whence.core import contents, fingerprint, store
+from whence.core.arrays import Doubles, Floats, Ints, Mask
 from whence.core.cache import Cache, Slot
 from whence.core.checks import check_places, is_integer, shown
 from whence.errors import InvalidInputError, StoreError
 from whence.features import FeatureBank, taken, teller
-from whence.features.rows import Mask
 from whence.model.heads import Head
 from whence.svm import CChoice, choose_C, solve
 from whence.svm.inputs import length
-from whence.svm.problem import Doubles, Floats, Ints
 from whence.tasks import Task
 
 

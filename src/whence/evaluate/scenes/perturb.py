@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from whence.core.arrays import Ints, Mask
 from whence.core.checks import check_callable, check_seed, check_share, is_integer, shown
 from whence.data.training_set import Mark
 from whence.errors import InvalidInputError
-from whence.evaluate.metrics.arrays import Ints, Mask, classes, numbers
+from whence.evaluate.metrics.arrays import classes, numbers
 from whence.evaluate.scenes.shortcuts import Shortcut, Word
 from whence.evaluate.scenes.views import View, view
 

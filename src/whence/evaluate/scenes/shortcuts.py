@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from whence.core.arrays import Mask
 from whence.core.checks import check_count, check_number, shown
 from whence.data.training_set import Change
 from whence.errors import InvalidInputError
-from whence.evaluate.metrics.arrays import Mask
 
 Value = float | Sequence[float]
 _CHANNELS = (1, 3, 4)

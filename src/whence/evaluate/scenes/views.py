@@ -8,11 +8,11 @@ from typing import Any, Self
 import numpy as np
 from torch.utils.data import DataLoader, Dataset
 
+from whence.core.arrays import Ints, Mask
 from whence.core.checks import check_flag, check_places, shown, to_array
 from whence.data import TrainingSet
 from whence.data.training_set import Mark
 from whence.errors import InvalidInputError, SampleError
-from whence.evaluate.metrics.arrays import Ints, Mask
 
 
 @dataclass(frozen=True, eq=False)
