@@ -356,14 +356,15 @@ def test_the_papers_numbers_stand_beside_ours(finished: tuple[Path, Results]) ->
     assert "86.1" not in html
     method = protocol.parse(TABLES).methods[1]
     shares = [k / 10 for k in range(1, 10)]
-    found_there = [summary.printed("coreset", "mnist", method, share) for share in shares]
+    coreset, pruning = (summary.paper()[metric]["mnist"] for metric in ("coreset", "pruning"))
+    found_there = [summary.printed(coreset, method, share) for share in shares]
     np.testing.assert_allclose(
         found_there, [0.9824, 0.9841, 0.9856, 0.9874, 0.9875, 0.9868, 0.9868, 0.9889, 0.9873], rtol=1e-12
     )
     # Of pruning the paper prints what is kept, and nothing between its steps of 10 %.
-    kept = [summary.printed("pruning", "mnist", method, share) for share in (0.1, 0.9)]
+    kept = [summary.printed(pruning, method, share) for share in (0.9, 0.1)]
     np.testing.assert_allclose(kept, [0.9871, 0.9774], rtol=1e-12)
-    assert summary.printed("coreset", "mnist", method, 0.25) is None
+    assert summary.printed(coreset, method, 0.25) is None
     assert "98.8" in html  # DualDA at C = 0.001, half of the samples kept
     ranks = next(one for one in summary.Summary(mnist).statements() if one["id"] == "rank")
     assert ranks["theirs"] == 4

@@ -11,11 +11,12 @@ import pytest
 from scipy.sparse import csr_array
 from sklearn.svm import LinearSVC
 
+from whence.core.arrays import Doubles, Floats, Ints
 from whence.svm import choose_C, solve
 from whence.svm.copies import find_copies
 from whence.svm.inputs import check_bias, check_features, squared_norms
 from whence.svm.passes import Rows
-from whence.svm.problem import Doubles, Floats, Ints, Listed, Losses, Problem, Selected
+from whence.svm.problem import Listed, Losses, Problem, Selected
 
 
 @dataclass(frozen=True)
@@ -29,12 +30,7 @@ class Hinge(Problem):
 
     @classmethod
     def make(
-        cls,
-        features: npt.ArrayLike,
-        targets: npt.ArrayLike,
-        n_outputs: int | None,
-        C: float,
-        bias: bool | float,
+        cls, features: npt.ArrayLike, targets: npt.ArrayLike, n_outputs: int | None, C: float, bias: float
     ) -> Self:
         X, constant = check_features(features), check_bias(bias)
         return cls(X, 1, C, constant, squared_norms(X) + constant**2, np.asarray(targets, np.float64))

@@ -6,20 +6,16 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from torch import Tensor
 
 from whence.attributors import DualDA
 from whence.attributors.dual.surrogate import Surrogate
+from whence.core.arrays import Doubles, Floats
 from whence.core.checks import check_dense, to_array
 from whence.errors import InvalidInputError
 from whence.features import FeatureBank, as_float32, extract, taken
 from whence.model.inputs import check_batch
 from whence.svm.inputs import check_features
-from whence.svm.problem import Floats
-
-Ints = npt.NDArray[np.int64]
-Doubles = npt.NDArray[np.float64]
 
 
 def surrogate_of(explainer: Any) -> Surrogate:

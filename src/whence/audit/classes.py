@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from whence.attributors import DualDA
-from whence.audit.access import Doubles, Ints, names_of, support_scores, surrogate_of
+from whence.audit.access import names_of, support_scores, surrogate_of
+from whence.core.arrays import Doubles, Ints
 from whence.core.checks import check_count
 from whence.core.words import cell
 

@@ -12,8 +12,9 @@ import numpy as np
 from tqdm.auto import tqdm
 
 from whence.attributors import DualDA
-from whence.audit.access import Doubles, Ints, Tests, surrogate_of
+from whence.audit.access import Tests, surrogate_of
 from whence.audit.table import Columns, check_ids, chosen_ids, write_csv, write_parquet
+from whence.core.arrays import Doubles, Ints
 from whence.core.checks import check_count, check_share
 
 _ENTRIES = 1 << 20  # scores held at a time, whatever the number of tests

@@ -11,10 +11,10 @@ from scipy.optimize import minimize
 from scipy.special import log_softmax
 
 from whence import engine
-from whence.audit.access import Doubles, Ints, total_norm
+from whence.audit.access import total_norm
+from whence.core.arrays import Doubles, Floats, Ints
 from whence.errors import InvalidInputError
 from whence.svm import solve_path
-from whence.svm.problem import Floats
 
 KAPPAS = (30.0, 300.0, 3000.0)
 """C·N·mean‖f‖² of the surrogates: from one that is hardly more than class means, which a few wrong labels

@@ -12,14 +12,14 @@ from scipy.special import log_softmax
 
 from whence.attributors import DualDA
 from whence.attributors.ranking import padded
-from whence.audit.access import Doubles, Ints, names_of, support_scores, surrogate_of, training_features
+from whence.audit.access import names_of, support_scores, surrogate_of, training_features
 from whence.audit.heldout import calibrated, held_out_scores
 from whence.audit.neighbours import nearest
 from whence.audit.table import Columns, check_ids, chosen_ids, write_csv, write_parquet
+from whence.core.arrays import Doubles, Floats, Ints
 from whence.core.checks import check_count
 from whence.core.words import cell
 from whence.errors import InvalidInputError
-from whence.svm.problem import Floats
 
 MODEL_SHARE = 2 / 3
 """Weight of the model's own log-probabilities beside those of the held-out surrogates."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 from tqdm.auto import tqdm
 
-from whence.audit.access import Ints
-from whence.svm.problem import Floats
+from whence.core.arrays import Floats, Ints
 
 _BLOCK = 1 << 22  # likenesses held at a time
 

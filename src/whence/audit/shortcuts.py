@@ -10,15 +10,15 @@ import numpy as np
 from tqdm.auto import tqdm
 
 from whence.attributors import DualDA
-from whence.audit.access import Doubles, Ints, Tests, names_of, surrogate_of, total_norm, training_features
+from whence.audit.access import Tests, names_of, surrogate_of, total_norm, training_features
 from whence.audit.groups import group_attribution
+from whence.core.arrays import Doubles, Floats, Ints
 from whence.core.checks import check_count, to_array
 from whence.errors import InvalidInputError
 from whence.features import FeatureBank
 from whence.relevance.concepts import Concepts
 from whence.svm import solve
 from whence.svm.inputs import check_C
-from whence.svm.problem import Floats
 
 _KAPPAS = tuple(10.0 ** (e / 2) for e in range(6, -1, -1))  # from 1,000 down to 1
 _BOUNDED = 0.999

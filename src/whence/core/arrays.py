@@ -1,10 +1,13 @@
-"""Names of the arrays that all rooms speak of."""
+"""What arrays are called in types, the same everywhere."""
+
+from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.floating[Any]]
 Doubles = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

@@ -7,12 +7,12 @@ from typing import Any, Self
 
 import numpy as np
 
-from whence.core.arrays import Floats, Ints, Mask
+from whence.core.arrays import Ints, Mask
 from whence.core.cache import Parts
 from whence.core.checks import to_array
 from whence.data import TrainingSet
 from whence.errors import InvalidInputError, StoreError
-from whence.features.rows import SKIPPED, crc
+from whence.features.rows import SKIPPED, Rows, crc
 from whence.model.bound import BoundModel
 from whence.model.extractor import Extractor
 from whence.model.heads import Head
@@ -39,7 +39,7 @@ class FeatureBank:
     note : where the features come from, in words: computed, and why; resumed; reused; given
     """
 
-    features: Floats
+    features: Rows
     labels: Ints
     head: Head | None
     n_classes: int | None

@@ -8,13 +8,13 @@ from typing import NamedTuple
 import numpy as np
 
 from whence.core import fingerprint, store
-from whence.core.arrays import Floats, Ints
+from whence.core.arrays import Ints
 from whence.core.cache import Cache, Parts, Slot
 from whence.errors import StoreError
 from whence.features.bank import checksum
 from whence.features.job import Job
 from whence.features.journal import Folder
-from whence.features.rows import SKIPPED, fits, full_disk
+from whence.features.rows import SKIPPED, Rows, fits, full_disk
 
 _AGAIN = 4  # random rows that are computed anew before a bank is reused, beside the first
 
@@ -22,7 +22,7 @@ _AGAIN = 4  # random rows that are computed anew before a bank is reused, beside
 class Found(NamedTuple):
     """What an extraction gives of a bank; see ``FeatureBank``."""
 
-    features: Floats
+    features: Rows
     labels: Ints
     parts: Parts
     checksum: str

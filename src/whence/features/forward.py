@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from whence.core.arrays import Floats, Ints
+from whence.core.arrays import Ints
 from whence.data import Batch
 from whence.errors import HeadError, InvalidInputError, SampleError
-from whence.features.rows import SKIPPED
+from whence.features.rows import SKIPPED, Rows
 from whence.model.extractor import Extractor, check_repeatable
 from whence.model.inputs import take
 
@@ -26,7 +26,7 @@ class Forward:
         self.extractor, self.dtype, self.autocast = extractor, dtype, autocast
         self.n_classes, self.dimension = extractor.head().weight.shape
 
-    def __call__(self, batch: Batch) -> Floats:
+    def __call__(self, batch: Batch) -> Rows:
         """Features (B, d), or an error that names the sample."""
         with self._running(batch):
             rows = self.extractor(batch.inputs).float().cpu().numpy()
@@ -50,7 +50,7 @@ class Forward:
             self._check_finite(rows, batch, 'It is too large for float16; use dtype="float32".')
         return rows
 
-    def rows(self, batch: Batch) -> tuple[Floats, Ints]:
+    def rows(self, batch: Batch) -> tuple[Rows, Ints]:
         """Features (B, d) and labels (B,) of a batch, with rows of zeros for what could not be read."""
         if not batch.skipped:
             return self(batch), batch.labels
@@ -61,7 +61,7 @@ class Forward:
             features[read], labels[read] = self(batch), batch.labels
         return features, labels
 
-    def apart(self, now: Floats, before: Floats) -> float:
+    def apart(self, now: Rows, before: Rows) -> float:
         """Tell how far two rows of features of a sample are apart, by their length; 0 if by rounding only."""
         a, b = now.astype(np.float64), before.astype(np.float64)
         length, difference = (float(np.linalg.norm(row)) for row in (np.r_[a, b], a - b))
@@ -91,7 +91,7 @@ class Forward:
         return torch.autocast(device, getattr(torch, self.autocast))
 
     @staticmethod
-    def _check_finite(rows: Floats, batch: Batch, remedy: str) -> None:
+    def _check_finite(rows: Rows, batch: Batch, remedy: str) -> None:
         finite = np.isfinite(rows)
         if not finite.all():
             i, j = np.argwhere(~finite)[0]

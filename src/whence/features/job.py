@@ -16,12 +16,12 @@ import numpy as np
 from tqdm.auto import tqdm
 
 from whence import engine
-from whence.core.arrays import Floats, Ints
+from whence.core.arrays import Ints
 from whence.core.cache import Parts, Say
 from whence.core.words import plain_line
 from whence.data import TrainingSet
 from whence.features.forward import Forward
-from whence.features.rows import Growing, InFile, InMemory, needs, room_for
+from whence.features.rows import Growing, InFile, InMemory, Rows, needs, room_for
 
 CHECKPOINT_SECONDS = 1.0
 
@@ -29,7 +29,7 @@ CHECKPOINT_SECONDS = 1.0
 class Sink(Protocol):
     """Where the rows go."""
 
-    def append(self, features: Floats, labels: Ints) -> None:
+    def append(self, features: Rows, labels: Ints) -> None:
         """Add the rows of the next samples."""
 
     def checkpoint(self) -> None:
@@ -58,7 +58,7 @@ class Job:
         """Tells the user a line."""
         return teller(self.show_progress)
 
-    def uncached(self) -> tuple[Floats, Ints]:
+    def uncached(self) -> tuple[Rows, Ints]:
         """Keep features and labels in memory, or in a temporary file."""
         n = len(self.samples)
         with room_for(n, self.forward.dimension, self.forward.dtype) as rows:
@@ -83,7 +83,7 @@ class Job:
         forward = self.forward
         return needs(n, forward.dimension, forward.dtype, self.samples.batch_size, folder, start)
 
-    def _rows(self, start: int) -> Iterator[tuple[Floats, Ints]]:
+    def _rows(self, start: int) -> Iterator[tuple[Rows, Ints]]:
         """Give the rows of batches from sample ``start`` on, in order."""
         if self.samples.workers.number:  # which read ahead, all batches in one go
             yield from map(self.forward.rows, self.samples.batches(start))
@@ -95,20 +95,20 @@ class Job:
             yield from found
 
 
-def _rows_of(samples: TrainingSet, forward: Forward, places: tuple[int, int]) -> tuple[Floats, Ints]:
+def _rows_of(samples: TrainingSet, forward: Forward, places: tuple[int, int]) -> tuple[Rows, Ints]:
     """Features and labels of a range of samples, one batch."""
     (batch,) = samples.batches(*places)
     return forward.rows(batch)
 
 
 class _Loose:
-    """Floats that end with the process."""
+    """Rows that end with the process."""
 
     def __init__(self, features: Growing, n: int) -> None:
         self.features = features
         self.labels = InMemory(n, (), np.int64)
 
-    def append(self, features: Floats, labels: Ints) -> None:
+    def append(self, features: Rows, labels: Ints) -> None:
         self.features.append(features)
         self.labels.append(labels)
 

@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from whence.core import contents, store
-from whence.core.arrays import Floats, Ints
+from whence.core.arrays import Ints
 from whence.errors import StoreError
-from whence.features.rows import InFile, as_bytes, crc, full_disk
+from whence.features.rows import InFile, Rows, as_bytes, crc, full_disk
 
 FORMAT = 2
 
@@ -74,7 +74,7 @@ class Folder:
             self.close()
             raise
 
-    def append(self, features: Floats, labels: Ints) -> None:
+    def append(self, features: Rows, labels: Ints) -> None:
         """Add the rows of the next samples."""
         was = self.journal
         sums = []
@@ -85,7 +85,7 @@ class Folder:
         # All at once, so that the journal is right whatever ends this function.
         self.journal = replace(was, samples=was.samples + len(features), sums=sums)
 
-    def mapped(self) -> tuple[Floats, Ints]:
+    def mapped(self) -> tuple[Rows, Ints]:
         """Map the features and labels there are."""
         features, labels = (file.mapped() for file in self.files)
         return features, labels
@@ -96,7 +96,7 @@ class Folder:
             file.flush()
         self._write_journal()
 
-    def finish(self, in_memory: bool) -> tuple[Floats, Ints]:
+    def finish(self, in_memory: bool) -> tuple[Rows, Ints]:
         """Mark the bank complete, and give its labels and features: read and checked, or mapped."""
         if not self.journal.complete:
             self.checkpoint()

@@ -19,10 +19,12 @@ from typing import IO, Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from whence.core.arrays import Floats, Mask
+from whence.core.arrays import Mask
 from whence.core.checks import to_array
 from whence.core.resources import free_disk, free_memory, in_words
 from whence.errors import InvalidInputError, StoreError
+
+Rows = npt.NDArray[np.floating[Any]]
 
 SKIPPED = -1
 """The label of a sample that could not be read; its features are 0 and have no part in anything."""
@@ -182,7 +184,7 @@ def needs(
     return line + f"memory {in_words((at_once * dimension * 4 if folder else size) + 8 * n)}{known}."
 
 
-def as_float32(features: Floats) -> Floats:
+def as_float32(features: Rows) -> Rows:
     """Widen float16 rows, which the solver does not read; other rows come back as they are."""
     given: Any = features
     if not isinstance(given, np.ndarray):  # of which a memory map stays one
@@ -198,7 +200,7 @@ def as_float32(features: Floats) -> Floats:
         return rows.whole()
 
 
-def taken(features: Floats, mask: Mask) -> Floats:
+def taken(features: Rows, mask: Mask) -> Rows:
     """Give the rows where a mask (N,) is True: without a copy where that is all of them."""
     if mask.all():
         return features

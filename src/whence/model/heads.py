@@ -6,14 +6,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from whence.core.arrays import Floats
 from whence.errors import ModelError
-
-Floats = npt.NDArray[np.floating[Any]]
 
 
 class Head(NamedTuple):

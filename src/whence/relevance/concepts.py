@@ -11,11 +11,11 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from whence.core.arrays import Doubles
 from whence.core.checks import check_count, check_names, real_array, to_array
 from whence.errors import InvalidInputError
 from whence.relevance.xda import Backward, only
 
-Doubles = npt.NDArray[np.float64]
 _MOST = 1 << 15  # features that are each a concept, whose matrix is their square
 _LARGEST = 1e100
 

@@ -10,10 +10,11 @@ from functools import cached_property, partial
 import numpy as np
 from scipy.sparse import csr_array
 
+from whence.core.arrays import Doubles, Floats, Ints
 from whence.svm.copies import share_alike
 from whence.svm.newton import Phase
 from whence.svm.passes import Certificate, Rows, certify, in_eight, in_threads, score
-from whence.svm.problem import Doubles, Floats, Ints, Listed, Problem
+from whence.svm.problem import Listed, Problem
 
 _LOOSE = 1e-2  # gap at which the search moves on to a larger C
 _FACTOR = 10.0  # ratio of neighbouring C on the way up

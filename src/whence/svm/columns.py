@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.sparse import csr_array
 
-from whence.svm.problem import Ints
+from whence.core.arrays import Ints
 
 
 def merge_columns(lam: csr_array, place: Ints) -> csr_array:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from whence.svm.problem import Doubles, Floats, Ints
+from whence.core.arrays import Doubles, Floats, Ints
 
 
 def find_copies(features: Floats, norms: Doubles, labels: Ints) -> list[Ints]:

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from whence.core.arrays import Doubles, Floats
 from whence.core.checks import check_count, check_positive, real_array, shown
 from whence.errors import InvalidInputError
 from whence.svm import loops
-from whence.svm.problem import Doubles, Floats
 
 MOST_OUTPUTS = 1 << 20
 _LARGEST = 1e100  # of what is squared on the way

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from whence.svm.problem import Floats
+from whence.core.arrays import Floats
 
 
 def likeness(a: Floats, b: Floats) -> float:

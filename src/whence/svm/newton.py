@@ -12,8 +12,8 @@ from collections.abc import Callable
 
 import numpy as np
 
+from whence.core.arrays import Doubles
 from whence.svm.passes import Rows
-from whence.svm.problem import Doubles
 
 _MAX_PROXIMAL = 12
 _MAX_STEPS = 40  # Newton steps within one proximal step

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
+from whence.core.arrays import Doubles, Floats, Ints
 from whence.svm import loops
-from whence.svm.problem import Doubles, Floats, Ints, Losses, Problem
+from whence.svm.problem import Losses, Problem
 
 Parallel = Callable[[Callable[[Any], Any], Sequence[Any]], list[Any]]
 

@@ -11,11 +11,12 @@ import numpy as np
 import numpy.typing as npt
 from tqdm.auto import tqdm
 
+from whence.core.arrays import Doubles, Floats, Ints
 from whence.core.checks import check_count, check_flag, shown, to_array
 from whence.errors import ChoiceWarning, ConvergenceWarning, InvalidInputError
 from whence.svm.crammer_singer import CrammerSinger
 from whence.svm.inputs import check_C, check_features, check_head, spread
-from whence.svm.problem import Doubles, Floats, Ints, Problem
+from whence.svm.problem import Problem
 from whence.svm.solve import Solution, check_options, solve
 
 # κ below 1 leaves every margin unreached: all samples are support vectors at their bound and W only gets

@@ -10,12 +10,11 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array
 
+from whence.core.arrays import Doubles, Floats, Ints
+
 if TYPE_CHECKING:
     from whence.svm.passes import Rows
 
-Floats = npt.NDArray[np.floating[Any]]
-Doubles = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 _BLOCK_BYTES = 1 << 20  # float64 copies of feature blocks stay inside the outer cache
 
@@ -114,12 +113,7 @@ class Problem(ABC):
     @classmethod
     @abstractmethod
     def make(
-        cls,
-        features: npt.ArrayLike,
-        targets: npt.ArrayLike,
-        n_outputs: int | None,
-        C: float,
-        bias: bool | float,
+        cls, features: npt.ArrayLike, targets: npt.ArrayLike, n_outputs: int | None, C: float, bias: float
     ) -> Self:
         """Check the input and put it into the form the solver works on, or raise."""
 

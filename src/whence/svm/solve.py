@@ -15,13 +15,14 @@ import numpy.typing as npt
 from scipy.sparse import csr_array, issparse
 from threadpoolctl import threadpool_limits
 
+from whence.core.arrays import Doubles
 from whence.core.checks import check_callable, check_count, check_positive, check_seed, check_share
 from whence.errors import ConvergenceWarning, InvalidInputError
 from whence.svm.ascent import Ascent, OutOfTimeError
 from whence.svm.columns import expand_columns, merge_columns
 from whence.svm.crammer_singer import CrammerSinger
 from whence.svm.passes import Certificate
-from whence.svm.problem import Doubles, Problem
+from whence.svm.problem import Problem
 
 _THREADS = 1024  # more than machines have
 Status = Literal["converged", "time limit", "interrupted", "stalled"]

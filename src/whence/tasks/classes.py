@@ -9,12 +9,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from whence.core.arrays import Ints
 from whence.core.checks import shown, to_array
 from whence.data.labels import some_names
 from whence.errors import DataWarning, InvalidInputError
 from whence.svm import CrammerSinger, Problem
 from whence.svm.crammer_singer.problem import check_labels, check_n_classes
-from whence.svm.problem import Ints
 from whence.tasks.task import Task
 
 

@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
+from whence.core.arrays import Ints
 from whence.svm import Problem
-from whence.svm.problem import Ints
 
 
 @dataclass(frozen=True)

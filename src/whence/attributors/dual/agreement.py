@@ -6,9 +6,9 @@ import warnings
 
 import numpy as np
 
+from whence.core.arrays import Doubles, Floats, Ints
 from whence.errors import AgreementWarning, DataWarning
 from whence.model.heads import Head
-from whence.svm.problem import Doubles, Floats, Ints
 
 LOW = 0.9  # below this share of tests with the model's class, explanations are about something else too often
 _COLLAPSED = 1e-8  # share of the features' mean square that varies: float32 holds no more than its root

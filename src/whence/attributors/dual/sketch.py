@@ -10,9 +10,9 @@ import hashlib
 
 import numpy as np
 
+from whence.core.arrays import Floats, Ints
 from whence.errors import InvalidInputError
 from whence.features.rows import blocks
-from whence.svm.problem import Floats, Ints
 
 WIDTH = 4
 _SPREAD = 0.1  # of the distance between samples: mixed precision leaves less, other samples more

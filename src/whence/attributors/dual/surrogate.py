@@ -15,12 +15,12 @@ from whence.attributors.dual.sketch import WIDTH, check_labels, check_same
 from whence.attributors.dual.sketch import sketch as make_sketch
 from whence.attributors.dual.solutions import SurrogateSolution
 from whence.core import contents
+from whence.core.arrays import Doubles, Floats, Ints
 from whence.core.store import Arrays
 from whence.errors import InvalidInputError
 from whence.features import taken
 from whence.model.heads import Head
 from whence.svm.likeness import mean_cosine
-from whence.svm.problem import Doubles, Floats, Ints
 
 
 @dataclass(frozen=True)

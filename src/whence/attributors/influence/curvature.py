@@ -20,8 +20,8 @@ from tqdm.auto import tqdm
 from whence.attributors.classifier import Batches, Classifier, Training
 from whence.attributors.gradient.gradients import MEMORY, Gradients
 from whence.attributors.gradient.products import batches_of
+from whence.core.arrays import Ints
 from whence.model.modules import evaluating
-from whence.svm.problem import Ints
 
 _BLOCK = 2048  # training samples at a time
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,10 +16,10 @@ from whence.attributors.influence.curvature import Curvature
 from whence.attributors.influence.exact import Params, SolvingAttributor
 from whence.attributors.limits import Limits
 from whence.attributors.registry import register
+from whence.core.arrays import Ints
 from whence.core.checks import check_count, check_seed
 from whence.core.contents import Layout
 from whence.errors import ModelError
-from whence.svm.problem import Ints
 
 _DECAY = math.log(100)
 _DEEP = 2000  # steps that small training sets may take, too
@@ -27,6 +28,7 @@ _PROBES = 16  # batches of which it is taken
 
 
 @register
+@dataclass(eq=False)
 class LiSSA(SolvingAttributor):
     """Attribute predictions by influence functions, with the inverse curvature from a stochastic series.
 
@@ -83,23 +85,11 @@ class LiSSA(SolvingAttributor):
         cost=1.0,
     )
 
-    def __init__(
-        self,
-        params: Params = "last",
-        damping: float = 1e-3,
-        depth: int | None = None,
-        curvature_batch: int = 64,
-        seed: int = 0,
-        batch_size: int = 256,
-        show_progress: bool = True,
-    ) -> None:
-        self.params: Params = params
-        self.damping = damping
-        self.depth = depth
-        self.curvature_batch = curvature_batch
-        self.seed = seed
-        self.batch_size = batch_size
-        self.show_progress = show_progress
+    params: Params = "last"
+    damping: float = 1e-3
+    depth: int | None = None
+    curvature_batch: int = 64
+    seed: int = 0
 
     def _layout(self, classifier: Classifier) -> Layout:
         return {**super()._layout(classifier), "scale": ()}

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from scipy.optimize import nnls
 from torch import Tensor
@@ -15,16 +15,15 @@ from whence.attributors.dual.progress import GapBar
 from whence.attributors.limits import Limits
 from whence.attributors.points.representer import PointsAttributor
 from whence.attributors.registry import register
+from whence.core.arrays import Doubles, Ints, Mask
 from whence.core.contents import Layout
 from whence.svm import solve
 from whence.svm.inputs import check_C, length
-from whence.svm.problem import Doubles, Ints
 from whence.svm.solve import check_options
-
-Bools = npt.NDArray[np.bool_]
 
 
 @register
+@dataclass(eq=False)
 class HingeRP(PointsAttributor):
     """Attribute predictions by Representer Points with the multiclass hinge loss.
 
@@ -77,21 +76,10 @@ class HingeRP(PointsAttributor):
         new_layer=True,
     )
 
-    def __init__(
-        self,
-        C: float = 1e-3,
-        bias: bool = True,
-        tol: float = 1e-9,
-        seed: int = 0,
-        batch_size: int = 256,
-        show_progress: bool = True,
-    ) -> None:
-        self.C = C
-        self.bias = bias
-        self.tol = tol
-        self.seed = seed
-        self.batch_size = batch_size
-        self.show_progress = show_progress
+    C: float = 1e-3
+    bias: bool = True
+    tol: float = 1e-9
+    seed: int = 0
 
     def _learn(self, training: Training, **given: Any) -> dict[str, Tensor]:
         constant = length(training.features.cpu().numpy()) if self.bias else 0.0
@@ -152,7 +140,7 @@ def hinge_coefficients(W: Doubles, X: Doubles, y: Ints, C: float, off: float) ->
     return alpha
 
 
-def _shares(tied: Bools, X: Doubles, missing: Doubles, C: float) -> Doubles:
+def _shares(tied: Mask, X: Doubles, missing: Doubles, C: float) -> Doubles:
     """Find a (n, K) ≥ 0, zero where not tied, of row sums C, with aᵀ X as near to ``missing`` as may be.
 
     Non-negative least squares in the tied entries, with a heavy row for each sum.

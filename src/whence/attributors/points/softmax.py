@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
-from whence.svm.problem import Doubles, Floats, Ints
+from whence.core.arrays import Doubles, Floats, Ints
 
 _STEPS = 100  # of Newton's method; some ten are usual
 _PRODUCTS = 500  # of the Hessian with a vector, a Newton step

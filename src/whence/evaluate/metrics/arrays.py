@@ -5,15 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from whence.core.arrays import Array, Ints, Mask
 from whence.core.checks import as_int64, real_array, to_array
 from whence.errors import InvalidInputError
-
-Array = npt.NDArray[Any]
-Doubles = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 
 _LARGEST = 1e150
 _BLOCK = 1 << 24  # entries looked at together

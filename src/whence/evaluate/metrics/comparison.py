@@ -6,10 +6,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import stdtrit
 
+from whence.core.arrays import Doubles, Ints
 from whence.errors import InvalidInputError
-
-Doubles = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 
 def standard_error(values: Doubles, groups: Ints) -> Doubles:

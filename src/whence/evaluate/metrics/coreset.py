@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import logsumexp
 
+from whence.core.arrays import Doubles, Ints
 from whence.core.checks import check_seed, check_share
 from whence.errors import InvalidInputError
-from whence.evaluate.metrics.arrays import Doubles, Ints, classes, numbers
+from whence.evaluate.metrics.arrays import classes, numbers
 
 FRACTIONS: tuple[float, ...] = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 """Shares p of the training set that models are retrained on, or without."""

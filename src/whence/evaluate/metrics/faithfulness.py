@@ -9,9 +9,10 @@ from scipy.sparse import csr_array
 
 from whence.attributors.classifier import check_tests
 from whence.attributors.dual.surrogate import Faithfulness, Surrogate
+from whence.core.arrays import Doubles, Ints
 from whence.core.checks import check_flag, to_array
 from whence.errors import InvalidInputError
-from whence.evaluate.metrics.arrays import Doubles, Ints, numbers
+from whence.evaluate.metrics.arrays import numbers
 from whence.model.heads import Head
 from whence.svm.inputs import check_features, check_head
 

@@ -8,7 +8,8 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from whence.evaluate.metrics.comparison import Doubles, Ints, standard_error
+from whence.core.arrays import Doubles, Ints
+from whence.evaluate.metrics.comparison import standard_error
 
 Side = Literal["test", "train"]
 

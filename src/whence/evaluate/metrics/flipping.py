@@ -12,9 +12,10 @@ from torch import Tensor
 from tqdm.auto import tqdm
 
 from whence.attributors.dual.dualda import DualDA
+from whence.core.arrays import Doubles, Ints
 from whence.core.checks import check_choice, check_count, check_seed, shown, to_array
 from whence.errors import InvalidInputError
-from whence.evaluate.metrics.comparison import Doubles, Ints, ties
+from whence.evaluate.metrics.comparison import ties
 from whence.evaluate.metrics.flipped import FlippingResult, Side
 from whence.evaluate.metrics.removal import Baseline, Removable
 from whence.explanation import Contribution

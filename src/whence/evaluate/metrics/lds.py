@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 from scipy.stats import rankdata
 
+from whence.core.arrays import Array, Doubles, Ints, Mask
 from whence.core.checks import check_count, check_seed, check_share, shown, to_array
 from whence.errors import InvalidInputError
-from whence.evaluate.metrics.arrays import Array, Doubles, Ints, Mask, mask, numbers
+from whence.evaluate.metrics.arrays import mask, numbers
 
 _LARGEST = 1 << 32  # entries of a mask at a time
 

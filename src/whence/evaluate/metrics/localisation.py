@@ -12,9 +12,10 @@ from torch import Tensor
 from tqdm.auto import tqdm
 
 from whence.attributors import DualDA
+from whence.core.arrays import Array, Ints, Mask
 from whence.core.checks import check_count, to_array
 from whence.errors import InvalidInputError
-from whence.evaluate.metrics.arrays import Array, Ints, Mask, classes, mask, numbers
+from whence.evaluate.metrics.arrays import classes, mask, numbers
 from whence.evaluate.scenes.shortcuts import Shortcut
 from whence.evaluate.scenes.texts import LENGTH, Backbone
 from whence.model.extractor import Extractor

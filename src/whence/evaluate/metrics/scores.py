@@ -10,9 +10,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from whence.core.arrays import Array, Doubles, Mask
 from whence.core.checks import check_count, check_seed, is_integer, shown
 from whence.errors import InvalidInputError
-from whence.evaluate.metrics.arrays import Array, Doubles, Mask, classes, numbers, split_mask
+from whence.evaluate.metrics.arrays import classes, numbers, split_mask
 
 _LARGEST = 1 << 32  # random scores at a time
 _BLOCK = 1 << 22  # scores compared together

@@ -6,8 +6,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from whence.core.arrays import Array, Doubles
 from whence.errors import InvalidInputError
-from whence.evaluate.metrics.arrays import Array, Doubles, numbers
+from whence.evaluate.metrics.arrays import numbers
 
 
 class SparsityCurve(NamedTuple):

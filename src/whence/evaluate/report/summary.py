@@ -13,7 +13,8 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from scipy.stats import rankdata
 
-from whence.evaluate.metrics.comparison import Doubles, standard_error, ties, ties_of_runs
+from whence.core.arrays import Doubles
+from whence.evaluate.metrics.comparison import standard_error, ties, ties_of_runs
 from whence.evaluate.metrics.coreset import loss_of
 from whence.evaluate.suite.metric import METRICS, Accuracies, Column, Curves, Numbers, Swept
 from whence.evaluate.suite.protocol import RANDOM, Method

@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
+from whence.core.arrays import Ints
 from whence.core.naming import called, find
 from whence.core.registry import Registry
 from whence.errors import InvalidInputError
-from whence.evaluate.metrics.arrays import Ints
 from whence.evaluate.scenes.views import View, view
 
 

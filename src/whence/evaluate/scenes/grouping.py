@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from whence.core.arrays import Doubles, Ints
 from whence.core.checks import check_count, check_seed
 from whence.errors import InvalidInputError
-from whence.evaluate.metrics.arrays import Doubles, Ints, numbers
+from whence.evaluate.metrics.arrays import numbers
 
 _STARTS = 20  # partitions to start from; ten classes in pairs find the best of all 945 from most of them
 

@@ -12,10 +12,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from whence.core.arrays import Ints, Mask
 from whence.core.cache import Cache
 from whence.core.fingerprint import Digest
 from whence.errors import InvalidInputError, StoreError
-from whence.evaluate.metrics.arrays import Ints, Mask
 from whence.evaluate.scenes import datasets, networks
 from whence.evaluate.scenes.encoder import Encoder
 from whence.evaluate.scenes.kinds import Kind

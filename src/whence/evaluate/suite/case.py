@@ -13,8 +13,8 @@ import torch
 from torch import nn
 
 from whence.attributors import Attributor
+from whence.core.arrays import Doubles, Ints
 from whence.errors import WhenceError
-from whence.evaluate.metrics.arrays import Doubles, Ints
 from whence.evaluate.metrics.resources import Measured, measure
 from whence.evaluate.scenes.retrain import Run, retrain
 from whence.evaluate.scenes.views import subset, view

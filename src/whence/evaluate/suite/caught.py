@@ -8,7 +8,7 @@ import numpy as np
 from torch import Tensor
 
 from whence.attributors import DualDA
-from whence.evaluate.metrics.arrays import Array, Ints, Mask
+from whence.core.arrays import Array, Ints, Mask
 from whence.evaluate.metrics.localisation import Marked, caught_pairs, localise, marked_text, pixels_inside
 from whence.evaluate.scenes.shortcuts import Word
 from whence.evaluate.scenes.views import View

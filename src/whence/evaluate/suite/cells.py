@@ -7,14 +7,12 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from whence.core import contents, store
+from whence.core.arrays import Array
 from whence.core.cache import Cache, Slot
 from whence.errors import StoreError
 from whence.evaluate.suite.results import ERROR, Row
-
-Array = npt.NDArray[Any]
 
 
 class Cells:

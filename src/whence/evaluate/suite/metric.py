@@ -1,4 +1,4 @@
-"""What a metric of the evaluation is, and the registry of all metrics."""
+"""What a metric of the evaluation is, with all that it is made of, and the registry of all metrics."""
 
 from __future__ import annotations
 
@@ -9,14 +9,30 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy.typing as npt
 
-from whence.core.registry import Registry
-from whence.core.tables import Count, Table
+from whence.core.registry import Registry, register
+from whence.core.tables import Count, Share, Table
 from whence.evaluate.scenes.kinds import Clean, Kind
+from whence.evaluate.suite.case import Bench, Case
 from whence.evaluate.suite.results import Row
 
 if TYPE_CHECKING:
-    from whence.evaluate.suite.case import Bench, Case
     from whence.evaluate.suite.protocol import Method, Protocol, Sweep
+
+__all__ = [
+    "METRICS",
+    "Accuracies",
+    "Bench",
+    "Case",
+    "Column",
+    "Count",
+    "Curves",
+    "Metric",
+    "Numbers",
+    "Row",
+    "Share",
+    "Swept",
+    "register",
+]
 
 
 @dataclass(frozen=True)

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 from scipy.linalg import cho_factor, cho_solve
 
-from whence.svm.problem import Doubles, Ints
-
-Flags = npt.NDArray[np.bool_]
+from whence.core.arrays import Doubles, Ints, Mask
 
 
-def by_gram(F: Doubles, used: Flags, roots: Doubles, sigma: float, residual: Doubles) -> Doubles:
+def by_gram(F: Doubles, used: Mask, roots: Doubles, sigma: float, residual: Doubles) -> Doubles:
     """Woodbury's identity: a system of the size of the data part's rank."""
     basis, at = zero_sum_bases(used, roots)
     products = F @ F.T
@@ -28,7 +25,7 @@ def by_gram(F: Doubles, used: Flags, roots: Doubles, sigma: float, residual: Dou
     return result
 
 
-def by_dense(F: Doubles, used: Flags, roots: Doubles, sigma: float, residual: Doubles) -> Doubles:
+def by_dense(F: Doubles, used: Mask, roots: Doubles, sigma: float, residual: Doubles) -> Doubles:
     """The whole Hessian, (K·D) × (K·D)."""
     K, D = residual.shape
     H = np.zeros((K, D, K, D))
@@ -45,7 +42,7 @@ def by_dense(F: Doubles, used: Flags, roots: Doubles, sigma: float, residual: Do
     return cholesky_solve(matrix, residual.ravel()).reshape(K, D)
 
 
-def zero_sum_bases(used: Flags, roots: Doubles) -> tuple[Doubles, Ints]:
+def zero_sum_bases(used: Mask, roots: Doubles) -> tuple[Doubles, Ints]:
     """Orthonormal (Helmert) bases of what is orthogonal to ``roots`` on each row's classes in use.
 
     Only the last root may be other than 1. Returns the basis vectors (Σ rank, K) and the row of each.

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import LinAlgError
 
+from whence.core.arrays import Doubles, Ints, Mask
 from whence.svm.crammer_singer import kernels
-from whence.svm.crammer_singer.direct import Flags, by_dense, by_gram, cholesky_solve
+from whence.svm.crammer_singer.direct import by_dense, by_gram, cholesky_solve
 from whence.svm.passes import Rows, in_eight
-from whence.svm.problem import Doubles, Ints
 
 _STEPS = 10  # Newton steps that share one preconditioner
 # Costs of reading one number, in operations of a matrix product: in a product with the Hessian, and in a
@@ -92,7 +92,7 @@ class NewtonSystem:
         return self._solve_scaled(method, free, used, sigma, scaled, accuracy) / self.roots[:, None]
 
     def _solve_scaled(
-        self, method: str, free: Ints, used: Flags, sigma: float, residual: Doubles, accuracy: float
+        self, method: str, free: Ints, used: Mask, sigma: float, residual: Doubles, accuracy: float
     ) -> Doubles:
         """Solve by a method, where rows are times their roots."""
         if method != "cg":
@@ -105,7 +105,7 @@ class NewtonSystem:
         return self.by_cg(free, used, sigma, residual, accuracy)
 
     def by_cg(
-        self, free: Ints, used: Flags, sigma: float, residual: Doubles, accuracy: float, plain: bool = False
+        self, free: Ints, used: Mask, sigma: float, residual: Doubles, accuracy: float, plain: bool = False
     ) -> Doubles:
         """Conjugate gradients, whose products touch only the classes in use."""
         if not plain:
@@ -140,7 +140,7 @@ class NewtonSystem:
         x += shift
         return x
 
-    def _condition(self, free: Ints, used: Flags, sigma: float) -> None:
+    def _condition(self, free: Ints, used: Mask, sigma: float) -> None:
         """Build the preconditioner where it pays, unless the one at hand was built for a similar σ."""
         shape, n_used = self.rows.problem.shape, int(used.sum())
         plain, preconditioned = _cg_cost(n_used, shape)
@@ -153,7 +153,7 @@ class NewtonSystem:
             except LinAlgError:
                 self.blocks = None
 
-    def _product(self, free: Ints, used: Flags, sigma: float) -> Callable[[Doubles], Doubles]:
+    def _product(self, free: Ints, used: Mask, sigma: float) -> Callable[[Doubles], Doubles]:
         problem, parallel = self.rows.problem, self.rows.parallel
         rows = self.rows.rows[free]
         ptr = np.concatenate([[0], np.cumsum(used.sum(axis=1))]).astype(np.int32)
@@ -186,7 +186,7 @@ class BlockInverses:
     inverses: Doubles
 
     @classmethod
-    def build(cls, rows: Rows, times: Doubles, free: Ints, used: Flags, sigma: float) -> BlockInverses:
+    def build(cls, rows: Rows, times: Doubles, free: Ints, used: Mask, sigma: float) -> BlockInverses:
         """Blocks I + σ Σ_i (1 − n_c/m_i) f_i f_iᵀ over the samples that use class c, which stands for n_c.
 
         m_i is the number of classes that sample i uses.

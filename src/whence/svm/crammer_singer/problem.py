@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array
 
+from whence.core.arrays import Doubles, Floats, Ints
 from whence.core.checks import as_int64, check_count, to_array
 from whence.errors import InvalidInputError
 from whence.svm.copies import find_copies
@@ -17,7 +18,7 @@ from whence.svm.crammer_singer.hessian import NewtonSystem, step_cost
 from whence.svm.inputs import MOST_OUTPUTS, check_bias, check_C, check_features, check_range, squared_norms
 from whence.svm.likeness import likeness
 from whence.svm.passes import Rows
-from whence.svm.problem import Doubles, Floats, Ints, Listed, Losses, Problem, Selected
+from whence.svm.problem import Listed, Losses, Problem, Selected
 
 _UNNAMED = 1000  # classes that labels may speak of without a sample for each
 
@@ -42,12 +43,7 @@ class CrammerSinger(Problem):
 
     @classmethod
     def make(
-        cls,
-        features: npt.ArrayLike,
-        targets: npt.ArrayLike,
-        n_outputs: int | None,
-        C: float,
-        bias: bool | float,
+        cls, features: npt.ArrayLike, targets: npt.ArrayLike, n_outputs: int | None, C: float, bias: float
     ) -> Self:
         """Check features (N, d) and labels (N,); K is read off the labels where it is None.
 

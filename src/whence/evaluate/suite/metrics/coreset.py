@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 from pydantic import Field
 
-from whence.core.registry import register
-from whence.core.tables import Count, Share
+from whence.core.arrays import Ints
 from whence.errors import InvalidInputError
-from whence.evaluate.metrics.arrays import Ints
 from whence.evaluate.metrics.coreset import (
     FRACTIONS,
     coreset,
@@ -21,9 +19,7 @@ from whence.evaluate.metrics.coreset import (
     weighted_mean,
 )
 from whence.evaluate.scenes import networks
-from whence.evaluate.suite.case import Case
-from whence.evaluate.suite.metric import Accuracies, Column, Metric
-from whence.evaluate.suite.results import Row
+from whence.evaluate.suite.metric import Accuracies, Case, Column, Count, Metric, Row, Share, register
 
 if TYPE_CHECKING:
     from whence.evaluate.suite.protocol import Sweep
@@ -44,9 +40,9 @@ def _columns(title: str, rising: bool) -> tuple[Column, ...]:
 class Coreset(Metric):
     """Loss of models trained on the most important samples only, weighted by 1/share; less is better."""
 
-    name: ClassVar[str] = "coreset"
-    columns: ClassVar[tuple[Column, ...]] = _columns("Coreset", rising=False)
-    sections: ClassVar[tuple[Accuracies, ...]] = (
+    name = "coreset"
+    columns = _columns("Coreset", rising=False)
+    sections = (
         Accuracies("Coreset selection", "More is better: the kept samples suffice.", "Kept", rising=True),
     )
 
@@ -107,9 +103,9 @@ class Coreset(Metric):
 class Pruning(Coreset):
     """Loss of models trained without the most important samples, weighted by 1/share; more is better."""
 
-    name: ClassVar[str] = "pruning"
-    columns: ClassVar[tuple[Column, ...]] = _columns("Pruning", rising=True)
-    sections: ClassVar[tuple[Accuracies, ...]] = (
+    name = "pruning"
+    columns = _columns("Pruning", rising=True)
+    sections = (
         Accuracies(
             "Adversarial pruning",
             "Less is better: the removed samples cannot be replaced. The paper’s figures are those for as "

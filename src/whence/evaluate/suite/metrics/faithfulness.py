@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from whence.attributors import DualDA, Representer
 from whence.attributors.dual.surrogate import Faithfulness as Found
-from whence.core.registry import register
 from whence.data import as_training_set
 from whence.evaluate.metrics.faithfulness import (
     sparsified_faithfulness,
     support_counts,
     surrogate_faithfulness,
 )
-from whence.evaluate.suite.case import Case
-from whence.evaluate.suite.metric import Metric, Numbers
-from whence.evaluate.suite.results import Row
+from whence.evaluate.suite.metric import Case, Metric, Numbers, Row, register
 from whence.features import extract
 
 if TYPE_CHECKING:
@@ -38,8 +35,8 @@ class Faithfulness(Metric):
     Of Representer Points also at the sparsity of each DualDA whose C the protocol gives.
     """
 
-    name: ClassVar[str] = "faithfulness"
-    sections: ClassVar[tuple[Numbers, ...]] = (
+    name = "faithfulness"
+    sections = (
         Numbers(
             "Faithfulness of surrogates",
             "How well the new last layer stands for the model’s own; 1 is best. Sparsified Representer "
@@ -47,7 +44,7 @@ class Faithfulness(Metric):
             _NAMES,
         ),
     )
-    sweeps: ClassVar[bool] = False
+    sweeps = False
 
     def applies(self, method: Method) -> bool:
         """Tell whether the method has a last layer of its own."""

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import numpy as np
 
-from whence.core.registry import register
-from whence.core.tables import Count
 from whence.data import as_training_set
 from whence.evaluate.metrics.scores import identical_class
 from whence.evaluate.scenes.workshop import Scene
-from whence.evaluate.suite.case import Case
-from whence.evaluate.suite.metric import Column, Metric
-from whence.evaluate.suite.results import Row
+from whence.evaluate.suite.metric import Case, Column, Count, Metric, Row, register
 from whence.features import extract
 
 
@@ -21,8 +15,8 @@ from whence.features import extract
 class IdenticalClass(Metric):
     """Share of the top k samples that have the explained class; also tells what methods cost."""
 
-    name: ClassVar[str] = "identical_class"
-    columns: ClassVar[tuple[Column, ...]] = (Column("Identical class", "share of the top samples"),)
+    name = "identical_class"
+    columns = (Column("Identical class", "share of the top samples"),)
 
     k: Count = 5
 

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
-from whence.core.registry import register
-from whence.core.tables import Count
 from whence.evaluate.metrics.scores import identical_subclass
 from whence.evaluate.scenes.kinds import Groups
-from whence.evaluate.suite.case import Case
-from whence.evaluate.suite.metric import Column, Metric
-from whence.evaluate.suite.results import Row
+from whence.evaluate.suite.metric import Case, Column, Count, Metric, Row, register
 
 
 @register
 class IdenticalSubclass(Metric):
     """Share of the top k samples that have the true class, of a model that saw groups of classes."""
 
-    name: ClassVar[str] = "identical_subclass"
-    columns: ClassVar[tuple[Column, ...]] = (Column("Identical subclass", "share of the top samples"),)
+    name = "identical_subclass"
+    columns = (Column("Identical subclass", "share of the top samples"),)
 
     k: Count = 5
     groups: Count = 5

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import numpy as np
 
-from whence.core.registry import register
-from whence.core.tables import Share
 from whence.evaluate.metrics.scores import shortcut_ap
 from whence.evaluate.scenes.kinds import Keyworded
-from whence.evaluate.suite.case import Case
 from whence.evaluate.suite.caught import caught_shortcuts, too_weak
-from whence.evaluate.suite.metric import Column, Metric
-from whence.evaluate.suite.results import Row
+from whence.evaluate.suite.metric import Case, Column, Metric, Row, Share, register
 
 
 @register
@@ -28,8 +22,8 @@ class Keywords(Metric):
     maps : such tests whose relevance is looked at, of DualDA
     """
 
-    name: ClassVar[str] = "keywords"
-    columns: ClassVar[tuple[Column, ...]] = (
+    name = "keywords"
+    columns = (
         Column(
             "Keywords",
             "average precision",

@@ -6,20 +6,16 @@ import dataclasses
 import itertools
 import json
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from whence.core.registry import register
-from whence.core.tables import Count, Share
-from whence.evaluate.metrics.arrays import Doubles, Mask
+from whence.core.arrays import Doubles, Mask
 from whence.evaluate.metrics.lds import compare_lds, lds, random_subsets
 from whence.evaluate.scenes import networks
-from whence.evaluate.suite.case import Bench, Case
-from whence.evaluate.suite.metric import Column, Metric
-from whence.evaluate.suite.results import Row
+from whence.evaluate.suite.metric import Bench, Case, Column, Count, Metric, Row, Share, register
 
 
 @dataclass(frozen=True)
@@ -50,8 +46,8 @@ class LDS(Metric):
     fraction : of the training set in each part
     """
 
-    name: ClassVar[str] = "lds"
-    columns: ClassVar[tuple[Column, ...]] = (
+    name = "lds"
+    columns = (
         Column(
             "LDS",
             "rank correlation",
@@ -59,7 +55,7 @@ class LDS(Metric):
             how="bootstrap over the subsets that models were trained on",
         ),
     )
-    compares: ClassVar[bool] = True
+    compares = True
 
     subsets: Count = 50
     tuning: int = Field(default=20, ge=0)

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import numpy as np
 
-from whence.core.registry import register
-from whence.core.tables import Share
 from whence.evaluate.metrics.scores import mislabeling_curve, mislabeling_placements
 from whence.evaluate.scenes.kinds import Flips
-from whence.evaluate.suite.case import Case
-from whence.evaluate.suite.metric import Column, Curves, Metric
-from whence.evaluate.suite.results import Row
+from whence.evaluate.suite.metric import Case, Column, Curves, Metric, Row, Share, register
 
 _POINTS = 101  # of the curve that is drawn
 
@@ -21,8 +15,8 @@ _POINTS = 101  # of the curve that is drawn
 class Mislabeling(Metric):
     """Area under the curve of wrong labels found by falling self-influence, and the curve."""
 
-    name: ClassVar[str] = "mislabeling"
-    columns: ClassVar[tuple[Column, ...]] = (
+    name = "mislabeling"
+    columns = (
         Column(
             "Mislabeling",
             "scaled area under the curve",
@@ -30,7 +24,7 @@ class Mislabeling(Metric):
         ),
     )
 
-    sections: ClassVar[tuple[Curves, ...]] = (
+    sections = (
         Curves(
             "Wrong labels found",
             "Share of the wrong labels found when the training samples are inspected by falling "

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 from pydantic import Field
 
-from whence.core.registry import register
-from whence.core.tables import Count, Share
 from whence.evaluate.metrics.scores import shortcut_ap
 from whence.evaluate.scenes.kinds import Poisoned
 from whence.evaluate.scenes.shortcuts import CentreBox, Frame, Shortcut, Word
-from whence.evaluate.suite.case import Case
 from whence.evaluate.suite.caught import caught_shortcuts, too_weak
-from whence.evaluate.suite.metric import Column, Metric
-from whence.evaluate.suite.results import Row
+from whence.evaluate.suite.metric import Case, Column, Count, Metric, Row, Share, register
 
 
 @register
@@ -33,8 +29,8 @@ class ShortcutDetection(Metric):
     maps : fooled tests whose relevance is looked at, of DualDA
     """
 
-    name: ClassVar[str] = "shortcut"
-    columns: ClassVar[tuple[Column, ...]] = (Column("Shortcut", "average precision"),)
+    name = "shortcut"
+    columns = (Column("Shortcut", "average precision"),)
 
     mark: Literal["frame", "box", "word"] = Field(default="frame", alias="kind")
     size: Count = 3

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import numpy as np
 
-from whence.core.registry import register
 from whence.evaluate.metrics.sparsity import sparsity_curve
-from whence.evaluate.suite.case import Case
-from whence.evaluate.suite.metric import Curves, Metric
-from whence.evaluate.suite.results import Row
+from whence.evaluate.suite.metric import Case, Curves, Metric, Row, register
 
 _SHARES = (0.0, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 
@@ -19,8 +14,8 @@ _SHARES = (0.0, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 
 class Sparsity(Metric):
     """Share of the attribution that the top x % of the training samples hold: curves, and no score."""
 
-    name: ClassVar[str] = "sparsity"
-    sections: ClassVar[tuple[Curves, ...]] = (
+    name = "sparsity"
+    sections = (
         Curves(
             "Sparsity",
             "Share of the absolute attribution that the top share of the training samples holds. A curve "
@@ -35,7 +30,7 @@ class Sparsity(Metric):
             log=True,
         ),
     )
-    sweeps: ClassVar[bool] = False
+    sweeps = False
 
     def measure(self, case: Case) -> list[Row]:
         """Give the curves of absolute, positive and negative attribution."""

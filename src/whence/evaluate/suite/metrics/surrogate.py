@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from whence.attributors import DualDA
-from whence.core.registry import register
 from whence.evaluate.scenes import networks
-from whence.evaluate.suite.case import Case
-from whence.evaluate.suite.metric import Metric, Swept
-from whence.evaluate.suite.results import Row
+from whence.evaluate.suite.metric import Case, Metric, Row, Swept, register
 
 if TYPE_CHECKING:
     from whence.evaluate.suite.protocol import Method
@@ -24,8 +21,8 @@ _RIGHT = "share that the surrogate has right (↑ better)"
 class SurrogateFit(Metric):
     """Accuracy, agreement with the model, time and support vectors of DualDA's surrogate."""
 
-    name: ClassVar[str] = "surrogate"
-    sections: ClassVar[tuple[Swept, ...]] = (
+    name = "surrogate"
+    sections = (
         Swept(
             {
                 "train_accuracy": ("Accuracy, training samples", _RIGHT),
