@@ -19,6 +19,7 @@ from whence.errors import InvalidInputError
 from whence.features import extract
 from whence.project import Project
 from whence.ui.explorer import Explorer
+from whence.ui.schema import Wanted
 
 BAD, BAD_TESTS = [0, 17, 50, 89], [0, 3]
 N, M = 90, 30
@@ -143,7 +144,7 @@ def test_the_explorer_shows_the_same(projects: tuple[Project, Project]) -> None:
     assert some.info().n_tests == M - len(BAD_TESTS)
     for fact in ("kind", "accuracy", "agreement", "n_support"):
         assert getattr(some.info(), fact) == getattr(fewer.info(), fact)
-    rows, expected = some.rows(limit=100), fewer.rows(limit=100)
+    rows, expected = some.rows(Wanted(limit=100)), fewer.rows(Wanted(limit=100))
     assert rows.total == expected.total
     assert [row.index for row in rows.rows] == [TESTS[row.index] for row in expected.rows]
     C = some.Cs()[3]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
@@ -19,7 +20,7 @@ from whence.evaluate.report import charts, page
 from whence.evaluate.report.labels import Box, place_labels
 from whence.evaluate.report.summary import Summary
 from whence.evaluate.report.sweep import Sweep
-from whence.evaluate.suite import costs, protocol
+from whence.evaluate.suite import costs, protocol, results
 from whence.evaluate.suite.results import Results, Row
 
 FRACTIONS, FEWER = (0.1, 0.2, 0.5, 0.9), (0.1, 0.5)
@@ -185,6 +186,13 @@ def test_nothing_is_unescaped_and_every_figure_is_well_formed() -> None:
         ElementTree.fromstring(figure)
         if "<polyline" in figure:  # every axis has a name
             assert len(re.findall(r'class="(?:end )?title"[^>]*>[^<]+<', figure)) == 2
+
+
+def test_results_of_before_can_still_be_shown() -> None:
+    folder = Path(__file__).parents[2] / "docs" / "results"
+    html = page.render_page(results.read(folder / "cpu-mnist.parquet"))
+    for title in ("Coreset selection", "Faithfulness of surrogates", "DualDA over C", "Sparsity"):
+        assert f">{title}</h2>" in html
 
 
 class Own(Metric):

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.spatial
-import torch
 from matplotlib.figure import Figure
 from matplotlib.patches import PathPatch, Rectangle
 from matplotlib.text import Text
@@ -24,8 +23,7 @@ from whence.errors import InvalidInputError
 from whence.explanation import Explanations, Sample
 from whence.explanation.figures.canvas import Canvas
 from whence.explanation.passages import lines, passages
-from whence.pages.samples import as_sample, as_samples
-from whence.pages.style import BLUE, INK, ORANGE, drawn, heat, marker, percent, scale, signed
+from whence.pages.style import BLUE, INK, ORANGE, drawn, heat, marker, scale
 
 KINDS = ["grey", "colour", "text", "values"]
 
@@ -330,36 +328,3 @@ def test_explanations_are_a_sequence() -> None:
     assert "“dog”" in said(whys.plot(1))
     with pytest.raises(InvalidInputError, match=r"one of the 2 test samples. Got 2"):
         whys.plot(2)
-
-
-def test_samples_to_show() -> None:
-    assert as_sample(torch.zeros(1, 2, 3)).image.shape == (2, 3)  # type: ignore[union-attr]
-    assert as_sample(torch.zeros(3, 2, 4)).image.shape == (2, 4, 3)  # type: ignore[union-attr]
-    stretched = as_sample(torch.tensor([[[-1.0, 0.0], [1.0, 3.0]]])).image
-    assert stretched is not None
-    assert stretched.tolist() == [[0, 0.25], [0.5, 1]]
-    assert as_sample(torch.zeros(7)).values.shape == (7,)  # type: ignore[union-attr]
-    padded = {"input_ids": torch.tensor([[5, 6, 0]]), "attention_mask": torch.tensor([[1, 1, 0]])}
-    assert as_samples(padded)[0].tokens == (" 5", " 6")
-
-
-@pytest.mark.parametrize(
-    ("value", "text"), [(1.234, "+1.23"), (-0.045, "−0.0450"), (123.4, "+123"), (0.0, "+0.00")]
-)
-def test_signed(value: float, text: str) -> None:
-    assert signed(value) == text
-
-
-@pytest.mark.parametrize(
-    ("share", "text"),
-    [
-        (0, "0.0 %"),
-        (1e-5, "<0.1 %"),
-        (0.123, "12.3 %"),
-        (0.9994, "99.9 %"),
-        (0.99999, ">99.9 %"),
-        (1.0, "100.0 %"),
-    ],
-)
-def test_percent(share: float, text: str) -> None:
-    assert percent(share) == text.replace(" ", "\u00a0")

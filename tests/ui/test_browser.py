@@ -20,6 +20,7 @@ from PIL import Image
 from tests.helpers.explored import HOSTILE, M, picture_project, pictures, text_project, value_project
 from whence.ui.explorer import Explorer
 from whence.ui.pages import report_page
+from whence.ui.schema import Wanted
 from whence.ui.server import create_app
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
@@ -335,7 +336,7 @@ def test_filters_pages_search_and_keys(
 ) -> None:
     page = visit(request.getfixturevalue(which))
     total = M if which == "live" else 26
-    rows = explorer.rows(limit=total).model_dump()["rows"][:total]
+    rows = explorer.rows(Wanted(limit=total)).model_dump()["rows"][:total]
     tests, counted = page.locator("#tests button"), page.locator("#range")
     expect(counted).to_have_text(f"1–24 of {total}")
     page.click("#later")

@@ -586,39 +586,3 @@ def test_small_pictures_of_large_ones() -> None:
     assert (shown[48:] == 0).all()
     assert view.small(Sample(image=image[:, :, 0])).width == 64
     assert len(view.small(Sample(tokens=("x",) * 500)).tokens) == 96
-
-
-def test_colours_can_be_read() -> None:
-    css = pages.live_look().whole_style
-    schemes = re.findall(r":root \{(.*?)\}", css, re.DOTALL)
-    assert len(schemes) == 2
-    for block in schemes:
-        colour = dict(re.findall(r"--([\w-]+): (#\w{6});", block))
-        for ink in ("ink", "quiet", "for", "against"):
-            for ground in ("paper", "card"):
-                assert contrast(colour[ink], colour[ground]) >= 4.5, (ink, ground)
-        assert contrast(colour["paper"], colour["for"]) >= 4.5  # words on a button
-        assert contrast(colour["paper"], colour["ink"]) >= 4.5
-        for line in ("focus", "edge"):
-            assert contrast(colour[line], colour["paper"]) >= 3
-            assert contrast(colour[line], colour["card"]) >= 3
-        # Words over the strongest highlight of a token: 55 % of the colour over a card.
-        for side in ("for", "against"):
-            rgb = [int(part) for part in re.search(rf"--{side}-rgb: (\d+ \d+ \d+)", block)[1].split()]  # type: ignore[index]
-            ground = [int(colour["card"][i : i + 2], 16) for i in (1, 3, 5)]
-            mixed = "#" + "".join(
-                f"{round(0.55 * a + 0.45 * b):02x}" for a, b in zip(rgb, ground, strict=True)
-            )
-            assert contrast(colour["ink"], mixed) >= 4.5, side
-
-
-def contrast(one: str, other: str) -> float:
-    """Contrast of two colours by WCAG 2."""
-
-    def luminance(colour: str) -> float:
-        parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
-        linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
-        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-
-    light, dark = sorted((luminance(one), luminance(other)), reverse=True)
-    return (light + 0.05) / (dark + 0.05)

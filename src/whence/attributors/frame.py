@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Self, TypedDict
 
@@ -56,13 +57,10 @@ def model_of(model: Any, layer: str | None, options: FitOptions) -> nn.Module:
     return check_model(model, layer) if bank is None else checked(bank).extractor.model
 
 
-class Frame(ABC):
-    """What every attribution method has: parameters, what a fit learned, and the fit itself."""
+class Learned:
+    """What a fit leaves behind; ``Attributor`` says what each is."""
 
-    batch_size: int = 256
-    show_progress: bool = True
     device: str | torch.device | None = None
-
     n_train_: int
     task_: Task
     labels_: Ints
@@ -74,6 +72,17 @@ class Frame(ABC):
     seconds_: dict[str, float]
     origins_: dict[str, str]
     fit_seconds_: float
+
+
+@dataclass(eq=False, kw_only=True)
+class Frame(Learned, ABC):
+    """What every attribution method has: parameters, what a fit learned, and the fit itself.
+
+    A method is a dataclass, whose fields are its hyper-parameters.
+    """
+
+    batch_size: int = 256
+    show_progress: bool = True
 
     if not TYPE_CHECKING:
 
@@ -200,7 +209,7 @@ class Frame(ABC):
         self._cache: dict[str, Tensor] = learned
         self.cache_bytes_ = sum(tensor.nbytes for tensor in learned.values())
 
-    def _finish(self, training: Training) -> None:  # noqa: B027
+    def _finish(self, training: Training) -> None:
         """Measure and warn of what the fit shows, in the name of the user's ``fit``, three calls above."""
 
     def _read(self, x: Any, target: Any) -> tuple[Tensor, Tensor]:

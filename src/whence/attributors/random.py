@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -18,6 +19,7 @@ from whence.model.inputs import take
 
 
 @register
+@dataclass(eq=False)
 class RandomAttributor(Attributor):
     """Attribute predictions at random: standard normal scores, the same ones for the same input and class.
 
@@ -44,10 +46,7 @@ class RandomAttributor(Attributor):
         needs_checkpoints=False, needs_loss=False, last_layer_only=False, memory="nothing", cost=0.0
     )
 
-    def __init__(self, seed: int = 0, batch_size: int = 256, show_progress: bool = True) -> None:
-        self.seed = seed
-        self.batch_size = batch_size
-        self.show_progress = show_progress
+    seed: int = 0
 
     def _learn(self, training: Training, **given: Any) -> dict[str, Tensor]:
         return {}

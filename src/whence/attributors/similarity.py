@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -17,6 +18,7 @@ from whence.errors import InvalidInputError
 
 
 @register
+@dataclass(eq=False)
 class Similarity(Attributor):
     """Attribute predictions to similar training samples.
 
@@ -63,17 +65,8 @@ class Similarity(Attributor):
         own_class_only=True,
     )
 
-    def __init__(
-        self,
-        metric: Literal["dot", "cosine", "l2"] = "dot",
-        space: Literal["features", "input"] = "features",
-        batch_size: int = 256,
-        show_progress: bool = True,
-    ) -> None:
-        self.metric: Literal["dot", "cosine", "l2"] = metric
-        self.space: Literal["features", "input"] = space
-        self.batch_size = batch_size
-        self.show_progress = show_progress
+    metric: Literal["dot", "cosine", "l2"] = "dot"
+    space: Literal["features", "input"] = "features"
 
     @property
     def _of_features(self) -> bool:

@@ -114,38 +114,29 @@ class Explorer:
         C = self.project.explainer.C_
         return [float(f"{C * step:.3g}") if step != 1 else C for step in C_STEPS]
 
-    def rows(
-        self,
-        *,
-        offset: int = 0,
-        limit: int = 24,
-        label: int | None = None,
-        predicted: int | None = None,
-        wrong: bool = False,
-        disagree: bool = False,
-        search: str = "",
-    ) -> schema.Rows:
+    def rows(self, wanted: schema.Wanted) -> schema.Rows:
         """A page of the test samples that fit, with small pictures.
 
         ``search`` is a place, or a part of the name of the true or the predicted class.
         """
         fits = self.valid.copy()
-        if label is not None:
-            fits &= self.truths == label
-        if predicted is not None:
-            fits &= self.predicted == predicted
-        if wrong:
+        if wanted.label is not None:
+            fits &= self.truths == wanted.label
+        if wanted.predicted is not None:
+            fits &= self.predicted == wanted.predicted
+        if wanted.wrong:
             fits &= self.predicted != self.truths
-        if disagree:
+        if wanted.disagree:
             fits &= self.predicted != self.surrogate_classes
-        if word := search.strip().casefold():
+        if word := wanted.search.strip().casefold():
             meant = [c for c, name in enumerate(self.names) if word in name.casefold()]
             found = np.isin(self.truths, meant) | np.isin(self.predicted, meant)
             if word.isdecimal() and len(word) < 18:
                 found |= np.arange(len(fits)) == int(word)
             fits &= found
         places = np.flatnonzero(fits)
-        return schema.Rows(total=len(places), rows=self.summaries(places[offset : offset + limit].tolist()))
+        page = places[wanted.offset : wanted.offset + wanted.limit].tolist()
+        return schema.Rows(total=len(places), rows=self.summaries(page))
 
     def summaries(self, indices: Sequence[int]) -> list[schema.Row]:
         """One line per test sample."""

@@ -37,6 +37,18 @@ class Row(BaseModel):
     sample: Small
 
 
+class Wanted(BaseModel):
+    """Which test samples are listed, and which page of them."""
+
+    offset: Annotated[int, Field(ge=0)] = 0
+    limit: Annotated[int, Field(ge=1, le=200)] = 24
+    label: Class | None = None
+    predicted: Class | None = None
+    wrong: bool = False
+    disagree: bool = False
+    search: Annotated[str, Field(max_length=100, description="A place, or a part of a class's name")] = ""
+
+
 class Rows(BaseModel):
     """A page of the list."""
 

@@ -40,7 +40,6 @@ HEADERS = {
 
 Chosen = Annotated[int | None, Query(ge=0, description="Class to explain; the model's own if none")]
 Pairs = Annotated[int, Query(ge=1, le=MOST_PAIRS, description="Proponents and opponents")]
-Search = Annotated[str, Query(max_length=100, description="A place, or a part of a class's name")]
 Strength = Annotated[float | None, Query(gt=0, description="One of the C of /api/info")]
 
 
@@ -101,25 +100,9 @@ def _routes(app: FastAPI, explorer: Explorer) -> None:
         return explorer.info()
 
     @app.get("/api/tests")
-    def tests(
-        offset: Annotated[int, Query(ge=0)] = 0,
-        limit: Annotated[int, Query(ge=1, le=200)] = 24,
-        label: Annotated[int | None, Query(ge=0)] = None,
-        predicted: Annotated[int | None, Query(ge=0)] = None,
-        wrong: bool = False,
-        disagree: bool = False,
-        search: Search = "",
-    ) -> schema.Rows:
+    def tests(wanted: Annotated[schema.Wanted, Query()]) -> schema.Rows:
         """A page of the test samples that fit."""
-        return explorer.rows(
-            offset=offset,
-            limit=limit,
-            label=label,
-            predicted=predicted,
-            wrong=wrong,
-            disagree=disagree,
-            search=search,
-        )
+        return explorer.rows(wanted)
 
     @app.get("/api/tests/{test}/explanation")
     def explanation(test: int, k: Pairs = 5, target: Chosen = None, C: Strength = None) -> schema.Explained:

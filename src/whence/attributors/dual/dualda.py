@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple, overload
 
 import numpy as np
@@ -37,6 +38,7 @@ from whence.tasks import Classes, Task
 
 
 @register
+@dataclass(eq=False)
 class DualDA(PairAttributor):
     """Attribute predictions to training samples by the dual of a multiclass support vector machine.
 
@@ -109,27 +111,13 @@ class DualDA(PairAttributor):
         new_layer=True,
     )
 
-    def __init__(
-        self,
-        C: float | Literal["auto"] = "auto",
-        bias: bool = True,
-        tol: float = 1e-6,
-        seed: int = 0,
-        n_threads: int | None = None,
-        max_seconds: float | None = None,
-        batch_size: int = 256,
-        device: str | torch.device | None = None,
-        show_progress: bool = True,
-    ) -> None:
-        self.C: float | Literal["auto"] = C
-        self.bias = bias
-        self.tol = tol
-        self.seed = seed
-        self.n_threads = n_threads
-        self.max_seconds = max_seconds
-        self.batch_size = batch_size
-        self.device = device
-        self.show_progress = show_progress
+    C: float | Literal["auto"] = "auto"
+    bias: bool = True
+    tol: float = 1e-6
+    seed: int = 0
+    n_threads: int | None = None
+    max_seconds: float | None = None
+    device: str | torch.device | None = None
 
     @overload
     def attribute(self, x: Any, target: Any = None, *, sparse: Literal[False] = False) -> Tensor: ...

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -24,6 +25,7 @@ from whence.model.bound import BoundModel
 Params = Literal["all", "last"]
 
 
+@dataclass(eq=False)
 class GradientAttributor(Attributor):
     """Scores from inner products of gradients of the loss at one or more sets of weights.
 
@@ -51,23 +53,11 @@ class GradientAttributor(Attributor):
         Show progress bars.
     """
 
-    def __init__(
-        self,
-        params: Params = "all",
-        projection: Dimension = "auto",
-        loss: Loss | None = None,
-        seed: int = 0,
-        memory: int = MEMORY,
-        batch_size: int = 256,
-        show_progress: bool = True,
-    ) -> None:
-        self.params: Params = params
-        self.projection: Dimension = projection
-        self.loss = loss
-        self.seed = seed
-        self.memory = memory
-        self.batch_size = batch_size
-        self.show_progress = show_progress
+    params: Params = "all"
+    projection: Dimension = "auto"
+    loss: Loss | None = None
+    seed: int = 0
+    memory: int = MEMORY
 
     cosine: ClassVar[bool] = False
     """Whether products are divided by the lengths of both gradients."""

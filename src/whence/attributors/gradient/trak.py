@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, Self, Unpack
 
 import torch
@@ -29,6 +30,7 @@ _BLOCK = 1024  # samples whose rows are held in float64 at a time
 
 
 @register
+@dataclass(eq=False)
 class TRAK(Attributor):
     """Attribute predictions by a linear model of the margin in projected gradients.
 
@@ -80,23 +82,11 @@ class TRAK(Attributor):
         cost=1.5,
     )
 
-    def __init__(
-        self,
-        params: Params = "all",
-        projection: Dimension = "auto",
-        ridge: float = 1.0,
-        seed: int = 0,
-        memory: int = MEMORY,
-        batch_size: int = 256,
-        show_progress: bool = True,
-    ) -> None:
-        self.params: Params = params
-        self.projection: Dimension = projection
-        self.ridge = ridge
-        self.seed = seed
-        self.memory = memory
-        self.batch_size = batch_size
-        self.show_progress = show_progress
+    params: Params = "all"
+    projection: Dimension = "auto"
+    ridge: float = 1.0
+    seed: int = 0
+    memory: int = MEMORY
 
     @share_options
     def fit(

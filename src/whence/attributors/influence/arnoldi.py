@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -20,6 +21,7 @@ from whence.svm.problem import Ints
 
 
 @register
+@dataclass(eq=False)
 class Arnoldi(InfluenceAttributor):
     """Attribute predictions by influence functions on the largest eigenvectors of the curvature.
 
@@ -71,25 +73,12 @@ class Arnoldi(InfluenceAttributor):
         cost=6.0,
     )
 
-    def __init__(
-        self,
-        params: Params = "last",
-        damping: float = 1e-3,
-        dimension: int = 150,
-        projections: int = 128,
-        n_samples: int | None = 10_000,
-        seed: int = 0,
-        batch_size: int = 256,
-        show_progress: bool = True,
-    ) -> None:
-        self.params: Params = params
-        self.damping = damping
-        self.dimension = dimension
-        self.projections = projections
-        self.n_samples = n_samples
-        self.seed = seed
-        self.batch_size = batch_size
-        self.show_progress = show_progress
+    params: Params = "last"
+    damping: float = 1e-3
+    dimension: int = 150
+    projections: int = 128
+    n_samples: int | None = 10_000
+    seed: int = 0
 
     def _self_influence(self) -> Tensor:
         return self._cache["train"].square().sum(1).div_(len(self._labels))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -34,6 +35,7 @@ _FEW = 10  # classes up to which labels="auto" goes through all of them
 
 
 @register
+@dataclass(eq=False)
 class EKFAC(Attributor):
     """Attribute predictions by influence functions with an eigenvalue-corrected Kronecker curvature.
 
@@ -85,21 +87,10 @@ class EKFAC(Attributor):
         cost=1.5,
     )
 
-    def __init__(
-        self,
-        params: Params = "all",
-        damping: float | None = None,
-        labels: Literal["auto", "exact", "sampled"] = "auto",
-        seed: int = 0,
-        batch_size: int = 256,
-        show_progress: bool = True,
-    ) -> None:
-        self.params: Params = params
-        self.damping = damping
-        self.labels: Literal["auto", "exact", "sampled"] = labels
-        self.seed = seed
-        self.batch_size = batch_size
-        self.show_progress = show_progress
+    params: Params = "all"
+    damping: float | None = None
+    labels: Literal["auto", "exact", "sampled"] = "auto"
+    seed: int = 0
 
     @property
     def _of_features(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -131,6 +132,7 @@ class SolvingAttributor(InfluenceAttributor):
 
 
 @register
+@dataclass(eq=False)
 class Influence(SolvingAttributor):
     """Attribute predictions by influence functions of the last layer, exactly.
 
@@ -170,12 +172,9 @@ class Influence(SolvingAttributor):
         cost=0.1,
     )
 
-    params: Params = "last"
+    params: Params = field(default="last", init=False, repr=False)
 
-    def __init__(self, damping: float = 1e-3, batch_size: int = 256, show_progress: bool = True) -> None:
-        self.damping = damping
-        self.batch_size = batch_size
-        self.show_progress = show_progress
+    damping: float = 1e-3
 
     def _learn(self, training: Training, **given: Any) -> dict[str, Tensor]:
         layer = self._open(training)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -27,6 +28,7 @@ _PROBES = 16  # batches of which it is taken
 
 
 @register
+@dataclass(eq=False)
 class LiSSA(SolvingAttributor):
     """Attribute predictions by influence functions, with the inverse curvature from a stochastic series.
 
@@ -83,23 +85,11 @@ class LiSSA(SolvingAttributor):
         cost=1.0,
     )
 
-    def __init__(
-        self,
-        params: Params = "last",
-        damping: float = 1e-3,
-        depth: int | None = None,
-        curvature_batch: int = 64,
-        seed: int = 0,
-        batch_size: int = 256,
-        show_progress: bool = True,
-    ) -> None:
-        self.params: Params = params
-        self.damping = damping
-        self.depth = depth
-        self.curvature_batch = curvature_batch
-        self.seed = seed
-        self.batch_size = batch_size
-        self.show_progress = show_progress
+    params: Params = "last"
+    damping: float = 1e-3
+    depth: int | None = None
+    curvature_batch: int = 64
+    seed: int = 0
 
     def _layout(self, classifier: Classifier) -> Layout:
         return {**super()._layout(classifier), "scale": ()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -25,6 +26,7 @@ Bools = npt.NDArray[np.bool_]
 
 
 @register
+@dataclass(eq=False)
 class HingeRP(PointsAttributor):
     """Attribute predictions by Representer Points with the multiclass hinge loss.
 
@@ -77,21 +79,10 @@ class HingeRP(PointsAttributor):
         new_layer=True,
     )
 
-    def __init__(
-        self,
-        C: float = 1e-3,
-        bias: bool = True,
-        tol: float = 1e-9,
-        seed: int = 0,
-        batch_size: int = 256,
-        show_progress: bool = True,
-    ) -> None:
-        self.C = C
-        self.bias = bias
-        self.tol = tol
-        self.seed = seed
-        self.batch_size = batch_size
-        self.show_progress = show_progress
+    C: float = 1e-3
+    bias: bool = True
+    tol: float = 1e-9
+    seed: int = 0
 
     def _learn(self, training: Training, **given: Any) -> dict[str, Tensor]:
         constant = length(training.features.cpu().numpy()) if self.bias else 0.0

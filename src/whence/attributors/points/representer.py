@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -105,6 +106,7 @@ class PointsAttributor(Attributor):
 
 
 @register
+@dataclass(eq=False)
 class Representer(PointsAttributor):
     """Attribute predictions by Representer Points: a last layer trained anew with an ℓ2 penalty.
 
@@ -153,19 +155,9 @@ class Representer(PointsAttributor):
         new_layer=True,
     )
 
-    def __init__(
-        self,
-        l2: float = 3e-3,
-        bias: bool = True,
-        tol: float = 1e-10,
-        batch_size: int = 256,
-        show_progress: bool = True,
-    ) -> None:
-        self.l2 = l2
-        self.bias = bias
-        self.tol = tol
-        self.batch_size = batch_size
-        self.show_progress = show_progress
+    l2: float = 3e-3
+    bias: bool = True
+    tol: float = 1e-10
 
     def _learn(self, training: Training, **given: Any) -> dict[str, Tensor]:
         X, labels = self._rows(training), training.labels.cpu().numpy()

@@ -111,7 +111,15 @@ def read(path: str | PathLike[str]) -> Results:
         contents.manifest(dict[str, Any], metadata["protocol"])
     except (pa.ArrowException, KeyError, TypeError, ValueError, RecursionError, StoreError) as error:
         raise StoreError(f"{path} holds no results of whence evaluate ({error}). Run it again.") from error
-    return Results(rows, metadata["protocol"], metadata["versions"])
+    return Results(rows, _as_today(metadata["protocol"]), metadata["versions"])
+
+
+def _as_today(protocol: dict[str, Any]) -> dict[str, Any]:
+    """Read a protocol of the time before its data, model and sweep were tables."""
+    if not isinstance(protocol.get("data"), str):
+        return protocol
+    parts = {"data": {"name": protocol["data"]}, "model": protocol["recipe"]}
+    return protocol | parts | {"sweep": {"option": protocol["sweep_option"]}}
 
 
 def _arrow() -> tuple[Any, Any]:

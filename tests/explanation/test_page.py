@@ -16,8 +16,7 @@ from matplotlib.image import imread
 from tests.helpers.colours import contrast, rgb
 from tests.helpers.explained import TEXT, explanation
 from whence.explanation import Explanations, Sample
-from whence.pages.png import data_uri
-from whence.pages.style import bars, drawn, heat, level, scale
+from whence.pages.style import drawn, heat, scale
 
 HOSTILE = ("<script>alert(1)</script>", '" onerror="alert(1)', "{{ 7 * 7 }} & 'x'")
 
@@ -197,23 +196,3 @@ def test_tokens_are_marked_with_their_values_and_can_be_read() -> None:
         grounds = re.findall(r"background: (#\w{6})", rules)
         assert len(grounds) == 20
         assert all(contrast(rgb(ground), rgb(ink)) >= 4.5 for ground in grounds)
-
-
-@pytest.mark.parametrize(
-    ("relevance", "name"), [(2.0, "p10"), (-0.5, "n5"), (0.04, ""), (0.0, ""), (-9.0, "n10")]
-)
-def test_levels(relevance: float, name: str) -> None:
-    assert level(relevance, 1.0) == name
-    assert level(0.0, 0.0) == ""
-
-
-def test_bars() -> None:
-    up, down = bars(np.array([1.0, -0.5], dtype=np.float32), 2.0)
-    assert up == (0, 10, 45, 10, "for")
-    assert down == (50, 20, 45, 5, "against")
-
-
-@pytest.mark.parametrize("shape", [(6, 5), (6, 5, 3)])
-def test_images_are_inlined_pixel_for_pixel(shape: tuple[int, ...]) -> None:
-    pixels = np.random.default_rng(0).integers(0, 256, shape) / 255
-    assert np.abs(decoded(data_uri(pixels.astype(np.float32))) - pixels).max() < 1e-6

@@ -1,0 +1,114 @@
+"""What pages are made of: samples, numbers and colours for reading, pictures, and the one policy."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+import re
+
+import numpy as np
+import pytest
+import torch
+from matplotlib.image import imread
+
+from tests.helpers.colours import contrast, rgb
+from whence.pages.png import data_uri
+from whence.pages.render import Look, read
+from whence.pages.samples import as_sample, as_samples
+from whence.pages.style import bars, level, percent, signed
+
+
+def digest(text: str) -> str:
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def test_the_policy_names_what_stands_in_the_page_and_nothing_else() -> None:
+    quiet, live = Look("p {}"), Look("p {}", "go();", live=True)
+    style = digest(read("whence.pages", "templates/base.css") + "\np {}")
+    assert quiet.policy == (
+        f"default-src 'none'; script-src 'none'; style-src 'sha256-{style}'; img-src data:; "
+        "connect-src 'none'; base-uri 'none'; form-action 'none'"
+    )
+    assert live.policy == quiet.policy.replace(
+        "script-src 'none'", f"script-src 'sha256-{digest('go();')}'"
+    ).replace("connect-src 'none'", "connect-src 'self'")
+
+
+def test_samples_to_show() -> None:
+    assert as_sample(torch.zeros(1, 2, 3)).image.shape == (2, 3)  # type: ignore[union-attr]
+    assert as_sample(torch.zeros(3, 2, 4)).image.shape == (2, 4, 3)  # type: ignore[union-attr]
+    stretched = as_sample(torch.tensor([[[-1.0, 0.0], [1.0, 3.0]]])).image
+    assert stretched is not None
+    assert stretched.tolist() == [[0, 0.25], [0.5, 1]]
+    assert as_sample(torch.zeros(7)).values.shape == (7,)  # type: ignore[union-attr]
+    padded = {"input_ids": torch.tensor([[5, 6, 0]]), "attention_mask": torch.tensor([[1, 1, 0]])}
+    assert as_samples(padded)[0].tokens == (" 5", " 6")
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(1.234, "+1.23"), (-0.045, "−0.0450"), (123.4, "+123"), (0.0, "+0.00")]
+)
+def test_signed(value: float, text: str) -> None:
+    assert signed(value) == text
+
+
+@pytest.mark.parametrize(
+    ("share", "text"),
+    [
+        (0, "0.0 %"),
+        (1e-5, "<0.1 %"),
+        (0.123, "12.3 %"),
+        (0.9994, "99.9 %"),
+        (0.99999, ">99.9 %"),
+        (1.0, "100.0 %"),
+    ],
+)
+def test_percent(share: float, text: str) -> None:
+    assert percent(share) == text.replace(" ", "\u00a0")
+
+
+@pytest.mark.parametrize(
+    ("relevance", "name"), [(2.0, "p10"), (-0.5, "n5"), (0.04, ""), (0.0, ""), (-9.0, "n10")]
+)
+def test_levels(relevance: float, name: str) -> None:
+    assert level(relevance, 1.0) == name
+    assert level(0.0, 0.0) == ""
+
+
+def test_bars() -> None:
+    up, down = bars(np.array([1.0, -0.5], dtype=np.float32), 2.0)
+    assert up == (0, 10, 45, 10, "for")
+    assert down == (50, 20, 45, 5, "against")
+
+
+@pytest.mark.parametrize("shape", [(6, 5), (6, 5, 3)])
+def test_images_are_inlined_pixel_for_pixel(shape: tuple[int, ...]) -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, shape) / 255
+    encoded = base64.b64decode(data_uri(pixels.astype(np.float32)).split(",")[1])
+    shown = np.asarray(imread(io.BytesIO(encoded)))
+    assert np.abs(shown - pixels).max() < 1e-6
+
+
+def test_colours_can_be_read() -> None:
+    css = read("whence.pages", "templates/base.css")
+    schemes = re.findall(r":root \{(.*?)\}", css, re.DOTALL)
+    assert len(schemes) == 2
+    for block in schemes:
+        colour = dict(re.findall(r"--([\w-]+): (#\w{6});", block))
+        for ink in ("ink", "quiet", "for", "against"):
+            for ground in ("paper", "card"):
+                assert contrast(rgb(colour[ink]), rgb(colour[ground])) >= 4.5, (ink, ground)
+        assert contrast(rgb(colour["paper"]), rgb(colour["for"])) >= 4.5  # words on a button
+        assert contrast(rgb(colour["paper"]), rgb(colour["ink"])) >= 4.5
+        for line in ("focus", "edge"):
+            assert contrast(rgb(colour[line]), rgb(colour["paper"])) >= 3
+            assert contrast(rgb(colour[line]), rgb(colour["card"])) >= 3
+        # Words over the strongest highlight of a token: 55 % of the colour over a card.
+        for side in ("for", "against"):
+            strong = [int(part) for part in re.search(rf"--{side}-rgb: (\d+ \d+ \d+)", block)[1].split()]  # type: ignore[index]
+            ground = [int(colour["card"][i : i + 2], 16) for i in (1, 3, 5)]
+            mixed = "#" + "".join(
+                f"{round(0.55 * a + 0.45 * b):02x}" for a, b in zip(strong, ground, strict=True)
+            )
+            assert contrast(rgb(colour["ink"]), rgb(mixed)) >= 4.5, side
