@@ -184,7 +184,7 @@ def test_minilm_takes_texts_through_its_tokeniser(data: Path, monkeypatch: pytes
     assert tokens["input_ids"].shape == (2, 128)
     assert tokens["attention_mask"].sum(1).tolist() == [5, 128]
     samples = as_training_set(bbc_minilm.train(), 8, names=bbc_news.TOPICS, preprocess=bbc_minilm.tokens)
-    batch = next(iter(samples))
+    batch = next(iter(samples.batches()))
     assert find_head(built, batch.inputs) == "classifier"
     assert batch.labels.tolist() == [bbc_news.TOPICS.index(topic) for topic in bbc_minilm.train()[1][:8]]
     assert 0 <= bbc_minilm.accuracy(built, *bbc_minilm.test()) <= 1

@@ -156,3 +156,10 @@ def test_fit_needs_a_model_or_a_configuration(fitted: Path) -> None:
 def test_a_configuration_comes_without_other_options(fitted: Path) -> None:
     error = mistake("fit", "--config", "x.whence.json", "--out", "y.whence", "--C", "1", "--layer", "2")
     assert "Got C, layer too" in str(error)
+
+
+def test_a_method_that_keeps_nothing_is_not_saved(place: Path) -> None:
+    assert refused(fit("--method", "random")).startswith(
+        "RandomAttributor keeps no cache that is worth saving"
+    )
+    assert "'checkpoints' must be a list" in refused(fit("--method", "tracin"))

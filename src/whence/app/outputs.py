@@ -53,6 +53,8 @@ def write_out(out: Path, write: Callable[[Path], object]) -> None:
     try:
         write(out)
     except (OSError, StoreError) as error:
+        if isinstance(error, StoreError) and not isinstance(error.__cause__, OSError):
+            raise  # what cannot be saved here cannot be saved elsewhere
         kept = Path(tempfile.mkdtemp(prefix="whence-")) / out.name
         try:
             write(kept)
