@@ -28,7 +28,7 @@ class RandomAttributor(Attributor):
     seed
         Of all scores.
     batch_size
-        Inputs a forward pass, where the model is asked for its class.
+        Inputs per forward pass, where the model is asked for its class.
     show_progress
         Show progress bars.
 

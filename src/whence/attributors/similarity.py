@@ -41,7 +41,7 @@ class Similarity(Attributor):
     space
         "features", or "input" for the model's inputs as they are.
     batch_size
-        Inputs a forward pass.
+        Inputs per forward pass.
     show_progress
         Show progress bars.
 

@@ -101,7 +101,7 @@ class Tests:
     explainer : fitted
     x : inputs as for ``DualDA.attribute``, or None
     features : (B, d), read in slices, or None
-    target : None for the model's class, one class, or one class a test
+    target : None for the model's class, one class, or one class per test
     """
 
     def __init__(self, explainer: DualDA, x: Any, features: Any, target: Any) -> None:
@@ -119,7 +119,7 @@ class Tests:
             self.count = len(self.features) if self.features.ndim else 0
             if not self.count:
                 raise InvalidInputError(
-                    f"'features' must have one row a test. Got shape {tuple(self.features.shape)}."
+                    f"'features' must have one row per test. Got shape {tuple(self.features.shape)}."
                 )
         self.target = None if target is None else explainer.task_.check_target(target, self.count)
 

@@ -93,7 +93,7 @@ def class_view(explainer: DualDA, k: int = 5) -> ClassView:
     explainer
         A fitted DualDA.
     k
-        Proponents to name a class; fewer where there are fewer.
+        Proponents to name per class; fewer where there are fewer.
 
     Examples
     --------

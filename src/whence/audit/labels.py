@@ -41,7 +41,7 @@ class WrongLabels:
         first, then −1
     neighbour_labels : (n, k) their labels, then −1
     among : where neighbours were looked for, "training samples" or "support vectors"
-    class_names : one a class
+    class_names : one per class
     ids : the user's own name of each sample, in the order of ``indices``; None where none were given
     """
 
@@ -62,7 +62,7 @@ class WrongLabels:
         return len(self.indices)
 
     def columns(self) -> Columns:
-        """Give the list as columns of plain values, one row a sample."""
+        """Give the list as columns of plain values, one row per sample."""
         name = self.class_names
         kept = [row[row >= 0].tolist() for row in self.neighbours]
         theirs = [row[row >= 0].tolist() for row in self.neighbour_labels]
@@ -131,7 +131,7 @@ def wrong_labels(
       sample (``"held_out"``) and ⅔ of what the model's own last layer says, calibrated in the same way.
     - ``"held_out"``: −log p_i(y_i) of surrogates at three C that were solved on four fifths of the training
       set, without the sample. Their scores become probabilities by softmax(β s + b), with the scale β and
-      an offset a class that suit the labels best; the log-probabilities are averaged over C.
+      an offset per class that suit the labels best; the log-probabilities are averaged over C.
     - ``"slack"``: ξ_i = max_c (1 − δ_{c,y_i} − w_{y_i}·f_i + w_c·f_i) at the fitted C, the loss of the
       surrogate that has seen the sample. It is 0 for all samples that are no support vectors.
     - ``"self_influence"``: λ_{i,y_i}‖f_i‖², what the label rests on the sample itself. All bounded support

@@ -66,7 +66,7 @@ class DualDA(PairAttributor):
     max_seconds
         Time limit of the solver, which then warns with the gap it reached.
     batch_size
-        Inputs a forward pass.
+        Inputs per forward pass.
     device
         Where the features and scores are computed; None is the model's device, or the CPU for features.
     show_progress
@@ -105,7 +105,7 @@ class DualDA(PairAttributor):
         needs_checkpoints=False,
         needs_loss=False,
         last_layer_only=True,
-        memory="d numbers a support vector, often a small part of N; N × d while fitting",
+        memory="d numbers per support vector, often a small part of N; N × d while fitting",
         cost=0.1,
         own_class_only=True,
         new_layer=True,

@@ -60,7 +60,7 @@ class TRAK(Attributor):
     memory
         Bytes that gradients and activations may take at a time.
     batch_size
-        Inputs a forward pass.
+        Inputs per forward pass.
     show_progress
         Show progress bars.
 

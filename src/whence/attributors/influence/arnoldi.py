@@ -46,7 +46,7 @@ class Arnoldi(InfluenceAttributor):
     seed
         Makes a run repeatable.
     batch_size
-        Inputs a forward pass.
+        Inputs per forward pass.
     show_progress
         Show progress bars.
 

@@ -53,11 +53,11 @@ class LiSSA(SolvingAttributor):
         Steps of the series. None takes as many as leave a hundredth of the slowest part, ln(100)·s/damping,
         but no more than there are training samples, or 2,000.
     curvature_batch
-        Training samples a step.
+        Training samples per step.
     seed
         Makes a run repeatable; all tests see the same batches.
     batch_size
-        Inputs a forward pass.
+        Inputs per forward pass.
     show_progress
         Show progress bars.
 

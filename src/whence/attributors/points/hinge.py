@@ -45,7 +45,7 @@ class HingeRP(PointsAttributor):
     seed
         Makes a run repeatable.
     batch_size
-        Inputs a forward pass.
+        Inputs per forward pass.
     show_progress
         Show progress bars.
 

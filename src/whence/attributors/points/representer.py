@@ -124,7 +124,7 @@ class Representer(PointsAttributor):
     tol
         Residual to reach.
     batch_size
-        Inputs a forward pass.
+        Inputs per forward pass.
     show_progress
         Show progress bars.
 
