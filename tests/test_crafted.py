@@ -24,7 +24,7 @@ from whence.core import store
 from whence.core.cache import Cache
 from whence.errors import StoreError, WhenceError
 from whence.evaluate.scenes import weights
-from whence.evaluate.scenes.recipe import Trained
+from whence.evaluate.scenes.training import Trained
 from whence.evaluate.suite import results
 from whence.evaluate.suite.cells import Cells
 from whence.features import bank

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from whence.app import cli
 from whence.core.cache import Cache
+from whence.core.registry import forgetting
 from whence.errors import InvalidInputError
 from whence.evaluate.suite import protocol, results
 
@@ -124,7 +125,8 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     (tmp_path / "mine.toml").write_text(PROTOCOL, encoding="utf-8")
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.chdir(tmp_path)
-    yield tmp_path
+    with forgetting():
+        yield tmp_path
     sys.modules.pop("own_parts", None)
 
 
@@ -154,8 +156,17 @@ def test_own_parts_are_evaluated(place: Path) -> None:
     Path("own_parts.py").write_text(MODULE.replace("< self.below", "<= self.below"), encoding="utf-8")
     sys.modules.pop("own_parts")
     whence("evaluate", "--protocol", "mine.toml", "--out", "out")
-    kinds = [entry.kind for entry in Cache("out/cache").entries()]
-    assert len(kinds) == before + 3  # the metric's cells of random, opposite and similarity
+    cells = [entry for entry in Cache("out/cache").entries() if entry.kind == "cell"]
+    assert len(Cache("out/cache").entries()) == before + 3  # of random, opposite and similarity
+    # So is that of one's own data; a metric that fails says so in its column.
+    changed = MODULE.replace("seed + 1", "seed + 2").replace("(case.scores <", "(case.wrong <")
+    Path("own_parts.py").write_text(changed, encoding="utf-8")
+    sys.modules.pop("own_parts")
+    said = whence("evaluate", "--protocol", "mine.toml", "--out", "out")
+    assert "Opposite failed at negative" in said
+    assert said.count("failed\n") == 3
+    again = [entry for entry in Cache("out/cache").entries() if entry.kind == "cell"]
+    assert len(again) == len(cells) + 4  # identical class of three methods, and the scene
 
 
 def test_registered_parts_go_by_their_names(place: Path) -> None:

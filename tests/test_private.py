@@ -35,14 +35,17 @@ def is_private(name: str) -> bool:
 
 
 def own_names(tree: ast.Module) -> set[str]:
-    """Private names that a module defines: functions, classes, variables, and attributes of ``self``."""
+    """Names that a module has itself: functions, classes, variables, and attributes of ``self``.
+
+    What a class has of its base is its own too, also on another object of the class.
+    """
     found = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             found.add(node.name)
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             found.add(node.id)
-        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and is_self(node.value):
+        elif isinstance(node, ast.Attribute) and is_self(node.value):
             found.add(node.attr)
     return found
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import whence
-from whence.core.registry import _ALL, Registry
+from whence.core.registry import Registry, forgetting
 from whence.errors import InvalidInputError
 
 
@@ -21,11 +21,13 @@ class Apple(Fruit):
 
 @pytest.fixture
 def fruits():
-    registry: Registry[type[Fruit]] = Registry(
-        "fruit", lambda thing: isinstance(thing, type) and issubclass(thing, Fruit), lambda kind: kind.name
-    )
-    yield registry
-    _ALL.remove(registry)
+    with forgetting():
+        registry: Registry[type[Fruit]] = Registry(
+            "fruit",
+            lambda thing: isinstance(thing, type) and issubclass(thing, Fruit),
+            lambda kind: kind.name,
+        )
+        yield registry
 
 
 def test_what_is_registered_is_found_by_its_name(fruits) -> None:

@@ -453,6 +453,7 @@ def test_a_corrupt_image_is_named_with_its_file(folder: Path) -> None:
 
 def test_a_corrupt_image_can_be_skipped(folder: Path) -> None:
     (folder / "dog" / "1.png").write_bytes(b"no image")
+    torch.manual_seed(0)
     model = torch.nn.Sequential(
         torch.nn.Flatten(), torch.nn.Linear(48, 4), torch.nn.ReLU(), torch.nn.Linear(4, 2)
     )

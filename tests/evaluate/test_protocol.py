@@ -22,8 +22,7 @@ from whence.errors import InvalidInputError, StoreError
 from whence.evaluate.metrics.coreset import loss_of
 from whence.evaluate.report import charts, page, summary
 from whence.evaluate.scenes import datasets, networks
-from whence.evaluate.scenes.recipe import Recipe
-from whence.evaluate.scenes.trainer import Trainer
+from whence.evaluate.scenes.training import Recipe, Trainer
 from whence.evaluate.scenes.views import View
 from whence.evaluate.scenes.workshop import SceneSpec, Workshop
 from whence.evaluate.suite import costs, protocol, results, run
@@ -288,7 +287,7 @@ def test_a_finished_run_is_not_run_again(
     def never(*_: Any, **__: Any) -> Any:
         raise AssertionError("trained or built again")
 
-    monkeypatch.setattr("whence.evaluate.scenes.trainer.train", never)
+    monkeypatch.setattr("whence.evaluate.scenes.training.train", never)
     monkeypatch.setattr(Workshop, "scene", never)
     assert run.run(protocol.parse(TABLES), Path(), out, show_progress=False).rows == found.rows
 

@@ -525,7 +525,7 @@ def test_cells_and_trained_models_are_kept_by_the_code_that_made_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from whence.core.cache import Cache
-    from whence.evaluate.scenes import trainer
+    from whence.evaluate.scenes import training
     from whence.evaluate.suite import run
     from whence.evaluate.suite.protocol import parse
 
@@ -542,7 +542,7 @@ def test_cells_and_trained_models_are_kept_by_the_code_that_made_them(
 
     before = kept()
     assert kept() == before
-    for module in (run, trainer):
+    for module in (run, training):
         monkeypatch.setattr(module, "source", lambda *names: "other")
     after = kept()
     new = [kind for name, kind in after.items() if name not in before]

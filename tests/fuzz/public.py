@@ -33,9 +33,10 @@ _AMONG_THEMSELVES = """
     TrainingSet.reading TrainingSet.subset TrainingSet.relabelled TrainingSet.marked TrainingSet.contents
     TrainingSet.fingerprint TrainingSet.prints View.relabelled View.marked
     Prepare.inputs Prepare.labelled Prepare.unlabelled CChoice.from_dict features.teller features.taken
-    svm.held_back
+    svm.held_back Rules.beyond_first
 """  # what rooms do for each other, with arguments that were checked before
-_PROBLEMS = ("CrammerSinger", "Problem")  # asked by the solvers, with arrays that ``solve`` checked
+_SUBCLASSED = ("CrammerSinger", "Problem", "SharingRule", "SpreadingRule", "OperationRule")
+"""What users write, asked by whence with arguments that were checked before."""
 _OF_METHODS = """
     check_features check_fitted classes explaining require_data require_model restored take_data
 """
@@ -53,7 +54,7 @@ def public() -> set[str]:
         for name in module.__all__:
             thing = getattr(module, name)
             if inspect.isclass(thing):
-                if not issubclass(thing, Exception) and name not in _PROBLEMS:
+                if not issubclass(thing, Exception) and name not in _SUBCLASSED:
                     found |= {name, *(f"{name}.{method}" for method in _methods(thing))}
             elif inspect.isfunction(thing):
                 found.add(f"{short}.{name}" if short and name != "load" else name)

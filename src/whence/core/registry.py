@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from pkgutil import walk_packages
 from typing import Any, Generic, TypeVar
@@ -115,6 +116,18 @@ def register(thing: T) -> T:
             return thing
     kinds = ", ".join(registry.kind for registry in _ALL)
     raise InvalidInputError(f"What is registered must be one of: {kinds}. Got {thing!r}.")
+
+
+@contextmanager
+def forgetting() -> Iterator[None]:
+    """Forget, at the end, what was registered inside, whole registries too: for trying things out."""
+    before = [(registry, dict(registry._things)) for registry in _ALL]
+    try:
+        yield
+    finally:
+        _ALL[:] = [registry for registry, _ in before]
+        for registry, things in before:
+            registry._things = things
 
 
 def import_all(package: str) -> None:

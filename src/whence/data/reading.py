@@ -6,6 +6,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
 from typing import Any, Literal
 
@@ -68,7 +69,7 @@ class Reading:
     def batch(self, places: Sequence[int]) -> Batch:
         """Read one batch, here."""
         guarded = _Guarded(self.samples)
-        return self._checked(_Together(self.collate)([guarded[i] for i in places]))
+        return self._checked(_together(self.collate, [guarded[i] for i in places]))
 
     def batches(self, places: Sequence[Sequence[int]]) -> Iterator[Batch]:
         """Read several batches."""
@@ -79,13 +80,13 @@ class Reading:
             _Guarded(self.samples),
             batch_sampler=[list(some) for some in places],
             num_workers=self.workers.number,
-            collate_fn=_Together(self.collate),
-            worker_init_fn=_Start(self.workers.first),
+            collate_fn=partial(_together, self.collate),
+            worker_init_fn=partial(_start, self.workers.first),
             multiprocessing_context=self.workers.context,
         )
         yield from map(self._checked, loader)
 
-    def _checked(self, read: tuple[list[int], Any, list[tuple[int, _Failure]]]) -> Batch:
+    def _checked(self, read: _Read) -> Batch:
         indices, batch, failures = read
         if failures and self.on_error != "skip":
             index, failure = failures[0]
@@ -105,6 +106,10 @@ class _Failure:
     cause: BaseException | None = None
 
 
+_Read = tuple[list[int], Any, list[tuple[int, _Failure]]]
+"""Places of what could be read, the batch of it, and what could not."""
+
+
 class _Guarded(Dataset[Any]):
     """A dataset that gives each sample with its index, or with what went wrong."""
 
@@ -119,37 +124,27 @@ class _Guarded(Dataset[Any]):
             return index, _Failure(error.reason, error.__cause__ if get_worker_info() is None else None)
 
 
-class _Together:
-    """Makes a batch of what could be read."""
-
-    def __init__(self, collate: Collate) -> None:
-        self.collate = collate
-
-    def __call__(self, items: list[tuple[int, Any]]) -> tuple[list[int], Any, list[tuple[int, _Failure]]]:
-        failures = [(index, item) for index, item in items if isinstance(item, _Failure)]
-        good = [(index, item) for index, item in items if not isinstance(item, _Failure)]
-        indices = [index for index, _ in good]
-        batch: Any
-        try:
-            batch = self.collate([item for _, item in good], indices) if good else None
-        except WhenceError as error:
-            if get_worker_info() is None:
-                raise
-            batch = _Failure(str(error))  # torch would wrap it in the traceback of the reading process
-        return indices, batch, failures
+def _together(collate: Collate, items: list[tuple[int, Any]]) -> _Read:
+    """Make a batch of what could be read."""
+    failures = [(index, item) for index, item in items if isinstance(item, _Failure)]
+    good = [(index, item) for index, item in items if not isinstance(item, _Failure)]
+    indices = [index for index, _ in good]
+    batch: Any
+    try:
+        batch = collate([item for _, item in good], indices) if good else None
+    except WhenceError as error:
+        if get_worker_info() is None:
+            raise
+        batch = _Failure(str(error))  # torch would wrap it in the traceback of the reading process
+    return indices, batch, failures
 
 
-class _Start:
-    """What a reading process does first: leave Ctrl-C to the process that started it, which ends it."""
-
-    def __init__(self, own: Callable[[int], None] | None) -> None:
-        self.own = own
-
-    def __call__(self, worker: int) -> None:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        sys.excepthook = _unless_alone
-        if self.own is not None:
-            self.own(worker)
+def _start(own: Callable[[int], None] | None, worker: int) -> None:
+    """Begin a reading process: it leaves Ctrl-C to the process that started it, which ends it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    sys.excepthook = _unless_alone
+    if own is not None:
+        own(worker)
 
 
 def _unless_alone(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import torch
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
+from whence.engine import limited
 from whence.errors import InvalidInputError
 from whence.sample.dataset import CLASS_NAMES, load
 
@@ -81,7 +79,8 @@ def train(seed: int = 0, *, epochs: int = EPOCHS, show_progress: bool = True) ->
     schedule = torch.optim.lr_scheduler.OneCycleLR(
         optimizer, max_lr=LEARNING_RATE, total_steps=n_steps, pct_start=0.2
     )
-    with _one_thread(), tqdm(total=n_steps, desc="Training", unit="step", disable=not show_progress) as bar:
+    # Steps this small gain little from a second thread, and crawl when its core is taken.
+    with limited(1), tqdm(total=n_steps, desc="Training", unit="step", disable=not show_progress) as bar:
         for _ in range(epochs):
             order = torch.randperm(len(images), generator=generator)
             for batch in order[: n_batches * BATCH_SIZE].view(n_batches, BATCH_SIZE):
@@ -100,14 +99,3 @@ def train(seed: int = 0, *, epochs: int = EPOCHS, show_progress: bool = True) ->
 def accuracy(model: nn.Module, images: Tensor, labels: Tensor) -> float:
     """Share of the images whose label the model predicts."""
     return float((model(images).argmax(dim=1) == labels).float().mean())
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Run torch on one thread: steps this small gain little from two, and crawl when a core is taken."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

@@ -28,7 +28,8 @@ from whence.evaluate.scenes.weights import load_weights, save_weights
 
 TrainFn = Callable[[View, int], nn.Module]
 
-_MODULES = ("loops", "perturb", "retrain", "views", "weights")  # whose code a training can depend on
+_MODULES = ("data", *(f"evaluate.scenes.{name}" for name in ("loops", "perturb", "retrain", "views")))
+"""Whose code a training can depend on."""
 
 
 class RetrainingWarning(UserWarning):
@@ -172,7 +173,7 @@ def _tasks(
         raise InvalidInputError(f"'config' must be a mapping that JSON can hold: {error}.") from error
     common = {
         "code": code_fingerprint(train_fn),
-        "whence": source(*(f"whence.evaluate.scenes.{module}" for module in _MODULES)),
+        "whence": source(*(f"whence.{module}" for module in _MODULES)),
         "config": settings,
         "weights": _digest([[name, str(t.dtype), list(t.shape)] for name, t in model.state_dict().items()]),
     }

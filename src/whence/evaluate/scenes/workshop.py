@@ -19,8 +19,7 @@ from whence.errors import InvalidInputError, StoreError
 from whence.evaluate.scenes import datasets, networks
 from whence.evaluate.scenes.encoder import Encoder
 from whence.evaluate.scenes.kinds import Kind
-from whence.evaluate.scenes.recipe import Trained
-from whence.evaluate.scenes.trainer import Trainer
+from whence.evaluate.scenes.training import Trained, Trainer
 from whence.evaluate.scenes.views import View
 
 if TYPE_CHECKING:

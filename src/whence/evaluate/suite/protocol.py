@@ -18,7 +18,7 @@ from whence.errors import InvalidInputError
 from whence.evaluate.scenes import sources as _sources  # noqa: F401 (registers them)
 from whence.evaluate.scenes.datasets import SOURCES
 from whence.evaluate.scenes.networks import NETWORKS
-from whence.evaluate.scenes.recipe import Recipe
+from whence.evaluate.scenes.training import Recipe
 from whence.evaluate.suite import metrics as _metrics  # noqa: F401 (registers them)
 from whence.evaluate.suite.metric import METRICS, Metric
 

@@ -5,25 +5,27 @@ from __future__ import annotations
 import json
 import math
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import cached_property, partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import torch
-from threadpoolctl import threadpool_limits
 from tqdm.auto import tqdm
 
 from whence.core.cache import Cache
 from whence.core.fingerprint import Digest, source
+from whence.core.naming import named
+from whence.engine import limited
 from whence.errors import WhenceError
+from whence.evaluate.scenes import networks
+from whence.evaluate.scenes.datasets import SOURCES
 from whence.evaluate.scenes.workshop import SceneSpec, Workshop
 from whence.evaluate.suite import results
 from whence.evaluate.suite.case import Bench, Case
 from whence.evaluate.suite.cells import Cells
 from whence.evaluate.suite.costs import cell_seconds, groups, plan, scene_seconds, takes_part
+from whence.evaluate.suite.metric import Metric
 from whence.evaluate.suite.protocol import Method, Protocol
 from whence.evaluate.suite.results import ERROR, Results, Row
 
@@ -57,21 +59,10 @@ def run(
         Takes a line when a scene is begun, and when a method fails.
     """
     out.mkdir(parents=True, exist_ok=True)
-    with _threads(protocol.threads):
+    with limited(protocol.threads):
         found = _Runner(protocol, folder, out, show_progress, say).run()
     results.write(out / "results.parquet", found)
     return found
-
-
-@contextmanager
-def _threads(n: int) -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(n)
-    try:
-        with threadpool_limits(limits=n):
-            yield
-    finally:
-        torch.set_num_threads(before)
 
 
 class _Runner:
@@ -86,6 +77,7 @@ class _Runner:
             "data": [protocol.data.name, protocol.data.held_out, protocol.seed],
             "training": protocol.model,
             "code": source(*(f"whence.{room}" for room in _ROOMS)),
+            "code of data and training": _own_code(protocol),
             "torch": version("torch"),
         }
         self.cells = Cells(self.cache, common)
@@ -158,8 +150,9 @@ class _SceneRun:
         parts = {**self._parts(name, method), "method": method, "what": "tuning"}
         rows = self.cells.read(parts)
         if rows is None:
-            case = partial(Case, method=method, options=method.options)
-            rows = self.runner.guarded("tuning", method, lambda: metric.choose(case(self.bench)))
+            rows = self.runner.guarded(
+                "tuning", method, lambda: metric.choose(Case(self.bench, method, method.options))
+            )
             self.cells.write(rows, parts, f"{method.label}, tuned by {name}", None)
         notes = [row.note for row in rows if row.quantity == "chosen"]
         if notes:
@@ -177,34 +170,41 @@ class _SceneRun:
             found = self.cells.read(parts)
             if found is None:
                 case = case or Case(self.bench, method, self._options(method))
-                found = self.runner.guarded(name, method, partial(self._measure, case, name))
-                kept = case.scores if self.protocol.metrics[name].compares and _worked(found) else None
-                self.cells.write(found, parts, f"{name}, {method.label}", kept)
+                metric = self.protocol.metric(name, method)
+                found = self.runner.guarded(metric.name, method, partial(self._measure, case, metric))
+                worked = all(row.quantity != ERROR for row in found)
+                kept = case.scores if metric.compares and worked else None
+                self.cells.write(found, parts, f"{metric.name}, {method.label}", kept)
             rows += found
             self.runner.advance(cell_seconds(self.protocol, name, method))
         return rows
 
-    def _measure(self, case: Case, name: str) -> list[Row]:
+    def _measure(self, case: Case, metric: Metric) -> list[Row]:
         if case.method.tune and case.method.key not in self.runner.chosen:
             raise WhenceError("its options could not be chosen")
-        return self.protocol.metric(name, case.method).measure(case)
+        return metric.measure(case)
 
     def _whole(self) -> list[Row]:
         """Facts about the scene, and what metrics say of all methods together."""
-        compared = [method for method in self.protocol.methods if not method.sweep]
+        methods = [method for method in self.protocol.methods if not method.sweep]
         metrics = {name: self.protocol.metrics[name] for name in self.metrics}
-        chosen = [[method.key, self._options(method)] for method in compared]
-        parts = {"what": "scene", "scene": self.spec, "metric": metrics, "method": chosen}
+        compared: dict[str, dict[str, Any]] = {}
+        for name in (name for name, metric in metrics.items() if metric.compares):
+            found = {method.key: self.cells.scores(self._parts(name, method)) for method in methods}
+            compared[name] = {key: scores for key, scores in found.items() if scores is not None}
+        # A method that failed and now has scores makes another comparison.
+        with_scores = {
+            name: [[m.key, self._options(m)] for m in methods if m.key in scores]
+            for name, scores in compared.items()
+        }
+        parts = {"what": "scene", "scene": self.spec, "metric": metrics, "method": with_scores}
         rows = self.cells.read(parts)
         if rows is not None:
             return rows
         kind = self.spec.kind.name
         rows = [Row("scene", kind, fact, None, float(v)) for fact, v in self.bench.scene.facts.items()]
-        for name, metric in metrics.items():
-            if metric.compares:
-                found = {m.key: self.cells.scores(self._parts(name, m)) for m in compared}
-                scores = {key: one for key, one in found.items() if one is not None}
-                rows += metric.compare(self.bench, scores)
+        for name, scores in compared.items():
+            rows += metrics[name].compare(self.bench, scores)
         self.cells.write(rows, parts, f"the {kind} scene", None)
         return rows
 
@@ -220,12 +220,17 @@ class _SceneRun:
             "scene": self.spec,
             "metric": [name, metric, metric.depends(self.protocol)],
             "method": [method.key, self._options(method)],
-            "own code": code.hexdigest(),
+            "code of metric and method": code.hexdigest(),
         }
 
 
-def _worked(rows: list[Row]) -> bool:
-    return all(row.quantity != ERROR for row in rows)
+def _own_code(protocol: Protocol) -> str:
+    """Identify the data source, the network and the training, which may be the user's own."""
+    name, train, digest = protocol.data.name, protocol.model.train, Digest()
+    digest.add(SOURCES.get(name) if name in SOURCES else named("data.name", name))
+    digest.add(networks.find(protocol.model.name))
+    digest.add(None if train is None else named("model.train", train))
+    return digest.hexdigest()
 
 
 def _finite(row: Row) -> Row:
