@@ -42,7 +42,7 @@ class Layers(Protocol):
     names: tuple[str, ...]
 
     def train(self, vectors: Vectors) -> Iterator[list[list[Record]]]:
-        """Give, for batches of training samples in order, a list of records per vector, one per layer."""
+        """Give records for each vector, one per layer, for batches of training samples in order."""
 
     def tests(self, x: Any, features: Tensor, vectors: Vectors) -> Iterator[list[list[Record]]]:
         """Give the same for batches of tests in order."""
