@@ -314,17 +314,17 @@ JOURNAL = {"format": journal.FORMAT, "dimension": 4, "dtype": "float32"}
 )
 def test_crafted_journals_are_refused(tmp_path: Path, changes: dict[str, Any]) -> None:
     (tmp_path / "journal.json").write_text(json.dumps(JOURNAL))
-    assert journal.read_journal(tmp_path) is not None
+    journal.Folder(tmp_path, 4, "float32").close()
     (tmp_path / "journal.json").write_text(json.dumps(JOURNAL | changes))
     with pytest.raises(StoreError):
         journal.Folder(tmp_path, 4, "float32")
-    assert journal.read_journal(tmp_path) is None
 
 
 @pytest.mark.parametrize("text", ["", "[]", "7", "[" * 100_000, '{"format": NaN}'])
 def test_journals_that_are_none(tmp_path: Path, text: str) -> None:
     (tmp_path / "journal.json").write_text(text)
-    assert journal.read_journal(tmp_path) is None
+    with pytest.raises(StoreError):
+        journal.Folder(tmp_path, 4, "float32")
 
 
 ROW = ("lds", "dualda", "score", None, 0.5, "")

@@ -60,7 +60,7 @@ class Folder:
         self.folder = folder
         for scrap in folder.glob(".*.tmp"):  # of a process that was killed while it wrote its journal
             scrap.unlink()
-        self.journal = read_journal(folder) or Journal(dimension, dtype)
+        self.journal = _read_journal(folder) or Journal(dimension, dtype)
         if (self.journal.dimension, self.journal.dtype) != (dimension, dtype):
             raise StoreError(f"{folder}: the journal is of features of another size or dtype.")
         self.files: list[InFile] = []
@@ -139,7 +139,7 @@ class Folder:
         store.write_text(self.folder / "journal.json", json.dumps({"format": FORMAT, **asdict(self.journal)}))
 
 
-def read_journal(folder: Path) -> Journal | None:
+def _read_journal(folder: Path) -> Journal | None:
     try:
         values = json.loads((folder / "journal.json").read_text(encoding="utf-8"))
         if values.pop("format") != FORMAT:
