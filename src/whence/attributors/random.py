@@ -42,9 +42,7 @@ class RandomAttributor(Attributor):
     """
 
     name: ClassVar[str] = "random"
-    limits: ClassVar[Limits] = Limits(
-        needs_checkpoints=False, needs_loss=False, last_layer_only=False, memory="nothing", cost=0.0
-    )
+    limits: ClassVar[Limits] = Limits(memory="nothing", cost=0.0)
 
     seed: int = 0
 

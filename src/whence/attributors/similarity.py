@@ -57,8 +57,6 @@ class Similarity(Attributor):
 
     name: ClassVar[str] = "similarity"
     limits: ClassVar[Limits] = Limits(
-        needs_checkpoints=False,
-        needs_loss=False,
         last_layer_only=True,
         memory="N × d, or N × the size of an input",
         cost=0.1,

@@ -12,7 +12,7 @@ from scipy.special import log_softmax
 
 from whence.attributors import DualDA
 from whence.attributors.ranking import padded
-from whence.audit.access import names_of, support_scores, surrogate_of, training_features
+from whence.audit.access import surrogate_of, training_features
 from whence.audit.heldout import calibrated, held_out_scores
 from whence.audit.neighbours import nearest
 from whence.audit.table import Columns, check_ids, chosen_ids, write_csv, write_parquet
@@ -195,7 +195,7 @@ def wrong_labels(
         neighbours=near,
         neighbour_labels=np.where(near >= 0, explainer.labels_[near], -1),
         among="support vectors" if X is None else "training samples",
-        class_names=names_of(explainer),
+        class_names=explainer.task_.called,
         ids=chosen_ids(ids, chosen),
     )
 
@@ -237,7 +237,7 @@ def _fitted_slack(explainer: DualDA) -> tuple[Doubles, Ints]:
 
     Support vectors are enough: at the optimum every other sample clears its margin of 1.
     """
-    support, s = explainer.support_, support_scores(explainer)
+    support, s = explainer.support_, explainer.surrogate_.support_logits()
     y = explainer.labels_[support]
     own = s[np.arange(len(y)), y]
     violation = s + 1.0 - own[:, None]

@@ -66,9 +66,7 @@ class Arnoldi(InfluenceAttributor):
 
     name: ClassVar[str] = "arnoldi"
     limits: ClassVar[Limits] = Limits(
-        needs_checkpoints=False,
         needs_loss=True,
-        last_layer_only=False,
         memory="(N + P) × projections; P × dimension while fitting",
         cost=6.0,
     )

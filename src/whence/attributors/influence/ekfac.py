@@ -80,10 +80,8 @@ class EKFAC(Attributor):
 
     name: ClassVar[str] = "ekfac"
     limits: ClassVar[Limits] = Limits(
-        needs_checkpoints=False,
         needs_loss=True,
-        last_layer_only=False,
-        memory="P and the squares of the layers' widths, or N × d for the last layer; P a test to explain",
+        memory="P and the squares of the layers' widths, or N × d for the last layer; P per test to explain",
         cost=1.5,
     )
 
@@ -235,7 +233,7 @@ def _bases(layers: Layers, vectors: Vectors, done: Callable[[int], object]) -> l
 def _sums_of_squares(
     layers: Layers, vectors: Vectors, bases: list[tuple[Tensor, Tensor]], done: Callable[[int], object]
 ) -> list[Tensor]:
-    """Sums over samples of the squared gradients along the eigenvectors, (o, i) float64 a layer."""
+    """Sums over samples of the squared gradients along the eigenvectors, (o, i) float64 per layer."""
     sums = [out.new_zeros(len(out), len(inner)) for out, inner in bases]
     for batch in layers.train(vectors):
         for records in batch:

@@ -165,7 +165,6 @@ class Influence(SolvingAttributor):
 
     name: ClassVar[str] = "influence"
     limits: ClassVar[Limits] = Limits(
-        needs_checkpoints=False,
         needs_loss=True,
         last_layer_only=True,
         memory="N × (d + K), and the square of K × d",

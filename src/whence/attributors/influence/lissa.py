@@ -78,10 +78,8 @@ class LiSSA(SolvingAttributor):
 
     name: ClassVar[str] = "lissa"
     limits: ClassVar[Limits] = Limits(
-        needs_checkpoints=False,
         needs_loss=True,
-        last_layer_only=False,
-        memory='N × (d + K) with params="last", otherwise nothing; P a test while explaining',
+        memory='N × (d + K) with params="last", otherwise nothing; P per test while explaining',
         cost=1.0,
     )
 

@@ -32,10 +32,7 @@ class PointsAttributor(Attributor):
     """
 
     bias: bool
-
-    @property
-    def _of_features(self) -> bool:
-        return True
+    _of_features = True
 
     def _scores(self, features: Tensor, classes: Tensor, x: Any) -> Tensor:
         classes = classes.to(features.device)
@@ -146,7 +143,6 @@ class Representer(PointsAttributor):
 
     name: ClassVar[str] = "representer"
     limits: ClassVar[Limits] = Limits(
-        needs_checkpoints=False,
         needs_loss=True,
         last_layer_only=True,
         memory="N × (d + K); in float64 and N × d twice while fitting",
