@@ -27,7 +27,7 @@ from whence.evaluate.scenes import weights
 from whence.evaluate.scenes.training import Trained
 from whence.evaluate.suite import results
 from whence.evaluate.suite.cells import Cells
-from whence.features.journal import FORMAT, Folder
+from whence.features import journal
 
 N, D, K = 24, 5, 3
 X = torch.from_numpy(np.random.default_rng(0).normal(size=(N, 4))).float()
@@ -289,7 +289,7 @@ def test_random_changes_are_refused_or_harmless(saved: dict[str, Path], tmp_path
     assert refused > 20
 
 
-JOURNAL = {"format": FORMAT, "dimension": 4, "dtype": "float32"}
+JOURNAL = {"format": journal.FORMAT, "dimension": 4, "dtype": "float32"}
 
 
 @pytest.mark.parametrize(
@@ -314,17 +314,17 @@ JOURNAL = {"format": FORMAT, "dimension": 4, "dtype": "float32"}
 )
 def test_crafted_journals_are_refused(tmp_path: Path, changes: dict[str, Any]) -> None:
     (tmp_path / "journal.json").write_text(json.dumps(JOURNAL))
-    Folder(tmp_path, 4, "float32").close()
+    journal.Folder(tmp_path, 4, "float32").close()
     (tmp_path / "journal.json").write_text(json.dumps(JOURNAL | changes))
     with pytest.raises(StoreError):
-        Folder(tmp_path, 4, "float32")
+        journal.Folder(tmp_path, 4, "float32")
 
 
 @pytest.mark.parametrize("text", ["", "[]", "7", "[" * 100_000, '{"format": NaN}'])
 def test_journals_that_are_none(tmp_path: Path, text: str) -> None:
     (tmp_path / "journal.json").write_text(text)
     with pytest.raises(StoreError):
-        Folder(tmp_path, 4, "float32")
+        journal.Folder(tmp_path, 4, "float32")
 
 
 ROW = ("lds", "dualda", "score", None, 0.5, "")

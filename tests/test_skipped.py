@@ -202,7 +202,7 @@ def test_large_sets_are_taken_apart_on_disk(monkeypatch: pytest.MonkeyPatch, pro
 
 
 def test_extract_keeps_the_places() -> None:
-    from tests.features.test_features import Lazy, arrays, net
+    from tests.helpers.lazy import Lazy, arrays, net
 
     bank = extract(net(), Lazy(bad=(2, 5)), on_error="skip", batch_size=1, show_progress=False)
     expected = extract(net(), arrays(), batch_size=1, show_progress=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import inspect
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,13 +17,15 @@ import whence
 from whence import attributors
 from whence.attributors import Attributor
 from whence.errors import InvalidInputError, ModelError, NotFittedError, StoreError
+from whence.features import FeatureBank, extract
 
 K, N, B = 3, 61, 7
 PLANTED, FLIPPED = 0, N - 1  # the last sample is the first one again, with another label
 
-METHODS = [name for name in attributors.names() if name != "random"]
+METHODS = attributors.names()
+MEANT = [name for name in METHODS if name != "random"]  # whose scores mean something
 NETWORKS = ["mlp", "cnn"]
-NOT_SAVED = {"ekfac", "tracin"}
+NOT_SAVED = {"ekfac", "tracin", "random"}
 
 
 class Case(NamedTuple):
@@ -73,10 +76,12 @@ def make(method: str, **options: Any) -> Attributor:
 
 def fit(method: str, case: Case, **options: Any) -> Attributor:
     explainer = make(method, **options)
-    extra: dict[str, Any] = {}
-    if explainer.limits.needs_checkpoints:
-        extra["checkpoints"] = case.checkpoints
-    return explainer.fit(case.model, (case.x, case.y), **extra)
+    return explainer.fit(case.model, (case.x, case.y), **extra(explainer, case))
+
+
+def extra(explainer: Attributor, case: Case) -> dict[str, Any]:
+    """What ``fit`` of a method needs beside model and data."""
+    return {"checkpoints": case.checkpoints} if explainer.limits.needs_checkpoints else {}
 
 
 @functools.cache
@@ -182,7 +187,7 @@ def test_the_seed_repeats_to_the_bit(method: str) -> None:
 
 
 @pytest.mark.parametrize("network", NETWORKS)
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", MEANT)
 def test_a_sample_with_a_flipped_label_is_the_opponent_of_its_double(method: str, network: str) -> None:
     case, e = trained(network), fitted(method, network)
     twin, label = case.x[:1], case.y[:1]
@@ -195,7 +200,7 @@ def test_a_sample_with_a_flipped_label_is_the_opponent_of_its_double(method: str
     assert e.attribute(twin, case.y[FLIPPED:])[0, FLIPPED] > 0
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", MEANT)
 def test_self_influence_is_the_score_at_itself(method: str) -> None:
     case, e = trained("mlp"), fitted(method)
     own = e.self_influence()
@@ -281,9 +286,8 @@ def test_a_failed_refit_keeps_the_earlier_fit(method: str) -> None:
     case = trained("mlp")
     e = fit(method, case)
     before = e.attribute(case.tests)
-    extra = {"checkpoints": case.checkpoints} if e.limits.needs_checkpoints else {}
     with pytest.raises(InvalidInputError):
-        e.fit(case.model, (case.x, case.y + 1), **extra)
+        e.fit(case.model, (case.x, case.y + 1), **extra(e, case))
     assert torch.equal(e.attribute(case.tests), before)
 
 
@@ -307,13 +311,145 @@ def test_a_saved_attributor_comes_back_exactly(method: str, tmp_path: Path) -> N
         whence.load(path, model=cnn())
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", MEANT)
 def test_samples_go_through_preprocess(method: str) -> None:
     case, e = trained("mlp"), fitted(method)
     doubled = make(method)
-    extra = {"checkpoints": case.checkpoints} if e.limits.needs_checkpoints else {}
-    doubled.fit(case.model, (2 * case.x, case.y), preprocess=lambda x: x / 2, **extra)
+    doubled.fit(case.model, (2 * case.x, case.y), preprocess=lambda x: x / 2, **extra(e, case))
     scores = e.attribute(case.tests, 1)
     torch.testing.assert_close(
         doubled.attribute(2 * case.tests, 1), scores, rtol=0, atol=1e-5 * scores.abs().max().item()
     )
+
+
+@functools.cache
+def bank(network: str) -> FeatureBank:
+    case = trained(network)
+    return extract(case.model, (case.x, case.y), show_progress=False)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_methods_share_one_extraction(method: str) -> None:
+    case, e = trained("cnn"), make(method)
+    e.fit(features=bank("cnn"), **extra(e, case))
+    expected = fitted(method, "cnn")
+    assert torch.equal(e.attribute(case.tests), expected.attribute(case.tests))
+    assert torch.equal(e.self_influence(), expected.self_influence())
+    assert e.origins_["features"] == "computed"
+    assert e.require_data() is bank("cnn").data
+
+
+def arrays(network: str) -> FeatureBank:
+    """The same features as arrays, of which nobody knows the model."""
+    whole = bank(network)
+    return FeatureBank.of(whole.features, whole.labels, head=whole.head)
+
+
+LAST = {"graddot", "gradcos", "ekfac"}  # which look at features alone only with params="last"
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_features_alone_are_enough_or_refused(method: str, tmp_path: Path) -> None:
+    case, options = trained("cnn"), {"params": "last"} if method in LAST else {}
+    if method in ("tracin", "trak", "random"):
+        with pytest.raises(InvalidInputError, match=r"'features' must come with the model|has no model"):
+            make(method).fit(features=arrays("cnn"), **extra(make(method), case))
+        return
+    e, expected = make(method, **options).fit(features=arrays("cnn")), fit(method, case, **options)
+    torch.testing.assert_close(e.self_influence(), expected.self_influence())
+    with torch.no_grad():
+        tests = case.model[:-1](case.tests)
+    scores = expected.attribute(case.tests)
+    near = {"rtol": 1e-4, "atol": 1e-5 * scores.abs().max().item()}
+    torch.testing.assert_close(e.attribute_features(tests), scores, **near)
+    torch.testing.assert_close(expected.attribute_features(tests), scores, **near)
+    assert e.top_k_features(tests, 2).target.tolist() == expected.top_k(case.tests, 2).target.tolist()
+    with pytest.raises(NotFittedError, match="has no model"):
+        e.attribute(case.tests)
+    e.save(tmp_path / "x.whence")
+    back = whence.load(tmp_path / "x.whence")
+    assert torch.equal(back.attribute_features(tests), e.attribute_features(tests))
+
+
+@pytest.mark.parametrize("method", LAST)
+def test_gradients_of_all_parameters_need_the_model(method: str) -> None:
+    with pytest.raises(InvalidInputError, match=rf"{attributors.get(method).__name__}.*runs it on inputs"):
+        make(method).fit(features=arrays("cnn"))
+    with pytest.raises(InvalidInputError, match="looks at inputs"):
+        fitted(method, "cnn").attribute_features(bank("cnn").features[:2])
+
+
+class Torn:
+    """The training set, of which two samples cannot be read."""
+
+    def __init__(self, case: Case) -> None:
+        self.case = case
+
+    def __len__(self) -> int:
+        return N
+
+    def __getitem__(self, index: int) -> tuple[Tensor, int]:
+        if index in (3, 30):
+            raise OSError("the disk has a hole")
+        return self.case.x[index], int(self.case.y[index])
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_skipped_samples_score_zero_and_have_no_part(method: str, tmp_path: Path) -> None:
+    case, e = trained("mlp"), make(method, batch_size=16)
+    e.fit(case.model, Torn(case), on_error="skip", **extra(e, case))
+    assert e.skipped_.tolist() == [3, 30]
+    assert (e.n_train_, e.labels_[[3, 30]].tolist()) == (N, [-1, -1])
+    left = np.setdiff1d(np.arange(N), [3, 30])
+    scores, own = e.attribute(case.tests, 1), e.self_influence()
+    assert scores.shape == (B, N)
+    assert not scores[:, [3, 30]].any()
+    assert not own[[3, 30]].any()
+    assert not set(e.top_k(case.tests, 5).proponents.indices.flatten().tolist()) & {3, 30}
+    others = make(method, batch_size=16)
+    others.fit(case.model, (case.x[left], case.y[left]), **extra(e, case))
+    expected, size = others.attribute(case.tests, 1), scores.abs().max().item()
+    torch.testing.assert_close(scores[:, left], expected, rtol=1e-3, atol=1e-4 * size)
+    if method not in NOT_SAVED:
+        e.save(tmp_path / "x.whence")
+        assert torch.equal(whence.load(tmp_path / "x.whence", case.model).attribute(case.tests, 1), scores)
+
+
+def test_features_come_in_the_place_of_what_made_them() -> None:
+    case = trained("mlp")
+    for given in (
+        {"model": case.model},
+        {"data": (case.x, case.y)},
+        {"dtype": "float16"},
+        {"num_workers": 2},
+    ):
+        with pytest.raises(InvalidInputError, match=f"in the place of '{next(iter(given))}'"):
+            make("similarity").fit(features=bank("mlp"), **given)
+    with pytest.raises(InvalidInputError, match="'features' must be a FeatureBank"):
+        make("similarity").fit(features=bank("mlp").features)
+    with pytest.raises(InvalidInputError, match="must have the model's last layer"):
+        make("similarity").fit(features=FeatureBank.of(np.eye(3), np.arange(3)))
+    changed = copy.deepcopy(case)
+    whole = extract(changed.model, (changed.x, changed.y), show_progress=False)
+    with torch.no_grad():
+        changed.model[1].weight[0, 0] += 1
+    with pytest.raises(ModelError, match="changed after fitting"):
+        make("similarity").fit(features=whole)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_help_says_what_all_methods_take(method: str) -> None:
+    told = attributors.get(method).fit.__doc__ or ""
+    for name in inspect.signature(Attributor.fit).parameters:
+        assert name == "self" or f"{name}\n" in told, name
+    assert ("checkpoints\n" in told) == (method in ("tracin", "trak"))
+
+
+def test_names_of_classes_are_given_to_any_method() -> None:
+    case = trained("mlp")
+    e = make("similarity").fit(case.model, (case.x, case.y), class_names=["a", "b", "c"])
+    assert e.class_names_ == ("a", "b", "c")
+    e.fit(features=bank("mlp"), class_names=["d", "e", "f"])
+    assert e.class_names_ == ("d", "e", "f")
+    with pytest.raises(InvalidInputError, match="'class_names'"):
+        e.fit(features=bank("mlp"), class_names=["d", "e"])

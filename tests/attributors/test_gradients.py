@@ -86,7 +86,7 @@ def plain_margin(z: Tensor, c: int) -> Tensor:
 def loop(
     model: nn.Module, x: Tensor, classes: Any, scalar: Callable[[Tensor, int], Tensor], only: str = ""
 ) -> Tensor:
-    """Gradients (B, P) by one backward pass a sample."""
+    """Gradients (B, P) by one backward pass per sample."""
     parameters = [p for name, p in model.named_parameters() if name.startswith(only) and p.requires_grad]
     rows = []
     for row, c in zip(x, classes, strict=True):

@@ -442,7 +442,7 @@ def test_bad_sets_are_named() -> None:
         audit.group_attribution(explainer)
     with pytest.raises(NotFittedError, match="no model"):
         audit.group_attribution(explainer, torch.zeros(2, D))
-    with pytest.raises(InvalidInputError, match="one row a test"):
+    with pytest.raises(InvalidInputError, match="one row per test"):
         audit.group_attribution(explainer, features=X[:0])
     with pytest.raises(InvalidInputError, match="finite"):
         audit.group_attribution(explainer, features=np.full((2, D), np.nan))

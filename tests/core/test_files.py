@@ -16,8 +16,8 @@ import pytest
 
 import whence
 from tests.evaluate.test_page import made
-from tests.features.test_features import arrays, net
 from tests.helpers.explained import explanation
+from tests.helpers.lazy import arrays, net
 from whence.audit import table
 from whence.core import files, store
 from whence.core.cache import Cache

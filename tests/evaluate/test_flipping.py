@@ -70,7 +70,7 @@ class Bag(nn.Module):
 
 
 def by_hand(tau, drops, order):
-    """Area under τ(removed)/τ(0) where each removal takes its own drop, one a step."""
+    """Area under τ(removed)/τ(0) where each removal takes its own drop, one per step."""
     heights = [tau]
     for unit in order:
         heights.append(heights[-1] - drops[unit])
@@ -178,7 +178,7 @@ def test_tokens_are_removed_by_the_mask_and_special_ones_stay():
         drops = lam * (pooled[words[1:]] - pooled[3]) @ means[train] / len(words)
         relevance = lam * pooled[words[1:]] @ means[train]
         order = np.argsort(-relevance * np.sign(result.scores[p]), kind="stable")
-        if len(words) == 6:  # a step a token
+        if len(words) == 6:  # a step per token
             assert result.areas[0, p] == pytest.approx(by_hand(result.scores[p], drops, order), rel=1e-9)
         sample = Removable.of({name: part[test : test + 1] for name, part in inputs.items()}, 3, keep=[1])
         assert sample.n_units == len(words) - 1

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.utils.data import ConcatDataset, DataLoader, Dataset, Subset, TensorDataset, get_worker_info
 
 import whence
+from tests.helpers.lazy import D, K, Lazy, N, Net, arrays, net
 from whence import engine
 from whence.core.cache import Cache
 from whence.core.fingerprint import Digest
@@ -27,58 +28,12 @@ from whence.features import FeatureBank, as_float32, extract, rows
 from whence.features.journal import Folder
 from whence.svm import choose_C, solve
 
-N, D, K = 203, 6, 3
-
-
-class Net(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.body = nn.Linear(5, D)
-        self.drop = nn.Dropout(0.5)
-        self.shape = nn.LeakyReLU(0.1)
-        self.fc = nn.Linear(D, K)
-        self.scale = 1.0
-        self.calls = 0
-
-    def forward(self, x: Tensor) -> Tensor:
-        vars(self)["_seen"] = vars(self).get("_seen", 0) + len(x)
-        z: Tensor = self.fc(self.drop(self.shape(self.body(x) * self.scale)))
-        return z
-
-
-def net() -> Net:
-    torch.manual_seed(0)
-    return Net()
-
-
-def arrays() -> tuple[np.ndarray, np.ndarray]:
-    rng = np.random.default_rng(0)
-    return rng.normal(size=(N, 5)).astype(np.float32), rng.integers(0, K, N)
-
 
 def features_of(model: Net, x: Any) -> np.ndarray:
     """By the layers' own weights in float64."""
     z = np.asarray(x, np.float64) @ model.body.weight.detach().double().numpy().T
     z = (z + model.body.bias.detach().double().numpy()) * model.scale
     return np.where(z > 0, z, model.shape.negative_slope * z)
-
-
-class Lazy(Dataset[tuple[Tensor, int]]):
-    """Samples made on demand; some cannot be."""
-
-    def __init__(self, bad: tuple[int, ...] = (), known: bool = False) -> None:
-        self.x, self.y = arrays()
-        self.bad = bad
-        if known:
-            self.targets = self.y
-
-    def __len__(self) -> int:
-        return N
-
-    def __getitem__(self, i: int) -> tuple[Tensor, int]:
-        if i in self.bad:
-            raise OSError("image file is truncated")
-        return torch.from_numpy(self.x[i]), int(self.y[i])
 
 
 def quiet(model: nn.Module, data: Any, **options: Any) -> FeatureBank:

@@ -27,7 +27,7 @@ from tests.fuzz.kinds import (
 
 
 def target(n: int = world.B, *, whole: bool = False) -> Kind:
-    """None, a class, or one a test."""
+    """None, a class, or one per test."""
     kind = JUNK + wrong(
         beyond=lambda v: world.K,
         negative=lambda v: -1,

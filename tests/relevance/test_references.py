@@ -39,7 +39,7 @@ def reference(name: str) -> Reference:
 
 
 def comparable(found: Reference) -> dict[str, Tensor]:
-    """The maps on inputs: of texts summed to one value a token, of images those on the pixels."""
+    """The maps on inputs: of texts summed to one value per token, of images those on the pixels."""
     is_text = isinstance(found.inputs, dict) and "input_ids" in found.inputs
     maps = {name: each for name, each in found.maps.items() if name in RULES}
     if is_text:

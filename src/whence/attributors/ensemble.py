@@ -53,9 +53,6 @@ class Ensemble(Attributor):
 
     name: ClassVar[str] = "ensemble"
     limits: ClassVar[Limits] = Limits(
-        needs_checkpoints=False,
-        needs_loss=False,
-        last_layer_only=False,
         memory="the sum of its members'",
     )
 

@@ -204,6 +204,10 @@ class Frame(Learned, ABC):
         device = None if model is None else model.device
         self._labels = torch.as_tensor(labels[labels >= 0], device=device)  # (M,) of those that took part
 
+    def _place(self, model: BoundModel | None) -> str | torch.device | None:
+        """Tell where scores are computed: on the device that was asked for, or on the model's."""
+        return model.device if self.device is None and model is not None else self.device
+
     def _keep(self, learned: Any) -> None:
         """Take over what ``_learn`` gave."""
         self._cache: dict[str, Tensor] = learned

@@ -28,7 +28,7 @@ class RandomAttributor(Attributor):
     seed
         Of all scores.
     batch_size
-        Inputs a forward pass, where the model is asked for its class.
+        Inputs per forward pass, where the model is asked for its class.
     show_progress
         Show progress bars.
 
@@ -42,9 +42,7 @@ class RandomAttributor(Attributor):
     """
 
     name: ClassVar[str] = "random"
-    limits: ClassVar[Limits] = Limits(
-        needs_checkpoints=False, needs_loss=False, last_layer_only=False, memory="nothing", cost=0.0
-    )
+    limits: ClassVar[Limits] = Limits(memory="nothing", cost=0.0)
 
     seed: int = 0
 

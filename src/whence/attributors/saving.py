@@ -27,6 +27,9 @@ class Saveable(Frame):
     name: ClassVar[str]
     """The method's name in the registry and in saved files."""
 
+    _manifest: ClassVar[str] = "Manifest"
+    """Which kind of manifest it has."""
+
     _doubles: ClassVar[tuple[str, ...]] = ()
     """What of the cache has double precision, whatever the model's."""
 
@@ -45,7 +48,9 @@ class Saveable(Frame):
     @classmethod
     def restored(cls, arrays: store.Arrays, values: dict[str, Any], model: nn.Module | None) -> Self:
         """Rebuild an attributor from what ``save`` wrote, or raise StoreError for another model."""
-        manifest = contents.manifest(cls._manifest(), values)
+        from whence.attributors import saved  # pydantic takes a while to import
+
+        manifest = contents.manifest(getattr(saved, cls._manifest), values)
         contents.check_names(manifest.parameters, set(cls._parameters()))
         with contents.restoring():
             self = cls(**manifest.parameters)
@@ -64,13 +69,6 @@ class Saveable(Frame):
     def _parameters(cls) -> list[str]:
         """Name what the constructor takes, less the device: it names a part of the machine that saved."""
         return [name for name in inspect.signature(cls).parameters if name != "device"]
-
-    @classmethod
-    def _manifest(cls) -> Any:
-        """Give the kind of the manifest."""
-        from whence.attributors.saved import Manifest  # pydantic takes a while to import
-
-        return Manifest
 
     def _state(self) -> tuple[store.Arrays, dict[str, Any]]:
         """Give what ``save`` writes: arrays, and what the manifest has beside what all have in it."""

@@ -41,7 +41,7 @@ class Similarity(Attributor):
     space
         "features", or "input" for the model's inputs as they are.
     batch_size
-        Inputs a forward pass.
+        Inputs per forward pass.
     show_progress
         Show progress bars.
 
@@ -57,8 +57,6 @@ class Similarity(Attributor):
 
     name: ClassVar[str] = "similarity"
     limits: ClassVar[Limits] = Limits(
-        needs_checkpoints=False,
-        needs_loss=False,
         last_layer_only=True,
         memory="N × d, or N × the size of an input",
         cost=0.1,

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from whence.attributors import DualDA
 from whence.attributors.dual.surrogate import Surrogate
-from whence.core.arrays import Doubles, Floats
+from whence.core.arrays import Floats
 from whence.core.checks import check_dense, to_array
 from whence.errors import InvalidInputError
 from whence.features import FeatureBank, as_float32, extract, taken
@@ -28,58 +28,17 @@ def surrogate_of(explainer: Any) -> Surrogate:
     return explainer.surrogate_
 
 
-def names_of(explainer: DualDA) -> tuple[str, ...]:
-    """Name the classes; by their numbers where they have no names."""
-    return explainer.task_.called
-
-
-def support_scores(explainer: DualDA) -> Doubles:
-    """Logits W f_i (S, K) of the surrogate at its support vectors, in float64."""
-    f = explainer.vectors_.double().cpu().numpy()
-    W = explainer.coef_
-    scores: Doubles = f @ W[:, : f.shape[1]].T + (W[:, -1] if explainer.bias else 0.0)
-    return scores
-
-
-def total_norm(features: Floats) -> float:
-    """Σ_i‖f_i‖², by which κ = C·Σ_i‖f_i‖² is C without units; 1 where all features are 0."""
-    total = float(np.einsum("ij,ij->", features, features, dtype=np.float64))
-    return total or 1.0
-
-
 def training_features(explainer: DualDA, features: Any) -> Floats:
     """Features (M, d) of the samples that took part in the fit, in order.
 
     Taken from ``features`` (N, d), an array or a FeatureBank, or computed by the model from its training set.
     """
     if features is None:
-        if explainer.model_ is None or explainer.data_ is None:
-            raise InvalidInputError(
-                "'features' must be given: this audit looks at all training samples, and the explainer has "
-                "no model and training set to compute their features with. Pass the features it was fitted "
-                "on, or load it with 'model' and 'data'."
-            )
-        extractor = explainer.model_.extractor
-        explainer.model_.check_unchanged()
-        bank = extract(
-            extractor.model,
-            explainer.data_,
-            layer=extractor.layer,
-            batch_size=explainer.batch_size,
-            on_error="skip" if len(explainer.skipped_) else "raise",
-            show_progress=explainer.show_progress,
-        )
-        features = bank
+        features = _extracted(explainer)
     if isinstance(features, FeatureBank):
         explainer.surrogate_.check_labels(features.labels, "features")
         features = features.features
     X = check_features(as_float32(to_array("features", features)))
-    _check_same(explainer, X)
-    return taken(X, explainer.labels_ >= 0)
-
-
-def _check_same(explainer: DualDA, X: Floats) -> None:
-    """Raise unless the rows are those that were fitted."""
     expected = explainer.n_train_, explainer.vectors_.shape[1]
     if X.shape != expected:
         raise InvalidInputError(
@@ -91,6 +50,27 @@ def _check_same(explainer: DualDA, X: Floats) -> None:
             f"'features' must be finite. Got {X[row, column]} at row {row}, column {column}."
         )
     explainer.surrogate_.check_training(X)
+    return taken(X, explainer.labels_ >= 0)
+
+
+def _extracted(explainer: DualDA) -> FeatureBank:
+    """Compute the features again, or raise where the explainer has nothing to compute them with."""
+    bound, data = explainer.model_, explainer.data_
+    if bound is None or data is None:
+        raise InvalidInputError(
+            "'features' must be given: this audit looks at all training samples, and the explainer has "
+            "no model and training set to compute their features with. Pass the features it was fitted "
+            "on, or load it with 'model' and 'data'."
+        )
+    bound.check_unchanged()
+    return extract(
+        bound.extractor.model,
+        data,
+        layer=bound.extractor.layer,
+        batch_size=explainer.batch_size,
+        on_error="skip" if len(explainer.skipped_) else "raise",
+        show_progress=explainer.show_progress,
+    )
 
 
 class Tests:
@@ -101,7 +81,7 @@ class Tests:
     explainer : fitted
     x : inputs as for ``DualDA.attribute``, or None
     features : (B, d), read in slices, or None
-    target : None for the model's class, one class, or one class a test
+    target : None for the model's class, one class, or one class per test
     """
 
     def __init__(self, explainer: DualDA, x: Any, features: Any, target: Any) -> None:
@@ -119,7 +99,7 @@ class Tests:
             self.count = len(self.features) if self.features.ndim else 0
             if not self.count:
                 raise InvalidInputError(
-                    f"'features' must have one row a test. Got shape {tuple(self.features.shape)}."
+                    f"'features' must have one row per test. Got shape {tuple(self.features.shape)}."
                 )
         self.target = None if target is None else explainer.task_.check_target(target, self.count)
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from whence.attributors import DualDA
-from whence.audit.access import names_of, support_scores, surrogate_of
+from whence.audit.access import surrogate_of
 from whence.core.arrays import Doubles, Ints
 from whence.core.checks import check_count
 from whence.core.words import cell
@@ -54,7 +54,7 @@ class ClassView:
 
     Attributes
     ----------
-    classes : one summary a class
+    classes : one summary per class
     C : the C of the solution
     """
 
@@ -93,7 +93,7 @@ def class_view(explainer: DualDA, k: int = 5) -> ClassView:
     explainer
         A fitted DualDA.
     k
-        Proponents to name a class; fewer where there are fewer.
+        Proponents to name per class; fewer where there are fewer.
 
     Examples
     --------
@@ -107,7 +107,7 @@ def class_view(explainer: DualDA, k: int = 5) -> ClassView:
     surrogate = surrogate_of(explainer)
     k = check_count("k", k)
     support, W = explainer.support_, explainer.coef_
-    scores = support_scores(explainer)
+    scores = explainer.surrogate_.support_logits()
     lam, y, rows = surrogate.lam[support].toarray(), explainer.labels_[support], np.arange(len(support))
     others = scores.copy()
     others[rows, y] = -np.inf
@@ -118,7 +118,7 @@ def class_view(explainer: DualDA, k: int = 5) -> ClassView:
         squares[:, -1] /= explainer.constant_**2  # a bias is a weight on the constant times that constant
     lengths = np.maximum(squares.sum(axis=1), np.finfo(np.float64).tiny)
     found = []
-    for c, name in enumerate(names_of(explainer)):
+    for c, name in enumerate(explainer.task_.called):
         own, share = y == c, lam[:, c] * scores[:, c] / lengths[c]
         best = np.lexsort((-share, -np.where(own & at_bound, explainer.C_, lam[:, c])))[:k]
         best = best[lam[best, c] > 0]

@@ -50,7 +50,7 @@ def group_attribution(
 ) -> GroupAttribution:
     """Attribute a set of tests as a whole, without the (test, train) matrix.
 
-    The mean needs one sum of features a class, because τ is linear in f(x):
+    The mean needs one sum of features per class, because τ is linear in f(x):
     Σ_x τ_c(x, i) = λ_ic f_i·Σ_x f(x). The mean of absolute values is summed over parts of the tests. Memory
     does not grow with their number.
 
@@ -61,7 +61,7 @@ def group_attribution(
     x
         Inputs as for ``explainer.attribute``, or None with ``features``.
     target
-        The class to explain: None (the model's class of each test), one class, or one class a test.
+        The class to explain: None (the model's class of each test), one class, or one class per test.
     features
         Features (B, d) of the tests; a memory map is read in slices.
 

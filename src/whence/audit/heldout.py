@@ -11,7 +11,6 @@ from scipy.optimize import minimize
 from scipy.special import log_softmax
 
 from whence import engine
-from whence.audit.access import total_norm
 from whence.core.arrays import Doubles, Floats, Ints
 from whence.errors import InvalidInputError
 from whence.svm import solve_path
@@ -22,6 +21,11 @@ hardly move, to one that bends to single samples."""
 
 _TOL = 1e-3  # margins do not move below this gap
 _STEEPEST = 1e3  # where classes are told apart without an error, likelihood alone would go on for ever
+
+
+def total_norm(features: Floats) -> float:
+    """Σ_i‖f_i‖², by which κ = C·Σ_i‖f_i‖² is C without units; 1 where all features are 0."""
+    return float(np.einsum("ij,ij->", features, features, dtype=np.float64)) or 1.0
 
 
 def held_out_scores(

@@ -12,7 +12,7 @@ from scipy.special import log_softmax
 
 from whence.attributors import DualDA
 from whence.attributors.ranking import padded
-from whence.audit.access import names_of, support_scores, surrogate_of, training_features
+from whence.audit.access import surrogate_of, training_features
 from whence.audit.heldout import calibrated, held_out_scores
 from whence.audit.neighbours import nearest
 from whence.audit.table import Columns, check_ids, chosen_ids, write_csv, write_parquet
@@ -41,7 +41,7 @@ class WrongLabels:
         first, then −1
     neighbour_labels : (n, k) their labels, then −1
     among : where neighbours were looked for, "training samples" or "support vectors"
-    class_names : one a class
+    class_names : one per class
     ids : the user's own name of each sample, in the order of ``indices``; None where none were given
     """
 
@@ -62,7 +62,7 @@ class WrongLabels:
         return len(self.indices)
 
     def columns(self) -> Columns:
-        """Give the list as columns of plain values, one row a sample."""
+        """Give the list as columns of plain values, one row per sample."""
         name = self.class_names
         kept = [row[row >= 0].tolist() for row in self.neighbours]
         theirs = [row[row >= 0].tolist() for row in self.neighbour_labels]
@@ -131,7 +131,7 @@ def wrong_labels(
       sample (``"held_out"``) and ⅔ of what the model's own last layer says, calibrated in the same way.
     - ``"held_out"``: −log p_i(y_i) of surrogates at three C that were solved on four fifths of the training
       set, without the sample. Their scores become probabilities by softmax(β s + b), with the scale β and
-      an offset a class that suit the labels best; the log-probabilities are averaged over C.
+      an offset per class that suit the labels best; the log-probabilities are averaged over C.
     - ``"slack"``: ξ_i = max_c (1 − δ_{c,y_i} − w_{y_i}·f_i + w_c·f_i) at the fitted C, the loss of the
       surrogate that has seen the sample. It is 0 for all samples that are no support vectors.
     - ``"self_influence"``: λ_{i,y_i}‖f_i‖², what the label rests on the sample itself. All bounded support
@@ -195,7 +195,7 @@ def wrong_labels(
         neighbours=near,
         neighbour_labels=np.where(near >= 0, explainer.labels_[near], -1),
         among="support vectors" if X is None else "training samples",
-        class_names=names_of(explainer),
+        class_names=explainer.task_.called,
         ids=chosen_ids(ids, chosen),
     )
 
@@ -237,7 +237,7 @@ def _fitted_slack(explainer: DualDA) -> tuple[Doubles, Ints]:
 
     Support vectors are enough: at the optimum every other sample clears its margin of 1.
     """
-    support, s = explainer.support_, support_scores(explainer)
+    support, s = explainer.support_, explainer.surrogate_.support_logits()
     y = explainer.labels_[support]
     own = s[np.arange(len(y)), y]
     violation = s + 1.0 - own[:, None]

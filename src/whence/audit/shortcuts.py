@@ -10,8 +10,9 @@ import numpy as np
 from tqdm.auto import tqdm
 
 from whence.attributors import DualDA
-from whence.audit.access import Tests, names_of, surrogate_of, total_norm, training_features
+from whence.audit.access import Tests, surrogate_of, training_features
 from whence.audit.groups import group_attribution
+from whence.audit.heldout import total_norm
 from whence.core.arrays import Doubles, Floats, Ints
 from whence.core.checks import check_count, to_array
 from whence.errors import InvalidInputError
@@ -140,7 +141,7 @@ def shared_evidence(
     top = top[mean[top] > 0]
     return SharedEvidence(
         target=chosen,
-        class_name=names_of(explainer)[chosen],
+        class_name=explainer.task_.called[chosen],
         C=low.C_,
         bounded=bounded,
         samples=top,

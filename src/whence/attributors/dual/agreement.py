@@ -9,6 +9,7 @@ import numpy as np
 from whence.core.arrays import Doubles, Floats, Ints
 from whence.errors import AgreementWarning, DataWarning
 from whence.model.heads import Head
+from whence.svm import held_back
 
 LOW = 0.9  # below this share of tests with the model's class, explanations are about something else too often
 _COLLAPSED = 1e-8  # share of the features' mean square that varies: float32 holds no more than its root
@@ -21,6 +22,13 @@ def agreement(weight: Doubles, head: Head, features: Floats) -> float:
     ours = f @ weight[:, :d].T + (weight[:, d] if weight.shape[1] > d else 0.0)
     theirs = f @ head.weight.astype(np.float64).T + (0.0 if head.bias is None else head.bias)
     return float((ours.argmax(1) == theirs.argmax(1)).mean())
+
+
+def without_part(labels: Ints, seed: int, given: bool) -> Ints:
+    """Find the samples that had no part in choosing C; where C was ``given``, all that took part at all."""
+    used = np.flatnonzero(labels >= 0)
+    rows = held_back(labels[used], seed)
+    return used if given and not len(rows) else used[rows]
 
 
 def warn_of_low(share: float, n: int, stacklevel: int) -> None:

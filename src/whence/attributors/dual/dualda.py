@@ -6,7 +6,7 @@ import dataclasses
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, NamedTuple, overload
+from typing import Any, ClassVar, Literal, overload
 
 import numpy as np
 import torch
@@ -14,7 +14,7 @@ from scipy.sparse import csr_array
 from torch import Tensor
 
 from whence.attributors.classifier import Training
-from whence.attributors.dual.agreement import agreement, warn_of_data, warn_of_low
+from whence.attributors.dual.agreement import agreement, warn_of_data, warn_of_low, without_part
 from whence.attributors.dual.solutions import SurrogateSolution, SurrogateSolver, changed_labels
 from whence.attributors.dual.surrogate import Faithfulness, Surrogate
 from whence.attributors.explainer import PairExplainer
@@ -29,9 +29,7 @@ from whence.data import TrainingSet
 from whence.errors import InvalidInputError
 from whence.features import as_float32
 from whence.model.bound import BoundModel
-from whence.model.inputs import to_model
 from whence.relevance.xda import Method
-from whence.svm import held_back
 from whence.svm.inputs import check_C, check_features
 from whence.svm.solve import check_options
 from whence.tasks import Classes, Task
@@ -45,7 +43,7 @@ class DualDA(PairAttributor):
     A Crammer–Singer machine with weights W = Σ_i λ_i f_iᵀ replaces the model's last linear layer. The score
     of training sample i for class c at x is τ_c(x, i) = λ_ic f_i·f(x), **positive is evidence for the target
     class**, and the scores of all samples sum to the surrogate's logit w_c·f(x). Most λ_i are zero, and only
-    the support vectors' features are kept.
+    the support vectors' features are kept. Self-influence is λ_{i,y_i}‖f_i‖², never negative.
 
     Parameters
     ----------
@@ -66,7 +64,7 @@ class DualDA(PairAttributor):
     max_seconds
         Time limit of the solver, which then warns with the gap it reached.
     batch_size
-        Inputs a forward pass.
+        Inputs per forward pass.
     device
         Where the features and scores are computed; None is the model's device, or the CPU for features.
     show_progress
@@ -101,11 +99,11 @@ class DualDA(PairAttributor):
     """
 
     name: ClassVar[str] = "dualda"
+    _manifest: ClassVar[str] = "DualDAManifest"
+    _of_features = True
     limits: ClassVar[Limits] = Limits(
-        needs_checkpoints=False,
-        needs_loss=False,
         last_layer_only=True,
-        memory="d numbers a support vector, often a small part of N; N × d while fitting",
+        memory="d numbers per support vector, often a small part of N; N × d while fitting",
         cost=0.1,
         own_class_only=True,
         new_layer=True,
@@ -215,16 +213,15 @@ class DualDA(PairAttributor):
         X = check_features(features)
         labels = changed_labels(before.labels, len(X), self.n_classes_, remove, relabel or {})
         before.check_training(X)
-        chosen = self.C_ if C is None else check_C(C)
-        solution = self._solver(self.task_).again(X, labels, before.lam, chosen, before.constant)
+        C = self.C_ if C is None else check_C(C)
+        solution = self._solver(self.task_).again(X, labels, before.lam, C, before.constant)
         other = type(self)(**{name: getattr(self, name) for name in self._parameters()}, device=self.device)
+        place = self._place(self.model_)
         # The sketch is of the training set as it is, whatever is asked about it.
-        surrogate = Surrogate.from_solution(
-            solution, X, labels, before.head, self._place(self.model_), before.sketch
-        )
+        surrogate = Surrogate.from_solution(solution, X, labels, before.head, place, before.sketch)
         other.seconds_, other.origins_ = {"solution": time.perf_counter() - started}, {}
         other._adopt(self.task_, labels, before.head, self.model_, self.data_)
-        other._keep(_Learned(surrogate, solution, "solved again"))
+        other._keep((surrogate, solution))
         other.fit_seconds_ = other.seconds_["solution"]
         other._measure(X, self._unseen[labels[self._unseen] >= 0])
         return other
@@ -244,33 +241,19 @@ class DualDA(PairAttributor):
 
     def take_data(self, data: TrainingSet) -> None:
         """Take the training set, after a look at some of its samples."""
-        bound, surrogate = self.require_model(), self.surrogate_
-        labels = np.full(len(data), -1)
-        surrogate.check_labels(labels, "data")  # as many as there were
-        possible = surrogate.support if surrogate.sketch is None else np.flatnonzero(surrogate.labels >= 0)
-        rows = np.sort(np.r_[possible[:1], np.random.default_rng().permutation(possible[1:])[:_KNOWN_BY]])
-        batch = data.read(rows.tolist())
-        known = data.known_labels()
-        if known is not None and np.array_equal(known[rows], batch.labels):
-            labels = known.copy()
-        labels[rows] = batch.labels
-        surrogate.check_labels(labels, "data")
-        found = bound.read_batch(to_model(bound.extractor.model, batch.inputs)).features
-        surrogate.check_training(found.float().cpu().numpy(), rows, "data")
+        bound = self.require_model()
+        self.surrogate_.check_data(data, bound)
         self.data_, bound.prepare = data, data.prepare
 
-    def _learn(self, training: Training, **given: Any) -> _Learned:
+    def _learn(self, training: Training, **given: Any) -> tuple[Surrogate, SurrogateSolution]:
         bank = training.bank
-        features = as_float32(bank.features)
-        solution, note = self._solver(training.task).of_bank(bank, features, training.cache_dir)
-        surrogate = Surrogate.from_solution(
-            solution, features, bank.labels, bank.head, self._place(bank.model)
-        )
-        return _Learned(surrogate, solution, note)
+        features, place = as_float32(bank.features), self._place(bank.model)
+        solution = self._solver(training.task).of_bank(bank, features, training.cache_dir)
+        return Surrogate.from_solution(solution, features, bank.labels, bank.head, place), solution
 
-    def _keep(self, learned: _Learned) -> None:
-        surrogate, solution = learned.surrogate, learned.solution
-        self.origins_["solution"] = learned.note
+    def _keep(self, learned: tuple[Surrogate, SurrogateSolution]) -> None:
+        surrogate, solution = learned
+        self.origins_["solution"] = solution.note
         self.C_, self.C_path_, self.gap_ = solution.C, solution.choice, solution.gap
         self.surrogate_, self.lam_, self.coef_ = surrogate, surrogate.lam, surrogate.coef
         self.support_, self.vectors_ = surrogate.support, surrogate.vectors
@@ -285,30 +268,19 @@ class DualDA(PairAttributor):
 
     def _measure(self, features: Floats, unseen: Ints | None = None) -> None:
         """Measure agreement with the head on samples that had no part in choosing C, by their features."""
-        self._unseen = self._without_part_in_C() if unseen is None else unseen
+        given = self.C_path_ is None
+        self._unseen = without_part(self.labels_, self.seed, given) if unseen is None else unseen
         self.agreement_ = None
         if self.head_ is not None and len(self._unseen):
             self.agreement_ = agreement(self.coef_, self.head_, np.asarray(features[self._unseen]))
-
-    def _without_part_in_C(self) -> Ints:
-        used = np.flatnonzero(self.labels_ >= 0)
-        rows = held_back(self.labels_[used], self.seed)
-        return used if not len(rows) and self.C_path_ is None else used[rows]
 
     def _solver(self, task: Task) -> SurrogateSolver:
         return SurrogateSolver(
             task, self.C, self.bias, self.tol, self.seed, self.n_threads, self.max_seconds, self.show_progress
         )
 
-    def _place(self, model: BoundModel | None) -> str | torch.device | None:
-        return model.device if self.device is None and model is not None else self.device
-
     def _self_influence(self) -> Tensor:
         return self.surrogate_.self_influence()[torch.as_tensor(self.labels_ >= 0)]
-
-    @property
-    def _of_features(self) -> bool:
-        return True
 
     def _scores(self, features: Tensor, classes: Tensor, x: Any) -> Tensor:
         return self.surrogate_.expansion.dense(features, classes)[:, torch.as_tensor(self.labels_ >= 0)]
@@ -326,16 +298,10 @@ class DualDA(PairAttributor):
         super()._check_parameters()
         if isinstance(self.C, str) and self.C != "auto":
             raise InvalidInputError(f"'C' must be \"auto\" or a number above 0. Got {self.C!r}.")
-        if self.C != "auto":
+        elif self.C != "auto":
             check_C(self.C)  # the solver would say so after the features are computed
         self.bias = check_flag("bias", self.bias)
         check_options(self.tol, self.max_seconds, self.n_threads, self.seed)
-
-    @classmethod
-    def _manifest(cls) -> Any:
-        from whence.attributors.saved import DualDAManifest  # pydantic takes a while to import
-
-        return DualDAManifest
 
     def _state(self) -> tuple[store.Arrays, dict[str, Any]]:
         return self.surrogate_.arrays(), {
@@ -350,34 +316,14 @@ class DualDA(PairAttributor):
         from whence.attributors.saved import choice_of
 
         surrogate = Surrogate.from_arrays(arrays, self._place(bound), manifest.constant)
-        K, d = len(surrogate.coef), surrogate.vectors.shape[1]
-        if bound is not None and bound.extractor.head().weight.shape != (K, d):
-            raise contents.refused(
-                f"'coef' must fit the model's layer {bound.extractor.layer!r}, and does not"
-            )
+        K, shape = len(surrogate.coef), (len(surrogate.coef), surrogate.vectors.shape[1])
+        if bound is not None and bound.extractor.head().weight.shape != shape:
+            raise contents.refused(f"'coef' must fit the layer {bound.extractor.layer!r}, and does not")
         if surrogate.bias != self.bias:
-            raise contents.refused(
-                "'coef' must have a column for the bias where 'bias' is set, and only there"
-            )
-        solution = SurrogateSolution(
-            surrogate.lam,
-            surrogate.coef,
-            manifest.C,
-            manifest.gap,
-            choice_of(manifest.C_path),
-            surrogate.constant,
-        )
+            raise contents.refused("'coef' must have a column for the bias where 'bias' is set, only there")
+        known = manifest.C, manifest.gap, choice_of(manifest.C_path), surrogate.constant, "loaded"
+        solution = SurrogateSolution(surrogate.lam, surrogate.coef, *known)
         self._adopt(Classes(K, manifest.names(K)), surrogate.labels, surrogate.head, bound, None)
-        self._keep(_Learned(surrogate, solution, "loaded"))
-        self.agreement_, self._unseen = manifest.agreement, self._without_part_in_C()
-
-
-class _Learned(NamedTuple):
-    """What a fit gives: the surrogate, the solution that it stands for, and where that comes from."""
-
-    surrogate: Surrogate
-    solution: SurrogateSolution
-    note: str
-
-
-_KNOWN_BY = 7  # random samples by which a training set is known again, beside the first
+        self._keep((surrogate, solution))
+        self.agreement_ = manifest.agreement
+        self._unseen = without_part(self.labels_, self.seed, self.C_path_ is None)

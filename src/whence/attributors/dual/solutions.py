@@ -26,7 +26,10 @@ from whence.tasks import Task
 
 
 class SurrogateSolution(NamedTuple):
-    """What an explainer needs of a solution: λ (N, K), W (K, d[+1]), and how they were reached."""
+    """What an explainer needs of a solution: λ (N, K), W (K, d[+1]), and how they were reached.
+
+    ``note`` says where it comes from: computed, and why; reused; solved again.
+    """
 
     lam: csr_array
     weight: Doubles
@@ -34,6 +37,7 @@ class SurrogateSolution(NamedTuple):
     gap: float
     choice: CChoice | None
     constant: float
+    note: str = "computed"
 
 
 @dataclass(frozen=True)
@@ -64,8 +68,8 @@ class SurrogateSolver:
 
     def of_bank(
         self, bank: FeatureBank, features: Floats, cache_dir: str | PathLike[str] | None
-    ) -> tuple[SurrogateSolution, str]:
-        """Solve on a bank's ``features``, or take the solution from the cache; also say which."""
+    ) -> SurrogateSolution:
+        """Solve on a bank's ``features``, or take the solution from the cache."""
 
         def now() -> SurrogateSolution:
             solved = self.of_features(features, bank.labels, bank.head)
@@ -73,7 +77,7 @@ class SurrogateSolver:
             return solved
 
         if cache_dir is None or not bank.checksum:  # without which nobody could tell whose solution it is
-            return now(), "computed"
+            return now()
         options = {"C": self.C, "bias": self.bias, "tol": self.tol, "seed": self.seed}
         parts = {**bank.parts, "data features": f"{bank.features.shape} {bank.checksum}"}
         parts |= {name: str(value) for name, value in options.items()}
@@ -91,7 +95,7 @@ class SurrogateSolver:
         """Solve on the samples with a label of at least 0, from the λ (N, K) of a similar problem."""
         some = labels >= 0
         solved = self._solve(taken(features, some), labels[some], C, lam[some], constant)
-        return solved._replace(lam=_for_all(solved.lam, some))
+        return solved._replace(lam=_for_all(solved.lam, some), note="solved again")
 
     def _solve(
         self, features: Floats, labels: Ints, C: float, start: csr_array | None, constant: float
@@ -160,14 +164,10 @@ def from_cache(
     tol: float,
     solve: Callable[[], SurrogateSolution],
     show_progress: bool,
-) -> tuple[SurrogateSolution, str]:
+) -> SurrogateSolution:
     """Take the solution from its place in the cache, or solve and put it there.
 
     A solution that did not reach ``tol`` is not kept: a longer run would have done better.
-
-    Returns
-    -------
-    The solution, and in words where it comes from.
     """
     say = teller(show_progress)
     path = slot.path / "solution.safetensors"
@@ -180,7 +180,7 @@ def from_cache(
                 note = f"computed again, since the cached one is damaged: {error}"
             else:
                 say(f"Solution: reused ({slot.path}).")
-                return solved, "reused"
+                return solved._replace(note="reused")
         elif why := slot.why_new():
             note = f"computed, since {why}"
         if note != "computed":
@@ -193,7 +193,7 @@ def from_cache(
             except (OSError, StoreError) as error:  # a full disk must not cost the solution itself
                 note += f"; not kept ({error})"
                 say(f"Solution: {note}.")
-    return solved, note
+    return solved._replace(note=note)
 
 
 def _write(path: Path, solved: SurrogateSolution) -> None:

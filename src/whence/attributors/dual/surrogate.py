@@ -17,10 +17,15 @@ from whence.attributors.dual.solutions import SurrogateSolution
 from whence.core import contents
 from whence.core.arrays import Doubles, Floats, Ints
 from whence.core.store import Arrays
+from whence.data import TrainingSet
 from whence.errors import InvalidInputError
 from whence.features import taken
+from whence.model.bound import BoundModel
 from whence.model.heads import Head
+from whence.model.inputs import to_model
 from whence.svm.likeness import mean_cosine
+
+_KNOWN_BY = 7  # random samples by which a training set is known again, beside the first
 
 
 @dataclass(frozen=True)
@@ -144,6 +149,27 @@ class Surrogate:
                 f"Got {len(labels):,}."
             )
         check_labels(self.labels if self.sketch is None else self.sketch[:, WIDTH], labels, argument)
+
+    def check_data(self, data: TrainingSet, model: BoundModel) -> None:
+        """Raise unless a training set is the one that was fitted, by a look at a few of its samples."""
+        labels = np.full(len(data), -1)
+        self.check_labels(labels, "data")  # as many as there were
+        possible = self.support if self.sketch is None else np.flatnonzero(self.labels >= 0)
+        rows = np.sort(np.r_[possible[:1], np.random.default_rng().permutation(possible[1:])[:_KNOWN_BY]])
+        batch = data.read(rows.tolist())
+        known = data.known_labels()
+        if known is not None and np.array_equal(known[rows], batch.labels):
+            labels = known.copy()
+        labels[rows] = batch.labels
+        self.check_labels(labels, "data")
+        found = model.read_batch(to_model(model.extractor.model, batch.inputs)).features
+        self.check_training(found.float().cpu().numpy(), rows, "data")
+
+    def support_logits(self) -> Doubles:
+        """Compute the logits W f_i (S, K) of the support vectors, in float64."""
+        f, d = self.vectors.double().cpu().numpy(), self.vectors.shape[1]
+        logits: Doubles = f @ self.coef[:, :d].T + (self.coef[:, -1] if self.bias else 0.0)
+        return logits
 
     def logits(self, features: Tensor) -> Tensor:
         """Compute the surrogate's logits W f(x), (B, K), in float64: long features leave little of them."""

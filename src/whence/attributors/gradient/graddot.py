@@ -42,13 +42,13 @@ class GradientAttributor(Attributor):
         ``attribute`` passes through the training set again, exact and slow.
     loss
         The loss that the model was trained with, a function of logits (B, K) and classes (B,) to one number
-        a sample (B,); None is the cross-entropy.
+        per sample (B,); None is the cross-entropy.
     seed
         Of the projection.
     memory
         Bytes that gradients and activations may take at a time.
     batch_size
-        Inputs a forward pass.
+        Inputs per forward pass.
     show_progress
         Show progress bars.
     """
@@ -171,9 +171,7 @@ class GradDot(GradientAttributor):
 
     name: ClassVar[str] = "graddot"
     limits: ClassVar[Limits] = Limits(
-        needs_checkpoints=False,
         needs_loss=True,
-        last_layer_only=False,
         memory='N × 2,048 projections; N × (d + K) with params="last"; nothing with projection=None',
         cost=0.5,
     )

@@ -1,4 +1,4 @@
-"""Gradients of a loss, one a sample, with respect to a model's parameters."""
+"""Gradients of a loss, one per sample, with respect to a model's parameters."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from whence.model.inputs import n_rows, run, take
 from whence.model.modules import eagerly, evaluating
 
 Loss = Callable[[Tensor, Tensor], Tensor]
-"""One number a sample: of logits (B, K) and classes (B,), shape (B,)."""
+"""One number per sample: of logits (B, K) and classes (B,), shape (B,)."""
 
 Weights = Mapping[str, Tensor]
 """Parameters and buffers by name."""
@@ -77,7 +77,7 @@ class _Calling(nn.Module):
 
 
 class Gradients:
-    """Gradients of a scalar of the logits, one a sample, as rows (B, P) over all trainable parameters.
+    """Gradients of a scalar of the logits, one per sample, as rows (B, P) over all trainable parameters.
 
     They are computed by ``torch.func``: ``vmap`` over the samples of ``grad`` of the model in eval mode.
     Where ``vmap`` cannot follow a model, as with most language models, samples are computed one by one: the
@@ -292,7 +292,7 @@ def _checked(values: Any, n: int) -> Tensor:
     if not isinstance(values, Tensor) or values.shape != (n,):
         got = f"shape {tuple(values.shape)}" if isinstance(values, Tensor) else shown(values)
         raise InvalidInputError(
-            "'loss' must give one number a sample, shape (B,), for logits (B, K) and classes (B,). "
+            "'loss' must give one number per sample, shape (B,), for logits (B, K) and classes (B,). "
             f'Got {got} for a batch of {n}. Pass reduction="none" to losses of torch.'
         )
     return values

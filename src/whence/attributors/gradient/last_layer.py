@@ -55,7 +55,7 @@ class LastLayer:
 
 
 class LastLayerGradients:
-    """Gradients of a scalar of the logits by the last layer's weight and bias, one a sample, as rows (B, P).
+    """Gradients of a scalar of the logits by the last layer's weight and bias, a row per sample (B, P).
 
     A row is r ⊗ (f, 1): class after class the features, and where the layer has a bias a 1 after them. The
     layer counts whether frozen or not. It is used as ``Gradients`` is, without any pass back through a model.

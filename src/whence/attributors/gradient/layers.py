@@ -42,7 +42,7 @@ class Layers(Protocol):
     names: tuple[str, ...]
 
     def train(self, vectors: Vectors) -> Iterator[list[list[Record]]]:
-        """Give, for batches of training samples in order, a list of records, one a layer, for each vector."""
+        """Give records for each vector, one per layer, for batches of training samples in order."""
 
     def tests(self, x: Any, features: Tensor, vectors: Vectors) -> Iterator[list[list[Record]]]:
         """Give the same for batches of tests in order."""
@@ -158,7 +158,7 @@ def for_classes(classes: Tensor) -> Vectors:
 
 
 def for_labels_drawn(numbers: Tensor) -> Vectors:
-    """Give the derivatives for labels of the model, drawn by numbers in [0, 1), one a sample in order."""
+    """Give the derivatives for labels of the model, drawn by numbers in [0, 1), one per sample in order."""
 
     def drawn(logits: Tensor, some: Tensor) -> list[Tensor]:
         below = logits.double().softmax(1).cumsum(1) <= some.to(logits.device)[:, None]

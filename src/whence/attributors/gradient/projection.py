@@ -33,7 +33,7 @@ class Projection:
 
         E[Sx·Sy] = x·y,    Var[Sx·Sy] ≤ (‖x‖²‖y‖² + (x·y)²) / k,
 
-    as with a dense matrix of k × P random signs, at P operations a row instead of k·P. Signs and rotations
+    as with a dense matrix of k × P random signs, at P operations per row instead of k·P. Signs and rotations
     come from the Philox bit stream of the seed, which numpy keeps the same in all versions: a projection
     is repeatable to the bit, whatever the batch, machine or device.
 

@@ -78,7 +78,7 @@ def _entered(model: nn.Module) -> Iterator[list[str]]:
 
 
 def _rows_or_none(inputs: Any) -> Any:
-    """For each part of a batch, 0 where it has a row a sample, None where all samples share it."""
+    """For each part of a batch, 0 where it has a row per sample, None where all samples share it."""
     if isinstance(inputs, Mapping):
         return {name: _rows_or_none(part) for name, part in inputs.items()}
     if type(inputs) is tuple:

@@ -47,10 +47,10 @@ class TracIn(GradientAttributor):
     """
 
     name: ClassVar[str] = "tracin"
+    _of_features = False  # checkpoints have features of their own
     limits: ClassVar[Limits] = Limits(
         needs_checkpoints=True,
         needs_loss=True,
-        last_layer_only=False,
         memory="every checkpoint's weights, and for each what GradDot keeps",
         cost=2.0,
     )
@@ -78,10 +78,6 @@ class TracIn(GradientAttributor):
         points = read_checkpoints(model_of(model, layer, options), checkpoints)
         rates = _check_rates(learning_rates, len(points))
         return self._fit(model, data, layer, options, points=points, rates=rates)
-
-    @property
-    def _of_features(self) -> bool:
-        return False
 
     def _state(self) -> tuple[store.Arrays, dict[str, Any]]:
         raise StoreError(

@@ -60,7 +60,7 @@ class TRAK(Attributor):
     memory
         Bytes that gradients and activations may take at a time.
     batch_size
-        Inputs a forward pass.
+        Inputs per forward pass.
     show_progress
         Show progress bars.
 
@@ -75,9 +75,7 @@ class TRAK(Attributor):
 
     name: ClassVar[str] = "trak"
     limits: ClassVar[Limits] = Limits(
-        needs_checkpoints=False,
         needs_loss=True,
-        last_layer_only=False,
         memory="N × k projections, k × k while fitting, for each model of an ensemble its weights too",
         cost=1.5,
     )

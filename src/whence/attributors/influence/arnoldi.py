@@ -46,7 +46,7 @@ class Arnoldi(InfluenceAttributor):
     seed
         Makes a run repeatable.
     batch_size
-        Inputs a forward pass.
+        Inputs per forward pass.
     show_progress
         Show progress bars.
 
@@ -66,9 +66,7 @@ class Arnoldi(InfluenceAttributor):
 
     name: ClassVar[str] = "arnoldi"
     limits: ClassVar[Limits] = Limits(
-        needs_checkpoints=False,
         needs_loss=True,
-        last_layer_only=False,
         memory="(N + P) × projections; P × dimension while fitting",
         cost=6.0,
     )

@@ -55,12 +55,12 @@ class EKFAC(Attributor):
         d_l, above 0; None is a tenth of the mean eigenvalue of the layer.
     labels
         How the expectation over the model's labels is taken: "exact" goes through all classes, each a
-        backward pass; "sampled" draws one a training sample, which is noisy for small training sets; "auto"
+        backward pass; "sampled" draws one per training sample, which is noisy for small training sets; "auto"
         is exact up to 10 classes.
     seed
         Makes a run repeatable.
     batch_size
-        Inputs a forward pass.
+        Inputs per forward pass.
     show_progress
         Show progress bars.
 
@@ -80,10 +80,8 @@ class EKFAC(Attributor):
 
     name: ClassVar[str] = "ekfac"
     limits: ClassVar[Limits] = Limits(
-        needs_checkpoints=False,
         needs_loss=True,
-        last_layer_only=False,
-        memory="P and the squares of the layers' widths, or N × d for the last layer; P a test to explain",
+        memory="P and the squares of the layers' widths, or N × d for the last layer; P per test to explain",
         cost=1.5,
     )
 
@@ -158,7 +156,7 @@ class EKFAC(Attributor):
         return cache
 
     def _labels_of_model(self, n: int, few: bool) -> Vectors:
-        """Give vectors v with E[v vᵀ] = diag(p) − p pᵀ: one a class, or the residual of a label drawn.
+        """Give vectors v with E[v vᵀ] = diag(p) − p pᵀ: one per class, or the residual of a label drawn.
 
         ``n`` training samples are taken one batch after the other. The numbers drawn belong to the samples,
         so that the labels are the same whatever the batches.
@@ -235,7 +233,7 @@ def _bases(layers: Layers, vectors: Vectors, done: Callable[[int], object]) -> l
 def _sums_of_squares(
     layers: Layers, vectors: Vectors, bases: list[tuple[Tensor, Tensor]], done: Callable[[int], object]
 ) -> list[Tensor]:
-    """Sums over samples of the squared gradients along the eigenvectors, (o, i) float64 a layer."""
+    """Sums over samples of the squared gradients along the eigenvectors, (o, i) float64 per layer."""
     sums = [out.new_zeros(len(out), len(inner)) for out, inner in bases]
     for batch in layers.train(vectors):
         for records in batch:

@@ -149,7 +149,7 @@ class Influence(SolvingAttributor):
         Added to the diagonal of H, above 0: the strength d of a penalty ½d‖W − Ŵ‖² that keeps the layer near
         the trained Ŵ.
     batch_size
-        Inputs a forward pass.
+        Inputs per forward pass.
     show_progress
         Show progress bars.
 
@@ -165,7 +165,6 @@ class Influence(SolvingAttributor):
 
     name: ClassVar[str] = "influence"
     limits: ClassVar[Limits] = Limits(
-        needs_checkpoints=False,
         needs_loss=True,
         last_layer_only=True,
         memory="N × (d + K), and the square of K × d",

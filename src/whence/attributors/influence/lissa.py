@@ -53,11 +53,11 @@ class LiSSA(SolvingAttributor):
         Steps of the series. None takes as many as leave a hundredth of the slowest part, ln(100)·s/damping,
         but no more than there are training samples, or 2,000.
     curvature_batch
-        Training samples a step.
+        Training samples per step.
     seed
         Makes a run repeatable; all tests see the same batches.
     batch_size
-        Inputs a forward pass.
+        Inputs per forward pass.
     show_progress
         Show progress bars.
 
@@ -78,10 +78,8 @@ class LiSSA(SolvingAttributor):
 
     name: ClassVar[str] = "lissa"
     limits: ClassVar[Limits] = Limits(
-        needs_checkpoints=False,
         needs_loss=True,
-        last_layer_only=False,
-        memory='N × (d + K) with params="last", otherwise nothing; P a test while explaining',
+        memory='N × (d + K) with params="last", otherwise nothing; P per test while explaining',
         cost=1.0,
     )
 

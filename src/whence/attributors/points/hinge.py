@@ -45,7 +45,7 @@ class HingeRP(PointsAttributor):
     seed
         Makes a run repeatable.
     batch_size
-        Inputs a forward pass.
+        Inputs per forward pass.
     show_progress
         Show progress bars.
 
@@ -67,8 +67,6 @@ class HingeRP(PointsAttributor):
 
     name: ClassVar[str] = "hingerp"
     limits: ClassVar[Limits] = Limits(
-        needs_checkpoints=False,
-        needs_loss=False,
         last_layer_only=True,
         memory="N × (d + K); while fitting also K × d for every sample on the margin",
         cost=0.2,

@@ -32,10 +32,7 @@ class PointsAttributor(Attributor):
     """
 
     bias: bool
-
-    @property
-    def _of_features(self) -> bool:
-        return True
+    _of_features = True
 
     def _scores(self, features: Tensor, classes: Tensor, x: Any) -> Tensor:
         classes = classes.to(features.device)
@@ -124,7 +121,7 @@ class Representer(PointsAttributor):
     tol
         Residual to reach.
     batch_size
-        Inputs a forward pass.
+        Inputs per forward pass.
     show_progress
         Show progress bars.
 
@@ -146,7 +143,6 @@ class Representer(PointsAttributor):
 
     name: ClassVar[str] = "representer"
     limits: ClassVar[Limits] = Limits(
-        needs_checkpoints=False,
         needs_loss=True,
         last_layer_only=True,
         memory="N × (d + K); in float64 and N × d twice while fitting",
