@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from whence.core.checks import check_count
+
 
 @contextmanager
 def limited(n: int | None) -> Iterator[None]:
@@ -16,6 +18,7 @@ def limited(n: int | None) -> Iterator[None]:
         return
     from threadpoolctl import threadpool_limits
 
+    n = check_count("n", n)
     torch: Any = sys.modules.get("torch")  # without torch there are no threads of torch
     before = torch.get_num_threads() if torch else 0
     try:
