@@ -109,7 +109,7 @@ compiled = []
 original = dispatcher.Dispatcher.compile
 dispatcher.Dispatcher.compile = lambda self, sig: (compiled.append(self), original(self, sig))[1]
 whence.DualDA
-names = "matplotlib transformers peft datasets PIL ray fastapi sklearn"
+names = "matplotlib pydantic transformers peft datasets PIL ray fastapi sklearn"
 heavy = set(names.split()) & set(sys.modules)
 assert not heavy, heavy
 assert not compiled, compiled

@@ -130,10 +130,14 @@ def forgetting() -> Iterator[None]:
             registry._things = things
 
 
-def import_all(package: str) -> None:
-    """Import every module in a package, so that what they register is found: a file put there is enough."""
+def import_all(package: str, but: str = "") -> None:
+    """Import every module in a package, so that what they register is found: a file put there is enough.
+
+    ``but`` is left for later.
+    """
     for module in walk_packages(import_module(package).__path__, f"{package}."):
-        import_module(module.name)
+        if module.name != f"{package}.{but}":
+            import_module(module.name)
 
 
 def _same(before: Any, thing: Any) -> bool:
