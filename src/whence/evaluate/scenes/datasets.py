@@ -1,4 +1,4 @@
-"""Samples drawn from a data source, and what a source is; whence's own are in ``sources``, one file each."""
+"""Samples drawn from a data source, and what a source is; whence's own are in ``sources``."""
 
 from __future__ import annotations
 

@@ -12,8 +12,13 @@ from sklearn.metrics import confusion_matrix
 
 from whence.evaluate.metrics.scores import fooled
 from whence.evaluate.scenes import networks
-from whence.evaluate.scenes.grouping import group_classes
-from whence.evaluate.scenes.perturb import add_keywords, add_shortcut, flip_labels, group_labels
+from whence.evaluate.scenes.perturb import (
+    add_keywords,
+    add_shortcut,
+    flip_labels,
+    group_classes,
+    group_labels,
+)
 from whence.evaluate.scenes.shortcuts import Shortcut
 from whence.evaluate.scenes.views import View, subset
 
