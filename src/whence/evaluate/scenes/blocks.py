@@ -10,18 +10,16 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor, nn
-from tqdm.auto import tqdm
 
 from whence.errors import InvalidInputError
 from whence.evaluate.scenes.texts import Backbone, pooled
 
 States = npt.NDArray[np.float32]
-_BATCH = 32
 
 
 @torch.inference_mode()
-def states(backbone: Backbone, texts: Sequence[str], show_progress: bool = False) -> list[States]:
-    """Read texts up to the last block: the states (T_i, d) that go into it, one row per token of text i.
+def states(backbone: Backbone, texts: list[str]) -> list[States]:
+    """Read a batch of texts up to the last block: the states (T_i, d) that go into it, a row per token.
 
     Parameters
     ----------
@@ -29,19 +27,11 @@ def states(backbone: Backbone, texts: Sequence[str], show_progress: bool = False
         The language model.
     texts
         Of which the first ``texts.LENGTH`` tokens are read.
-    show_progress
-        Show a progress bar.
     """
-    found: list[States] = []
-    with tqdm(total=len(texts), desc="reading texts", unit="text", disable=not show_progress) as bar:
-        for start in range(0, len(texts), _BATCH):
-            part = list(texts[start : start + _BATCH])
-            tokens = backbone.tokens(part)
-            hidden = backbone.inner(**tokens, output_hidden_states=True).hidden_states[-2]  # (B, T, d)
-            for row, n in zip(hidden, tokens["attention_mask"].sum(1).tolist(), strict=True):
-                found.append(row[:n].numpy().copy())  # padding is on the right
-            bar.update(len(part))
-    return found
+    tokens = backbone.tokens(texts)
+    hidden = backbone.inner(**tokens, output_hidden_states=True).hidden_states[-2]  # (B, T, d)
+    lengths = tokens["attention_mask"].sum(1).tolist()  # padding is on the right
+    return [row[:n].numpy().copy() for row, n in zip(hidden, lengths, strict=True)]
 
 
 def packed(states: Sequence[States]) -> Tensor:

@@ -66,17 +66,17 @@ def pooled(states: Tensor, here: Tensor, last: bool) -> Tensor:
 
 
 class TextHead(nn.Module):
-    """A linear head on the features of a frozen language model, brought to mean 0 and deviation 1."""
+    """A linear head on features (N, d) of a frozen language model, brought to mean 0 and deviation 1."""
 
     mean: Tensor
     scale: Tensor
 
-    def __init__(self, features: Tensor, n_classes: int) -> None:
+    def __init__(self, inputs: Tensor, n_classes: int) -> None:
         super().__init__()
-        self.register_buffer("mean", features.mean(0))
+        self.register_buffer("mean", inputs.mean(0))
         # Divided by √d, so that features have norm 1 or so whatever their number.
-        self.register_buffer("scale", 1 / (features.std(0) + 1e-6) / features.shape[1] ** 0.5)
-        self.head = nn.Linear(features.shape[1], n_classes)
+        self.register_buffer("scale", 1 / (inputs.std(0) + 1e-6) / inputs.shape[1] ** 0.5)
+        self.head = nn.Linear(inputs.shape[1], n_classes)
 
     def forward(self, x: Tensor) -> Tensor:
         """Map features (B, d) to logits (B, n_classes)."""
