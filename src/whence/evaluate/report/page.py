@@ -15,7 +15,7 @@ from whence.errors import StoreError
 from whence.evaluate.report.charts import number
 from whence.evaluate.report.figures import LEGENDS, Figures
 from whence.evaluate.report.summary import Cell, Retrained, Summary
-from whence.evaluate.report.sweep import Sweep
+from whence.evaluate.report.sweep import Sweep, SweptColumn
 from whence.evaluate.suite.metric import Accuracies, Numbers
 from whence.evaluate.suite.protocol import Method
 from whence.evaluate.suite.results import ERROR, Results
@@ -107,20 +107,10 @@ class _Page:
             found += [(column.title, target)] if target else []
         return found
 
-    def sweep_table(self) -> list[dict[str, Any]]:
-        """At which value of the option DualDA is best by each metric, and how good others are."""
+    def sweep_table(self) -> list[tuple[SweptColumn, str]]:
+        """Each metric over the sweep, and the values of the option at which DualDA is best by it."""
         everything = [self.sweep.at(method) for method in self.sweep.methods]
-        return [
-            {
-                "column": swept.column,
-                "at": _ranges([x for x, _ in swept.best], everything),
-                "best": swept.best[0][1],
-                "recommended": swept.recommended,
-                "other": swept.other,
-                "chance": swept.chance,
-            }
-            for swept in self.sweep.columns()
-        ]
+        return [(one, _ranges([x for x, _ in one.best], everything)) for one in self.sweep.columns()]
 
     def caught(self) -> list[tuple[str, list[tuple[str, list[str]]], list[dict[str, Any]]]]:
         """What XDA shows of the shortcuts that DualDA caught, metric by metric, and some pairs of texts."""

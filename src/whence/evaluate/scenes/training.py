@@ -19,13 +19,13 @@ from whence.core.naming import called, named
 from whence.core.tables import Count, Table
 from whence.errors import InvalidInputError
 from whence.evaluate.scenes import networks
-from whence.evaluate.scenes.blocks import LastBlock, TextClassifier
 from whence.evaluate.scenes.encoder import Encoder
 from whence.evaluate.scenes.retrain import code_fingerprint
+from whence.evaluate.scenes.texts import LastBlock, TextClassifier
 from whence.evaluate.scenes.views import View, view
 from whence.evaluate.scenes.weights import load_weights, save_weights
 
-_MODULES = ("blocks", "loops", "networks", "texts", "training", "views")
+_MODULES = ("loops", "networks", "texts", "training", "views")
 """Whose code a trained network depends on."""
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from whence.core.registry import register
-from whence.evaluate.scenes.blocks import LastBlock
 from whence.evaluate.scenes.networks.base import Network, TextInputs
-from whence.evaluate.scenes.texts import TextHead
+from whence.evaluate.scenes.texts import LastBlock, TextHead
 
 if TYPE_CHECKING:
     from whence.evaluate.scenes.encoder import Encoder
