@@ -16,9 +16,8 @@ from multiprocessing.process import BaseProcess
 from typing import Any, NamedTuple
 
 from whence.core.checks import check_count
-from whence.engine.base import ENGINES, Engine, Outcome, Piece, attempt
-from whence.engine.local import Local
-from whence.engine.threads import limited
+from whence.engine.base import ENGINES, Engine, Outcome, Piece
+from whence.engine.local import Local, attempt, limited
 from whence.errors import InvalidInputError, WhenceError, WorkerError
 
 
@@ -26,8 +25,9 @@ from whence.errors import InvalidInputError, WhenceError, WorkerError
 class Processes(Engine):
     """Runs pieces in ``n`` processes, one piece at a time each.
 
-    They take some seconds to begin, which a single piece would not win back: that runs here. When this process ends, even when it is killed, they end too, after the
-    piece that is under way. Functions of a script are sent as they are; those of a module are imported there.
+    They take some seconds to begin, which a single piece would not win back: that runs here. When this
+    process ends, even when it is killed, they end too, after the piece that is under way. Functions of a
+    script are sent as they are; those of a module are imported there.
 
     Parameters
     ----------
