@@ -132,11 +132,11 @@ class Concepts:
         q, d = self.vectors.shape
         return q == d and np.allclose(self.vectors @ self.vectors.T, np.eye(d), atol=1e-8)
 
-    def activations(self, features: Any) -> Doubles:
-        """How strongly samples show the concepts: f·v for features (n, d), shape (n, q)."""
-        return self._shown("features", features)
+    def activations(self, features: Any, name: str = "features") -> Doubles:
+        """How strongly samples show the concepts: f·v for features (n, d), shape (n, q).
 
-    def _shown(self, name: str, features: Any) -> Doubles:
+        ``name`` is what an error calls the argument.
+        """
         X = _features(name, features)
         if X.shape[1] != self.vectors.shape[1]:
             raise InvalidInputError(
@@ -160,11 +160,11 @@ class Concepts:
         -------
         array (m, q); positive is evidence for the class.
         """
-        rows = self._shown("train", train)
+        rows = self.activations(train, "train")
         coefficients = _features("lam", to_array("lam", lam)[..., None], "training sample", "(m,)")
         if len(coefficients) != len(rows):
             raise InvalidInputError(f"'lam' must have shape ({len(rows)},). Got ({len(coefficients)},).")
-        return coefficients * rows * self._shown("test", to_array("test", test)[None])
+        return coefficients * rows * self.activations(to_array("test", test)[None], "test")
 
     def top_samples(self, features: Any, k: int = 9) -> npt.NDArray[np.int64]:
         """Find the rows of features (n, d) that show each concept most, (q, k), strongest first."""

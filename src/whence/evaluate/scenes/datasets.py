@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from whence.core.arrays import Ints
+from whence.core.checks import check_callable
 from whence.core.naming import called, find
 from whence.core.registry import Registry
 from whence.errors import InvalidInputError
@@ -41,6 +42,9 @@ class Source:
 
     name: str
     read: Callable[..., Mapping[str, Any]]
+
+    def __post_init__(self) -> None:
+        check_callable("read", self.read, "a function that gives train and test")
 
 
 SOURCES: Registry[Source] = Registry(

@@ -12,10 +12,9 @@ from scipy.sparse import csr_array
 from whence.core.arrays import Doubles, Floats, Ints
 from whence.core.checks import as_int64, check_count, to_array
 from whence.errors import InvalidInputError
-from whence.svm.copies import find_copies
+from whence.svm import inputs
 from whence.svm.crammer_singer import kernels
 from whence.svm.crammer_singer.hessian import NewtonSystem, step_cost
-from whence.svm.inputs import MOST_OUTPUTS, check_bias, check_C, check_features, check_range, squared_norms
 from whence.svm.likeness import likeness
 from whence.svm.passes import Rows
 from whence.svm.problem import Listed, Losses, Problem, Selected
@@ -49,13 +48,13 @@ class CrammerSinger(Problem):
 
         float32 and float64 rows are used in place; other layouts and float16 are copied once.
         """
-        X = check_features(features)
+        X = inputs.check_features(features)
         y = check_labels(targets, len(X))
         K = check_n_classes(n_outputs, y)
-        C, constant = check_C(C), check_bias(bias)
-        norms = squared_norms(X)
+        C, constant = inputs.check_C(C), inputs.check_bias(bias)
+        norms = inputs.squared_norms(X)
         norms += constant**2
-        check_range(C, norms)
+        inputs.check_range(C, norms)
         return cls(X, K, C, constant, norms, y)
 
     def merged(self) -> tuple[Self, Ints]:
@@ -75,7 +74,7 @@ class CrammerSinger(Problem):
 
     def copies(self) -> list[Ints]:
         """Groups of samples with equal features and label."""
-        return find_copies(self.features, self.squared_norms, self.labels)
+        return inputs.find_copies(self.features, self.squared_norms, self.labels)
 
     @property
     def strata(self) -> Ints:
@@ -254,7 +253,7 @@ def check_n_classes(n_classes: int | None, labels: Ints) -> int:
                 f"{len(labels):,} samples. Map the labels to 0 … K−1, or pass n_classes."
             )
         return K
-    K = check_count("n_classes", n_classes, 2, MOST_OUTPUTS)
+    K = check_count("n_classes", n_classes, 2, inputs.MOST_OUTPUTS)
     if labels[top] >= K:
         raise InvalidInputError(f"'labels' must be below n_classes = {K}. Got {labels[top]} at index {top}.")
     return K
