@@ -9,10 +9,9 @@ from typing import Any, ClassVar, Self, Unpack
 import torch
 from torch import Tensor, nn
 
-from whence.attributors.base import Attributor
+from whence.attributors.base import Attributor, Limits
 from whence.attributors.classifier import Training
 from whence.attributors.frame import FitOptions
-from whence.attributors.limits import Limits
 from whence.core import store
 from whence.core.checks import shown
 from whence.errors import InvalidInputError, StoreError

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from whence.attributors import Attributor
-from whence.attributors.registry import METHODS
+from whence.attributors.base import METHODS
 from whence.core import contents, store
 from whence.core.naming import find, named, origin
 from whence.errors import InvalidInputError, StoreError

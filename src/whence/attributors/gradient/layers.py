@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -13,7 +13,7 @@ from torch.nn import functional
 from whence.attributors.classifier import Batches, Classifier
 from whence.attributors.gradient.gradients import Gradients
 from whence.attributors.gradient.products import batches_of
-from whence.attributors.influence.curvature import residuals, with_bias
+from whence.attributors.influence.curvature import residuals
 from whence.errors import ModelError
 from whence.model.modules import evaluating
 
@@ -62,7 +62,7 @@ class HeadOnly:
     def tests(self, x: Any, features: Tensor, vectors: Vectors) -> Iterator[list[list[Record]]]:
         """Give the records of tests with these features."""
         for part in torch.split(features, _BLOCK):
-            inputs = with_bias(self.classifier, part)[:, None]
+            inputs = self.classifier.with_bias(part)[:, None]
             yield [[Record(inputs, v[:, None])] for v in vectors(self.classifier.logits(part))]
 
 
@@ -131,12 +131,10 @@ class AllLayers:
 
             return hook
 
-        handles = [m.register_forward_hook(hook_for(n), with_kwargs=True) for n, m in self.layers.items()]
-        try:
+        with ExitStack() as hooks:
+            for name, layer in self.layers.items():
+                hooks.enter_context(layer.register_forward_hook(hook_for(name), with_kwargs=True))
             yield calls
-        finally:
-            for handle in handles:
-                handle.remove()
 
     def _check_calls(self, name: str, calls: list[tuple[Tensor, Tensor]], n: int) -> None:
         if len(calls) != 1:

@@ -204,11 +204,9 @@ def _unit(rows: Tensor) -> Tensor:
 
 def batches_of(classifier: Classifier, x: Any, classes: Tensor) -> Labelled:
     """Give new inputs in batches with their classes (B,)."""
-    start = 0
-    for inputs in classifier.bound.batches(x, classifier.batch_size):
-        stop = start + classifier.batch_size
-        yield inputs, classes[start:stop].to(classifier.bound.device)
-        start = stop
+    size = classifier.batch_size
+    for inputs, some in zip(classifier.bound.batches(x, size), classes.split(size), strict=True):
+        yield inputs, some.to(classifier.bound.device)
 
 
 def progress(batches: Batches, what: str, show: bool) -> Labelled:

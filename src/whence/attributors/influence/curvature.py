@@ -9,7 +9,7 @@ which counts for little in a model that fits its training set.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import numpy as np
 import torch
@@ -18,7 +18,7 @@ from torch.func import vjp, vmap
 from tqdm.auto import tqdm
 
 from whence.attributors.classifier import Batches, Classifier, Training
-from whence.attributors.gradient.gradients import MEMORY, Gradients
+from whence.attributors.gradient.gradients import MEMORY, Gradients, outer
 from whence.attributors.gradient.products import batches_of
 from whence.core.arrays import Ints
 from whence.model.modules import evaluating
@@ -65,19 +65,17 @@ class LastCurvature:
         self.n_train, self.n_classes = residual.shape
         self.n_parameters = self.n_classes * rows.shape[1]
 
-    @staticmethod
-    def cache(training: Training) -> dict[str, Tensor]:
-        """Give ``rows`` and ``residual`` of a training set."""
-        classifier = training.classifier
-        residual = residuals(classifier.logits(training.features), training.labels)
-        return {"rows": with_bias(classifier, training.features), "residual": residual}
+    @classmethod
+    def of(cls, training: Training) -> Self:
+        """Make it of a training set."""
+        classifier, f, labels = training.classifier, training.features, training.labels
+        return cls(classifier.with_bias(f), residuals(classifier.logits(f), labels), labels)
 
     def train(self) -> Iterator[Tensor]:
         """Gradients of the training samples, some rows (n, P) after the other."""
         width = max(1, min(_BLOCK, MEMORY // (8 * self.n_parameters)))
-        for start in range(0, self.n_train, width):
-            part = slice(start, start + width)
-            yield _outer(self.residual[part].to(self.rows), self.rows[part])
+        for residual, rows in zip(self.residual.split(width), self.rows.split(width), strict=True):
+            yield outer(residual.to(rows), rows)
 
     def scores(self, V: Tensor) -> Tensor:
         """Inner products (B, N), without ever holding the gradients themselves."""
@@ -119,7 +117,7 @@ class LastCurvature:
                 # −p_c p_e for the classes e ≥ c, plus p_c on the diagonal.
                 weights = -p[:, c, None] * p[:, c:]
                 weights[:, 0] += p[:, c]
-                right = _outer(weights, x)
+                right = outer(weights, x)
                 G[c, :, c:] += (x.T @ right).reshape(d, K - c, d)
         for c in range(K):
             for e in range(c):
@@ -130,7 +128,7 @@ class LastCurvature:
 def last_gradients(classifier: Classifier, features: Tensor, classes: Tensor) -> Tensor:
     """Gradients (B, P) of the loss by the last layer, for features (B, d) and classes (B,)."""
     residual = residuals(classifier.logits(features), classes)
-    return _outer(residual.to(features), with_bias(classifier, features))
+    return outer(residual.to(features), classifier.with_bias(features))
 
 
 def all_gradients(classifier: Classifier, x: Any, classes: Tensor) -> Tensor:
@@ -192,15 +190,3 @@ class FullCurvature:
         with evaluating(self.classifier.model), torch.enable_grad():
             found = vmap(one, chunk_size=max(1, self.gradients.chunk // n))(tangents)
         return torch.cat([found[name].detach().flatten(1) for name in parameters], dim=1).to(V)
-
-
-def with_bias(classifier: Classifier, features: Tensor) -> Tensor:
-    """Append a constant 1 to features (B, d) where the last layer has a bias."""
-    if classifier.bias is None:
-        return features
-    return torch.cat([features, features.new_ones(len(features), 1)], dim=1)
-
-
-def _outer(a: Tensor, b: Tensor) -> Tensor:
-    """Outer product of each row of a (n, K) and b (n, d), flat: (n, K·d)."""
-    return (a[:, :, None] * b[:, None, :]).flatten(1)

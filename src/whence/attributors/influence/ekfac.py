@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from whence.attributors.base import Attributor
+from whence.attributors.base import Attributor, Limits, register
 from whence.attributors.classifier import Classifier, Training
 from whence.attributors.gradient.layers import (
     AllLayers,
@@ -24,8 +24,6 @@ from whence.attributors.gradient.layers import (
     for_labels_drawn,
 )
 from whence.attributors.influence.exact import Params
-from whence.attributors.limits import Limits
-from whence.attributors.registry import register
 from whence.core import contents, store
 from whence.core.checks import check_choice, check_positive, check_seed
 from whence.core.contents import Layout

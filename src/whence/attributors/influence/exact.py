@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from whence.attributors.base import Attributor
+from whence.attributors.base import Attributor, Limits, register
 from whence.attributors.classifier import Classifier, Training
 from whence.attributors.gradient.gradients import MEMORY
 from whence.attributors.influence.curvature import (
@@ -20,8 +20,6 @@ from whence.attributors.influence.curvature import (
     all_gradients,
     last_gradients,
 )
-from whence.attributors.limits import Limits
-from whence.attributors.registry import register
 from whence.core import contents, store
 from whence.core.checks import check_choice, check_positive
 from whence.core.contents import Layout
@@ -71,7 +69,7 @@ class InfluenceAttributor(Attributor):
         """Give the curvature to learn from."""
         if self.params == "all":
             return FullCurvature(training.classifier, training.batches)
-        return LastCurvature(**LastCurvature.cache(training), labels=training.labels)
+        return LastCurvature.of(training)
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -193,7 +191,7 @@ class Influence(SolvingAttributor):
         return {**self._kept(layer), "factor": factor}
 
     def _layout(self, classifier: Classifier) -> Layout:
-        P = classifier.weight.numel() + (0 if classifier.bias is None else classifier.bias.numel())
+        P = classifier.n_parameters
         return {**super()._layout(classifier), "factor": (P, P)}
 
     def _solve(self, gradients: Tensor) -> Tensor:

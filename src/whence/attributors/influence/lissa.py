@@ -11,11 +11,10 @@ import torch
 from torch import Tensor
 from tqdm.auto import tqdm
 
+from whence.attributors.base import Limits, register
 from whence.attributors.classifier import Classifier, Training
 from whence.attributors.influence.curvature import Curvature
 from whence.attributors.influence.exact import Params, SolvingAttributor
-from whence.attributors.limits import Limits
-from whence.attributors.registry import register
 from whence.core.arrays import Ints
 from whence.core.checks import check_count, check_seed
 from whence.core.contents import Layout

@@ -10,11 +10,10 @@ import torch
 from scipy.optimize import nnls
 from torch import Tensor
 
+from whence.attributors.base import Limits, register
 from whence.attributors.classifier import Classifier, Training
 from whence.attributors.dual.progress import GapBar
-from whence.attributors.limits import Limits
 from whence.attributors.points.representer import PointsAttributor
-from whence.attributors.registry import register
 from whence.core.arrays import Doubles, Ints, Mask
 from whence.core.contents import Layout
 from whence.svm import solve

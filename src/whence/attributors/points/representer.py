@@ -10,12 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from whence.attributors.base import Attributor
+from whence.attributors.base import Attributor, Limits, register
 from whence.attributors.classifier import Classifier, Training
 from whence.attributors.dual.progress import GapBar
-from whence.attributors.limits import Limits
 from whence.attributors.points.softmax import fit_softmax
-from whence.attributors.registry import register
 from whence.core.arrays import Doubles
 from whence.core.checks import check_flag, check_positive
 from whence.core.contents import Layout
