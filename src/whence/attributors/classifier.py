@@ -19,7 +19,6 @@ from whence.data import TrainingSet
 from whence.errors import InvalidInputError
 from whence.features import FeatureBank, as_float32, taken
 from whence.model.bound import BoundModel
-from whence.model.extractor import Extractor
 from whence.model.heads import Head
 from whence.model.inputs import to_model
 from whence.svm.inputs import check_features, check_head
@@ -61,11 +60,6 @@ class Classifier:
                 "of whence.features.extract, or use fit(model, data)."
             )
         return self._bound
-
-    @property
-    def extractor(self) -> Extractor:
-        """The model, split at its last linear layer."""
-        return self.bound.extractor
 
     @property
     def model(self) -> nn.Module:

@@ -92,7 +92,6 @@ class Ensemble(Attributor):
 
     def classes(self, x: Any, target: Any) -> Tensor:
         """Class (B,) that is explained for each input; for None the one that most members predict."""
-        self.check_fitted()
         if target is not None:
             return self.task_.check_target(target, check_batch(x))
         return torch.stack([member.classes(x, None) for member in self.members_]).mode(0).values

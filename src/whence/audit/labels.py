@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 from scipy.special import log_softmax
+from tqdm.auto import tqdm
 
 from whence.attributors import DualDA
 from whence.attributors.ranking import padded
 from whence.audit.access import surrogate_of, training_features
 from whence.audit.heldout import calibrated, held_out_scores
-from whence.audit.neighbours import nearest
 from whence.audit.table import Columns, check_ids, chosen_ids, write_csv, write_parquet
 from whence.core.arrays import Doubles, Floats, Ints
 from whence.core.checks import check_count
@@ -23,6 +23,8 @@ from whence.errors import InvalidInputError
 
 MODEL_SHARE = 2 / 3
 """Weight of the model's own log-probabilities beside those of the held-out surrogates."""
+
+_BLOCK = 1 << 22  # likenesses held at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -220,20 +222,39 @@ def _disagreeing(explainer: DualDA, pool: Ints, features: Floats, chosen: Ints, 
     return found
 
 
+def nearest(features: Floats, rows: Ints, k: int, show_progress: bool = False) -> Ints:
+    """Find the k rows whose features (P, d) have the largest cosine to those of some of them.
+
+    Returns
+    -------
+    (n, k) row numbers, nearest first, never the row itself; −1 where there are fewer than k others.
+    """
+    lengths = np.linalg.norm(features, axis=1, keepdims=True)
+    unit = np.divide(features, lengths, out=np.zeros_like(features), where=lengths > 0)
+    width = min(k, len(features) - 1)
+    found = np.full((len(rows), k), -1, dtype=np.int64)
+    if width < 1:
+        return found
+    step = max(1, _BLOCK // len(features))
+    starts = range(0, len(rows), step)
+    quiet = not show_progress or len(starts) < 4
+    for start in tqdm(starts, "Finding neighbours", unit="block", disable=quiet):
+        part = rows[start : start + step]
+        alike = unit[part] @ unit.T
+        alike[np.arange(len(part)), part] = -np.inf
+        best = np.argpartition(-alike, width - 1, axis=1)[:, :width]
+        order = np.argsort(-np.take_along_axis(alike, best, axis=1), axis=1, kind="stable")
+        found[start : start + step, :width] = np.take_along_axis(best, order, axis=1)
+    return found
+
+
 def _self_influence(explainer: DualDA, features: Floats | None) -> tuple[Doubles, Ints]:
-    taking_part = explainer.labels_ >= 0
-    _, classes = _fitted_slack(explainer)
-    return explainer.self_influence().double().cpu().numpy()[taking_part], classes[taking_part]
+    scores = explainer.self_influence().double().cpu().numpy()
+    return scores[explainer.labels_ >= 0], _slack(explainer, features)[1]
 
 
 def _slack(explainer: DualDA, features: Floats | None) -> tuple[Doubles, Ints]:
-    taking_part = explainer.labels_ >= 0
-    slack, classes = _fitted_slack(explainer)
-    return slack[taking_part], classes[taking_part]
-
-
-def _fitted_slack(explainer: DualDA) -> tuple[Doubles, Ints]:
-    """ξ_i and the surrogate's class of all samples, (N,).
+    """ξ_i and the surrogate's class of all samples that took part, (M,).
 
     Support vectors are enough: at the optimum every other sample clears its margin of 1.
     """
@@ -244,7 +265,7 @@ def _fitted_slack(explainer: DualDA) -> tuple[Doubles, Ints]:
     violation[np.arange(len(y)), y] = 0.0
     slack, classes = np.zeros(explainer.n_train_), explainer.labels_.copy()
     slack[support], classes[support] = violation.max(axis=1, initial=0.0), s.argmax(axis=1)
-    return slack, classes
+    return slack[explainer.labels_ >= 0], classes[explainer.labels_ >= 0]
 
 
 def _held_out(explainer: DualDA, features: Floats | None) -> tuple[Doubles, Ints]:

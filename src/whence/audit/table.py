@@ -1,8 +1,9 @@
-"""Tables as files: CSV that any program reads, and Parquet."""
+"""What is found in plain types, and as files: CSV that any program reads, and Parquet."""
 
 from __future__ import annotations
 
 import csv
+import dataclasses
 import io
 from collections.abc import Mapping, Sequence
 from os import PathLike
@@ -59,6 +60,12 @@ def require_parquet() -> tuple[Any, Any]:
             "Writing Parquet needs pyarrow, which is not installed. Run pip install pyarrow, or use to_csv."
         ) from error
     return pyarrow, parquet
+
+
+def plain(record: Any) -> dict[str, Any]:
+    """Give the fields of a dataclass in plain types that JSON takes, but for records in them."""
+    values = {field.name: getattr(record, field.name) for field in dataclasses.fields(record)}
+    return {name: v.tolist() if isinstance(v, np.ndarray) else v for name, v in values.items()}
 
 
 def check_ids(ids: Sequence[Any] | None, n: int) -> None:

@@ -129,7 +129,7 @@ class Gradients:
     ) -> None:
         self.classifier, self.scalar, self.memory = classifier, scalar, memory
         self.say = teller(show_progress)
-        self.model, self.layer = classifier.model, classifier.extractor.layer
+        self.model, self.layer = classifier.model, classifier.layer
         trainable = {name: p for name, p in self.model.named_parameters() if p.requires_grad}
         if not trainable:
             raise ModelError(
@@ -150,9 +150,9 @@ class Gradients:
             return
         inputs = take(inputs, slice(8))
         self._output = self._find_output(inputs)
-        together = self.classifier.logits(self.classifier.extractor(inputs).to(self.classifier.weight))
+        features = self.classifier.bound.extractor(inputs).to(self.classifier.weight)
         try:
-            self._mapped(self.parameters(), inputs, together.argmax(1), None)
+            self._mapped(self.parameters(), inputs, self.classifier.logits(features).argmax(1), None)
         except NotMappedError as refusal:
             self.note = str(refusal)
             self.say(f"Gradients: one sample at a time, since torch.func.vmap fails in {self.note}.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from whence.attributors.classifier import Classifier
@@ -25,7 +26,7 @@ class LastLayer:
 
     def features(self, inputs: Any) -> Tensor:
         """Features (B, d) of inputs as the model takes them."""
-        features: Tensor = self._at(lambda: self.classifier.extractor(inputs))
+        features: Tensor = self._at(lambda: self.classifier.bound.extractor(inputs))
         return features.to(self.classifier.weight)
 
     def factors(self, scalar: Loss, features: Tensor, classes: Tensor) -> tuple[Tensor, Tensor]:
@@ -34,7 +35,7 @@ class LastLayer:
         return residuals, self.head.with_bias(features)
 
     def _head(self) -> Classifier:
-        found = self.classifier.extractor.head()
+        found = self.classifier.bound.extractor.head()
         return Classifier(found, self.classifier.bound, self.classifier.batch_size)
 
     def _at(self, function: Callable[[], Any]) -> Any:
@@ -69,5 +70,5 @@ class LastLayerGradients:
         features = layer.features(inputs)
         values = self.scalar(layer.head.logits(features), classes)
         parts = (*layer.factors(self.scalar, features, classes), values)
-        for r, f, value in zip(*(part.split(self.chunk) for part in parts), strict=True):
+        for r, f, value in zip(*(torch.split(part, self.chunk) for part in parts), strict=True):
             yield outer(r, f), value

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -34,18 +34,6 @@ class Record(NamedTuple):
 
     inputs: Tensor
     derivatives: Tensor
-
-
-class Layers(Protocol):
-    """Layers with a weight matrix, and their records."""
-
-    names: tuple[str, ...]
-
-    def train(self, vectors: Vectors) -> Iterator[list[list[Record]]]:
-        """Give records for each vector, one per layer, for batches of training samples in order."""
-
-    def tests(self, x: Any, features: Tensor, vectors: Vectors) -> Iterator[list[list[Record]]]:
-        """Give the same for batches of tests in order."""
 
 
 class HeadOnly:
@@ -111,10 +99,8 @@ class AllLayers:
             found = []
             for v in vectors(logits.detach()):
                 parts = torch.autograd.grad(logits, leaves, grad_outputs=v.to(logits), retain_graph=True)
-                derivatives = [
-                    _places(self.layers[name], part) for name, part in zip(self.names, parts, strict=True)
-                ]
-                found.append([Record(a, d.to(a)) for a, d in zip(rows, derivatives, strict=True)])
+                each = zip(self.layers.values(), rows, parts, strict=True)
+                found.append([Record(a, _places(layer, d).to(a)) for layer, a, d in each])
         return found
 
     @contextmanager
@@ -148,6 +134,10 @@ class AllLayers:
                 f"{tuple(calls[0][0].shape)} for {n} samples. Freeze it with requires_grad_(False), or take "
                 'only the last layer with params="last".'
             )
+
+
+Layers = HeadOnly | AllLayers
+"""Layers with a weight matrix, and their records: a list per vector, in it one per layer."""
 
 
 def for_classes(classes: Tensor) -> Vectors:

@@ -83,10 +83,10 @@ class Arnoldi(InfluenceAttributor):
     @property
     def eigenvalues_(self) -> Tensor:
         """Eigenvalues (k,) that were kept, largest first."""
-        self.check_fitted()
         return self._cache["eigenvalues"]
 
     _doubles: ClassVar[tuple[str, ...]] = ("eigenvalues",)
+    _rereads: ClassVar[bool] = False
 
     def _layout(self, classifier: Classifier) -> Layout:
         P = classifier.n_parameters

@@ -9,7 +9,7 @@ which counts for little in a model that fits its training set.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -24,22 +24,6 @@ from whence.core.arrays import Ints
 from whence.model.modules import evaluating
 
 _BLOCK = 2048  # training samples at a time
-
-
-class Curvature(Protocol):
-    """Gradients as rows over P parameters, and products with the Gauss–Newton matrix."""
-
-    n_train: int
-    n_parameters: int
-
-    def train(self) -> Iterator[Tensor]:
-        """Gradients of the training samples for their labels in order, some rows (n, P) after the other."""
-
-    def scores(self, V: Tensor) -> Tensor:
-        """Inner products (B, N) of rows V (B, P) with the gradients of all training samples."""
-
-    def product(self, V: Tensor, rows: Ints | None = None) -> Tensor:
-        """V G (m, P) for V (m, P), G of all training samples or the mean over some ``rows`` of them."""
 
 
 def residuals(logits: Tensor, classes: Tensor) -> Tensor:
@@ -74,11 +58,12 @@ class LastCurvature:
     def train(self) -> Iterator[Tensor]:
         """Gradients of the training samples, some rows (n, P) after the other."""
         width = max(1, min(_BLOCK, MEMORY // (8 * self.n_parameters)))
-        for residual, rows in zip(self.residual.split(width), self.rows.split(width), strict=True):
+        parts = zip(torch.split(self.residual, width), torch.split(self.rows, width), strict=True)
+        for residual, rows in parts:
             yield outer(residual.to(rows), rows)
 
     def scores(self, V: Tensor) -> Tensor:
-        """Inner products (B, N), without ever holding the gradients themselves."""
+        """Inner products (B, N) of rows V (B, P) and all gradients, without ever holding these."""
         weights = V.to(self.rows).reshape(len(V), self.n_classes, -1)
         residual = self.residual.to(self.rows)
         out = self.rows.new_zeros(len(V), self.n_train)
@@ -93,7 +78,7 @@ class LastCurvature:
         return p
 
     def product(self, V: Tensor, rows: Ints | None = None) -> Tensor:
-        """V G (m, P) in the precision of V."""
+        """V G (m, P) in the precision of V, G of all training samples or the mean over some ``rows``."""
         K, d = self.n_classes, self.rows.shape[1]
         out = torch.zeros_like(V).reshape(-1, d)
         stacked = V.reshape(-1, d)
@@ -157,7 +142,7 @@ class FullCurvature:
         return torch.cat([V @ rows.to(V).T for rows in self.train()], dim=1)
 
     def product(self, V: Tensor, rows: Ints | None = None) -> Tensor:
-        """V G (m, P), by three passes back through the model for every row of V."""
+        """V G (m, P), as for the last layer, by three passes back through the model for every row of V."""
         places = np.arange(self.n_train) if rows is None else rows
         out = torch.zeros_like(V)
         width = self.classifier.batch_size
@@ -190,3 +175,7 @@ class FullCurvature:
         with evaluating(self.classifier.model), torch.enable_grad():
             found = vmap(one, chunk_size=max(1, self.gradients.chunk // n))(tangents)
         return torch.cat([found[name].detach().flatten(1) for name in parameters], dim=1).to(V)
+
+
+Curvature = LastCurvature | FullCurvature
+"""Gradients as rows over P parameters, and products with the Gauss–Newton matrix."""

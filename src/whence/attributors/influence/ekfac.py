@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from whence.attributors.base import Attributor, Limits, register
+from whence.attributors.base import Limits, register
 from whence.attributors.classifier import Classifier, Training
 from whence.attributors.gradient.layers import (
     AllLayers,
@@ -23,18 +23,17 @@ from whence.attributors.gradient.layers import (
     for_classes,
     for_labels_drawn,
 )
-from whence.attributors.influence.exact import Params
-from whence.core import contents, store
+from whence.attributors.influence.exact import Params, ParamsAttributor
 from whence.core.checks import check_choice, check_positive, check_seed
 from whence.core.contents import Layout
-from whence.errors import ModelError, StoreError
+from whence.errors import ModelError
 
 _FEW = 10  # classes up to which labels="auto" goes through all of them
 
 
 @register
 @dataclass(eq=False)
-class EKFAC(Attributor):
+class EKFAC(ParamsAttributor):
     """Attribute predictions by influence functions with an eigenvalue-corrected Kronecker curvature.
 
     The score of training sample i for class c at x is τ_c(x, i) = (1/N) Σ_l g_l(x)ᵀ (F_l + d_l I)⁻¹ g_l(i), a
@@ -88,10 +87,6 @@ class EKFAC(Attributor):
     labels: Literal["auto", "exact", "sampled"] = "auto"
     seed: int = 0
 
-    @property
-    def _of_features(self) -> bool:
-        return self.params == "last"
-
     def _scores(self, features: Tensor, classes: Tensor, x: Any) -> Tensor:
         layers, factors = self._opened(), self._factors()
         found = [_gradients(r, factors) for (r,) in layers.tests(x, features, for_classes(classes))]
@@ -120,10 +115,8 @@ class EKFAC(Attributor):
         return torch.cat(parts).div_(len(self._labels))
 
     def _layout(self, classifier: Classifier) -> Layout:
-        if self.params == "all":
-            raise contents.refused('with params="all" nothing is saved')
         factors: Layout = {"out 0": ("K", "K"), "inner 0": ("e", "e"), "inverse 0": ("K", "e")}
-        return {**factors, "features": ("N", "d")}
+        return {**super()._layout(classifier), **factors, "features": ("N", "d")}
 
     def _learn(self, training: Training, **given: Any) -> dict[str, Tensor]:
         classifier = training.classifier
@@ -186,17 +179,8 @@ class EKFAC(Attributor):
     def _bar(self, title: str) -> Any:
         return tqdm(total=len(self._labels), desc=title, disable=not self.show_progress)
 
-    def _state(self) -> tuple[store.Arrays, dict[str, Any]]:
-        if self.params == "last":
-            return super()._state()
-        raise StoreError(
-            'EKFAC with params="all" reads the training set for every explanation, so its cache alone is not '
-            "worth saving. Fit it again where it is needed."
-        )
-
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        check_choice("params", self.params, ("last", "all"))
         self.seed = check_seed(self.seed)
         check_choice("labels", self.labels, ("auto", "exact", "sampled"))
         if self.damping is not None:

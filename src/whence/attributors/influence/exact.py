@@ -31,7 +31,39 @@ Params = Literal["last", "all"]
 _LARGEST = 16_384  # parameters of which a matrix is held: 2.1 GB
 
 
-class InfluenceAttributor(Attributor):
+class ParamsAttributor(Attributor):
+    """A method for the last layer, of which features tell all, or for all parameters.
+
+    With all parameters most methods read the training set for every explanation, ``_rereads``: nothing of
+    theirs is saved then.
+    """
+
+    params: Params
+    _rereads: ClassVar[bool] = True
+
+    @property
+    def _of_features(self) -> bool:
+        return self.params == "last"
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        check_choice("params", self.params, ("last", "all"))
+
+    def _state(self) -> tuple[store.Arrays, dict[str, Any]]:
+        if self.params == "last" or not self._rereads:
+            return super()._state()
+        raise StoreError(
+            f'{type(self).__name__} with params="all" reads the training set for every explanation, so its '
+            "cache alone is not worth saving. Fit it again where it is needed."
+        )
+
+    def _layout(self, classifier: Classifier) -> Layout:
+        if self.params == "all":
+            raise contents.refused('with params="all" nothing is saved')
+        return {}
+
+
+class InfluenceAttributor(ParamsAttributor):
     """A method of the form τ_c(x, i) = (1/N) g(x, c)ᵀ M g_i with M near (G + damping·I)⁻¹.
 
     g and G are the gradients and the matrix of ``whence.attributors.influence.curvature``. A positive score
@@ -39,12 +71,7 @@ class InfluenceAttributor(Attributor):
     ``_products`` and ``_self_influence``.
     """
 
-    params: Params
     damping: float
-
-    @property
-    def _of_features(self) -> bool:
-        return self.params == "last"
 
     def _scores(self, features: Tensor, classes: Tensor, x: Any) -> Tensor:
         head = self._head()
@@ -73,7 +100,6 @@ class InfluenceAttributor(Attributor):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        check_choice("params", self.params, ("last", "all"))
         self.damping = check_positive("damping", self.damping, ": without it the curvature has no inverse")
 
 
@@ -105,26 +131,15 @@ class SolvingAttributor(InfluenceAttributor):
             return self._all
         return LastCurvature(self._cache["rows"], self._cache["residual"], self._labels)
 
-    def _state(self) -> tuple[store.Arrays, dict[str, Any]]:
-        if self.params == "last":
-            return super()._state()
-        raise StoreError(
-            f'{type(self).__name__} with params="all" reads the training set for every explanation, so its '
-            "cache alone is not worth saving. Fit it again where it is needed."
-        )
-
     _doubles: ClassVar[tuple[str, ...]] = ("residual", "factor", "scale")
 
     def _layout(self, classifier: Classifier) -> Layout:
-        if self.params == "all":
-            raise contents.refused('with params="all" nothing is saved')
-        return {"rows": ("N", "e"), "residual": ("N", "K")}
+        return {**super()._layout(classifier), "rows": ("N", "e"), "residual": ("N", "K")}
 
     def _kept(self, curvature: Curvature) -> dict[str, Tensor]:
         """Keep a curvature for explaining: the last layer's in the cache."""
         if isinstance(curvature, LastCurvature):
             return {"rows": curvature.rows, "residual": curvature.residual}
-        assert isinstance(curvature, FullCurvature)
         self._all = curvature
         return {}
 
