@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ from whence.attributors import DualDA
 from whence.attributors.ranking import padded
 from whence.audit.access import surrogate_of, training_features
 from whence.audit.heldout import calibrated, held_out_scores
-from whence.audit.table import Columns, check_ids, chosen_ids, write_csv, write_parquet
+from whence.audit.table import Columns, Table, check_ids, chosen_ids
 from whence.core.arrays import Doubles, Floats, Ints
 from whence.core.checks import check_count
 from whence.core.words import cell
@@ -28,7 +27,7 @@ _BLOCK = 1 << 22  # likenesses held at a time
 
 
 @dataclass(frozen=True, eq=False)
-class WrongLabels:
+class WrongLabels(Table):
     """Training samples ranked by how likely their label is wrong, the most suspicious first.
 
     Attributes
@@ -90,14 +89,6 @@ class WrongLabels:
             "class_names": list(self.class_names),
             "columns": dict(self.columns()),
         }
-
-    def to_csv(self, path: str | PathLike[str]) -> None:
-        """Write a CSV file; the neighbours of a sample stand in one cell, with spaces between."""
-        write_csv(path, self.columns())
-
-    def to_parquet(self, path: str | PathLike[str]) -> None:
-        """Write a Parquet file; needs pyarrow."""
-        write_parquet(path, self.columns())
 
     def __str__(self) -> str:
         """Write the first ten as a table in Markdown."""
@@ -180,7 +171,9 @@ def wrong_labels(
     if n is not None:
         n = check_count("n", n)
     check_ids(ids, explainer.n_train_)
-    X = _features(explainer, name, features)
+    unknown = explainer.model_ is None or explainer.data_ is None
+    without = features is None and unknown and name in ("slack", "self_influence")
+    X = None if without else training_features(explainer, features)
     samples = np.flatnonzero(explainer.labels_ >= 0)
     scores, suggested = RANKINGS[name](explainer, X)
     order = np.argsort(-scores, kind="stable")[:n]
@@ -200,14 +193,6 @@ def wrong_labels(
         class_names=explainer.task_.called,
         ids=chosen_ids(ids, chosen),
     )
-
-
-def _features(explainer: DualDA, ranking: str, features: Any) -> Floats | None:
-    """Features of all samples; None where there are none and the ranking does without."""
-    unknown = explainer.model_ is None or explainer.data_ is None
-    if features is None and unknown and ranking in ("slack", "self_influence"):
-        return None
-    return training_features(explainer, features)
 
 
 def _disagreeing(explainer: DualDA, pool: Ints, features: Floats, chosen: Ints, k: int) -> Ints:

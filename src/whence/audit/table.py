@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import dataclasses
 import io
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import Any
@@ -19,6 +20,22 @@ from whence.core.words import no_formula
 from whence.errors import InvalidInputError
 
 Columns = Mapping[str, Sequence[Any]]
+
+
+class Table(ABC):
+    """A list of samples that can be written to a file."""
+
+    @abstractmethod
+    def columns(self) -> Columns:
+        """Give the list as columns of plain values, one row per sample."""
+
+    def to_csv(self, path: str | PathLike[str]) -> None:
+        """Write a CSV file; several samples stand in one cell, with spaces between."""
+        write_csv(path, self.columns())
+
+    def to_parquet(self, path: str | PathLike[str]) -> None:
+        """Write a Parquet file; needs pyarrow."""
+        write_parquet(path, self.columns())
 
 
 def write_csv(path: str | PathLike[str], columns: Columns) -> None:

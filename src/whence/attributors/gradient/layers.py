@@ -13,7 +13,6 @@ from torch.nn import functional
 from whence.attributors.classifier import Batches, Classifier
 from whence.attributors.gradient.gradients import Gradients
 from whence.attributors.gradient.products import batches_of
-from whence.attributors.influence.curvature import residuals
 from whence.errors import ModelError
 from whence.model.modules import evaluating
 
@@ -138,42 +137,6 @@ class AllLayers:
 
 Layers = HeadOnly | AllLayers
 """Layers with a weight matrix, and their records: a list per vector, in it one per layer."""
-
-
-def for_classes(classes: Tensor) -> Vectors:
-    """Give the derivatives of the loss for given classes, which are taken one batch after the other."""
-    return _in_order(classes, lambda logits, some: [residuals(logits, some).to(logits)])
-
-
-def for_labels_drawn(numbers: Tensor) -> Vectors:
-    """Give the derivatives for labels of the model, drawn by numbers in [0, 1), one per sample in order."""
-
-    def drawn(logits: Tensor, some: Tensor) -> list[Tensor]:
-        below = logits.double().softmax(1).cumsum(1) <= some.to(logits.device)[:, None]
-        labels = below.sum(1).clamp(max=logits.shape[1] - 1)
-        return [residuals(logits, labels).to(logits)]
-
-    return _in_order(numbers, drawn)
-
-
-def for_all_classes(logits: Tensor) -> list[Tensor]:
-    """Derivatives for every label, weighted by the root of its probability."""
-    p = logits.double().softmax(1)
-    eye = torch.eye(p.shape[1], dtype=p.dtype, device=p.device)
-    return [(p[:, k, None].sqrt() * (p - eye[k])).to(logits) for k in range(p.shape[1])]
-
-
-def _in_order(values: Tensor, vectors: Callable[[Tensor, Tensor], list[Tensor]]) -> Vectors:
-    """Hand on logits (B, K) together with the next B values."""
-    done = 0
-
-    def next_of(logits: Tensor) -> list[Tensor]:
-        nonlocal done
-        some = values[done : done + len(logits)]
-        done += len(logits)
-        return vectors(logits, some)
-
-    return next_of
 
 
 def _supported(module: nn.Module) -> bool:

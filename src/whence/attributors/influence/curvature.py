@@ -19,7 +19,6 @@ from tqdm.auto import tqdm
 
 from whence.attributors.classifier import Batches, Classifier, Training
 from whence.attributors.gradient.gradients import MEMORY, Gradients, outer
-from whence.attributors.gradient.products import batches_of
 from whence.core.arrays import Ints
 from whence.model.modules import evaluating
 
@@ -108,19 +107,6 @@ class LastCurvature:
             for e in range(c):
                 G[c, :, e] = G[e, :, c].T
         return G.reshape(K * d, K * d).div_(self.n_train)
-
-
-def last_gradients(classifier: Classifier, features: Tensor, classes: Tensor) -> Tensor:
-    """Gradients (B, P) of the loss by the last layer, for features (B, d) and classes (B,)."""
-    residual = residuals(classifier.logits(features), classes)
-    return outer(residual.to(features), classifier.with_bias(features))
-
-
-def all_gradients(classifier: Classifier, x: Any, classes: Tensor) -> Tensor:
-    """Gradients (B, P) of the loss by all trainable parameters, for inputs and classes (B,)."""
-    gradients = Gradients(classifier)
-    batches = batches_of(classifier, x, classes)
-    return torch.cat([rows for batch in batches for rows in gradients(*batch)])
 
 
 class FullCurvature:

@@ -13,16 +13,8 @@ from tqdm.auto import tqdm
 
 from whence.attributors.base import Limits, register
 from whence.attributors.classifier import Classifier, Training
-from whence.attributors.gradient.layers import (
-    AllLayers,
-    HeadOnly,
-    Layers,
-    Record,
-    Vectors,
-    for_all_classes,
-    for_classes,
-    for_labels_drawn,
-)
+from whence.attributors.gradient.layers import AllLayers, HeadOnly, Layers, Record, Vectors
+from whence.attributors.influence.curvature import residuals
 from whence.attributors.influence.exact import Params, ParamsAttributor
 from whence.core.checks import check_choice, check_positive, check_seed
 from whence.core.contents import Layout
@@ -89,7 +81,7 @@ class EKFAC(ParamsAttributor):
 
     def _scores(self, features: Tensor, classes: Tensor, x: Any) -> Tensor:
         layers, factors = self._opened(), self._factors()
-        found = [_gradients(r, factors) for (r,) in layers.tests(x, features, for_classes(classes))]
+        found = [_gradients(r, factors) for (r,) in layers.tests(x, features, _for_classes(classes))]
         tests = [torch.cat(parts) for parts in zip(*found, strict=True)]
         for test, factor in zip(tests, factors, strict=True):
             test *= factor.inverse
@@ -97,7 +89,7 @@ class EKFAC(ParamsAttributor):
         scores = rows.new_empty(len(rows), len(self._labels))
         done = 0
         with self._bar("Scores") as bar:
-            for (records,) in layers.train(for_classes(self._labels)):
+            for (records,) in layers.train(_for_classes(self._labels)):
                 train = torch.cat([g.flatten(1) for g in _gradients(records, factors)], dim=1)
                 torch.mm(rows, train.T, out=scores[:, done : done + len(train)])
                 done += len(train)
@@ -107,7 +99,7 @@ class EKFAC(ParamsAttributor):
     def _self_influence(self) -> Tensor:
         factors, parts = self._factors(), []
         with self._bar("Self-influence") as bar:
-            for (records,) in self._opened().train(for_classes(self._labels)):
+            for (records,) in self._opened().train(_for_classes(self._labels)):
                 pairs = zip(_gradients(records, factors), factors, strict=True)
                 each = [torch.einsum("noi,oi->n", g.square(), factor.inverse) for g, factor in pairs]
                 parts.append(torch.stack(each).sum(0))
@@ -153,8 +145,8 @@ class EKFAC(ParamsAttributor):
         so that the labels are the same whatever the batches.
         """
         if self.labels == "exact" or (self.labels == "auto" and few):
-            return for_all_classes
-        return for_labels_drawn(torch.from_numpy(np.random.default_rng(self.seed).random(n)))
+            return _for_all_classes
+        return _for_labels_drawn(torch.from_numpy(np.random.default_rng(self.seed).random(n)))
 
     @property
     def layers_(self) -> tuple[str, ...]:
@@ -195,6 +187,42 @@ class _Factor(NamedTuple):
     out: Tensor
     inner: Tensor
     inverse: Tensor
+
+
+def _for_classes(classes: Tensor) -> Vectors:
+    """Give the derivatives of the loss for given classes, which are taken one batch after the other."""
+    return _in_order(classes, lambda logits, some: [residuals(logits, some).to(logits)])
+
+
+def _for_labels_drawn(numbers: Tensor) -> Vectors:
+    """Give the derivatives for labels of the model, drawn by numbers in [0, 1), one per sample in order."""
+
+    def drawn(logits: Tensor, some: Tensor) -> list[Tensor]:
+        below = logits.double().softmax(1).cumsum(1) <= some.to(logits.device)[:, None]
+        labels = below.sum(1).clamp(max=logits.shape[1] - 1)
+        return [residuals(logits, labels).to(logits)]
+
+    return _in_order(numbers, drawn)
+
+
+def _for_all_classes(logits: Tensor) -> list[Tensor]:
+    """Derivatives for every label, weighted by the root of its probability."""
+    p = logits.double().softmax(1)
+    eye = torch.eye(p.shape[1], dtype=p.dtype, device=p.device)
+    return [(p[:, k, None].sqrt() * (p - eye[k])).to(logits) for k in range(p.shape[1])]
+
+
+def _in_order(values: Tensor, vectors: Callable[[Tensor, Tensor], list[Tensor]]) -> Vectors:
+    """Hand on logits (B, K) together with the next B values."""
+    done = 0
+
+    def next_of(logits: Tensor) -> list[Tensor]:
+        nonlocal done
+        some = values[done : done + len(logits)]
+        done += len(logits)
+        return vectors(logits, some)
+
+    return next_of
 
 
 def _bases(layers: Layers, vectors: Vectors, done: Callable[[int], object]) -> list[tuple[Tensor, Tensor]]:

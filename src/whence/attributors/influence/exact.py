@@ -12,14 +12,9 @@ from tqdm.auto import tqdm
 
 from whence.attributors.base import Attributor, Limits, register
 from whence.attributors.classifier import Classifier, Training
-from whence.attributors.gradient.gradients import MEMORY
-from whence.attributors.influence.curvature import (
-    Curvature,
-    FullCurvature,
-    LastCurvature,
-    all_gradients,
-    last_gradients,
-)
+from whence.attributors.gradient.gradients import MEMORY, Gradients, outer
+from whence.attributors.gradient.products import batches_of
+from whence.attributors.influence.curvature import Curvature, FullCurvature, LastCurvature, residuals
 from whence.core import contents, store
 from whence.core.checks import check_choice, check_positive
 from whence.core.contents import Layout
@@ -82,9 +77,9 @@ class InfluenceAttributor(ParamsAttributor):
         for start in range(0, len(features), width):
             some = slice(start, start + width)
             if last:
-                gradients = last_gradients(head, features[some], classes[some])
+                gradients = _last_gradients(head, features[some], classes[some])
             else:
-                gradients = all_gradients(head, take(x, some), classes[some])
+                gradients = _all_gradients(head, take(x, some), classes[some])
             parts.append(self._products(gradients))
         return torch.cat(parts).div_(len(self._labels))
 
@@ -211,3 +206,16 @@ class Influence(SolvingAttributor):
 
     def _solve(self, gradients: Tensor) -> Tensor:
         return torch.cholesky_solve(gradients.double().T, self._cache["factor"]).T
+
+
+def _last_gradients(classifier: Classifier, features: Tensor, classes: Tensor) -> Tensor:
+    """Gradients (B, P) of the loss by the last layer, for features (B, d) and classes (B,)."""
+    residual = residuals(classifier.logits(features), classes)
+    return outer(residual.to(features), classifier.with_bias(features))
+
+
+def _all_gradients(classifier: Classifier, x: Any, classes: Tensor) -> Tensor:
+    """Gradients (B, P) of the loss by all trainable parameters, for inputs and classes (B,)."""
+    gradients = Gradients(classifier)
+    batches = batches_of(classifier, x, classes)
+    return torch.cat([rows for batch in batches for rows in gradients(*batch)])
