@@ -11,6 +11,7 @@ MODULES = (
     "whence.svm",
     "whence.relevance",
     "whence.core.cache",
+    "whence.engine",
     "whence.data",
     "whence.features",
     "whence.audit",
@@ -23,7 +24,11 @@ _RECORDS = """
     CChoice PathPoint Solution FeatureBank Entry ClassSummary ClassView Coreset Direction GroupAttribution
     SharedEvidence WrongLabels Limits Ranked TopK Flow ExplainedPairs FlippingResult Resources Run View
     ConceptExplanation ConceptPart Contribution Explanation Explanations Sample TrainingSet Batch Prepare
+    Case Row Outcome
 """  # calls give them back: a user reads and never makes them
+_CONSTANTS = """
+    Column Curves Numbers TextInputs Local
+"""  # what a user's own metric or network says about itself, and an engine without options
 _CHECKED_LATER = """
     Concepts DualDA EKFAC TRAK Arnoldi Attributor Ensemble GradCos GradDot HingeRP Influence LiSSA
     Representer Similarity TracIn RandomAttributor
@@ -34,14 +39,23 @@ _AMONG_THEMSELVES = """
     TrainingSet.fingerprint TrainingSet.prints View.relabelled View.marked
     Prepare.inputs Prepare.labelled Prepare.unlabelled CChoice.from_dict features.teller features.taken
     svm.held_back Rules.beyond_first
+    Case.fit Case.resources Case.row Case.rows_of Case.with_options Local.run Processes.run
 """  # what rooms do for each other, with arguments that were checked before
-_SUBCLASSED = ("CrammerSinger", "Problem", "SharingRule", "SpreadingRule", "OperationRule")
+_SUBCLASSED = (
+    "CrammerSinger",
+    "Problem",
+    "SharingRule",
+    "SpreadingRule",
+    "OperationRule",
+    "Metric",
+    "Engine",
+)
 """What users write, asked by whence with arguments that were checked before."""
 _OF_METHODS = """
     check_features check_fitted classes explaining require_data require_model restored take_data
 """
 """What other rooms, ``load`` and ``top_k`` ask of an attribution method."""
-MADE_BY_WHENCE = frozenset(f"{_RECORDS} {_CHECKED_LATER} {_AMONG_THEMSELVES}".split())
+MADE_BY_WHENCE = frozenset(f"{_RECORDS} {_CONSTANTS} {_CHECKED_LATER} {_AMONG_THEMSELVES}".split())
 """What needs no case of its own, and why."""
 
 

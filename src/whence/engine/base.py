@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing, contextmanager
@@ -131,7 +130,7 @@ def run(
     check_callable("function", function, "a function of one item")
     if threads is not None:
         threads = check_count("threads", threads)
-    return find(engine).run(function, list(items), threads)
+    return find(engine).run(function, _listed(items), threads)
 
 
 def results(
@@ -158,7 +157,7 @@ def results(
     >>> engine.results(len, ["a", "bcd"], engine="local")
     [1, 3]
     """
-    listed = list(items)
+    listed = _listed(items)
     with closing(ordered(function, listed, engine, threads=threads)) as values:
         return list(tqdm(values, title, len(listed), unit=unit, disable=title is None))
 
@@ -177,7 +176,7 @@ def ordered(
     function, items, engine, threads
         As for ``run``.
     """
-    listed = list(items)
+    listed = _listed(items)
     waiting: dict[int, Any] = {}
     due = 0
     with closing(run(function, listed, engine, threads=threads)) as outcomes:
@@ -188,6 +187,12 @@ def ordered(
             while due in waiting:
                 yield waiting.pop(due)
                 due += 1
+
+
+def _listed(items: Any) -> list[Any]:
+    if not isinstance(items, Iterable):
+        raise InvalidInputError(f"'items' must be a list, one item per piece. Got {shown(items)}.")
+    return list(items)
 
 
 def _told(outcome: Outcome, items: list[Any]) -> BaseException:
@@ -201,11 +206,3 @@ def _told(outcome: Outcome, items: list[Any]) -> BaseException:
     if error.__traceback__ is None and outcome.details is not None:
         error.add_note(outcome.details)
     return error
-
-
-def attempt(function: Piece, place: int, item: Any) -> Outcome:
-    """Run one piece here; an error is an outcome."""
-    try:
-        return Outcome(place, function(item))
-    except Exception as error:
-        return Outcome(place, error=error, details=traceback.format_exc())

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
+from whence.core.checks import check_callable
 from whence.core.naming import called, named
 from whence.core.registry import Registry
 from whence.errors import InvalidInputError
@@ -66,6 +67,9 @@ class Network:
     seconds: float = 1e-3
     slower: float = 1.0
     texts: TextInputs | None = None
+
+    def __post_init__(self) -> None:
+        check_callable("make", self.make, "a function that gives an untrained network")
 
     def build(self, inputs: Tensor, n_classes: int, encoder: Encoder | None = None) -> nn.Module:
         """Make an untrained network for inputs (N, …)."""
