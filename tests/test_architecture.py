@@ -26,15 +26,12 @@ def test_the_table_lists_all_rooms_in_order() -> None:
 
 @pytest.fixture
 def _own_parts():
-    """Take out of the registries what the examples put into them."""
-    before = [(one, dict(vars(one)["_things"])) for one in registry._ALL]
-    yield
-    for one, things in before:
-        vars(one)["_things"] = things
+    with registry.forgetting():
+        yield
 
 
 @pytest.mark.usefixtures("_own_parts")
-def test_the_examples_run() -> None:
+def test_the_examples_run(tmp_path: Path) -> None:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2)).eval()
     x, y = torch.randn(40, 4), torch.arange(40) % 2
@@ -43,6 +40,7 @@ def test_the_examples_run() -> None:
         "x": x[:2],
         "read": lambda: {"train": (x, y), "test": (x, y), "class_names": ["a", "b"]},
         "make": lambda inputs, n_classes: model,
+        "folder": tmp_path,
     }
     for block in re.findall(r"```python\n(.*?)```", PAGE, flags=re.S):
         exec(compile(block, "docs/architecture.md", "exec"), space)
@@ -51,4 +49,5 @@ def test_the_examples_run() -> None:
     distances = torch.cdist(nearest.model_.read(x[:3], 3).features, nearest.model_.read(x, 40).features)
     torch.testing.assert_close(scores, torch.where(y == 0, 1, -1) / (1 + distances), atol=1e-5, rtol=1e-5)
     assert "negative" in whence.evaluate.suite.metric.METRICS
+    assert space["arrays"]["squares"].tolist() == [0, 1, 4, 9]
     assert engine.results(abs, [-1, 2, -3], "backwards") == [1, 2, 3]
