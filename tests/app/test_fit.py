@@ -115,7 +115,7 @@ def test_options_reach_the_fit(place: Path) -> None:
         (["--C", "best"], r"'C' must be \"auto\" or a number above 0. Got 'best'"),
         (["--C", "-1"], r"'C' must be a finite number above 0. Got -1.0"),
         (["--dtype", "int8"], "'dtype' must be one of .float32., .float16."),
-        (["--device", "nonsense"], r"'device' must be one that torch has here.*'nonsense'"),
+        (["--device", "nonsense"], r"'device' must be one of this machine.*'nonsense'"),
         (["--out", "missing/x.whence"], r"'out' must be a file in a folder that exists"),
         (["--out", "."], r"'out' must be a file.*a folder"),
         (["--cache-dir", "my_module.py"], r"'cache_dir' must be a folder"),

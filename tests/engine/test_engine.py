@@ -113,13 +113,13 @@ def test_what_goes_wrong_in_a_process_costs_its_piece_alone() -> None:
 @pytest.mark.slow
 def test_an_error_of_a_process_shows_what_was_called_there() -> None:
     with pytest.raises(ValueError, match="bad luck") as told:
-        engine.results(trouble, ["fail"], Processes(1))
-    assert told.value.__notes__[0] == "In piece 0 of 1, 'fail'"
+        engine.results(trouble, ["fail", "a"], Processes(1))
+    assert told.value.__notes__[0] == "In piece 0 of 2, 'fail'"
     assert "in trouble" in told.value.__notes__[1]
-    with pytest.raises(WorkerError, match=r"Of piece 0 of 1, 'kill': its process ended with exit code -9"):
-        engine.results(trouble, ["kill"], Processes(1))
+    with pytest.raises(WorkerError, match=r"Of piece 0 of 2, 'kill': its process ended with exit code -9"):
+        engine.results(trouble, ["kill", "a"], Processes(1))
     with pytest.raises(DataWarning, match="careful"):  # which pytest makes an error
-        engine.results(trouble, ["warn"], Processes(1))
+        engine.results(trouble, ["warn", "a"], Processes(1))
 
 
 SCRIPT = """
@@ -234,4 +234,12 @@ def test_what_is_wrong_is_said() -> None:
     with pytest.raises(InvalidInputError, match="'function' must be a function of one item"):
         engine.run(3, [1])
     with pytest.raises(InvalidInputError, match=r"'function' must be sendable.*open files and locks"):
-        engine.results(functools.partial(operator.is_, threading.Lock()), [1], "processes")
+        engine.results(functools.partial(operator.is_, threading.Lock()), [1, 2], "processes")
+
+
+def test_a_single_piece_begins_no_process() -> None:
+    def here(item: int) -> tuple[int, int]:
+        return os.getpid(), item
+
+    assert engine.results(here, [3], "processes") == [(os.getpid(), 3)]
+    assert engine.results(here, [], "processes") == []

@@ -300,7 +300,9 @@ def test_what_is_wrong_is_said(tmp_path) -> None:
         retrain(train, [(DATA, 0)], model, tmp_path, config={"a": object()})
     lock = threading.Lock()
     with pytest.raises(InvalidInputError, match=r"sendable to other processes.*locks"):
-        retrain_quietly(lambda dataset, seed: lock, [(DATA, 0)], model, tmp_path, engine="processes")
+        retrain_quietly(
+            lambda dataset, seed: lock, [(DATA, 0), (DATA, 1)], model, tmp_path, engine="processes"
+        )
 
 
 def test_subsets_give_an_lds_target(tmp_path) -> None:

@@ -296,6 +296,11 @@ def test_fingerprints_are_the_same_in_every_process() -> None:
     assert found[0][0] == structure(net())
 
 
+def test_the_code_of_this_package_is_no_ones_own() -> None:
+    lines = structure(whence.sample.SmallCNN())
+    assert not any(line.startswith(("code whence", "use of whence")) for line in lines)
+
+
 def test_notes_that_a_model_takes_when_it_runs_do_not_count() -> None:
     model = net()
     before = structure(model)

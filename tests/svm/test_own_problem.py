@@ -13,8 +13,7 @@ from sklearn.svm import LinearSVC
 
 from whence.core.arrays import Doubles, Floats, Ints
 from whence.svm import choose_C, solve
-from whence.svm.copies import find_copies
-from whence.svm.inputs import check_bias, check_features, squared_norms
+from whence.svm.inputs import check_bias, check_features, find_copies, squared_norms
 from whence.svm.passes import Rows
 from whence.svm.problem import Listed, Losses, Problem, Selected
 

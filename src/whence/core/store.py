@@ -105,7 +105,7 @@ def _difference(key: str, was: str, now: str) -> str:
     if before and before == after:
         return f"the {key} differs"
     if kind not in ("tensor", "data", "code"):
-        start = _first_difference(was, now)
+        start = len(os.path.commonprefix([was, now]))  # noqa: RUF071, of letters
         return f"the {key} is {_excerpt(now, start)}, was {_excerpt(was, start)}"
     before, after = was.rsplit(" ", 1)[0], now.rsplit(" ", 1)[0]
     if before != after:
@@ -115,11 +115,6 @@ def _difference(key: str, was: str, now: str) -> str:
         "data": f"the {name} differ",
         "code": f"the code of {name} differs",
     }[kind]
-
-
-def _first_difference(a: str, b: str) -> int:
-    same = (x == y for x, y in zip(a, b, strict=False))
-    return next((i for i, equal in enumerate(same) if not equal), min(len(a), len(b)))
 
 
 def _excerpt(text: str, place: int) -> str:

@@ -201,12 +201,10 @@ class TrainingSet(Dataset[Any]):
 
     def contents(self) -> str:
         """Identify the inputs in ``source``: all of columns, a seeded choice of what is read one by one."""
-        digest = Digest()
         if isinstance(self.source, Columns):
-            digest.add(self.source.inputs)
-        else:
-            digest.add([len(self.source), *(split(self.source[i])[0] for i in _choice(len(self.source)))])
-        return digest.hexdigest()
+            return _digest(self.source.inputs)
+        n = len(self.source)
+        return _digest([n, *(split(self.source[i])[0] for i in _choice(n))])
 
     def fingerprint(self, contents: str | None = None) -> str:
         """Identify samples, labels and marks: equal for equal sets, whoever made them.
@@ -216,12 +214,9 @@ class TrainingSet(Dataset[Any]):
         contents
             What ``contents`` gave for the same source, where it is known: it takes longest.
         """
-        digest = Digest()
         places = np.arange(len(self)) if self.places is None else self.places
-        digest.add([contents or self.contents(), places, self.every_label(show_progress=False)])
-        for mark in self.marks:
-            digest.add(list(mark))
-        return digest.hexdigest()
+        labels = self.every_label(show_progress=False)
+        return _digest([contents or self.contents(), places, labels], *map(list, self.marks))
 
     def prints(self) -> dict[str, str]:
         """Fingerprint the labels of all samples, the contents of all or of a seeded choice, and the code.

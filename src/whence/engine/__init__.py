@@ -1,9 +1,8 @@
 """Where independent pieces of work run: here, or in processes; a run gives the same bits on either."""
 
 from whence.engine.base import ENGINES, Engine, Outcome, Piece, names, ordered, results, run, using
-from whence.engine.local import Local
+from whence.engine.local import Local, limited
 from whence.engine.processes import Processes
-from whence.engine.threads import limited
 
 __all__ = [
     "ENGINES",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing, contextmanager
@@ -207,11 +206,3 @@ def _told(outcome: Outcome, items: list[Any]) -> BaseException:
     if error.__traceback__ is None and outcome.details is not None:
         error.add_note(outcome.details)
     return error
-
-
-def attempt(function: Piece, place: int, item: Any) -> Outcome:
-    """Run one piece here; an error is an outcome."""
-    try:
-        return Outcome(place, function(item))
-    except Exception as error:
-        return Outcome(place, error=error, details=traceback.format_exc())

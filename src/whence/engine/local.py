@@ -1,12 +1,47 @@
-"""The engine that runs all work in this process, piece after piece."""
+"""The engine that runs all work in this process, piece after piece, and how any engine runs one."""
 
 from __future__ import annotations
 
-from collections.abc import Generator
+import sys
+import traceback
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from typing import Any
 
-from whence.engine.base import ENGINES, Engine, Outcome, Piece, attempt
-from whence.engine.threads import limited
+from whence.core.checks import check_count
+from whence.engine.base import ENGINES, Engine, Outcome, Piece
+
+
+@contextmanager
+def limited(n: int | None) -> Iterator[None]:
+    """Let torch and the libraries of linear algebra use ``n`` threads; None leaves them as they are.
+
+    The last bits of a result can depend on it.
+    """
+    if n is None:
+        yield
+        return
+    from threadpoolctl import threadpool_limits
+
+    n = check_count("n", n)
+    torch: Any = sys.modules.get("torch")  # without torch there are no threads of torch
+    before = torch.get_num_threads() if torch else 0
+    try:
+        with threadpool_limits(limits=n):
+            if torch:
+                torch.set_num_threads(n)
+            yield
+    finally:
+        if torch:
+            torch.set_num_threads(before)
+
+
+def attempt(function: Piece, place: int, item: Any) -> Outcome:
+    """Run one piece here; an error is an outcome."""
+    try:
+        return Outcome(place, function(item))
+    except Exception as error:
+        return Outcome(place, error=error, details=traceback.format_exc())
 
 
 @ENGINES.add

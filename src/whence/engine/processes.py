@@ -16,8 +16,8 @@ from multiprocessing.process import BaseProcess
 from typing import Any, NamedTuple
 
 from whence.core.checks import check_count
-from whence.engine.base import ENGINES, Engine, Outcome, Piece, attempt
-from whence.engine.threads import limited
+from whence.engine.base import ENGINES, Engine, Outcome, Piece
+from whence.engine.local import Local, attempt, limited
 from whence.errors import InvalidInputError, WhenceError, WorkerError
 
 
@@ -25,8 +25,9 @@ from whence.errors import InvalidInputError, WhenceError, WorkerError
 class Processes(Engine):
     """Runs pieces in ``n`` processes, one piece at a time each.
 
-    They take some seconds to begin. When this process ends, even when it is killed, they end too, after the
-    piece that is under way. Functions of a script are sent as they are; those of a module are imported there.
+    They take some seconds to begin, which a single piece would not win back: that runs here. When this
+    process ends, even when it is killed, they end too, after the piece that is under way. Functions of a
+    script are sent as they are; those of a module are imported there.
 
     Parameters
     ----------
@@ -41,6 +42,9 @@ class Processes(Engine):
 
     def run(self, function: Piece, items: list[Any], threads: int | None) -> Generator[Outcome]:
         """Give every item's outcome as it ends."""
+        if len(items) < 2:
+            yield from Local().run(function, items, threads)
+            return
         from joblib import cpu_count
 
         torch: Any = sys.modules.get("torch")

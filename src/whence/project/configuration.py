@@ -11,14 +11,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-import torch
 from torch import nn
 
 from whence.attributors import Attributor
-from whence.attributors.registry import METHODS
+from whence.attributors.base import METHODS
 from whence.core import contents, store
 from whence.core.naming import find, named, origin
 from whence.errors import InvalidInputError, StoreError
+from whence.model.inputs import check_device
 
 SUFFIX = ".json"
 """What the name of a configuration has beyond that of the explainer that it lies beside."""
@@ -138,7 +138,7 @@ class Configuration:
                 f"'model' must name a torch module or a function that makes one. Got {type(model).__name__} "
                 f"from {self.model!r}."
             )
-        return _placed(model, self.device)
+        return model if self.device is None else model.to(check_device(self.device))
 
     def prepare(self) -> Any:
         """Import what makes the model's inputs; None where nothing is named."""
@@ -151,14 +151,3 @@ class Configuration:
                 f"{self.preprocess!r}."
             )
         return found
-
-
-def _placed(model: nn.Module, device: str | None) -> nn.Module:
-    if device is None:
-        return model
-    try:
-        return model.to(torch.device(device))
-    except (RuntimeError, AssertionError) as error:
-        raise InvalidInputError(
-            f"'device' must be one that torch has here, such as cpu or cuda. Got {device!r} ({error})."
-        ) from error

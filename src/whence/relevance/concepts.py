@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -54,9 +54,8 @@ class Concepts:
             raise InvalidInputError(
                 f"'vectors' must have a direction. Row {int(np.argmin(lengths))} has length 0."
             )
-        chosen = (
-            tuple(f"concept {i}" for i in range(len(rows))) if names is None else check_names("names", names)
-        )
+        default = tuple(f"concept {i}" for i in range(len(rows)))
+        chosen = default if names is None else check_names("names", names)
         if len(chosen) != len(rows):
             raise InvalidInputError(f"'names' must be one per concept, {len(rows)}. Got {len(chosen)}.")
         return cls(rows / lengths, chosen)
@@ -112,9 +111,7 @@ class Concepts:
         probe = LogisticRegression(max_iter=1000)
         splits = StratifiedKFold(folds, shuffle=True, random_state=seed) if folds > 1 else None
         accuracy = cross_val_score(probe, X / scale, y, cv=splits).mean() if splits else float("nan")
-        direction = probe.fit(X / scale, y).coef_
-        found = cls.of(direction, [name])
-        return cls(found.vectors, found.names, (float(accuracy),))
+        return replace(cls.of(probe.fit(X / scale, y).coef_, [name]), accuracy=(float(accuracy),))
 
     def __len__(self) -> int:
         """Give the number of concepts."""
@@ -132,11 +129,11 @@ class Concepts:
         q, d = self.vectors.shape
         return q == d and np.allclose(self.vectors @ self.vectors.T, np.eye(d), atol=1e-8)
 
-    def activations(self, features: Any) -> Doubles:
-        """How strongly samples show the concepts: f·v for features (n, d), shape (n, q)."""
-        return self._shown("features", features)
+    def activations(self, features: Any, name: str = "features") -> Doubles:
+        """How strongly samples show the concepts: f·v for features (n, d), shape (n, q).
 
-    def _shown(self, name: str, features: Any) -> Doubles:
+        ``name`` is what an error calls the argument.
+        """
         X = _features(name, features)
         if X.shape[1] != self.vectors.shape[1]:
             raise InvalidInputError(
@@ -160,17 +157,16 @@ class Concepts:
         -------
         array (m, q); positive is evidence for the class.
         """
-        rows = self._shown("train", train)
+        rows = self.activations(train, "train")
         coefficients = _features("lam", to_array("lam", lam)[..., None], "training sample", "(m,)")
         if len(coefficients) != len(rows):
             raise InvalidInputError(f"'lam' must have shape ({len(rows)},). Got ({len(coefficients)},).")
-        return coefficients * rows * self._shown("test", to_array("test", test)[None])
+        return coefficients * rows * self.activations(to_array("test", test)[None], "test")
 
     def top_samples(self, features: Any, k: int = 9) -> npt.NDArray[np.int64]:
         """Find the rows of features (n, d) that show each concept most, (q, k), strongest first."""
         k = check_count("k", k)
-        a = self.activations(features)
-        return np.argsort(-a, axis=0, kind="stable")[:k].T.astype(np.int64)
+        return np.argsort(-self.activations(features), axis=0, kind="stable")[:k].T.astype(np.int64)
 
 
 class ConceptMaps(NamedTuple):

@@ -61,27 +61,25 @@ def check_no_leak(features: Tensor, approved: set[Node], ends: Iterable[Tensor])
                     "input of the model. A weight that was computed before the pass, or that a scripted part "
                     "uses, must not require a gradient: detach it."
                 )
-            continue
-        if isinstance(node, BackwardCFunction):
-            if getattr(node, "_forward_cls", None) in RULES:
-                continue
-            raise _no_rule(node, kind)
-        carriers = [i for i, (inner, _) in enumerate(node.next_functions) if inner is not None]
-        if kind in _PLAIN:
-            continue
-        factors = [i for i in carriers if i > 0] if kind in _SUMMAND_FIRST else carriers
-        if kind in _BILINEAR and len(factors) <= 1 and (kind != "Div" or factors == [0]):
-            continue
-        raise _no_rule(node, kind)
+        elif not _has_rule(node, kind):
+            readable = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", kind).lower()
+            raise ModelError(
+                f"Relevance has no rule for the operation '{readable}' (autograd node {node.name()}). "
+                "If it is a torch function, give it a rule with Rules(operations={…}): gradient where "
+                "it is linear, identity for an activation, detach for a gate. If it is a custom autograd "
+                "Function or a scripted part, write it with torch functions. Remove backward hooks of "
+                "modules."
+            )
 
 
-def _no_rule(node: Node, kind: str) -> ModelError:
-    return ModelError(
-        f"Relevance has no rule for the operation '{_readable(kind)}' (autograd node {node.name()}). "
-        "If it is a torch function, give it a rule with Rules(operations={…}): gradient where "
-        "it is linear, identity for an activation, detach for a gate. If it is a custom autograd "
-        "Function or a scripted part, write it with torch functions. Remove backward hooks of modules."
-    )
+def _has_rule(node: Node, kind: str) -> bool:
+    """Whether a node's gradient is a rule, one of ours or that of something linear."""
+    if isinstance(node, BackwardCFunction):
+        return getattr(node, "_forward_cls", None) in RULES
+    first = 1 if kind in _SUMMAND_FIRST else 0
+    factors = [i for i, (inner, _) in enumerate(node.next_functions) if inner is not None and i >= first]
+    alone = len(factors) <= 1 and (kind != "Div" or factors == [0])
+    return kind in _PLAIN or (kind in _BILINEAR and alone)
 
 
 def _walk(start: Node | None, ends: set[Node]) -> Iterator[Node]:
@@ -100,7 +98,3 @@ def _kind(node: Node) -> str:
     """Give a node's name without namespace, number and suffix: AddBackward0 is Add."""
     name = node.name().split("::")[-1].removesuffix("Backward")
     return re.sub(r"Backward\d*$", "", name) or name
-
-
-def _readable(kind: str) -> str:
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", kind).lower()

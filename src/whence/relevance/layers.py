@@ -11,7 +11,7 @@ from torch.nn import functional as F  # noqa: N812
 
 from whence.errors import ModelError
 from whence.relevance.operations import product, stabilised
-from whence.relevance.primitives import Layer, carries, kept, must_be_constant, ruled
+from whence.relevance.primitives import carries, kept, must_be_constant, ruled
 
 if TYPE_CHECKING:
     from whence.relevance.propagation import Propagation
@@ -22,8 +22,7 @@ def linear(ctx: Propagation, func: Any, input: Any, weight: Any, bias: Any = Non
     if carries(weight) or carries(bias) or weight.ndim == 1:
         z = product(ctx, torch.matmul, input, weight.t())
         return z if bias is None else stabilised(ctx, torch.add, z, bias)
-    rule, named = ctx.layer_rule(weight, False)
-    return ctx.run_layer(Layer(input, weight, bias, None, rule, named), lambda x: F.linear(x, weight, bias))
+    return ctx.run_layer(ctx.layer(input, weight, bias), lambda x: F.linear(x, weight, bias))
 
 
 def addmm(
@@ -32,8 +31,7 @@ def addmm(
     """Dense layer whose weight is stored the other way round."""
     if carries(mat2) or carries(input) or input.ndim > 1 or beta != 1 or alpha != 1:
         return product(ctx, func, input, mat1, mat2, beta=beta, alpha=alpha)
-    rule, named = ctx.layer_rule(mat2, False)
-    layer = Layer(mat1, mat2.t(), input, None, rule, named)
+    layer = ctx.layer(mat1, mat2.t(), input, stored=mat2)
     return ctx.run_layer(layer, lambda x: torch.addmm(input, x, mat2))
 
 
@@ -68,8 +66,7 @@ def convolution(dims: int, transposed: bool) -> Callable[..., Any]:
     def run(ctx: Propagation, func: Any, x: Any, weight: Any, bias: Any, geometry: tuple[Any, ...]) -> Any:
         must_be_constant("a convolution's weight", weight, bias)
         batched = x if x.ndim == dims + 2 else ctx.inside(torch.unsqueeze, x, 0)
-        rule, named = ctx.layer_rule(weight, True)
-        layer = Layer(batched, weight, bias, geometry, rule, named)
+        layer = ctx.layer(batched, weight, bias, geometry)
         z = ctx.run_layer(layer, lambda x: torch.convolution(x, weight, bias, *geometry))
         return z if batched is x else z[0]
 

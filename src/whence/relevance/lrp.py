@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
+from torch.utils.hooks import RemovableHandle
 
 from whence.core.checks import check_dense, real_array, shown
 from whence.errors import InvalidInputError, ModelError
@@ -32,11 +33,14 @@ class Flow:
     Attributes
     ----------
     features : (B, d), the extractor's own to the bit
+    ends : the tensors that it flows to
     """
 
     def __init__(self, features: Tensor, sources: dict[str, Source]) -> None:
         self.features = features.detach()
         self._features, self._sources = features, sources
+        self.ends = [source.leaf for source in sources.values()]
+        self.ends += [source.shadow for source in sources.values() if source.shadow is not None]
 
     def maps(self, coefficients: Tensor) -> Maps:
         """Relevance of the inputs, where the features' relevance is ``coefficients`` times the features.
@@ -50,25 +54,17 @@ class Flow:
         -------
         Maps of each input's shape, of tokens (B, T), with m in front where it was given.
         """
-        coefficients = _as_tensor("coefficients", coefficients)
-        shape = tuple(self.features.shape)
-        if coefficients.shape[-2:] != shape or coefficients.ndim not in (2, 3):
-            raise InvalidInputError(
-                f"Relevance must have the features' shape {shape}, or m of them in front. "
-                f"Got {tuple(coefficients.shape)}."
-            )
-        ends = [source.leaf for source in self._sources.values()]
-        ends += [source.shadow for source in self._sources.values() if source.shadow is not None]
+        coefficients = _check_relevance("coefficients", coefficients, self.features)
         with torch.inference_mode(False):
             found = torch.autograd.grad(
                 self._features,
-                ends,
+                self.ends,
                 coefficients.to(self.features),
                 retain_graph=True,
                 allow_unused=True,
                 is_grads_batched=coefficients.ndim == 3,
             )
-        received = {id(end): c for end, c in zip(ends, found, strict=True) if c is not None}
+        received = {id(end): c for end, c in zip(self.ends, found, strict=True) if c is not None}
         maps = {}
         for name, source in self._sources.items():
             like = source.leaf.detach()
@@ -131,11 +127,9 @@ def trace(extractor: Extractor, inputs: Any, rules: str | Rules | Rule | None = 
             "The features must depend on an input by differentiable operations. Relevance found no "
             f"way from {', '.join(mode.sources) or 'any input'} to the head."
         )
-    ends = [
-        end for source in mode.sources.values() for end in (source.leaf, source.shadow) if end is not None
-    ]
-    check_no_leak(features, mode.nodes, ends)
-    return Flow(features, mode.sources)
+    flow = Flow(features, mode.sources)
+    check_no_leak(features, mode.nodes, flow.ends)
+    return flow
 
 
 def lrp(
@@ -173,18 +167,13 @@ def lrp(
     True
     """
     flow = trace(extractor, inputs, rules)
-    f, relevance = flow.features, _as_tensor("relevance", relevance)
-    if relevance.shape[-2:] != f.shape or relevance.ndim not in (2, 3):
-        raise InvalidInputError(
-            f"'relevance' must have the features' shape {tuple(f.shape)}, or m of them in front. "
-            f"Got {tuple(relevance.shape)}."
-        )
+    f, relevance = flow.features, _check_relevance("relevance", relevance, flow.features)
     maps = flow.maps(torch.where(f == 0, 0, relevance.to(f) / torch.where(f == 0, 1, f)))
     return next(iter(maps.values())) if len(maps) == 1 else maps
 
 
-def _as_tensor(name: str, values: Any) -> Tensor:
-    """Return finite numbers as a tensor."""
+def _check_relevance(name: str, values: Any, features: Tensor) -> Tensor:
+    """Return finite numbers as a tensor of the features' shape, or of m of them."""
     if isinstance(values, Tensor):
         check_dense(name, values)
     if not isinstance(values, Tensor) or values.is_complex():
@@ -192,6 +181,11 @@ def _as_tensor(name: str, values: Any) -> Tensor:
     tensor: Tensor = values
     if not tensor.isfinite().all():
         raise InvalidInputError(f"'{name}' must be finite. Got NaN or infinity in it.")
+    if tensor.shape[-2:] != features.shape or tensor.ndim not in (2, 3):
+        raise InvalidInputError(
+            f"'{name}' must have the features' shape {tuple(features.shape)}, or m of them in front. "
+            f"Got {tuple(tensor.shape)}."
+        )
     return tensor
 
 
@@ -215,18 +209,13 @@ def default_rules(extractor: Extractor, inputs: Any) -> Rules:
     return EPSILON_PLUS_FLAT if any(name.startswith("conv") for name in seen) else EPSILON
 
 
-@contextmanager
-def _resting_from_the_head_on(extractor: Extractor, mode: Any) -> Iterator[None]:
+def _resting_from_the_head_on(extractor: Extractor, mode: Any) -> RemovableHandle:
     """Tell the mode when the features are there."""
 
     def rest(*_: Any) -> None:
         mode.past_head = True
 
-    handle = extractor.model.get_submodule(extractor.layer).register_forward_hook(rest)
-    try:
-        yield
-    finally:
-        handle.remove()
+    return extractor.model.get_submodule(extractor.layer).register_forward_hook(rest)
 
 
 @contextmanager

@@ -12,12 +12,13 @@ from whence.relevance.primitives import (
     carries,
     fraction,
     identity,
+    mapped,
     must_be_constant,
     ruled,
     stabilise,
     tensors_in,
 )
-from whence.relevance.rules import Detach, Identity, constants
+from whence.relevance.rules import Detach, Identity
 
 if TYPE_CHECKING:
     from whence.relevance.propagation import Propagation
@@ -69,7 +70,7 @@ def multiply(ctx: Propagation, func: Any, input: Any, other: Any) -> Any:
 
 def divide(ctx: Propagation, func: Any, input: Any, other: Any, **kwargs: Any) -> Any:
     """Quotient: the denominator is a constant."""
-    return func(input, *constants([other]), **kwargs)
+    return func(input, mapped(Tensor.detach, other), **kwargs)
 
 
 def product(ctx: Propagation, func: Any, *args: Any, **kwargs: Any) -> Any:
@@ -81,13 +82,11 @@ def product(ctx: Propagation, func: Any, *args: Any, **kwargs: Any) -> Any:
     if n < 2:
         return stabilised(ctx, func, *args, **kwargs)
 
-    def share(x: Any) -> Any:
-        if isinstance(x, list | tuple):
-            return type(x)(map(share, x))
+    def share(x: Tensor) -> Tensor:
         return fraction(x, 1 / n) if carries(x) else x
 
-    shared = {key: share(value) for key, value in named.items()}
-    return ctx.approved(func, (*addend, *map(share, operands)), {**kwargs, **shared})
+    shared = {key: mapped(share, value) for key, value in named.items()}
+    return ctx.approved(func, (*addend, *mapped(share, operands)), {**kwargs, **shared})
 
 
 def stabilised(ctx: Propagation, func: Any, *args: Any, **kwargs: Any) -> Any:

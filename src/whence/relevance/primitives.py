@@ -24,6 +24,16 @@ def tensors_in(values: Any) -> Iterator[Tensor]:
             yield from tensors_in(value)
 
 
+def mapped(change: Callable[[Tensor], Tensor], value: Any) -> Any:
+    """Change the tensors in lists and tuples."""
+    if isinstance(value, Tensor):
+        return change(value)
+    if isinstance(value, list | tuple):
+        parts = [mapped(change, part) for part in value]
+        return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
+    return value
+
+
 def carries(x: Any) -> bool:
     """Whether relevance flows through x."""
     return isinstance(x, Tensor) and x.requires_grad
@@ -81,38 +91,24 @@ class Ruled(torch.autograd.Function):
         return None, None, None, *(given if isinstance(given, tuple) else (given,))
 
 
-class Stabilised(torch.autograd.Function):
-    """The value of a linear operation, in its own memory, whose c is multiplied by z / stab(z)."""
+class Scaled(torch.autograd.Function):
+    """A value whose c is multiplied by a factor: in its own memory, or as a view where others use it too."""
 
     @staticmethod
-    def forward(ctx: Any, z: Tensor, epsilon: float) -> Tensor:
-        """Give z itself."""
-        ctx.mark_dirty(z)
-        ctx.kept = kept(z, epsilon)
-        return z
-
-    @staticmethod
-    def backward(ctx: Any, c: Tensor) -> Any:
-        """Apply the rule."""
-        return c * ctx.kept, None
-
-
-class Fraction(torch.autograd.Function):
-    """A factor of a product, which gets a fraction of the product's c."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, fraction: float) -> Tensor:
+    def forward(ctx: Any, x: Tensor, factor: Tensor | float, own: bool) -> Tensor:
         """Give x itself."""
-        ctx.fraction = fraction
-        return x.view_as(x)
+        ctx.factor = factor
+        if own:
+            ctx.mark_dirty(x)
+        return x if own else x.view_as(x)
 
     @staticmethod
     def backward(ctx: Any, c: Tensor) -> Any:
         """Apply the rule."""
-        return c * ctx.fraction, None
+        return c * ctx.factor, None, None
 
 
-RULES = (Ruled, Stabilised, Fraction)
+RULES = (Ruled, Scaled)
 
 
 def ruled(
@@ -126,13 +122,13 @@ def ruled(
 
 
 def fraction(x: Tensor, part: float) -> Tensor:
-    """Give x, which gets a part of the c that comes back."""
-    return Fraction.apply(x, part)  # type: ignore[no-untyped-call, no-any-return]
+    """Give x as a factor of a product, which gets a part of the c that comes back."""
+    return Scaled.apply(x, part, False)  # type: ignore[no-untyped-call, no-any-return]
 
 
 def stabilise(z: Tensor, epsilon: float) -> Tensor:
-    """Give z, whose c is multiplied by z / stab(z)."""
-    return Stabilised.apply(z, epsilon)  # type: ignore[no-untyped-call, no-any-return]
+    """Give the value z of a linear operation, whose c is multiplied by z / stab(z)."""
+    return Scaled.apply(z, kept(z.detach(), epsilon), True)  # type: ignore[no-untyped-call, no-any-return]
 
 
 class Layer(NamedTuple):

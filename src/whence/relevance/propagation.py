@@ -12,13 +12,12 @@ from torch.nn import functional as F  # noqa: N812
 from torch.overrides import TorchFunctionMode
 
 from whence.errors import InvalidInputError, ModelError
-from whence.relevance.functions import UNTOUCHED, base_name, opened, out_of_place
+from whence.relevance.functions import GATES, TABLE, UNTOUCHED, base_name, opened, out_of_place
 from whence.relevance.graph import Node, nodes_between
 from whence.relevance.presets import Rules
-from whence.relevance.primitives import Layer, carries, ruled, tensors_in
+from whence.relevance.primitives import Layer, carries, mapped, ruled, tensors_in
 from whence.relevance.rules import LayerRule, OperationRule, SharingRule, SpreadingRule, as_rule
 from whence.relevance.sources import TOKENS, looks_up
-from whence.relevance.table import GATES, TABLE
 
 # Functions whose output has at each place a function of the input at that place.
 _ELEMENTWISE = (
@@ -106,8 +105,7 @@ class Propagation(TorchFunctionMode):
         self.sources[name] = Source(leaf, shadow, is_embedding)
         x = leaf.clone()  # since a model may write into its input, which autograd forbids for a leaf
         mask = torch.ones_like(values) if flat else None
-        _tag(x, Tag(shadow=shadow, mask=mask, first=not is_embedding))
-        return x
+        return _tag(x, Tag(shadow=shadow, mask=mask, first=not is_embedding))
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Call a function by its rule."""
@@ -115,7 +113,8 @@ class Propagation(TorchFunctionMode):
         name = getattr(func, "__name__", "")
         if self.past_head or name in UNTOUCHED:
             return func(*args, **kwargs)
-        args, kwargs = self._plain(args), {key: self._plain(value) for key, value in kwargs.items()}
+        args = mapped(self._plain, args)
+        kwargs = {key: mapped(self._plain, value) for key, value in kwargs.items()}
         if name == "embedding" and TOKENS not in self.sources and looks_up(args, self.tokens):
             return self.start(TOKENS, func(*args, **kwargs), is_embedding=True)
         if not torch.is_grad_enabled() or not any(map(carries, tensors_in((args, kwargs)))):
@@ -127,12 +126,10 @@ class Propagation(TorchFunctionMode):
         if not (ends_in_place and has_rule):
             return self._call(base, func, args, kwargs)
         target, rest = args[0], args[1:]
-        before = target.clone()  # which the rule may need when relevance comes back
-        _tag(before, _tag_of(target))
+        before = _tag(target.clone(), _tag_of(target))  # which the rule may need when relevance comes back
         result = self._call(base, out_of_place(base, func), (before, *rest), kwargs)
         target.copy_(result)
-        _tag(target, _tag_of(result))
-        return target
+        return _tag(target, _tag_of(result))
 
     def _call(self, base: str, func: Any, args: Any, kwargs: Any) -> Any:
         """Apply the operation's rule and keep what is known of its output."""
@@ -209,15 +206,16 @@ class Propagation(TorchFunctionMode):
         with self:
             return func(*args, **kwargs)
 
-    def layer_rule(self, weight: Any, convolution: bool) -> tuple[LayerRule, bool]:
-        """Give the rule of the layer with this weight, and whether the user chose it."""
-        name, kind = self._names.get(id(weight), ("", nn.Module))
+    def layer(self, x: Any, weight: Any, bias: Any, geometry: Any = None, stored: Any = None) -> Layer:
+        """Give a layer with its rule, by its weight, or by the parameter in which that is stored."""
+        name, kind = self._names.get(id(weight if stored is None else stored), ("", nn.Module))
         for key in (name, *kind.__mro__):
             if key in self.rules.layers:
                 self.used.add(key)
-                return as_rule("layers", self.rules.layers[key], LayerRule), True
-        rule = self.rules.convolution if convolution else self.rules.linear
-        return as_rule("linear", rule, LayerRule), False
+                chosen = as_rule("layers", self.rules.layers[key], LayerRule)
+                return Layer(x, weight, bias, geometry, chosen, True)
+        rule = self.rules.linear if geometry is None else self.rules.convolution
+        return Layer(x, weight, bias, geometry, as_rule("linear", rule, LayerRule), False)
 
     def run_layer(self, layer: Layer, compute: Callable[[Tensor], Tensor]) -> Tensor:
         """Give the value of a layer, with its rule."""
@@ -231,8 +229,7 @@ class Propagation(TorchFunctionMode):
 
         if isinstance(rule, SharingRule):
             z = ruled(compute, lambda c, z, x: rule.back(layer, c, z, x, epsilon), x, again=again)
-            _tag(z, Tag(layer=layer))
-            return z
+            return _tag(z, Tag(layer=layer))
         shadow, mask = tag.shadow, tag.mask
         if shadow is None or mask is None:
             raise InvalidInputError(
@@ -249,8 +246,7 @@ class Propagation(TorchFunctionMode):
         if self._deep:
             zeros = ruled(lambda *_: torch.zeros_like(z), lambda R, z, _, x: spread(R, x), shadow, values)
             tag = replace(tag, shadow=zeros, mask=torch.ones_like(zeros))
-        _tag(z, tag)
-        return z
+        return _tag(z, tag)
 
     def made_by(self, z: Tensor) -> Layer | None:
         """Give the layer whose output z is, unchanged."""
@@ -265,26 +261,22 @@ class Propagation(TorchFunctionMode):
         """Whether x is made of nothing but outputs of sigmoids."""
         return _tag_of(x).gate
 
-    def _plain(self, value: Any) -> Any:
-        """Replace parameters by constants: what requires a gradient then carries relevance."""
-        if isinstance(value, Tensor):
-            return self._constant(value) if value.requires_grad and value.is_leaf else value
-        if isinstance(value, list | tuple):
-            parts = [self._plain(part) for part in value]
-            return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
-        return value
-
-    def _constant(self, parameter: Tensor) -> Tensor:
-        if id(parameter) not in self._constants:
-            constant = parameter.detach()
-            self._constants[id(parameter)] = parameter, constant
-            if id(parameter) in self._names:
-                self._names[id(constant)] = self._names[id(parameter)]
-        return self._constants[id(parameter)][1]
+    def _plain(self, x: Tensor) -> Tensor:
+        """Replace a parameter by a constant: what requires a gradient then carries relevance."""
+        if not (x.requires_grad and x.is_leaf):
+            return x
+        if id(x) not in self._constants:
+            constant = x.detach()
+            self._constants[id(x)] = x, constant
+            if id(x) in self._names:
+                self._names[id(constant)] = self._names[id(x)]
+        return self._constants[id(x)][1]
 
 
-def _tag(x: Tensor, tag: Tag) -> None:
+def _tag(x: Tensor, tag: Tag) -> Tensor:
+    """Note what is known of x; gives x."""
     x._whence_tag = replace(tag, version=x._version)  # type: ignore[attr-defined]
+    return x
 
 
 def _tag_of(x: Any) -> Tag:

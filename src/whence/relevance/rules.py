@@ -17,7 +17,7 @@ from torch import Tensor
 from whence.core.checks import shown
 from whence.core.registry import Registry
 from whence.errors import InvalidInputError
-from whence.relevance.primitives import identity, kept, must_be_constant, ruled, stab
+from whence.relevance.primitives import identity, kept, mapped, must_be_constant, ruled, stab
 
 if TYPE_CHECKING:
     from whence.relevance.primitives import Layer
@@ -195,16 +195,5 @@ class Detach(OperationRule):
 
     def __call__(self, ctx: Propagation, func: Any, *args: Any, **kwargs: Any) -> Any:
         """Give the value for constants."""
-        return func(*constants(args), **dict(zip(kwargs, constants(kwargs.values()), strict=True)))
-
-
-def constants(values: Any) -> tuple[Any, ...]:
-    """Detach the tensors among some values."""
-    return tuple(
-        value.detach()
-        if isinstance(value, Tensor)
-        else type(value)(constants(value))
-        if isinstance(value, list | tuple)
-        else value
-        for value in values
-    )
+        constants = {key: mapped(Tensor.detach, value) for key, value in kwargs.items()}
+        return func(*mapped(Tensor.detach, args), **constants)

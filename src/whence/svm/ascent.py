@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from concurrent.futures import Executor
-from functools import cached_property, partial
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 from scipy.sparse import csr_array
 
-from whence.core.arrays import Doubles, Floats, Ints
-from whence.svm.copies import share_alike
+from whence.core.arrays import Doubles, Floats
 from whence.svm.newton import Phase
 from whence.svm.passes import Certificate, Rows, certify, in_eight, in_threads, score
 from whence.svm.problem import Listed, Problem
@@ -65,18 +65,14 @@ class Ascent:
         self.best_W: Doubles = np.zeros(problem.shape)
         self.by_newton = False
         self.sigma = 0.0  # of the last Newton phase at this C
+        self.copies = problem.copies()
         self.kept: tuple[float, csr_array] | None = None  # the smallest gap at this C and its λ
-
-    @cached_property
-    def copies(self) -> list[Ints]:
-        """Groups of samples whose λ the dual leaves open but for the sum."""
-        return self.problem.copies()
 
     # Where the search stands
 
     def set_C(self, C: float, scale: float) -> None:
         """Continue at another C from ``scale`` times the present λ."""
-        self.problem = self.problem.at(C)
+        self.problem = replace(self.problem, C=C)
         self.alpha *= scale
         self.W *= scale
         self.problem.complete(self.alpha)
@@ -282,7 +278,7 @@ class Ascent:
                 if self.least_C() < 0.9 * C:
                     return
 
-    def settle(self, C: float) -> None:
+    def _settle(self, C: float) -> None:
         """Go back to the best λ, or bring a search that ended on its way to the C that was asked for."""
         if self.kept is not None and self.kept[0] < self.gap:
             self.gap, lam = self.kept
@@ -293,27 +289,26 @@ class Ascent:
             stay = self.beyond(C) or self.least_C() < 0.9 * self.problem.C
             self.set_C(C, 1.0 if stay else self._best_scale(C / self.problem.C))
 
-    def certificate(self, tol: float) -> Certificate:
-        """λ made exactly feasible and equal for copies, with P(W(λ)) and D(λ) recomputed in float64.
+    def certificate(self, C: float, tol: float) -> Certificate:
+        """λ for C made exactly feasible and equal for copies, with P(W(λ)) and D(λ) recomputed in float64.
 
         Where the gap is above ``tol`` and the multiple of λ whose W has no loss is feasible and better, the
         search goes over to that one.
         """
-        share_alike(self.alpha, self.copies)
-        found, margin = self._certify()
-        a = _without_loss(margin)
+        self._settle(C)
+        for rows in self.copies:
+            self.alpha[rows] = self.alpha[rows].mean(axis=0)  # W and the dual value stay as they are
+        found = certify(self.problem, self.alpha, self.stored, self.parallel)
+        a = _without_loss(found.margin)
         if found.gap <= tol or np.isinf(a) or a * self.least_C() > self.problem.C:
             return found
         before = self.alpha.copy(), self.W
         self.set_C(self.problem.C, a)
-        other, _ = self._certify()
+        other = certify(self.problem, self.alpha, self.stored, self.parallel)
         if other.gap < found.gap:
             return other
         self.alpha, self.W = before
         return found
-
-    def _certify(self) -> tuple[Certificate, float]:
-        return certify(self.problem, self.alpha, self.stored, self.parallel)
 
 
 def _geometric(first: float, last: float) -> list[float]:

@@ -1,4 +1,4 @@
-"""Checks of what a problem is made of: features, C, the bias and a model's head."""
+"""Checks of what a problem is made of: features, C, the bias and a model's head; copies among samples."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from whence.core.arrays import Doubles, Floats
+from whence.core.arrays import Doubles, Floats, Ints
 from whence.core.checks import check_count, check_positive, real_array, shown
 from whence.errors import InvalidInputError
 from whence.svm import loops
@@ -54,10 +54,9 @@ def check_features(features: npt.ArrayLike) -> Floats:
             f"'features' must have two dimensions, (samples, features). Got shape {X.shape}. "
             "Flatten or pool each sample to one row."
         )
-    if X.shape[0] == 0:
-        raise InvalidInputError(f"'features' must have at least one row. Got shape {X.shape}.")
-    if X.shape[1] == 0:
-        raise InvalidInputError(f"'features' must have at least one column. Got shape {X.shape}.")
+    if 0 in X.shape:
+        missing = "row" if len(X) == 0 else "column"
+        raise InvalidInputError(f"'features' must have at least one {missing}. Got shape {X.shape}.")
     if X.dtype == np.float16:
         X = X.astype(np.float32)
     elif X.dtype not in (np.float32, np.float64) or not X.dtype.isnative:
@@ -120,3 +119,20 @@ def squared_norms(X: Floats) -> Doubles:
             f"'features' are too large: the squared norm of row {i} overflows. Scale the features down."
         )
     return norms
+
+
+def find_copies(features: Floats, norms: Doubles, labels: Ints) -> list[Ints]:
+    """Give the samples of every group of copies, equal in features and label, each ascending.
+
+    Only rows of equal squared norm are compared, which are few unless features are integers.
+    """
+    order = np.argsort(norms)
+    starts = np.concatenate([[0], np.flatnonzero(np.diff(norms[order])) + 1, [len(order)]])
+    groups: list[Ints] = []
+    for k in np.flatnonzero(np.diff(starts) > 1):
+        found: dict[tuple[int, bytes], list[int]] = {}
+        for i in np.sort(order[starts[k] : starts[k + 1]]).tolist():
+            # Adding zero makes −0.0 and 0.0, which are equal, the same bytes.
+            found.setdefault((labels[i], (features[i] + 0.0).tobytes()), []).append(i)
+        groups += [np.array(rows) for rows in found.values() if len(rows) > 1]
+    return groups

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -61,9 +61,8 @@ def solve_path(
     values = [check_C(C) for C in Cs]
     solutions: dict[int, Solution] = {}
     previous: Solution | None = None
-    for i in sorted(range(len(values)), key=lambda i: values[i]):
-        previous = solve(features, labels, C=values[i], warm_start=previous, **options)
-        solutions[i] = previous
+    for i in sorted(range(len(values)), key=values.__getitem__):
+        previous = solutions[i] = solve(features, labels, C=values[i], warm_start=previous, **options)
     return [solutions[i] for i in range(len(values))]
 
 
@@ -203,7 +202,7 @@ def choose_C(
     taken = np.setdiff1d(np.arange(len(X)), held_back(strata, seed))
     fitted, judged, held_out = _split(strata[taken], max_samples, rng)
     fitted, judged = taken[fitted], taken[judged]
-    judge = _Judge(p, judged, head)
+    judge = _judge(p, judged, head)
     scale = len(X) * spread(X) ** 2
     share = len(X) / len(fitted)
     X, y = X[fitted], to_array("labels", labels)[fitted]
@@ -279,25 +278,19 @@ def _still(before: tuple[float, float | None], now: tuple[float, float | None]) 
     return all(abs((a or 0.0) - (b or 0.0)) <= _STILL for a, b in zip(before, now, strict=True))
 
 
-class _Judge:
-    """Compares a surrogate with the model on fixed rows."""
+def _judge(
+    p: Problem, rows: Ints, head: tuple[Floats, Floats | None] | None
+) -> Callable[[Doubles], tuple[float, float | None]]:
+    """Give what compares a surrogate W (K, d[+1]) with the model on fixed rows by ``Problem.compare``."""
+    features = p.features[rows].astype(np.float64)
+    d = features.shape[1]
 
-    def __init__(self, p: Problem, rows: Ints, head: tuple[Floats, Floats | None] | None) -> None:
-        self.problem, self.rows = p, rows
-        self.features = p.features[rows].astype(np.float64)
-        self.logits: Doubles | None = None
-        if head is not None:
-            weight, offset = head
-            logits = self.features @ np.asarray(weight, dtype=np.float64).T
-            self.logits = logits if offset is None else logits + offset
+    def logits(weight: Floats, offset: Floats | None) -> Doubles:
+        found = features @ weight.astype(np.float64, copy=False).T
+        return found if offset is None else found + offset
 
-    def __call__(self, W: Doubles) -> tuple[float, float | None]:
-        """Agreement and likeness of the surrogate W (K, d[+1]), as ``Problem.compare`` has them."""
-        d = self.features.shape[1]
-        scores = self.features @ W[:, :d].T
-        if self.problem.bias:
-            scores += W[:, d]
-        return self.problem.compare(scores, self.logits, self.rows)
+    theirs = None if head is None else logits(*head)
+    return lambda W: p.compare(logits(W[:, :d], W[:, d] if p.bias else None), theirs, rows)
 
 
 def _best(path: list[PathPoint], n: int, with_head: bool) -> tuple[PathPoint, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
 import numpy as np
@@ -103,10 +103,6 @@ class Problem(ABC):
         n, d = self.features.shape
         rows = max(64, _BLOCK_BYTES // (8 * d))
         return [slice(start, min(start + rows, n)) for start in range(0, n, rows)]
-
-    def at(self, C: float) -> Self:
-        """The same problem at another C."""
-        return replace(self, C=C)
 
     # What the problem is
 

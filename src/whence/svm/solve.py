@@ -15,13 +15,11 @@ import numpy.typing as npt
 from scipy.sparse import csr_array, issparse
 from threadpoolctl import threadpool_limits
 
-from whence.core.arrays import Doubles
+from whence.core.arrays import Doubles, Ints
 from whence.core.checks import check_callable, check_count, check_positive, check_seed, check_share
 from whence.errors import ConvergenceWarning, InvalidInputError
 from whence.svm.ascent import Ascent, OutOfTimeError
-from whence.svm.columns import expand_columns, merge_columns
 from whence.svm.crammer_singer import CrammerSinger
-from whence.svm.passes import Certificate
 from whence.svm.problem import Problem
 
 _THREADS = 1024  # more than machines have
@@ -133,17 +131,19 @@ def solve(
     # Products of blocks run side by side; threads inside each would only get in their way.
     with threadpool_limits(limits=1, user_api="blas"), ThreadPoolExecutor(threads) as pool:
         ascent = Ascent(merged, seed, pool, deadline)
-        certificate: Certificate | None = None
+        status: Status = "converged"
+        goal = tol
         try:
-            status: Status = "converged"
-            goal = tol
             if lam is not None:
-                ascent.start_from(merge_columns(lam, place))
+                ascent.start_from(_merge_columns(lam, place))
             rounds: Iterable[None] = ascent.run(goal)
             while True:
-                _follow(rounds, ascent, asked.C, started, history, callback)
-                ascent.settle(asked.C)
-                certificate = ascent.certificate(tol)
+                for _ in rounds:
+                    gap = min(ascent.gap, 1.0) if ascent.problem.C == asked.C else 1.0
+                    history.append((time.perf_counter() - started, gap))
+                    if callback is not None:
+                        callback(*history[-1])
+                certificate = ascent.certificate(asked.C, tol)
                 if certificate.gap <= tol:
                     break
                 if ascent.gap > goal or goal < 1e-2 * tol or ascent.beyond(asked.C):
@@ -151,13 +151,9 @@ def solve(
                     break
                 goal *= 0.5
                 rounds = ascent.rounds(goal)
-        except OutOfTimeError:
-            status = "time limit"
-        except KeyboardInterrupt:
-            status = "interrupted"
-        if status in ("time limit", "interrupted") or certificate is None:
-            ascent.settle(asked.C)
-            certificate = ascent.certificate(tol)
+        except (OutOfTimeError, KeyboardInterrupt) as stop:
+            status = "time limit" if isinstance(stop, OutOfTimeError) else "interrupted"
+            certificate = ascent.certificate(asked.C, tol)
     seconds = time.perf_counter() - started
     gap = certificate.gap
     history.append((seconds, gap))
@@ -172,25 +168,9 @@ def solve(
     weight = certificate.weight[place]
     weight[:, asked.features.shape[1] :] *= asked.bias
     return Solution(
-        expand_columns(certificate.lam, place), weight, certificate.primal, certificate.dual, gap,
+        _expand_columns(certificate.lam, place), weight, certificate.primal, certificate.dual, gap,
         "converged" if gap <= tol else status, ascent.n_iter, seconds, asked.C, asked.bias, history,
     )  # fmt: skip
-
-
-def _follow(
-    rounds: Iterable[None],
-    ascent: Ascent,
-    C: float,
-    started: float,
-    history: list[tuple[float, float]],
-    callback: Callable[[float, float], object] | None,
-) -> None:
-    """Run rounds to their end, keeping the history."""
-    for _ in rounds:
-        gap = min(ascent.gap, 1.0) if ascent.problem.C == C else 1.0
-        history.append((time.perf_counter() - started, gap))
-        if callback is not None:
-            callback(*history[-1])
 
 
 def check_options(tol: float, max_seconds: float | None, n_threads: int | None, seed: int) -> None:
@@ -217,3 +197,23 @@ def _check_warm_start(warm_start: Solution | csr_array | None, problem: Problem)
     if lam.dtype.kind not in "biuf" or not np.isfinite(lam.data).all():
         raise InvalidInputError("'warm_start' must hold finite real numbers. Got others in its λ.")
     return csr_array(lam)
+
+
+def _merge_columns(lam: csr_array, place: Ints) -> csr_array:
+    """λ of all outputs as that of the merged problem, with the mean of the columns that became one."""
+    times = np.bincount(place)
+    return lam if len(times) == len(place) else csr_array((lam @ _members(place)) / times)
+
+
+def _expand_columns(lam: csr_array, place: Ints) -> csr_array:
+    """λ of the merged problem as that of all outputs: every value stays what it is."""
+    if lam.shape[1] == len(place):
+        return lam
+    expanded = csr_array(lam @ _members(place).T)
+    expanded.sort_indices()
+    return expanded
+
+
+def _members(place: Ints) -> csr_array:
+    """(outputs, merged outputs): 1 where an output has that place."""
+    return csr_array((np.ones(len(place)), (np.arange(len(place)), place)))

@@ -13,7 +13,7 @@ from torch import nn
 from torch.nn.modules import module as torch_modules
 
 from whence.core.fingerprint import code
-from whence.core.fingerprint.digest import Digest, state
+from whence.core.fingerprint.digest import Digest, full_name, state
 
 _LARGEST = 1 << 26  # bytes of an array in an attribute from which on it is sampled
 _PLAIN = int | float | str | bool | None
@@ -108,7 +108,7 @@ class _Telling:
             inside = ", ".join(f"{key}={self.told(value)}" for key, value in sorted(attributes.items()))
             self.lines[title] = f"{type(module).__qualname__}({inside}) [{children}]"
         else:
-            self.lines[title] = f"{_full_name(type(module))} [{children}]"
+            self.lines[title] = f"{full_name(type(module))} [{children}]"
             self.attributes(name, attributes)
         self.hooks(name, vars(module))
 
@@ -125,13 +125,11 @@ class _Telling:
             self.lines[f"code {name}"] = self.told(inside)
             self.attributes(name, {**code.enclosed(thing), **vars(thing)})
             self.uses([thing])
-        elif code.is_own(type(thing)):
-            self.lines[_title("object", name)] = _full_name(type(thing))
-            self.attributes(name, state(thing))
+            return
+        self.lines[_title("object", name)] = full_name(type(thing))
+        self.attributes(name, state(thing))
+        if code.is_own(type(thing)):
             self.classes([type(thing)])
-        else:
-            self.lines[_title("object", name)] = _full_name(type(thing))
-            self.attributes(name, state(thing))
 
     def attributes(self, name: str, attributes: Mapping[str, Any]) -> None:
         for key, value in attributes.items():
@@ -140,7 +138,7 @@ class _Telling:
     def classes(self, kinds: Any) -> None:
         packages = {"torch"}
         for kind in dict.fromkeys(kinds):
-            full = _full_name(kind)
+            full = full_name(kind)
             # Of installed packages the version counts: they patch each other's classes when imported.
             own = [method for method in code.methods(kind) if code.is_own(method)]
             if own:
@@ -175,7 +173,3 @@ class _Telling:
 
 def _title(kind: str, name: str) -> str:
     return f"{kind} {name}".rstrip()
-
-
-def _full_name(kind: type) -> str:
-    return f"{kind.__module__}.{kind.__qualname__}"

@@ -17,7 +17,7 @@ _codes: dict[int, tuple[types.CodeType, str]] = {}  # the code too, so that no o
 _PATHS = sysconfig.get_paths()
 _STANDARD = tuple(_PATHS[name] for name in ("stdlib", "platstdlib"))
 # This package too, wherever it lies: ``source`` stands for its code.
-_INSTALLED = (*(_PATHS[name] for name in ("purelib", "platlib")), str(Path(__file__).parents[1]))
+_INSTALLED = (*(_PATHS[name] for name in ("purelib", "platlib")), str(Path(__file__).parents[2]))
 
 
 def of(code: types.CodeType) -> str:

@@ -24,7 +24,6 @@ _LONG = 1 << 12  # entries of a container from which on it is hashed as a whole
 _NODES = 200_000  # values looked at in all; of what lies beyond, the type is all that counts
 _PLAIN = (str, int, float, complex, bool, type(None))
 _NAMED = (enum.Enum, torch.dtype, torch.device, torch.layout, range, slice)
-_TOLD_BY_STATE = (types.SimpleNamespace, Namespace)
 
 
 class Digest:
@@ -51,7 +50,7 @@ class Digest:
         elif isinstance(value, _PLAIN):
             self._text(value)
         elif self._left[0] < 0:
-            self._say(_name(type(value)))
+            self._say(full_name(type(value)))
         elif isinstance(value, Tensor):
             self._tensor(value)
         elif isinstance(value, np.ndarray) and not value.dtype.hasobject:
@@ -76,20 +75,23 @@ class Digest:
 
     def of(self, value: Any) -> str:
         """Give the digest of one value alone; what was found out about others is used."""
-        part = Digest(self._largest)
-        part._within, part._known, part._left = self._within, self._known, self._left
+        part = self._fresh()
         part.add(value)
         return part.hexdigest()
+
+    def _fresh(self) -> Digest:
+        part = Digest(self._largest)
+        part._within, part._known, part._left = self._within, self._known, self._left
+        return part
 
     def _part(self, value: Any) -> str:
         """Digest a container, a function, a class or an object."""
         if id(value) in self._within:
-            return f"cycle {_name(type(value))}"
+            return f"cycle {full_name(type(value))}"
         if id(value) not in self._known:
             self._within.add(id(value))
             try:
-                part = Digest(self._largest)
-                part._within, part._known, part._left = self._within, self._known, self._left
+                part = self._fresh()
                 part._compound(value)
                 self._known[id(value)] = value, part.hexdigest()
             finally:
@@ -150,13 +152,13 @@ class Digest:
         return True
 
     def _function(self, function: types.FunctionType) -> None:
-        self._say(f"function {_name(function)} {code.of(function.__code__)}")
+        self._say(f"function {full_name(function)} {code.of(function.__code__)}")
         self.add([function.__defaults__, function.__kwdefaults__, code.enclosed(function)])
-        self.add({name: part for name, part in vars(function).items()})
+        self.add(dict(vars(function)))
         self.add(code.uses(function))
 
     def _class(self, kind: type) -> None:
-        self._say(f"class {_name(kind)}")
+        self._say(f"class {full_name(kind)}")
         if not code.is_own(kind):
             return
         methods = code.methods(kind)
@@ -173,7 +175,7 @@ class Digest:
         inside = getattr(value, "__dict__", {})
         wrapped = inside.get("__wrapped__") or inside.get("py_func")
         if isinstance(wrapped, types.FunctionType):  # of functools.cache, of numba
-            self.add([_name(kind), wrapped])
+            self.add([full_name(kind), wrapped])
         elif is_dataclass(value):
             self.add([kind, {field.name: getattr(value, field.name) for field in fields(value)}])
         elif isinstance(value, nn.Module):
@@ -250,10 +252,10 @@ _INNER = {
 
 def _has_state(value: Any) -> bool:
     """Whether an object's attributes say what it is: not those of Python's own locks, loggers and files."""
-    if isinstance(value, _TOLD_BY_STATE):
-        return True
-    return not code.is_standard(type(value)) and bool(state(value))
+    told = isinstance(value, types.SimpleNamespace | Namespace)
+    return told or (not code.is_standard(type(value)) and bool(state(value)))
 
 
-def _name(thing: Any) -> str:
+def full_name(thing: Any) -> str:
+    """Name a class or function with its module."""
     return f"{thing.__module__}.{thing.__qualname__}"

@@ -71,13 +71,9 @@ class Summary:
     @cached_property
     def values(self) -> dict[tuple[str, Column], float]:
         """Scores by method and column, where there are any."""
-        found = {}
-        for method in self.methods:
-            for column in self.columns:
-                value = self._value(method.key, column)
-                if value is not None:
-                    found[method.key, column] = value
-        return found
+        pairs = [(method.key, column) for method in self.methods for column in self.columns]
+        found = {pair: self._value(*pair) for pair in pairs}
+        return {pair: value for pair, value in found.items() if value is not None}
 
     def _value(self, key: str, column: Column) -> float | None:
         if not column.first:

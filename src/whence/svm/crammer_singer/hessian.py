@@ -8,14 +8,12 @@ its length and its products are theirs, and P_i projects off the vector of these
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import LinAlgError
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from whence.core.arrays import Doubles, Ints, Mask
 from whence.svm.crammer_singer import kernels
-from whence.svm.crammer_singer.direct import by_dense, by_gram, cholesky_solve
 from whence.svm.passes import Rows, in_eight
 
 _STEPS = 10  # Newton steps that share one preconditioner
@@ -86,30 +84,20 @@ class NewtonSystem:
             return residual
         used = used[free]
         n_pairs = int((counts[free] - 1).sum())
-        shape = self.rows.problem.shape
-        _, method = step_cost(len(free), n_pairs, shape, self.cost)
-        scaled = residual * self.roots[:, None]
-        return self._solve_scaled(method, free, used, sigma, scaled, accuracy) / self.roots[:, None]
-
-    def _solve_scaled(
-        self, method: str, free: Ints, used: Mask, sigma: float, residual: Doubles, accuracy: float
-    ) -> Doubles:
-        """Solve by a method, where rows are times their roots."""
+        _, method = step_cost(len(free), n_pairs, self.rows.problem.shape, self.cost)
+        roots = self.roots[:, None]
         if method != "cg":
             F = self.rows.block(self.rows.rows[free])
             direct = by_gram if method == "gram" else by_dense
             try:
-                return direct(F, used, self.roots, sigma, residual)
+                return direct(F, used, self.roots, sigma, residual * roots) / roots
             except LinAlgError:  # σ is past what float64 factorises; conjugate gradients need no factor
                 pass
-        return self.by_cg(free, used, sigma, residual, accuracy)
+        return self.by_cg(free, used, sigma, residual * roots, accuracy) / roots
 
-    def by_cg(
-        self, free: Ints, used: Mask, sigma: float, residual: Doubles, accuracy: float, plain: bool = False
-    ) -> Doubles:
+    def by_cg(self, free: Ints, used: Mask, sigma: float, residual: Doubles, accuracy: float) -> Doubles:
         """Conjugate gradients, whose products touch only the classes in use."""
-        if not plain:
-            self._condition(free, used, sigma)
+        self._condition(free, used, sigma)
         blocks = self.blocks
         # On a shift common to all classes the Hessian is the identity.
         shift = _shift(residual, self.roots)
@@ -149,7 +137,7 @@ class NewtonSystem:
         stale = (self.cost or 0.0) > _build_cost(n_used, shape)
         if self.blocks is None or sigma > 30.0 * self.blocks.sigma or stale:
             try:
-                self.blocks = BlockInverses.build(self.rows, self.times, free, used, sigma)
+                self.blocks = BlockInverses(self.rows, self.times, free, used, sigma)
             except LinAlgError:
                 self.blocks = None
 
@@ -166,34 +154,24 @@ class NewtonSystem:
                     problem.bias, V, out,
                 )  # fmt: skip
 
-            total: Doubles = V + sigma * in_eight(len(rows), V.shape, add, parallel)
-            return total
+            return V + sigma * in_eight(len(rows), V.shape, add, parallel)
 
         return product
 
 
-@dataclass(frozen=True)
 class BlockInverses:
     """Inverses of the Hessian's diagonal blocks, one per class, as a preconditioner.
 
     The classes' coupling is to the diagonal as a graph's edges are to its degrees: well conditioned once the
     diagonal is divided out. In single precision a direction that all features share, such as a common offset,
-    would leave the inverses indefinite.
+    would leave the inverses indefinite. They are I + σ Σ_i (1 − n_c/m_i) f_i f_iᵀ over the samples that use
+    class c, which stands for n_c; m_i is the number of classes that sample i uses.
     """
 
-    sigma: float
-    roots: Doubles
-    inverses: Doubles
-
-    @classmethod
-    def build(cls, rows: Rows, times: Doubles, free: Ints, used: Mask, sigma: float) -> BlockInverses:
-        """Blocks I + σ Σ_i (1 − n_c/m_i) f_i f_iᵀ over the samples that use class c, which stands for n_c.
-
-        m_i is the number of classes that sample i uses.
-        """
+    def __init__(self, rows: Rows, times: Doubles, free: Ints, used: Mask, sigma: float) -> None:
         K, D = rows.problem.shape
         m = used @ times
-        inverses = np.empty((K, D, D))
+        self.sigma, self.roots, self.inverses = sigma, np.sqrt(times), np.empty((K, D, D))
 
         def one(c: int) -> None:
             H = np.eye(D)
@@ -203,10 +181,9 @@ class BlockInverses:
                 F = rows.block(rows.rows[free[some]])
                 weight = sigma * (1.0 - times[c] / m[some])
                 H += (F * weight[:, None]).T @ F
-            inverses[c] = cholesky_solve(H, np.eye(D))
+            self.inverses[c] = cholesky_solve(H, np.eye(D))
 
         rows.parallel(one, range(K))
-        return cls(sigma, np.sqrt(times), inverses)
 
     def divide(self, V: Doubles) -> Doubles:
         """V (K, D), without a common shift, divided by the blocks and centred again.
@@ -214,11 +191,66 @@ class BlockInverses:
         The Hessian leaves a shift common to all classes as it is, where the blocks are far from it.
         """
         quotient: Doubles = np.matmul(self.inverses, V[:, :, None])[:, :, 0]
-        quotient -= _shift(quotient, self.roots)
-        return quotient
+        return quotient - _shift(quotient, self.roots)
 
 
 def _shift(V: Doubles, roots: Doubles) -> Doubles:
     """The part of V (K, D) that is common to all classes."""
-    shift: Doubles = np.outer(roots, roots @ V / (roots @ roots))
-    return shift
+    return np.outer(roots, roots @ V / (roots @ roots))
+
+
+def by_gram(F: Doubles, used: Mask, roots: Doubles, sigma: float, residual: Doubles) -> Doubles:
+    """Woodbury's identity: a system of the size of the data part's rank."""
+    basis, at = zero_sum_bases(used, roots)
+    products = F @ F.T
+    gram = np.empty((len(at), len(at)))
+    for start in range(0, len(at), 256):  # by parts, so that only one matrix of this size is ever held
+        some = slice(start, start + 256)
+        gram[some] = products[at[some]][:, at]
+        gram[some] *= basis[some] @ basis.T
+    gram[np.diag_indices(len(at))] += 1.0 / sigma
+    right = np.einsum("rk,rk->r", (F @ residual.T)[at], basis)
+    combined = np.zeros(used.shape)
+    np.add.at(combined, at, basis * cholesky_solve(gram, right)[:, None])
+    return residual - combined.T @ F
+
+
+def by_dense(F: Doubles, used: Mask, roots: Doubles, sigma: float, residual: Doubles) -> Doubles:
+    """The whole Hessian, (K·D) × (K·D)."""
+    K, D = residual.shape
+    H = np.zeros((K, D, K, D))
+    share = sigma / (used @ roots**2)
+    for c in range(K):
+        for e in range(c, K):
+            both = np.flatnonzero(used[:, c] & used[:, e])
+            weight = (sigma if c == e else 0.0) - roots[c] * roots[e] * share[both]
+            block = (F[both] * weight[:, None]).T @ F[both]
+            H[c, :, e, :] = block
+            H[e, :, c, :] = block
+    matrix = H.reshape(K * D, K * D)
+    matrix[np.diag_indices(K * D)] += 1.0
+    return cholesky_solve(matrix, residual.ravel()).reshape(K, D)
+
+
+def zero_sum_bases(used: Mask, roots: Doubles) -> tuple[Doubles, Ints]:
+    """Orthonormal (Helmert) bases of what is orthogonal to ``roots`` on each row's classes in use.
+
+    Only the last root may be other than 1. Returns the basis vectors (Σ rank, K) and the row of each.
+    """
+    rank = used.sum(axis=1) - 1
+    at = np.repeat(np.arange(len(used)), rank)
+    order = np.arange(len(at)) - np.repeat(np.cumsum(rank) - rank, rank) + 1  # 1 … rank within a row
+    position = np.cumsum(used, axis=1)[at]  # 1 … classes in use
+    mine = used[at]
+    basis = np.where(mine & (position <= order[:, None]), 1.0, 0.0)
+    last = mine & (position == order[:, None] + 1)
+    end = -order / roots[last.argmax(axis=1)]
+    basis[last] = end
+    basis /= np.sqrt(order + end**2)[:, None]
+    return basis, at
+
+
+def cholesky_solve(matrix: Doubles, right: Doubles) -> Doubles:
+    """Solve a positive definite system; the matrix is overwritten."""
+    factor = cho_factor(matrix, lower=True, overwrite_a=True, check_finite=False)
+    return cho_solve(factor, right, check_finite=False)

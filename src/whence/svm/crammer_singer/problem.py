@@ -12,10 +12,9 @@ from scipy.sparse import csr_array
 from whence.core.arrays import Doubles, Floats, Ints
 from whence.core.checks import as_int64, check_count, to_array
 from whence.errors import InvalidInputError
-from whence.svm.copies import find_copies
+from whence.svm import inputs
 from whence.svm.crammer_singer import kernels
 from whence.svm.crammer_singer.hessian import NewtonSystem, step_cost
-from whence.svm.inputs import MOST_OUTPUTS, check_bias, check_C, check_features, check_range, squared_norms
 from whence.svm.likeness import likeness
 from whence.svm.passes import Rows
 from whence.svm.problem import Listed, Losses, Problem, Selected
@@ -49,13 +48,13 @@ class CrammerSinger(Problem):
 
         float32 and float64 rows are used in place; other layouts and float16 are copied once.
         """
-        X = check_features(features)
+        X = inputs.check_features(features)
         y = check_labels(targets, len(X))
         K = check_n_classes(n_outputs, y)
-        C, constant = check_C(C), check_bias(bias)
-        norms = squared_norms(X)
+        C, constant = inputs.check_C(C), inputs.check_bias(bias)
+        norms = inputs.squared_norms(X)
         norms += constant**2
-        check_range(C, norms)
+        inputs.check_range(C, norms)
         return cls(X, K, C, constant, norms, y)
 
     def merged(self) -> tuple[Self, Ints]:
@@ -64,8 +63,7 @@ class CrammerSinger(Problem):
         The primal is strictly convex and stays the same when two such classes change places, so the optimal W
         has the same row for all of them, and their mean λ is as good as any.
         """
-        present = np.zeros(self.n_outputs, bool)
-        present[self.labels] = True
+        present = np.bincount(self.labels, minlength=self.n_outputs) > 0
         n = int(present.sum())
         n_absent = self.n_outputs - n
         if n_absent < 2:
@@ -75,7 +73,7 @@ class CrammerSinger(Problem):
 
     def copies(self) -> list[Ints]:
         """Groups of samples with equal features and label."""
-        return find_copies(self.features, self.squared_norms, self.labels)
+        return inputs.find_copies(self.features, self.squared_norms, self.labels)
 
     @property
     def strata(self) -> Ints:
@@ -93,9 +91,7 @@ class CrammerSinger(Problem):
     @property
     def times(self) -> Doubles:
         """How many classes each one stands for, (K,)."""
-        times = np.ones(self.n_outputs)
-        times[-1] = self.multiplicity
-        return times
+        return np.append(np.ones(self.n_outputs - 1), self.multiplicity)
 
     def inner(self, A: Floats, B: Floats) -> float:
         """Σ_c A_c·B_c of two arrays like W, (K, D)."""
@@ -128,11 +124,10 @@ class CrammerSinger(Problem):
         """λ on a grid so fine that it costs nothing and so coarse that row sums are exactly zero."""
         grid = 2.0 ** (np.floor(np.log2(self.linear(alpha)[1] or self.C)) - 44)
         indptr = np.zeros(len(alpha) + 1, np.int64)
-        indices, data = np.empty(0, np.int32), np.empty(0)
-        for fill in (False, True):
-            size = kernels.quantise(alpha, self.labels, self.times, self.C, grid, indptr, indices, data, fill)
-            if not fill:
-                indices, data = np.empty(size, np.int32), np.empty(size)
+        fixed = alpha, self.labels, self.times, self.C, grid, indptr
+        size = kernels.quantise(*fixed, np.empty(0, np.int32), np.empty(0), False)
+        indices, data = np.empty(size, np.int32), np.empty(size)
+        kernels.quantise(*fixed, indices, data, True)
         return csr_array((data, indices, indptr), shape=alpha.shape)
 
     def add_weight(self, alpha: Doubles, rows: slice, out: Doubles) -> None:
@@ -254,7 +249,7 @@ def check_n_classes(n_classes: int | None, labels: Ints) -> int:
                 f"{len(labels):,} samples. Map the labels to 0 … K−1, or pass n_classes."
             )
         return K
-    K = check_count("n_classes", n_classes, 2, MOST_OUTPUTS)
+    K = check_count("n_classes", n_classes, 2, inputs.MOST_OUTPUTS)
     if labels[top] >= K:
         raise InvalidInputError(f"'labels' must be below n_classes = {K}. Got {labels[top]} at index {top}.")
     return K
