@@ -29,8 +29,8 @@ from whence.evaluate.metrics.scores import (
     mislabeling_placements,
     random_scores,
     shortcut_ap,
+    sparsity_curve,
 )
-from whence.evaluate.metrics.sparsity import sparsity_curve
 from whence.evaluate.scenes.datasets import Source
 from whence.evaluate.scenes.loops import fixed_steps, predict
 from whence.evaluate.scenes.networks import Network, TextInputs
