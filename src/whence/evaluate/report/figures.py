@@ -43,16 +43,11 @@ class Figures:
 
     def scores(self) -> list[tuple[Column, Markup]]:
         """One chart per column: all methods, the best first."""
-        return [
-            (column, self._score_chart(column)) for column in self.summary.columns if self._present(column)
-        ]
+        return [(column, self._score_chart(column, v)) for column, v in self.summary.values.items() if v]
 
-    def _present(self, column: Column) -> list[tuple[Method, float]]:
-        values = self.summary.values
-        return [(m, values[m.key, column]) for m in self.summary.methods if (m.key, column) in values]
-
-    def _score_chart(self, column: Column) -> Markup:
-        present = sorted(self._present(column), key=lambda pair: pair[1], reverse=column.rising)
+    def _score_chart(self, column: Column, scores: Mapping[str, float]) -> Markup:
+        found = [(m, scores[m.key]) for m in self.summary.methods if m.key in scores]
+        present = sorted(found, key=lambda pair: pair[1], reverse=column.rising)
         rows = [Dot(m.label, v, self.summary.interval(column, m.key), _style(m)) for m, v in present]
         ends = [end for row in rows if row.interval for end in row.interval]
         title = f"{column.unit} ({'→' if column.rising else '←'} better)"

@@ -61,9 +61,8 @@ def _choose(
     """Give the first box that covers nothing and has a clear leader, else the first that covers nothing."""
     fallback = None
     for box in choices:
-        if any(box.meets(taken) for taken in (*dots, *boxes)):
-            continue
-        if any(box.holds(place) for leader in leaders for place in leader):
+        covers = any(box.meets(taken) for taken in (*dots, *boxes))
+        if covers or any(box.holds(place) for leader in leaders for place in leader):
             continue
         if _is_clear(point, box, boxes, dots, leaders):
             return box

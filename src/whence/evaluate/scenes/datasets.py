@@ -48,10 +48,7 @@ class Source:
 
 
 SOURCES: Registry[Source] = Registry(
-    "data source",
-    lambda thing: isinstance(thing, Source),
-    lambda source: source.name,
-    lambda source: source.read,
+    "data source", lambda thing: isinstance(thing, Source), stands_for=lambda source: source.read
 )
 
 
