@@ -10,7 +10,6 @@ from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 from tqdm.auto import tqdm
@@ -21,19 +20,10 @@ from whence.core.cache import Parts, Say
 from whence.core.words import plain_line
 from whence.data import TrainingSet
 from whence.features.forward import Forward
+from whence.features.journal import Folder
 from whence.features.rows import Growing, InFile, InMemory, Rows, needs, room_for
 
 CHECKPOINT_SECONDS = 1.0
-
-
-class Sink(Protocol):
-    """Where the rows go."""
-
-    def append(self, features: Rows, labels: Ints) -> None:
-        """Add the rows of the next samples."""
-
-    def checkpoint(self) -> None:
-        """Make what was added survive."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +57,7 @@ class Job:
             self.fill(sink, 0)
             return rows.whole(), sink.labels.whole()
 
-    def fill(self, sink: Sink, start: int) -> None:
+    def fill(self, sink: Folder | _Loose, start: int) -> None:
         """Add the rows of all samples from ``start``."""
         n, hidden, mark = len(self.samples), not self.show_progress, time.monotonic()
         with tqdm(desc="Features", total=n, initial=start, unit="sample", disable=hidden) as bar:
