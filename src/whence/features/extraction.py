@@ -18,9 +18,8 @@ from whence.core.processor import REMEDY, bfloat16_works
 from whence.data import OnError, as_training_set
 from whence.errors import InvalidInputError
 from whence.features.bank import FeatureBank
-from whence.features.cached import Found, cached
 from whence.features.forward import Forward
-from whence.features.job import Job
+from whence.features.job import Found, Job, cached
 from whence.model.bound import BoundModel
 from whence.model.extractor import Extractor, find_head
 from whence.model.inputs import check_device
