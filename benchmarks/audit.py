@@ -23,7 +23,7 @@ from benchmarks.mislabelled import NOISES, Planted, planted
 from whence import DualDA
 from whence.audit import RANKINGS, wrong_labels
 from whence.audit.heldout import calibrated
-from whence.audit.neighbours import nearest
+from whence.audit.labels import nearest
 from whence.features import FeatureBank
 
 CLEANLAB = ("cleanlab==2.9.0", "termcolor==3.3.0")

@@ -26,7 +26,7 @@ from whence.errors import StoreError, WhenceError
 from whence.evaluate.scenes import weights
 from whence.evaluate.scenes.training import Trained
 from whence.evaluate.suite import results
-from whence.evaluate.suite.cells import Cells
+from whence.evaluate.suite.run import Cells
 from whence.features import journal
 
 N, D, K = 24, 5, 3

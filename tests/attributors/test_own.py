@@ -13,7 +13,7 @@ from torch import Tensor, nn
 import whence
 from whence import attributors
 from whence.attributors import Attributor
-from whence.attributors.registry import METHODS
+from whence.attributors.base import METHODS
 from whence.core.registry import register
 from whence.errors import InvalidInputError, StoreError
 from whence.features import FeatureBank, extract

@@ -19,7 +19,7 @@ from tests.helpers.oracle import qp
 from whence import audit
 from whence.audit.access import training_features
 from whence.audit.heldout import calibrated, folds, held_out_scores
-from whence.audit.neighbours import nearest
+from whence.audit.labels import nearest
 from whence.errors import InvalidInputError, NotFittedError
 from whence.features import FeatureBank, extract
 from whence.tasks import Classes

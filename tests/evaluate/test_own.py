@@ -116,14 +116,12 @@ def test_own_data_network_and_training_are_evaluated(place: Path) -> None:
     assert {seed for n, seed, _ in trained if n == 22} == {1, 2}
     assert found.value("lds", "dualda(C=0.01)") is not None
     # A score by hand: the model that the user's own function gives, and DualDA outside of the evaluation.
-    drawn = datasets.load("own_things:data", place, 45, 24, 0)
-    assert drawn.class_names == ("a", "b", "c")
-    assert np.bincount(drawn.train.labels).tolist() == [15, 15, 15]
-    inputs, tests = (
-        torch.stack([part[i][0] for i in range(len(part))]) for part in (drawn.train, drawn.test)
-    )
-    tests = tests[datasets.draw(drawn.test.labels, 9, 0, "test")]
-    labels = torch.from_numpy(drawn.train.labels)
+    train, test = datasets.load("own_things:data", place, 45, 24, 0)
+    assert train.class_names == ("a", "b", "c")
+    assert np.bincount(train.labels).tolist() == [15, 15, 15]
+    inputs, tests = (torch.stack([part[i][0] for i in range(len(part))]) for part in (train, test))
+    tests = tests[datasets.draw(test.labels, 9, 0, "test")]
+    labels = torch.from_numpy(train.labels)
     torch.manual_seed(0)
     model = named("model", "own_things:train")(view((inputs, labels)), 0, 30).eval()
     said_class = model(tests).argmax(1)

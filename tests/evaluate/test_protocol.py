@@ -123,24 +123,24 @@ def test_original_formats_are_read(tmp_path: Path) -> None:
     for split in ("train", "t10k"):
         (tmp_path / "mnist" / f"{split}-images-idx3-ubyte.gz").write_bytes(to_idx(images))
         (tmp_path / "mnist" / f"{split}-labels-idx1-ubyte.gz").write_bytes(to_idx(labels))
-    found = datasets.load("mnist", tmp_path, None, 10, 0)
-    np.testing.assert_allclose(stacked(found.train)[:, 0], images / 255, rtol=1e-6)
-    assert sorted(found.test.labels) == list(range(10))
+    train, test = datasets.load("mnist", tmp_path, None, 10, 0)
+    np.testing.assert_allclose(stacked(train)[:, 0], images / 255, rtol=1e-6)
+    assert sorted(test.labels) == list(range(10))
     (tmp_path / "cifar-10").mkdir()
     records = rng.integers(0, 10, (4, 3073), np.uint8)
     for name in [*(f"data_batch_{k}" for k in range(1, 6)), "test_batch"]:
         records.tofile(tmp_path / "cifar-10" / f"{name}.bin")
-    found = datasets.load("cifar-10", tmp_path, None, None, 0)
-    assert stacked(found.train).shape == (20, 3, 32, 32)
+    train, test = datasets.load("cifar-10", tmp_path, None, None, 0)
+    assert stacked(train).shape == (20, 3, 32, 32)
     expected = (records[1, 1 + 1024] / 255 - 0.482) / 0.243  # the first green pixel of the second record
-    assert stacked(found.test)[1, 1, 0, 0] == pytest.approx(expected, rel=1e-5)
+    assert stacked(test)[1, 1, 0, 0] == pytest.approx(expected, rel=1e-5)
     (tmp_path / "bbc-news").mkdir()
     with (tmp_path / "bbc-news" / "bbc-news.csv").open("w", newline="", encoding="utf-8") as file:
         csv.writer(file).writerows([("label", "text"), *((f"t{i % 2}", f"text {i}") for i in range(10))])
-    found = datasets.load("bbc-news", tmp_path, 4, 2, 0)
-    texts = [{part[i][0] for i in range(len(part))} for part in (found.train, found.test)]
+    train, test = datasets.load("bbc-news", tmp_path, 4, 2, 0)
+    texts = [{part[i][0] for i in range(len(part))} for part in (train, test)]
     assert not texts[0] & texts[1]
-    assert (np.bincount(found.train.labels).tolist(), found.class_names) == ([2, 2], ("t0", "t1"))
+    assert (np.bincount(train.labels).tolist(), train.class_names) == ([2, 2], ("t0", "t1"))
 
 
 def test_folders_of_images_are_read(tmp_path: Path) -> None:
@@ -149,10 +149,10 @@ def test_folders_of_images_are_read(tmp_path: Path) -> None:
         (tmp_path / "awa2" / name).mkdir(parents=True)
         for i in range(5):
             image.new("RGB", (300, 250), (colour,) * 3).save(tmp_path / "awa2" / name / f"{i}.png")
-    found = datasets.load("awa2", tmp_path, 4, None, 0)
-    images = stacked(found.train)
+    train, _ = datasets.load("awa2", tmp_path, 4, None, 0)
+    images = stacked(train)
     assert images.shape == (4, 3, 224, 224)
-    assert images[found.train.labels == 1].amin() == pytest.approx((1 - 0.485) / 0.229, rel=1e-5)
+    assert images[train.labels == 1].amin() == pytest.approx((1 - 0.485) / 0.229, rel=1e-5)
 
 
 @pytest.mark.parametrize("name", [name for name in datasets.SOURCES.names() if name != "sample"])

@@ -13,8 +13,7 @@ from torch import Tensor, nn
 from whence.attributors import DualDA, GradDot
 from whence.errors import InvalidInputError
 from whence.evaluate.metrics.localisation import Marked, localisation, localise, marked_text
-from whence.evaluate.scenes.blocks import LastBlock, TextClassifier, packed, states
-from whence.evaluate.scenes.texts import Backbone
+from whence.evaluate.scenes.texts import Backbone, LastBlock, TextClassifier, packed, states
 from whence.model.extractor import Extractor, find_head
 
 transformers = pytest.importorskip("transformers")

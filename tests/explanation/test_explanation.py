@@ -22,7 +22,7 @@ from tests.helpers.explained import TEXT, explanation, pair, random
 from whence.errors import InvalidInputError
 from whence.explanation import Explanations, Sample
 from whence.explanation.figures.canvas import Canvas
-from whence.explanation.passages import lines, passages
+from whence.explanation.figures.text import lines, passages
 from whence.pages.style import BLUE, INK, ORANGE, drawn, heat, marker, scale
 
 KINDS = ["grey", "colour", "text", "values"]

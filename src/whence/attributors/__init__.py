@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import nn
 
-from whence.attributors.base import Attributor
+from whence.attributors.base import METHODS, Attributor, Limits, get, names
 from whence.attributors.dual.dualda import DualDA
 from whence.attributors.ensemble import Ensemble
 from whence.attributors.gradient.graddot import GradCos, GradDot
@@ -18,12 +18,10 @@ from whence.attributors.influence.arnoldi import Arnoldi
 from whence.attributors.influence.ekfac import EKFAC
 from whence.attributors.influence.exact import Influence
 from whence.attributors.influence.lissa import LiSSA
-from whence.attributors.limits import Limits
 from whence.attributors.points.hinge import HingeRP
 from whence.attributors.points.representer import Representer
 from whence.attributors.random import RandomAttributor
 from whence.attributors.ranking import Ranked, TopK
-from whence.attributors.registry import METHODS, get, names
 from whence.attributors.similarity import Similarity
 from whence.core import store
 from whence.core.registry import import_all

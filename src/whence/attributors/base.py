@@ -1,9 +1,10 @@
-"""The contract of every attribution method."""
+"""The contract of every attribution method, and the methods by name: whence's own, and those of users."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from os import PathLike
 from typing import Any, ClassVar, Self
 
@@ -11,15 +12,43 @@ import torch
 from torch import Tensor
 
 from whence.attributors.frame import FitOptions
-from whence.attributors.limits import Limits
 from whence.attributors.ranking import Ranked, TopK, padded, rank
 from whence.attributors.saving import Saveable
 from whence.core.checks import check_count
+from whence.core.registry import Registry
 from whence.data import OnError
 from whence.features import FeatureBank
 from whence.model.inputs import take
 
 _BLOCK = 1 << 22  # scores that top_k holds at a time
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a method asks for, and what it leaves out.
+
+    Attributes
+    ----------
+    needs_checkpoints : whether ``fit`` must be given weights from the course of training
+    needs_loss : whether it uses gradients or curvature of the training loss, which is taken to be the
+        cross-entropy
+    last_layer_only : whether it sees the model as features and a last linear layer, and so nothing of how
+        the layers before were trained
+    memory : what its memory grows with, in a phrase; N training samples, d features, K classes, P parameters
+    cost : CPU-seconds of fitting and of explaining 200 tests, for 1,000 training samples and a small
+        convolutional network, roughly: an evaluation plans with it
+    own_class_only : whether, with features that are nowhere negative, only samples of the target class can
+        score above 0
+    new_layer : whether it puts a linear layer of its own, ``coef_``, in the place of the model's last one
+    """
+
+    needs_checkpoints: bool = False
+    needs_loss: bool = False
+    last_layer_only: bool = False
+    memory: str = "what it keeps of each training sample"
+    cost: float = 1.0
+    own_class_only: bool = False
+    new_layer: bool = False
 
 
 class Attributor(Saveable):
@@ -181,3 +210,29 @@ def share_options(fit: Callable[..., Any]) -> Any:
     _, _, shared = inspect.cleandoc(Attributor.fit.__doc__ or "").partition("----------\n")
     fit.__doc__ = f"{inspect.cleandoc(fit.__doc__ or '')}\n{shared}"
     return fit
+
+
+def _is_method(thing: Any) -> bool:
+    return isinstance(thing, type) and issubclass(thing, Attributor) and not inspect.isabstract(thing)
+
+
+METHODS: Registry[type[Attributor]] = Registry("attribution method", _is_method, lambda method: method.name)
+"""The command line, the evaluation, ``load`` and the contract tests read this table."""
+
+register = METHODS.add
+
+
+def names() -> list[str]:
+    """Names of the attribution methods, sorted."""
+    return METHODS.names()
+
+
+def get(name: str) -> type[Attributor]:
+    """Return the class of an attribution method by its name, or the class that ``module:name`` finds.
+
+    Examples
+    --------
+    >>> get("dualda").__name__
+    'DualDA'
+    """
+    return METHODS.get(name)

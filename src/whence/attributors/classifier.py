@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from whence.core.arrays import Ints
 from whence.core.checks import check_dense, real_array, shown
@@ -18,7 +19,6 @@ from whence.data import TrainingSet
 from whence.errors import InvalidInputError
 from whence.features import FeatureBank, as_float32, taken
 from whence.model.bound import BoundModel
-from whence.model.extractor import Extractor
 from whence.model.heads import Head
 from whence.model.inputs import to_model
 from whence.svm.inputs import check_features, check_head
@@ -62,11 +62,6 @@ class Classifier:
         return self._bound
 
     @property
-    def extractor(self) -> Extractor:
-        """The model, split at its last linear layer."""
-        return self.bound.extractor
-
-    @property
     def model(self) -> nn.Module:
         """The model itself, inside ``DataParallel`` and ``torch.compile``."""
         return self.bound.extractor.model
@@ -80,6 +75,15 @@ class Classifier:
     def n_classes(self) -> int:
         """The number K of classes."""
         return len(self.weight)
+
+    @property
+    def n_parameters(self) -> int:
+        """The number of the last layer's parameters: K·d, and K more where it has a bias."""
+        return self.weight.numel() + (0 if self.bias is None else self.bias.numel())
+
+    def with_bias(self, features: Tensor) -> Tensor:
+        """Append a constant 1 to features (B, d) where the last layer has a bias."""
+        return features if self.bias is None else functional.pad(features, (0, 1), value=1.0)
 
     def logits(self, features: Tensor) -> Tensor:
         """Logits (B, K) of features (B, d)."""

@@ -9,10 +9,9 @@ from typing import Any, ClassVar, Self, Unpack
 import torch
 from torch import Tensor, nn
 
-from whence.attributors.base import Attributor
+from whence.attributors.base import Attributor, Limits
 from whence.attributors.classifier import Training
 from whence.attributors.frame import FitOptions
-from whence.attributors.limits import Limits
 from whence.core import store
 from whence.core.checks import shown
 from whence.errors import InvalidInputError, StoreError
@@ -93,7 +92,6 @@ class Ensemble(Attributor):
 
     def classes(self, x: Any, target: Any) -> Tensor:
         """Class (B,) that is explained for each input; for None the one that most members predict."""
-        self.check_fitted()
         if target is not None:
             return self.task_.check_target(target, check_batch(x))
         return torch.stack([member.classes(x, None) for member in self.members_]).mode(0).values

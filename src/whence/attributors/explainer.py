@@ -219,9 +219,8 @@ class PairExplainer:
         surrogate = self.surrogate
         rows = torch.as_tensor(np.searchsorted(surrogate.support, indices), device=surrogate.vectors.device)
         expected = surrogate.vectors[rows]
-        apart = (features.detach().to(expected) - expected).norm(dim=1) / expected.norm(dim=1).clamp(
-            min=1e-12
-        )
+        lengths = expected.norm(dim=1).clamp(min=1e-12)
+        apart = (features.detach().to(expected) - expected).norm(dim=1) / lengths
         if (apart > 0.05).any():  # mixed precision and padding leave less
             j = int(apart.argmax())
             raise StoreError(
@@ -270,11 +269,8 @@ def _of_test(inputs: Any, maps: Tensor) -> list[Array]:
 def _name(method: Method) -> str:
     if isinstance(method, Rules):
         return next((r.name for r in (method, *PRESETS) if r.name and r == method), "rules of one’s own")
-    return method if isinstance(method, str) else getattr(method, "name", None) or _class_name(method)
-
-
-def _class_name(method: Any) -> str:
-    return method.__name__ if isinstance(method, type) else type(method).__name__
+    kind = method if isinstance(method, type) else type(method)
+    return method if isinstance(method, str) else getattr(method, "name", None) or kind.__name__
 
 
 def _check_same_shape(inputs: Any, train_inputs: Any) -> None:

@@ -162,7 +162,7 @@ class Frame(Learned, ABC):
                 )
             return checked(bank)
         check_model(model, layer)
-        reading: dict[str, Any] = {**_READING, **{n: options[n] for n in _READING if n in options}}  # type: ignore[literal-required]
+        reading: dict[str, Any] = {name: options.get(name, usual) for name, usual in _READING.items()}
         samples = as_training_set(
             data,
             self.batch_size,
@@ -218,7 +218,6 @@ class Frame(Learned, ABC):
 
     def _read(self, x: Any, target: Any) -> tuple[Tensor, Tensor]:
         """Features (B, d) of inputs, and one class per test (B,) on the CPU, by default the model's own."""
-        self.check_fitted()
         wanted = None if target is None else self.task_.check_target(target, check_batch(x))
         features, logits = self.require_model().read(x, self.batch_size)
         return self.check_features(features, "x"), self.task_.explained(logits, wanted)

@@ -9,10 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from whence.attributors.base import Attributor
+from whence.attributors.base import Attributor, Limits, register
 from whence.attributors.classifier import Training
-from whence.attributors.limits import Limits
-from whence.attributors.registry import register
 from whence.core.checks import check_seed
 from whence.core.fingerprint import Digest
 from whence.model.inputs import take

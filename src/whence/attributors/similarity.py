@@ -8,10 +8,8 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from whence.attributors.base import Attributor
+from whence.attributors.base import Attributor, Limits, register
 from whence.attributors.classifier import Classifier, Training
-from whence.attributors.limits import Limits
-from whence.attributors.registry import register
 from whence.core.checks import check_choice
 from whence.core.contents import Layout
 from whence.errors import InvalidInputError

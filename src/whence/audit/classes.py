@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +9,7 @@ import numpy as np
 
 from whence.attributors import DualDA
 from whence.audit.access import surrogate_of
+from whence.audit.table import plain
 from whence.core.arrays import Doubles, Ints
 from whence.core.checks import check_count
 from whence.core.words import cell
@@ -63,12 +63,7 @@ class ClassView:
 
     def to_dict(self) -> dict[str, Any]:
         """Everything in plain types that JSON takes."""
-        rows = [dataclasses.asdict(found) for found in self.classes]
-        plain = [
-            {key: value.tolist() if isinstance(value, np.ndarray) else value for key, value in row.items()}
-            for row in rows
-        ]
-        return {"C": self.C, "classes": plain}
+        return {"C": self.C, "classes": [plain(found) for found in self.classes]}
 
     def __str__(self) -> str:
         """Write a table in Markdown."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from tqdm.auto import tqdm
 
 from whence.attributors import DualDA
 from whence.audit.access import Tests, surrogate_of
-from whence.audit.table import Columns, check_ids, chosen_ids, write_csv, write_parquet
+from whence.audit.table import Columns, Table, check_ids, chosen_ids
 from whence.core.arrays import Doubles, Ints
 from whence.core.checks import check_count, check_share
 
@@ -98,7 +97,7 @@ def group_attribution(
 
 
 @dataclass(frozen=True, eq=False)
-class Coreset:
+class Coreset(Table):
     """The training samples to keep.
 
     Attributes
@@ -124,14 +123,6 @@ class Coreset:
     def to_dict(self) -> dict[str, Any]:
         """Everything in plain types that JSON takes; ids as they were given."""
         return {"coverage": self.coverage, "n_train": self.n_train, "columns": dict(self.columns())}
-
-    def to_csv(self, path: str | PathLike[str]) -> None:
-        """Write a CSV file."""
-        write_csv(path, self.columns())
-
-    def to_parquet(self, path: str | PathLike[str]) -> None:
-        """Write a Parquet file; needs pyarrow."""
-        write_parquet(path, self.columns())
 
 
 def coreset(

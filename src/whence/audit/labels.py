@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from os import PathLike
 from typing import Any
 
 import numpy as np
 from scipy.special import log_softmax
+from tqdm.auto import tqdm
 
 from whence.attributors import DualDA
 from whence.attributors.ranking import padded
 from whence.audit.access import surrogate_of, training_features
 from whence.audit.heldout import calibrated, held_out_scores
-from whence.audit.neighbours import nearest
-from whence.audit.table import Columns, check_ids, chosen_ids, write_csv, write_parquet
+from whence.audit.table import Columns, Table, check_ids, chosen_ids
 from whence.core.arrays import Doubles, Floats, Ints
 from whence.core.checks import check_count
 from whence.core.words import cell
@@ -24,9 +23,11 @@ from whence.errors import InvalidInputError
 MODEL_SHARE = 2 / 3
 """Weight of the model's own log-probabilities beside those of the held-out surrogates."""
 
+_BLOCK = 1 << 22  # likenesses held at a time
+
 
 @dataclass(frozen=True, eq=False)
-class WrongLabels:
+class WrongLabels(Table):
     """Training samples ranked by how likely their label is wrong, the most suspicious first.
 
     Attributes
@@ -88,14 +89,6 @@ class WrongLabels:
             "class_names": list(self.class_names),
             "columns": dict(self.columns()),
         }
-
-    def to_csv(self, path: str | PathLike[str]) -> None:
-        """Write a CSV file; the neighbours of a sample stand in one cell, with spaces between."""
-        write_csv(path, self.columns())
-
-    def to_parquet(self, path: str | PathLike[str]) -> None:
-        """Write a Parquet file; needs pyarrow."""
-        write_parquet(path, self.columns())
 
     def __str__(self) -> str:
         """Write the first ten as a table in Markdown."""
@@ -178,7 +171,9 @@ def wrong_labels(
     if n is not None:
         n = check_count("n", n)
     check_ids(ids, explainer.n_train_)
-    X = _features(explainer, name, features)
+    unknown = explainer.model_ is None or explainer.data_ is None
+    without = features is None and unknown and name in ("slack", "self_influence")
+    X = None if without else training_features(explainer, features)
     samples = np.flatnonzero(explainer.labels_ >= 0)
     scores, suggested = RANKINGS[name](explainer, X)
     order = np.argsort(-scores, kind="stable")[:n]
@@ -200,14 +195,6 @@ def wrong_labels(
     )
 
 
-def _features(explainer: DualDA, ranking: str, features: Any) -> Floats | None:
-    """Features of all samples; None where there are none and the ranking does without."""
-    unknown = explainer.model_ is None or explainer.data_ is None
-    if features is None and unknown and ranking in ("slack", "self_influence"):
-        return None
-    return training_features(explainer, features)
-
-
 def _disagreeing(explainer: DualDA, pool: Ints, features: Floats, chosen: Ints, k: int) -> Ints:
     """Neighbours in the pool that have another label than the chosen samples, (n, k), then −1."""
     labels, found = explainer.labels_, np.full((len(chosen), k), -1, dtype=np.int64)
@@ -220,20 +207,39 @@ def _disagreeing(explainer: DualDA, pool: Ints, features: Floats, chosen: Ints, 
     return found
 
 
+def nearest(features: Floats, rows: Ints, k: int, show_progress: bool = False) -> Ints:
+    """Find the k rows whose features (P, d) have the largest cosine to those of some of them.
+
+    Returns
+    -------
+    (n, k) row numbers, nearest first, never the row itself; −1 where there are fewer than k others.
+    """
+    lengths = np.linalg.norm(features, axis=1, keepdims=True)
+    unit = np.divide(features, lengths, out=np.zeros_like(features), where=lengths > 0)
+    width = min(k, len(features) - 1)
+    found = np.full((len(rows), k), -1, dtype=np.int64)
+    if width < 1:
+        return found
+    step = max(1, _BLOCK // len(features))
+    starts = range(0, len(rows), step)
+    quiet = not show_progress or len(starts) < 4
+    for start in tqdm(starts, "Finding neighbours", unit="block", disable=quiet):
+        part = rows[start : start + step]
+        alike = unit[part] @ unit.T
+        alike[np.arange(len(part)), part] = -np.inf
+        best = np.argpartition(-alike, width - 1, axis=1)[:, :width]
+        order = np.argsort(-np.take_along_axis(alike, best, axis=1), axis=1, kind="stable")
+        found[start : start + step, :width] = np.take_along_axis(best, order, axis=1)
+    return found
+
+
 def _self_influence(explainer: DualDA, features: Floats | None) -> tuple[Doubles, Ints]:
-    taking_part = explainer.labels_ >= 0
-    _, classes = _fitted_slack(explainer)
-    return explainer.self_influence().double().cpu().numpy()[taking_part], classes[taking_part]
+    scores = explainer.self_influence().double().cpu().numpy()
+    return scores[explainer.labels_ >= 0], _slack(explainer, features)[1]
 
 
 def _slack(explainer: DualDA, features: Floats | None) -> tuple[Doubles, Ints]:
-    taking_part = explainer.labels_ >= 0
-    slack, classes = _fitted_slack(explainer)
-    return slack[taking_part], classes[taking_part]
-
-
-def _fitted_slack(explainer: DualDA) -> tuple[Doubles, Ints]:
-    """ξ_i and the surrogate's class of all samples, (N,).
+    """ξ_i and the surrogate's class of all samples that took part, (M,).
 
     Support vectors are enough: at the optimum every other sample clears its margin of 1.
     """
@@ -244,7 +250,7 @@ def _fitted_slack(explainer: DualDA) -> tuple[Doubles, Ints]:
     violation[np.arange(len(y)), y] = 0.0
     slack, classes = np.zeros(explainer.n_train_), explainer.labels_.copy()
     slack[support], classes[support] = violation.max(axis=1, initial=0.0), s.argmax(axis=1)
-    return slack, classes
+    return slack[explainer.labels_ >= 0], classes[explainer.labels_ >= 0]
 
 
 def _held_out(explainer: DualDA, features: Floats | None) -> tuple[Doubles, Ints]:

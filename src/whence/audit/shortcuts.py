@@ -13,6 +13,7 @@ from whence.attributors import DualDA
 from whence.audit.access import Tests, surrogate_of, training_features
 from whence.audit.groups import group_attribution
 from whence.audit.heldout import total_norm
+from whence.audit.table import plain
 from whence.core.arrays import Doubles, Floats, Ints
 from whence.core.checks import check_count, to_array
 from whence.errors import InvalidInputError
@@ -75,11 +76,6 @@ class SharedEvidence:
 
     def to_dict(self) -> dict[str, Any]:
         """Everything in plain types that JSON takes."""
-
-        def plain(record: Any) -> dict[str, Any]:
-            values = {field.name: getattr(record, field.name) for field in dataclasses.fields(record)}
-            return {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in values.items()}
-
         return plain(self) | {"directions": [plain(found) for found in self.directions]}
 
 
@@ -178,9 +174,9 @@ def _tests(
 
 def _dense(explainer: DualDA, X: Floats, y: Ints, C: float | None) -> tuple[DualDA, float]:
     """Fit again at a low C; also the share of samples at their bound there."""
+    K = explainer.n_classes_
     common: dict[str, Any] = {name: getattr(explainer, name) for name in ("seed", "n_threads")}
-    shown = explainer.show_progress
-    K, constant = explainer.n_classes_, explainer.constant_ or False
+    common |= {"n_classes": K, "bias": explainer.constant_ or False, "tol": _TOL}
 
     def at_bound(lam: Any, C: float) -> float:
         own = lam.maximum(0).sum(axis=1)  # only λ_{i,y_i} is ever positive
@@ -188,19 +184,12 @@ def _dense(explainer: DualDA, X: Floats, y: Ints, C: float | None) -> tuple[Dual
 
     if C is None:
         scale = total_norm(X)
-        for kappa in tqdm(_KAPPAS, "Choosing C", unit="C", disable=not shown):
+        for kappa in tqdm(_KAPPAS, "Choosing C", unit="C", disable=not explainer.show_progress):
             C = kappa / scale
-            if at_bound(solve(X, y, n_classes=K, C=C, bias=constant, tol=_TOL, **common).lam, C) >= _BOUNDED:
+            if at_bound(solve(X, y, C=C, **common).lam, C) >= _BOUNDED:
                 break
     assert C is not None
-    low = DualDA(
-        C=check_C(C),
-        bias=explainer.bias,
-        tol=explainer.tol,
-        device=explainer.device,
-        show_progress=shown,
-        **common,
-    )
+    low = dataclasses.replace(explainer, C=check_C(C), max_seconds=None)
     low.fit(features=FeatureBank.of(X, y, n_classes=K))
     return low, at_bound(low.lam_, C)
 

@@ -1,9 +1,11 @@
-"""Tables as files: CSV that any program reads, and Parquet."""
+"""What is found in plain types, and as files: CSV that any program reads, and Parquet."""
 
 from __future__ import annotations
 
 import csv
+import dataclasses
 import io
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import Any
@@ -18,6 +20,22 @@ from whence.core.words import no_formula
 from whence.errors import InvalidInputError
 
 Columns = Mapping[str, Sequence[Any]]
+
+
+class Table(ABC):
+    """A list of samples that can be written to a file."""
+
+    @abstractmethod
+    def columns(self) -> Columns:
+        """Give the list as columns of plain values, one row per sample."""
+
+    def to_csv(self, path: str | PathLike[str]) -> None:
+        """Write a CSV file; several samples stand in one cell, with spaces between."""
+        write_csv(path, self.columns())
+
+    def to_parquet(self, path: str | PathLike[str]) -> None:
+        """Write a Parquet file; needs pyarrow."""
+        write_parquet(path, self.columns())
 
 
 def write_csv(path: str | PathLike[str], columns: Columns) -> None:
@@ -59,6 +77,12 @@ def require_parquet() -> tuple[Any, Any]:
             "Writing Parquet needs pyarrow, which is not installed. Run pip install pyarrow, or use to_csv."
         ) from error
     return pyarrow, parquet
+
+
+def plain(record: Any) -> dict[str, Any]:
+    """Give the fields of a dataclass in plain types that JSON takes, but for records in them."""
+    values = {field.name: getattr(record, field.name) for field in dataclasses.fields(record)}
+    return {name: v.tolist() if isinstance(v, np.ndarray) else v for name, v in values.items()}
 
 
 def check_ids(ids: Sequence[Any] | None, n: int) -> None:

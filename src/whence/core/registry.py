@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
+from operator import attrgetter
 from pkgutil import walk_packages
 from typing import Any, Generic, TypeVar
 
@@ -24,7 +25,7 @@ class Registry(Generic[T]):
     accepts
         Tells whether something is of the kind.
     name_of
-        Gives the name of a thing.
+        Gives the name of a thing; as a rule, its attribute.
     stands_for
         Gives the class or function that a thing stands for, and is known by when it is defined anew; as a
         rule, itself.
@@ -34,7 +35,7 @@ class Registry(Generic[T]):
         self,
         kind: str,
         accepts: Callable[[Any], bool],
-        name_of: Callable[[T], str],
+        name_of: Callable[[T], str] = attrgetter("name"),
         stands_for: Callable[[T], Any] = lambda thing: thing,
     ) -> None:
         self.kind, self.accepts, self.name_of, self.stands_for = kind, accepts, name_of, stands_for

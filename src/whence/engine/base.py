@@ -62,7 +62,7 @@ class Engine(ABC):
 
 
 ENGINES: Registry[type[Engine]] = Registry(
-    "engine", lambda thing: isinstance(thing, type) and issubclass(thing, Engine), lambda thing: thing.name
+    "engine", lambda thing: isinstance(thing, type) and issubclass(thing, Engine)
 )
 _DEFAULT: ContextVar[str | Engine] = ContextVar("engine", default="local")
 

@@ -29,13 +29,18 @@ from whence.evaluate.metrics.scores import (
     mislabeling_placements,
     random_scores,
     shortcut_ap,
+    sparsity_curve,
 )
-from whence.evaluate.metrics.sparsity import sparsity_curve
 from whence.evaluate.scenes.datasets import Source
-from whence.evaluate.scenes.grouping import group_classes
 from whence.evaluate.scenes.loops import fixed_steps, predict
 from whence.evaluate.scenes.networks import Network, TextInputs
-from whence.evaluate.scenes.perturb import add_keywords, add_shortcut, flip_labels, group_labels
+from whence.evaluate.scenes.perturb import (
+    add_keywords,
+    add_shortcut,
+    flip_labels,
+    group_classes,
+    group_labels,
+)
 from whence.evaluate.scenes.retrain import Run, retrain
 from whence.evaluate.scenes.shortcuts import CentreBox, Frame, Word
 from whence.evaluate.scenes.views import View, subset, view

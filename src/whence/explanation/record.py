@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from os import PathLike
-from typing import TYPE_CHECKING, Any, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +23,8 @@ Scores = npt.NDArray[np.float64]
 _POINTS = 60  # of a curve
 
 
-class Full(NamedTuple):
+@dataclass(frozen=True)
+class Full:
     """The relevance of the full colour: in the logit's map, and in those of pairs on either sample."""
 
     logit: float

@@ -11,7 +11,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationIn
 from torch.nn.functional import interpolate
 
 from whence.explanation.concepts import ConceptExplanation
-from whence.explanation.record import Explanation
+from whence.explanation.record import Explanation, Full
 from whence.pages.png import data_uri
 from whence.pages.samples import Array, Sample
 from whence.pages.style import drawn
@@ -126,14 +126,6 @@ class Pair(View):
     sample: Shown
     test_map: Map
     train_map: Map
-
-
-class Full(View):
-    """The relevance of the full colour in each row of maps."""
-
-    logit: float
-    test: float
-    train: float
 
 
 class Explained(View):

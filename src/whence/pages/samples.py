@@ -45,13 +45,11 @@ def as_samples(inputs: Any, tokenizer: Any = None) -> list[Sample]:
     if tokens is None:
         assert values is not None
         return [as_sample(row) for row in values]
-    mask = inputs.get("attention_mask") if isinstance(inputs, Mapping) else None
-    keep = np.ones(tokens.shape, dtype=bool) if mask is None else mask.cpu().numpy().astype(bool)
-    return [Sample(tokens=words(row[kept], tokenizer)) for row, kept in zip(tokens, keep, strict=True)]
+    return [Sample(tokens=words(row, tokenizer)) for row in kept_tokens(inputs, tokens)]
 
 
-def kept_tokens(inputs: Any, maps: Array) -> list[Array]:
-    """Take the maps (m, T) of a padded batch of texts apart into one of each text's own length."""
+def kept_tokens(inputs: Any, maps: npt.NDArray[Any]) -> list[npt.NDArray[Any]]:
+    """Take the tokens or maps (m, T) of a padded batch of texts apart into one of each text's own length."""
     mask = inputs.get("attention_mask") if isinstance(inputs, Mapping) else None
     if mask is None or maps.ndim != 2:
         return list(maps)

@@ -14,7 +14,7 @@ from typing import Any, Self
 from torch import nn
 
 from whence.attributors import Attributor
-from whence.attributors.registry import METHODS
+from whence.attributors.base import METHODS
 from whence.core import contents, store
 from whence.core.naming import find, named, origin
 from whence.errors import InvalidInputError, StoreError

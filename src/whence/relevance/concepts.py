@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -54,9 +54,8 @@ class Concepts:
             raise InvalidInputError(
                 f"'vectors' must have a direction. Row {int(np.argmin(lengths))} has length 0."
             )
-        chosen = (
-            tuple(f"concept {i}" for i in range(len(rows))) if names is None else check_names("names", names)
-        )
+        default = tuple(f"concept {i}" for i in range(len(rows)))
+        chosen = default if names is None else check_names("names", names)
         if len(chosen) != len(rows):
             raise InvalidInputError(f"'names' must be one per concept, {len(rows)}. Got {len(chosen)}.")
         return cls(rows / lengths, chosen)
@@ -112,9 +111,7 @@ class Concepts:
         probe = LogisticRegression(max_iter=1000)
         splits = StratifiedKFold(folds, shuffle=True, random_state=seed) if folds > 1 else None
         accuracy = cross_val_score(probe, X / scale, y, cv=splits).mean() if splits else float("nan")
-        direction = probe.fit(X / scale, y).coef_
-        found = cls.of(direction, [name])
-        return cls(found.vectors, found.names, (float(accuracy),))
+        return replace(cls.of(probe.fit(X / scale, y).coef_, [name]), accuracy=(float(accuracy),))
 
     def __len__(self) -> int:
         """Give the number of concepts."""
@@ -169,8 +166,7 @@ class Concepts:
     def top_samples(self, features: Any, k: int = 9) -> npt.NDArray[np.int64]:
         """Find the rows of features (n, d) that show each concept most, (q, k), strongest first."""
         k = check_count("k", k)
-        a = self.activations(features)
-        return np.argsort(-a, axis=0, kind="stable")[:k].T.astype(np.int64)
+        return np.argsort(-self.activations(features), axis=0, kind="stable")[:k].T.astype(np.int64)
 
 
 class ConceptMaps(NamedTuple):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import torch
@@ -41,26 +42,20 @@ def out_of_place(base: str, func: Any) -> Any:
     return found
 
 
-_OPENED: dict[Any, Any] = {}
-
-
+@cache
 def opened(func: Any) -> Any:
     """Give a function of ``torch.nn.functional`` that is written in Python, to be run inside the mode.
 
     Such functions hand themselves over to the mode before they do anything. This copy of the function does
     not, so that the mode sees what it is made of.
     """
-    if func not in _OPENED:
-        opens = isinstance(func, types.FunctionType) and func.__globals__ is vars(F)
-        checks = ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic")
-        if opens:
-            inside = {**vars(F), **dict.fromkeys(checks, lambda *_: False)}
-            copy = types.FunctionType(
-                func.__code__, inside, func.__name__, func.__defaults__, func.__closure__
-            )
-            copy.__kwdefaults__ = func.__kwdefaults__
-        _OPENED[func] = copy if opens else None
-    return _OPENED[func]
+    if not isinstance(func, types.FunctionType) or func.__globals__ is not vars(F):
+        return None
+    checks = ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic")
+    inside = {**vars(F), **dict.fromkeys(checks, lambda *_: False)}
+    copy = types.FunctionType(func.__code__, inside, func.__name__, func.__defaults__, func.__closure__)
+    copy.__kwdefaults__ = func.__kwdefaults__
+    return copy
 
 
 _ACTIVATIONS = (

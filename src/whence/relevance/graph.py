@@ -61,8 +61,7 @@ def check_no_leak(features: Tensor, approved: set[Node], ends: Iterable[Tensor])
                     "input of the model. A weight that was computed before the pass, or that a scripted part "
                     "uses, must not require a gradient: detach it."
                 )
-            continue
-        if not _has_rule(node, kind):
+        elif not _has_rule(node, kind):
             readable = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", kind).lower()
             raise ModelError(
                 f"Relevance has no rule for the operation '{readable}' (autograd node {node.name()}). "

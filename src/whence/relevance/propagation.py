@@ -105,8 +105,7 @@ class Propagation(TorchFunctionMode):
         self.sources[name] = Source(leaf, shadow, is_embedding)
         x = leaf.clone()  # since a model may write into its input, which autograd forbids for a leaf
         mask = torch.ones_like(values) if flat else None
-        _tag(x, Tag(shadow=shadow, mask=mask, first=not is_embedding))
-        return x
+        return _tag(x, Tag(shadow=shadow, mask=mask, first=not is_embedding))
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Call a function by its rule."""
@@ -127,12 +126,10 @@ class Propagation(TorchFunctionMode):
         if not (ends_in_place and has_rule):
             return self._call(base, func, args, kwargs)
         target, rest = args[0], args[1:]
-        before = target.clone()  # which the rule may need when relevance comes back
-        _tag(before, _tag_of(target))
+        before = _tag(target.clone(), _tag_of(target))  # which the rule may need when relevance comes back
         result = self._call(base, out_of_place(base, func), (before, *rest), kwargs)
         target.copy_(result)
-        _tag(target, _tag_of(result))
-        return target
+        return _tag(target, _tag_of(result))
 
     def _call(self, base: str, func: Any, args: Any, kwargs: Any) -> Any:
         """Apply the operation's rule and keep what is known of its output."""
@@ -232,8 +229,7 @@ class Propagation(TorchFunctionMode):
 
         if isinstance(rule, SharingRule):
             z = ruled(compute, lambda c, z, x: rule.back(layer, c, z, x, epsilon), x, again=again)
-            _tag(z, Tag(layer=layer))
-            return z
+            return _tag(z, Tag(layer=layer))
         shadow, mask = tag.shadow, tag.mask
         if shadow is None or mask is None:
             raise InvalidInputError(
@@ -250,8 +246,7 @@ class Propagation(TorchFunctionMode):
         if self._deep:
             zeros = ruled(lambda *_: torch.zeros_like(z), lambda R, z, _, x: spread(R, x), shadow, values)
             tag = replace(tag, shadow=zeros, mask=torch.ones_like(zeros))
-        _tag(z, tag)
-        return z
+        return _tag(z, tag)
 
     def made_by(self, z: Tensor) -> Layer | None:
         """Give the layer whose output z is, unchanged."""
@@ -278,8 +273,10 @@ class Propagation(TorchFunctionMode):
         return self._constants[id(x)][1]
 
 
-def _tag(x: Tensor, tag: Tag) -> None:
+def _tag(x: Tensor, tag: Tag) -> Tensor:
+    """Note what is known of x; gives x."""
     x._whence_tag = replace(tag, version=x._version)  # type: ignore[attr-defined]
+    return x
 
 
 def _tag_of(x: Any) -> Tag:

@@ -103,7 +103,6 @@ class OperationRule(Rule):
 RULES: Registry[Any] = Registry(
     "relevance rule",
     lambda thing: isinstance(thing, Rule) or (isinstance(thing, type) and issubclass(thing, Rule)),
-    lambda thing: thing.name,
 )
 
 

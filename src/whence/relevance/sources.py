@@ -12,17 +12,19 @@ TOKENS = "tokens"
 """The name of a model's tokens among its inputs, whatever the model calls them."""
 
 
+def _named(inputs: Any) -> dict[str, Any]:
+    if isinstance(inputs, Tensor):
+        return {"input": inputs}
+    if type(inputs) is tuple:
+        return {str(i): part for i, part in enumerate(inputs)}
+    return dict(inputs) if isinstance(inputs, Mapping) else {}
+
+
 def floating(inputs: Any) -> dict[str, Tensor]:
     """Name the inputs that relevance can end at: floating-point tensors that are no masks."""
-    if isinstance(inputs, Tensor):
-        named = {"input": inputs}
-    elif type(inputs) is tuple:
-        named = {str(i): part for i, part in enumerate(inputs)}
-    else:
-        named = dict(inputs) if isinstance(inputs, Mapping) else {}
     return {
         name: x
-        for name, x in named.items()
+        for name, x in _named(inputs).items()
         if isinstance(x, Tensor) and x.is_floating_point() and "mask" not in name
     }
 
@@ -38,11 +40,8 @@ def replaced(inputs: Any, values: Mapping[str, Tensor]) -> Any:
 
 def tokens_of(inputs: Any) -> Tensor | None:
     """Find the tokens (B, T) among a model's inputs."""
-    if isinstance(inputs, Mapping):
-        named = {name: x for name, x in inputs.items() if "mask" not in name and "type" not in name}
-        parts = [named["input_ids"]] if "input_ids" in named else list(named.values())
-    else:
-        parts = list(inputs) if type(inputs) is tuple else [inputs]
+    named = {name: x for name, x in _named(inputs).items() if "mask" not in name and "type" not in name}
+    parts = [named["input_ids"]] if "input_ids" in named else named.values()
     return next((x for x in parts if isinstance(x, Tensor) and not x.is_floating_point()), None)
 
 

@@ -6,12 +6,12 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import Executor
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import partial
 
 import numpy as np
 from scipy.sparse import csr_array
 
-from whence.core.arrays import Doubles, Floats, Ints
+from whence.core.arrays import Doubles, Floats
 from whence.svm.newton import Phase
 from whence.svm.passes import Certificate, Rows, certify, in_eight, in_threads, score
 from whence.svm.problem import Listed, Problem
@@ -65,12 +65,8 @@ class Ascent:
         self.best_W: Doubles = np.zeros(problem.shape)
         self.by_newton = False
         self.sigma = 0.0  # of the last Newton phase at this C
+        self.copies = problem.copies()
         self.kept: tuple[float, csr_array] | None = None  # the smallest gap at this C and its λ
-
-    @cached_property
-    def copies(self) -> list[Ints]:
-        """Groups of samples whose λ the dual leaves open but for the sum."""
-        return self.problem.copies()
 
     # Where the search stands
 
@@ -302,13 +298,13 @@ class Ascent:
         self._settle(C)
         for rows in self.copies:
             self.alpha[rows] = self.alpha[rows].mean(axis=0)  # W and the dual value stay as they are
-        found, margin = certify(self.problem, self.alpha, self.stored, self.parallel)
-        a = _without_loss(margin)
+        found = certify(self.problem, self.alpha, self.stored, self.parallel)
+        a = _without_loss(found.margin)
         if found.gap <= tol or np.isinf(a) or a * self.least_C() > self.problem.C:
             return found
         before = self.alpha.copy(), self.W
         self.set_C(self.problem.C, a)
-        other, _ = certify(self.problem, self.alpha, self.stored, self.parallel)
+        other = certify(self.problem, self.alpha, self.stored, self.parallel)
         if other.gap < found.gap:
             return other
         self.alpha, self.W = before

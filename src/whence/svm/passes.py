@@ -63,12 +63,13 @@ def in_eight(
 
 @dataclass(frozen=True)
 class Certificate:
-    """A feasible λ, its W = Σ λ_i f_iᵀ, the primal value of W and the dual value of λ, all in float64."""
+    """A feasible λ, its W = Σ λ_i f_iᵀ, W's primal value, λ's dual value and W's least margin, in float64."""
 
     lam: csr_array
     weight: Doubles
     primal: float
     dual: float
+    margin: float
 
     @property
     def gap(self) -> float:
@@ -76,10 +77,8 @@ class Certificate:
         return (self.primal - self.dual) / self.primal
 
 
-def certify(
-    problem: Problem, alpha: Doubles, stored: Floats, parallel: Parallel
-) -> tuple[Certificate, float]:
-    """The certificate of α's λ, and the least margin of its W, whose scores replace the stored ones."""
+def certify(problem: Problem, alpha: Doubles, stored: Floats, parallel: Parallel) -> Certificate:
+    """The certificate of α's λ; the scores of its W replace the stored ones."""
     lam = problem.sparse(alpha)
 
     def add(rows: slice, out: Doubles) -> None:
@@ -90,7 +89,7 @@ def certify(
     square = problem.inner(weight, weight)
     found = score(problem, weight, stored, parallel)
     primal, dual = 0.5 * square + problem.C * found.loss, problem.linear_of(lam) - 0.5 * square
-    return Certificate(lam, weight, primal, dual), found.margin
+    return Certificate(lam, weight, primal, dual, found.margin)
 
 
 @dataclass

@@ -13,15 +13,14 @@ import torch
 from scipy.sparse import csr_array
 from torch import Tensor
 
+from whence.attributors.base import Limits, register
 from whence.attributors.classifier import Training
 from whence.attributors.dual.agreement import agreement, warn_of_data, warn_of_low, without_part
 from whence.attributors.dual.solutions import SurrogateSolution, SurrogateSolver, changed_labels
 from whence.attributors.dual.surrogate import Faithfulness, Surrogate
 from whence.attributors.explainer import PairExplainer
-from whence.attributors.limits import Limits
 from whence.attributors.pairs import PairAttributor
 from whence.attributors.ranking import TopK
-from whence.attributors.registry import register
 from whence.core import contents, store
 from whence.core.arrays import Floats, Ints
 from whence.core.checks import check_flag

@@ -107,8 +107,7 @@ class Expansion:
             chosen = self.vectors if everyone else self.vectors[self._vector[entries]]
             vectors = chosen.to(self.dtype).T
             width = max(1, _BLOCK // max(1, len(lam)))
-            for start in range(0, len(rows), width):
-                part = rows[start : start + width]
+            for part in torch.split(rows, width):
                 # What the bias adds is what the product starts from: no pass of its own.
                 products = torch.addmm(square, tests[part], vectors)
                 yield part, samples, products.mul_(lam)

@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from scipy.sparse import csr_array
 
-from whence.attributors.dual.progress import GapBar
+from whence.attributors.dual.progress import gap_bar
 from whence.core import contents, fingerprint, store
 from whence.core.arrays import Doubles, Floats, Ints, Mask
 from whence.core.cache import Cache, Slot
@@ -87,7 +87,40 @@ class SurrogateSolver:
         title = f"{type(bank.extractor.model).__qualname__}, {len(features):,} × {features.shape[1]}, " + (
             ", ".join(f"{name} {value}" for name, value in options.items())
         )
-        return from_cache(Cache(cache_dir).slot("solution", parts), title, self.tol, now, self.show_progress)
+        return self._from_cache(Cache(cache_dir).slot("solution", parts), title, now)
+
+    def _from_cache(
+        self, slot: Slot, title: str, solve: Callable[[], SurrogateSolution]
+    ) -> SurrogateSolution:
+        """Take the solution from its place in the cache, or solve and put it there.
+
+        A solution that did not reach ``tol`` is not kept: a longer run would have done better.
+        """
+        say = teller(self.show_progress)
+        path = slot.path / "solution.safetensors"
+        with slot.locked(say=say):
+            note = "computed"
+            if slot.complete:
+                try:
+                    solved = _read(path)
+                except StoreError as error:
+                    note = f"computed again, since the cached one is damaged: {error}"
+                else:
+                    say(f"Solution: reused ({slot.path}).")
+                    return solved._replace(note="reused")
+            elif why := slot.why_new():
+                note = f"computed, since {why}"
+            if note != "computed":
+                say(f"Solution: {note}.")
+            solved = solve()
+            if solved.gap <= self.tol:
+                try:
+                    with slot.filling(title):
+                        _write(path, solved)
+                except (OSError, StoreError) as error:  # a full disk must not cost the solution itself
+                    note += f"; not kept ({error})"
+                    say(f"Solution: {note}.")
+        return solved._replace(note=note)
 
     def again(
         self, features: Floats, labels: Ints, lam: csr_array, C: float, constant: float
@@ -100,7 +133,7 @@ class SurrogateSolver:
     def _solve(
         self, features: Floats, labels: Ints, C: float, start: csr_array | None, constant: float
     ) -> SurrogateSolution:
-        with GapBar(self.tol, self.show_progress) as bar:
+        with gap_bar(self.tol, self.show_progress) as bar:
             found = solve(
                 features,
                 labels,
@@ -156,44 +189,6 @@ def changed_labels(
     if not (changed >= 0).any():
         raise InvalidInputError("'remove' must leave a training sample. Got all of them.")
     return changed
-
-
-def from_cache(
-    slot: Slot,
-    title: str,
-    tol: float,
-    solve: Callable[[], SurrogateSolution],
-    show_progress: bool,
-) -> SurrogateSolution:
-    """Take the solution from its place in the cache, or solve and put it there.
-
-    A solution that did not reach ``tol`` is not kept: a longer run would have done better.
-    """
-    say = teller(show_progress)
-    path = slot.path / "solution.safetensors"
-    with slot.locked(say=say):
-        note = "computed"
-        if slot.complete:
-            try:
-                solved = _read(path)
-            except StoreError as error:
-                note = f"computed again, since the cached one is damaged: {error}"
-            else:
-                say(f"Solution: reused ({slot.path}).")
-                return solved._replace(note="reused")
-        elif why := slot.why_new():
-            note = f"computed, since {why}"
-        if note != "computed":
-            say(f"Solution: {note}.")
-        solved = solve()
-        if solved.gap <= tol:
-            try:
-                with slot.filling(title):
-                    _write(path, solved)
-            except (OSError, StoreError) as error:  # a full disk must not cost the solution itself
-                note += f"; not kept ({error})"
-                say(f"Solution: {note}.")
-    return solved._replace(note=note)
 
 
 def _write(path: Path, solved: SurrogateSolution) -> None:

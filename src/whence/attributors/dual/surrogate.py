@@ -103,6 +103,7 @@ class Surrogate:
 
     def arrays(self) -> Arrays:
         """Everything to save."""
+        head = {} if self.head is None else {"head_weight": self.head.weight, "head_bias": self.head.bias}
         arrays = {
             "lam_data": self.lam.data,
             "lam_indices": self.lam.indices,
@@ -110,14 +111,10 @@ class Surrogate:
             "coef": self.coef,
             "vectors": self.vectors.cpu().numpy(),
             "labels": self.labels,
+            **head,
+            "sketch": self.sketch,
         }
-        if self.head is not None:
-            arrays["head_weight"] = self.head.weight
-            if self.head.bias is not None:
-                arrays["head_bias"] = self.head.bias
-        if self.sketch is not None:
-            arrays["sketch"] = self.sketch
-        return arrays
+        return {name: array for name, array in arrays.items() if array is not None}
 
     @classmethod
     def from_arrays(cls, arrays: Arrays, device: str | torch.device | None, constant: float) -> Self:

@@ -9,13 +9,12 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from whence.attributors.base import Attributor
+from whence.attributors.base import Attributor, Limits, register
 from whence.attributors.classifier import Classifier, Training
 from whence.attributors.gradient.gradients import MEMORY, Gradients, Loss, Weights, cross_entropy
+from whence.attributors.gradient.last_layer import LastLayer
 from whence.attributors.gradient.products import Factored, Products, Stored, Streamed, Tests
 from whence.attributors.gradient.projection import Dimension, projection_for
-from whence.attributors.limits import Limits
-from whence.attributors.registry import register
 from whence.core import contents, store
 from whence.core.checks import check_callable, check_choice, check_count, check_seed
 from whence.core.contents import Layout
@@ -112,7 +111,7 @@ class GradientAttributor(Attributor):
         """Make the products at each set of weights."""
         scalar = self.loss or cross_entropy
         if self.params == "last":
-            return [Factored(classifier, scalar, weights) for weights in points]
+            return [Factored(LastLayer(classifier, weights), scalar) for weights in points]
         if self.projection is None:
             assert training is not None
             gradients = Gradients(classifier, scalar, self.memory // 2, self.show_progress)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack
 from typing import Any
 
 import torch
@@ -54,6 +54,11 @@ def logit_gradients(scalar: Loss, logits: Tensor, classes: Tensor) -> Tensor:
         _check_finite(scalar(logits, classes))
         raise InvalidInputError("The gradient of the loss must be finite. Got others for finite losses.")
     return gradient
+
+
+def outer(a: Tensor, b: Tensor) -> Tensor:
+    """Outer product of each row of a (n, K) and b (n, d), flat: (n, K·d)."""
+    return (a[:, :, None] * b[:, None, :]).flatten(1)
 
 
 def at(model: nn.Module, weights: Weights, function: Callable[[], Any]) -> Any:
@@ -124,7 +129,7 @@ class Gradients:
     ) -> None:
         self.classifier, self.scalar, self.memory = classifier, scalar, memory
         self.say = teller(show_progress)
-        self.model, self.layer = classifier.model, classifier.extractor.layer
+        self.model, self.layer = classifier.model, classifier.layer
         trainable = {name: p for name, p in self.model.named_parameters() if p.requires_grad}
         if not trainable:
             raise ModelError(
@@ -145,9 +150,9 @@ class Gradients:
             return
         inputs = take(inputs, slice(8))
         self._output = self._find_output(inputs)
-        together = self.classifier.logits(self.classifier.extractor(inputs).to(self.classifier.weight))
+        features = self.classifier.bound.extractor(inputs).to(self.classifier.weight)
         try:
-            self._mapped(self.parameters(), inputs, together.argmax(1), None)
+            self._mapped(self.parameters(), inputs, self.classifier.logits(features).argmax(1), None)
         except NotMappedError as refusal:
             self.note = str(refusal)
             self.say(f"Gradients: one sample at a time, since torch.func.vmap fails in {self.note}.")
@@ -240,7 +245,9 @@ class Gradients:
 
     def logits(self, parameters: Weights, inputs: Any, weights: Weights | None = None) -> Tensor:
         """Logits (B, K) as a function of the parameters."""
-        with _outputs_of(self.model, self.layer) as outputs:
+        outputs: list[Tensor] = []  # of the layer, differentiable as they are
+        layer = self.model.get_submodule(self.layer)
+        with layer.register_forward_hook(lambda *call: outputs.append(call[-1])):
             output = at(self.model, {**(weights or {}), **parameters}, lambda: run(self.model, inputs))
             return outputs[0] if self._output is None else logits_in(output)[self._output]
 
@@ -267,25 +274,11 @@ class Gradients:
             if isinstance(output, Tensor) and next(module.children(), None) is None:
                 sizes.append(output.nbytes)
 
-        handles = [module.register_forward_hook(count) for module in self.model.modules()]
-        try:
-            with evaluating(self.model), eagerly(self.model):
-                run(self.model, inputs)
-        finally:
-            for handle in handles:
-                handle.remove()
+        with ExitStack() as hooks, evaluating(self.model), eagerly(self.model):
+            for module in self.model.modules():
+                hooks.enter_context(module.register_forward_hook(count))
+            run(self.model, inputs)
         return sum(sizes) // max(1, n_rows(inputs) or 1)
-
-
-@contextmanager
-def _outputs_of(model: nn.Module, layer: str) -> Iterator[list[Tensor]]:
-    """Collect the outputs of a layer, differentiable as they are."""
-    outputs: list[Tensor] = []
-    handle = model.get_submodule(layer).register_forward_hook(lambda *call: outputs.append(call[-1]))
-    try:
-        yield outputs
-    finally:
-        handle.remove()
 
 
 def _checked(values: Any, n: int) -> Tensor:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from whence.attributors.classifier import Classifier
-from whence.attributors.gradient.gradients import MEMORY, Loss, Weights, at, cross_entropy, logit_gradients
+from whence.attributors.gradient.gradients import Loss, Weights, at, logit_gradients, outer
 from whence.model.modules import evaluating
 
 
@@ -18,32 +18,24 @@ class LastLayer:
 
     The gradient of a scalar of the logits is r ⊗ (f, 1), with r its gradient by the logits, p − e_c for the
     cross-entropy, f the features, and the 1 only where the layer has a bias.
-
-    Attributes
-    ----------
-    n_parameters : P, K·d and K more where the layer has a bias
     """
 
     def __init__(self, classifier: Classifier, weights: Weights | None = None) -> None:
         self.classifier, self.weights = classifier, weights
-        head = classifier if weights is None else self._at(self._head)
-        self.logits, self.bias = head.logits, head.bias is not None
-        self.n_parameters = head.weight.numel() + self.bias * classifier.n_classes
+        self.head: Classifier = classifier if weights is None else self._at(self._head)
 
     def features(self, inputs: Any) -> Tensor:
         """Features (B, d) of inputs as the model takes them."""
-        features: Tensor = self._at(lambda: self.classifier.extractor(inputs))
+        features: Tensor = self._at(lambda: self.classifier.bound.extractor(inputs))
         return features.to(self.classifier.weight)
 
     def factors(self, scalar: Loss, features: Tensor, classes: Tensor) -> tuple[Tensor, Tensor]:
         """Give r (B, K) and (f, 1) (B, d + 1), of which the gradients are outer products."""
-        residuals = logit_gradients(scalar, self.logits(features), classes)
-        if self.bias:
-            features = torch.cat([features, features.new_ones(len(features), 1)], dim=1)
-        return residuals, features
+        residuals = logit_gradients(scalar, self.head.logits(features), classes)
+        return residuals, self.head.with_bias(features)
 
     def _head(self) -> Classifier:
-        found = self.classifier.extractor.head()
+        found = self.classifier.bound.extractor.head()
         return Classifier(found, self.classifier.bound, self.classifier.batch_size)
 
     def _at(self, function: Callable[[], Any]) -> Any:
@@ -66,25 +58,17 @@ class LastLayerGradients:
         As for ``Gradients``.
     """
 
-    def __init__(self, classifier: Classifier, scalar: Loss = cross_entropy, memory: int = MEMORY) -> None:
-        self.classifier, self.scalar, self.memory = classifier, scalar, memory
-        layer = LastLayer(classifier)
-        self.n_parameters = layer.n_parameters
+    def __init__(self, classifier: Classifier, scalar: Loss, memory: int) -> None:
+        self.classifier, self.scalar, self.n_parameters = classifier, scalar, classifier.n_parameters
         self.chunk = max(1, memory // (4 * self.n_parameters))
-
-    def __call__(self, inputs: Any, classes: Tensor, weights: Weights | None = None) -> Iterator[Tensor]:
-        """Give gradients as rows (b, P), for some samples after the other."""
-        for rows, _ in self.with_values(inputs, classes, weights):
-            yield rows
 
     def with_values(
         self, inputs: Any, classes: Tensor, weights: Weights | None = None
     ) -> Iterator[tuple[Tensor, Tensor]]:
-        """Give gradients as rows (b, P), each with the values (b,) of the scalar."""
+        """Give gradients as rows (b, P), some samples after the other, each with the values (b,)."""
         layer = LastLayer(self.classifier, weights)
         features = layer.features(inputs)
-        values = self.scalar(layer.logits(features), classes)
-        residuals, features = layer.factors(self.scalar, features, classes)
-        for start in range(0, len(features), self.chunk):
-            some = slice(start, start + self.chunk)
-            yield (residuals[some, :, None] * features[some, None, :]).flatten(1), values[some]
+        values = self.scalar(layer.head.logits(features), classes)
+        parts = (*layer.factors(self.scalar, features, classes), values)
+        for r, f, value in zip(*(torch.split(part, self.chunk) for part in parts), strict=True):
+            yield outer(r, f), value

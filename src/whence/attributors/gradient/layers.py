@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any, NamedTuple, Protocol
+from contextlib import ExitStack, contextmanager
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -13,7 +13,6 @@ from torch.nn import functional
 from whence.attributors.classifier import Batches, Classifier
 from whence.attributors.gradient.gradients import Gradients
 from whence.attributors.gradient.products import batches_of
-from whence.attributors.influence.curvature import residuals, with_bias
 from whence.errors import ModelError
 from whence.model.modules import evaluating
 
@@ -36,18 +35,6 @@ class Record(NamedTuple):
     derivatives: Tensor
 
 
-class Layers(Protocol):
-    """Layers with a weight matrix, and their records."""
-
-    names: tuple[str, ...]
-
-    def train(self, vectors: Vectors) -> Iterator[list[list[Record]]]:
-        """Give records for each vector, one per layer, for batches of training samples in order."""
-
-    def tests(self, x: Any, features: Tensor, vectors: Vectors) -> Iterator[list[list[Record]]]:
-        """Give the same for batches of tests in order."""
-
-
 class HeadOnly:
     """The last layer, from the features alone."""
 
@@ -62,7 +49,7 @@ class HeadOnly:
     def tests(self, x: Any, features: Tensor, vectors: Vectors) -> Iterator[list[list[Record]]]:
         """Give the records of tests with these features."""
         for part in torch.split(features, _BLOCK):
-            inputs = with_bias(self.classifier, part)[:, None]
+            inputs = self.classifier.with_bias(part)[:, None]
             yield [[Record(inputs, v[:, None])] for v in vectors(self.classifier.logits(part))]
 
 
@@ -111,10 +98,8 @@ class AllLayers:
             found = []
             for v in vectors(logits.detach()):
                 parts = torch.autograd.grad(logits, leaves, grad_outputs=v.to(logits), retain_graph=True)
-                derivatives = [
-                    _places(self.layers[name], part) for name, part in zip(self.names, parts, strict=True)
-                ]
-                found.append([Record(a, d.to(a)) for a, d in zip(rows, derivatives, strict=True)])
+                each = zip(self.layers.values(), rows, parts, strict=True)
+                found.append([Record(a, _places(layer, d).to(a)) for layer, a, d in each])
         return found
 
     @contextmanager
@@ -131,12 +116,10 @@ class AllLayers:
 
             return hook
 
-        handles = [m.register_forward_hook(hook_for(n), with_kwargs=True) for n, m in self.layers.items()]
-        try:
+        with ExitStack() as hooks:
+            for name, layer in self.layers.items():
+                hooks.enter_context(layer.register_forward_hook(hook_for(name), with_kwargs=True))
             yield calls
-        finally:
-            for handle in handles:
-                handle.remove()
 
     def _check_calls(self, name: str, calls: list[tuple[Tensor, Tensor]], n: int) -> None:
         if len(calls) != 1:
@@ -152,40 +135,8 @@ class AllLayers:
             )
 
 
-def for_classes(classes: Tensor) -> Vectors:
-    """Give the derivatives of the loss for given classes, which are taken one batch after the other."""
-    return _in_order(classes, lambda logits, some: [residuals(logits, some).to(logits)])
-
-
-def for_labels_drawn(numbers: Tensor) -> Vectors:
-    """Give the derivatives for labels of the model, drawn by numbers in [0, 1), one per sample in order."""
-
-    def drawn(logits: Tensor, some: Tensor) -> list[Tensor]:
-        below = logits.double().softmax(1).cumsum(1) <= some.to(logits.device)[:, None]
-        labels = below.sum(1).clamp(max=logits.shape[1] - 1)
-        return [residuals(logits, labels).to(logits)]
-
-    return _in_order(numbers, drawn)
-
-
-def for_all_classes(logits: Tensor) -> list[Tensor]:
-    """Derivatives for every label, weighted by the root of its probability."""
-    p = logits.double().softmax(1)
-    eye = torch.eye(p.shape[1], dtype=p.dtype, device=p.device)
-    return [(p[:, k, None].sqrt() * (p - eye[k])).to(logits) for k in range(p.shape[1])]
-
-
-def _in_order(values: Tensor, vectors: Callable[[Tensor, Tensor], list[Tensor]]) -> Vectors:
-    """Hand on logits (B, K) together with the next B values."""
-    done = 0
-
-    def next_of(logits: Tensor) -> list[Tensor]:
-        nonlocal done
-        some = values[done : done + len(logits)]
-        done += len(logits)
-        return vectors(logits, some)
-
-    return next_of
+Layers = HeadOnly | AllLayers
+"""Layers with a weight matrix, and their records: a list per vector, in it one per layer."""
 
 
 def _supported(module: nn.Module) -> bool:

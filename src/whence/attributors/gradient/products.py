@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
@@ -28,54 +28,27 @@ class Tests(NamedTuple):
     classes: Tensor
 
 
-class Products(ABC):
-    """How gradients are kept and multiplied.
-
-    Parameters
-    ----------
-    classifier
-        The model.
-    weights
-        Parameters and buffers to use instead of the model's own.
-    """
-
-    def __init__(self, classifier: Classifier, weights: Weights | None = None) -> None:
-        self.classifier, self.weights = classifier, weights
-
-    @abstractmethod
-    def keep(self, training: Training, show_progress: bool) -> Kept:
-        """Give what is kept of the training set."""
-
-    @abstractmethod
-    def between(self, kept: Kept, tests: Tests, cosine: bool = False) -> Tensor:
-        """Inner products (B, N), or cosines, of tests' gradients and training gradients."""
-
-    @abstractmethod
-    def squares(self, kept: Kept) -> Tensor:
-        """Squared lengths (N,) of the training gradients."""
-
-
-class Factored(Products):
+@dataclass(frozen=True)
+class Factored:
     """Gradients by the last layer's weight and bias, r ⊗ (f, 1), kept as r (N, K) and (f, 1) (N, d + 1).
 
     Since (r ⊗ f)·(r' ⊗ f') = (r·r')(f·f'), the products are exact, and no gradient is ever formed.
     """
 
-    def __init__(self, classifier: Classifier, scalar: Loss, weights: Weights | None = None) -> None:
-        super().__init__(classifier, weights)
-        self.scalar, self.layer = scalar, LastLayer(classifier, weights)
+    layer: LastLayer
+    scalar: Loss
 
     def keep(self, training: Training, show_progress: bool) -> Kept:
         """Give the factors of the training set."""
         features = training.features
-        if self.weights is not None:
+        if self.layer.weights is not None:
             batches = progress(training.batches, "Features", show_progress)
             features = torch.cat([self.layer.features(inputs) for inputs, _ in batches])
         residuals, features = self.layer.factors(self.scalar, features, training.labels)
         return {"residuals": residuals, "features": features}
 
     def between(self, kept: Kept, tests: Tests, cosine: bool = False) -> Tensor:
-        """Multiply factor by factor."""
+        """Inner products (B, N), or cosines, of tests' and training gradients, factor by factor."""
         pairs = [self.layer.factors(self.scalar, *batch) for batch in self._features(tests)]
         factors = map(torch.cat, zip(*pairs, strict=True))
         r, f = (inner(t, kept[n], cosine) for t, n in zip(factors, ("residuals", "features"), strict=True))
@@ -83,27 +56,27 @@ class Factored(Products):
 
     def _features(self, tests: Tests) -> Labelled:
         """Give features (B, d) with classes (B,) in batches; at the model's own weights they are known."""
-        if self.weights is None:
-            size = self.classifier.batch_size
+        classifier = self.layer.classifier
+        if self.layer.weights is None:
+            size = classifier.batch_size
             classes = tests.classes.to(tests.features.device)
             yield from zip(torch.split(tests.features, size), torch.split(classes, size), strict=True)
         else:
-            for inputs, classes in batches_of(self.classifier, tests.x, tests.classes):
+            for inputs, classes in batches_of(classifier, tests.x, tests.classes):
                 yield self.layer.features(inputs), classes
 
     def squares(self, kept: Kept) -> Tensor:
-        """‖r‖²(‖f‖² + 1)."""
+        """Squared lengths (N,) of the training gradients, ‖r‖²(‖f‖² + 1)."""
         return (kept["residuals"] ** 2).sum(1) * (kept["features"] ** 2).sum(1)
 
 
-class Stored(Products):
+@dataclass(frozen=True)
+class Stored:
     """Gradients by all parameters, kept as rows (N, k), projected or whole, with their exact lengths."""
 
-    def __init__(
-        self, gradients: Gradients, projection: Projection | None, weights: Weights | None = None
-    ) -> None:
-        super().__init__(gradients.classifier, weights)
-        self.gradients, self.projection = gradients, projection
+    gradients: Gradients
+    projection: Projection | None
+    weights: Weights | None
 
     def keep(self, training: Training, show_progress: bool) -> Kept:
         """Give rows and exact squared lengths of the training set."""
@@ -113,7 +86,7 @@ class Stored(Products):
 
     def between(self, kept: Kept, tests: Tests, cosine: bool = False) -> Tensor:
         """Multiply rows; cosines are those of the rows, so that they lie in [−1, 1] when projected too."""
-        batches = batches_of(self.classifier, tests.x, tests.classes)
+        batches = batches_of(self.gradients.classifier, tests.x, tests.classes)
         found = collect(self.gradients, self.projection, batches, len(tests.classes), self.weights)
         return inner(found.rows, kept["rows"], cosine)
 
@@ -122,16 +95,14 @@ class Stored(Products):
         return kept["squares"]
 
 
-class Streamed(Products):
+@dataclass(frozen=True)
+class Streamed:
     """Gradients by all parameters, none of which are kept: every call computes those of the training set."""
 
-    def __init__(
-        self, gradients: Gradients, batches: Batches, weights: Weights | None, show_progress: bool
-    ) -> None:
-        super().__init__(gradients.classifier, weights)
-        self.gradients, self.batches, self.show_progress = gradients, batches, show_progress
-        # As much again as the gradients of the training samples that are computed meanwhile.
-        self.n_tests = max(1, gradients.memory // (gradients.n_parameters * gradients.itemsize))
+    gradients: Gradients
+    batches: Batches
+    weights: Weights | None
+    show_progress: bool
 
     def keep(self, training: Training, show_progress: bool) -> Kept:
         """Keep nothing, and check that there will be gradients."""
@@ -140,9 +111,11 @@ class Streamed(Products):
 
     def between(self, kept: Kept, tests: Tests, cosine: bool = False) -> Tensor:
         """Pass through the training set for as many tests as fit into memory, until all are done."""
-        batches = batches_of(self.classifier, tests.x, tests.classes)
+        batches = batches_of(self.gradients.classifier, tests.x, tests.classes)
         pieces = (part for batch in batches for part in self.gradients(*batch, self.weights))
-        return torch.cat([self._pass(some, cosine) for some in _gathered(pieces, self.n_tests)])
+        # As much again as the gradients of the training samples that are computed meanwhile.
+        most = max(1, self.gradients.memory // (self.gradients.n_parameters * self.gradients.itemsize))
+        return torch.cat([self._pass(some, cosine) for some in _gathered(pieces, most)])
 
     def squares(self, kept: Kept) -> Tensor:
         """Pass through the training set."""
@@ -154,6 +127,10 @@ class Streamed(Products):
     def _training_rows(self) -> Iterator[Tensor]:
         for batch in progress(self.batches, "Gradients", self.show_progress):
             yield from self.gradients(*batch, self.weights)
+
+
+Products = Factored | Stored | Streamed
+"""How gradients are kept and multiplied, at the model's own weights or at others."""
 
 
 class Collected(NamedTuple):
@@ -204,11 +181,9 @@ def _unit(rows: Tensor) -> Tensor:
 
 def batches_of(classifier: Classifier, x: Any, classes: Tensor) -> Labelled:
     """Give new inputs in batches with their classes (B,)."""
-    start = 0
-    for inputs in classifier.bound.batches(x, classifier.batch_size):
-        stop = start + classifier.batch_size
-        yield inputs, classes[start:stop].to(classifier.bound.device)
-        start = stop
+    size = classifier.batch_size
+    for inputs, some in zip(classifier.bound.batches(x, size), torch.split(classes, size), strict=True):
+        yield inputs, some.to(classifier.bound.device)
 
 
 def progress(batches: Batches, what: str, show: bool) -> Labelled:

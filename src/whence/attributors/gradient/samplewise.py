@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.func import vmap
 
+from whence.model.inputs import each_part
 from whence.model.modules import eagerly, evaluating
 
 Function = Callable[[Mapping[str, Tensor], Any, Tensor], Any]
@@ -36,13 +37,13 @@ def map_samples(
     """
 
     def one(parameters: Mapping[str, Tensor], sample: Any, label: Tensor) -> Any:
-        return function(parameters, _batch_of_one(sample), label[None])
+        return function(parameters, each_part(sample, _as_batch), label[None])
 
     def mapped() -> Any:
         with evaluating(model), torch.enable_grad(), eagerly(model), warnings.catch_warnings():
             # It is a word to torch's own developers.
             warnings.filterwarnings("ignore", message="There is a performance drop")
-            return vmap(one, (None, _rows_or_none(inputs), 0))(parameters, inputs, classes)
+            return vmap(one, (None, each_part(inputs, _row_axis), 0))(parameters, inputs, classes)
 
     try:
         return mapped()
@@ -66,30 +67,19 @@ def _culprit(model: nn.Module, call: Callable[[], Any]) -> str:
 def _entered(model: nn.Module) -> Iterator[list[str]]:
     """Keep a list of the modules that were entered and not left."""
     entered: list[str] = []
-    handles = []
-    try:
+    with ExitStack() as hooks:
         for name, module in model.named_modules():
-            handles.append(module.register_forward_pre_hook(lambda *_, name=name: entered.append(name)))
-            handles.append(module.register_forward_hook(lambda *_: entered.pop() and None))
+            entering = module.register_forward_pre_hook(lambda *_, name=name: entered.append(name))
+            hooks.enter_context(entering)
+            hooks.enter_context(module.register_forward_hook(lambda *_: entered.pop() and None))
         yield entered
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
-def _rows_or_none(inputs: Any) -> Any:
-    """For each part of a batch, 0 where it has a row per sample, None where all samples share it."""
-    if isinstance(inputs, Mapping):
-        return {name: _rows_or_none(part) for name, part in inputs.items()}
-    if type(inputs) is tuple:
-        return tuple(map(_rows_or_none, inputs))
-    return 0 if isinstance(inputs, Tensor) and inputs.ndim > 0 else None
+def _row_axis(part: Any) -> int | None:
+    """Give 0 where a part of a batch has a row per sample, None where all samples share it."""
+    return 0 if isinstance(part, Tensor) and part.ndim > 0 else None
 
 
-def _batch_of_one(sample: Any) -> Any:
+def _as_batch(part: Any) -> Any:
     """Make a batch of what ``vmap`` gives for one sample."""
-    if isinstance(sample, Mapping):
-        return {name: _batch_of_one(part) for name, part in sample.items()}
-    if type(sample) is tuple:
-        return tuple(map(_batch_of_one, sample))
-    return sample[None] if isinstance(sample, Tensor) else sample
+    return part[None] if isinstance(part, Tensor) else part

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar, Self, Unpack
 
-from whence.attributors.base import share_options
+from whence.attributors.base import Limits, register, share_options
 from whence.attributors.frame import FitOptions, model_of
 from whence.attributors.gradient.checkpoints import Checkpoints, read_checkpoints
 from whence.attributors.gradient.graddot import GradientAttributor
-from whence.attributors.limits import Limits
-from whence.attributors.registry import register
 from whence.core import store
 from whence.core.checks import check_number, shown, to_array
 from whence.errors import InvalidInputError, StoreError

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self, Unpack
 import torch
 from torch import Tensor
 
-from whence.attributors.base import Attributor, share_options
+from whence.attributors.base import Attributor, Limits, register, share_options
 from whence.attributors.classifier import Classifier, Training
 from whence.attributors.frame import FitOptions, model_of
 from whence.attributors.gradient.checkpoints import Checkpoints, read_checkpoints
@@ -18,8 +18,6 @@ from whence.attributors.gradient.gradients import MEMORY, Gradients, Weights, ma
 from whence.attributors.gradient.last_layer import LastLayerGradients
 from whence.attributors.gradient.products import batches_of, collect, progress
 from whence.attributors.gradient.projection import Dimension, Projection, projection_for
-from whence.attributors.limits import Limits
-from whence.attributors.registry import register
 from whence.core import store
 from whence.core.checks import check_count, check_number, check_seed
 from whence.core.contents import Layout

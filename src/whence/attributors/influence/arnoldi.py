@@ -10,11 +10,10 @@ import torch
 from torch import Tensor
 from tqdm.auto import tqdm
 
+from whence.attributors.base import Limits, register
 from whence.attributors.classifier import Classifier, Training
 from whence.attributors.influence.curvature import Curvature
 from whence.attributors.influence.exact import InfluenceAttributor, Params
-from whence.attributors.limits import Limits
-from whence.attributors.registry import register
 from whence.core.arrays import Ints
 from whence.core.checks import check_count, check_seed
 from whence.core.contents import Layout
@@ -84,16 +83,15 @@ class Arnoldi(InfluenceAttributor):
     @property
     def eigenvalues_(self) -> Tensor:
         """Eigenvalues (k,) that were kept, largest first."""
-        self.check_fitted()
         return self._cache["eigenvalues"]
 
     _doubles: ClassVar[tuple[str, ...]] = ("eigenvalues",)
+    _rereads: ClassVar[bool] = False
 
     def _layout(self, classifier: Classifier) -> Layout:
-        parameters = [classifier.weight, classifier.bias]
+        P = classifier.n_parameters
         if self.params == "all":
-            parameters = list(classifier.model.parameters())
-        P = sum(p.numel() for p in parameters if p is not None)
+            P = sum(p.numel() for p in classifier.model.parameters())
         return {"basis": ("k", P), "train": ("N", "k"), "eigenvalues": ("k",)}
 
     def _learn(self, training: Training, **given: Any) -> dict[str, Tensor]:

@@ -9,7 +9,7 @@ which counts for little in a model that fits its training set.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Protocol
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -18,28 +18,11 @@ from torch.func import vjp, vmap
 from tqdm.auto import tqdm
 
 from whence.attributors.classifier import Batches, Classifier, Training
-from whence.attributors.gradient.gradients import MEMORY, Gradients
-from whence.attributors.gradient.products import batches_of
+from whence.attributors.gradient.gradients import MEMORY, Gradients, outer
 from whence.core.arrays import Ints
 from whence.model.modules import evaluating
 
 _BLOCK = 2048  # training samples at a time
-
-
-class Curvature(Protocol):
-    """Gradients as rows over P parameters, and products with the Gauss–Newton matrix."""
-
-    n_train: int
-    n_parameters: int
-
-    def train(self) -> Iterator[Tensor]:
-        """Gradients of the training samples for their labels in order, some rows (n, P) after the other."""
-
-    def scores(self, V: Tensor) -> Tensor:
-        """Inner products (B, N) of rows V (B, P) with the gradients of all training samples."""
-
-    def product(self, V: Tensor, rows: Ints | None = None) -> Tensor:
-        """V G (m, P) for V (m, P), G of all training samples or the mean over some ``rows`` of them."""
 
 
 def residuals(logits: Tensor, classes: Tensor) -> Tensor:
@@ -65,22 +48,21 @@ class LastCurvature:
         self.n_train, self.n_classes = residual.shape
         self.n_parameters = self.n_classes * rows.shape[1]
 
-    @staticmethod
-    def cache(training: Training) -> dict[str, Tensor]:
-        """Give ``rows`` and ``residual`` of a training set."""
-        classifier = training.classifier
-        residual = residuals(classifier.logits(training.features), training.labels)
-        return {"rows": with_bias(classifier, training.features), "residual": residual}
+    @classmethod
+    def of(cls, training: Training) -> Self:
+        """Make it of a training set."""
+        classifier, f, labels = training.classifier, training.features, training.labels
+        return cls(classifier.with_bias(f), residuals(classifier.logits(f), labels), labels)
 
     def train(self) -> Iterator[Tensor]:
         """Gradients of the training samples, some rows (n, P) after the other."""
         width = max(1, min(_BLOCK, MEMORY // (8 * self.n_parameters)))
-        for start in range(0, self.n_train, width):
-            part = slice(start, start + width)
-            yield _outer(self.residual[part].to(self.rows), self.rows[part])
+        parts = zip(torch.split(self.residual, width), torch.split(self.rows, width), strict=True)
+        for residual, rows in parts:
+            yield outer(residual.to(rows), rows)
 
     def scores(self, V: Tensor) -> Tensor:
-        """Inner products (B, N), without ever holding the gradients themselves."""
+        """Inner products (B, N) of rows V (B, P) and all gradients, without ever holding these."""
         weights = V.to(self.rows).reshape(len(V), self.n_classes, -1)
         residual = self.residual.to(self.rows)
         out = self.rows.new_zeros(len(V), self.n_train)
@@ -95,7 +77,7 @@ class LastCurvature:
         return p
 
     def product(self, V: Tensor, rows: Ints | None = None) -> Tensor:
-        """V G (m, P) in the precision of V."""
+        """V G (m, P) in the precision of V, G of all training samples or the mean over some ``rows``."""
         K, d = self.n_classes, self.rows.shape[1]
         out = torch.zeros_like(V).reshape(-1, d)
         stacked = V.reshape(-1, d)
@@ -119,25 +101,12 @@ class LastCurvature:
                 # −p_c p_e for the classes e ≥ c, plus p_c on the diagonal.
                 weights = -p[:, c, None] * p[:, c:]
                 weights[:, 0] += p[:, c]
-                right = _outer(weights, x)
+                right = outer(weights, x)
                 G[c, :, c:] += (x.T @ right).reshape(d, K - c, d)
         for c in range(K):
             for e in range(c):
                 G[c, :, e] = G[e, :, c].T
         return G.reshape(K * d, K * d).div_(self.n_train)
-
-
-def last_gradients(classifier: Classifier, features: Tensor, classes: Tensor) -> Tensor:
-    """Gradients (B, P) of the loss by the last layer, for features (B, d) and classes (B,)."""
-    residual = residuals(classifier.logits(features), classes)
-    return _outer(residual.to(features), with_bias(classifier, features))
-
-
-def all_gradients(classifier: Classifier, x: Any, classes: Tensor) -> Tensor:
-    """Gradients (B, P) of the loss by all trainable parameters, for inputs and classes (B,)."""
-    gradients = Gradients(classifier)
-    batches = batches_of(classifier, x, classes)
-    return torch.cat([rows for batch in batches for rows in gradients(*batch)])
 
 
 class FullCurvature:
@@ -159,7 +128,7 @@ class FullCurvature:
         return torch.cat([V @ rows.to(V).T for rows in self.train()], dim=1)
 
     def product(self, V: Tensor, rows: Ints | None = None) -> Tensor:
-        """V G (m, P), by three passes back through the model for every row of V."""
+        """V G (m, P), as for the last layer, by three passes back through the model for every row of V."""
         places = np.arange(self.n_train) if rows is None else rows
         out = torch.zeros_like(V)
         width = self.classifier.batch_size
@@ -194,13 +163,5 @@ class FullCurvature:
         return torch.cat([found[name].detach().flatten(1) for name in parameters], dim=1).to(V)
 
 
-def with_bias(classifier: Classifier, features: Tensor) -> Tensor:
-    """Append a constant 1 to features (B, d) where the last layer has a bias."""
-    if classifier.bias is None:
-        return features
-    return torch.cat([features, features.new_ones(len(features), 1)], dim=1)
-
-
-def _outer(a: Tensor, b: Tensor) -> Tensor:
-    """Outer product of each row of a (n, K) and b (n, d), flat: (n, K·d)."""
-    return (a[:, :, None] * b[:, None, :]).flatten(1)
+Curvature = LastCurvature | FullCurvature
+"""Gradients as rows over P parameters, and products with the Gauss–Newton matrix."""

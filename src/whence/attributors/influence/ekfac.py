@@ -11,32 +11,21 @@ import torch
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from whence.attributors.base import Attributor
+from whence.attributors.base import Limits, register
 from whence.attributors.classifier import Classifier, Training
-from whence.attributors.gradient.layers import (
-    AllLayers,
-    HeadOnly,
-    Layers,
-    Record,
-    Vectors,
-    for_all_classes,
-    for_classes,
-    for_labels_drawn,
-)
-from whence.attributors.influence.exact import Params
-from whence.attributors.limits import Limits
-from whence.attributors.registry import register
-from whence.core import contents, store
+from whence.attributors.gradient.layers import AllLayers, HeadOnly, Layers, Record, Vectors
+from whence.attributors.influence.curvature import residuals
+from whence.attributors.influence.exact import Params, ParamsAttributor
 from whence.core.checks import check_choice, check_positive, check_seed
 from whence.core.contents import Layout
-from whence.errors import ModelError, StoreError
+from whence.errors import ModelError
 
 _FEW = 10  # classes up to which labels="auto" goes through all of them
 
 
 @register
 @dataclass(eq=False)
-class EKFAC(Attributor):
+class EKFAC(ParamsAttributor):
     """Attribute predictions by influence functions with an eigenvalue-corrected Kronecker curvature.
 
     The score of training sample i for class c at x is τ_c(x, i) = (1/N) Σ_l g_l(x)ᵀ (F_l + d_l I)⁻¹ g_l(i), a
@@ -90,13 +79,9 @@ class EKFAC(Attributor):
     labels: Literal["auto", "exact", "sampled"] = "auto"
     seed: int = 0
 
-    @property
-    def _of_features(self) -> bool:
-        return self.params == "last"
-
     def _scores(self, features: Tensor, classes: Tensor, x: Any) -> Tensor:
         layers, factors = self._opened(), self._factors()
-        found = [_gradients(r, factors) for (r,) in layers.tests(x, features, for_classes(classes))]
+        found = [_gradients(r, factors) for (r,) in layers.tests(x, features, _for_classes(classes))]
         tests = [torch.cat(parts) for parts in zip(*found, strict=True)]
         for test, factor in zip(tests, factors, strict=True):
             test *= factor.inverse
@@ -104,7 +89,7 @@ class EKFAC(Attributor):
         scores = rows.new_empty(len(rows), len(self._labels))
         done = 0
         with self._bar("Scores") as bar:
-            for (records,) in layers.train(for_classes(self._labels)):
+            for (records,) in layers.train(_for_classes(self._labels)):
                 train = torch.cat([g.flatten(1) for g in _gradients(records, factors)], dim=1)
                 torch.mm(rows, train.T, out=scores[:, done : done + len(train)])
                 done += len(train)
@@ -114,7 +99,7 @@ class EKFAC(Attributor):
     def _self_influence(self) -> Tensor:
         factors, parts = self._factors(), []
         with self._bar("Self-influence") as bar:
-            for (records,) in self._opened().train(for_classes(self._labels)):
+            for (records,) in self._opened().train(_for_classes(self._labels)):
                 pairs = zip(_gradients(records, factors), factors, strict=True)
                 each = [torch.einsum("noi,oi->n", g.square(), factor.inverse) for g, factor in pairs]
                 parts.append(torch.stack(each).sum(0))
@@ -122,10 +107,8 @@ class EKFAC(Attributor):
         return torch.cat(parts).div_(len(self._labels))
 
     def _layout(self, classifier: Classifier) -> Layout:
-        if self.params == "all":
-            raise contents.refused('with params="all" nothing is saved')
         factors: Layout = {"out 0": ("K", "K"), "inner 0": ("e", "e"), "inverse 0": ("K", "e")}
-        return {**factors, "features": ("N", "d")}
+        return {**super()._layout(classifier), **factors, "features": ("N", "d")}
 
     def _learn(self, training: Training, **given: Any) -> dict[str, Tensor]:
         classifier = training.classifier
@@ -162,8 +145,8 @@ class EKFAC(Attributor):
         so that the labels are the same whatever the batches.
         """
         if self.labels == "exact" or (self.labels == "auto" and few):
-            return for_all_classes
-        return for_labels_drawn(torch.from_numpy(np.random.default_rng(self.seed).random(n)))
+            return _for_all_classes
+        return _for_labels_drawn(torch.from_numpy(np.random.default_rng(self.seed).random(n)))
 
     @property
     def layers_(self) -> tuple[str, ...]:
@@ -188,17 +171,8 @@ class EKFAC(Attributor):
     def _bar(self, title: str) -> Any:
         return tqdm(total=len(self._labels), desc=title, disable=not self.show_progress)
 
-    def _state(self) -> tuple[store.Arrays, dict[str, Any]]:
-        if self.params == "last":
-            return super()._state()
-        raise StoreError(
-            'EKFAC with params="all" reads the training set for every explanation, so its cache alone is not '
-            "worth saving. Fit it again where it is needed."
-        )
-
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        check_choice("params", self.params, ("last", "all"))
         self.seed = check_seed(self.seed)
         check_choice("labels", self.labels, ("auto", "exact", "sampled"))
         if self.damping is not None:
@@ -213,6 +187,42 @@ class _Factor(NamedTuple):
     out: Tensor
     inner: Tensor
     inverse: Tensor
+
+
+def _for_classes(classes: Tensor) -> Vectors:
+    """Give the derivatives of the loss for given classes, which are taken one batch after the other."""
+    return _in_order(classes, lambda logits, some: [residuals(logits, some).to(logits)])
+
+
+def _for_labels_drawn(numbers: Tensor) -> Vectors:
+    """Give the derivatives for labels of the model, drawn by numbers in [0, 1), one per sample in order."""
+
+    def drawn(logits: Tensor, some: Tensor) -> list[Tensor]:
+        below = logits.double().softmax(1).cumsum(1) <= some.to(logits.device)[:, None]
+        labels = below.sum(1).clamp(max=logits.shape[1] - 1)
+        return [residuals(logits, labels).to(logits)]
+
+    return _in_order(numbers, drawn)
+
+
+def _for_all_classes(logits: Tensor) -> list[Tensor]:
+    """Derivatives for every label, weighted by the root of its probability."""
+    p = logits.double().softmax(1)
+    eye = torch.eye(p.shape[1], dtype=p.dtype, device=p.device)
+    return [(p[:, k, None].sqrt() * (p - eye[k])).to(logits) for k in range(p.shape[1])]
+
+
+def _in_order(values: Tensor, vectors: Callable[[Tensor, Tensor], list[Tensor]]) -> Vectors:
+    """Hand on logits (B, K) together with the next B values."""
+    done = 0
+
+    def next_of(logits: Tensor) -> list[Tensor]:
+        nonlocal done
+        some = values[done : done + len(logits)]
+        done += len(logits)
+        return vectors(logits, some)
+
+    return next_of
 
 
 def _bases(layers: Layers, vectors: Vectors, done: Callable[[int], object]) -> list[tuple[Tensor, Tensor]]:

@@ -10,18 +10,11 @@ import torch
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from whence.attributors.base import Attributor
+from whence.attributors.base import Attributor, Limits, register
 from whence.attributors.classifier import Classifier, Training
-from whence.attributors.gradient.gradients import MEMORY
-from whence.attributors.influence.curvature import (
-    Curvature,
-    FullCurvature,
-    LastCurvature,
-    all_gradients,
-    last_gradients,
-)
-from whence.attributors.limits import Limits
-from whence.attributors.registry import register
+from whence.attributors.gradient.gradients import MEMORY, Gradients, outer
+from whence.attributors.gradient.products import batches_of
+from whence.attributors.influence.curvature import Curvature, FullCurvature, LastCurvature, residuals
 from whence.core import contents, store
 from whence.core.checks import check_choice, check_positive
 from whence.core.contents import Layout
@@ -33,7 +26,39 @@ Params = Literal["last", "all"]
 _LARGEST = 16_384  # parameters of which a matrix is held: 2.1 GB
 
 
-class InfluenceAttributor(Attributor):
+class ParamsAttributor(Attributor):
+    """A method for the last layer, of which features tell all, or for all parameters.
+
+    With all parameters most methods read the training set for every explanation, ``_rereads``: nothing of
+    theirs is saved then.
+    """
+
+    params: Params
+    _rereads: ClassVar[bool] = True
+
+    @property
+    def _of_features(self) -> bool:
+        return self.params == "last"
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        check_choice("params", self.params, ("last", "all"))
+
+    def _state(self) -> tuple[store.Arrays, dict[str, Any]]:
+        if self.params == "last" or not self._rereads:
+            return super()._state()
+        raise StoreError(
+            f'{type(self).__name__} with params="all" reads the training set for every explanation, so its '
+            "cache alone is not worth saving. Fit it again where it is needed."
+        )
+
+    def _layout(self, classifier: Classifier) -> Layout:
+        if self.params == "all":
+            raise contents.refused('with params="all" nothing is saved')
+        return {}
+
+
+class InfluenceAttributor(ParamsAttributor):
     """A method of the form τ_c(x, i) = (1/N) g(x, c)ᵀ M g_i with M near (G + damping·I)⁻¹.
 
     g and G are the gradients and the matrix of ``whence.attributors.influence.curvature``. A positive score
@@ -41,12 +66,7 @@ class InfluenceAttributor(Attributor):
     ``_products`` and ``_self_influence``.
     """
 
-    params: Params
     damping: float
-
-    @property
-    def _of_features(self) -> bool:
-        return self.params == "last"
 
     def _scores(self, features: Tensor, classes: Tensor, x: Any) -> Tensor:
         head = self._head()
@@ -57,9 +77,9 @@ class InfluenceAttributor(Attributor):
         for start in range(0, len(features), width):
             some = slice(start, start + width)
             if last:
-                gradients = last_gradients(head, features[some], classes[some])
+                gradients = _last_gradients(head, features[some], classes[some])
             else:
-                gradients = all_gradients(head, take(x, some), classes[some])
+                gradients = _all_gradients(head, take(x, some), classes[some])
             parts.append(self._products(gradients))
         return torch.cat(parts).div_(len(self._labels))
 
@@ -71,11 +91,10 @@ class InfluenceAttributor(Attributor):
         """Give the curvature to learn from."""
         if self.params == "all":
             return FullCurvature(training.classifier, training.batches)
-        return LastCurvature(**LastCurvature.cache(training), labels=training.labels)
+        return LastCurvature.of(training)
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        check_choice("params", self.params, ("last", "all"))
         self.damping = check_positive("damping", self.damping, ": without it the curvature has no inverse")
 
 
@@ -107,26 +126,15 @@ class SolvingAttributor(InfluenceAttributor):
             return self._all
         return LastCurvature(self._cache["rows"], self._cache["residual"], self._labels)
 
-    def _state(self) -> tuple[store.Arrays, dict[str, Any]]:
-        if self.params == "last":
-            return super()._state()
-        raise StoreError(
-            f'{type(self).__name__} with params="all" reads the training set for every explanation, so its '
-            "cache alone is not worth saving. Fit it again where it is needed."
-        )
-
     _doubles: ClassVar[tuple[str, ...]] = ("residual", "factor", "scale")
 
     def _layout(self, classifier: Classifier) -> Layout:
-        if self.params == "all":
-            raise contents.refused('with params="all" nothing is saved')
-        return {"rows": ("N", "e"), "residual": ("N", "K")}
+        return {**super()._layout(classifier), "rows": ("N", "e"), "residual": ("N", "K")}
 
     def _kept(self, curvature: Curvature) -> dict[str, Tensor]:
         """Keep a curvature for explaining: the last layer's in the cache."""
         if isinstance(curvature, LastCurvature):
             return {"rows": curvature.rows, "residual": curvature.residual}
-        assert isinstance(curvature, FullCurvature)
         self._all = curvature
         return {}
 
@@ -193,8 +201,21 @@ class Influence(SolvingAttributor):
         return {**self._kept(layer), "factor": factor}
 
     def _layout(self, classifier: Classifier) -> Layout:
-        P = classifier.weight.numel() + (0 if classifier.bias is None else classifier.bias.numel())
+        P = classifier.n_parameters
         return {**super()._layout(classifier), "factor": (P, P)}
 
     def _solve(self, gradients: Tensor) -> Tensor:
         return torch.cholesky_solve(gradients.double().T, self._cache["factor"]).T
+
+
+def _last_gradients(classifier: Classifier, features: Tensor, classes: Tensor) -> Tensor:
+    """Gradients (B, P) of the loss by the last layer, for features (B, d) and classes (B,)."""
+    residual = residuals(classifier.logits(features), classes)
+    return outer(residual.to(features), classifier.with_bias(features))
+
+
+def _all_gradients(classifier: Classifier, x: Any, classes: Tensor) -> Tensor:
+    """Gradients (B, P) of the loss by all trainable parameters, for inputs and classes (B,)."""
+    gradients = Gradients(classifier)
+    batches = batches_of(classifier, x, classes)
+    return torch.cat([rows for batch in batches for rows in gradients(*batch)])

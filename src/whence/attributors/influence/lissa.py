@@ -11,11 +11,10 @@ import torch
 from torch import Tensor
 from tqdm.auto import tqdm
 
+from whence.attributors.base import Limits, register
 from whence.attributors.classifier import Classifier, Training
 from whence.attributors.influence.curvature import Curvature
 from whence.attributors.influence.exact import Params, SolvingAttributor
-from whence.attributors.limits import Limits
-from whence.attributors.registry import register
 from whence.core.arrays import Ints
 from whence.core.checks import check_count, check_seed
 from whence.core.contents import Layout
@@ -103,12 +102,14 @@ class LiSSA(SolvingAttributor):
     @property
     def scale_(self) -> float:
         """What the curvature is divided by in a step, s."""
-        self.check_fitted()
         return float(self._cache["scale"])
 
     def _solve(self, gradients: Tensor) -> Tensor:
         curvature = self._curvature()
-        depth = self._depth(curvature.n_train)
+        depth = self.depth
+        if depth is None:
+            needed = math.ceil(_DECAY * self.scale_ / self.damping)
+            depth = min(needed, max(curvature.n_train, _DEEP))
         generator = np.random.default_rng(self.seed)
         v, total = torch.zeros_like(gradients), torch.zeros_like(gradients)
         for step in tqdm(range(depth), desc="LiSSA", disable=not self.show_progress):
@@ -119,12 +120,6 @@ class LiSSA(SolvingAttributor):
         total /= depth - depth // 2
         self.residual_ = self._residual(curvature, total, gradients)
         return total
-
-    def _depth(self, n: int) -> int:
-        """Steps of the series."""
-        if self.depth is not None:
-            return self.depth
-        return min(math.ceil(_DECAY * self.scale_ / self.damping), max(n, _DEEP))
 
     def _residual(self, curvature: Curvature, v: Tensor, gradients: Tensor) -> float:
         """Largest ‖(G + damping·I) v − g‖/‖g‖ of the rows, or raise where the series grew without bound."""

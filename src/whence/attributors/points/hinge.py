@@ -10,11 +10,10 @@ import torch
 from scipy.optimize import nnls
 from torch import Tensor
 
+from whence.attributors.base import Limits, register
 from whence.attributors.classifier import Classifier, Training
-from whence.attributors.dual.progress import GapBar
-from whence.attributors.limits import Limits
+from whence.attributors.dual.progress import gap_bar
 from whence.attributors.points.representer import PointsAttributor
-from whence.attributors.registry import register
 from whence.core.arrays import Doubles, Ints, Mask
 from whence.core.contents import Layout
 from whence.svm import solve
@@ -82,7 +81,7 @@ class HingeRP(PointsAttributor):
     def _learn(self, training: Training, **given: Any) -> dict[str, Tensor]:
         constant = length(training.features.cpu().numpy()) if self.bias else 0.0
         X, y = self._rows(training, constant), training.labels.cpu().numpy()
-        with GapBar(self.tol, self.show_progress) as bar:
+        with gap_bar(self.tol, self.show_progress) as bar:
             found = solve(
                 X,
                 y,

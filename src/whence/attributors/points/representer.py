@@ -10,12 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from whence.attributors.base import Attributor
+from whence.attributors.base import Attributor, Limits, register
 from whence.attributors.classifier import Classifier, Training
-from whence.attributors.dual.progress import GapBar
-from whence.attributors.limits import Limits
+from whence.attributors.dual.progress import gap_bar
 from whence.attributors.points.softmax import fit_softmax
-from whence.attributors.registry import register
 from whence.core.arrays import Doubles
 from whence.core.checks import check_flag, check_positive
 from whence.core.contents import Layout
@@ -38,9 +36,8 @@ class PointsAttributor(Attributor):
         classes = classes.to(features.device)
         scores = self._products(features)
         rows = max(1, _BLOCK // max(1, scores.shape[1]))
-        for start in range(0, len(scores), rows):
-            part = slice(start, start + rows)
-            scores[part] *= self._cache["alpha"][classes[part]]
+        for part, some in zip(torch.split(scores, rows), torch.split(classes, rows), strict=True):
+            part *= self._cache["alpha"][some]
         return scores
 
     def _self_influence(self) -> Tensor:
@@ -51,19 +48,16 @@ class PointsAttributor(Attributor):
     @property
     def coef_(self) -> Doubles:
         """Weights (class, d) of the new last layer, the bias last."""
-        self.check_fitted()
         return self._cache["coef"].cpu().numpy()
 
     @property
     def alpha_(self) -> Tensor:
         """Coefficients (train, class): global attributions, positive is evidence for the class."""
-        self.check_fitted()
         return self._cache["alpha"].T
 
     @property
     def residual_(self) -> float:
         """‖W − Σ_i α_i f_iᵀ‖ / ‖W‖."""
-        self.check_fitted()
         return float(self._cache["residual"])
 
     def _check_parameters(self) -> None:
@@ -157,7 +151,7 @@ class Representer(PointsAttributor):
 
     def _learn(self, training: Training, **given: Any) -> dict[str, Tensor]:
         X, labels = self._rows(training), training.labels.cpu().numpy()
-        with GapBar(self.tol, self.show_progress) as bar:
+        with gap_bar(self.tol, self.show_progress) as bar:
             found = fit_softmax(X, labels, training.classifier.n_classes, self.l2, self.tol, bar)
         with np.errstate(over="ignore"):
             if not np.isfinite(found.alpha.astype(np.float32)).all():

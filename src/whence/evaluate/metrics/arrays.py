@@ -57,12 +57,12 @@ def mask(name: str, values: Any, shape: tuple[int | None, ...]) -> Mask:
     return array
 
 
-def split_mask(name: str, values: Any, n: int) -> Mask:
+def split_mask(name: str, values: Any, n: int, what: str = "samples") -> Mask:
     """Return booleans (n,) with both values among them, or raise."""
     found = mask(name, values, (n,))
     if found.all() or not found.any():
         raise InvalidInputError(
-            f"'{name}' must mark some of the samples and not all. Got {int(found.sum())} of {n}."
+            f"'{name}' must mark some of the {what} and not all. Got {int(found.sum())} of {n}."
         )
     return found
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import stdtrit
 
-from whence.core.arrays import Doubles, Ints
+from whence.core.arrays import Doubles, Ints, Mask
 from whence.errors import InvalidInputError
 
 
@@ -30,9 +29,7 @@ def standard_error(values: Doubles, groups: Ints) -> Doubles:
     return error
 
 
-def ties(
-    values: Doubles, groups: Ints, *, level: float = 0.95, draws: int = 4_000, seed: int = 0
-) -> npt.NDArray[np.bool_]:
+def ties(values: Doubles, groups: Ints, *, level: float = 0.95, draws: int = 4_000, seed: int = 0) -> Mask:
     """Tell which rows of values (M, P) have means that cannot be told apart, shape (M, M).
 
     Whole groups are drawn with replacement, the same for all rows; two rows are tied where the interval that
@@ -42,12 +39,32 @@ def ties(
     G = len(sizes)
     counts = np.random.default_rng(seed).multinomial(G, np.full(G, 1 / G), size=draws)  # (draws, G)
     means = (counts @ sums.T) / (counts @ sizes)[:, None]  # (draws, M)
-    low, high = np.quantile(means[:, :, None] - means[:, None], [(1 - level) / 2, (1 + level) / 2], axis=0)
-    tied: npt.NDArray[np.bool_] = (low <= 0) & (high >= 0)
-    return tied
+    return tied(means.T, level)
 
 
-def ties_of_runs(values: Doubles, *, level: float = 0.95) -> npt.NDArray[np.bool_]:
+def tied(drawn: Doubles, level: float) -> Mask:
+    """Tell for which rows of drawn means (M, draws) the interval of their difference holds 0, (M, M)."""
+    low, high = interval(drawn[:, None] - drawn, level)
+    held: Mask = (low <= 0) & (high >= 0)
+    return held
+
+
+def interval(drawn: Doubles, level: float) -> Doubles:
+    """Ends (2, …) of the interval that holds ``level`` of the draws (…, draws)."""
+    ends: Doubles = np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2], axis=-1)
+    return ends
+
+
+def table(heads: str, methods: tuple[str, ...], cells: list[str], order: Ints, ties: Mask) -> str:
+    """Write a table in Markdown: methods in an order, each with its cells and the others it is tied with."""
+    lines = [f"| method | {heads} | tied with |", "|---" * (heads.count("|") + 3) + "|"]
+    for i in order:
+        same = [name for j, name in enumerate(methods) if ties[i, j] and j != i]
+        lines.append(f"| {methods[i]} | {cells[i]} | {', '.join(same) or '–'} |")
+    return "\n".join(lines)
+
+
+def ties_of_runs(values: Doubles, *, level: float = 0.95) -> Mask:
     """Tell which rows of values (M, S), of M methods in the same S runs, cannot be told apart, (M, M).
 
     Methods share runs, such as training seeds, so that a run's effect on all of them is no difference. What
@@ -70,8 +87,8 @@ def ties_of_runs(values: Doubles, *, level: float = 0.95) -> npt.NDArray[np.bool
     rest = values - means[:, None] - values.mean(axis=0) + values.mean()
     spread = np.sqrt((rest**2).sum() / max(freedom, 1))
     reach = stdtrit(max(freedom, 1), (1 + level) / 2) * spread * np.sqrt(2 / S)
-    tied: npt.NDArray[np.bool_] = np.abs(means[:, None] - means) <= reach
-    return tied
+    close: Mask = np.abs(means[:, None] - means) <= reach
+    return close
 
 
 def _by_group(values: Doubles, groups: Ints) -> tuple[Doubles, Ints]:

@@ -43,32 +43,26 @@ def coreset_order(scores: Any, seed: int = 0) -> Ints:
 
 def coreset(order: Ints, fraction: float) -> Ints:
     """Indices of the most important share of the training set, to retrain on."""
-    order = _places(order)
-    return order[: _count(order, fraction)]
+    return _split(order, fraction)[0]
 
 
 def pruned(order: Ints, fraction: float) -> Ints:
     """Indices of what is left without the most important share of the training set, to retrain on."""
-    order = _places(order)
-    return order[_count(order, fraction) :]
+    return _split(order, fraction)[1]
 
 
-def _places(order: Any) -> Ints:
+def _split(order: Any, fraction: float) -> tuple[Ints, Ints]:
     places = classes("order", order)
     if places.min() < 0:
         raise InvalidInputError(f"'order' must be places of training samples. Got {places.min()} among them.")
-    return places
-
-
-def _count(order: Ints, fraction: float) -> int:
     fraction = check_share("fraction", fraction)
-    count = round(fraction * len(order))
-    if not 0 < count < len(order):
+    count = round(fraction * len(places))
+    if not 0 < count < len(places):
         raise InvalidInputError(
-            f"'fraction' must take some of the {len(order)} samples and leave some. "
+            f"'fraction' must take some of the {len(places)} samples and leave some. "
             f"Got {fraction!r}, which is {count}."
         )
-    return count
+    return places[:count], places[count:]
 
 
 def weighted_mean(values: Any, fractions: Any = FRACTIONS) -> float:

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 
-from whence.core.arrays import Doubles, Ints
-from whence.evaluate.metrics.comparison import standard_error
+from whence.core.arrays import Doubles, Ints, Mask
+from whence.evaluate.metrics.comparison import standard_error, table
 
 Side = Literal["test", "train"]
 
@@ -39,7 +38,7 @@ class FlippingResult:
     scores: Doubles
     tests: Ints
     trains: Ints
-    ties: npt.NDArray[np.bool_]
+    ties: Mask
 
     @property
     def mean(self) -> Doubles:
@@ -54,12 +53,9 @@ class FlippingResult:
 
     def __str__(self) -> str:
         """Write a table in Markdown, the best method first."""
-        lines = ["| method | area | tied with |", "|---|---|---|"]
-        for i in np.argsort(self.mean, kind="stable"):
-            same = [name for j, name in enumerate(self.methods) if self.ties[i, j] and j != i]
-            value = f"{self.mean[i]:.3f} ± {self.standard_error[i]:.3f}"
-            lines.append(f"| {self.methods[i]} | {value} | {', '.join(same) or '–'} |")
-        return "\n".join(lines)
+        both = zip(self.mean, self.standard_error, strict=True)
+        cells = [f"{mean:.3f} ± {error:.3f}" for mean, error in both]
+        return table("area", self.methods, cells, np.argsort(self.mean, kind="stable"), self.ties)
 
     def to_dict(self) -> dict[str, Any]:
         """Everything in plain types that JSON takes."""

@@ -14,6 +14,7 @@ from whence.core.arrays import Array, Doubles, Ints, Mask
 from whence.core.checks import check_count, check_seed, check_share, shown, to_array
 from whence.errors import InvalidInputError
 from whence.evaluate.metrics.arrays import mask, numbers
+from whence.evaluate.metrics.comparison import interval, table, tied
 
 _LARGEST = 1 << 32  # entries of a mask at a time
 
@@ -129,14 +130,10 @@ class LDSComparison:
 
     def __str__(self) -> str:
         """Write a table in Markdown, the best method first."""
-        lines = [f"| method | LDS | {self.level:.0%} interval | tied with |", "|---|---|---|---|"]
-        for i in np.argsort(-self.mean, kind="stable"):
-            same = [name for j, name in enumerate(self.methods) if self.ties[i, j] and j != i]
-            interval = f"{self.low[i]:.3f} … {self.high[i]:.3f}"
-            lines.append(
-                f"| {self.methods[i]} | {self.mean[i]:.3f} | {interval} | {', '.join(same) or '–'} |"
-            )
-        return "\n".join(lines)
+        numbers = zip(self.mean, self.low, self.high, strict=True)
+        cells = [f"{mean:.3f} | {low:.3f} … {high:.3f}" for mean, low, high in numbers]
+        order = np.argsort(-self.mean, kind="stable")
+        return table(f"LDS | {self.level:.0%} interval", self.methods, cells, order, self.ties)
 
 
 def compare_lds(
@@ -183,15 +180,13 @@ def compare_lds(
         subsets, targets = _checked(subsets_mask, outputs, found)
         means.append(_correlations(_foretold(found, subsets), targets.mean(axis=0), counts).mean(axis=1))
     drawn = np.array(means)  # (method, 1 + draws)
-    ends = [(1 - level) / 2, (1 + level) / 2]
-    low, high = np.quantile(drawn[:, 1:], ends, axis=1)
-    below, above = np.quantile(drawn[:, None, 1:] - drawn[None, :, 1:], ends, axis=2)
+    low, high = interval(drawn[:, 1:], level)
     return LDSComparison(
         methods=tuple(scores),
         mean=drawn[:, 0],
         low=low,
         high=high,
-        ties=(below <= 0) & (above >= 0),
+        ties=tied(drawn[:, 1:], level),
         reliability=lds_reliability(targets) if len(targets) > 1 else None,
         level=level,
     )
@@ -211,13 +206,9 @@ def _checked(subsets_mask: Any, outputs: Any, scores: Array) -> tuple[Mask, Arra
 
 def _foretold(scores: Array, subsets: Mask) -> Doubles:
     """Sums (T, m) of scores over each subset, in float64."""
-    parts = [np.asarray(row, dtype=np.float64) @ subsets.T.astype(np.float64) for row in _rows(scores)]
-    return np.concatenate(parts)
-
-
-def _rows(scores: Array) -> list[Array]:
     width = max(1, (1 << 22) // scores.shape[1])
-    return [scores[start : start + width] for start in range(0, len(scores), width)]
+    blocks = (scores[start : start + width] for start in range(0, len(scores), width))
+    return np.concatenate([block.astype(np.float64) @ subsets.T.astype(np.float64) for block in blocks])
 
 
 def _correlations(foretold: Doubles, outputs: Doubles, counts: Doubles) -> Doubles:

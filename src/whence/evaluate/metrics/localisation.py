@@ -9,13 +9,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from torch import Tensor
-from tqdm.auto import tqdm
 
 from whence.attributors import DualDA
 from whence.core.arrays import Array, Ints, Mask
 from whence.core.checks import check_count, to_array
 from whence.errors import InvalidInputError
-from whence.evaluate.metrics.arrays import classes, mask, numbers
+from whence.evaluate.metrics.arrays import classes, mask, numbers, split_mask
 from whence.evaluate.scenes.shortcuts import Shortcut
 from whence.evaluate.scenes.texts import LENGTH, Backbone
 from whence.model.extractor import Extractor
@@ -93,10 +92,7 @@ def localisation(relevance: Any, inside: Any, places: Any = None) -> Localisatio
         found = classes("places", to_array("places", places).ravel(), len(where))
         _, numbered = np.unique(found, return_inverse=True)
         values, where = np.bincount(numbered, values), np.bincount(numbered, where) > 0
-    if where.all() or not where.any():
-        raise InvalidInputError(
-            f"'inside' must mark some of the places and not all. Got {int(where.sum())} of {where.size}."
-        )
+    where = split_mask("inside", where, len(where), "places")
     positive = values.clip(min=0)
     total = float(positive.sum())
     return Localisation(
@@ -240,7 +236,6 @@ def localise(
     tests: Callable[[int], Marked],
     train: Callable[[int], Marked],
     method: Method,
-    show_progress: bool = False,
 ) -> list[PairLocalisation]:
     """Explain pairs by XDA, and measure how much of the relevance lies on the shortcut of either sample.
 
@@ -261,28 +256,24 @@ def localise(
         Give the sample of a place in ``pairs``.
     method
         As for ``DualDA.explain``, such as "attn_lrp".
-    show_progress
-        Show a progress bar.
     """
     places = classes("pairs", numbers("pairs", pairs, (None, 2)).ravel()).reshape(-1, 2)
     wanted = classes("target", target, len(places))
     found = []
     rows = zip(places.tolist(), wanted.tolist(), strict=True)
-    with tqdm(total=len(places), desc="explaining", unit="pair", disable=not show_progress) as bar:
-        for t, group in groupby(rows, lambda row: row[0][0]):
-            marked = tests(t)
-            test = start(extractor, marked.inputs, method)
-            for (_, i), c in group:
-                sample = train(i)
-                other = start(extractor, sample.inputs, method)
-                _check_features(explainer, i, other.features)
-                lam = torch.as_tensor(explainer.lam_[[i]][:, [c]].toarray()[:, 0])
-                weight = torch.as_tensor(explainer.coef_[c, : other.features.shape[1]])
-                maps = pair_maps(test, other, lam, weight)
-                on_test, on_train = (one[0].cpu().numpy() for one in (maps.test, maps.train))
-                measured = localisation(on_test, *marked[1:]), localisation(on_train, *sample[1:])
-                found.append(PairLocalisation(*measured, on_test, on_train))
-                bar.update()
+    for t, group in groupby(rows, lambda row: row[0][0]):
+        marked = tests(t)
+        test = start(extractor, marked.inputs, method)
+        for (_, i), c in group:
+            sample = train(i)
+            other = start(extractor, sample.inputs, method)
+            _check_features(explainer, i, other.features)
+            lam = torch.as_tensor(explainer.lam_[[i]][:, [c]].toarray()[:, 0])
+            weight = torch.as_tensor(explainer.coef_[c, : other.features.shape[1]])
+            maps = pair_maps(test, other, lam, weight)
+            on_test, on_train = (one[0].cpu().numpy() for one in (maps.test, maps.train))
+            measured = localisation(on_test, *marked[1:]), localisation(on_train, *sample[1:])
+            found.append(PairLocalisation(*measured, on_test, on_train))
     return found
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -33,7 +34,6 @@ class Removable:
     values : (…) that input
     substitute : (…) what takes its place
     units : the unit of each place, −1 where nothing is removed; of an image (height, width)
-    n_units : how many there are
     shown : the places that a relevance map has values for; of a text all but padding
     """
 
@@ -42,7 +42,6 @@ class Removable:
     values: Tensor
     substitute: Tensor
     units: Tensor
-    n_units: int
     shown: Tensor
 
     @classmethod
@@ -53,15 +52,8 @@ class Removable:
             ((name, batch),) = sources.items()
             values = batch[0]
             units = _numbered(values, patch)
-            return cls(
-                inputs=inputs,
-                name=name,
-                values=values,
-                substitute=_substitute(values, baseline),
-                units=units,
-                n_units=int(units.max()) + 1,
-                shown=torch.ones_like(units, dtype=torch.bool),
-            )
+            shown = torch.ones_like(units, dtype=torch.bool)
+            return cls(inputs, name, values, _substitute(values, baseline), units, shown)
         return cls._of_text(inputs, baseline, patch, keep)
 
     @classmethod
@@ -82,15 +74,12 @@ class Removable:
         units = torch.where(removable, removable.cumsum(0) - 1, -1)
         if not removable.any():
             raise InvalidInputError("'keep' must leave tokens that can be removed. Got a text with none.")
-        return cls(
-            inputs=inputs,
-            name=name,
-            values=tokens,
-            substitute=torch.full_like(tokens, baseline),
-            units=units,
-            n_units=int(removable.sum()),
-            shown=shown,
-        )
+        return cls(inputs, name, tokens, torch.full_like(tokens, baseline), units, shown)
+
+    @cached_property
+    def n_units(self) -> int:
+        """How many units there are."""
+        return int(self.units.max()) + 1
 
     def relevance(self, relevance_map: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
         """Sum a relevance map over each unit, shape (units,)."""

@@ -7,17 +7,8 @@ from dataclasses import replace
 
 from markupsafe import Markup
 
-from whence.evaluate.report.charts import (
-    Axis,
-    Dot,
-    Line,
-    dot_chart,
-    legend,
-    line_chart,
-    linear,
-    powers,
-    scatter_chart,
-)
+from whence.evaluate.report import charts
+from whence.evaluate.report.charts import Axis, Dot, Line, legend, line_chart, linear, powers
 from whence.evaluate.report.summary import Retrained, Summary
 from whence.evaluate.report.sweep import Points, Sweep, SweptColumn
 from whence.evaluate.suite.metric import Accuracies, Column, Curves, Swept
@@ -52,22 +43,17 @@ class Figures:
 
     def scores(self) -> list[tuple[Column, Markup]]:
         """One chart per column: all methods, the best first."""
-        return [
-            (column, self._score_chart(column)) for column in self.summary.columns if self._present(column)
-        ]
+        return [(column, self._score_chart(column, v)) for column, v in self.summary.values.items() if v]
 
-    def _present(self, column: Column) -> list[tuple[Method, float]]:
-        values = self.summary.values
-        return [(m, values[m.key, column]) for m in self.summary.methods if (m.key, column) in values]
-
-    def _score_chart(self, column: Column) -> Markup:
-        present = sorted(self._present(column), key=lambda pair: pair[1], reverse=column.rising)
+    def _score_chart(self, column: Column, scores: Mapping[str, float]) -> Markup:
+        found = [(m, scores[m.key]) for m in self.summary.methods if m.key in scores]
+        present = sorted(found, key=lambda pair: pair[1], reverse=column.rising)
         rows = [Dot(m.label, v, self.summary.interval(column, m.key), _style(m)) for m, v in present]
         ends = [end for row in rows if row.interval for end in row.interval]
         title = f"{column.unit} ({'→' if column.rising else '←'} better)"
         axis = linear([v for _, v in present] + ends, title, zero=True)
         chance = next((v for m, v in present if m.name == RANDOM), None)
-        return dot_chart(rows, axis, f"{column.title}, by method", chance)
+        return charts.dot_chart(rows, axis, f"{column.title}, by method", chance)
 
     def ranks(self) -> Markup | None:
         """Average rank against time; the best are at the lower left."""
@@ -81,7 +67,7 @@ class Figures:
         unit = "CPU-seconds" if self.results.protocol["model"]["device"] == "cpu" else "seconds"
         x = powers([p[1] for p in points], f"{unit} of fitting and of explaining all tests (← faster)")
         y = linear([p[2] for p in points], "average rank (↓ better)")
-        return scatter_chart(points, x, y, "Average rank against seconds of fitting and explaining")
+        return charts.scatter_chart(points, x, y, "Average rank against seconds of fitting and explaining")
 
     def curves(self, scored: bool) -> list[tuple[str, Curves, list[tuple[str, Panels]]]]:
         """Curves of metrics that have a score, or have none: each quantity's words and panels."""

@@ -61,9 +61,8 @@ def _choose(
     """Give the first box that covers nothing and has a clear leader, else the first that covers nothing."""
     fallback = None
     for box in choices:
-        if any(box.meets(taken) for taken in (*dots, *boxes)):
-            continue
-        if any(box.holds(place) for leader in leaders for place in leader):
+        covers = any(box.meets(taken) for taken in (*dots, *boxes))
+        if covers or any(box.holds(place) for leader in leaders for place in leader):
             continue
         if _is_clear(point, box, boxes, dots, leaders):
             return box
@@ -77,17 +76,10 @@ def _choices(point: Point, width: float, area: Box) -> Iterator[Box]:
     aside = [step * 20.0 for step in range(11)]
     starts = [x + _GAP + d for d in aside] + [x - _GAP - width - d for d in aside]
     starts += [x - width / 2, area.left]
-    for step in range(-25, 26):
-        top = y - 7 + step * _LINE / 2
-        for left in starts:
-            box = Box(left, top, left + width, top + _LINE)
-            if (
-                area.left <= left
-                and box.right <= area.right
-                and area.top <= top
-                and box.bottom <= area.bottom
-            ):
-                yield box
+    starts = [left for left in starts if area.left <= left and left + width <= area.right]
+    for top in (y - 7 + step * _LINE / 2 for step in range(-25, 26)):
+        if area.top <= top and top + _LINE <= area.bottom:
+            yield from (Box(left, top, left + width, top + _LINE) for left in starts)
 
 
 def _far(point: Point, box: Box) -> float:
@@ -100,10 +92,12 @@ def _far(point: Point, box: Box) -> float:
 def _leader(point: Point, box: Box) -> list[Point]:
     """Points along the line from a point to its label."""
     end = box.nearest(point)
-    n = max(2, int(math.dist(point, end) / 3))
-    return [
-        (point[0] + k / n * (end[0] - point[0]), point[1] + k / n * (end[1] - point[1])) for k in range(n + 1)
-    ]
+    return along(point, end, max(2, int(math.dist(point, end) / 3)))
+
+
+def along(a: Point, b: Point, n: int) -> list[Point]:
+    """Points from a to b, in n steps."""
+    return [(a[0] + k / n * (b[0] - a[0]), a[1] + k / n * (b[1] - a[1])) for k in range(n + 1)]
 
 
 def _is_clear(point: Point, box: Box, boxes: list[Box], dots: list[Box], leaders: list[list[Point]]) -> bool:

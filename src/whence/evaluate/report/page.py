@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from os import PathLike
@@ -15,7 +15,7 @@ from whence.errors import StoreError
 from whence.evaluate.report.charts import number
 from whence.evaluate.report.figures import LEGENDS, Figures
 from whence.evaluate.report.summary import Cell, Retrained, Summary
-from whence.evaluate.report.sweep import Sweep
+from whence.evaluate.report.sweep import Sweep, SweptColumn
 from whence.evaluate.suite.metric import Accuracies, Numbers
 from whence.evaluate.suite.protocol import Method
 from whence.evaluate.suite.results import ERROR, Results
@@ -74,7 +74,7 @@ class _Page:
         self.figures = Figures(self.summary, self.sweep)
         self.labels = {method.key: method.label for method in self.summary.everyone}
         self.columns = self.summary.columns
-        self.notes: list[str] = []
+        self.notes: dict[str, int] = {}
 
     def facts(self) -> list[tuple[str, list[tuple[str, str]]]]:
         """Facts of each scene."""
@@ -97,11 +97,7 @@ class _Page:
 
     def _note(self, text: str) -> int:
         """Number a note; 0 for none."""
-        if not text:
-            return 0
-        if text not in self.notes:
-            self.notes.append(text)
-        return self.notes.index(text) + 1
+        return self.notes.setdefault(text, len(self.notes) + 1) if text else 0
 
     def reliability(self) -> list[tuple[str, dict[str, float | None]]]:
         """How reliable what scores foretell is, by the title of the column, where that was measured."""
@@ -111,20 +107,10 @@ class _Page:
             found += [(column.title, target)] if target else []
         return found
 
-    def sweep_table(self) -> list[dict[str, Any]]:
-        """At which value of the option DualDA is best by each metric, and how good others are."""
+    def sweep_table(self) -> list[tuple[SweptColumn, str]]:
+        """Each metric over the sweep, and the values of the option at which DualDA is best by it."""
         everything = [self.sweep.at(method) for method in self.sweep.methods]
-        return [
-            {
-                "column": swept.column,
-                "at": _ranges([x for x, _ in swept.best], everything),
-                "best": swept.best[0][1],
-                "recommended": swept.recommended,
-                "other": swept.other,
-                "chance": swept.chance,
-            }
-            for swept in self.sweep.columns()
-        ]
+        return [(one, _ranges([x for x, _ in one.best], everything)) for one in self.sweep.columns()]
 
     def caught(self) -> list[tuple[str, list[tuple[str, list[str]]], list[dict[str, Any]]]]:
         """What XDA shows of the shortcuts that DualDA caught, metric by metric, and some pairs of texts."""
@@ -135,7 +121,7 @@ class _Page:
                 value = partial(self.results.value, metric, method.key)
                 if value("caught") is None:
                     continue
-                rows.append((method.label, [_share(value(name)) for name in _CAUGHT]))
+                rows.append((method.label, [_shown(value(name)) for name in _CAUGHT]))
                 examples += [
                     {"label": method.label, "score": row.value, **_example(row.note)}
                     for row in self.results.select(metric, method.key, "example")[:2]
@@ -176,10 +162,7 @@ class _Page:
         rows = []
         for m in self.summary.methods:
             values = [(name, self.results.value("resources", m.key, name)) for name in _COSTS]
-            shown = [
-                "–" if v is None else in_words(v) if "bytes" in name else number(v) for name, v in values
-            ]
-            rows.append((m.label, shown))
+            rows.append((m.label, [_shown(v, in_words if "bytes" in name else number) for name, v in values]))
         return rows
 
     def choices(self) -> list[tuple[str, str, float | None]]:
@@ -196,8 +179,8 @@ class _Page:
         ]
 
 
-def _share(value: float | None) -> str:
-    return "–" if value is None else number(value)
+def _shown(value: float | None, write: Callable[[float], str] = number) -> str:
+    return "–" if value is None else write(value)
 
 
 def _example(note: str) -> dict[str, Any]:

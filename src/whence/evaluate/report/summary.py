@@ -69,14 +69,12 @@ class Summary:
         self._options = {metric.name: results.protocol["metrics"][key] for key, metric in found.items()}
 
     @cached_property
-    def values(self) -> dict[tuple[str, Column], float]:
-        """Scores by method and column, where there are any."""
+    def values(self) -> dict[Column, dict[str, float]]:
+        """Scores by column, and by method where it has one."""
         found = {}
-        for method in self.methods:
-            for column in self.columns:
-                value = self._value(method.key, column)
-                if value is not None:
-                    found[method.key, column] = value
+        for column in self.columns:
+            scores = {method.key: self._value(method.key, column) for method in self.methods}
+            found[column] = {key: value for key, value in scores.items() if value is not None}
         return found
 
     def _value(self, key: str, column: Column) -> float | None:
@@ -91,13 +89,12 @@ class Summary:
         return [(method, [cells[i] for cells in by_column]) for i, method in enumerate(self.methods)]
 
     def _column(self, column: Column) -> list[Cell]:
-        present = [m.key for m in self.methods if (m.key, column) in self.values]
-        tied = self._tied(column, present)
-        values = [self.values[key, column] for key in present]
-        best = (max if column.rising else min)(values) if values else None
+        values = self.values[column]
+        tied = self._tied(column, list(values))
+        best = (max if column.rising else min)(values.values(), default=None)
         cells = []
         for method in self.methods:
-            value = self.values.get((method.key, column))
+            value = values.get(method.key)
             failed = self.results.select(column.metric, method.key, ERROR)
             scores = self.results.select(column.metric, method.key, "score")
             note = (failed or scores)[0].note if failed or scores else ""
@@ -151,8 +148,7 @@ class Summary:
             return column.how
         if column.ties == "runs" and self.seeds(column.metric) == 1:
             return "one training seed: differences cannot be judged"
-        present = [m.key for m in self.methods if (m.key, column) in self.values]
-        if self._each(column, present) is None:
+        if self._each(column, list(self.values[column])) is None:
             return "the results hold no single values: differences cannot be judged"
         return column.how.format(seeds=self.seeds(column.metric))
 
@@ -171,10 +167,9 @@ class Summary:
     def ranks(self) -> dict[str, tuple[float, int]]:
         """Average rank of each method over the columns it has a score in, and how many those are."""
         found: dict[str, list[float]] = {}
-        for column in self.columns:
-            present = [m.key for m in self.methods if (m.key, column) in self.values]
-            values = np.array([self.values[key, column] for key in present])
-            for key, rank in zip(present, rankdata(-values if column.rising else values), strict=True):
+        for column, scores in self.values.items():
+            values = np.array(list(scores.values()))
+            for key, rank in zip(scores, rankdata(-values if column.rising else values), strict=True):
                 found.setdefault(key, []).append(float(rank))
         return {key: (float(np.mean(some)), len(some)) for key, some in found.items()}
 
@@ -248,12 +243,10 @@ class Summary:
     def _among_three(self, column: Column) -> bool:
         """Tell whether DualDA with its best C is among the best three methods of a column."""
         sign = 1 if column.rising else -1
-        dual = [sign * v for (key, c), v in self.values.items() if c == column and key.startswith("dualda")]
-        rest = [
-            sign * self.values[m.key, column]
-            for m in self.methods
-            if m.name not in ("dualda", RANDOM) and (m.key, column) in self.values
-        ]
+        scores = {key: sign * value for key, value in self.values[column].items()}
+        dual = [value for key, value in scores.items() if key.startswith("dualda")]
+        others = {m.key for m in self.methods if m.name not in ("dualda", RANDOM)}
+        rest = [value for key, value in scores.items() if key in others]
         return bool(dual) and sum(value > max(dual) for value in rest) < 3
 
 

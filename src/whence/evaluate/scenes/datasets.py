@@ -1,4 +1,4 @@
-"""Samples drawn from a data source, and what a source is; whence's own are in ``sources``, one file each."""
+"""Samples drawn from a data source, and what a source is; whence's own are in ``sources``."""
 
 from __future__ import annotations
 
@@ -48,20 +48,8 @@ class Source:
 
 
 SOURCES: Registry[Source] = Registry(
-    "data source",
-    lambda thing: isinstance(thing, Source),
-    lambda source: source.name,
-    lambda source: source.read,
+    "data source", lambda thing: isinstance(thing, Source), stands_for=lambda source: source.read
 )
-
-
-@dataclass(frozen=True)
-class Data:
-    """A training set, held-out samples, and the names of the classes."""
-
-    train: View
-    test: View
-    class_names: tuple[str, ...]
 
 
 class Lazy(Dataset[Any]):
@@ -92,8 +80,8 @@ def require(path: Path, what: str) -> None:
         )
 
 
-def load(name: str, folder: Path, n_train: int | None, n_test: int | None, seed: int) -> Data:
-    """Read a data set and draw samples of it, as many of each class as there are; only these are read.
+def load(name: str, folder: Path, n_train: int | None, n_test: int | None, seed: int) -> tuple[View, View]:
+    """Draw training samples and tests of a data set, as many of each class as there are; only these are read.
 
     Parameters
     ----------
@@ -109,8 +97,8 @@ def load(name: str, folder: Path, n_train: int | None, n_test: int | None, seed:
 
     Examples
     --------
-    >>> data = load("sample", Path(), 100, 20, seed=0)
-    >>> tuple(data.train[0][0].shape), np.bincount(data.test.labels).tolist()
+    >>> train, test = load("sample", Path(), 100, 20, seed=0)
+    >>> tuple(train[0][0].shape), np.bincount(test.labels).tolist()
     ((1, 28, 28), [2, 2, 2, 2, 2, 2, 2, 2, 2, 2])
     """
     offered: dict[str, Any] = {"folder": folder, "n_test": n_test, "seed": seed}
@@ -131,7 +119,7 @@ def load(name: str, folder: Path, n_train: int | None, n_test: int | None, seed:
         taken(part, draw(part.labels, size, seed, what), names)
         for part, size, what in zip(parts, (n_train, n_test), ("train", "test"), strict=True)
     )
-    return Data(train, test, names)
+    return train, test
 
 
 def draw(labels: Ints, size: int | None, seed: int, what: str) -> Ints:
@@ -149,7 +137,7 @@ def draw(labels: Ints, size: int | None, seed: int, what: str) -> Ints:
     return np.sort(order[np.argsort(turn, kind="stable")[:size]])
 
 
-def taken(samples: View, places: Ints, class_names: tuple[str, ...]) -> View:
+def taken(samples: View, places: Ints, class_names: tuple[str, ...] | None) -> View:
     """Read some samples, and give a set of these alone."""
     inputs = together([samples[int(place)][0] for place in places])
     return view((inputs, samples.labels[places]), show_progress=False, class_names=class_names)

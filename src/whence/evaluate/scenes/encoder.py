@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 from tqdm.auto import tqdm
@@ -17,12 +16,11 @@ from whence.core import contents, store
 from whence.core.cache import Cache
 from whence.core.fingerprint import source
 from whence.errors import StoreError
-from whence.evaluate.scenes.blocks import packed, states
 from whence.evaluate.scenes.networks.base import TextInputs
-from whence.evaluate.scenes.texts import LENGTH, Backbone
+from whence.evaluate.scenes.texts import LENGTH, Backbone, States, packed, states
 
 _BATCH = 32
-_MODULES = ("blocks", "encoder", "texts")  # whose code the states of texts depend on
+_MODULES = ("encoder", "texts")  # whose code the states of texts depend on
 _KIND = "texts"  # of entries of the cache
 
 
@@ -48,7 +46,7 @@ class Encoder:
         self.inputs, self.cache, self.show_progress = inputs, cache, show_progress
         self.folder = folder / inputs.model
         # (tokens, d) each, one row for a head; of every entry that the same code made of the same model
-        self._known: dict[bytes, npt.NDArray[np.float32]] = {}
+        self._known: dict[bytes, States] = {}
         for entry in cache.entries():
             if entry.kind == _KIND and self._parts.items() <= entry.parts.items() and entry.complete:
                 try:
@@ -109,7 +107,7 @@ class Encoder:
             store.write(folder / "states.safetensors", arrays, {})
 
 
-def _read(path: Path) -> dict[bytes, npt.NDArray[np.float32]]:
+def _read(path: Path) -> dict[bytes, States]:
     """Read what was kept, or raise StoreError."""
     arrays, _ = store.read(path)
     contents.check_names(arrays, {"keys", "rows", "lengths"})

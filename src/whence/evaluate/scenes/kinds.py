@@ -12,8 +12,13 @@ from sklearn.metrics import confusion_matrix
 
 from whence.evaluate.metrics.scores import fooled
 from whence.evaluate.scenes import networks
-from whence.evaluate.scenes.grouping import group_classes
-from whence.evaluate.scenes.perturb import add_keywords, add_shortcut, flip_labels, group_labels
+from whence.evaluate.scenes.perturb import (
+    add_keywords,
+    add_shortcut,
+    flip_labels,
+    group_classes,
+    group_labels,
+)
 from whence.evaluate.scenes.shortcuts import Shortcut
 from whence.evaluate.scenes.views import View, subset
 
@@ -145,8 +150,7 @@ class Keyworded(Kind):
         marked = add_keywords(test, 1.0, pattern=self.pattern, seed=workshop.seed)
         poisoned = add_keywords(train, self.share, pattern=self.pattern, seed=workshop.seed)
         scene = workshop.plain(spec, poisoned, marked)
-        elsewhere = marked.labels != marked.true_labels
-        followed = float((scene.explained == marked.labels)[elsewhere].mean())
-        count = int((scene.explained == marked.labels)[elsewhere].sum())
-        scene.facts.update(fooled=followed, n_fooled=count, needed=self.needed)
+        followed = (scene.explained == marked.labels)[marked.labels != marked.true_labels]
+        share, count = float(followed.mean()), int(followed.sum())
+        scene.facts.update(fooled=share, n_fooled=count, needed=self.needed)
         return scene

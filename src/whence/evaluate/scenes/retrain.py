@@ -171,11 +171,12 @@ def _tasks(
         settings = json.dumps(dict(config or {}), sort_keys=True, allow_nan=False)
     except (TypeError, ValueError) as error:
         raise InvalidInputError(f"'config' must be a mapping that JSON can hold: {error}.") from error
+    kinds = [[name, str(t.dtype), list(t.shape)] for name, t in model.state_dict().items()]
     common = {
         "code": code_fingerprint(train_fn),
         "whence": source(*(f"whence.{module}" for module in _MODULES)),
         "config": settings,
-        "weights": _digest([[name, str(t.dtype), list(t.shape)] for name, t in model.state_dict().items()]),
+        "weights": Digest().of(kinds),
     }
     tasks: list[_Task] = []
     contents: dict[int, str] = {}
@@ -223,11 +224,10 @@ def _seconds(path: Path) -> float | None:
 
 
 def _run(task: _Task, cached: float | None, outcome: Outcome | None, model: nn.Module) -> Run:
-    if cached is not None:
-        return Run(task.seed, task.path, cached, True, None, None, model)
-    assert outcome is not None
-    if outcome.error is None:
-        return Run(task.seed, task.path, outcome.value, False, None, None, model)
+    if outcome is None or outcome.error is None:
+        seconds = cached if outcome is None else outcome.value
+        assert seconds is not None
+        return Run(task.seed, task.path, seconds, outcome is None, None, None, model)
     line = f"{type(outcome.error).__name__}: {outcome.error}"
     return Run(task.seed, task.path, 0.0, False, line, outcome.details, model)
 
@@ -238,10 +238,4 @@ def code_fingerprint(function: Callable[..., Any]) -> str:
     That is the values it encloses, and of the user's own modules the constants, functions and classes. What
     else the training depends on, the caller says in ``config``.
     """
-    return _digest(getattr(function, "__func__", function))
-
-
-def _digest(value: Any) -> str:
-    digest = Digest()
-    digest.add(value)
-    return digest.hexdigest()
+    return Digest().of(getattr(function, "__func__", function))

@@ -126,15 +126,13 @@ def _check_value(value: Any) -> None:
 
 def _on_part(inputs: Any, fits: Callable[[Any], bool], change: Callable[[Any], Any], what: str) -> Any:
     """Change the inputs, or of named ones the one that fits."""
-    if not isinstance(inputs, Mapping):
-        if fits(inputs):
-            return change(inputs)
-        names = []
-    else:
-        names = [name for name, part in inputs.items() if fits(part)]
-        if len(names) == 1:
-            return {**inputs, names[0]: change(inputs[names[0]])}
-    got = f"{', '.join(map(str, inputs))}" if isinstance(inputs, Mapping) else _shown(inputs)
+    several = isinstance(inputs, Mapping)
+    parts = inputs if several else {"": inputs}
+    names = [name for name, part in parts.items() if fits(part)]
+    if len(names) == 1:
+        changed = change(parts[names[0]])
+        return {**parts, names[0]: changed} if several else changed
+    got = ", ".join(map(str, inputs)) if several else _shown(inputs)
     raise InvalidInputError(
         f"'shortcut' must find one {what} in a sample. Got {got}, of which {len(names)} fit. "
         "Perturb the data before it is tokenised, flattened or made into features."

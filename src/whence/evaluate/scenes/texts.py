@@ -1,16 +1,24 @@
-"""Language models that read texts, and a linear head for their features."""
+"""Language models that read texts: a linear head for their features, and their last block, to be trained.
+
+The last block is trained on the states that enter it, which are cached, so that each text is read once.
+"""
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
 from whence.errors import InvalidInputError
 
 LENGTH = 128  # tokens that are read of a text
+States = npt.NDArray[np.float32]
 
 
 class Backbone(nn.Module):
@@ -66,22 +74,141 @@ def pooled(states: Tensor, here: Tensor, last: bool) -> Tensor:
 
 
 class TextHead(nn.Module):
-    """A linear head on the features of a frozen language model, brought to mean 0 and deviation 1."""
+    """A linear head on features (N, d) of a frozen language model, brought to mean 0 and deviation 1."""
 
     mean: Tensor
     scale: Tensor
 
-    def __init__(self, features: Tensor, n_classes: int) -> None:
+    def __init__(self, inputs: Tensor, n_classes: int) -> None:
         super().__init__()
-        self.register_buffer("mean", features.mean(0))
+        self.register_buffer("mean", inputs.mean(0))
         # Divided by √d, so that features have norm 1 or so whatever their number.
-        self.register_buffer("scale", 1 / (features.std(0) + 1e-6) / features.shape[1] ** 0.5)
-        self.head = nn.Linear(features.shape[1], n_classes)
+        self.register_buffer("scale", 1 / (inputs.std(0) + 1e-6) / inputs.shape[1] ** 0.5)
+        self.head = nn.Linear(inputs.shape[1], n_classes)
 
     def forward(self, x: Tensor) -> Tensor:
         """Map features (B, d) to logits (B, n_classes)."""
         logits: Tensor = self.head((x - self.mean) * self.scale)
         return logits
+
+
+@torch.inference_mode()
+def states(backbone: Backbone, texts: list[str]) -> list[States]:
+    """Read a batch of texts up to the last block: the states (T_i, d) that go into it, a row per token.
+
+    Parameters
+    ----------
+    backbone
+        The language model.
+    texts
+        Of which the first ``LENGTH`` tokens are read.
+    """
+    tokens = backbone.tokens(texts)
+    hidden = backbone.inner(**tokens, output_hidden_states=True).hidden_states[-2]  # (B, T, d)
+    lengths = tokens["attention_mask"].sum(1).tolist()  # padding is on the right
+    return [row[:n].numpy().copy() for row, n in zip(hidden, lengths, strict=True)]
+
+
+def packed(states: Sequence[States]) -> Tensor:
+    """Put texts into one tensor (N, T, d + 1): padding is 0, the last channel is 1 for tokens.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> packed([np.ones((2, 3), np.float32), np.ones((1, 3), np.float32)])[:, :, -1]
+    tensor([[1., 1.],
+            [1., 0.]])
+    """
+    if len(states) == 0 or any(one.ndim != 2 or len(one) == 0 for one in states):
+        raise InvalidInputError(
+            "'states' must be one array (tokens, d) per text, with a token or more. "
+            f"Got {[one.shape for one in states][:5]}."
+        )
+    out = torch.zeros(len(states), max(map(len, states)), states[0].shape[1] + 1)
+    for row, one in zip(out, states, strict=True):
+        row[: len(one), :-1] = torch.from_numpy(one)
+        row[: len(one), -1] = 1
+    return out
+
+
+class LastBlock(nn.Module):
+    """The last block of a language model with a linear head, as a network of its own on cached states.
+
+    Everything in it can be trained. It has no dropout, so that equal seeds give equal weights.
+
+    Parameters
+    ----------
+    backbone
+        Whose last block (and last norm, where there is one) is copied; it stays as it is.
+    n_classes
+        Outputs; the head's first weights come from torch's random state.
+
+    Attributes
+    ----------
+    layer, norm, head : what is trained
+    """
+
+    def __init__(self, backbone: Backbone, n_classes: int) -> None:
+        super().__init__()
+        inner: Any = backbone.inner
+        self.last = backbone.last
+        self.layer = copy.deepcopy(_layers(backbone)[-1])
+        self.norm = copy.deepcopy(inner.norm) if self.last else nn.Identity()
+        self.rotary = copy.deepcopy(inner.rotary_emb) if self.last else None
+        self.head = nn.Linear(inner.config.hidden_size, n_classes)
+        for module in self.modules():
+            if isinstance(module, nn.Dropout):
+                module.p = 0.0
+        self.requires_grad_(True)
+
+    def forward(self, states: Tensor) -> Tensor:
+        """Map packed states (B, T, d + 1) to logits (B, n_classes)."""
+        x, here = states[:, :, :-1], states[:, :, -1]
+        T = x.shape[1]
+        seen = here[:, None, None, :] > 0  # (B, 1, 1, T), by every token
+        options: dict[str, Any] = {}
+        if self.rotary is not None:
+            seen = seen & torch.ones(T, T, dtype=torch.bool, device=x.device).tril()  # (B, 1, T, T)
+            options["position_embeddings"] = self.rotary(x, torch.arange(T, device=x.device)[None])
+        # Added to scores, which every kind of attention takes.
+        mask = torch.where(seen, 0.0, torch.finfo(x.dtype).min).to(x)
+        y = self.norm(self.layer(x, attention_mask=mask, **options))  # (B, T, d)
+        logits: Tensor = self.head(pooled(y, here, self.last))
+        return logits
+
+
+class TextClassifier(nn.Module):
+    """The whole model from tokens to logits: a language model with a trained last block and its head.
+
+    Parameters
+    ----------
+    backbone
+        Stays as it is; the frozen weights are shared with it, not copied.
+    block
+        Takes the place of the last block, norm and head; shared too.
+    """
+
+    def __init__(self, backbone: Backbone, block: LastBlock) -> None:
+        super().__init__()
+        shared: list[Any] = [*backbone.parameters(), *backbone.buffers(), backbone.tokeniser]
+        self.backbone = copy.deepcopy(backbone, {id(part): part for part in shared})
+        _layers(self.backbone)[-1] = block.layer
+        if block.last:
+            self.backbone.inner.norm = block.norm
+        self.head = block.head
+        self.eval()
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        """Map tokens (B, T) to logits (B, n_classes)."""
+        logits: Tensor = self.head(self.backbone(input_ids, attention_mask))
+        return logits
+
+
+def _layers(backbone: Backbone) -> nn.ModuleList:
+    """The blocks of a model of Llama's kind, or of BERT's."""
+    inner: Any = backbone.inner
+    found: nn.ModuleList = inner.layers if backbone.last else inner.encoder.layer
+    return found
 
 
 def _place(folder: Path) -> tuple[str, dict[str, str]]:

@@ -19,13 +19,13 @@ from whence.core.naming import called, named
 from whence.core.tables import Count, Table
 from whence.errors import InvalidInputError
 from whence.evaluate.scenes import networks
-from whence.evaluate.scenes.blocks import LastBlock, TextClassifier
 from whence.evaluate.scenes.encoder import Encoder
 from whence.evaluate.scenes.retrain import code_fingerprint
+from whence.evaluate.scenes.texts import LastBlock, TextClassifier
 from whence.evaluate.scenes.views import View, view
 from whence.evaluate.scenes.weights import load_weights, save_weights
 
-_MODULES = ("blocks", "loops", "networks", "texts", "training", "views")
+_MODULES = ("loops", "networks", "texts", "training", "views")
 """Whose code a trained network depends on."""
 
 
@@ -125,13 +125,10 @@ class Trainer:
     @cached_property
     def config(self) -> dict[str, Any]:
         """What a training depends on beside its data and its seed, for the names of saved models."""
-        start = Digest()
-        model = self.build(0)
-        start.add([structure(model), dict(model.state_dict())])
-        own = self.recipe.train
+        model, own = self.build(0), self.recipe.train
         return {
             "recipe": self.recipe.model_dump(exclude={"checkpoints"}),
-            "network": start.hexdigest(),
+            "network": Digest().of([structure(model), dict(model.state_dict())]),
             "train": None if own is None else code_fingerprint(named("model.train", own)),
             "code": source(*(f"whence.evaluate.scenes.{module}" for module in _MODULES)),
         }
@@ -189,23 +186,19 @@ def train(
     for step in range(1, recipe.steps + 1):
         rows = next(batches)
         batch = _augmented(inputs[rows], generator) if recipe.augment and images else inputs[rows]
-        loss = _loss(model, batch.to(recipe.device), labels[rows].to(recipe.device))
+        output = model(batch.to(recipe.device))
+        loss = cross_entropy(getattr(output, "logits", output), labels[rows].to(recipe.device))
         optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
-        rate = schedule.get_last_lr()[0]
+        rate = float(schedule.get_last_lr()[0])
         optimizer.step()
         schedule.step()
         if step in due:
-            kept.append((copy.deepcopy(model.state_dict()), float(rate)))
+            kept.append((copy.deepcopy(model.state_dict()), rate))
     model.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
     model.requires_grad_(True).eval()
     states = [{name: t.contiguous() for name, t in state.items()} for state, _ in kept]
     return Trained(model, states, [rate for _, rate in kept])
-
-
-def _loss(model: nn.Module, batch: Tensor, labels: Tensor) -> Tensor:
-    output = model(batch)
-    return cross_entropy(getattr(output, "logits", output), labels)
 
 
 def _endless(n: int, batch_size: int, generator: torch.Generator) -> Iterator[Tensor]:

@@ -110,24 +110,19 @@ class Workshop:
     _rest: View  # tests that are held out
 
     def __init__(self, protocol: Protocol, folder: Path, cache: Cache, show_progress: bool) -> None:
-        self.protocol, self.folder, self.cache = protocol, folder, cache
+        self.protocol, self.folder, self.cache, self.seed = protocol, folder, cache, protocol.seed
         texts = networks.find(protocol.model.name).texts
         self._encoder = None if texts is None else Encoder(texts, folder, cache, show_progress)
-
-    @property
-    def seed(self) -> int:
-        """Seed of everything that is drawn."""
-        return self.protocol.seed
 
     def scene(self, spec: SceneSpec) -> Scene:
         """Make a scene; its models are read where they were trained before."""
         p = self.protocol
         n_test = None if spec.test is None else spec.test + p.data.held_out
-        data = datasets.load(p.data.name, self.folder, spec.train, n_test, p.seed)
-        asked = datasets.draw(data.test.labels, len(data.test) - p.data.held_out, p.seed, "test")
-        rest = np.setdiff1d(np.arange(len(data.test)), asked)
-        test, self._rest = (datasets.taken(data.test, places, data.class_names) for places in (asked, rest))
-        scene = spec.kind.make(self, spec, data.train, test)
+        train, tests = datasets.load(p.data.name, self.folder, spec.train, n_test, p.seed)
+        asked = datasets.draw(tests.labels, len(tests) - p.data.held_out, p.seed, "test")
+        rest = np.setdiff1d(np.arange(len(tests)), asked)
+        test, self._rest = (datasets.taken(tests, places, tests.class_names) for places in (asked, rest))
+        scene = spec.kind.make(self, spec, train, test)
         known = networks.logits(scene.trained.model, scene.inputs).argmax(1).numpy()
         scene.facts.update(train_accuracy=float((known == scene.labels).mean()), n_train=len(scene.labels))
         if spec.kind.judged:
@@ -138,9 +133,7 @@ class Workshop:
     def inputs(self, samples: View) -> Tensor:
         """Read a view's inputs as the model takes them, (N, …)."""
         read = [samples[i][0] for i in range(len(samples))]
-        if self._encoder is not None:
-            return self._encoder(read)
-        return torch.stack(read)
+        return torch.stack(read) if self._encoder is None else self._encoder(read)
 
     def plain(self, spec: SceneSpec, train: View, test: View) -> Scene:
         """Train a model on a view, as it is."""
@@ -165,11 +158,9 @@ class Workshop:
     def trained(self, trainer: Trainer, inputs: Tensor, labels: Ints) -> Trained:
         """Train a model with its checkpoints, or read it."""
         seed, n = self.seed, trainer.recipe.checkpoints
-        digest = Digest()
-        digest.add([inputs, labels])
         parts = {
             "training": json.dumps(trainer.config, sort_keys=True),
-            "data": digest.hexdigest(),
+            "data": Digest().of([inputs, labels]),
             "n_classes": str(trainer.n_classes),
             "seed": str(seed),
             "checkpoints": str(n),

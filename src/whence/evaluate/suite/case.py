@@ -14,9 +14,8 @@ from torch import nn
 
 from whence.attributors import Attributor
 from whence.core.arrays import Doubles, Ints
-from whence.errors import WhenceError
 from whence.evaluate.metrics.resources import Measured, measure
-from whence.evaluate.scenes.retrain import Run, retrain
+from whence.evaluate.scenes.retrain import retrain
 from whence.evaluate.scenes.views import subset, view
 from whence.evaluate.scenes.workshop import Scene
 from whence.evaluate.suite.results import Row
@@ -69,7 +68,7 @@ class Bench:
             config=trainer.config,
             show_progress=self.show_progress,
         )
-        return (_model(run) for run in runs)
+        return (run.model() for run in runs)
 
     def fit(self, kind: type[Attributor], options: Mapping[str, Any]) -> Attributor:
         """Make and fit an attributor, with the protocol's seed and threads where it takes them."""
@@ -82,12 +81,6 @@ class Bench:
             trained = self.scene.trained
             extra = {"checkpoints": trained.checkpoints, "learning_rates": trained.learning_rates}
         return kind(**given).fit(self.scene.trained.model, self.scene.data, **extra)
-
-
-def _model(run: Run) -> nn.Module:
-    if run.error is not None:
-        raise WhenceError(f"a model could not be trained again: {run.error}")
-    return run.model()
 
 
 class Case:

@@ -199,7 +199,5 @@ class Metric(Table):
 
 
 METRICS: Registry[type[Metric]] = Registry(
-    "metric",
-    lambda thing: isinstance(thing, type) and issubclass(thing, Metric),
-    lambda metric: metric.name,
+    "metric", lambda thing: isinstance(thing, type) and issubclass(thing, Metric)
 )

@@ -75,15 +75,9 @@ def versions() -> dict[str, str]:
     return {"python": platform.python_version(), **{name: version(name) for name in _PACKAGES}}
 
 
-def require() -> None:
-    """Raise where the package that writes results is missing: before the work, not after it."""
-    _arrow()
-
-
 def write(path: str | PathLike[str], results: Results) -> None:
     """Write results to a Parquet file, which is either the old one or whole."""
-    pa, parquet = _arrow()
-    columns = {name: [getattr(row, name) for row in results.rows] for name in Row._fields}
+    pa, parquet = require()
     kinds = {"x": pa.float64(), "value": pa.float64()}
     schema = pa.schema(
         [(name, kinds.get(name, pa.string())) for name in Row._fields],
@@ -92,13 +86,14 @@ def write(path: str | PathLike[str], results: Results) -> None:
             "versions": json.dumps(results.versions, sort_keys=True),
         },
     )
+    table = pa.Table.from_pylist([row._asdict() for row in results.rows], schema)
     with replacing(path) as file:
-        parquet.write_table(pa.table(columns, schema=schema), file, compression="zstd")
+        parquet.write_table(table, file, compression="zstd")
 
 
 def read(path: str | PathLike[str]) -> Results:
     """Read results, or raise where a file is none."""
-    pa, parquet = _arrow()
+    pa, parquet = require()
     if not Path(path).is_file():
         raise InvalidInputError(f"'path' must be a file of results. There is no {path}; run whence evaluate.")
     try:
@@ -106,9 +101,7 @@ def read(path: str | PathLike[str]) -> Results:
         metadata = {key: json.loads(table.schema.metadata[key.encode()]) for key in ("protocol", "versions")}
         columns: Iterable[list[Any]] = (table[name].to_pylist() for name in Row._fields)
         rows = tuple(Row(*values) for values in zip(*columns, strict=True))
-        contents.manifest(list[Row], rows)
-        contents.manifest(dict[str, str], metadata["versions"])
-        contents.manifest(dict[str, Any], metadata["protocol"])
+        contents.manifest(Results, {"rows": rows, **metadata})
     except (pa.ArrowException, KeyError, TypeError, ValueError, RecursionError, StoreError) as error:
         raise StoreError(f"{path} holds no results of whence evaluate ({error}). Run it again.") from error
     return Results(rows, _as_today(metadata["protocol"]), metadata["versions"])
@@ -122,7 +115,8 @@ def _as_today(protocol: dict[str, Any]) -> dict[str, Any]:
     return protocol | parts | {"sweep": {"option": protocol["sweep_option"]}}
 
 
-def _arrow() -> tuple[Any, Any]:
+def require() -> tuple[Any, Any]:
+    """Import pyarrow, or raise where it is missing: before the work, not after it."""
     try:
         import pyarrow
         import pyarrow.parquet

@@ -5,25 +5,27 @@ from __future__ import annotations
 import json
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cached_property, partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from tqdm.auto import tqdm
 
-from whence.core.cache import Cache
+from whence.core import contents, store
+from whence.core.arrays import Array
+from whence.core.cache import Cache, Slot
 from whence.core.fingerprint import Digest, source
 from whence.core.naming import named
 from whence.engine import limited
-from whence.errors import WhenceError
+from whence.errors import StoreError, WhenceError
 from whence.evaluate.scenes import networks
 from whence.evaluate.scenes.datasets import SOURCES
 from whence.evaluate.scenes.workshop import SceneSpec, Workshop
 from whence.evaluate.suite import results
 from whence.evaluate.suite.case import Bench, Case
-from whence.evaluate.suite.cells import Cells
 from whence.evaluate.suite.costs import cell_seconds, groups, plan, scene_seconds, takes_part
 from whence.evaluate.suite.metric import Metric
 from whence.evaluate.suite.protocol import Method, Protocol
@@ -63,6 +65,55 @@ def run(
         found = _Runner(protocol, folder, out, show_progress, say).run()
     results.write(out / "results.parquet", found)
     return found
+
+
+class Cells:
+    """Keeps the rows of a metric and a method under what they depend on.
+
+    Parameters
+    ----------
+    cache
+        For the cells.
+    common
+        What all of them depend on: data, seed, training, code, versions.
+    """
+
+    def __init__(self, cache: Cache, common: Mapping[str, Any]) -> None:
+        self.cache, self.common = cache, common
+
+    def slot(self, parts: Mapping[str, Any]) -> Slot:
+        """Give the place of a cell; ``parts`` say which it is."""
+        both = {**self.common, **parts}
+        texts = {name: json.dumps(value, sort_keys=True, default=str) for name, value in both.items()}
+        return self.cache.slot("cell", texts)
+
+    def read(self, parts: Mapping[str, Any]) -> list[Row] | None:
+        """Give a cell's rows; None where it is not finished, or its file is damaged."""
+        slot = self.slot(parts)
+        try:
+            text = (slot.path / "rows.json").read_text(encoding="utf-8") if slot.complete else ""
+            return contents.manifest(list[Row], json.loads(text))
+        except (OSError, ValueError, RecursionError, StoreError):
+            return None
+
+    def scores(self, parts: Mapping[str, Any]) -> Array | None:
+        """Give the scores that were kept with a cell, if any."""
+        try:
+            arrays, _ = store.read(self.slot(parts).path / "scores.safetensors")
+        except FileNotFoundError:
+            return None
+        contents.check_names(arrays, {"scores"})
+        return arrays["scores"]
+
+    def write(self, rows: list[Row], parts: Mapping[str, Any], title: str, scores: Array | None) -> None:
+        """Keep a cell's rows, and scores where they are asked for later; a failed one is tried again."""
+        if any(row.quantity == ERROR for row in rows):
+            return
+        slot = self.slot(parts)
+        with slot.locked(), slot.filling(title) as folder:
+            store.write_text(folder / "rows.json", json.dumps(rows, allow_nan=False))
+            if scores is not None:
+                store.write(folder / "scores.safetensors", {"scores": np.asarray(scores)}, {})
 
 
 class _Runner:

@@ -9,17 +9,7 @@ import numpy as np
 from whence.explanation.concepts import ConceptExplanation, ConceptPart
 from whence.explanation.figures.canvas import Canvas
 from whence.pages.samples import Array, Sample
-from whence.pages.style import (
-    BLUE,
-    GREY,
-    INK,
-    ORANGE,
-    PALE_BLUE,
-    PALE_ORANGE,
-    one_line,
-    percent,
-    signed,
-)
+from whence.pages.style import BLUE, GREY, INK, ORANGE, PALE_BLUE, PALE_ORANGE, one_line, percent, signed
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

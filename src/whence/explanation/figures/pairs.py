@@ -5,17 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from whence.explanation.figures.canvas import Canvas
-from whence.explanation.figures.parts import balance, label, legend, verdict
+from whence.explanation.figures.parts import balance, caption, legend, verdict
+from whence.explanation.figures.text import Texts
 from whence.explanation.record import Contribution, Explanation
-from whence.pages.style import (
-    BLUE,
-    GREY,
-    INK,
-    ORANGE,
-    a_bar,
-    percent,
-    signed,
-)
+from whence.pages.style import BLUE, GREY, INK, ORANGE, a_bar
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -29,11 +22,8 @@ HEADING = 2.4
 
 def draw(explanation: Explanation) -> Figure:
     """Draw one explanation, by what its samples are."""
-    if explanation.sample.tokens is not None:
-        from whence.explanation.figures.text import draw_text
-
-        return draw_text(explanation)
-    return _Overview(explanation).canvas.figure
+    kind = _Overview if explanation.sample.tokens is None else Texts
+    return kind(explanation).canvas.figure
 
 
 class _Overview:
@@ -103,16 +93,8 @@ class _Overview:
         canvas, why = self.canvas, self.why
         canvas.relevance(x, self.rows[0], TILE, pair.sample, pair.train_map, self.full.train)
         canvas.sample(x, self.rows[1], TILE, pair.sample, colour)
-        middle, y = x + TILE / 2, self.rows[1] + TILE
-        word = "for" if pair.score > 0 else "against"
-        name = canvas.fit(label(why, pair), self.step - 0.02)
-        other = "normal" if pair.label == why.target else "italic"
-        canvas.text(middle, y + 0.1, name, ha="center", style=other)
-        canvas.text(middle, y + 0.225, f"τ = {signed(pair.score)}", ha="center", weight="bold", color=colour)
-        canvas.text(
-            middle, y + 0.335, f"{percent(pair.share)} of all {word}", ha="center", size=5, color=GREY
-        )
-        canvas.text(middle, y + 0.43, f"training #{pair.index}", ha="center", size=5, color=GREY)
+        lines = [self.rows[1] + TILE + down for down in (0.1, 0.225, 0.335, 0.43)]
+        caption(canvas, why, pair, x + TILE / 2, lines, self.step - 0.02, colour, ha="center")
         canvas.relevance(x, self.rows[2], TILE, why.sample, pair.test_map, self.full.test)
 
     def _row_names(self) -> None:

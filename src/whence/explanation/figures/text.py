@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
+from whence.core.arrays import Mask
 from whence.explanation.figures.canvas import Canvas
-from whence.explanation.figures.parts import balance, label, legend, verdict
-from whence.explanation.passages import GAP, lines, passages
+from whence.explanation.figures.parts import balance, caption, legend, verdict
 from whence.explanation.record import Contribution, Explanation
 from whence.pages.samples import Array, readable
-from whence.pages.style import BLUE, GREY, ORANGE, marker, percent, signed
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from whence.pages.style import BLUE, GREY, ORANGE, marker
 
 WIDTH, MARGIN, NAMES, GUTTER = 7.6, 0.12, 1.0, 0.2
 COLUMN = (WIDTH - 2 * MARGIN - NAMES - GUTTER) / 2
@@ -23,14 +21,14 @@ LINES_OF_TEST, LINES_OF_PAIR = 8, 5
 KEY = 0.9
 # Words do not fill a line to its end.
 FILLED = 0.9
+# Tokens that are kept to either side of a relevant one.
+AROUND = 4
+# A gap of so few tokens is shown: the sign for it would take as much room.
+SHORT = 3
+GAP = " …"
 
 
-def draw_text(explanation: Explanation) -> Figure:
-    """Draw the explanation of a text."""
-    return _Texts(explanation).canvas.figure
-
-
-class _Texts:
+class Texts:
     """The test text with the logit's map, then a row per pair: training text, test text."""
 
     def __init__(self, why: Explanation) -> None:
@@ -87,29 +85,19 @@ class _Texts:
         return y + 0.1
 
     def _pair(self, y: float, pair: Contribution, colour: str) -> float:
-        canvas, why = self.canvas, self.why
-        word = "for" if pair.score > 0 else "against"
-        style = "normal" if pair.label == why.target else "italic"
-        canvas.text(MARGIN, y, canvas.fit(label(why, pair), NAMES - 0.08), style=style)
-        canvas.text(MARGIN, y + 0.135, f"τ = {signed(pair.score)}", weight="bold", color=colour)
-        canvas.text(MARGIN, y + 0.26, f"{percent(pair.share)} of all {word}", size=5, color=GREY)
-        canvas.text(MARGIN, y + 0.355, f"training #{pair.index}", size=5, color=GREY)
+        why = self.why
+        lines = [y, y + 0.135, y + 0.26, y + 0.355]
+        caption(self.canvas, why, pair, MARGIN, lines, NAMES - 0.08, colour, ha="left")
         assert pair.sample.tokens is not None
         assert why.sample.tokens is not None
-        x = MARGIN + NAMES
-        ends = [
-            self._marked(x, y, COLUMN, pair.sample.tokens, pair.train_map, self.full.train, LINES_OF_PAIR),
-            self._marked(
-                x + COLUMN + GUTTER,
-                y,
-                COLUMN,
-                why.sample.tokens,
-                pair.test_map,
-                self.full.test,
-                LINES_OF_PAIR,
-            ),
-        ]
-        return max(*ends, y + 0.42) + 0.1
+        x, end = MARGIN + NAMES, y + 0.42
+        for tokens, relevance, full in (
+            (pair.sample.tokens, pair.train_map, self.full.train),
+            (why.sample.tokens, pair.test_map, self.full.test),
+        ):
+            end = max(end, self._marked(x, y, COLUMN, tokens, relevance, full, LINES_OF_PAIR))
+            x = x + COLUMN + GUTTER
+        return end + 0.1
 
     def _marked(
         self, x: float, y: float, width: float, tokens: tuple[str, ...], relevance: Array, full: float, n: int
@@ -131,3 +119,88 @@ class _Texts:
             canvas.text(x, y - 0.01, note, size=5, color=GREY)
             y += 0.1
         return y
+
+
+class Placed(NamedTuple):
+    """A token on a line: where it begins, its width, its text, its place among the tokens (−1 for a gap)."""
+
+    x: float
+    width: float
+    text: str
+    place: int
+
+
+def passages(tokens: Sequence[str], relevance: Array, widths: Array, room: float, gap: float) -> list[range]:
+    """Choose the passages to show: around the most relevant tokens, until the room is used up.
+
+    Parameters
+    ----------
+    tokens, relevance, widths
+        Each token, its relevance and its width.
+    room, gap
+        The width that all passages may have together, and that of the sign for a gap.
+    """
+    n = len(tokens)
+    if widths.sum() <= room:
+        return [range(n)]
+    begins = np.array([i == 0 or token.startswith(" ") for i, token in enumerate(tokens)])
+    kept = np.zeros(n, dtype=bool)
+    for i in np.argsort(-np.abs(relevance), kind="stable").tolist():
+        start, stop = max(0, i - AROUND), min(n, i + AROUND + 1)
+        while not begins[start]:
+            start -= 1
+        while stop < n and not begins[stop]:
+            stop += 1
+        wider = kept.copy()
+        wider[start:stop] = True
+        for run in _runs(~wider):
+            wider[run.start : run.stop] |= len(run) <= SHORT
+        if kept.any() and widths[wider].sum() + gap * len(_runs(~wider)) > room:
+            break
+        kept = wider
+    return _runs(kept)
+
+
+def lines(
+    tokens: Sequence[str], shown: Sequence[range], width: float, measure: Callable[[str], float]
+) -> list[list[Placed]]:
+    """Break passages into lines, between words where a word is no longer than a line."""
+    found: list[list[Placed]] = [[]]
+    x = 0.0
+    for word in _words(tokens, shown):
+        sizes = [measure(text) for _, text in word]
+        blank = measure(" ") if word[0][1].startswith(" ") else 0.0
+        if found[-1] and x + sum(sizes) > width:
+            found, x = [*found, []], 0.0
+        for j, ((index, text), size) in enumerate(zip(word, sizes, strict=True)):
+            lead = blank if j == 0 else 0.0
+            if x and x + size > width:
+                found, x = [*found, []], 0.0
+            x += lead if found[-1] else 0.0
+            found[-1].append(Placed(x, size - lead, text[1:] if lead else text, index))
+            x += size - lead
+    return found
+
+
+def _words(tokens: Sequence[str], shown: Sequence[range]) -> list[list[tuple[int, str]]]:
+    """Group the tokens of passages into words, with a sign for each gap."""
+    found: list[list[tuple[int, str]]] = []
+    end = 0
+    for run in shown:
+        if run.start > end:
+            found.append([(-1, GAP)])
+        for i in run:
+            text = readable(tokens[i])
+            if text.startswith(" ") or i == run.start or not found:
+                found.append([])
+            found[-1].append((i, text))
+        end = run.stop
+    if end < len(tokens):
+        found.append([(-1, GAP)])
+    return found
+
+
+def _runs(mask: Mask) -> list[range]:
+    """Give the stretches where a mask holds."""
+    steps = np.flatnonzero(np.diff(np.concatenate([[0], mask.astype(np.int8), [0]])))
+    return [range(a, b) for a, b in zip(steps[::2].tolist(), steps[1::2].tolist(), strict=True)]

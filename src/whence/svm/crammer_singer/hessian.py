@@ -8,7 +8,6 @@ its length and its products are theirs, and P_i projects off the vector of these
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
@@ -138,7 +137,7 @@ class NewtonSystem:
         stale = (self.cost or 0.0) > _build_cost(n_used, shape)
         if self.blocks is None or sigma > 30.0 * self.blocks.sigma or stale:
             try:
-                self.blocks = BlockInverses.build(self.rows, self.times, free, used, sigma)
+                self.blocks = BlockInverses(self.rows, self.times, free, used, sigma)
             except LinAlgError:
                 self.blocks = None
 
@@ -160,28 +159,19 @@ class NewtonSystem:
         return product
 
 
-@dataclass(frozen=True)
 class BlockInverses:
     """Inverses of the Hessian's diagonal blocks, one per class, as a preconditioner.
 
     The classes' coupling is to the diagonal as a graph's edges are to its degrees: well conditioned once the
     diagonal is divided out. In single precision a direction that all features share, such as a common offset,
-    would leave the inverses indefinite.
+    would leave the inverses indefinite. They are I + σ Σ_i (1 − n_c/m_i) f_i f_iᵀ over the samples that use
+    class c, which stands for n_c; m_i is the number of classes that sample i uses.
     """
 
-    sigma: float
-    roots: Doubles
-    inverses: Doubles
-
-    @classmethod
-    def build(cls, rows: Rows, times: Doubles, free: Ints, used: Mask, sigma: float) -> BlockInverses:
-        """Blocks I + σ Σ_i (1 − n_c/m_i) f_i f_iᵀ over the samples that use class c, which stands for n_c.
-
-        m_i is the number of classes that sample i uses.
-        """
+    def __init__(self, rows: Rows, times: Doubles, free: Ints, used: Mask, sigma: float) -> None:
         K, D = rows.problem.shape
         m = used @ times
-        inverses = np.empty((K, D, D))
+        self.sigma, self.roots, self.inverses = sigma, np.sqrt(times), np.empty((K, D, D))
 
         def one(c: int) -> None:
             H = np.eye(D)
@@ -191,10 +181,9 @@ class BlockInverses:
                 F = rows.block(rows.rows[free[some]])
                 weight = sigma * (1.0 - times[c] / m[some])
                 H += (F * weight[:, None]).T @ F
-            inverses[c] = cholesky_solve(H, np.eye(D))
+            self.inverses[c] = cholesky_solve(H, np.eye(D))
 
         rows.parallel(one, range(K))
-        return cls(sigma, np.sqrt(times), inverses)
 
     def divide(self, V: Doubles) -> Doubles:
         """V (K, D), without a common shift, divided by the blocks and centred again.

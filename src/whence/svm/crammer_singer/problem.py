@@ -63,8 +63,7 @@ class CrammerSinger(Problem):
         The primal is strictly convex and stays the same when two such classes change places, so the optimal W
         has the same row for all of them, and their mean λ is as good as any.
         """
-        present = np.zeros(self.n_outputs, bool)
-        present[self.labels] = True
+        present = np.bincount(self.labels, minlength=self.n_outputs) > 0
         n = int(present.sum())
         n_absent = self.n_outputs - n
         if n_absent < 2:
@@ -92,9 +91,7 @@ class CrammerSinger(Problem):
     @property
     def times(self) -> Doubles:
         """How many classes each one stands for, (K,)."""
-        times = np.ones(self.n_outputs)
-        times[-1] = self.multiplicity
-        return times
+        return np.append(np.ones(self.n_outputs - 1), self.multiplicity)
 
     def inner(self, A: Floats, B: Floats) -> float:
         """Σ_c A_c·B_c of two arrays like W, (K, D)."""
@@ -127,11 +124,10 @@ class CrammerSinger(Problem):
         """λ on a grid so fine that it costs nothing and so coarse that row sums are exactly zero."""
         grid = 2.0 ** (np.floor(np.log2(self.linear(alpha)[1] or self.C)) - 44)
         indptr = np.zeros(len(alpha) + 1, np.int64)
-        indices, data = np.empty(0, np.int32), np.empty(0)
-        for fill in (False, True):
-            size = kernels.quantise(alpha, self.labels, self.times, self.C, grid, indptr, indices, data, fill)
-            if not fill:
-                indices, data = np.empty(size, np.int32), np.empty(size)
+        fixed = alpha, self.labels, self.times, self.C, grid, indptr
+        size = kernels.quantise(*fixed, np.empty(0, np.int32), np.empty(0), False)
+        indices, data = np.empty(size, np.int32), np.empty(size)
+        kernels.quantise(*fixed, indices, data, True)
         return csr_array((data, indices, indptr), shape=alpha.shape)
 
     def add_weight(self, alpha: Doubles, rows: slice, out: Doubles) -> None:

@@ -1,4 +1,4 @@
-"""The networks of the evaluation, one file each; a file that is put here is found."""
+"""The networks of the evaluation; a file that is put here is found."""
 
 from whence.core.registry import import_all
 from whence.evaluate.scenes.networks.base import NETWORKS, Network, TextInputs, find, logits

@@ -82,10 +82,7 @@ class Network:
 
 
 NETWORKS: Registry[Network] = Registry(
-    "network",
-    lambda thing: isinstance(thing, Network),
-    lambda network: network.name,
-    lambda network: network.make,
+    "network", lambda thing: isinstance(thing, Network), stands_for=lambda network: network.make
 )
 
 

@@ -4,20 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from torch import Tensor
-
 from whence.core.registry import register
-from whence.evaluate.scenes.blocks import LastBlock
 from whence.evaluate.scenes.networks.base import Network, TextInputs
-from whence.evaluate.scenes.texts import TextHead
+from whence.evaluate.scenes.texts import LastBlock, TextHead
 
 if TYPE_CHECKING:
     from whence.evaluate.scenes.encoder import Encoder
-
-
-def head(inputs: Tensor, n_classes: int) -> TextHead:
-    """Make a linear head for features (N, d)."""
-    return TextHead(inputs, n_classes)
 
 
 def block(encoder: Encoder, n_classes: int) -> LastBlock:
@@ -26,9 +18,9 @@ def block(encoder: Encoder, n_classes: int) -> LastBlock:
 
 
 # A head costs next to nothing.
-register(Network("minilm-head", head, 2e-6, texts=TextInputs("minilm", seconds=0.03)))
+register(Network("minilm-head", TextHead, 2e-6, texts=TextInputs("minilm", seconds=0.03)))
 register(Network("minilm-block", block, 1.2e-2, 45.0, TextInputs("minilm", states=True, seconds=0.03)))
-register(Network("smollm2-head", head, 2e-6, texts=TextInputs("smollm2", last=True, seconds=0.2)))
+register(Network("smollm2-head", TextHead, 2e-6, texts=TextInputs("smollm2", last=True, seconds=0.2)))
 register(
     Network("smollm2-block", block, 2.2e-2, 110.0, TextInputs("smollm2", last=True, states=True, seconds=0.2))
 )

@@ -7,17 +7,8 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 from pydantic import Field
 
-from whence.core.arrays import Ints
 from whence.errors import InvalidInputError
-from whence.evaluate.metrics.coreset import (
-    FRACTIONS,
-    coreset,
-    coreset_order,
-    loss_of,
-    performance,
-    pruned,
-    weighted_mean,
-)
+from whence.evaluate.metrics import coreset
 from whence.evaluate.scenes import networks
 from whence.evaluate.suite.metric import Accuracies, Case, Column, Count, Metric, Row, Share, register
 
@@ -46,7 +37,7 @@ class Coreset(Metric):
         Accuracies("Coreset selection", "More is better: the kept samples suffice.", "Kept", rising=True),
     )
 
-    fractions: list[Share] = Field(default=list(FRACTIONS), min_length=1)
+    fractions: list[Share] = Field(default=list(coreset.FRACTIONS), min_length=1)
     seeds: Count = 2
 
     def trainings(self) -> int:
@@ -67,27 +58,25 @@ class Coreset(Metric):
             )
         return self.model_copy(update={"fractions": fractions, "seeds": seeds})
 
-    @staticmethod
-    def cut(order: Ints, fraction: float) -> Ints:
-        """Give the samples that a model is trained on."""
-        return coreset(order, fraction)
+    cut = staticmethod(coreset.coreset)
+    """Gives the samples that a model is trained on, of their order and a share."""
 
     def measure(self, case: Case) -> list[Row]:
         """Give losses and accuracies by share, and the weighted mean of each seed."""
-        order = coreset_order(case.scores, case.bench.protocol.seed)
+        order = coreset.coreset_order(case.scores, case.bench.protocol.seed)
         # Sorted: methods that choose the same samples, in whatever order, share a model.
         parts = [np.sort(self.cut(order, p)) for p in self.fractions]
         inputs, labels = case.scene.held_out
         found = [
-            performance(networks.logits(model, inputs).numpy(), labels)
+            coreset.performance(networks.logits(model, inputs).numpy(), labels)
             for model in case.bench.retrained(parts, self.seeds)
         ]
         shape = self.seeds, len(self.fractions)
         losses = np.array([one.loss for one in found]).reshape(shape)
         accuracies = np.array([one.accuracy for one in found]).reshape(shape)
-        each = [weighted_mean(row, self.fractions) for row in losses]
+        each = [coreset.weighted_mean(row, self.fractions) for row in losses]
         curves = {"loss": losses.mean(0), "accuracy": accuracies.mean(0)}
-        curves |= {loss_of(seed): row for seed, row in enumerate(losses)}
+        curves |= {coreset.loss_of(seed): row for seed, row in enumerate(losses)}
         return [
             case.row(self.name, "score", float(np.mean(each))),
             *(case.row(self.name, "each", value, seed) for seed, value in enumerate(each)),
@@ -115,7 +104,4 @@ class Pruning(Coreset):
         ),
     )
 
-    @staticmethod
-    def cut(order: Ints, fraction: float) -> Ints:
-        """Give the samples that a model is trained on."""
-        return pruned(order, fraction)
+    cut = staticmethod(coreset.pruned)

@@ -9,11 +9,7 @@ import torch
 from whence.attributors import DualDA, Representer
 from whence.attributors.dual.surrogate import Faithfulness as Found
 from whence.data import as_training_set
-from whence.evaluate.metrics.faithfulness import (
-    sparsified_faithfulness,
-    support_counts,
-    surrogate_faithfulness,
-)
+from whence.evaluate.metrics import faithfulness
 from whence.evaluate.suite.metric import Case, Metric, Numbers, Row, register
 from whence.features import extract
 
@@ -64,15 +60,16 @@ class Faithfulness(Metric):
         test = extract(scene.trained.model, as_training_set((scene.tests, empty)), show_progress=False)
         head = train.extractor.head()
         pair = head.weight, head.bias
-        rows = self._rows(case.method.key, surrogate_faithfulness(layer.coef_, pair, test.features))
+        whole = faithfulness.surrogate_faithfulness(layer.coef_, pair, test.features)
+        rows = self._rows(case.method.key, whole)
         if type(fitted) is not Representer:
             return rows
         for options in self.depends(case.bench.protocol):
             dense = case.bench.fit(DualDA, options)
             assert isinstance(dense, DualDA)
-            found = sparsified_faithfulness(
+            found = faithfulness.sparsified_faithfulness(
                 fitted.alpha_,
-                support_counts(dense.lam_),
+                faithfulness.support_counts(dense.lam_),
                 train.features,
                 pair,
                 test.features,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,23 +15,6 @@ from whence.core.arrays import Doubles, Mask
 from whence.evaluate.metrics.lds import compare_lds, lds, random_subsets
 from whence.evaluate.scenes import networks
 from whence.evaluate.suite.metric import Bench, Case, Column, Count, Metric, Row, Share, register
-
-
-@dataclass(frozen=True)
-class Targets:
-    """What scores are to foretell: subsets (m, N), and the outputs (seeds, m, T) of models trained on them.
-
-    The first ``tuning`` subsets choose options, and are not scored.
-    """
-
-    subsets: Mask
-    outputs: Doubles
-    tuning: int
-
-    def part(self, tuning: bool = False) -> tuple[Mask, Doubles]:
-        """Subsets and outputs for scoring, or those for tuning."""
-        part = slice(0, self.tuning) if tuning else slice(self.tuning, None)
-        return self.subsets[part], self.outputs[:, part]
 
 
 @register
@@ -71,11 +53,17 @@ class LDS(Metric):
         """Count a model for every subset and seed."""
         return (self.subsets + self.tuning) * self.seeds
 
-    def targets(self, bench: Bench) -> Targets:
-        """Train models on random subsets, and give the logit of the explained class of each test."""
-        return bench.once(self.name, lambda: self._targets(bench))
+    def _targets(self, bench: Bench, tuning: bool = False) -> tuple[Mask, Doubles]:
+        """Give what scores are to foretell: subsets (m, N), and outputs (seeds, m, T) of models of them.
 
-    def _targets(self, bench: Bench) -> Targets:
+        The first ``tuning`` subsets choose options, and are not scored.
+        """
+        subsets, outputs = bench.once(self.name, lambda: self._trained(bench))
+        part = slice(0, self.tuning) if tuning else slice(self.tuning, None)
+        return subsets[part], outputs[:, part]
+
+    def _trained(self, bench: Bench) -> tuple[Mask, Doubles]:
+        """Train models on random subsets, and give the logit of the explained class of each test."""
         scene, m = bench.scene, self.tuning + self.subsets
         subsets = random_subsets(len(scene.labels), m, self.fraction, bench.protocol.seed)
         everyone = np.arange(len(scene.tests))
@@ -83,16 +71,16 @@ class LDS(Metric):
             networks.logits(model, scene.tests).numpy()[everyone, scene.explained]
             for model in bench.retrained([np.flatnonzero(row) for row in subsets], self.seeds)
         ]
-        return Targets(subsets, np.array(outputs, dtype=np.float64).reshape(self.seeds, m, -1), self.tuning)
+        return subsets, np.array(outputs, dtype=np.float64).reshape(self.seeds, m, -1)
 
     def measure(self, case: Case) -> list[Row]:
         """Give the correlation of each test."""
-        return case.rows_of(self.name, lds(case.scores, *self.targets(case.bench).part()))
+        return case.rows_of(self.name, lds(case.scores, *self._targets(case.bench)))
 
     def choose(self, case: Case) -> list[Row]:
         """Choose the options of the highest LDS on the subsets for tuning."""
         tune, best, chosen = case.method.tune, -np.inf, ""
-        part = self.targets(case.bench).part(tuning=True)
+        part = self._targets(case.bench, tuning=True)
         rows = []
         for values in itertools.product(*tune.values()):
             picked = dict(zip(tune, values, strict=True))
@@ -104,15 +92,13 @@ class LDS(Metric):
 
     def compare(self, bench: Bench, scores: dict[str, npt.NDArray[Any]]) -> list[Row]:
         """Intervals of all methods, ties with the best, and the reliability of the target."""
-        found = compare_lds(scores, *self.targets(bench).part(), seed=bench.protocol.seed)
-        best = int(np.argmax(found.mean))
-        rows = []
-        for i, name in enumerate(found.methods):
-            rows += [
-                Row(self.name, name, "low", None, float(found.low[i])),
-                Row(self.name, name, "high", None, float(found.high[i])),
-                Row(self.name, name, "tied_with_best", None, float(found.ties[i, best])),
-            ]
+        found = compare_lds(scores, *self._targets(bench), seed=bench.protocol.seed)
+        tied = found.ties[:, int(np.argmax(found.mean))]
+        rows = [
+            Row(self.name, name, quantity, None, float(values[i]))
+            for i, name in enumerate(found.methods)
+            for quantity, values in {"low": found.low, "high": found.high, "tied_with_best": tied}.items()
+        ]
         if found.reliability is not None:
             parts = dataclasses.asdict(found.reliability)
             rows += [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from whence.evaluate.metrics.sparsity import sparsity_curve
+from whence.evaluate.metrics.scores import sparsity_curve
 from whence.evaluate.suite.metric import Case, Curves, Metric, Row, register
 
 _SHARES = (0.0, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
