@@ -120,14 +120,11 @@ class Ensemble(Attributor):
         """Give one new attributor per model, or raise."""
         if n == 0:
             raise InvalidInputError("'model' must have at least one model. Got none.")
+        made: list[Attributor] = []
         if callable(self.members):
             made = [self.members() for _ in range(n)]
-        else:
-            made = (
-                [copy.copy(member) for member in self.members]
-                if isinstance(self.members, list | tuple)
-                else []
-            )
+        elif isinstance(self.members, list | tuple):
+            made = [copy.copy(member) for member in self.members]
         if not made or not all(isinstance(member, Attributor) for member in made):
             raise InvalidInputError(
                 "'members' must be a function that makes an attributor, or a list of attributors. "

@@ -57,9 +57,7 @@ class PairExplainer:
         chances = self._probabilities(number, inputs)
         predicted = int(chances.argmax())
         target = predicted if target is None else target
-        inputs, method = self._ready(inputs)
-        test = start(self.model.extractor, inputs, method)
-        f = check_tests(test.features, surrogate.vectors, "x")
+        inputs, method, test, f = self._start(inputs)
         scored, scores = self._scores(f, target)
         proponents, opponents = (_strongest(scores, self.k, sign) for sign in (1, -1))
         ranked = [*proponents, *opponents]
@@ -109,22 +107,17 @@ class PairExplainer:
         k: int,
     ) -> ConceptExplanation:
         """Take the score of one pair apart into concepts; the strongest proponent's if no index is given."""
-        surrogate, extractor = self.surrogate, self.model.extractor
+        surrogate = self.surrogate
         if target is None:
             target = int(self._probabilities(number, inputs).argmax())
-        inputs, method = self._ready(inputs)
-        test = start(extractor, inputs, method)
-        f = check_tests(test.features, surrogate.vectors, "x")
+        inputs, method, test, f = self._start(inputs)
         index = self._strongest(f, target) if index is None else index
         if index not in surrogate.support:
             raise InvalidInputError(
                 f"'index' must be one of the {len(surrogate.support):,} support vectors, in support_. "
                 f"Got {index}, whose scores are all 0."
             )
-        train_inputs = to_model(extractor.model, self.data.take([index]))
-        _check_same_shape(inputs, train_inputs)
-        train = start(extractor, train_inputs, method)
-        self._check_same_samples([index], train.features)
+        train_inputs, train = self._train([index], inputs, method)
         lam = float(surrogate.lam[[index]][:, [target]].toarray()[0, 0])
         scores = concepts.scores(f[0].cpu(), train.features.cpu(), [lam])[0]
         bias = lam * surrogate.constant**2
@@ -172,10 +165,13 @@ class PairExplainer:
         """Probabilities (K,) of the classes, by the model's own output for one test sample."""
         return probabilities(self.model.read_batch(inputs, number).logits)[0]
 
-    def _ready(self, inputs: Any) -> tuple[Any, Method]:
-        """Give the inputs on the model's device, and the method to use."""
-        inputs = to_model(self.model.extractor.model, inputs)
-        return inputs, _rules(self.model.extractor, inputs) if self.method is None else self.method
+    def _start(self, inputs: Any) -> tuple[Any, Method, Backward, Tensor]:
+        """Give the inputs on the model's device, the method, the pass it goes back by, and the features."""
+        extractor = self.model.extractor
+        inputs = to_model(extractor.model, inputs)
+        method = _rules(extractor, inputs) if self.method is None else self.method
+        test = start(extractor, inputs, method)
+        return inputs, method, test, check_tests(test.features, self.surrogate.vectors, "x")
 
     def _scores(self, f: Tensor, target: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
         """Give the training samples that have a score for a test's features (1, d), and the scores."""
@@ -202,10 +198,7 @@ class PairExplainer:
         found = None
         for begin in range(0, len(indices), self.batch_size):
             part = indices[begin : begin + self.batch_size]
-            train_inputs = to_model(self.model.extractor.model, self.data.take(part))
-            _check_same_shape(inputs, train_inputs)
-            train = start(self.model.extractor, train_inputs, method)
-            self._check_same_samples(part, train.features)
+            train_inputs, train = self._train(part, inputs, method)
             maps = pair_maps(test, train, lam[begin : begin + len(part)], weight)
             found = found or _Pairs(_of_test(inputs, maps.logit[None])[0], lam)
             found.samples += as_samples(train_inputs, self.model.prepare.preprocess)
@@ -214,19 +207,22 @@ class PairExplainer:
         assert found is not None
         return found
 
-    def _check_same_samples(self, indices: list[int], features: Tensor) -> None:
-        """Raise unless the training samples have the features that they had when fitted."""
-        surrogate = self.surrogate
+    def _train(self, indices: list[int], inputs: Any, method: Method) -> tuple[Any, Backward]:
+        """Give training samples on the model's device and their pass back, or raise unless they fit."""
+        train_inputs = to_model(self.model.extractor.model, self.data.take(indices))
+        _check_same_shape(inputs, train_inputs)
+        train, surrogate = start(self.model.extractor, train_inputs, method), self.surrogate
         rows = torch.as_tensor(np.searchsorted(surrogate.support, indices), device=surrogate.vectors.device)
         expected = surrogate.vectors[rows]
         lengths = expected.norm(dim=1).clamp(min=1e-12)
-        apart = (features.detach().to(expected) - expected).norm(dim=1) / lengths
+        apart = (train.features.detach().to(expected) - expected).norm(dim=1) / lengths
         if (apart > 0.05).any():  # mixed precision and padding leave less
             j = int(apart.argmax())
             raise StoreError(
                 f"Training sample {indices[j]} is not the one that was fitted: its features differ by "
                 f"{float(apart[j]):.0%}. Give the training set in its old order, or fit again."
             )
+        return train_inputs, train
 
 
 class _Pairs:

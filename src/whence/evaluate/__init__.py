@@ -15,8 +15,7 @@ from whence.evaluate.metrics.faithfulness import (
     support_counts,
     surrogate_faithfulness,
 )
-from whence.evaluate.metrics.flipped import FlippingResult
-from whence.evaluate.metrics.flipping import ExplainedPairs, explain_pairs, pair_flipping
+from whence.evaluate.metrics.flipping import ExplainedPairs, FlippingResult, explain_pairs, pair_flipping
 from whence.evaluate.metrics.lds import compare_lds, lds, lds_reliability, random_subsets
 from whence.evaluate.metrics.localisation import caught_pairs, localisation
 from whence.evaluate.metrics.resources import Resources, measure

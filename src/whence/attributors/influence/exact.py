@@ -73,14 +73,12 @@ class InfluenceAttributor(ParamsAttributor):
         last = self.params == "last"
         P = head.weight.numel() if last else sum(p.numel() for p in head.model.parameters())
         width = max(1, MEMORY // (8 * P))
+        gradients = _last_gradients if last else _all_gradients
         parts = []
         for start in range(0, len(features), width):
             some = slice(start, start + width)
-            if last:
-                gradients = _last_gradients(head, features[some], classes[some])
-            else:
-                gradients = _all_gradients(head, take(x, some), classes[some])
-            parts.append(self._products(gradients))
+            given = features[some] if last else take(x, some)
+            parts.append(self._products(gradients(head, given, classes[some])))
         return torch.cat(parts).div_(len(self._labels))
 
     @abstractmethod

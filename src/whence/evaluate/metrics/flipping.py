@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -12,20 +12,74 @@ from torch import Tensor
 from tqdm.auto import tqdm
 
 from whence.attributors.dual.dualda import DualDA
-from whence.core.arrays import Doubles, Ints
+from whence.core.arrays import Doubles, Ints, Mask
 from whence.core.checks import check_choice, check_count, check_seed, shown, to_array
 from whence.errors import InvalidInputError
-from whence.evaluate.metrics.comparison import ties
-from whence.evaluate.metrics.flipped import FlippingResult, Side
-from whence.evaluate.metrics.removal import Baseline, Removable
+from whence.evaluate.metrics.comparison import standard_error, table, ties
+from whence.evaluate.metrics.removal import Baseline, Removable, removal_order
 from whence.explanation import Contribution
 from whence.model.inputs import check_batch, take, to_model
 from whence.relevance.xda import Method
 
 Map = npt.NDArray[np.float32]
+Side = Literal["test", "train"]
 
 RANDOM = "random"
 """The method that knows nothing: units are removed in a random order."""
+
+
+@dataclass(frozen=True, eq=False)
+class FlippingResult:
+    """How fast the scores of pairs fall when their most relevant features are removed first.
+
+    Attributes
+    ----------
+    methods : names
+    side : the sample that features were removed from
+    shares : (steps + 1,) of the features removed, from 0 to 1
+    curves : (method, steps + 1) mean of τ(removed)/τ(0) over the pairs
+    areas : (method, pair) area under each pair's curve; **lower is better**
+    scores : (pair,) τ(0); positive for proponents, negative for opponents
+    tests, trains : (pair,) which test sample, and which training sample
+    ties : (method, method) whether two mean areas cannot be told apart: the 95 % interval of their difference
+        over test samples drawn with replacement holds 0
+    """
+
+    methods: tuple[str, ...]
+    side: Side
+    shares: Doubles
+    curves: Doubles
+    areas: Doubles
+    scores: Doubles
+    tests: Ints
+    trains: Ints
+    ties: Mask
+
+    @property
+    def mean(self) -> Doubles:
+        """Mean area of each method, (method,)."""
+        mean: Doubles = self.areas.mean(axis=1)
+        return mean
+
+    @property
+    def standard_error(self) -> Doubles:
+        """Standard error of each mean, (method,), NaN of a single test sample, whose pairs count as alike."""
+        return standard_error(self.areas, self.tests)
+
+    def __str__(self) -> str:
+        """Write a table in Markdown, the best method first."""
+        both = zip(self.mean, self.standard_error, strict=True)
+        cells = [f"{mean:.3f} ± {error:.3f}" for mean, error in both]
+        return table("area", self.methods, cells, np.argsort(self.mean, kind="stable"), self.ties)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything in plain types that JSON takes."""
+        arrays = ("shares", "curves", "areas", "scores", "tests", "trains", "ties", "mean", "standard_error")
+        plain: dict[str, Any] = {"methods": list(self.methods), "side": self.side}
+        plain |= {name: getattr(self, name).tolist() for name in arrays}
+        # JSON has no NaN, which the error of a single test is.
+        plain["standard_error"] = [None if np.isnan(error) else error for error in plain["standard_error"]]
+        return plain
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,28 +200,6 @@ class ExplainedPairs:
         products = features.detach().double().cpu() @ other + self.explainer.constant_**2
         tau: Doubles = pair.lam * products.numpy()
         return tau
-
-
-def removal_order(relevance: Doubles, lots: Ints) -> Ints:
-    """Order units by relevance, largest first; where it is equal, by lot.
-
-    A map that is 0 on most of an image says nothing of the order there, and must neither gain nor lose by
-    the order in which pixels happen to be stored.
-
-    Parameters
-    ----------
-    relevance : (units,)
-    lots : (units,)
-        A permutation.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> removal_order(np.array([0.0, 2.0, 0.0, -1.0]), np.array([2, 3, 0, 1]))
-    array([1, 2, 0, 3])
-    """
-    order: Ints = lots[np.argsort(-relevance[lots], kind="stable")]
-    return order
 
 
 def explain_pairs(

@@ -13,6 +13,7 @@ import torch
 from scipy.ndimage import gaussian_filter
 from torch import Tensor
 
+from whence.core.arrays import Doubles, Ints
 from whence.core.checks import real_array
 from whence.errors import InvalidInputError
 from whence.relevance.sources import floating, replaced, tokens_of
@@ -81,7 +82,7 @@ class Removable:
         """How many units there are."""
         return int(self.units.max()) + 1
 
-    def relevance(self, relevance_map: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
+    def relevance(self, relevance_map: npt.NDArray[np.float32]) -> Doubles:
         """Sum a relevance map over each unit, shape (units,)."""
         places = torch.zeros(self.units.shape, dtype=torch.float64)
         found = torch.as_tensor(relevance_map, dtype=torch.float64)
@@ -148,3 +149,25 @@ def _substitute(values: Tensor, baseline: Baseline) -> Tensor:
     height, width = values.shape[-2:]
     widths = (*[0] * (values.ndim - 2), height / 8, width / 8)
     return torch.from_numpy(gaussian_filter(values.cpu().numpy(), widths, mode="nearest")).to(values)
+
+
+def removal_order(relevance: Doubles, lots: Ints) -> Ints:
+    """Order units by relevance, largest first; where it is equal, by lot.
+
+    A map that is 0 on most of an image says nothing of the order there, and must neither gain nor lose by
+    the order in which pixels happen to be stored.
+
+    Parameters
+    ----------
+    relevance : (units,)
+    lots : (units,)
+        A permutation.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> removal_order(np.array([0.0, 2.0, 0.0, -1.0]), np.array([2, 3, 0, 1]))
+    array([1, 2, 0, 3])
+    """
+    order: Ints = lots[np.argsort(-relevance[lots], kind="stable")]
+    return order

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -91,21 +91,15 @@ def _peak() -> Iterator[dict[str, int]]:
     gpu = torch.cuda.is_available()
     if gpu:
         torch.cuda.reset_peak_memory_stats()
-    before = _reset()
+    before = None
+    with suppress(OSError):  # forget the highest memory so far, where Linux lets us
+        _CLEAR.write_text("5", encoding="ascii")
+        before = _kilobytes("VmRSS")
     yield found
     if before is not None:
         found["host"] = max(0, _kilobytes("VmHWM") - before) * 1024
     if gpu:
         found["device"] = torch.cuda.max_memory_allocated()
-
-
-def _reset() -> int | None:
-    """Forget the highest memory so far, where Linux lets us, and give the present one in kilobytes."""
-    try:
-        _CLEAR.write_text("5", encoding="ascii")
-        return _kilobytes("VmRSS")
-    except OSError:
-        return None
 
 
 def _kilobytes(name: str) -> int:

@@ -282,8 +282,7 @@ def sparsity_curve(scores: Any, shares: Any) -> SparsityCurve:
     array([0.6, 0.9])
     """
     found = numbers("scores", scores, (None, None))
-    x = numbers("shares", shares, (None,))
-    x = x.astype(np.float64)
+    x = numbers("shares", shares, (None,)).astype(np.float64)
     if x.min() < 0 or x.max() > 1:
         raise InvalidInputError(f"'shares' must lie in [0, 1]. Got {x.min()} to {x.max()}.")
     total, tests = np.zeros((3, len(x))), np.zeros((3, 1))

@@ -150,13 +150,8 @@ class Case:
 
     def resources(self) -> list[Row]:
         """What the method cost."""
-        found = self.measured.resources
-        values = {
-            "fit_seconds": found.fit_seconds,
-            "explain_seconds": found.explain_seconds,
-            "cpu_seconds": self.cpu_seconds,  # of both; other jobs on the machine do not count
-            "cache_bytes": found.cache_bytes,
-            "peak_bytes": found.peak_bytes,
-            "peak_device_bytes": found.peak_device_bytes,
-        }
-        return [self.row("resources", name, v) for name, v in values.items() if v is not None]
+        found = vars(self.measured.resources) | {"cpu_seconds": self.cpu_seconds}
+        # CPU-seconds are of both; other jobs on the machine do not count.
+        seconds = ("fit_seconds", "explain_seconds", "cpu_seconds")
+        names = (*seconds, "cache_bytes", "peak_bytes", "peak_device_bytes")
+        return [self.row("resources", name, found[name]) for name in names if found[name] is not None]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import platform
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import version
@@ -99,8 +98,7 @@ def read(path: str | PathLike[str]) -> Results:
     try:
         table = parquet.read_table(path)
         metadata = {key: json.loads(table.schema.metadata[key.encode()]) for key in ("protocol", "versions")}
-        columns: Iterable[list[Any]] = (table[name].to_pylist() for name in Row._fields)
-        rows = tuple(Row(*values) for values in zip(*columns, strict=True))
+        rows = tuple(Row(**row) for row in table.select(Row._fields).to_pylist())
         contents.manifest(Results, {"rows": rows, **metadata})
     except (pa.ArrowException, KeyError, TypeError, ValueError, RecursionError, StoreError) as error:
         raise StoreError(f"{path} holds no results of whence evaluate ({error}). Run it again.") from error
