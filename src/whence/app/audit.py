@@ -27,16 +27,6 @@ VIEWS = {
 """Views, and the endings of the files that they can be written to."""
 
 
-def _check(view: str, out: Path | None) -> None:
-    """Raise where a view is none or cannot be written, before any work is done for it."""
-    if view not in VIEWS:
-        raise InvalidInputError(f"'view' must be one of {', '.join(VIEWS)}. Got {view!r}.")
-    if out is not None:
-        check_file(out, VIEWS[view])
-        if out.suffix == ".parquet":
-            require_parquet()
-
-
 def run(
     saved: Saved,
     view: str,
@@ -68,7 +58,13 @@ def run(
     as_json
         Print JSON instead of a table.
     """
-    _check(view, out)
+    # What is wrong with a view or its file is said before any work is done for it.
+    if view not in VIEWS:
+        raise InvalidInputError(f"'view' must be one of {', '.join(VIEWS)}. Got {view!r}.")
+    if out is not None:
+        check_file(out, VIEWS[view])
+        if out.suffix == ".parquet":
+            require_parquet()
     project = saved.open()
     explainer = project.explainer
     if view == "labels":

@@ -12,8 +12,7 @@ import typer
 
 from whence import __version__
 from whence.app import ending
-from whence.app.opening import Saved, of_saved
-from whence.app.options import CACHE, NAMED, Explainer, Json, Shown, Target, Tests
+from whence.app.opening import CACHE, NAMED, Explainer, Json, Saved, Shown, Target, Tests, of_saved
 from whence.app.telling import say, show_progress
 
 app = typer.Typer(
@@ -129,7 +128,8 @@ def fit(
         "num_workers": num_workers,
         "on_error": on_error,
     }
-    command(out, config, names, given, layer, device, options, reading, trust=trust)
+    settings = {"layer": layer, "device": device, "reading": reading}
+    command(out, config, names, given, settings, options, trust=trust)
 
 
 def _given(context: typer.Context) -> set[str]:
@@ -162,9 +162,9 @@ def attribute(
 
     whence attribute clothes.whence --trust --tests 0-9
     """
-    from whence.app.attribute import run
+    from whence.app import showing
 
-    run(saved, tests, k=k, target=target, as_json=as_json)
+    showing.attribute(saved, tests, k=k, target=target, as_json=as_json)
 
 
 @app.command()
@@ -183,9 +183,9 @@ def explain(
 
     whence explain clothes.whence --trust --tests 3,8 --out why
     """
-    from whence.app.explain import run
+    from whence.app import showing
 
-    run(saved, tests, out, k=k, target=target, rules=rules)
+    showing.explain(saved, tests, out, k=k, target=target, rules=rules)
 
 
 @app.command()
@@ -200,9 +200,9 @@ def report(
 
     whence report clothes.whence --trust --tests 0-19 --out report.html
     """
-    from whence.app.report import run
+    from whence.app import showing
 
-    run(saved, tests, out, k=k)
+    showing.report(saved, tests, out, k=k)
 
 
 @app.command()

@@ -31,10 +31,8 @@ def command(
     config: Path | None,
     names: Mapping[str, str | None],
     given: Collection[str],
-    layer: str | None,
-    device: str | None,
+    settings: dict[str, Any],
     options: dict[str, Any],
-    reading: dict[str, Any],
     *,
     trust: bool,
 ) -> None:
@@ -50,14 +48,23 @@ def command(
         ``model``, ``data``, ``test``, ``preprocess`` and ``method`` as they are named, or None.
     given
         Which options are on the command line; the others have their defaults.
-    layer, device, options, reading
-        As a configuration has them. Of ``options`` the method takes those it has.
+    settings
+        ``layer``, ``device`` and ``reading`` as a configuration has them.
+    options
+        Of methods; the method takes those it has.
     trust
         Whether code that only the configuration names may be run.
     """
     check_file(out)  # before anything is imported: a mistake costs no time
     if config is None:
-        made = _configured(names, given, layer, device, options, reading)
+        model, data = names["model"], names["data"]
+        if model is None or data is None:
+            missing = "--model" if model is None else "--data"
+            raise InvalidInputError(
+                f"{missing} must be given as module:name, or an earlier fit with --config."
+            )
+        made = Configuration(model, data, **settings, version=__version__).with_names(**names)
+        made = dataclasses.replace(made, options=_options(made.attributor(), options, given))
     else:
         extra = sorted(set(given) - {"out", "config", "trust", *names})
         if extra:
@@ -69,32 +76,16 @@ def command(
     run(made, out, show_progress=show_progress(), say=say)
 
 
-def _configured(
-    names: Mapping[str, str | None],
-    given: Collection[str],
-    layer: str | None,
-    device: str | None,
-    options: dict[str, Any],
-    reading: dict[str, Any],
-) -> Configuration:
-    model, data = names["model"], names["data"]
-    if model is None or data is None:
-        missing = "--model" if model is None else "--data"
-        raise InvalidInputError(f"{missing} must be given as module:name, or an earlier fit with --config.")
-    made = Configuration(model, data, layer=layer, device=device, reading=reading, version=__version__)
-    made = made.with_names(**names)
-    method = made.attributor()
+def _options(method: type[Attributor], options: dict[str, Any], given: Collection[str]) -> dict[str, Any]:
+    """Give the options that a method has: those on the command line, the others by its own defaults."""
     known = inspect.signature(method).parameters
     extra = [name for name in options if name in given and name not in known]
     if extra:
         raise InvalidInputError(f"'{extra[0]}' must be left out: {method.__name__} has no such option.")
     options = options | {"C": _number(options["C"])}
-    return dataclasses.replace(
-        made,
-        options={
-            name: options[name] if name in given else known[name].default for name in options if name in known
-        },
-    )
+    return {
+        name: options[name] if name in given else known[name].default for name in options if name in known
+    }
 
 
 def run(configuration: Configuration, out: Path, *, show_progress: bool, say: Callable[[str], None]) -> None:

@@ -1,4 +1,4 @@
-"""What commands do that read a saved explainer: open it, and read tests and classes that a user names."""
+"""Options that several commands have, and what commands do with those of a saved explainer: open and read."""
 
 from __future__ import annotations
 
@@ -6,17 +6,26 @@ import functools
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from whence.app.options import NAMED, Explainer
 from whence.app.telling import show_progress
 from whence.errors import InvalidInputError
 
 if TYPE_CHECKING:  # they take time to import
     from whence.project import Project
     from whence.tasks import Task
+
+NAMED = "MODULE:NAME"
+CACHE = Path("whence-cache")
+
+Tests = Annotated[str, typer.Option(help="Places of test samples, such as 0,4-7.", metavar="LIST")]
+Shown = Annotated[int, typer.Option("-k", help="Proponents and opponents to show.", min=1)]
+Target = Annotated[str | None, typer.Option(help="Class to explain, by number or name; the model's if none.")]
+Explainer = Annotated[Path, typer.Argument(help="The explainer that 'whence fit' wrote.", metavar="FILE")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @dataclass(frozen=True)

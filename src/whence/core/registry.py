@@ -84,7 +84,7 @@ class Registry(Generic[T]):
             thing = named(argument, name)
             if not self.accepts(thing):
                 raise InvalidInputError(
-                    f"'{argument}' must name a{_n(self.kind)} {self.kind}. "
+                    f"'{argument}' must name a{'n' * (self.kind[:1] in 'aeiou')} {self.kind}. "
                     f"Got {name!r}, a {type(thing).__name__}."
                 )
             return thing  # type: ignore[no-any-return]
@@ -149,7 +149,3 @@ def _same(before: Any, thing: Any) -> bool:
 def _place(thing: Any) -> str:
     kind = thing if isinstance(thing, type) or hasattr(thing, "__qualname__") else type(thing)
     return f"{kind.__module__}.{kind.__qualname__}"
-
-
-def _n(word: str) -> str:
-    return "n" if word[:1] in "aeiou" else ""

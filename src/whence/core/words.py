@@ -5,21 +5,20 @@ from __future__ import annotations
 import re
 import unicodedata
 
-_KEPT = "\n\t"
 _FORMULA = re.compile(r"[=+\-@\t\r]")
 
 
-def plain(text: str) -> str:
-    """Write what a terminal would obey as escapes, and leave lines and tabs.
+def plain(text: str, kept: str = "\n\t") -> str:
+    """Write what a terminal would obey as escapes, and leave what is kept: lines and tabs.
 
     These are control characters, halves of characters, and characters that turn the direction of text.
     """
-    return "".join(c if c in _KEPT or _is_harmless(c) else _escape(c) for c in text)
+    return "".join(c if c in kept or _is_harmless(c) else _escape(c) for c in text)
 
 
 def plain_line(text: str) -> str:
     """Write a name or a message on one line, with what a terminal would obey as escapes."""
-    return "".join(c if _is_harmless(c) else _escape(c) for c in text)
+    return plain(text, kept="")
 
 
 def cell(text: str) -> str:

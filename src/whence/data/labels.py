@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from torch import Tensor
 from torch.utils.data import ConcatDataset, Subset, TensorDataset
 
-from whence.core.arrays import Ints
+from whence.core.arrays import Array, Ints
 from whence.core.checks import to_array
 from whence.data.items import LABEL_NAMES
 from whence.errors import DataWarning, InvalidInputError, SampleError
@@ -87,7 +86,7 @@ class Labels:
             )
         return array.astype(np.int64)
 
-    def _by_name(self, array: npt.NDArray[Any], indices: Sequence[int] | None) -> Ints:
+    def _by_name(self, array: Array, indices: Sequence[int] | None) -> Ints:
         if self.names is None:
             raise InvalidInputError(
                 f"'data' has labels of text, such as {str(array[0])!r}, and neither model nor data say which "
@@ -125,7 +124,7 @@ def data_names(dataset: Any) -> tuple[str, ...] | None:
     return tuple(map(str, classes)) if isinstance(classes, list | tuple) and classes else None
 
 
-def listed_labels(dataset: Any) -> npt.NDArray[Any] | None:
+def listed_labels(dataset: Any) -> Array | None:
     """Give all labels of a dataset without reading its samples; None where that cannot be done."""
     if isinstance(dataset, Subset):
         known = listed_labels(dataset.dataset)

@@ -8,18 +8,16 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-import numpy.typing as npt
 from torch.utils.data import Dataset
 from tqdm.auto import tqdm
 
-from whence.core.arrays import Ints
+from whence.core.arrays import Ints, Mask
 from whence.core.checks import check_places
 from whence.core.fingerprint import Digest, anatomy, settled
-from whence.data.folder import ImageFolder
 from whence.data.items import LABEL_NAMES, Prepare, as_fields, is_array, split
 from whence.data.labels import Labels, data_names, listed_labels
 from whence.data.reading import Batch, OnError, Reading, Workers
-from whence.data.sources import Columns, Stream, as_source
+from whence.data.sources import Columns, ImageFolder, Stream, as_source
 from whence.errors import InvalidInputError, SampleError, WhenceError
 
 _SAMPLED = 64  # samples read one by one whose contents enter a fingerprint
@@ -32,7 +30,7 @@ class Mark(NamedTuple):
     """A change of some samples' inputs, with a mask (N,) of these and the seed of what is random about it."""
 
     change: Change
-    where: npt.NDArray[np.bool_]
+    where: Mask
     seed: int
 
 

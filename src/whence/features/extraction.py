@@ -18,9 +18,8 @@ from whence.core.processor import REMEDY, bfloat16_works
 from whence.data import OnError, as_training_set
 from whence.errors import InvalidInputError
 from whence.features.bank import FeatureBank
-from whence.features.cached import Found, cached
 from whence.features.forward import Forward
-from whence.features.job import Job
+from whence.features.job import Found, Job, cached
 from whence.model.bound import BoundModel
 from whence.model.extractor import Extractor, find_head
 from whence.model.inputs import check_device
@@ -75,7 +74,10 @@ def extract(
     show_progress
         Show what is needed, a progress bar, and what the cache does.
     """
-    _check_options(dtype, autocast, num_workers, on_error)
+    check_choice("dtype", dtype, DTYPES)
+    check_choice("autocast", autocast, AUTOCASTS)
+    num_workers = check_count("num_workers", num_workers, 0)
+    check_choice("on_error", on_error, ("raise", "skip"))
     batch_size = check_count("batch_size", batch_size)
     check_flag("show_progress", show_progress)
     check_model(model, layer)
@@ -115,13 +117,6 @@ def _placed(model: nn.Module, device: str | torch.device) -> Iterator[None]:
         yield
     finally:
         model.to(before)
-
-
-def _check_options(dtype: str, autocast: str | None, num_workers: int, on_error: str) -> None:
-    check_choice("dtype", dtype, DTYPES)
-    check_choice("autocast", autocast, AUTOCASTS)
-    num_workers = check_count("num_workers", num_workers, 0)
-    check_choice("on_error", on_error, ("raise", "skip"))
 
 
 def _check_bfloat16(model: nn.Module, device: str | torch.device | None) -> None:

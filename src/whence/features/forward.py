@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -79,16 +79,11 @@ class Forward:
     def _running(self, batch: Batch) -> Iterator[None]:
         """Run the model on a batch in its precision; an error about the head names the sample."""
         try:
-            with self._precision():
+            device = next(self.extractor.model.parameters()).device.type
+            with torch.autocast(device, getattr(torch, self.autocast)) if self.autocast else nullcontext():
                 yield
         except HeadError as error:
             raise error.about(f"sample {batch.indices[error.row]} of 'data'") from None
-
-    def _precision(self) -> AbstractContextManager[Any]:
-        if self.autocast is None:
-            return nullcontext()
-        device = next(self.extractor.model.parameters()).device.type
-        return torch.autocast(device, getattr(torch, self.autocast))
 
     @staticmethod
     def _check_finite(rows: Rows, batch: Batch, remedy: str) -> None:

@@ -9,20 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from whence.errors import HeadError, ModelError
-from whence.model.heads import (
-    Call,
-    Head,
-    HeadInputs,
-    candidates,
-    differing,
-    effective,
-    head_inputs,
-    listed,
-    made_by,
-    misranked,
-    recording,
-    widths,
-)
+from whence.model import heads
+from whence.model.heads import Call, Head, HeadInputs, listed, widths
 from whence.model.inputs import n_rows, run, running_on, take, to_model
 from whence.model.modules import check_model, eagerly, evaluating, unwrap
 
@@ -49,7 +37,7 @@ def find_head(model: nn.Module, inputs: Any, layer: str | None = None) -> str:
     The layer's name, inside ``DataParallel`` and compiled models the one in the original module.
     """
     model = check_model(model, layer)
-    layers = candidates(model)
+    layers = heads.candidates(model)
     if layer is not None and layer not in layers:
         raise ModelError(f"'layer' must name a linear layer of the model. Got {layer!r}. {listed(layers)}")
     inputs = take(to_model(model, inputs), slice(8))  # enough to tell layers apart, and little to record
@@ -60,7 +48,7 @@ def find_head(model: nn.Module, inputs: Any, layer: str | None = None) -> str:
             wanted = {name: module for name, module in layers.items() if widths(module)[1] in K}
         else:
             wanted = {layer: layers[layer]}
-        with recording(wanted) as calls:
+        with heads.recording(wanted) as calls:
             outputs = logits_in(run(model, inputs))
         if layer is None:
             layer = _only_head(calls, outputs, layers)
@@ -124,11 +112,11 @@ class Extractor:
             inputs = to_model(self.model, inputs)
             with running_on(inputs):
                 call, passes = self._passes(inputs)
-            wrong = [differing(call, found, logits) for found, logits in passes]
+            wrong = [heads.differing(call, found, logits) for found, logits in passes]
             if self.exact is None:
                 self.exact = any(not mask.any() for mask in wrong)
             if not self.exact:
-                wrong = [misranked(found, logits) for found, logits in passes]
+                wrong = [heads.misranked(found, logits) for found, logits in passes]
             best = min(range(len(passes)), key=lambda j: int(wrong[j].sum()))
             found, logits = passes[best]
             if wrong[best].any():
@@ -140,15 +128,15 @@ class Extractor:
         call, passes = self._passes(inputs)
         if len(passes) == 1:
             return passes[0][0].features
-        return min(passes, key=lambda each: int(differing(call, *each).sum()))[0].features
+        return min(passes, key=lambda each: int(heads.differing(call, *each).sum()))[0].features
 
     def _passes(self, inputs: Any) -> tuple[Call, list[tuple[HeadInputs, Tensor]]]:
         """Run the model once: the layer's call, and what it gave each output that may be the logits."""
         layer = self.model.get_submodule(self.layer)
-        with eagerly(self.model), recording({self.layer: layer}) as calls:
+        with eagerly(self.model), heads.recording({self.layer: layer}) as calls:
             outputs = logits_in(run(self.model, inputs))
             call = _single_call(calls, self.layer)
-            tries = [(head_inputs(call, logits), logits) for logits in outputs]
+            tries = [(heads.head_inputs(call, logits), logits) for logits in outputs]
         passes = [(found, logits) for found, logits in tries if found is not None]
         if not passes:
             raise ModelError(
@@ -173,7 +161,7 @@ class Extractor:
     def head(self) -> Head:
         """Copy the layer's weight and bias to float32 arrays; of wrapped layers, what they stand for."""
         with evaluating(self.model), eagerly(self.model):
-            weight, bias = effective(self.model.get_submodule(self.layer))
+            weight, bias = heads.effective(self.model.get_submodule(self.layer))
         arrays = [None if t is None else t.float().cpu().numpy().copy() for t in (weight, bias)]
         assert arrays[0] is not None
         return Head(arrays[0], arrays[1])
@@ -229,18 +217,18 @@ def logits_in(output: Any) -> list[Tensor]:
 
 def _only_head(calls: list[Call], outputs: list[Tensor], layers: Mapping[str, nn.Module]) -> str:
     """Name the one layer that made an output, or raise."""
-    heads: dict[str, tuple[int, ...]] = {}
+    found: dict[str, tuple[int, ...]] = {}
     for logits in outputs:
         # Backwards: where an identity repeats its input or a wrapper its content, the later call is the head.
-        name = next((call.name for call in reversed(calls) if made_by(call, logits)), None)
+        name = next((call.name for call in reversed(calls) if heads.made_by(call, logits)), None)
         if name is not None:
-            heads.setdefault(name, tuple(logits.shape))
-    if len(heads) == 1:
-        (name,) = heads
+            found.setdefault(name, tuple(logits.shape))
+    if len(found) == 1:
+        (name,) = found
         _single_call([call for call in calls if call.name == name], name)
         return name
-    if heads:
-        several = ", ".join(f"{name!r} made {shape}" for name, shape in heads.items())
+    if found:
+        several = ", ".join(f"{name!r} made {shape}" for name, shape in found.items())
         raise ModelError(
             f"The model returns the outputs of several linear layers: {several}. "
             "Pass the name of the one that makes the logits as 'layer'."
@@ -257,8 +245,8 @@ def _only_head(calls: list[Call], outputs: list[Tensor], layers: Mapping[str, nn
 def _check_ranks(call: Call, outputs: list[Tensor], layers: Mapping[str, nn.Module]) -> None:
     """Raise unless the layer puts the same class first as one of the outputs."""
     for output in outputs:
-        found = head_inputs(call, output)
-        if found is not None and not misranked(found, output).any():
+        found = heads.head_inputs(call, output)
+        if found is not None and not heads.misranked(found, output).any():
             return
     shapes = " or ".join(str(tuple(output.shape)) for output in outputs)
     raise ModelError(

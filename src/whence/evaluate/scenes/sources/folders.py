@@ -13,7 +13,7 @@ from torch import Tensor
 
 from whence.core.arrays import Ints
 from whence.core.registry import register
-from whence.data.folder import ImageFolder
+from whence.data.sources import ImageFolder
 from whence.evaluate.scenes.datasets import Lazy, Source, draw, require
 
 _MEAN, _STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
