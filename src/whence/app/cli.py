@@ -162,9 +162,9 @@ def attribute(
 
     whence attribute clothes.whence --trust --tests 0-9
     """
-    from whence.app import showing
+    from whence.app.attribute import run
 
-    showing.attribute(saved, tests, k=k, target=target, as_json=as_json)
+    run(saved, tests, k=k, target=target, as_json=as_json)
 
 
 @app.command()
@@ -183,9 +183,9 @@ def explain(
 
     whence explain clothes.whence --trust --tests 3,8 --out why
     """
-    from whence.app import showing
+    from whence.app.explain import run
 
-    showing.explain(saved, tests, out, k=k, target=target, rules=rules)
+    run(saved, tests, out, k=k, target=target, rules=rules)
 
 
 @app.command()
@@ -200,9 +200,9 @@ def report(
 
     whence report clothes.whence --trust --tests 0-19 --out report.html
     """
-    from whence.app import showing
+    from whence.app.report import run
 
-    showing.report(saved, tests, out, k=k)
+    run(saved, tests, out, k=k)
 
 
 @app.command()

@@ -1,24 +1,18 @@
-"""What ``whence attribute``, ``explain`` and ``report`` do: say or write what predictions come from."""
+"""What ``whence attribute`` does: name the strongest training samples of some tests."""
 
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 from whence.app.opening import Saved, as_class, places
-from whence.app.outputs import check_file, check_folder, write_out
 from whence.app.telling import say
-from whence.core import store
-from whence.core.files import replacing
 from whence.core.words import plain_line
 from whence.pages.style import signed
 from whence.project import Project
-from whence.ui.explorer import Explorer
-from whence.ui.pages import report_page
 
 
-def attribute(saved: Saved, tests: str, *, k: int, target: str | None, as_json: bool) -> None:
+def run(saved: Saved, tests: str, *, k: int, target: str | None, as_json: bool) -> None:
     """Print the strongest training samples of some tests, in words or as JSON."""
     found = scores(saved.open(), tests, k, target)
     say(json.dumps(found, indent=2) if as_json else in_words(found))
@@ -66,32 +60,3 @@ def in_words(found: list[dict[str, Any]]) -> str:
                 f"{plain_line(sample['class'])}"
             )
     return "\n".join(lines)
-
-
-def explain(saved: Saved, tests: str, out: Path, *, k: int, target: str | None, rules: str | None) -> None:
-    """Write a page, a figure per test and the data of explanations into a folder; print the page's path."""
-    check_folder(out)  # before the explainer is read: a mistake costs no time
-    project = saved.open()
-    chosen = places(tests, project)
-    found = project.explain(chosen, k, as_class(target, project.explainer.task_), rules)
-
-    def write(folder: Path) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        for place, why in zip(chosen, found, strict=True):
-            with replacing(folder / f"test-{place}.png") as file:
-                why.plot().savefig(file, format="png")
-        data = [{"test": place} | why.to_dict() for place, why in zip(chosen, found, strict=True)]
-        store.write_text(folder / "explanations.json", json.dumps(data, indent=1))
-        found.to_html(folder / "index.html")
-
-    write_out(out, write)
-    say((out / "index.html").resolve())
-
-
-def report(saved: Saved, tests: str, out: Path, *, k: int) -> None:
-    """Write a page that opens from disk; print its path."""
-    check_file(out)
-    project = saved.open()
-    page = report_page(Explorer(project), places(tests, project), k)
-    write_out(out, lambda path: store.write_text(path, page))
-    say(out.resolve())

@@ -1,0 +1,32 @@
+"""What ``whence explain`` does: write what predictions come from, as a page, figures and data."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from whence.app.opening import Saved, as_class, places
+from whence.app.outputs import check_folder, write_out
+from whence.app.telling import say
+from whence.core import store
+from whence.core.files import replacing
+
+
+def run(saved: Saved, tests: str, out: Path, *, k: int, target: str | None, rules: str | None) -> None:
+    """Write a page, a figure per test and the data of explanations into a folder; print the page's path."""
+    check_folder(out)  # before the explainer is read: a mistake costs no time
+    project = saved.open()
+    chosen = places(tests, project)
+    found = project.explain(chosen, k, as_class(target, project.explainer.task_), rules)
+
+    def write(folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        for place, why in zip(chosen, found, strict=True):
+            with replacing(folder / f"test-{place}.png") as file:
+                why.plot().savefig(file, format="png")
+        data = [{"test": place} | why.to_dict() for place, why in zip(chosen, found, strict=True)]
+        store.write_text(folder / "explanations.json", json.dumps(data, indent=1))
+        found.to_html(folder / "index.html")
+
+    write_out(out, write)
+    say((out / "index.html").resolve())
