@@ -124,8 +124,10 @@ def test_an_error_of_a_process_shows_what_was_called_there() -> None:
 
 
 SCRIPT = """
-import os, sys, time
+import os, signal, sys, time
 from whence import engine
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job is begun without it
 
 def note(item):
     time.sleep(0.1)
