@@ -60,7 +60,7 @@ def caught_shortcuts(case: Case, metric: str, fooled: Mask, n_tests: int) -> lis
     if whole is None or not len(rows):
         return []
     scores = case.scores
-    train, tests = scene.views
+    train, tests, names = scene.train, scene.test, scene.train.class_names or ()
     of_test, of_train = _marks(tests, train)
     same = (of_test[rows, None] == of_train) & (of_train >= 0)
     pairs = caught_pairs(scores[rows], same, _PROPONENTS)
@@ -89,8 +89,8 @@ def caught_shortcuts(case: Case, metric: str, fooled: Mask, n_tests: int) -> lis
     if isinstance(train.data[0][0], str):
         for k, ((t, i), one) in enumerate(zip(pairs[:_EXAMPLES].tolist(), measured, strict=False)):
             told = {
-                "predicted": scene.class_names[scene.explained[t]],
-                "true": scene.class_names[tests.true_labels[t]],
+                "predicted": names[scene.explained[t]],
+                "true": names[tests.true_labels[t]],
                 "test": _words(scene, tests, t, one.on_test),
                 "train": _words(scene, train, i, one.on_train),
             }
