@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from whence.evaluate.report import charts
 from whence.evaluate.report.charts import Axis, Dot, Line, legend, line_chart, linear, powers
-from whence.evaluate.report.summary import Retrained, Summary
+from whence.evaluate.report.summary import Retrained, Summary, kind
 from whence.evaluate.report.sweep import Points, Sweep, SweptColumn
 from whence.evaluate.suite.metric import Accuracies, Column, Curves, Swept
 from whence.evaluate.suite.protocol import RANDOM, Method
@@ -150,5 +150,5 @@ def _level(value: float, x: Axis) -> list[tuple[float, float]]:
     return [(x.low, value), (x.high, value)]
 
 
-def _style(method: Method, kind: str = "dot") -> str:
-    return f"{kind} dual" if method.name == "dualda" else f"{kind} chance" if method.name == RANDOM else kind
+def _style(method: Method, shape: str = "dot") -> str:
+    return f"{shape} {kind(method)}".strip()

@@ -14,9 +14,9 @@ from whence.core.resources import in_words
 from whence.errors import StoreError
 from whence.evaluate.report.charts import number
 from whence.evaluate.report.figures import LEGENDS, Figures
-from whence.evaluate.report.summary import Cell, Retrained, Summary
+from whence.evaluate.report.summary import Cell, Summary, kind, paper
 from whence.evaluate.report.sweep import Sweep, SweptColumn
-from whence.evaluate.suite.metric import Accuracies, Numbers
+from whence.evaluate.suite.metric import Numbers
 from whence.evaluate.suite.protocol import Method
 from whence.evaluate.suite.results import ERROR, Results
 from whence.explanation.page import style
@@ -61,6 +61,8 @@ def render_page(results: Results) -> str:
         versions=results.versions,
         page=page,
         number=number,
+        kind=kind,
+        recommended=paper()["method"]["choices"],
         legends=LEGENDS,
     )
 
@@ -130,12 +132,6 @@ class _Page:
                 title = next(column.title for column in self.columns if column.metric == metric)
                 found.append((title, rows, examples))
         return found
-
-    def accuracies(self) -> list[tuple[str, Accuracies, Retrained]]:
-        """Tables of models trained anew, metric by metric."""
-        sections = self.summary.sections(Accuracies)
-        found = [(metric, one, self.summary.retrained(metric, one)) for metric, one in sections]
-        return [(metric, one, table) for metric, one, table in found if table is not None]
 
     def numbers(self) -> list[tuple[str, Numbers, list[tuple[str, list[float | None]]]]]:
         """Tables of other numbers, metric by metric; rows may be of variants of methods."""
