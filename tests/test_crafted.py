@@ -390,7 +390,7 @@ def craft(crafter: Crafter, path: Path, out: Path, read: Any) -> int:
 
 
 def test_crafted_weights_are_refused_or_harmless(tmp_path: Path) -> None:
-    weights.save_weights(tmp_path / "w", network(), {"seconds": 1.0})
+    weights.save_weights(tmp_path / "w", network().state_dict(), {"seconds": 1.0})
 
     def read(path: Path) -> None:
         weights.load_weights(path, network())
@@ -401,7 +401,7 @@ def test_crafted_weights_are_refused_or_harmless(tmp_path: Path) -> None:
 
 def test_crafted_models_of_a_scene_are_refused_or_harmless(tmp_path: Path) -> None:
     state = {name: tensor.clone() for name, tensor in network().state_dict().items()}
-    Trained(network(), [state], [0.1]).write(tmp_path, network())
+    Trained(network(), [state], [0.1]).write(tmp_path)
 
     def read(path: Path) -> None:
         Trained.read(path.parent, network())
