@@ -16,11 +16,11 @@ from scipy.stats import rankdata
 from whence.core.arrays import Doubles
 from whence.evaluate.metrics.comparison import standard_error, ties, ties_of_runs
 from whence.evaluate.metrics.coreset import loss_of
-from whence.evaluate.suite.metric import METRICS, Accuracies, Column, Curves, Numbers, Swept
+from whence.evaluate.suite.metric import METRICS, Accuracies, Column, Curves, Numbers
 from whence.evaluate.suite.protocol import RANDOM, Method
 from whence.evaluate.suite.results import ERROR, Results
 
-Section = TypeVar("Section", Curves, Accuracies, Numbers, Swept)
+Section = TypeVar("Section", Curves, Accuracies, Numbers)
 
 
 @dataclass(frozen=True)
