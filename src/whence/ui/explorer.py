@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -249,8 +250,8 @@ class Explorer:
         chosen = slice(offset, offset + limit)
         indices, near = found.indices[chosen].tolist(), found.neighbours[chosen]
         nearest = [row[row >= 0][:_NEIGHBOURS].tolist() for row in near]
-        together = [(index, *row) for index, row in zip(indices, nearest, strict=True)]
-        samples = iter(self._trained([index for group in together for index in group]))
+        wanted = list(dict.fromkeys(chain(indices, *nearest)))
+        samples = dict(zip(wanted, self._trained(wanted), strict=True))
         rows = [
             schema.Suspect(
                 index=index,
@@ -258,10 +259,10 @@ class Explorer:
                 suggested=int(found.suggested[j]),
                 score=float(found.scores[j]),
                 disagreeing=int((found.neighbours[j] >= 0).sum()),
-                sample=next(samples),
+                sample=samples[index],
                 neighbours=row,
                 neighbour_labels=self.project.explainer.labels_[row].tolist(),
-                neighbour_samples=[next(samples) for _ in row],
+                neighbour_samples=[samples[i] for i in row],
             )
             for j, (index, row) in enumerate(zip(indices, nearest, strict=True), offset)
         ]
