@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from whence.attributors.classifier import Classifier, Training, check_tests, checked
+from whence.attributors.parameters import check_fields, parameter
 from whence.core.arrays import Ints
 from whence.core.checks import check_count, check_flag, check_names
 from whence.data import OnError, TrainingSet, as_training_set
@@ -81,8 +82,8 @@ class Frame(Learned, ABC):
     A method is a dataclass, whose fields are its hyper-parameters.
     """
 
-    batch_size: int = 256
-    show_progress: bool = True
+    batch_size: int = parameter(256, check_count)
+    show_progress: bool = parameter(True, check_flag)
 
     if not TYPE_CHECKING:
 
@@ -117,8 +118,7 @@ class Frame(Learned, ABC):
 
     def _check_parameters(self) -> None:
         """Raise where a hyper-parameter is wrong, before any work is done."""
-        self.batch_size = check_count("batch_size", self.batch_size)
-        self.show_progress = check_flag("show_progress", self.show_progress)
+        check_fields(self)
         if self.device is not None:
             check_device(self.device)
 

@@ -52,11 +52,12 @@ def check_number(name: str, value: Any, least: float = -math.inf) -> float:
     return _number(name, value, lambda x: math.isfinite(x) and x >= least, rule)
 
 
-def check_choice(name: str, value: Any, choices: Sequence[str | None]) -> None:
-    """Raise unless a parameter is one of the words it may be."""
+def check_choice(name: str, value: Any, choices: Sequence[str | None]) -> Any:
+    """Return a parameter that is one of the words it may be."""
     if not (value is None or isinstance(value, str)) or value not in choices:
         words = ", ".join("None" if choice is None else f'"{choice}"' for choice in choices)
         raise InvalidInputError(f"'{name}' must be one of {words}. Got {shown(value)}.")
+    return value
 
 
 def check_flag(name: str, value: Any) -> bool:
@@ -66,10 +67,11 @@ def check_flag(name: str, value: Any) -> bool:
     return bool(value)
 
 
-def check_callable(name: str, value: Any, what: str) -> None:
-    """Raise unless a parameter can be called; ``what`` says for what, as in "a function of a batch"."""
+def check_callable(name: str, value: Any, what: str) -> Any:
+    """Return a parameter that can be called; ``what`` says for what, as in "a function of a batch"."""
     if not callable(value):
         raise InvalidInputError(f"'{name}' must be {what}. Got {shown(value)}.")
+    return value
 
 
 def check_names(name: str, values: Any, n: int | None = None) -> tuple[str, ...]:

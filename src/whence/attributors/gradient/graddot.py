@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -14,14 +15,17 @@ from whence.attributors.classifier import Classifier, Training
 from whence.attributors.gradient.gradients import MEMORY, Gradients, Loss, Weights, cross_entropy
 from whence.attributors.gradient.last_layer import LastLayer
 from whence.attributors.gradient.products import Factored, Products, Stored, Streamed, Tests
-from whence.attributors.gradient.projection import Dimension, projection_for
+from whence.attributors.gradient.projection import Dimension, check_dimension, projection_for
+from whence.attributors.parameters import a_seed, one_of, parameter
 from whence.core import contents, store
-from whence.core.checks import check_callable, check_choice, check_count, check_seed
+from whence.core.checks import check_callable, check_count
 from whence.core.contents import Layout
 from whence.errors import InvalidInputError, StoreError
 from whence.model.bound import BoundModel
 
 Params = Literal["all", "last"]
+
+_check_loss = partial(check_callable, what="None, for the cross-entropy, or a function of logits and classes")
 
 
 @dataclass(eq=False)
@@ -52,11 +56,11 @@ class GradientAttributor(Attributor):
         Show progress bars.
     """
 
-    params: Params = "all"
-    projection: Dimension = "auto"
-    loss: Loss | None = None
-    seed: int = 0
-    memory: int = MEMORY
+    params: Params = parameter("all", one_of(Params))
+    projection: Dimension = parameter("auto", check_dimension)
+    loss: Loss | None = parameter(None, _check_loss, or_none=True)
+    seed: int = parameter(0, a_seed)
+    memory: int = parameter(MEMORY, check_count)
 
     cosine: ClassVar[bool] = False
     """Whether products are divided by the lengths of both gradients."""
@@ -122,8 +126,6 @@ class GradientAttributor(Attributor):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        check_gradient_options(self.params, self.projection, self.loss)
-        self.seed, self.memory = check_seed(self.seed), check_count("memory", self.memory)
         if self.params == "last" and self.projection not in ("auto", None):
             raise InvalidInputError(
                 '\'projection\' must be left at "auto" with params="last", whose products are exact without '
@@ -205,12 +207,3 @@ class GradCos(GradientAttributor):
 
     def _self_influence(self) -> Tensor:
         return torch.ones(len(self._labels), device=self._labels.device)
-
-
-def check_gradient_options(params: Any, projection: Any, loss: Any) -> None:
-    """Raise unless the options of a method on gradients are ones it has."""
-    check_choice("params", params, ("all", "last"))
-    if projection is not None and not (isinstance(projection, str) and projection == "auto"):
-        projection = check_count("projection", projection)
-    if loss is not None:
-        check_callable("loss", loss, "None, for the cross-entropy, or a function of logits and classes")

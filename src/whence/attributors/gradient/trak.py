@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, Self, Unpack
 
 import torch
@@ -13,13 +14,14 @@ from whence.attributors.base import Attributor, Limits, register, share_options
 from whence.attributors.classifier import Classifier, Training
 from whence.attributors.frame import FitOptions, model_of
 from whence.attributors.gradient.checkpoints import Checkpoints, read_checkpoints
-from whence.attributors.gradient.graddot import Params, check_gradient_options
+from whence.attributors.gradient.graddot import Params
 from whence.attributors.gradient.gradients import MEMORY, Gradients, Weights, margin
 from whence.attributors.gradient.last_layer import LastLayerGradients
 from whence.attributors.gradient.products import batches_of, collect, progress
-from whence.attributors.gradient.projection import Dimension, Projection, projection_for
+from whence.attributors.gradient.projection import Dimension, Projection, check_dimension, projection_for
+from whence.attributors.parameters import a_seed, one_of, parameter
 from whence.core import store
-from whence.core.checks import check_count, check_number, check_seed
+from whence.core.checks import check_count, check_number
 from whence.core.contents import Layout
 from whence.errors import InvalidInputError, StoreError
 from whence.model.bound import BoundModel
@@ -78,11 +80,11 @@ class TRAK(Attributor):
         cost=1.5,
     )
 
-    params: Params = "all"
-    projection: Dimension = "auto"
-    ridge: float = 1.0
-    seed: int = 0
-    memory: int = MEMORY
+    params: Params = parameter("all", one_of(Params))
+    projection: Dimension = parameter("auto", check_dimension)
+    ridge: float = parameter(1.0, partial(check_number, least=0))
+    seed: int = parameter(0, a_seed)
+    memory: int = parameter(MEMORY, check_count)
 
     @share_options
     def fit(
@@ -169,12 +171,6 @@ class TRAK(Attributor):
         for part, out in zip(torch.split(rows, _BLOCK), torch.split(solved, _BLOCK), strict=True):
             out.copy_(torch.cholesky_solve(part.double().T, factor).T)
         return solved
-
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        check_gradient_options(self.params, self.projection, None)
-        self.seed, self.memory = check_seed(self.seed), check_count("memory", self.memory)
-        self.ridge = check_number("ridge", self.ridge, 0)
 
     def _state(self) -> tuple[store.Arrays, dict[str, Any]]:
         if self._points != (None,):

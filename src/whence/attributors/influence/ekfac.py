@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -16,10 +17,14 @@ from whence.attributors.classifier import Classifier, Training
 from whence.attributors.gradient.layers import AllLayers, HeadOnly, Layers, Record, Vectors
 from whence.attributors.influence.curvature import residuals
 from whence.attributors.influence.exact import Params, ParamsAttributor
-from whence.core.checks import check_choice, check_positive, check_seed
+from whence.attributors.parameters import a_seed, one_of, parameter
+from whence.core.checks import check_positive
 from whence.core.contents import Layout
 from whence.errors import ModelError
 
+Labels = Literal["auto", "exact", "sampled"]
+
+_check_damping = partial(check_positive, why=", or None for a tenth of each layer's mean eigenvalue")
 _FEW = 10  # classes up to which labels="auto" goes through all of them
 
 
@@ -74,10 +79,10 @@ class EKFAC(ParamsAttributor):
         cost=1.5,
     )
 
-    params: Params = "all"
-    damping: float | None = None
-    labels: Literal["auto", "exact", "sampled"] = "auto"
-    seed: int = 0
+    params: Params = parameter("all", one_of(Params))
+    damping: float | None = parameter(None, _check_damping, or_none=True)
+    labels: Labels = parameter("auto", one_of(Labels))
+    seed: int = parameter(0, a_seed)
 
     def _scores(self, features: Tensor, classes: Tensor, x: Any) -> Tensor:
         layers, factors = self._opened(), self._factors()
@@ -170,15 +175,6 @@ class EKFAC(ParamsAttributor):
 
     def _bar(self, title: str) -> Any:
         return tqdm(total=len(self._labels), desc=title, disable=not self.show_progress)
-
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        self.seed = check_seed(self.seed)
-        check_choice("labels", self.labels, ("auto", "exact", "sampled"))
-        if self.damping is not None:
-            self.damping = check_positive(
-                "damping", self.damping, ", or None for a tenth of each layer's mean eigenvalue"
-            )
 
 
 class _Factor(NamedTuple):

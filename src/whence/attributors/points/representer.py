@@ -13,6 +13,7 @@ from torch import Tensor
 from whence.attributors.base import Attributor, Limits, register
 from whence.attributors.classifier import Classifier, Training
 from whence.attributors.dual.progress import gap_bar
+from whence.attributors.parameters import parameter
 from whence.attributors.points.softmax import fit_softmax
 from whence.core.arrays import Doubles
 from whence.core.checks import check_flag, check_positive
@@ -59,10 +60,6 @@ class PointsAttributor(Attributor):
     def residual_(self) -> float:
         """‖W − Σ_i α_i f_iᵀ‖ / ‖W‖."""
         return float(self._cache["residual"])
-
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        self.bias = check_flag("bias", self.bias)
 
     _doubles: ClassVar[tuple[str, ...]] = ("coef", "residual")
 
@@ -145,9 +142,9 @@ class Representer(PointsAttributor):
         new_layer=True,
     )
 
-    l2: float = 3e-3
-    bias: bool = True
-    tol: float = 1e-10
+    l2: float = parameter(3e-3, check_positive)
+    bias: bool = parameter(True, check_flag)
+    tol: float = parameter(1e-10, check_positive)
 
     def _learn(self, training: Training, **given: Any) -> dict[str, Tensor]:
         X, labels = self._rows(training), training.labels.cpu().numpy()
@@ -167,8 +164,3 @@ class Representer(PointsAttributor):
                 stacklevel=4,
             )
         return self._points(training, found.alpha, found.weight, found.residual)
-
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        self.l2 = check_positive("l2", self.l2)
-        self.tol = check_positive("tol", self.tol)
