@@ -30,9 +30,9 @@ def check_count(name: str, value: Any, least: int = 1, most: int | None = None, 
     raise InvalidInputError(f"'{name}' must be an integer of {limit}{why}. Got {shown(value)}.")
 
 
-def check_seed(value: Any) -> int:
+def check_seed(value: Any, name: str = "seed") -> int:
     """Return what random numbers can be seeded with."""
-    return check_count("seed", value, 0, 2**63 - 1)
+    return check_count(name, value, 0, 2**63 - 1)
 
 
 def check_positive(name: str, value: Any, why: str = "") -> float:

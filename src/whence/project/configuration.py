@@ -148,8 +148,7 @@ class Configuration:
         if self.preprocess is None:
             return None
         found = named("preprocess", self.preprocess)
-        check_callable("preprocess", found, "a function of a batch of inputs")
-        return found
+        return check_callable("preprocess", found, "a function of a batch of inputs")
 
     def samples(self, data: Any, network: nn.Module, batch_size: int = 256) -> TrainingSet:
         """Read data that were found, by the model's names of the classes and the preprocessing."""
