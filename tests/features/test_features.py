@@ -414,7 +414,7 @@ def test_different_contents_have_different_digests() -> None:
     assert len(set(digests)) == len(values)
 
 
-@pytest.mark.parametrize("name", ["features.npy", "labels.npy", "journal.json", "about.json"])
+@pytest.mark.parametrize("name", ["features.npy", "labels.npy", "about.json"])
 def test_damaged_banks_are_refused_and_computed_again(tmp_path: Path, name: str) -> None:
     expected = np.array(quiet(net(), arrays(), cache_dir=tmp_path).features)
     (file,) = tmp_path.glob(f"bank-*/{name}")
@@ -507,14 +507,20 @@ def test_an_entry_in_use_is_not_removed(tmp_path: Path) -> None:
 
 
 def test_a_bank_of_another_size_is_refused(tmp_path: Path) -> None:
-    folder = Folder(tmp_path, 2, "float32")
+    slot = Cache(tmp_path).slot("bank", {})
+    with pytest.raises(StoreError, match="does not say what it is for"):
+        Folder(slot, 2, "float32")
+    slot.cache.make()
+    slot.begin("four samples")
+    folder = Folder(slot, 2, "float32")
     folder.append(np.ones((4, 2), np.float32), np.array([0, -1, 0, 0]))
     folder.checkpoint()
     folder.close()
-    with pytest.raises(StoreError, match="another size or dtype"):
-        Folder(tmp_path, 3, "float32")
-    folder = Folder(tmp_path, 2, "float32")
-    assert folder.journal.samples == 4
+    for dimension, dtype in ((3, "float32"), (1, "float32"), (2, "float16"), (2, "float64")):
+        with pytest.raises(StoreError, match=r"not those that were written|bytes where"):
+            Folder(slot, dimension, dtype)
+    folder = Folder(slot, 2, "float32")
+    assert folder.progress.samples == 4
     assert folder.mapped()[1].tolist() == [0, -1, 0, 0]
     folder.close()
 

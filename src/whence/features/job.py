@@ -143,15 +143,12 @@ def cached(job: Job, cache: Cache) -> Found:
         folder, note = _open(job, slot)
         job.say(f"Features: {note} ({slot.path}).")
         try:
-            if not folder.journal.complete:
+            if not folder.complete:
                 _fill(job, folder, slot.path)
             features, labels = folder.finish(fits(len(job.samples), job.forward.dimension, job.forward.dtype))
-            sums = folder.journal.sums
-            if not slot.complete:
-                slot.finish()
         finally:
             folder.close()
-    return Found(features, labels, parts, checksum(sums), note)
+    return Found(features, labels, parts, checksum(folder.progress.sums), note)
 
 
 def _open(job: Job, slot: Slot) -> tuple[Folder, str]:
@@ -160,23 +157,21 @@ def _open(job: Job, slot: Slot) -> tuple[Folder, str]:
     shape = forward.dimension, forward.dtype.name
     if slot.path.exists():
         try:
-            if not slot.begun:
-                raise StoreError(f"{slot.path} does not say what it is for.")
-            folder = Folder(slot.path, *shape)
+            folder = Folder(slot, *shape)
             _check_again(job, folder)
         except StoreError as error:
             why = f"computed again, since the cached ones are damaged or stale: {error}"
         else:
-            journal = folder.journal
-            if journal.complete:
+            if folder.complete:
                 return folder, "reused"
-            return folder, f"resumed at sample {journal.samples:,}" if journal.samples else "computed"
+            done = folder.progress.samples
+            return folder, f"resumed at sample {done:,}" if done else "computed"
     else:
         why = slot.why_new()
         why = f"computed, since {why}" if why else "computed"
     layer, model = forward.extractor.layer, type(forward.extractor.model).__qualname__
     slot.begin(f"{model}, layer {layer!r}, {len(job.samples):,} × {shape[0]} {shape[1]}")
-    return Folder(slot.path, *shape), why
+    return Folder(slot, *shape), why
 
 
 def _check_again(job: Job, folder: Folder) -> None:
@@ -206,7 +201,7 @@ def _check_again(job: Job, folder: Folder) -> None:
 
 
 def _fill(job: Job, folder: Folder, path: Path) -> None:
-    start = folder.journal.samples
+    start = folder.progress.samples
     job.say(job.needs(len(job.samples) - start, path, start))
     with full_disk(path, "What was done so far is kept and is taken up again. "):
         try:
