@@ -54,8 +54,7 @@ class PairExplainer:
     def __call__(self, number: int, inputs: Any, target: int | None, truth: int | None) -> Explanation:
         """Explain one test sample, a batch of one; ``number`` is its place among the tests."""
         surrogate = self.surrogate
-        chances = self._probabilities(number, inputs)
-        predicted = int(chances.argmax())
+        predicted, probability = self._predicted(number, inputs, target)
         target = predicted if target is None else target
         inputs, method, test, f = self._start(inputs)
         scored, scores = self._scores(f, target)
@@ -67,7 +66,7 @@ class PairExplainer:
         contributions = [
             Contribution(
                 index=int(scored[place]),
-                label=int(surrogate.labels[scored[place]]),
+                label=surrogate.labels[scored[place]].tolist(),
                 score=float(scores[place]),
                 share=float(scores[place]) / evidence[j >= n],
                 coefficient=float(pairs.lam[j]),
@@ -80,8 +79,8 @@ class PairExplainer:
         return Explanation(
             sample=as_samples(inputs, self.model.prepare.preprocess)[0],
             predicted=predicted,
-            probability=float(chances[predicted]),
-            surrogate_class=int(surrogate.logits(f)[0].argmax()),
+            probability=probability,
+            surrogate_class=self._output(surrogate.logits(f), target),
             truth=truth,
             target=target,
             class_names=self.class_names,
@@ -109,7 +108,7 @@ class PairExplainer:
         """Take the score of one pair apart into concepts; the strongest proponent's if no index is given."""
         surrogate = self.surrogate
         if target is None:
-            target = int(self._probabilities(number, inputs).argmax())
+            target = self._predicted(number, inputs, None)[0]
         inputs, method, test, f = self._start(inputs)
         index = self._strongest(f, target) if index is None else index
         if index not in surrogate.support:
@@ -148,7 +147,7 @@ class PairExplainer:
             test=as_samples(inputs, tokenizer)[0],
             train=as_samples(train_inputs, tokenizer)[0],
             index=index,
-            label=int(surrogate.labels[index]),
+            label=surrogate.labels[index].tolist(),
             target=target,
             class_names=self.class_names,
             score=score,
@@ -161,9 +160,19 @@ class PairExplainer:
             method=_name(method),
         )
 
-    def _probabilities(self, number: int, inputs: Any) -> Tensor:
-        """Probabilities (K,) of the classes, by the model's own output for one test sample."""
-        return probabilities(self.model.read_batch(inputs, number).logits)[0]
+    def _predicted(self, number: int, inputs: Any, target: int | None) -> tuple[int, float | None]:
+        """Give the output that the model predicts for one test sample, and of a class its probability."""
+        outputs = self.model.read_batch(inputs, number).logits
+        if not self.surrogate.task.has_classes:
+            return self._output(outputs, target), None
+        chances = probabilities(outputs)[0]
+        predicted = int(chances.argmax())
+        return predicted, float(chances[predicted])
+
+    def _output(self, outputs: Tensor, target: int | None) -> int:
+        """Give the output that is predicted, by outputs (1, K); where none is, the one that was asked for."""
+        task = self.surrogate.task
+        return int(task.predicted(outputs)[0]) if task.has_classes or target is None else target
 
     def _start(self, inputs: Any) -> tuple[Any, Method, Backward, Tensor]:
         """Give the inputs on the model's device, the method, the pass it goes back by, and the features."""

@@ -64,6 +64,8 @@ class PairAttributor(Attributor):
         k = min(check_count("k", k), self.n_train_)
         n = check_batch(x)
         wanted = [None] * n if target is None else self.task_.check_target(target, n).tolist()
+        if truth is not None:
+            self.task_.require_classes("'truth'")
         truths = [None] * n if truth is None else self.task_.check_target(truth, n, "truth").tolist()
         explaining = self.explaining(k, method)
         batches = explaining.model.batches(x, 1)

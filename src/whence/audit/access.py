@@ -25,6 +25,8 @@ def surrogate_of(explainer: Any) -> Surrogate:
             f"'explainer' must be a fitted DualDA, whose dual solution is audited. "
             f"Got {type(explainer).__name__}."
         )
+    explainer.check_fitted()
+    explainer.task_.require_classes("An explainer that is audited")
     return explainer.surrogate_
 
 

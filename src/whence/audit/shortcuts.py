@@ -190,7 +190,7 @@ def _dense(explainer: DualDA, X: Floats, y: Ints, C: float | None) -> tuple[Dual
                 break
     assert C is not None
     low = dataclasses.replace(explainer, C=check_C(C), max_seconds=None)
-    low.fit(features=FeatureBank.of(X, y, n_classes=K))
+    low.fit(features=FeatureBank.of(X, y, task=explainer.task_))
     return low, at_bound(low.lam_, C)
 
 

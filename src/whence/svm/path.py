@@ -13,7 +13,7 @@ from tqdm.auto import tqdm
 
 from whence.core.arrays import Doubles, Floats, Ints
 from whence.core.checks import check_count, check_flag, shown, to_array
-from whence.errors import ChoiceWarning, ConvergenceWarning, InvalidInputError
+from whence.errors import ChoiceWarning, ConvergenceWarning, InvalidInputError, warn
 from whence.svm.crammer_singer import CrammerSinger
 from whence.svm.inputs import check_C, check_features, check_head, spread
 from whence.svm.problem import Problem
@@ -230,12 +230,11 @@ def choose_C(
     best, reason = _best(path, len(judged), head is not None)
     if best in (path[0], path[-1]):
         edge = "smallest" if best is path[0] else "largest"
-        warnings.warn(
+        warn(
             f"The chosen C = {best.C:.3g} is the {edge} of the path (kappa = {best.kappa:.3g}): a value "
             "beyond it may agree better still with the model. Print the path, which an explainer keeps as "
             "C_path_, and pass C as a number if another one suits.",
             ChoiceWarning,
-            stacklevel=2,
         )
     return CChoice(best.C, tuple(path), len(fitted), len(judged), held_out, reason)
 
