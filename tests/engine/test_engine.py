@@ -18,8 +18,8 @@ import pytest
 import torch
 
 import whence
+from tests.helpers.registered import forgetting
 from whence import engine
-from whence.core import registry
 from whence.engine import Engine, Local, Outcome, Processes
 from whence.errors import DataWarning, InvalidInputError, SampleError, WorkerError
 
@@ -216,7 +216,7 @@ def test_an_engine_of_ones_own() -> None:
         def run(self, function, items, threads):
             yield from (Outcome(place, function(items[place])) for place in reversed(range(len(items))))
 
-    with registry.forgetting():
+    with forgetting():
         whence.register(Backwards)
         assert "backwards" in engine.names()
         with engine.using("backwards"):

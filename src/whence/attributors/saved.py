@@ -55,7 +55,7 @@ class DualDAManifest(Manifest):
     """
 
     C: Positive
-    C_path: dict[str, Any] | None
+    C_path: CChoice | None
     gap: float
     agreement: Share | None = None
     constant: Annotated[float, Field(ge=0)] = 1.0
@@ -68,14 +68,4 @@ class SolutionManifest(Strict):
     C: Positive
     gap: float
     constant: Annotated[float, Field(ge=0)]
-    choice: dict[str, Any] | None
-
-
-def choice_of(values: dict[str, Any] | None) -> CChoice | None:
-    """Rebuild how C was chosen, or raise StoreError."""
-    if values is None:
-        return None
-    with contents.restoring():
-        found = CChoice.from_dict(values)  # every field there is, and no other
-    contents.manifest(CChoice, values)
-    return found
+    choice: CChoice | None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -81,6 +81,8 @@ class PathPoint:
     gap : relative duality gap reached
     """
 
+    __pydantic_config__: ClassVar = {"extra": "forbid"}  # of a file that has another field
+
     C: float
     kappa: float
     agreement: float
@@ -102,17 +104,14 @@ class CChoice:
     reason : the rule that decided, in words
     """
 
+    __pydantic_config__: ClassVar = PathPoint.__pydantic_config__
+
     C: float
     path: tuple[PathPoint, ...]
     n_fitted: int
     n_scored: int
     held_out: bool
     reason: str
-
-    @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> Self:
-        """Rebuild from ``dataclasses.asdict``."""
-        return cls(**{**values, "path": tuple(PathPoint(**point) for point in values["path"])})
 
     def __str__(self) -> str:
         rows = "held-out rows" if self.held_out else "the same rows"

@@ -18,7 +18,6 @@ from whence.attributors.classifier import Training
 from whence.attributors.dual.agreement import agreement, warn_of_data, warn_of_low, without_part
 from whence.attributors.dual.solutions import SurrogateSolution, SurrogateSolver, changed_labels
 from whence.attributors.dual.surrogate import Faithfulness, Surrogate
-from whence.attributors.explainer import PairExplainer
 from whence.attributors.pairs import PairAttributor
 from whence.attributors.ranking import TopK
 from whence.core import contents, store
@@ -28,7 +27,6 @@ from whence.data import TrainingSet
 from whence.errors import InvalidInputError
 from whence.features import as_float32
 from whence.model.bound import BoundModel
-from whence.relevance.xda import Method
 from whence.svm.inputs import check_C, check_features
 from whence.svm.solve import check_options
 from whence.tasks import Task
@@ -229,19 +227,6 @@ class DualDA(PairAttributor):
         other._measure(X, self._unseen[other._used[self._unseen]])
         return other
 
-    def explaining(self, k: int, method: Method | None) -> PairExplainer:
-        """Give what explains one test sample, by the k strongest pairs of either sign."""
-        return PairExplainer(
-            model=self.require_model(),
-            surrogate=self.surrogate_,
-            data=self.require_data(),
-            method=method,
-            class_names=self.task_.called,
-            gap=self.gap_,
-            batch_size=self.batch_size,
-            k=k,
-        )
-
     def take_data(self, data: TrainingSet) -> None:
         """Take the training set, after a look at some of its samples."""
         bound = self.require_model()
@@ -320,8 +305,6 @@ class DualDA(PairAttributor):
         }
 
     def _restore(self, arrays: store.Arrays, manifest: Any, bound: BoundModel | None) -> None:
-        from whence.attributors.saved import choice_of
-
         place = self._place(bound)
         surrogate = Surrogate.from_arrays(manifest.task_of, arrays, place, manifest.constant)
         shape = len(surrogate.coef), surrogate.vectors.shape[1]
@@ -329,7 +312,7 @@ class DualDA(PairAttributor):
             raise contents.refused(f"'coef' must fit the layer {bound.extractor.layer!r}, and does not")
         if surrogate.bias != self.bias:
             raise contents.refused("'coef' must have a column for the bias where 'bias' is set, only there")
-        known = manifest.C, manifest.gap, choice_of(manifest.C_path), surrogate.constant, "loaded"
+        known = manifest.C, manifest.gap, manifest.C_path, surrogate.constant, "loaded"
         solution = SurrogateSolution(surrogate.lam, surrogate.coef, *known)
         self._adopt(surrogate.task, surrogate.labels, surrogate.head, bound, None)
         self._keep((surrogate, solution))

@@ -204,7 +204,7 @@ def _write(path: Path, solved: SurrogateSolution) -> None:
 
 
 def _read(path: Path) -> SurrogateSolution:
-    from whence.attributors.saved import SolutionManifest, choice_of  # pydantic takes a while to import
+    from whence.attributors.saved import SolutionManifest  # pydantic takes a while to import
 
     arrays, values = store.read(path)
     manifest = contents.manifest(SolutionManifest, values)
@@ -214,5 +214,5 @@ def _read(path: Path) -> SurrogateSolution:
     contents.check_rows(arrays, "", n, K)
     lam = csr_array((arrays["data"], arrays["indices"], arrays["indptr"]), shape=(n, K))
     return SurrogateSolution(
-        lam, arrays["weight"], manifest.C, manifest.gap, choice_of(manifest.choice), manifest.constant
+        lam, arrays["weight"], manifest.C, manifest.gap, manifest.choice, manifest.constant
     )
