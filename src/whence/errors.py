@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+import inspect
 import warnings
 from typing import Any
 
@@ -89,7 +89,7 @@ class ConvergenceWarning(UserWarning):
 
 def warn(message: str, category: type[Warning]) -> None:
     """Warn in the name of the line outside of whence that led here."""
-    frame, level = sys._getframe(1), 2
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("whence."):
+    frame, level = inspect.currentframe(), 1
+    while frame is not None and frame.f_globals.get("__name__", "").startswith("whence."):
         frame, level = frame.f_back, level + 1
     warnings.warn(message, category, stacklevel=level)
