@@ -289,6 +289,9 @@ def test_random_changes_are_refused_or_harmless(saved: dict[str, Path], tmp_path
     assert refused > 20
 
 
+NO_ROWS = np.empty((0, 4), np.float32), np.empty(0, np.int64)
+
+
 @pytest.mark.parametrize(
     "changes",
     [
@@ -313,11 +316,11 @@ def test_crafted_banks_are_refused(tmp_path: Path, changes: dict[str, Any]) -> N
     slot = Cache(tmp_path).slot("bank", {"seed": "0"})
     slot.cache.make()
     slot.begin("a bank")
-    journal.Folder(slot, 4, "float32").close()
+    journal.Folder(slot, *NO_ROWS).close()
     about = slot.path / "about.json"
     about.write_text(json.dumps(json.loads(about.read_text()) | changes))
     with pytest.raises(StoreError):
-        journal.Folder(slot, 4, "float32")
+        journal.Folder(slot, *NO_ROWS)
 
 
 @pytest.mark.parametrize("text", ["", "[]", "7", "[" * 100_000, '{"format": NaN}'])
@@ -326,7 +329,7 @@ def test_banks_that_are_none(tmp_path: Path, text: str) -> None:
     slot.path.mkdir()
     (slot.path / "about.json").write_text(text)
     with pytest.raises(StoreError):
-        journal.Folder(slot, 4, "float32")
+        journal.Folder(slot, *NO_ROWS)
 
 
 ROW = ("lds", "dualda", "score", None, 0.5, "")

@@ -27,6 +27,7 @@ from whence.errors import InvalidInputError, SampleError, StoreError
 from whence.features import FeatureBank, as_float32, extract, rows
 from whence.features.journal import Folder
 from whence.svm import choose_C, solve
+from whence.tasks import Classes
 
 
 def features_of(model: Net, x: Any) -> np.ndarray:
@@ -508,18 +509,19 @@ def test_an_entry_in_use_is_not_removed(tmp_path: Path) -> None:
 
 def test_a_bank_of_another_size_is_refused(tmp_path: Path) -> None:
     slot = Cache(tmp_path).slot("bank", {})
+    none = np.empty((0, 2), np.float32), Classes().blank(0)
     with pytest.raises(StoreError, match="does not say what it is for"):
-        Folder(slot, 2, "float32")
+        Folder(slot, *none)
     slot.cache.make()
     slot.begin("four samples")
-    folder = Folder(slot, 2, "float32")
+    folder = Folder(slot, *none)
     folder.append(np.ones((4, 2), np.float32), np.array([0, -1, 0, 0]))
     folder.checkpoint()
     folder.close()
     for dimension, dtype in ((3, "float32"), (1, "float32"), (2, "float16"), (2, "float64")):
         with pytest.raises(StoreError, match=r"not those that were written|bytes where"):
-            Folder(slot, dimension, dtype)
-    folder = Folder(slot, 2, "float32")
+            Folder(slot, np.empty((0, dimension), dtype), none[1])
+    folder = Folder(slot, *none)
     assert folder.progress.samples == 4
     assert folder.mapped()[1].tolist() == [0, -1, 0, 0]
     folder.close()

@@ -8,10 +8,9 @@ import zlib
 from dataclasses import asdict, dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from whence.core import contents
-from whence.core.arrays import Ints
+from whence.core.arrays import Array
 from whence.core.cache import Slot
 from whence.errors import StoreError
 from whence.features.rows import InFile, Rows, as_bytes, crc, full_disk
@@ -34,8 +33,8 @@ class Folder:
     ----------
     slot
         Of the bank; its entry is begun.
-    dimension, dtype
-        Of the features.
+    features, labels
+        No rows, but of the shape and dtype of those to come.
 
     Raises
     ------
@@ -43,7 +42,7 @@ class Folder:
         When the files are not what the entry says.
     """
 
-    def __init__(self, slot: Slot, dimension: int, dtype: str) -> None:
+    def __init__(self, slot: Slot, features: Rows, labels: Array) -> None:
         entry = slot.entry
         if entry is None:
             raise StoreError(f"{slot.path} does not say what it is for.")
@@ -52,14 +51,14 @@ class Folder:
         self.files: list[InFile] = []
         try:
             with full_disk(slot.path):
-                self._open("features.npy", (dimension,), dtype)
-                self._open("labels.npy", (), np.int64)
+                self._open("features.npy", features)
+                self._open("labels.npy", labels)
             self._check(*self.mapped())
         except BaseException:
             self.close()
             raise
 
-    def append(self, features: Rows, labels: Ints) -> None:
+    def append(self, features: Rows, labels: Array) -> None:
         """Add the rows of the next samples."""
         was, sums = self.progress, []
         for file, rows, value in zip(self.files, (features, labels), was.sums, strict=True):
@@ -69,7 +68,7 @@ class Folder:
         # All at once, so that it is right whatever ends this function.
         self.progress = Progress(was.samples + len(features), (sums[0], sums[1]))
 
-    def mapped(self) -> tuple[Rows, Ints]:
+    def mapped(self) -> tuple[Rows, Array]:
         """Map the features and labels there are."""
         features, labels = (file.mapped() for file in self.files)
         return features, labels
@@ -80,7 +79,7 @@ class Folder:
             file.flush()
         self.slot.note(progress=asdict(self.progress))
 
-    def finish(self, in_memory: bool) -> tuple[Rows, Ints]:
+    def finish(self, in_memory: bool) -> tuple[Rows, Array]:
         """Mark the bank complete, and give its labels and features: read and checked, or mapped."""
         if not self.complete:
             self.checkpoint()
@@ -102,13 +101,13 @@ class Folder:
         for file in self.files:
             file.file.close()
 
-    def _open(self, name: str, tail: tuple[int, ...], dtype: npt.DTypeLike) -> None:
+    def _open(self, name: str, like: Array) -> None:
         path = self.slot.path / name
         rows = self.progress.samples
         if rows and not path.is_file():
             raise StoreError(f"{path} is missing.")
         handle = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o666)
-        file = InFile(io.FileIO(handle, "r+"), tail, dtype, rows)
+        file = InFile(io.FileIO(handle, "r+"), like.shape[1:], like.dtype, rows)
         self.files.append(file)
         size = path.stat().st_size
         expected = file.start + rows * file.row_bytes
@@ -117,6 +116,6 @@ class Folder:
         if self.complete and not file.has_header():
             raise StoreError(f"{path} has another header than was written.")
 
-    def _check(self, features: Rows, labels: Ints) -> None:
+    def _check(self, features: Rows, labels: Array) -> None:
         if (crc(features), crc(labels)) != self.progress.sums:
             raise StoreError(f"{self.slot.path}: the rows are not those that were written (checksum).")

@@ -69,6 +69,7 @@ class Project:
         model = configuration.network(folder)
         configuration.attributor()  # registers a method of the user's own, by whose name the file goes
         attributor = load(path, model)
+        attributor.task_.require_classes("An explainer that commands open")
         attributor.show_progress = show_progress
         if isinstance(attributor, PairAttributor):  # others have no use for the training set after the fit
             data = find("data", configuration.data, folder)

@@ -16,6 +16,7 @@ QUIET: dict[str, Any] = {"color": GREY}
 def verdict(why: Explanation) -> list[Line]:
     """Say what the model predicts, what is true, and what is explained."""
     names = why.class_names
+    assert why.probability is not None  # or there were no figure
     lines: list[Line] = [
         (f"predicted: {one_line(names[why.predicted])}", BOLD),
         (f"with probability {percent(why.probability)}", QUIET),
