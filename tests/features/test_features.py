@@ -24,7 +24,7 @@ from whence.core.cache import Cache
 from whence.core.fingerprint import Digest
 from whence.data import as_training_set
 from whence.errors import InvalidInputError, SampleError, StoreError
-from whence.features import FeatureBank, as_float32, extract, rows
+from whence.features import FeatureBank, as_float32, extract, job, rows
 from whence.features.journal import Folder
 from whence.svm import choose_C, solve
 from whence.tasks import Classes
@@ -150,8 +150,8 @@ def test_features_too_large_for_memory_go_to_a_temporary_file(monkeypatch: pytes
 def test_preflight_says_what_is_needed_and_what_is_free(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rows, "free_memory", lambda: 3_000_000_000)
-    monkeypatch.setattr(rows, "free_disk", lambda folder: 2_000_000)
+    monkeypatch.setattr(job, "free_memory", lambda: 3_000_000_000)
+    monkeypatch.setattr(job, "free_disk", lambda folder: 2_000_000)
     extract(net(), arrays(), cache_dir=tmp_path)
     shown = capsys.readouterr().err
     # 203 · 6 · 4 bytes of features and 203 · 8 of labels are 6496.
@@ -163,11 +163,11 @@ def test_preflight_says_what_is_needed_and_what_is_free(
 def test_a_disk_that_is_too_small_is_refused_before_any_work(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rows, "free_disk", lambda folder: 6495)
+    monkeypatch.setattr(job, "free_disk", lambda folder: 6495)
     model = net()
     with pytest.raises(StoreError, match=r"need 6\.5 kB of disk at .* where 6\.5 kB are free.*float16"):
         quiet(model, arrays(), cache_dir=tmp_path)
-    monkeypatch.setattr(rows, "free_disk", lambda folder: 6496)
+    monkeypatch.setattr(job, "free_disk", lambda folder: 6496)
     assert quiet(model, arrays(), cache_dir=tmp_path).note == "computed"
 
 
