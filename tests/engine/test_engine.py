@@ -280,16 +280,27 @@ def test_processes_stay_for_the_runs_to_come() -> None:
             engine.results(trouble, ["a", "fail"])
         with pytest.raises(InvalidInputError, match="'items' must be sendable"):
             engine.results(str, [1, threading.Lock()])
-        # The one that was at work when the run ended is gone, the other has stayed.
+        # The one that is at work when a run is given up ends, the other stays.
+        first = set(engine.results(whose, [0.2] * 4))
         outcomes = engine.run(time.sleep, [0, 60])
         assert next(outcomes).place == 0
         outcomes.close()
         second = set(engine.results(whose, [0.2] * 4))
+        assert len(first & second) == 1
         assert len(second) == 2
-        assert first & second
     assert all(map(running, second))
     del processes
     until(lambda: not any(map(running, first | second)))
+
+
+@pytest.mark.slow
+def test_processes_of_a_name_end_with_the_block_or_the_run() -> None:
+    with engine.using("processes:1"):
+        found = {*engine.results(whose, [0]), *engine.results(whose, [0])}
+        assert len(found) == 1
+        assert all(map(running, found))
+    assert not any(map(running, found))
+    assert not any(map(running, engine.results(whose, [0], "processes:1")))
 
 
 @pytest.mark.slow

@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Generator
 from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
+from importlib import import_module
 from multiprocessing.connection import Connection, wait
 from multiprocessing.util import Finalize
 from typing import Any
@@ -56,7 +57,7 @@ class Processes(Engine, AbstractContextManager["Processes"]):
         from joblib import cpu_count
 
         n = self.n or max(1, cpu_count() // (threads or 1))
-        settings = pickle.dumps((threads, sys.path, os.getcwd()))
+        settings = pickle.dumps((threads, "torch" in sys.modules, sys.path, os.getcwd()))
         start = (settings, _sendable("function", function))
         yield from _Run(self._crew, start, items).outcomes(min(n, len(items)))
 
@@ -224,7 +225,7 @@ def _serve(connection: Connection) -> None:
     start = connection.recv_bytes()
     if not start:  # a run that ended before this process had a piece of it
         return
-    threads, sys.path[:], folder = pickle.loads(start)
+    threads, with_torch, sys.path[:], folder = pickle.loads(start)
     os.chdir(folder)
     function: Any = connection.recv_bytes()
 
@@ -232,6 +233,8 @@ def _serve(connection: Connection) -> None:
         nonlocal function
         if isinstance(function, bytes):
             function = pickle.loads(function)
+            if with_torch:  # or a piece that imports it would have other threads than here
+                import_module("torch")
         with limited(threads):
             return function(pickle.loads(sent))
 
