@@ -314,17 +314,17 @@ JOURNAL = {"format": journal.FORMAT, "dimension": 4, "dtype": "float32"}
 )
 def test_crafted_journals_are_refused(tmp_path: Path, changes: dict[str, Any]) -> None:
     (tmp_path / "journal.json").write_text(json.dumps(JOURNAL))
-    journal.Folder(tmp_path, 4, "float32").close()
+    journal.Folder(tmp_path, 4, "float32", np.empty(0, np.int64)).close()
     (tmp_path / "journal.json").write_text(json.dumps(JOURNAL | changes))
     with pytest.raises(StoreError):
-        journal.Folder(tmp_path, 4, "float32")
+        journal.Folder(tmp_path, 4, "float32", np.empty(0, np.int64))
 
 
 @pytest.mark.parametrize("text", ["", "[]", "7", "[" * 100_000, '{"format": NaN}'])
 def test_journals_that_are_none(tmp_path: Path, text: str) -> None:
     (tmp_path / "journal.json").write_text(text)
     with pytest.raises(StoreError):
-        journal.Folder(tmp_path, 4, "float32")
+        journal.Folder(tmp_path, 4, "float32", np.empty(0, np.int64))
 
 
 ROW = ("lds", "dualda", "score", None, 0.5, "")

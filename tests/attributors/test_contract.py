@@ -269,7 +269,7 @@ def test_bad_input_is_named(method: str) -> None:
     case, e = trained("mlp"), fitted(method)
     for call, message in (
         (lambda: e.attribute(case.tests, K), rf"'target' must lie in \[0, {K}\).*Got {K} for test 0"),
-        (lambda: e.attribute(case.tests, [0, 1]), "one class per test"),
+        (lambda: e.attribute(case.tests, [0, 1]), "or one per test"),
         (lambda: e.attribute(case.tests, 0.5), "'target' must be None or integers"),
         (lambda: e.attribute([]), "'x' must be a batch"),
         (lambda: e.attribute([], 1), "'x' must be a batch"),

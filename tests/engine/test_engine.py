@@ -21,8 +21,8 @@ import torch
 from joblib import cpu_count
 
 import whence
+from tests.helpers.registered import forgetting
 from whence import engine
-from whence.core import registry
 from whence.engine import Engine, Local, Outcome, Processes
 from whence.engine.base import find
 from whence.errors import DataWarning, InvalidInputError, SampleError, WorkerError
@@ -229,7 +229,7 @@ def test_an_engine_of_ones_own() -> None:
         def run(self, function, items, threads):
             yield from (Outcome(place, function(items[place])) for place in reversed(range(len(items))))
 
-    with registry.forgetting():
+    with forgetting():
         whence.register(Backwards)
         assert "backwards" in engine.names()
         with engine.using("backwards"):

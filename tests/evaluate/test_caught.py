@@ -19,9 +19,9 @@ from whence.evaluate.report import page
 from whence.evaluate.scenes import networks
 from whence.evaluate.scenes.encoder import Encoder
 from whence.evaluate.scenes.texts import Backbone
-from whence.evaluate.scenes.workshop import SceneSpec, Workshop
+from whence.evaluate.scenes.workshop import Workshop
 from whence.evaluate.suite import protocol, run
-from whence.evaluate.suite.case import Bench, Case
+from whence.evaluate.suite.case import Case
 from whence.evaluate.suite.caught import caught_shortcuts
 from whence.evaluate.suite.results import ERROR
 
@@ -36,9 +36,9 @@ IMAGES: dict[str, Any] = {
 
 def test_maps_of_caught_frames_are_those_of_explain(tmp_path: Path) -> None:
     wanted = protocol.parse(IMAGES)
-    scene = Workshop(wanted, Path(), Cache(tmp_path), False).scene(SceneSpec.of(wanted, "shortcut"))
+    scene = Workshop(wanted, Path(), Cache(tmp_path), False).scene("shortcut")
     assert len(scene.tests) >= 6, "the shortcut must work for this test to say anything"
-    case = Case(Bench(scene, wanted, tmp_path / "models", False), wanted.methods[1], {"C": 1e-4})
+    case = Case(scene, wanted.methods[1], {"C": 1e-4})
     explainer = case.attributor
     assert isinstance(explainer, DualDA)
     everyone = np.ones(len(scene.tests), dtype=bool)

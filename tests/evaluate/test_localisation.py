@@ -17,7 +17,6 @@ from whence.evaluate.metrics.localisation import (
     caught_pairs,
     localisation,
     localise,
-    pixels_inside,
     tokens_inside,
     words_of,
 )
@@ -172,7 +171,7 @@ def test_tokens_of_a_word_that_is_cut_off_or_repeated(tmp_path: Path) -> None:
 
 
 def test_pixels_of_a_frame_and_of_a_box() -> None:
-    frame, box = pixels_inside(Frame(2, value=0.5), 8, 6), pixels_inside(CentreBox(2, value=1.0), 8, 6)
+    frame, box = Frame(2, value=0.5).covers(8, 6), CentreBox(2, value=1.0).covers(8, 6)
     for row, column in np.ndindex(8, 6):
         assert frame[row, column] == (min(row, column, 7 - row, 5 - column) < 2)
         assert box[row, column] == (row in (3, 4) and column in (2, 3))

@@ -19,9 +19,8 @@ from whence.core.naming import named
 from whence.errors import InvalidInputError, WhenceError
 from whence.evaluate import view
 from whence.evaluate.scenes import datasets
-from whence.evaluate.scenes.workshop import SceneSpec, Workshop
+from whence.evaluate.scenes.workshop import Workshop
 from whence.evaluate.suite import protocol, results
-from whence.evaluate.suite.case import Bench
 from whence.evaluate.suite.protocol import Protocol
 from whence.evaluate.suite.run import run
 
@@ -139,12 +138,11 @@ def test_an_own_network_is_trained_by_the_recipe(place: Path) -> None:
     wanted = own(train="own_things:train")
     plain = protocol.parse({**TABLES, "model": {"name": "own_things:network", "steps": 30, "checkpoints": 2}})
     scenes = [
-        Workshop(one, place, Cache(place / "out"), False).scene(SceneSpec.of(one, "identical_class"))
-        for one in (wanted, plain)
+        Workshop(one, place, Cache(place / "out"), False).scene("identical_class") for one in (wanted, plain)
     ]
     assert len(scenes[1].trained.checkpoints) == 2
     assert scenes[0].trainer.config != scenes[1].trainer.config
-    models = list(Bench(scenes[1], plain, place / "models", False).retrained([np.arange(20)], 2))
+    models = list(scenes[1].retrained([np.arange(20)], 2))
     assert not torch.equal(models[0][0].weight, models[1][0].weight)  # type: ignore[index]
 
 
@@ -163,7 +161,7 @@ def test_an_own_network_is_trained_by_the_recipe(place: Path) -> None:
 def test_mistakes_of_own_networks_are_told(place: Path, model: dict[str, Any], message: str) -> None:
     wanted = own(**model)
     with pytest.raises((InvalidInputError, TypeError), match=message):
-        Workshop(wanted, place, Cache(place / "out"), False).scene(SceneSpec.of(wanted, "identical_class"))
+        Workshop(wanted, place, Cache(place / "out"), False).scene("identical_class")
 
 
 @pytest.mark.parametrize(

@@ -267,7 +267,7 @@ def test_swept_methods_are_retrained_at_fewer_fractions_and_counted() -> None:
     assert fewer.metric("coreset", swept).model_dump()["fractions"] == [0.1, 0.5]
     assert fewer.metric("coreset", compared).model_dump()["fractions"] == [0.1, 0.2, 0.5]
     assert fewer.metric("lds", swept) == fewer.metrics["lds"]
-    assert costs.takes_part(fewer, "pruning", swept)
+    assert fewer.takes_part("pruning", swept)
     assert costs.cell_seconds(fewer, "coreset", swept) < costs.cell_seconds(whole, "coreset", swept)
     assert sum(i.seconds for i in costs.plan(fewer)) < sum(i.seconds for i in costs.plan(whole))
     for given, said in (

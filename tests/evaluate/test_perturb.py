@@ -94,7 +94,7 @@ def test_labels_are_known_without_reading() -> None:
 
 def test_nothing_is_copied() -> None:
     seen = subset(flip_labels((X, Y), 0.5), np.arange(30))
-    assert seen.data.inputs is X
+    assert seen.samples.source.inputs is X
     assert seen[3][0].data_ptr() == X[3].data_ptr()
 
 
@@ -245,7 +245,7 @@ def test_fingerprints_tell_views_apart() -> None:
             add_shortcut(data, CentreBox(1), 0.5, of_class=2),
             add_shortcut(data, Frame(1), 0.5, of_class=2, seed=1),
         ]
-        return [v.fingerprint() for v in views]
+        return [v.samples.fingerprint() for v in views]
 
     found = prints((X, Y))
     assert len(set(found)) == len(found)

@@ -24,7 +24,7 @@ from whence.evaluate.report import charts, page, summary
 from whence.evaluate.scenes import datasets, networks
 from whence.evaluate.scenes.training import Recipe, Trainer
 from whence.evaluate.scenes.views import View
-from whence.evaluate.scenes.workshop import SceneSpec, Workshop
+from whence.evaluate.scenes.workshop import Workshop
 from whence.evaluate.suite import costs, protocol, results, run
 from whence.evaluate.suite.metrics.coreset import Coreset
 from whence.evaluate.suite.results import ERROR, Results, Row
@@ -191,8 +191,7 @@ def test_training_is_seeded_and_takes_its_steps() -> None:
 def test_models_that_are_read_again_are_as_they_were_trained(tmp_path: Path) -> None:
     small = protocol.parse(changed(model={"name": "resnet8", "steps": 2, "checkpoints": 2, "batch_size": 16}))
     first, again = (
-        Workshop(small, Path(), Cache(tmp_path), False).scene(SceneSpec.of(small, "identical_class")).trained
-        for _ in range(2)
+        Workshop(small, Path(), Cache(tmp_path), False).scene("identical_class").trained for _ in range(2)
     )
     assert first.learning_rates == again.learning_rates
     pairs = zip(
@@ -211,11 +210,11 @@ def test_scores_are_those_of_the_definition(finished: tuple[Path, Results]) -> N
     """Identical class by a loop over scores that are computed anew, with the saved model."""
     out, found = finished
     small = protocol.parse(TABLES)
-    scene = Workshop(small, Path(), Cache(out / "cache"), False).scene(SceneSpec.of(small, "identical_class"))
+    scene = Workshop(small, Path(), Cache(out / "cache"), False).scene("identical_class")
     scores = GradDot(show_progress=False).fit(scene.trained.model, scene.data).attribute(scene.tests)
     hits = 0.0
     for row, c in zip(scores, scene.explained, strict=True):
-        hits += sum(scene.labels[i] == c for i in torch.argsort(row, descending=True)[:5].tolist()) / 5
+        hits += sum(scene.train.labels[i] == c for i in torch.argsort(row, descending=True)[:5].tolist()) / 5
     assert found.value("identical_class", "graddot") == pytest.approx(hits / len(scene.tests))
     each = [row.value for row in found.select("identical_class", "graddot", "each")]
     assert np.mean(each) == pytest.approx(hits / len(scene.tests))
@@ -249,7 +248,8 @@ def test_single_values_are_kept_and_the_sweep_is_retrained_too(finished: tuple[P
 
 def test_methods_that_choose_the_same_samples_share_models() -> None:
     class Recorder:
-        protocol = SimpleNamespace(seed=0)
+        workshop = SimpleNamespace(seed=0)
+        held_out = torch.rand(5, 3), np.array([0, 1, 0, 1, 0])
 
         def retrained(self, parts: list[Any], seeds: int) -> Iterator[nn.Module]:
             self.parts = parts
@@ -257,11 +257,9 @@ def test_methods_that_choose_the_same_samples_share_models() -> None:
 
     asked = []
     for importance in ([4.0, 3.0, 2.0, 1.0], [3.0, 4.0, 1.0, 2.0]):
-        scene = SimpleNamespace(held_out=(torch.rand(5, 3), np.array([0, 1, 0, 1, 0])))
         recorder = Recorder()
         case = SimpleNamespace(
-            scene=scene,
-            bench=recorder,
+            scene=recorder,
             scores=np.array([importance]),
             row=lambda metric, quantity, value, x=None: Row(metric, "a", quantity, x, value),
         )

@@ -27,6 +27,7 @@ from whence.errors import InvalidInputError, SampleError, StoreError
 from whence.features import FeatureBank, as_float32, extract, rows
 from whence.features.journal import Folder
 from whence.svm import choose_C, solve
+from whence.tasks import Classes
 
 
 def features_of(model: Net, x: Any) -> np.ndarray:
@@ -507,13 +508,13 @@ def test_an_entry_in_use_is_not_removed(tmp_path: Path) -> None:
 
 
 def test_a_bank_of_another_size_is_refused(tmp_path: Path) -> None:
-    folder = Folder(tmp_path, 2, "float32")
+    folder = Folder(tmp_path, 2, "float32", Classes().blank(0))
     folder.append(np.ones((4, 2), np.float32), np.array([0, -1, 0, 0]))
     folder.checkpoint()
     folder.close()
     with pytest.raises(StoreError, match="another size or dtype"):
-        Folder(tmp_path, 3, "float32")
-    folder = Folder(tmp_path, 2, "float32")
+        Folder(tmp_path, 3, "float32", Classes().blank(0))
+    folder = Folder(tmp_path, 2, "float32", Classes().blank(0))
     assert folder.journal.samples == 4
     assert folder.mapped()[1].tolist() == [0, -1, 0, 0]
     folder.close()

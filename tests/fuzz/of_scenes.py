@@ -50,14 +50,6 @@ def _marked(kind: Callable[..., Any]) -> Callable[..., Any]:
 
 VIEWS = [
     Call("evaluate.view", lambda: evaluate.view, {"data": VIEW, "show_progress": SHOWN}),
-    Call("View.contents", lambda: evaluate.view((world.X(), world.y())).contents, {}),
-    Call(
-        "View.fingerprint",
-        lambda: evaluate.view((world.X(), world.y())).fingerprint,
-        {
-            "contents": Arg(kinds.without(kinds.JUNK, "text"), lambda: None),
-        },
-    ),
     Call(
         "evaluate.subset",
         lambda: evaluate.subset,

@@ -19,6 +19,7 @@ from whence.core.registry import Registry
 from whence.data import OnError
 from whence.features import FeatureBank
 from whence.model.inputs import take
+from whence.tasks import Task
 
 _BLOCK = 1 << 22  # scores that top_k holds at a time
 
@@ -66,7 +67,7 @@ class Attributor(Saveable):
     ----------
     n_train_ : int, samples of the training set
     task_ : Task, what the model's outputs stand for; ``n_classes_`` and ``class_names_`` are read from it
-    labels_ : (train,) int64, −1 for skipped samples
+    labels_ : (train, …), of classes int64, −1 for skipped samples
     skipped_ : int64, samples that could not be read, took no part in the fit and score 0
     head_ : Head or None, the model's own last layer
     model_ : BoundModel or None, the model as it was when fitted
@@ -87,6 +88,7 @@ class Attributor(Saveable):
         layer: str | None = None,
         *,
         features: FeatureBank | None = None,
+        task: str | type[Task] | Task | None = None,
         preprocess: Callable[[Any], Any] | None = None,
         collate_fn: Callable[[list[Any]], Any] | None = None,
         cache_dir: str | PathLike[str] | None = None,
@@ -112,6 +114,9 @@ class Attributor(Saveable):
         features
             A bank in the place of model and data: of ``whence.features.extract``, by which several methods
             share one pass over the training set, or of arrays, by ``FeatureBank.of(features, labels)``.
+        task
+            What labels and outputs stand for: None or "classes" for one class per sample, or a task of one's
+            own (``whence.tasks.Task``), its class or its name. A bank has its own.
         preprocess
             Makes the model's inputs of a batch of inputs: a tokeniser, an image processor, or any function.
             New inputs go through it as well.
@@ -133,7 +138,7 @@ class Attributor(Saveable):
             One name per class, in order; None takes those of the model or of the data, if they have any.
         """
         options = FitOptions(
-            features=features, preprocess=preprocess, collate_fn=collate_fn, cache_dir=cache_dir,
+            features=features, task=task, preprocess=preprocess, collate_fn=collate_fn, cache_dir=cache_dir,
             dtype=dtype, autocast=autocast, num_workers=num_workers, on_error=on_error,
             class_names=class_names,
         )  # fmt: skip

@@ -7,14 +7,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Self, TypedDict
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypedDict
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from whence.attributors.classifier import Classifier, Training, check_tests, checked
-from whence.core.arrays import Ints
+from whence.attributors.classifier import Classifier, Training, check_tests, checked, task_of
+from whence.attributors.parameters import check_fields, parameter
+from whence.core.arrays import Array, Ints, Mask
 from whence.core.checks import check_count, check_flag, check_names
 from whence.data import OnError, TrainingSet, as_training_set
 from whence.errors import InvalidInputError, NotFittedError
@@ -24,13 +25,14 @@ from whence.model.heads import Head
 from whence.model.inputs import check_batch, check_device
 from whence.model.modules import check_model
 from whence.model.modules import class_names as model_class_names
-from whence.tasks import Classes, Task
+from whence.tasks import Task, as_task
 
 
 class FitOptions(TypedDict, total=False):
     """The options of ``Attributor.fit`` that all methods share; it says what they are."""
 
     features: FeatureBank | None
+    task: str | type[Task] | Task | None
     preprocess: Callable[[Any], Any] | None
     collate_fn: Callable[[list[Any]], Any] | None
     cache_dir: str | PathLike[str] | None
@@ -42,6 +44,7 @@ class FitOptions(TypedDict, total=False):
 
 
 _READING: dict[str, Any] = {
+    "task": None,
     "preprocess": None,
     "collate_fn": None,
     "dtype": "float32",
@@ -63,7 +66,7 @@ class Learned:
     device: str | torch.device | None = None
     n_train_: int
     task_: Task
-    labels_: Ints
+    labels_: Array
     skipped_: Ints
     head_: Head | None
     model_: BoundModel | None
@@ -81,8 +84,11 @@ class Frame(Learned, ABC):
     A method is a dataclass, whose fields are its hyper-parameters.
     """
 
-    batch_size: int = 256
-    show_progress: bool = True
+    classes_only: ClassVar[bool] = True
+    """Whether the method can do no other task than classes."""
+
+    batch_size: int = parameter(256, check_count)
+    show_progress: bool = parameter(True, check_flag)
 
     if not TYPE_CHECKING:
 
@@ -117,8 +123,7 @@ class Frame(Learned, ABC):
 
     def _check_parameters(self) -> None:
         """Raise where a hyper-parameter is wrong, before any work is done."""
-        self.batch_size = check_count("batch_size", self.batch_size)
-        self.show_progress = check_flag("show_progress", self.show_progress)
+        check_fields(self)
         if self.device is not None:
             check_device(self.device)
 
@@ -160,12 +165,17 @@ class Frame(Learned, ABC):
                     f"'features' must be given in the place of '{told[0]}', which made them. Got both; leave "
                     f"one out, or give '{told[0]}' to whence.features.extract."
                 )
-            return checked(bank)
+            bank = checked(bank)
+            self._check_task(task_of(bank.task))
+            return bank
         check_model(model, layer)
         reading: dict[str, Any] = {name: options.get(name, usual) for name, usual in _READING.items()}
+        if (task := as_task(reading.pop("task"))) is not None:
+            self._check_task(task)
         samples = as_training_set(
             data,
             self.batch_size,
+            task=task,
             names=model_class_names(model) if names is None else names,
             preprocess=reading.pop("preprocess"),
             collate_fn=reading.pop("collate_fn"),
@@ -183,26 +193,31 @@ class Frame(Learned, ABC):
 
     def _task(self, bank: FeatureBank, names: Sequence[str] | None) -> Task:
         """Tell what the outputs stand for."""
-        assert bank.n_classes is not None  # of every bank that was extracted or checked
+        K = bank.task.n_outputs
         if names is not None:
-            check_names("class_names", names, bank.n_classes)
-        known = None if bank.data is None else bank.data.class_names
-        return Classes.of(tuple(names) if names is not None else known, bank.n_classes)
+            check_names("class_names", names, K)
+        return task_of(bank.task).of(K, bank.task.names if names is None else names)
+
+    def _check_task(self, task: Task) -> None:
+        """Raise where the method cannot do it."""
+        if self.classes_only:
+            task.require_classes(f"The model of {type(self).__name__}")
 
     def _adopt(
         self,
         task: Task,
-        labels: Ints,
+        labels: Array,
         head: Head | None,
         model: BoundModel | None,
         data: TrainingSet | None,
     ) -> None:
         """Take over what all methods know after a fit."""
         self.task_, self.labels_, self.head_, self.model_, self.data_ = task, labels, head, model, data
-        self.n_train_, self.skipped_ = len(labels), np.flatnonzero(labels < 0)
+        self._used: Mask = task.known(labels)
+        self.n_train_, self.skipped_ = len(labels), np.flatnonzero(~self._used)
         self._classifier = None if head is None else Classifier(head, model, self.batch_size)
         device = None if model is None else model.device
-        self._labels = torch.as_tensor(labels[labels >= 0], device=device)  # (M,) of those that took part
+        self._labels = torch.as_tensor(labels[self._used], device=device)  # (M, …) of those that took part
 
     def _place(self, model: BoundModel | None) -> str | torch.device | None:
         """Tell where scores are computed: on the device that was asked for, or on the model's."""
@@ -256,12 +271,12 @@ class Frame(Learned, ABC):
         if not len(self.skipped_):
             return scores
         everyone = scores.new_zeros(len(scores), self.n_train_)
-        everyone[:, torch.as_tensor(np.flatnonzero(self.labels_ >= 0), device=scores.device)] = scores
+        everyone[:, torch.as_tensor(np.flatnonzero(self._used), device=scores.device)] = scores
         return everyone
 
     @property
     def n_classes_(self) -> int:
-        """The number K of the model's classes."""
+        """The number K of the model's classes, or of its outputs."""
         return self.task_.n_outputs
 
     @property

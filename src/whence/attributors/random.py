@@ -11,7 +11,7 @@ from torch import Tensor
 
 from whence.attributors.base import Attributor, Limits, register
 from whence.attributors.classifier import Training
-from whence.core.checks import check_seed
+from whence.attributors.parameters import a_seed, parameter
 from whence.core.fingerprint import Digest
 from whence.model.inputs import take
 
@@ -40,9 +40,10 @@ class RandomAttributor(Attributor):
     """
 
     name: ClassVar[str] = "random"
+    classes_only = False
     limits: ClassVar[Limits] = Limits(memory="nothing", cost=0.0)
 
-    seed: int = 0
+    seed: int = parameter(0, a_seed)
 
     def _learn(self, training: Training, **given: Any) -> dict[str, Tensor]:
         return {}
@@ -61,7 +62,3 @@ class RandomAttributor(Attributor):
         digest.add(x)
         seed = [self.seed, int(digest.hexdigest(), 16), target]
         return np.random.default_rng(seed).standard_normal(len(self._labels))
-
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        self.seed = check_seed(self.seed)

@@ -10,9 +10,12 @@ from torch import Tensor
 
 from whence.attributors.base import Attributor, Limits, register
 from whence.attributors.classifier import Classifier, Training
-from whence.core.checks import check_choice
+from whence.attributors.parameters import one_of, parameter
 from whence.core.contents import Layout
 from whence.errors import InvalidInputError
+
+Metric = Literal["dot", "cosine", "l2"]
+Space = Literal["features", "input"]
 
 
 @register
@@ -61,8 +64,8 @@ class Similarity(Attributor):
         own_class_only=True,
     )
 
-    metric: Literal["dot", "cosine", "l2"] = "dot"
-    space: Literal["features", "input"] = "features"
+    metric: Metric = parameter("dot", one_of(Metric))
+    space: Space = parameter("features", one_of(Space))
 
     @property
     def _of_features(self) -> bool:
@@ -104,11 +107,6 @@ class Similarity(Attributor):
             return {"vectors": vectors}
         radius = (vectors - vectors.mean(0)).norm(dim=1).square().mean().sqrt()
         return {"vectors": vectors, "radius": radius.where(radius > 0, 1.0)}
-
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        check_choice("metric", self.metric, ("dot", "cosine", "l2"))
-        check_choice("space", self.space, ("features", "input"))
 
 
 def _flat(inputs: Any) -> Tensor:

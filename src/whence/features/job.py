@@ -20,7 +20,7 @@ from tqdm.auto import tqdm
 
 from whence import engine
 from whence.core import fingerprint, store
-from whence.core.arrays import Ints
+from whence.core.arrays import Array
 from whence.core.cache import Cache, Parts, Say, Slot
 from whence.core.words import plain_line
 from whence.data import TrainingSet
@@ -28,7 +28,7 @@ from whence.errors import StoreError
 from whence.features.bank import checksum
 from whence.features.forward import Forward
 from whence.features.journal import Folder
-from whence.features.rows import SKIPPED, Growing, InFile, InMemory, Rows, fits, full_disk, needs, room_for
+from whence.features.rows import Growing, InFile, InMemory, Rows, fits, full_disk, needs, room_for
 
 CHECKPOINT_SECONDS = 1.0
 _AGAIN = 4  # random rows that are computed anew before a bank is reused, beside the first
@@ -56,12 +56,12 @@ class Job:
         """Tells the user a line."""
         return teller(self.show_progress)
 
-    def uncached(self) -> tuple[Rows, Ints]:
+    def uncached(self) -> tuple[Rows, Array]:
         """Keep features and labels in memory, or in a temporary file."""
         n = len(self.samples)
         with room_for(n, self.forward.dimension, self.forward.dtype) as rows:
             self.say(self.needs(n, Path(tempfile.gettempdir()) if isinstance(rows, InFile) else None))
-            sink = _Loose(rows, n)
+            sink = _Loose(rows, n, self.forward.targets.blank(0))
             self.fill(sink, 0)
             return rows.whole(), sink.labels.whole()
 
@@ -81,7 +81,7 @@ class Job:
         forward = self.forward
         return needs(n, forward.dimension, forward.dtype, self.samples.batch_size, folder, start)
 
-    def _rows(self, start: int) -> Iterator[tuple[Rows, Ints]]:
+    def _rows(self, start: int) -> Iterator[tuple[Rows, Array]]:
         """Give the rows of batches from sample ``start`` on, in order."""
         if self.samples.workers.number:  # which read ahead, all batches in one go
             yield from map(self.forward.rows, self.samples.batches(start))
@@ -93,7 +93,7 @@ class Job:
             yield from found
 
 
-def _rows_of(samples: TrainingSet, forward: Forward, places: tuple[int, int]) -> tuple[Rows, Ints]:
+def _rows_of(samples: TrainingSet, forward: Forward, places: tuple[int, int]) -> tuple[Rows, Array]:
     """Features and labels of a range of samples, one batch."""
     (batch,) = samples.batches(*places)
     return forward.rows(batch)
@@ -102,11 +102,11 @@ def _rows_of(samples: TrainingSet, forward: Forward, places: tuple[int, int]) ->
 class _Loose:
     """Rows that end with the process."""
 
-    def __init__(self, features: Growing, n: int) -> None:
+    def __init__(self, features: Growing, n: int, like: Array) -> None:
         self.features = features
-        self.labels = InMemory(n, (), np.int64)
+        self.labels = InMemory(n, like.shape[1:], like.dtype)
 
-    def append(self, features: Rows, labels: Ints) -> None:
+    def append(self, features: Rows, labels: Array) -> None:
         self.features.append(features)
         self.labels.append(labels)
 
@@ -128,7 +128,7 @@ class Found(NamedTuple):
     """What an extraction gives of a bank; see ``FeatureBank``."""
 
     features: Rows
-    labels: Ints
+    labels: Array
     parts: Parts
     checksum: str
     note: str
@@ -158,11 +158,12 @@ def _open(job: Job, slot: Slot) -> tuple[Folder, str]:
     """Open the entry, whole, half or new, and say which."""
     forward = job.forward
     shape = forward.dimension, forward.dtype.name
+    parts = *shape, forward.targets.blank(0)
     if slot.path.exists():
         try:
             if not slot.begun:
                 raise StoreError(f"{slot.path} does not say what it is for.")
-            folder = Folder(slot.path, *shape)
+            folder = Folder(slot.path, *parts)
             _check_again(job, folder)
         except StoreError as error:
             why = f"computed again, since the cached ones are damaged or stale: {error}"
@@ -176,7 +177,7 @@ def _open(job: Job, slot: Slot) -> tuple[Folder, str]:
         why = f"computed, since {why}" if why else "computed"
     layer, model = forward.extractor.layer, type(forward.extractor.model).__qualname__
     slot.begin(f"{model}, layer {layer!r}, {len(job.samples):,} × {shape[0]} {shape[1]}")
-    return Folder(slot.path, *shape), why
+    return Folder(slot.path, *parts), why
 
 
 def _check_again(job: Job, folder: Folder) -> None:
@@ -186,16 +187,17 @@ def _check_again(job: Job, folder: Folder) -> None:
     """
     try:
         features, labels = folder.mapped()
-        for index in np.flatnonzero(labels == SKIPPED).tolist():
+        known = job.forward.targets.known(labels)
+        for index in np.flatnonzero(~known).tolist():
             if not job.samples.read([index]).skipped:
                 raise StoreError(f"sample {index}, which was skipped, can be read now.")
-        valid = np.flatnonzero(labels != SKIPPED)
+        valid = np.flatnonzero(known)
         some = np.random.default_rng().permutation(valid[1:])[:_AGAIN]
         for index in sorted({*valid[:1].tolist(), *some.tolist()}):
             batch = job.samples.read([index])
             if batch.skipped:
                 raise StoreError(f"sample {index} cannot be read any more.")
-            if batch.labels[0] != labels[index]:
+            if not np.array_equal(batch.labels[0], labels[index]):
                 raise StoreError(f"the label of sample {index} is {batch.labels[0]}, was {labels[index]}.")
             apart = job.forward.apart(job.forward(batch)[0], features[index])
             if apart > 0:

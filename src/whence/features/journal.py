@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from whence.core import contents, store
-from whence.core.arrays import Ints
+from whence.core.arrays import Array
 from whence.errors import StoreError
 from whence.features.rows import InFile, Rows, as_bytes, crc, full_disk
 
@@ -49,6 +49,8 @@ class Folder:
         Of the bank; it exists.
     dimension, dtype
         Of the features; a journal that says otherwise belongs to something else.
+    like
+        No labels, but of the shape and dtype of those to come.
 
     Raises
     ------
@@ -56,7 +58,7 @@ class Folder:
         When the files are not what the journal says.
     """
 
-    def __init__(self, folder: Path, dimension: int, dtype: str) -> None:
+    def __init__(self, folder: Path, dimension: int, dtype: str, like: Array) -> None:
         self.folder = folder
         for scrap in folder.glob(".*.tmp"):  # of a process that was killed while it wrote its journal
             scrap.unlink()
@@ -67,14 +69,14 @@ class Folder:
         try:
             with full_disk(folder):
                 self._open("features.npy", (dimension,), dtype)
-                self._open("labels.npy", (), np.int64)
+                self._open("labels.npy", like.shape[1:], like.dtype)
             if [crc(file.mapped()) for file in self.files] != self.journal.sums:
                 raise StoreError(f"{folder}: the rows are not those that were written (checksum).")
         except BaseException:
             self.close()
             raise
 
-    def append(self, features: Rows, labels: Ints) -> None:
+    def append(self, features: Rows, labels: Array) -> None:
         """Add the rows of the next samples."""
         was = self.journal
         sums = []
@@ -85,7 +87,7 @@ class Folder:
         # All at once, so that the journal is right whatever ends this function.
         self.journal = replace(was, samples=was.samples + len(features), sums=sums)
 
-    def mapped(self) -> tuple[Rows, Ints]:
+    def mapped(self) -> tuple[Rows, Array]:
         """Map the features and labels there are."""
         features, labels = (file.mapped() for file in self.files)
         return features, labels
@@ -96,7 +98,7 @@ class Folder:
             file.flush()
         self._write_journal()
 
-    def finish(self, in_memory: bool) -> tuple[Rows, Ints]:
+    def finish(self, in_memory: bool) -> tuple[Rows, Array]:
         """Mark the bank complete, and give its labels and features: read and checked, or mapped."""
         if not self.journal.complete:
             self.checkpoint()

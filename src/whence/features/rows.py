@@ -26,9 +26,6 @@ from whence.errors import InvalidInputError, StoreError
 
 Rows = npt.NDArray[np.floating[Any]]
 
-SKIPPED = -1
-"""The label of a sample that could not be read; its features are 0 and have no part in anything."""
-
 _BLOCK_BYTES = 1 << 24
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _FAILING = {errno.EIO, errno.EROFS, errno.EACCES, errno.EPERM, errno.ESTALE}
@@ -81,7 +78,8 @@ class InFile:
 
     def append(self, rows: npt.NDArray[Any]) -> None:
         """Add rows at the end."""
-        self._write(as_bytes(np.asarray(rows, self.dtype)), self.start + self.count * self.row_bytes)
+        rows = np.asarray(rows, self.dtype).reshape(len(rows), *self.tail)
+        self._write(as_bytes(rows), self.start + self.count * self.row_bytes)
         self.count += len(rows)
 
     def whole(self) -> npt.NDArray[Any]:

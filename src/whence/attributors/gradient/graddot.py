@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial, reduce
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -14,18 +16,47 @@ from whence.attributors.classifier import Classifier, Training
 from whence.attributors.gradient.gradients import MEMORY, Gradients, Loss, Weights, cross_entropy
 from whence.attributors.gradient.last_layer import LastLayer
 from whence.attributors.gradient.products import Factored, Products, Stored, Streamed, Tests
-from whence.attributors.gradient.projection import Dimension, projection_for
+from whence.attributors.gradient.projection import Dimension, check_dimension, projection_for
+from whence.attributors.parameters import a_seed, one_of, parameter
 from whence.core import contents, store
-from whence.core.checks import check_callable, check_choice, check_count, check_seed
+from whence.core.checks import check_callable, check_count
 from whence.core.contents import Layout
 from whence.errors import InvalidInputError, StoreError
 from whence.model.bound import BoundModel
 
 Params = Literal["all", "last"]
 
+_check_loss = partial(check_callable, what="None, for the cross-entropy, or a function of logits and classes")
+
+
+class WeightsAttributor(Attributor):
+    """A method on gradients at one or more sets of weights: the model's own, None, or checkpoints."""
+
+    _points: Sequence[Weights | None] = (None,)
+    _rates: Sequence[float] = (1.0,)  # of each set of weights
+    _products: Sequence[Any]
+
+    @abstractmethod
+    def _open(
+        self, classifier: Classifier, points: Sequence[Weights | None], training: Training | None = None
+    ) -> Sequence[Products]:
+        """Make the products at each set of weights."""
+
+    def _state(self) -> tuple[store.Arrays, dict[str, Any]]:
+        if self._points[0] is not None:
+            raise StoreError(
+                f"{type(self).__name__} needs the weights of all its checkpoints to attribute, so its "
+                "cache alone is not worth saving. Keep the checkpoints, and fit it again where it is needed."
+            )
+        return super()._state()
+
+    def _restore(self, arrays: store.Arrays, manifest: Any, bound: BoundModel | None) -> None:
+        super()._restore(arrays, manifest, bound)
+        self._products = self._open(self._head(), self._points)
+
 
 @dataclass(eq=False)
-class GradientAttributor(Attributor):
+class GradientAttributor(WeightsAttributor):
     """Scores from inner products of gradients of the loss at one or more sets of weights.
 
     Self-influence is without projection.
@@ -52,11 +83,11 @@ class GradientAttributor(Attributor):
         Show progress bars.
     """
 
-    params: Params = "all"
-    projection: Dimension = "auto"
-    loss: Loss | None = None
-    seed: int = 0
-    memory: int = MEMORY
+    params: Params = parameter("all", one_of(Params))
+    projection: Dimension = parameter("auto", check_dimension)
+    loss: Loss | None = parameter(None, _check_loss, or_none=True)
+    seed: int = parameter(0, a_seed)
+    memory: int = parameter(MEMORY, check_count)
 
     cosine: ClassVar[bool] = False
     """Whether products are divided by the lengths of both gradients."""
@@ -67,26 +98,23 @@ class GradientAttributor(Attributor):
 
     def _scores(self, features: Tensor, classes: Tensor, x: Any) -> Tensor:
         tests = Tests(x, features, classes)
-        scores = self._rates[0] * self._products[0].between(self._kept(0), tests, self.cosine)
-        for i, rate in enumerate(self._rates[1:], start=1):
-            scores += rate * self._products[i].between(self._kept(i), tests, self.cosine)
-        return scores
+        return reduce(
+            Tensor.add_, (rate * p.between(kept, tests, self.cosine) for rate, p, kept in self._parts())
+        )
 
     def _self_influence(self) -> Tensor:
         if self.model_ is not None:
             self.model_.check_unchanged()
-        several = zip(self._rates, self._products, strict=True)
-        return torch.stack([rate * p.squares(self._kept(i)) for i, (rate, p) in enumerate(several)]).sum(0)
+        return torch.stack([rate * p.squares(kept) for rate, p, kept in self._parts()]).sum(0)
 
     def _layout(self, classifier: Classifier) -> Layout:
         if self.params == "last":
             return {"0.residuals": ("N", "K"), "0.features": ("N", "e")}
         if self.projection is None:
             raise contents.refused("without a projection nothing is saved")
-        products = self._open(classifier, (None,), None)[0]
+        (products,) = self._open(classifier, (None,))
         assert isinstance(products, Stored)
-        P, projection = products.gradients.n_parameters, products.projection
-        return {"0.rows": ("N", P if projection is None else projection.dimension), "0.squares": ("N",)}
+        return {"0.rows": ("N", products.width), "0.squares": ("N",)}
 
     def _learn(
         self,
@@ -97,18 +125,19 @@ class GradientAttributor(Attributor):
     ) -> dict[str, Tensor]:
         products = self._open(training.classifier, points, training)
         kept = [p.keep(training, self.show_progress) for p in products]
-        self._products, self._rates = products, list(rates)
+        self._points, self._products, self._rates = points, products, rates
         return {f"{i}.{name}": tensor for i, part in enumerate(kept) for name, tensor in part.items()}
 
-    def _kept(self, place: int) -> dict[str, Tensor]:
-        """Give the part of the cache that belongs to one set of weights."""
-        start = f"{place}."
-        return {n.removeprefix(start): t for n, t in self._cache.items() if n.startswith(start)}
+    def _parts(self) -> Iterator[tuple[float, Products, dict[str, Tensor]]]:
+        """Give the rate, the products and their part of the cache at each set of weights."""
+        for i, (rate, products) in enumerate(zip(self._rates, self._products, strict=True)):
+            start = f"{i}."
+            kept = {n.removeprefix(start): t for n, t in self._cache.items() if n.startswith(start)}
+            yield rate, products, kept
 
     def _open(
-        self, classifier: Classifier, points: Sequence[Weights | None], training: Training | None
-    ) -> list[Products]:
-        """Make the products at each set of weights."""
+        self, classifier: Classifier, points: Sequence[Weights | None], training: Training | None = None
+    ) -> Sequence[Products]:
         scalar = self.loss or cross_entropy
         if self.params == "last":
             return [Factored(LastLayer(classifier, weights), scalar) for weights in points]
@@ -122,8 +151,6 @@ class GradientAttributor(Attributor):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        check_gradient_options(self.params, self.projection, self.loss)
-        self.seed, self.memory = check_seed(self.seed), check_count("memory", self.memory)
         if self.params == "last" and self.projection not in ("auto", None):
             raise InvalidInputError(
                 '\'projection\' must be left at "auto" with params="last", whose products are exact without '
@@ -137,10 +164,6 @@ class GradientAttributor(Attributor):
                 "again where it is needed."
             )
         return super()._state()
-
-    def _restore(self, arrays: store.Arrays, manifest: Any, bound: BoundModel | None) -> None:
-        super()._restore(arrays, manifest, bound)
-        self._products, self._rates = self._open(self._head(), (None,), None), [1.0]
 
 
 @register
@@ -205,12 +228,3 @@ class GradCos(GradientAttributor):
 
     def _self_influence(self) -> Tensor:
         return torch.ones(len(self._labels), device=self._labels.device)
-
-
-def check_gradient_options(params: Any, projection: Any, loss: Any) -> None:
-    """Raise unless the options of a method on gradients are ones it has."""
-    check_choice("params", params, ("all", "last"))
-    if projection is not None and not (isinstance(projection, str) and projection == "auto"):
-        projection = check_count("projection", projection)
-    if loss is not None:
-        check_callable("loss", loss, "None, for the cross-entropy, or a function of logits and classes")

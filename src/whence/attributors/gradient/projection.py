@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from whence.core.checks import check_count
 from whence.errors import InvalidInputError
 
 Dimension = int | Literal["auto"] | None
 
 AUTO_DIMENSION = 2048
+
+
+def check_dimension(name: str, value: Any) -> Dimension:
+    """Return a number of dimensions, "auto" or None."""
+    automatic = isinstance(value, str) and value == "auto"
+    return value if value is None or automatic else check_count(name, value)
 
 
 def projection_for(dimension: Dimension, n_parameters: int, seed: int) -> Projection | None:

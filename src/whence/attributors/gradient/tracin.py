@@ -9,9 +9,8 @@ from whence.attributors.base import Limits, register, share_options
 from whence.attributors.frame import FitOptions, model_of
 from whence.attributors.gradient.checkpoints import Checkpoints, read_checkpoints
 from whence.attributors.gradient.graddot import GradientAttributor
-from whence.core import store
 from whence.core.checks import check_number, shown, to_array
-from whence.errors import InvalidInputError, StoreError
+from whence.errors import InvalidInputError
 
 _MOST = 1e6  # more than any training takes, and float32 still holds the scores
 
@@ -76,12 +75,6 @@ class TracIn(GradientAttributor):
         points = read_checkpoints(model_of(model, layer, options), checkpoints)
         rates = _check_rates(learning_rates, len(points))
         return self._fit(model, data, layer, options, points=points, rates=rates)
-
-    def _state(self) -> tuple[store.Arrays, dict[str, Any]]:
-        raise StoreError(
-            "TracIn needs the weights of all its checkpoints to attribute, so its cache alone is not worth "
-            "saving. Keep the checkpoints, and fit it again where it is needed."
-        )
 
 
 def _check_rates(rates: Any, n: int) -> list[float]:

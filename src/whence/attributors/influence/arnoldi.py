@@ -13,9 +13,10 @@ from tqdm.auto import tqdm
 from whence.attributors.base import Limits, register
 from whence.attributors.classifier import Classifier, Training
 from whence.attributors.influence.curvature import Curvature
-from whence.attributors.influence.exact import InfluenceAttributor, Params
+from whence.attributors.influence.exact import InfluenceAttributor
+from whence.attributors.parameters import a_seed, parameter
 from whence.core.arrays import Ints
-from whence.core.checks import check_count, check_seed
+from whence.core.checks import check_count
 from whence.core.contents import Layout
 
 
@@ -70,12 +71,10 @@ class Arnoldi(InfluenceAttributor):
         cost=6.0,
     )
 
-    params: Params = "last"
-    damping: float = 1e-3
-    dimension: int = 150
-    projections: int = 128
-    n_samples: int | None = 10_000
-    seed: int = 0
+    dimension: int = parameter(150, check_count)
+    projections: int = parameter(128, check_count)
+    n_samples: int | None = parameter(10_000, check_count, or_none=True)
+    seed: int = parameter(0, a_seed)
 
     def _self_influence(self) -> Tensor:
         return self._cache["train"].square().sum(1).div_(len(self._labels))
@@ -119,14 +118,6 @@ class Arnoldi(InfluenceAttributor):
     def _products(self, gradients: Tensor) -> Tensor:
         basis = self._cache["basis"]
         return gradients.to(basis) @ basis.T @ self._cache["train"].T
-
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        self.seed = check_seed(self.seed)
-        self.dimension = check_count("dimension", self.dimension)
-        self.projections = check_count("projections", self.projections)
-        if self.n_samples is not None:
-            self.n_samples = check_count("n_samples", self.n_samples)
 
 
 def eigenpairs(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -15,17 +16,21 @@ from whence.attributors.classifier import Classifier, Training
 from whence.attributors.gradient.gradients import MEMORY, Gradients, outer
 from whence.attributors.gradient.products import batches_of
 from whence.attributors.influence.curvature import Curvature, FullCurvature, LastCurvature, residuals
+from whence.attributors.parameters import one_of, parameter
 from whence.core import contents, store
-from whence.core.checks import check_choice, check_positive
+from whence.core.checks import check_positive
 from whence.core.contents import Layout
 from whence.errors import InvalidInputError, StoreError
 from whence.model.inputs import take
 
 Params = Literal["last", "all"]
 
+_check_damping = partial(check_positive, why=": without it the curvature has no inverse")
+
 _LARGEST = 16_384  # parameters of which a matrix is held: 2.1 GB
 
 
+@dataclass(eq=False)
 class ParamsAttributor(Attributor):
     """A method for the last layer, of which features tell all, or for all parameters.
 
@@ -33,16 +38,13 @@ class ParamsAttributor(Attributor):
     theirs is saved then.
     """
 
-    params: Params
+    params: Params = parameter("last", one_of(Params))
+
     _rereads: ClassVar[bool] = True
 
     @property
     def _of_features(self) -> bool:
         return self.params == "last"
-
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        check_choice("params", self.params, ("last", "all"))
 
     def _state(self) -> tuple[store.Arrays, dict[str, Any]]:
         if self.params == "last" or not self._rereads:
@@ -58,6 +60,7 @@ class ParamsAttributor(Attributor):
         return {}
 
 
+@dataclass(eq=False)
 class InfluenceAttributor(ParamsAttributor):
     """A method of the form τ_c(x, i) = (1/N) g(x, c)ᵀ M g_i with M near (G + damping·I)⁻¹.
 
@@ -66,7 +69,7 @@ class InfluenceAttributor(ParamsAttributor):
     ``_products`` and ``_self_influence``.
     """
 
-    damping: float
+    damping: float = parameter(1e-3, _check_damping)
 
     def _scores(self, features: Tensor, classes: Tensor, x: Any) -> Tensor:
         head = self._head()
@@ -90,10 +93,6 @@ class InfluenceAttributor(ParamsAttributor):
         if self.params == "all":
             return FullCurvature(training.classifier, training.batches)
         return LastCurvature.of(training)
-
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        self.damping = check_positive("damping", self.damping, ": without it the curvature has no inverse")
 
 
 class SolvingAttributor(InfluenceAttributor):
@@ -178,8 +177,6 @@ class Influence(SolvingAttributor):
     )
 
     params: Params = field(default="last", init=False, repr=False)
-
-    damping: float = 1e-3
 
     def _learn(self, training: Training, **given: Any) -> dict[str, Tensor]:
         layer = self._open(training)

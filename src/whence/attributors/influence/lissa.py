@@ -14,9 +14,10 @@ from tqdm.auto import tqdm
 from whence.attributors.base import Limits, register
 from whence.attributors.classifier import Classifier, Training
 from whence.attributors.influence.curvature import Curvature
-from whence.attributors.influence.exact import Params, SolvingAttributor
+from whence.attributors.influence.exact import SolvingAttributor
+from whence.attributors.parameters import a_seed, parameter
 from whence.core.arrays import Ints
-from whence.core.checks import check_count, check_seed
+from whence.core.checks import check_count
 from whence.core.contents import Layout
 from whence.errors import ModelError
 
@@ -82,11 +83,9 @@ class LiSSA(SolvingAttributor):
         cost=1.0,
     )
 
-    params: Params = "last"
-    damping: float = 1e-3
-    depth: int | None = None
-    curvature_batch: int = 64
-    seed: int = 0
+    depth: int | None = parameter(None, check_count, or_none=True)
+    curvature_batch: int = parameter(64, check_count)
+    seed: int = parameter(0, a_seed)
 
     def _layout(self, classifier: Classifier) -> Layout:
         return {**super()._layout(classifier), "scale": ()}
@@ -137,13 +136,6 @@ class LiSSA(SolvingAttributor):
     def _draw(self, generator: np.random.Generator, n: int) -> Ints | None:
         """Draw a batch; None is all samples."""
         return None if self.curvature_batch >= n else generator.integers(n, size=self.curvature_batch)
-
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        self.seed = check_seed(self.seed)
-        self.curvature_batch = check_count("curvature_batch", self.curvature_batch)
-        if self.depth is not None:
-            self.depth = check_count("depth", self.depth)
 
 
 def largest_eigenvalue(curvature: Curvature, rows: Ints | None, seed: int, like: Tensor) -> float:

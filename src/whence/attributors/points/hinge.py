@@ -13,12 +13,13 @@ from torch import Tensor
 from whence.attributors.base import Limits, register
 from whence.attributors.classifier import Classifier, Training
 from whence.attributors.dual.progress import gap_bar
+from whence.attributors.parameters import a_seed, parameter
 from whence.attributors.points.representer import PointsAttributor
 from whence.core.arrays import Doubles, Ints, Mask
+from whence.core.checks import check_flag, check_positive, check_share
 from whence.core.contents import Layout
 from whence.svm import solve
-from whence.svm.inputs import check_C, length
-from whence.svm.solve import check_options
+from whence.svm.inputs import length
 
 
 @register
@@ -73,10 +74,10 @@ class HingeRP(PointsAttributor):
         new_layer=True,
     )
 
-    C: float = 1e-3
-    bias: bool = True
-    tol: float = 1e-9
-    seed: int = 0
+    C: float = parameter(1e-3, check_positive)
+    bias: bool = parameter(True, check_flag)
+    tol: float = parameter(1e-9, check_share)
+    seed: int = parameter(0, a_seed)
 
     def _learn(self, training: Training, **given: Any) -> dict[str, Tensor]:
         constant = length(training.features.cpu().numpy()) if self.bias else 0.0
@@ -109,11 +110,6 @@ class HingeRP(PointsAttributor):
 
     def _square(self) -> float:
         return float(self._cache["constant"]) ** 2
-
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        check_C(self.C)
-        check_options(self.tol, None, None, self.seed)
 
 
 def hinge_coefficients(W: Doubles, X: Doubles, y: Ints, C: float, off: float) -> Doubles:

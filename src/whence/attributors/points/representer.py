@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -13,11 +12,12 @@ from torch import Tensor
 from whence.attributors.base import Attributor, Limits, register
 from whence.attributors.classifier import Classifier, Training
 from whence.attributors.dual.progress import gap_bar
+from whence.attributors.parameters import parameter
 from whence.attributors.points.softmax import fit_softmax
 from whence.core.arrays import Doubles
 from whence.core.checks import check_flag, check_positive
 from whence.core.contents import Layout
-from whence.errors import ConvergenceWarning, InvalidInputError
+from whence.errors import ConvergenceWarning, InvalidInputError, warn
 
 _BLOCK = 1 << 20  # coefficients gathered at a time
 
@@ -59,10 +59,6 @@ class PointsAttributor(Attributor):
     def residual_(self) -> float:
         """‖W − Σ_i α_i f_iᵀ‖ / ‖W‖."""
         return float(self._cache["residual"])
-
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        self.bias = check_flag("bias", self.bias)
 
     _doubles: ClassVar[tuple[str, ...]] = ("coef", "residual")
 
@@ -145,9 +141,9 @@ class Representer(PointsAttributor):
         new_layer=True,
     )
 
-    l2: float = 3e-3
-    bias: bool = True
-    tol: float = 1e-10
+    l2: float = parameter(3e-3, check_positive)
+    bias: bool = parameter(True, check_flag)
+    tol: float = parameter(1e-10, check_positive)
 
     def _learn(self, training: Training, **given: Any) -> dict[str, Tensor]:
         X, labels = self._rows(training), training.labels.cpu().numpy()
@@ -160,15 +156,9 @@ class Representer(PointsAttributor):
                     "overflow."
                 )
         if found.residual > max(self.tol, 1e-6):
-            warnings.warn(
+            warn(
                 f"The new last layer has a residual of {found.residual:.1e}, more than 'tol' = {self.tol:g}: "
                 f"scores sum to its logits only so far. A larger 'l2' than {self.l2:g} is easier to solve.",
                 ConvergenceWarning,
-                stacklevel=4,
             )
         return self._points(training, found.alpha, found.weight, found.residual)
-
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        self.l2 = check_positive("l2", self.l2)
-        self.tol = check_positive("tol", self.tol)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from itertools import groupby
 from typing import Any, NamedTuple
@@ -15,7 +16,7 @@ from whence.core.arrays import Array, Ints, Mask
 from whence.core.checks import check_count, to_array
 from whence.errors import InvalidInputError
 from whence.evaluate.metrics.arrays import classes, mask, numbers, split_mask
-from whence.evaluate.scenes.shortcuts import Shortcut
+from whence.evaluate.scenes.shortcuts import word_starts
 from whence.evaluate.scenes.texts import LENGTH, Backbone
 from whence.model.extractor import Extractor
 from whence.relevance.xda import Method, pair_maps, start
@@ -155,10 +156,8 @@ def tokens_inside(tokeniser: Any, text: str, word: str, length: int) -> Mask:
         raise InvalidInputError(f"'word' must stand in the text. Got {word!r} for {text!r}.")
     starts, ends = _characters(tokeniser, text, length)
     covered = np.zeros(len(text) + 1, dtype=np.int64)
-    place = text.find(word)
-    while place >= 0:
-        covered[place + 1 : place + len(word) + 1] = 1
-        place = text.find(word, place + 1)
+    for found in re.finditer(f"(?={re.escape(word)})", text):  # occurrences may overlap
+        covered[found.start() + 1 : found.start() + len(word) + 1] = 1
     before = np.cumsum(covered)  # characters of the word in front of each place
     inside: Mask = before[ends] > before[starts]
     return inside
@@ -176,12 +175,11 @@ def words_of(tokeniser: Any, text: str, length: int) -> Ints:
         As for ``tokens_inside``.
     """
     starts, ends = _characters(tokeniser, text, length)
-    begins = [not c.isspace() and (i == 0 or text[i - 1].isspace()) for i, c in enumerate(text)]
     # A token may have the blank before it, and never one behind.
-    number = np.append(np.cumsum(begins) - 1, 0)[ends - 1]
+    number = np.searchsorted(word_starts(text), ends - 1, side="right") - 1
     special = starts == ends
     number[special] = -1 - np.arange(special.sum())
-    return number.astype(np.int64)
+    return number
 
 
 def _characters(tokeniser: Any, text: str, length: int) -> tuple[Ints, Ints]:
@@ -201,31 +199,6 @@ def marked_text(backbone: Backbone, text: str, word: str) -> Marked:
     tokeniser = backbone.tokeniser
     inside = tokens_inside(tokeniser, text, word, LENGTH)
     return Marked(backbone.tokens([text]), inside, words_of(tokeniser, text, LENGTH))
-
-
-def pixels_inside(shortcut: Shortcut, height: int, width: int) -> Mask:
-    """Tell which pixels of an image a shortcut paints, (height, width): black and white are the same there.
-
-    Parameters
-    ----------
-    shortcut
-        ``Frame`` or ``CentreBox``: it paints the same places of every image.
-    height, width
-        Of the images.
-
-    Examples
-    --------
-    >>> from whence.evaluate.scenes.shortcuts import Frame
-    >>> pixels_inside(Frame(1), 3, 4).astype(int)
-    array([[1, 1, 1, 1],
-           [1, 0, 0, 1],
-           [1, 1, 1, 1]])
-    """
-    black, white = (
-        shortcut(np.full((height, width), colour), np.random.default_rng(0)) for colour in (0.0, 1.0)
-    )
-    same: Mask = black == white
-    return same
 
 
 def localise(

@@ -28,6 +28,7 @@ class Resources:
     ----------
     fit_seconds : of ``fit``, the paper's caching time
     explain_seconds : of attributing all tests together
+    cpu_seconds : of the CPU for both, which other jobs on the machine do not lengthen
     n_tests : how many those were
     cache_bytes : what ``fit`` keeps for attributing
     peak_bytes : how far the process's memory rose above where it was before ``fit``; None where the system
@@ -38,6 +39,7 @@ class Resources:
 
     fit_seconds: float
     explain_seconds: float
+    cpu_seconds: float
     n_tests: int
     cache_bytes: int
     peak_bytes: int | None
@@ -63,7 +65,7 @@ def measure(fit: Callable[[], Attributor], x: Any, target: Any = None) -> Measur
         The tests, as for ``Attributor.attribute``.
     """
     check_callable("fit", fit, "a function that makes and fits an attributor")
-    n = check_batch(x)
+    n, began = check_batch(x), time.process_time()
     with _peak() as peak:
         attributor = fit()
         if not isinstance(attributor, Attributor):
@@ -76,6 +78,7 @@ def measure(fit: Callable[[], Attributor], x: Any, target: Any = None) -> Measur
     resources = Resources(
         fit_seconds=attributor.fit_seconds_,
         explain_seconds=seconds,
+        cpu_seconds=time.process_time() - began,
         n_tests=n,
         cache_bytes=attributor.cache_bytes_,
         peak_bytes=peak.get("host"),

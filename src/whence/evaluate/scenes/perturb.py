@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -160,11 +159,9 @@ def add_shortcut(
             f"Got {of_class}."
         )
     rows = _drawn(candidates, share, np.random.default_rng(seed))
-    marked = base.marked(Mark(shortcut, np.isin(np.arange(len(base)), rows), seed))
-    note = (
-        f"{shortcut} on {len(rows)} samples of {'all classes' if of_class is None else of_class}, seed {seed}"
-    )
-    return replace(marked, history=(*base.history, note))
+    of = "all classes" if of_class is None else of_class
+    note = f"{shortcut} on {len(rows)} samples of {of}, seed {seed}"
+    return base.marked(Mark(shortcut, np.isin(np.arange(len(base)), rows), seed), note)
 
 
 def add_keywords(data: Any, share: float, *, pattern: str = "<{}>", seed: int = 0) -> View:

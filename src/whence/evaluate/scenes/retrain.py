@@ -185,10 +185,10 @@ def _tasks(
             raise InvalidInputError(f"'jobs' must hold pairs of data and a seed. Got {shown(job)}.")
         data, seed = job
         seen, seed = view(data), check_seed(seed)
-        known = id(seen.data)
+        known = id(seen.samples.source)
         if known not in contents:  # which no other data takes: the tasks hold on to theirs
-            contents[known] = seen.contents()
-        parts = {**common, "data": seen.fingerprint(contents[known]), "seed": str(seed)}
+            contents[known] = seen.samples.contents()
+        parts = {**common, "data": seen.samples.fingerprint(contents[known]), "seed": str(seed)}
         tasks.append(_Task(seen, seed, cache.slot("model", parts)))
     if not tasks:
         raise InvalidInputError("'jobs' must hold at least one pair of data and a seed. Got none.")

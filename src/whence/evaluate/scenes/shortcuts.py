@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
-from whence.core.arrays import Mask
+from whence.core.arrays import Array, Mask
 from whence.core.checks import check_count, check_number, shown
 from whence.data.training_set import Change
 from whence.errors import InvalidInputError
@@ -22,8 +25,40 @@ Shortcut = Change
 """Puts a mark on one sample's inputs and gives them back; what it was given stays as it was."""
 
 
+class Painted(ABC):
+    """A shortcut that paints the same places of every image with a value."""
+
+    value: Value
+
+    def __post_init__(self) -> None:
+        for number in self.value if isinstance(self.value, tuple | list) else [self.value]:
+            check_number("value", number)
+
+    def __call__(self, inputs: Any, rng: np.random.Generator) -> Any:
+        """Give a copy of an image with the mark."""
+        return _on_part(inputs, _is_image, self._on_image, "image")
+
+    @abstractmethod
+    def covers(self, height: int, width: int) -> Mask:
+        """Tell which pixels of an image it paints, (height, width)."""
+
+    def _on_image(self, image: Any) -> Any:
+        out = np.array(image.detach().numpy() if isinstance(image, Tensor) else image)
+        # Channels come first, unless only the last axis can be one of channels.
+        last = out.ndim == 3 and out.shape[-1] in _CHANNELS and out.shape[0] not in _CHANNELS
+        planes = np.moveaxis(out, -1, 0) if last else out.reshape(-1, *out.shape[-2:])
+        planes[:, self.covers(*planes.shape[1:])] = _colour(self.value, planes)
+        if isinstance(image, Tensor):
+            return torch.from_numpy(out)
+        if isinstance(image, np.ndarray):
+            return out
+        from PIL import Image  # whose image this is
+
+        return Image.fromarray(out)
+
+
 @dataclass(frozen=True)
-class Frame:
+class Frame(Painted):
     """A frame around an image.
 
     Parameters
@@ -40,13 +75,18 @@ class Frame:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "width", check_count("width", self.width))
-        _check_value(self.value)
+        super().__post_init__()
 
-    def __call__(self, inputs: Any, rng: np.random.Generator) -> Any:
-        """Give a copy of an image with the mark."""
-        return _on_image(inputs, self._covers, self.value)
+    def covers(self, height: int, width: int) -> Mask:
+        """Tell which pixels of an image it paints, (height, width).
 
-    def _covers(self, height: int, width: int) -> Mask:
+        Examples
+        --------
+        >>> Frame(1).covers(3, 4).astype(int)
+        array([[1, 1, 1, 1],
+               [1, 0, 0, 1],
+               [1, 1, 1, 1]])
+        """
         if 2 * self.width >= min(height, width):
             raise InvalidInputError(
                 f"'width' must leave some of an image of {height} × {width}. Got {self.width}."
@@ -57,7 +97,7 @@ class Frame:
 
 
 @dataclass(frozen=True)
-class CentreBox:
+class CentreBox(Painted):
     """A square in the centre of an image.
 
     Parameters
@@ -73,13 +113,10 @@ class CentreBox:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "size", check_count("size", self.size))
-        _check_value(self.value)
+        super().__post_init__()
 
-    def __call__(self, inputs: Any, rng: np.random.Generator) -> Any:
-        """Give a copy of an image with the mark."""
-        return _on_image(inputs, self._covers, self.value)
-
-    def _covers(self, height: int, width: int) -> Mask:
+    def covers(self, height: int, width: int) -> Mask:
+        """Tell which pixels of an image it paints, (height, width)."""
         if self.size >= min(height, width):
             raise InvalidInputError(
                 f"'size' must leave some of an image of {height} × {width}. Got {self.size}."
@@ -108,20 +145,22 @@ class Word:
 
     def __call__(self, inputs: Any, rng: np.random.Generator) -> Any:
         """Give a text with the word in it."""
-        return _on_part(inputs, _is_text, lambda text: self._into(text, rng), "text")
+        return _on_part(
+            inputs, lambda part: isinstance(part, str), lambda text: self._into(text, rng), "text"
+        )
 
     def _into(self, text: str, rng: np.random.Generator) -> str:
         # Places are the starts of words: the rest of the text, line breaks and all, stays as it was.
-        starts = [i for i, c in enumerate(text) if not c.isspace() and (i == 0 or text[i - 1].isspace())]
+        starts = word_starts(text)
         place = int(rng.integers(len(starts) + 1))
         if place == len(starts):
             return f"{text} {self.word}" if text else self.word
         return f"{text[: starts[place]]}{self.word} {text[starts[place] :]}"
 
 
-def _check_value(value: Any) -> None:
-    for number in value if isinstance(value, tuple | list) else [value]:
-        check_number("value", number)
+def word_starts(text: str) -> list[int]:
+    """Give the places at which the words of a text start, which lie between blanks."""
+    return [word.start() for word in re.finditer(r"\S+", text)]
 
 
 def _on_part(inputs: Any, fits: Callable[[Any], bool], change: Callable[[Any], Any], what: str) -> Any:
@@ -139,55 +178,26 @@ def _on_part(inputs: Any, fits: Callable[[Any], bool], change: Callable[[Any], A
     )
 
 
-def _on_image(inputs: Any, covers: Callable[[int, int], Mask], value: Value) -> Any:
-    return _on_part(inputs, _is_image, lambda image: _painted(image, covers, value), "image")
-
-
-def _is_text(part: Any) -> bool:
-    return isinstance(part, str)
-
-
 def _is_image(part: Any) -> bool:
     if isinstance(part, Tensor | np.ndarray):
         return part.ndim in (2, 3)
     return hasattr(part, "getbands")  # Pillow's
 
 
-def _painted(image: Any, covers: Callable[[int, int], Mask], value: Value) -> Any:
-    """Give a copy of an image with a value where ``covers`` says."""
-    if not isinstance(image, Tensor | np.ndarray):
-        from PIL import Image  # whose image this is
-
-        return Image.fromarray(_painted(np.array(image), covers, value))
-    out = image.clone() if isinstance(image, Tensor) else image.copy()
-    # Channels come first, unless only the last axis can be one of channels.
-    last = out.ndim == 3 and out.shape[-1] in _CHANNELS and out.shape[0] not in _CHANNELS
-    planes = out if not last else out.movedim(-1, 0) if isinstance(out, Tensor) else np.moveaxis(out, -1, 0)
-    where = covers(*planes.shape[-2:])
-    colour = _colour(value, planes)
-    if planes.ndim == 2:
-        planes[where] = colour[0]
-    else:
-        for plane, number in zip(planes, colour, strict=True):
-            plane[where] = number
-    return out
-
-
-def _colour(value: Value, planes: Any) -> Sequence[float]:
-    """One number per channel, that an image's type can hold."""
-    channels = 1 if planes.ndim == 2 else len(planes)
-    colour = tuple(map(float, value)) if isinstance(value, Sequence) else (float(value),) * channels
+def _colour(value: Value, planes: Array) -> Array:
+    """Numbers (channels, 1), one per channel, that the type of an image's planes can hold."""
+    channels, dtype = len(planes), planes.dtype
+    colour = np.array(value if isinstance(value, Sequence) else [value] * channels, dtype=np.float64)
     if len(colour) != channels:
         raise InvalidInputError(
             f"'value' must be one number or {channels}, one per channel. Got {len(colour)} numbers."
         )
-    dtype = planes.detach().numpy().dtype if isinstance(planes, Tensor) else planes.dtype
     if dtype.kind not in "iuf":
         raise InvalidInputError(f"'shortcut' must find an image of numbers in a sample. Got {dtype}.")
     limits: Any = np.iinfo(dtype) if dtype.kind in "iu" else np.finfo(dtype)
-    if any(not limits.min <= c <= limits.max for c in colour):
+    if (colour < limits.min).any() or (colour > limits.max).any():
         raise InvalidInputError(f"'value' must fit images of {dtype}. Got {value}.")
-    return colour
+    return colour[:, None]
 
 
 def _shown(inputs: Any) -> str:

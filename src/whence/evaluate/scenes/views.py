@@ -9,7 +9,7 @@ import numpy as np
 from torch.utils.data import DataLoader, Dataset
 
 from whence.core.arrays import Ints, Mask
-from whence.core.checks import check_flag, check_places, shown, to_array
+from whence.core.checks import check_flag, check_places, to_array
 from whence.data import TrainingSet
 from whence.data.training_set import Mark
 from whence.errors import InvalidInputError, SampleError
@@ -23,11 +23,10 @@ class View(Dataset[Any]):
 
     Attributes
     ----------
-    samples : the data set, with its labels and marks
+    samples : the data set, with its labels, and marks for shortcuts
     labels : (n,) int64, as the model is to see them
     true_labels : (n,) int64, as they were before any perturbation
     flipped_mask : (n,) True where the label was made wrong
-    poisoned_mask : (n,) True where a shortcut was put on the input
     history : what was done, in words, in order
     """
 
@@ -35,13 +34,7 @@ class View(Dataset[Any]):
     labels: Ints
     true_labels: Ints
     flipped_mask: Mask
-    poisoned_mask: Mask
     history: tuple[str, ...] = ()
-
-    @property
-    def data(self) -> Any:
-        """What the samples are read from."""
-        return self.samples.source
 
     @property
     def indices(self) -> Ints:
@@ -59,9 +52,10 @@ class View(Dataset[Any]):
         return self.class_names
 
     @property
-    def marks(self) -> tuple[Mark, ...]:
-        """Shortcuts, each with a mask (n,) of the samples it is put on and its seed."""
-        return self.samples.marks
+    def poisoned_mask(self) -> Mask:
+        """Mask (n,), True where a shortcut was put on the input."""
+        marks = [mark.where for mark in self.samples.marks]
+        return np.any(marks, axis=0) if marks else np.zeros(len(self), dtype=bool)
 
     @property
     def flipped(self) -> Ints:
@@ -87,36 +81,24 @@ class View(Dataset[Any]):
         return self.samples[index]
 
     def relabelled(
-        self, labels: Ints, note: str, flipped: Mask | None = None, class_names: tuple[str, ...] | None = None
+        self,
+        labels: Ints,
+        note: str,
+        flipped: Mask | bool = False,
+        class_names: tuple[str, ...] | None = None,
     ) -> Self:
         """Give the view with other labels (n,), some of them wrong; ``note`` says what was done."""
         return replace(
             self,
             samples=self.samples.relabelled(labels, class_names or self.class_names),
             labels=labels,
-            flipped_mask=self.flipped_mask if flipped is None else self.flipped_mask | flipped,
+            flipped_mask=self.flipped_mask | flipped,
             history=(*self.history, note),
         )
 
-    def marked(self, mark: Mark) -> Self:
-        """Give the view with a shortcut on some samples."""
-        return replace(self, samples=self.samples.marked(mark), poisoned_mask=self.poisoned_mask | mark.where)
-
-    def contents(self) -> str:
-        """Identify the inputs of the data: all of arrays, a seeded choice of what is read one by one."""
-        return self.samples.contents()
-
-    def fingerprint(self, contents: str | None = None) -> str:
-        """Identify samples, labels and shortcuts: equal for equal views, whoever made them.
-
-        Parameters
-        ----------
-        contents
-            What ``contents`` gave for the same data, where it is known: it takes longest.
-        """
-        if contents is not None and not isinstance(contents, str):
-            raise InvalidInputError(f"'contents' must be what contents() gave. Got {shown(contents)}.")
-        return self.samples.fingerprint(contents)
+    def marked(self, mark: Mark, *notes: str) -> Self:
+        """Give the view with a shortcut on some samples; notes say what was done."""
+        return replace(self, samples=self.samples.marked(mark), history=(*self.history, *notes))
 
 
 def view(data: Any, show_progress: bool = True, class_names: tuple[str, ...] | None = None) -> View:
@@ -150,7 +132,7 @@ def view(data: Any, show_progress: bool = True, class_names: tuple[str, ...] | N
         )
     never = np.zeros(len(labels), dtype=bool)
     samples = samples.relabelled(labels, class_names or samples.class_names)
-    return View(samples, labels, labels, never, never)
+    return View(samples, labels, labels, never)
 
 
 def subset(data: Any, indices: Any) -> View:
@@ -178,6 +160,5 @@ def subset(data: Any, indices: Any) -> View:
         base.labels[rows],
         base.true_labels[rows],
         base.flipped_mask[rows],
-        base.poisoned_mask[rows],
         (*base.history, f"subset of {len(rows)}"),
     )

@@ -2,84 +2,59 @@
 
 from __future__ import annotations
 
+import inspect
 import json
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from whence.attributors import Attributor
 from whence.core.arrays import Ints, Mask
 from whence.core.cache import Cache
 from whence.core.fingerprint import Digest
 from whence.errors import InvalidInputError, StoreError
 from whence.evaluate.scenes import datasets, networks
 from whence.evaluate.scenes.encoder import Encoder
-from whence.evaluate.scenes.kinds import Kind
+from whence.evaluate.scenes.retrain import retrain
 from whence.evaluate.scenes.training import Trained, Trainer
-from whence.evaluate.scenes.views import View
+from whence.evaluate.scenes.views import View, subset, view
 
 if TYPE_CHECKING:
     from whence.evaluate.suite.protocol import Protocol
 
 
-@dataclass(frozen=True)
-class SceneSpec:
-    """What a scene is made of: its kind, sizes, and steps of training."""
-
-    kind: Kind
-    train: int | None
-    test: int | None
-    steps: int
-
-    @classmethod
-    def of(cls, protocol: Protocol, metric: str) -> SceneSpec:
-        """Find the scene that a metric of a protocol is measured in."""
-        one = protocol.metrics[metric]
-        return cls(
-            one.kind(),
-            one.train or protocol.data.train,
-            one.test or protocol.data.test,
-            one.steps or protocol.model.steps,
-        )
-
-
 @dataclass(frozen=True, eq=False)
 class Scene:
-    """A training set, tests and a trained model.
+    """A training set, tests and a trained model, with which attribution methods are fitted and judged.
 
     Attributes
     ----------
-    spec : what it is made of
-    inputs, labels : the training set, (N, …) and (N,), as the model saw it
-    tests, test_labels : (T, …) and (T,); labels in the model's classes
-    class_names : of the model's classes
-    views : the training set and the tests as they were before a network's inputs were made of them
-    trained : the model and its checkpoints
-    trainer : made it, and makes others like it
-    explained : (T,) the class that attributions explain: the one the model predicts
-    subclasses : true classes of the training set and of the tests, before any grouping
-    marked : (N,) True for the training samples to be found: wrong labels, or shortcuts
+    workshop : where it was made
+    train, test : as they were before a network's inputs were made of them; labels in the model's classes
+    inputs, tests : (N, …) and (T, …) of both, as the model takes them
     held_out : further tests and their true labels, which no attribution sees
+    trainer, trained : how networks are trained here, and the model that is explained, with its checkpoints
+    explained : (T,) the class that attributions explain: the one the model predicts
     facts : what a reader must know about the scene, by name
+    made : what metrics make once for all methods, by their names
     """
 
-    spec: SceneSpec
+    workshop: Workshop
+    train: View
+    test: View
     inputs: Tensor
-    labels: Ints
     tests: Tensor
-    test_labels: Ints
-    class_names: tuple[str, ...]
-    views: tuple[View, View]
-    trained: Trained
-    trainer: Trainer
-    subclasses: tuple[Ints, Ints]
-    marked: Mask
     held_out: tuple[Tensor, Ints]
+    trainer: Trainer
+    trained: Trained
     facts: dict[str, float] = field(default_factory=dict)
+    made: dict[str, Any] = field(default_factory=dict)
 
     @cached_property
     def explained(self) -> Ints:
@@ -89,7 +64,40 @@ class Scene:
     @property
     def data(self) -> tuple[Tensor, Tensor]:
         """The training set as attribution methods take it."""
-        return self.inputs, torch.from_numpy(self.labels)
+        return self.inputs, torch.from_numpy(self.train.labels)
+
+    @property
+    def marked(self) -> Mask:
+        """Mask (N,) of the training samples to be found: wrong labels, or shortcuts."""
+        return self.train.flipped_mask | self.train.poisoned_mask
+
+    def fit(self, kind: type[Attributor], options: Mapping[str, Any]) -> Attributor:
+        """Make and fit an attributor, with the protocol's seed and threads where it takes them."""
+        taken = inspect.signature(kind).parameters
+        protocol = self.workshop.protocol
+        common = {"seed": protocol.seed, "show_progress": False, "n_threads": protocol.threads}
+        given = {name: value for name, value in {**common, **options}.items() if name in taken}
+        extra: dict[str, Any] = {}
+        if kind.limits.needs_checkpoints:
+            trained = self.trained
+            extra = {"checkpoints": trained.checkpoints, "learning_rates": trained.learning_rates}
+        return kind(**given).fit(self.trained.model, self.data, **extra)
+
+    def retrained(self, parts: list[Ints], seeds: int) -> Iterator[nn.Module]:
+        """Give models trained on parts of the training set, for every part and seed, seed after seed."""
+        everything = view(self.data, show_progress=False)
+        views = [subset(everything, rows) for rows in parts]
+        # Seeds that the model which is explained was not trained with.
+        jobs = [(part, 1 + seed) for seed in range(seeds) for part in views]
+        runs = retrain(
+            self.trainer.on_view,
+            jobs,
+            self.trainer.build(0),
+            self.workshop.cache.folder,
+            config=self.trainer.config,
+            show_progress=self.workshop.show_progress,
+        )
+        return (run.model() for run in runs)
 
 
 class Workshop:
@@ -107,53 +115,35 @@ class Workshop:
         Show progress bars.
     """
 
-    _rest: View  # tests that are held out
-
     def __init__(self, protocol: Protocol, folder: Path, cache: Cache, show_progress: bool) -> None:
-        self.protocol, self.folder, self.cache, self.seed = protocol, folder, cache, protocol.seed
+        self.protocol, self.folder, self.seed = protocol, folder, protocol.seed
+        self.cache, self.show_progress = cache, show_progress
         texts = networks.find(protocol.model.name).texts
-        self._encoder = None if texts is None else Encoder(texts, folder, cache, show_progress)
+        self.encoder = None if texts is None else Encoder(texts, folder, cache, show_progress)
 
-    def scene(self, spec: SceneSpec) -> Scene:
-        """Make a scene; its models are read where they were trained before."""
-        p = self.protocol
-        n_test = None if spec.test is None else spec.test + p.data.held_out
-        train, tests = datasets.load(p.data.name, self.folder, spec.train, n_test, p.seed)
-        asked = datasets.draw(tests.labels, len(tests) - p.data.held_out, p.seed, "test")
+    def scene(self, metric: str) -> Scene:
+        """Make the scene of a metric; its models are read where they were trained before."""
+        data, spec = self.protocol.data, self.protocol.scene(metric)
+        n_test = None if spec.test is None else spec.test + data.held_out
+        train, tests = datasets.load(data.name, self.folder, spec.train, n_test, self.seed)
+        asked = datasets.draw(tests.labels, len(tests) - data.held_out, self.seed, "test")
         rest = np.setdiff1d(np.arange(len(tests)), asked)
-        test, self._rest = (datasets.taken(tests, places, tests.class_names) for places in (asked, rest))
-        scene = spec.kind.make(self, spec, train, test)
+        test, held_out = (datasets.taken(tests, places, tests.class_names) for places in (asked, rest))
+        materials = Materials(self, train, test, held_out, spec.steps)
+        scene = self.protocol.metrics[metric].stage(materials)
+        plain = not scene.facts  # where tests are changed, the metric says what there is to know of them
         known = networks.logits(scene.trained.model, scene.inputs).argmax(1).numpy()
-        scene.facts.update(train_accuracy=float((known == scene.labels).mean()), n_train=len(scene.labels))
-        if spec.kind.judged:
-            right = float((scene.explained == scene.test_labels).mean())
+        labels = scene.train.labels
+        scene.facts.update(train_accuracy=float((known == labels).mean()), n_train=len(labels))
+        if plain:
+            right = float((scene.explained == scene.test.labels).mean())
             scene.facts.update(test_accuracy=right, n_test=len(scene.tests))
         return scene
 
     def inputs(self, samples: View) -> Tensor:
         """Read a view's inputs as the model takes them, (N, …)."""
         read = [samples[i][0] for i in range(len(samples))]
-        return torch.stack(read) if self._encoder is None else self._encoder(read)
-
-    def plain(self, spec: SceneSpec, train: View, test: View) -> Scene:
-        """Train a model on a view, as it is."""
-        recipe = self.protocol.model.model_copy(update={"steps": spec.steps})
-        inputs = self.inputs(train)
-        trainer = Trainer(recipe, inputs, train.n_classes, self._encoder)
-        return Scene(
-            spec,
-            inputs,
-            train.labels,
-            self.inputs(test),
-            test.labels,
-            tuple(train.class_names or ()),
-            (train, test),
-            self.trained(trainer, inputs, train.labels),
-            trainer,
-            (train.true_labels, test.true_labels),
-            train.flipped_mask | train.poisoned_mask,
-            (self.inputs(self._rest), self._rest.labels),
-        )
+        return torch.stack(read) if self.encoder is None else self.encoder(read)
 
     def trained(self, trainer: Trainer, inputs: Tensor, labels: Ints) -> Trained:
         """Train a model with its checkpoints, or read it."""
@@ -177,6 +167,34 @@ class Workshop:
             with slot.filling(f"{trainer.recipe.name} on {len(labels):,} samples, explained") as folder:
                 trained.write(folder, trainer.build(seed))
             return trained
+
+
+@dataclass(frozen=True, eq=False)
+class Materials:
+    """What a metric makes its scene of.
+
+    Attributes
+    ----------
+    workshop : where it is made
+    train, test : the data as they come
+    held_out : further tests, which no attribution sees
+    steps : of training
+    """
+
+    workshop: Workshop
+    train: View
+    test: View
+    held_out: View
+    steps: int
+
+    def scene(self, train: View, test: View) -> Scene:
+        """Train a model on a training set, the one given or another made of it, for tests."""
+        shop = self.workshop
+        inputs, tests, others = map(shop.inputs, (train, test, self.held_out))
+        recipe = shop.protocol.model.model_copy(update={"steps": self.steps})
+        trainer = Trainer(recipe, inputs, train.n_classes, shop.encoder)
+        trained = shop.trained(trainer, inputs, train.labels)
+        return Scene(shop, train, test, inputs, tests, (others, self.held_out.labels), trainer, trained)
 
 
 def _check_outputs(logits: Tensor, trainer: Trainer) -> None:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 
 import numpy as np
-from torch import Tensor
 
 from whence.attributors import DualDA
 from whence.core.arrays import Array, Ints, Mask
-from whence.evaluate.metrics.localisation import Marked, caught_pairs, localise, marked_text, pixels_inside
-from whence.evaluate.scenes.shortcuts import Word
+from whence.evaluate.metrics.localisation import Marked, caught_pairs, localise, marked_text
+from whence.evaluate.scenes.shortcuts import Painted, Word
 from whence.evaluate.scenes.views import View
 from whence.evaluate.scenes.workshop import Scene
 from whence.evaluate.suite.case import Case
@@ -60,7 +59,7 @@ def caught_shortcuts(case: Case, metric: str, fooled: Mask, n_tests: int) -> lis
     if whole is None or not len(rows):
         return []
     scores = case.scores
-    train, tests = scene.views
+    train, tests, names = scene.train, scene.test, scene.train.class_names or ()
     of_test, of_train = _marks(tests, train)
     same = (of_test[rows, None] == of_train) & (of_train >= 0)
     pairs = caught_pairs(scores[rows], same, _PROPONENTS)
@@ -86,11 +85,11 @@ def caught_shortcuts(case: Case, metric: str, fooled: Mask, n_tests: int) -> lis
         for name in ("auc", "share", "chance"):
             values = [getattr(getattr(one, side), name) for one in measured]
             found.append(case.row(metric, f"map_{name}_{side}", float(np.mean(values))))
-    if isinstance(train.data[0][0], str):
+    if isinstance(train[0][0], str):
         for k, ((t, i), one) in enumerate(zip(pairs[:_EXAMPLES].tolist(), measured, strict=False)):
             told = {
-                "predicted": scene.class_names[scene.explained[t]],
-                "true": scene.class_names[tests.true_labels[t]],
+                "predicted": names[scene.explained[t]],
+                "true": names[tests.true_labels[t]],
                 "test": _words(scene, tests, t, one.on_test),
                 "train": _words(scene, train, i, one.on_train),
             }
@@ -100,11 +99,11 @@ def caught_shortcuts(case: Case, metric: str, fooled: Mask, n_tests: int) -> lis
 
 def _marks(tests: View, train: View) -> tuple[Ints, Ints]:
     """Number the shortcut of each sample, the same one by the same number; −1 for none."""
-    kinds = list(dict.fromkeys(shortcut for view in (tests, train) for shortcut, _, _ in view.marks))
+    kinds = list(dict.fromkeys(shortcut for view in (tests, train) for shortcut, _, _ in view.samples.marks))
     numbers = []
     for view in (tests, train):
         of = np.full(len(view), -1)
-        for shortcut, where, _ in view.marks:
+        for shortcut, where, _ in view.samples.marks:
             of[where] = kinds.index(shortcut)
         numbers.append(of)
     return numbers[0], numbers[1]
@@ -113,12 +112,12 @@ def _marks(tests: View, train: View) -> tuple[Ints, Ints]:
 def _marked(scene: Scene, view: View, index: int) -> Marked:
     """Give a sample as the whole model takes it, with the places of its shortcut."""
     inputs = view[index][0]
-    shortcut = next(shortcut for shortcut, where, _ in view.marks if where[index])
+    shortcut = next(shortcut for shortcut, where, _ in view.samples.marks if where[index])
     if isinstance(shortcut, Word):
         assert scene.trainer.encoder is not None
         return marked_text(scene.trainer.encoder.backbone, inputs, shortcut.word)
-    assert isinstance(inputs, Tensor)
-    return Marked(inputs[None], pixels_inside(shortcut, *inputs.shape[-2:]))
+    assert isinstance(shortcut, Painted)
+    return Marked(inputs[None], shortcut.covers(*inputs.shape[-2:]))
 
 
 def _words(scene: Scene, view: View, index: int, relevance: Array) -> dict[str, list[str] | list[float]]:

@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from whence.core.registry import Registry, register
 from whence.core.tables import Count, Share, Table
-from whence.evaluate.scenes.kinds import Clean, Kind
-from whence.evaluate.suite.case import Bench, Case
+from whence.evaluate.scenes.workshop import Materials, Scene
+from whence.evaluate.suite.case import Case
 from whence.evaluate.suite.results import Row
 
 if TYPE_CHECKING:
@@ -21,18 +21,23 @@ if TYPE_CHECKING:
 __all__ = [
     "METRICS",
     "Accuracies",
-    "Bench",
     "Case",
     "Column",
     "Count",
     "Curves",
+    "Materials",
     "Metric",
     "Numbers",
     "Row",
+    "Scene",
     "Share",
     "Swept",
     "register",
 ]
+
+
+CLEAN = "clean"
+"""The scene of the data as they come."""
 
 
 @dataclass(frozen=True)
@@ -123,6 +128,7 @@ class Metric(Table):
     name : in protocols and results
     columns : of the table of scores
     sections : what the page shows beside the table
+    scene : name of the scene that it is measured in; metrics of the scene "clean" share it
     sweeps : whether the methods of a sweep are measured too
     compares : whether ``compare`` looks at all methods together; their scores are kept for it
     train, test, steps : sizes of the scene where they differ from the protocol's
@@ -144,6 +150,7 @@ class Metric(Table):
     name: ClassVar[str]
     columns: ClassVar[tuple[Column, ...]] = ()
     sections: ClassVar[tuple[Curves | Accuracies | Numbers | Swept, ...]] = ()
+    scene: ClassVar[str] = CLEAN
     sweeps: ClassVar[bool] = True
     compares: ClassVar[bool] = False
 
@@ -160,9 +167,9 @@ class Metric(Table):
     def measure(self, case: Case) -> list[Row]:
         """Measure one method in one scene."""
 
-    def kind(self) -> Kind:
-        """Give the kind of scene that it is measured in."""
-        return Clean()
+    def stage(self, given: Materials) -> Scene:
+        """Make the scene that it is measured in, of the data as they come; ``scene`` names it."""
+        return given.scene(given.train, given.test)
 
     def applies(self, method: Method) -> bool:
         """Tell whether a method can be measured by it."""
@@ -181,7 +188,7 @@ class Metric(Table):
         """Choose a method's options; the row "chosen" has them as JSON in its note."""
         return []
 
-    def compare(self, bench: Bench, scores: dict[str, npt.NDArray[Any]]) -> list[Row]:
+    def compare(self, scene: Scene, scores: dict[str, npt.NDArray[Any]]) -> list[Row]:
         """Compare all methods by their scores (test, train), by key."""
         return []
 
@@ -194,7 +201,7 @@ class Metric(Table):
         return 0
 
     def shared_trainings(self) -> int:
-        """Count the models that are trained anew for all methods together."""
+        """Count the models that are trained for all methods together, beside the one that is explained."""
         return 0
 
 

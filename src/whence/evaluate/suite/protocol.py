@@ -7,7 +7,7 @@ import tomllib
 from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import Field, SerializeAsAny, ValidationInfo, field_validator, model_validator
 
@@ -20,7 +20,7 @@ from whence.evaluate.scenes.datasets import SOURCES
 from whence.evaluate.scenes.networks import NETWORKS
 from whence.evaluate.scenes.training import Recipe
 from whence.evaluate.suite import metrics as _metrics  # noqa: F401 (registers them)
-from whence.evaluate.suite.metric import METRICS, Metric
+from whence.evaluate.suite.metric import CLEAN, METRICS, Metric
 
 RANDOM = RandomAttributor.name
 """Name of the method that knows nothing; it takes part in every table."""
@@ -208,6 +208,25 @@ class Protocol(Table):
         found = self.metrics[name]
         return found.over(self.sweep) if method.sweep and self.sweep else found
 
+    def takes_part(self, metric: str, method: Method) -> bool:
+        """Tell whether a method is measured by a metric."""
+        found = self.metrics[metric]
+        return (found.sweeps or not method.sweep) and found.applies(method)
+
+    def scene(self, metric: str) -> SceneSpec:
+        """Find the scene that a metric is measured in."""
+        one, data = self.metrics[metric], self.data
+        own = None if one.scene == CLEAN else metric
+        steps = one.steps or self.model.steps
+        return SceneSpec(one.scene, own, one.train or data.train, one.test or data.test, steps)
+
+    def scenes(self) -> dict[SceneSpec, list[str]]:
+        """Put the metrics that share a scene together, those first that choose options for all."""
+        found: dict[SceneSpec, list[str]] = {}
+        for metric in sorted(self.metrics, key=lambda name: not self.metrics[name].chooses):
+            found.setdefault(self.scene(metric), []).append(metric)
+        return found
+
     def only(self, wanted: list[str]) -> Protocol:
         """Keep the methods of these names, and random."""
         known = sorted({method.name for method in self.methods})
@@ -216,6 +235,16 @@ class Protocol(Table):
                 raise InvalidInputError(f"'methods' must be one of {', '.join(known)}. Got {name!r}.")
         kept = [method for method in self.methods if method.name in {*wanted, RANDOM}]
         return self.model_copy(update={"methods": kept})
+
+
+class SceneSpec(NamedTuple):
+    """A scene of a protocol: its name, the metric whose own it is, its sizes, and the steps of training."""
+
+    name: str
+    of: str | None
+    train: int | None
+    test: int | None
+    steps: int
 
 
 class Suite(Table):

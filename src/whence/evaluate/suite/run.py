@@ -6,7 +6,7 @@ import json
 import math
 import warnings
 from collections.abc import Callable, Mapping
-from functools import cached_property, partial
+from functools import cache, partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -23,10 +23,10 @@ from whence.engine import limited
 from whence.errors import StoreError, WhenceError
 from whence.evaluate.scenes import networks
 from whence.evaluate.scenes.datasets import SOURCES
-from whence.evaluate.scenes.workshop import SceneSpec, Workshop
+from whence.evaluate.scenes.workshop import Scene, Workshop
 from whence.evaluate.suite import results
-from whence.evaluate.suite.case import Bench, Case
-from whence.evaluate.suite.costs import cell_seconds, groups, plan, scene_seconds, takes_part
+from whence.evaluate.suite.case import Case
+from whence.evaluate.suite.costs import cell_seconds, plan, scene_item
 from whence.evaluate.suite.metric import Metric
 from whence.evaluate.suite.protocol import Method, Protocol
 from whence.evaluate.suite.results import ERROR, Results, Row
@@ -117,13 +117,13 @@ class Cells:
 
 
 class _Runner:
-    """Goes through scenes, and in each through methods and metrics."""
+    """Goes through scenes, methods and metrics; a scene is not made where every cell is there."""
 
     def __init__(
         self, protocol: Protocol, folder: Path, out: Path, show_progress: bool, say: Callable[[str], Any]
     ) -> None:
-        self.protocol, self.show_progress, self.say = protocol, show_progress, say
-        self.cache = Cache(out / "cache")
+        self.protocol, self.say = protocol, say
+        kept = Cache(out / "cache")
         common = {
             "data": [protocol.data.name, protocol.data.held_out, protocol.seed],
             "training": protocol.model,
@@ -131,8 +131,8 @@ class _Runner:
             "code of data and training": _own_code(protocol),
             "torch": version("torch"),
         }
-        self.cells = Cells(self.cache, common)
-        self.workshop = Workshop(protocol, folder, self.cache, show_progress)
+        self.cells = Cells(kept, common)
+        self.workshop = Workshop(protocol, folder, kept, show_progress)
         self.chosen: dict[str, dict[str, Any]] = {}
         self.done, self.total = 0.0, sum(item.seconds for item in plan(protocol))
         self.bar = tqdm(
@@ -145,18 +145,37 @@ class _Runner:
     def run(self) -> Results:
         rows: list[Row] = []
         with self.bar:
-            for spec, metrics in groups(self.protocol).items():
-                rows += _SceneRun(self, spec, metrics).run()
+            for metrics in self.protocol.scenes().values():
+                rows += self._scene_rows(metrics)
         order = {method.key: place for place, method in enumerate(self.protocol.methods)}
         rows.sort(key=lambda row: (row.metric, order.get(row.method, len(order))))
         return Results(tuple(rows), self.protocol.as_dict(), results.versions())
 
-    def advance(self, seconds: float) -> None:
+    def _scene_rows(self, metrics: list[str]) -> list[Row]:
+        """Measure all that belongs to the scene of some metrics."""
+        scene = cache(partial(self._scene, metrics[0]))
+        rows: list[Row] = []
+        for metric in metrics:
+            for method in self.protocol.methods if self.protocol.metrics[metric].chooses else ():
+                rows += self._choose(scene, metric, method) if method.tune else []
+        for method in self.protocol.methods:
+            rows += self._method(scene, metrics, method)
+        rows += self._whole(scene, metrics)
+        self._advance(scene_item(self.protocol, metrics).seconds)
+        return rows
+
+    def _scene(self, metric: str) -> Scene:
+        scene, share = self.workshop.scene(metric), self.done / self.total
+        name = self.protocol.scene(metric).name
+        self.say(f"{name}: {len(scene.inputs):,} samples; {share:.0%} of the work is done")
+        return scene
+
+    def _advance(self, seconds: float) -> None:
         """Count work as done, in estimated seconds."""
         self.done += seconds
         self.bar.update(seconds)
 
-    def guarded(self, metric: str, method: Method, work: Callable[[], list[Row]]) -> list[Row]:
+    def _guarded(self, metric: str, method: Method, work: Callable[[], list[Row]]) -> list[Row]:
         """Do the work of a cell; where it fails the cell says so, and warnings are kept with it."""
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
@@ -169,76 +188,50 @@ class _Runner:
         said = dict.fromkeys(str(warning.message) for warning in caught)
         return [*rows, *(Row(metric, method.key, "warning", None, None, text) for text in said)]
 
-
-class _SceneRun:
-    """Measures all that belongs to one scene; nothing is built where every cell is there."""
-
-    def __init__(self, runner: _Runner, spec: SceneSpec, metrics: list[str]) -> None:
-        self.runner, self.spec, self.metrics = runner, spec, metrics
-        self.protocol, self.cells = runner.protocol, runner.cells
-
-    @cached_property
-    def bench(self) -> Bench:
-        runner = self.runner
-        scene, share = runner.workshop.scene(self.spec), runner.done / runner.total
-        runner.say(f"{self.spec.kind.name}: {len(scene.labels):,} samples; {share:.0%} of the work is done")
-        return Bench(scene, self.protocol, runner.cache.folder, runner.show_progress)
-
-    def run(self) -> list[Row]:
-        rows: list[Row] = []
-        for metric in self.metrics:
-            for method in self.protocol.methods if self.protocol.metrics[metric].chooses else ():
-                rows += self._choose(metric, method) if method.tune else []
-        for method in self.protocol.methods:
-            rows += self._method(method)
-        rows += self._whole()
-        self.runner.advance(scene_seconds(self.protocol, self.spec, self.metrics))
-        return rows
-
-    def _choose(self, name: str, method: Method) -> list[Row]:
+    def _choose(self, scene: Callable[[], Scene], name: str, method: Method) -> list[Row]:
         """Choose a method's options, which hold for all scenes."""
         metric = self.protocol.metrics[name]
         parts = {**self._parts(name, method), "method": method, "what": "tuning"}
         rows = self.cells.read(parts)
         if rows is None:
-            rows = self.runner.guarded(
-                "tuning", method, lambda: metric.choose(Case(self.bench, method, method.options))
+            rows = self._guarded(
+                "tuning", method, lambda: metric.choose(Case(scene(), method, method.options))
             )
             self.cells.write(rows, parts, f"{method.label}, tuned by {name}", None)
         notes = [row.note for row in rows if row.quantity == "chosen"]
         if notes:
-            self.runner.chosen[method.key] = json.loads(notes[0])
+            self.chosen[method.key] = json.loads(notes[0])
         return rows
 
-    def _method(self, method: Method) -> list[Row]:
-        """Measure one method by all metrics of the scene, with one fit."""
+    def _method(self, scene: Callable[[], Scene], metrics: list[str], method: Method) -> list[Row]:
+        """Measure one method by all metrics of a scene, with one fit."""
         rows: list[Row] = []
         case: Case | None = None
-        for name in self.metrics:
-            if not takes_part(self.protocol, name, method):
+        for name in metrics:
+            if not self.protocol.takes_part(name, method):
                 continue
             parts = self._parts(name, method)
             found = self.cells.read(parts)
             if found is None:
-                case = case or Case(self.bench, method, self._options(method))
+                case = case or Case(scene(), method, self._options(method))
                 metric = self.protocol.metric(name, method)
-                found = self.runner.guarded(metric.name, method, partial(self._measure, case, metric))
+                found = self._guarded(metric.name, method, partial(self._measure, case, metric))
                 worked = all(row.quantity != ERROR for row in found)
                 kept = case.scores if metric.compares and worked else None
                 self.cells.write(found, parts, f"{metric.name}, {method.label}", kept)
             rows += found
-            self.runner.advance(cell_seconds(self.protocol, name, method))
+            self._advance(cell_seconds(self.protocol, name, method))
         return rows
 
     def _measure(self, case: Case, metric: Metric) -> list[Row]:
-        if case.method.tune and case.method.key not in self.runner.chosen:
+        if case.method.tune and case.method.key not in self.chosen:
             raise WhenceError("its options could not be chosen")
         return metric.measure(case)
 
-    def _whole(self) -> list[Row]:
+    def _whole(self, scene: Callable[[], Scene], names: list[str]) -> list[Row]:
         """Facts about the scene, and what metrics say of all methods together."""
         methods = [method for method in self.protocol.methods if not method.sweep]
-        metrics = {name: self.protocol.metrics[name] for name in self.metrics}
+        metrics = {name: self.protocol.metrics[name] for name in names}
         compared: dict[str, dict[str, Any]] = {}
         for name in (name for name, metric in metrics.items() if metric.compares):
             found = {method.key: self.cells.scores(self._parts(name, method)) for method in methods}
@@ -248,40 +241,40 @@ class _SceneRun:
             name: [[m.key, self._options(m)] for m in methods if m.key in scores]
             for name, scores in compared.items()
         }
-        parts = {"what": "scene", "scene": self.spec, "metric": metrics, "method": with_scores}
+        spec = self.protocol.scene(names[0])
+        parts = {"what": "scene", "scene": spec, "metric": metrics, "method": with_scores}
+        if spec.of is not None:
+            parts["code of the scene"] = Digest().of(type(metrics[spec.of]))
         rows = self.cells.read(parts)
-        if rows is not None:
-            return rows
-        kind = self.spec.kind.name
-        rows = [Row("scene", kind, fact, None, float(v)) for fact, v in self.bench.scene.facts.items()]
-        for name, scores in compared.items():
-            rows += metrics[name].compare(self.bench, scores)
-        self.cells.write(rows, parts, f"the {kind} scene", None)
+        if rows is None:
+            rows = [Row("scene", spec.name, fact, None, float(v)) for fact, v in scene().facts.items()]
+            for name, scores in compared.items():
+                rows += metrics[name].compare(scene(), scores)
+            self.cells.write(rows, parts, f"the {spec.name} scene", None)
         return rows
 
     def _options(self, method: Method) -> dict[str, Any]:
-        return {**method.options, **self.runner.chosen.get(method.key, {})}
+        return {**method.options, **self.chosen.get(method.key, {})}
 
     def _parts(self, name: str, method: Method) -> dict[str, Any]:
         """What a cell depends on, beside what all do."""
-        metric, code = self.protocol.metric(name, method), Digest()
-        code.add([type(metric), method.kind])  # of the user's own; ours is common to all cells
+        metric = self.protocol.metric(name, method)
         return {
             "what": "metric",
-            "scene": self.spec,
+            "scene": self.protocol.scene(name),
             "metric": [name, metric, metric.depends(self.protocol)],
             "method": [method.key, self._options(method)],
-            "code of metric and method": code.hexdigest(),
+            # Of the user's own; ours is common to all cells.
+            "code of metric and method": Digest().of([type(metric), method.kind]),
         }
 
 
 def _own_code(protocol: Protocol) -> str:
     """Identify the data source, the network and the training, which may be the user's own."""
-    name, train, digest = protocol.data.name, protocol.model.train, Digest()
-    digest.add(SOURCES.get(name) if name in SOURCES else named("data.name", name))
-    digest.add(networks.find(protocol.model.name))
-    digest.add(None if train is None else named("model.train", train))
-    return digest.hexdigest()
+    name, train = protocol.data.name, protocol.model.train
+    data = SOURCES.get(name) if name in SOURCES else named("data.name", name)
+    network = networks.find(protocol.model.name)
+    return Digest().of([data, network, None if train is None else named("model.train", train)])
 
 
 def _finite(row: Row) -> Row:

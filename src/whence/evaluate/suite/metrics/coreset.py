@@ -63,13 +63,13 @@ class Coreset(Metric):
 
     def measure(self, case: Case) -> list[Row]:
         """Give losses and accuracies by share, and the weighted mean of each seed."""
-        order = coreset.coreset_order(case.scores, case.bench.protocol.seed)
+        order = coreset.coreset_order(case.scores, case.scene.workshop.seed)
         # Sorted: methods that choose the same samples, in whatever order, share a model.
         parts = [np.sort(self.cut(order, p)) for p in self.fractions]
         inputs, labels = case.scene.held_out
         found = [
             coreset.performance(networks.logits(model, inputs).numpy(), labels)
-            for model in case.bench.retrained(parts, self.seeds)
+            for model in case.scene.retrained(parts, self.seeds)
         ]
         shape = self.seeds, len(self.fractions)
         losses = np.array([one.loss for one in found]).reshape(shape)

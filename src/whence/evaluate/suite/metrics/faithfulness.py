@@ -64,8 +64,8 @@ class Faithfulness(Metric):
         rows = self._rows(case.method.key, whole)
         if type(fitted) is not Representer:
             return rows
-        for options in self.depends(case.bench.protocol):
-            dense = case.bench.fit(DualDA, options)
+        for options in self.depends(scene.workshop.protocol):
+            dense = scene.fit(DualDA, options)
             assert isinstance(dense, DualDA)
             found = faithfulness.sparsified_faithfulness(
                 fitted.alpha_,

@@ -6,8 +6,7 @@ import numpy as np
 
 from whence.data import as_training_set
 from whence.evaluate.metrics.scores import identical_class
-from whence.evaluate.scenes.workshop import Scene
-from whence.evaluate.suite.metric import Case, Column, Count, Metric, Row, register
+from whence.evaluate.suite.metric import Case, Column, Count, Metric, Row, Scene, register
 from whence.features import extract
 
 
@@ -24,7 +23,7 @@ class IdenticalClass(Metric):
         """Give the share of each test, and what the method cost."""
         scene = case.scene
         note = ""
-        values = identical_class(case.scores, scene.explained, scene.labels, self.k)
+        values = identical_class(case.scores, scene.explained, scene.train.labels, self.k)
         if case.method.kind.limits.own_class_only and _never_negative(scene):
             note = "by construction: features are nowhere negative, so no other class can score above zero"
             if values.min() < 1:

@@ -2,26 +2,41 @@
 
 from __future__ import annotations
 
+import numpy as np
+from sklearn.metrics import confusion_matrix
+
 from whence.evaluate.metrics.scores import identical_subclass
-from whence.evaluate.scenes.kinds import Groups
-from whence.evaluate.suite.metric import Case, Column, Count, Metric, Row, register
+from whence.evaluate.scenes.perturb import group_classes, group_labels
+from whence.evaluate.suite.metric import Case, Column, Count, Materials, Metric, Row, Scene, register
 
 
 @register
 class IdenticalSubclass(Metric):
-    """Share of the top k samples that have the true class, of a model that saw groups of classes."""
+    """Share of the top k samples that have the true class, of a model that saw groups of classes.
+
+    Groups are of the classes that a model of the single classes confuses least.
+    """
 
     name = "identical_subclass"
     columns = (Column("Identical subclass", "share of the top samples"),)
+    scene = "groups"
 
     k: Count = 5
     groups: Count = 5
 
-    def kind(self) -> Groups:
-        """Classes in groups."""
-        return Groups(self.groups)
+    def stage(self, given: Materials) -> Scene:
+        """Train on single classes, group them, and train on the groups."""
+        train, test = given.train, given.test
+        said = given.scene(train, test).explained
+        confusion = confusion_matrix(test.labels, said, labels=np.arange(train.n_classes))
+        groups = group_classes(confusion, self.groups, seed=given.workshop.seed)
+        return given.scene(group_labels(train, groups), group_labels(test, groups))
+
+    def shared_trainings(self) -> int:
+        """Count the model of the single classes."""
+        return 1
 
     def measure(self, case: Case) -> list[Row]:
         """Give the share of each test."""
-        train, test = case.scene.subclasses
+        test, train = case.scene.test.true_labels, case.scene.train.true_labels
         return case.rows_of(self.name, identical_subclass(case.scores, test, train, self.k))

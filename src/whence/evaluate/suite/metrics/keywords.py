@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from whence.evaluate.metrics.scores import shortcut_ap
-from whence.evaluate.scenes.kinds import Keyworded
+from whence.evaluate.scenes.perturb import add_keywords
 from whence.evaluate.suite.caught import caught_shortcuts, too_weak
-from whence.evaluate.suite.metric import Case, Column, Metric, Row, Share, register
+from whence.evaluate.suite.metric import Case, Column, Materials, Metric, Row, Scene, Share, register
 
 
 @register
@@ -23,6 +25,7 @@ class Keywords(Metric):
     """
 
     name = "keywords"
+    scene = "keywords"
     columns = (
         Column(
             "Keywords",
@@ -37,14 +40,20 @@ class Keywords(Metric):
     needed: float = 0.3
     maps: int = 20
 
-    def kind(self) -> Keyworded:
-        """Texts with keywords."""
-        return Keyworded(self.share, self.pattern, self.needed)
+    def stage(self, given: Materials) -> Scene:
+        """Train on texts with labels at random and keywords of these; all tests have one."""
+        put = partial(add_keywords, pattern=self.pattern, seed=given.workshop.seed)
+        scene = given.scene(put(given.train, self.share), put(given.test, 1.0))
+        test = scene.test
+        followed = (scene.explained == test.labels)[test.labels != test.true_labels]
+        share, count = float(followed.mean()), int(followed.sum())
+        scene.facts.update(fooled=share, n_fooled=count, needed=self.needed)
+        return scene
 
     def measure(self, case: Case) -> list[Row]:
         """Give one average precision for all tests."""
         score = shortcut_ap(case.scores.sum(axis=0, keepdims=True, dtype=np.float64), case.scene.marked)
         row = case.row(self.name, "score", float(score[0]), note=too_weak(case.scene))
-        _, tests = case.scene.views
+        tests = case.scene.test
         follow = (case.scene.explained == tests.labels) & (tests.labels != tests.true_labels)
         return [row, *caught_shortcuts(case, self.name, follow, self.maps)]

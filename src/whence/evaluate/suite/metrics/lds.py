@@ -14,7 +14,7 @@ from pydantic import Field
 from whence.core.arrays import Doubles, Mask
 from whence.evaluate.metrics.lds import compare_lds, lds, random_subsets
 from whence.evaluate.scenes import networks
-from whence.evaluate.suite.metric import Bench, Case, Column, Count, Metric, Row, Share, register
+from whence.evaluate.suite.metric import Case, Column, Count, Metric, Row, Scene, Share, register
 
 
 @register
@@ -53,34 +53,36 @@ class LDS(Metric):
         """Count a model for every subset and seed."""
         return (self.subsets + self.tuning) * self.seeds
 
-    def _targets(self, bench: Bench, tuning: bool = False) -> tuple[Mask, Doubles]:
+    def _targets(self, scene: Scene, tuning: bool = False) -> tuple[Mask, Doubles]:
         """Give what scores are to foretell: subsets (m, N), and outputs (seeds, m, T) of models of them.
 
         The first ``tuning`` subsets choose options, and are not scored.
         """
-        subsets, outputs = bench.once(self.name, lambda: self._trained(bench))
+        if self.name not in scene.made:
+            scene.made[self.name] = self._trained(scene)
+        subsets, outputs = scene.made[self.name]
         part = slice(0, self.tuning) if tuning else slice(self.tuning, None)
         return subsets[part], outputs[:, part]
 
-    def _trained(self, bench: Bench) -> tuple[Mask, Doubles]:
+    def _trained(self, scene: Scene) -> tuple[Mask, Doubles]:
         """Train models on random subsets, and give the logit of the explained class of each test."""
-        scene, m = bench.scene, self.tuning + self.subsets
-        subsets = random_subsets(len(scene.labels), m, self.fraction, bench.protocol.seed)
+        m = self.tuning + self.subsets
+        subsets = random_subsets(len(scene.inputs), m, self.fraction, scene.workshop.seed)
         everyone = np.arange(len(scene.tests))
         outputs = [
             networks.logits(model, scene.tests).numpy()[everyone, scene.explained]
-            for model in bench.retrained([np.flatnonzero(row) for row in subsets], self.seeds)
+            for model in scene.retrained([np.flatnonzero(row) for row in subsets], self.seeds)
         ]
         return subsets, np.array(outputs, dtype=np.float64).reshape(self.seeds, m, -1)
 
     def measure(self, case: Case) -> list[Row]:
         """Give the correlation of each test."""
-        return case.rows_of(self.name, lds(case.scores, *self._targets(case.bench)))
+        return case.rows_of(self.name, lds(case.scores, *self._targets(case.scene)))
 
     def choose(self, case: Case) -> list[Row]:
         """Choose the options of the highest LDS on the subsets for tuning."""
         tune, best, chosen = case.method.tune, -np.inf, ""
-        part = self._targets(case.bench, tuning=True)
+        part = self._targets(case.scene, tuning=True)
         rows = []
         for values in itertools.product(*tune.values()):
             picked = dict(zip(tune, values, strict=True))
@@ -90,9 +92,9 @@ class LDS(Metric):
                 best, chosen = score, json.dumps(picked)
         return [*rows, case.row("tuning", "chosen", best, note=chosen)]
 
-    def compare(self, bench: Bench, scores: dict[str, npt.NDArray[Any]]) -> list[Row]:
+    def compare(self, scene: Scene, scores: dict[str, npt.NDArray[Any]]) -> list[Row]:
         """Intervals of all methods, ties with the best, and the reliability of the target."""
-        found = compare_lds(scores, *self._targets(bench), seed=bench.protocol.seed)
+        found = compare_lds(scores, *self._targets(scene), seed=scene.workshop.seed)
         tied = found.ties[:, int(np.argmax(found.mean))]
         rows = [
             Row(self.name, name, quantity, None, float(values[i]))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from whence.evaluate.metrics.scores import mislabeling_curve, mislabeling_placements
-from whence.evaluate.scenes.kinds import Flips
-from whence.evaluate.suite.metric import Case, Column, Curves, Metric, Row, Share, register
+from whence.evaluate.scenes.perturb import flip_labels
+from whence.evaluate.suite.metric import Case, Column, Curves, Materials, Metric, Row, Scene, Share, register
 
 _POINTS = 101  # of the curve that is drawn
 
@@ -23,7 +23,7 @@ class Mislabeling(Metric):
             how="bootstrap over the wrong labels, with the correctly labelled samples as they are",
         ),
     )
-
+    scene = "flips"
     sections = (
         Curves(
             "Wrong labels found",
@@ -37,9 +37,9 @@ class Mislabeling(Metric):
 
     share: Share = 0.1
 
-    def kind(self) -> Flips:
-        """Wrong labels."""
-        return Flips(self.share)
+    def stage(self, given: Materials) -> Scene:
+        """Train on wrong labels."""
+        return given.scene(flip_labels(given.train, self.share, seed=given.workshop.seed), given.test)
 
     def measure(self, case: Case) -> list[Row]:
         """Give the share of correct labels below each wrong one, and the curve."""

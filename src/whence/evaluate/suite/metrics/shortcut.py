@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
 from typing import Literal
 
 import numpy as np
+import torch
 from pydantic import Field
 
-from whence.evaluate.metrics.scores import shortcut_ap
-from whence.evaluate.scenes.kinds import Poisoned
+from whence.evaluate.metrics.scores import fooled, shortcut_ap
+from whence.evaluate.scenes import networks
+from whence.evaluate.scenes.perturb import add_shortcut
 from whence.evaluate.scenes.shortcuts import CentreBox, Frame, Shortcut, Word
+from whence.evaluate.scenes.views import subset
 from whence.evaluate.suite.caught import caught_shortcuts, too_weak
-from whence.evaluate.suite.metric import Case, Column, Count, Metric, Row, Share, register
+from whence.evaluate.suite.metric import Case, Column, Count, Materials, Metric, Row, Scene, Share, register
 
 
 @register
@@ -30,6 +35,7 @@ class ShortcutDetection(Metric):
     """
 
     name = "shortcut"
+    scene = "shortcut"
     columns = (Column("Shortcut", "average precision"),)
 
     mark: Literal["frame", "box", "word"] = Field(default="frame", alias="kind")
@@ -40,14 +46,31 @@ class ShortcutDetection(Metric):
     needed: float = 0.3
     maps: int = 20
 
-    def kind(self) -> Poisoned:
-        """Samples with the shortcut."""
-        marks: dict[str, Shortcut] = {
+    def stage(self, given: Materials) -> Scene:
+        """Train on more and more samples with the shortcut, until it fools enough tests; keep those only."""
+        kinds: dict[str, Shortcut] = {
             "frame": Frame(self.size),
             "box": CentreBox(self.size),
             "word": Word(self.word),
         }
-        return Poisoned(marks[self.mark], self.of_class, tuple(self.shares), self.needed)
+        put = partial(add_shortcut, shortcut=kinds[self.mark], seed=given.workshop.seed)
+        test, with_it = given.test, put(given.test)
+        marked = given.workshop.inputs(with_it)
+        for share in self.shares:
+            scene = given.scene(put(given.train, share=share, of_class=self.of_class), test)
+            after = networks.logits(scene.trained.model, marked).argmax(1).numpy()
+            hit = fooled(scene.explained, after, test.labels, self.of_class)
+            rate = float(hit.sum() / max(1, (test.labels != self.of_class).sum()))
+            if rate >= self.needed:
+                break
+        facts = {"fooled": rate, "n_fooled": int(hit.sum()), "needed": self.needed, "poisoned": share}
+        facts["clean_accuracy"] = float((scene.explained == test.labels).mean())
+        seen = subset(with_it, hit) if hit.any() else with_it
+        return replace(scene, test=seen, tests=marked[torch.from_numpy(hit)], facts=facts)
+
+    def shared_trainings(self) -> int:
+        """Count a model for each share but one."""
+        return len(self.shares) - 1
 
     def measure(self, case: Case) -> list[Row]:
         """Give the average precision of each test."""

@@ -47,15 +47,15 @@ class SurrogateFit(Metric):
         said = networks.logits(scene.trained.model, scene.inputs).argmax(1).numpy()
         values = {
             "C": fitted.C_,
-            "train_accuracy": (known == scene.labels).mean(),
-            "test_accuracy": (unknown == scene.test_labels).mean(),
+            "train_accuracy": (known == scene.train.labels).mean(),
+            "test_accuracy": (unknown == scene.test.labels).mean(),
             "train_agreement": (known == said).mean(),
             "test_agreement": (unknown == scene.explained).mean(),
             "solve_seconds": fitted.seconds_["solution"],
             "support_vectors": len(fitted.support_),
             "gap": fitted.gap_,
         }
-        per_class = np.bincount(scene.labels[fitted.support_], minlength=fitted.n_classes_)
+        per_class = np.bincount(scene.train.labels[fitted.support_], minlength=fitted.n_classes_)
         return [
             *(case.row(self.name, name, float(v)) for name, v in values.items()),
             *(case.row(self.name, "support_vectors_a_class", int(n), c) for c, n in enumerate(per_class)),
