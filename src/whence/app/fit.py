@@ -64,7 +64,7 @@ def command(
         made = Configuration(model, data, **settings, version=__version__).with_names(**names)
         made = dataclasses.replace(made, options=_options(made.attributor(), options, given))
     else:
-        extra = sorted(set(given) - {"out", "config", "trust", *names})
+        extra = sorted(set(given) - {"out", "config", "trust", "engine", *names})
         if extra:
             raise InvalidInputError(
                 f"--config must come without other options of the fit. Got {', '.join(extra)} too. "

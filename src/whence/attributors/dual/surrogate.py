@@ -256,10 +256,11 @@ def _checked(arrays: Arrays, task_of: Callable[[int], Task]) -> Task:
     task.check_saved("labels", labels)
     used = task.known(labels)
     if known:
-        width = WIDTH + int(np.prod(labels.shape[1:]))
-        layout = {"sketch": (len(labels), width)}
-        # Blank labels need not be finite.
-        contents.check_floats({"sketch": arrays["sketch"]}, layout, {}, {"sketch": ("float32",)})
+        found = arrays["sketch"]
+        contents.check_shape("sketch", found, (len(labels), WIDTH + int(np.prod(labels.shape[1:]))), {})
+        # Sums are finite, blank labels need not be.
+        sums: contents.Layout = {"sketch": (len(labels), WIDTH)}
+        contents.check_floats({"sketch": found[:, :WIDTH]}, sums, {}, {"sketch": ("float32",)})
     contents.check_rows(arrays, "lam_", len(labels), K)
     support = np.diff(arrays["lam_indptr"]) > 0
     if int(support.sum()) != sizes["S"] or not used[support].all():
