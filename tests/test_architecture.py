@@ -10,9 +10,9 @@ import torch
 from torch import nn
 
 import whence
+from tests.helpers.registered import forgetting
 from tests.test_imports import ROOMS
 from whence import engine
-from whence.core import registry
 
 PAGE = (Path(__file__).parents[1] / "docs" / "architecture.md").read_text(encoding="utf-8")
 
@@ -26,7 +26,7 @@ def test_the_table_lists_all_rooms_in_order() -> None:
 
 @pytest.fixture
 def _own_parts():
-    with registry.forgetting():
+    with forgetting():
         yield
 
 

@@ -14,6 +14,7 @@ import whence
 from whence.attributors import get, names
 from whence.errors import InvalidInputError, ModelError, NotFittedError, WhenceError
 from whence.features import FeatureBank
+from whence.tasks import Classes
 
 METHODS = names()
 
@@ -202,12 +203,12 @@ def test_labels_beyond_64_bits_are_refused_and_other_unsigned_ones_taken() -> No
         whence.svm.solve(X.numpy(), large, C=0.1)
 
 
-@pytest.mark.parametrize("n_classes", [None, 3])
-def test_a_label_of_a_million_is_refused_at_once(n_classes: int | None) -> None:
+@pytest.mark.parametrize("task", [None, Classes(3)])
+def test_a_label_of_a_million_is_refused_at_once(task: Classes | None) -> None:
     X, y = data()
     y[5] = 1_000_000
     with refused("'labels' must be below n_classes = 3. Got 1000000|'labels'.*1,000,001.*n_classes"):
-        explainer().fit(features=FeatureBank.of(X, y, n_classes=n_classes))
+        explainer().fit(features=FeatureBank.of(X, y, task=task))
 
 
 def test_complex_features_are_refused(fitted: whence.DualDA) -> None:

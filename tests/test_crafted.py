@@ -289,42 +289,47 @@ def test_random_changes_are_refused_or_harmless(saved: dict[str, Path], tmp_path
     assert refused > 20
 
 
-JOURNAL = {"format": journal.FORMAT, "dimension": 4, "dtype": "float32"}
+NO_ROWS = np.empty((0, 4), np.float32), np.empty(0, np.int64)
 
 
 @pytest.mark.parametrize(
     "changes",
     [
-        {"dimension": 0},
-        {"dimension": "4"},
-        {"dimension": None},
-        {"dtype": 7},
-        {"samples": -1},
-        {"samples": 1.5},
-        {"samples": "3"},
-        {"sums": [1]},
-        {"sums": ["a", "b"]},
-        {"sums": None},
-        {"complete": 2},
-        {"complete": "no"},
-        {"more": 1},
+        {"progress": {"samples": -1}},
+        {"progress": {"samples": 1}},
+        {"progress": {"samples": 1.5}},
+        {"progress": {"samples": "3"}},
+        {"progress": {"sums": [1]}},
+        {"progress": {"sums": [1, 2]}},
+        {"progress": {"sums": ["a", "b"]}},
+        {"progress": {"sums": None}},
+        {"progress": {"sums": [0, 1 << 70]}},
+        {"progress": 7},
+        {"complete": True, "progress": {"samples": 2}},
         {"format": 99},
         {"format": [1]},
+        {"parts": {"more": "1"}},
+        {"parts": None},
     ],
 )
-def test_crafted_journals_are_refused(tmp_path: Path, changes: dict[str, Any]) -> None:
-    (tmp_path / "journal.json").write_text(json.dumps(JOURNAL))
-    journal.Folder(tmp_path, 4, "float32").close()
-    (tmp_path / "journal.json").write_text(json.dumps(JOURNAL | changes))
+def test_crafted_banks_are_refused(tmp_path: Path, changes: dict[str, Any]) -> None:
+    slot = Cache(tmp_path).slot("bank", {"seed": "0"})
+    slot.cache.make()
+    slot.begin("a bank")
+    journal.Folder(slot, *NO_ROWS).close()
+    about = slot.path / "about.json"
+    about.write_text(json.dumps(json.loads(about.read_text()) | changes))
     with pytest.raises(StoreError):
-        journal.Folder(tmp_path, 4, "float32")
+        journal.Folder(slot, *NO_ROWS)
 
 
 @pytest.mark.parametrize("text", ["", "[]", "7", "[" * 100_000, '{"format": NaN}'])
-def test_journals_that_are_none(tmp_path: Path, text: str) -> None:
-    (tmp_path / "journal.json").write_text(text)
+def test_banks_that_are_none(tmp_path: Path, text: str) -> None:
+    slot = Cache(tmp_path).slot("bank", {"seed": "0"})
+    slot.path.mkdir()
+    (slot.path / "about.json").write_text(text)
     with pytest.raises(StoreError):
-        journal.Folder(tmp_path, 4, "float32")
+        journal.Folder(slot, *NO_ROWS)
 
 
 ROW = ("lds", "dualda", "score", None, 0.5, "")

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from tests.helpers.registered import forgetting
 from whence.app import cli
 from whence.core.cache import Cache
-from whence.core.registry import forgetting
 from whence.errors import InvalidInputError
 from whence.evaluate.suite import protocol, results
 

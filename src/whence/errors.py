@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import warnings
 from typing import Any
 
 
@@ -83,3 +85,11 @@ class ChoiceWarning(UserWarning):
 
 class ConvergenceWarning(UserWarning):
     """The solver stopped before it reached the duality gap that was asked for."""
+
+
+def warn(message: str, category: type[Warning]) -> None:
+    """Warn in the name of the line outside of whence that led here."""
+    frame, level = inspect.currentframe(), 1
+    while frame is not None and frame.f_globals.get("__name__", "").startswith("whence."):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, category, stacklevel=level)

@@ -108,7 +108,7 @@ def test_options_reach_the_fit(place: Path) -> None:
         (["--test", "my_module:nothing"], r"'test': the module"),
         (["--test", "my_module:empty"], r"In the samples of 'test'.*at least one sample"),
         (["--preprocess", "my_module:nothing"], r"'preprocess': the module"),
-        (["--preprocess", "my_module:text"], r"'preprocess' must be.*Got str"),
+        (["--preprocess", "my_module:text"], r"'preprocess' must be.*Got 'hello'"),
         (["--data", "my_module:Broken"], r"Sample 7 .*image file is truncated.*on_error=\"skip\""),
         (["--model", "my_module:Softmax"], r"'inner\.2'"),
         (["--layer", "nothing"], r"'layer' must name a linear layer"),

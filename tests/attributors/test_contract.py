@@ -269,7 +269,7 @@ def test_bad_input_is_named(method: str) -> None:
     case, e = trained("mlp"), fitted(method)
     for call, message in (
         (lambda: e.attribute(case.tests, K), rf"'target' must lie in \[0, {K}\).*Got {K} for test 0"),
-        (lambda: e.attribute(case.tests, [0, 1]), "one class per test"),
+        (lambda: e.attribute(case.tests, [0, 1]), "or one per test"),
         (lambda: e.attribute(case.tests, 0.5), "'target' must be None or integers"),
         (lambda: e.attribute([]), "'x' must be a batch"),
         (lambda: e.attribute([], 1), "'x' must be a batch"),
@@ -443,6 +443,13 @@ def test_help_says_what_all_methods_take(method: str) -> None:
     for name in inspect.signature(Attributor.fit).parameters:
         assert name == "self" or f"{name}\n" in told, name
     assert ("checkpoints\n" in told) == (method in ("tracin", "trak"))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_an_option_that_no_method_has_is_refused(method: str) -> None:
+    case = trained("mlp")
+    with pytest.raises(TypeError, match="cashe_dir"):
+        make(method).fit(case.model, (case.x, case.y), cashe_dir="x")
 
 
 def test_names_of_classes_are_given_to_any_method() -> None:

@@ -19,6 +19,7 @@ from whence.attributors.dual.expansion import Expansion
 from whence.core import store
 from whence.errors import InvalidInputError, ModelError, NotFittedError, StoreError
 from whence.features import FeatureBank
+from whence.tasks import Classes
 
 K, D, N, B = 4, 7, 90, 11
 
@@ -206,7 +207,7 @@ def test_results_do_not_depend_on_how_tests_are_batched(monkeypatch: pytest.Monk
 def test_a_class_without_support_vectors_scores_zero() -> None:
     X, y, tests = data()
     e = whence.DualDA(C=0.05, bias=False, show_progress=False).fit(
-        features=FeatureBank.of(X, y % 2, n_classes=K)
+        features=FeatureBank.of(X, y % 2, task=Classes(K))
     )
     lam = e.lam_.tolil()
     lam[:, 3] = 0
@@ -424,7 +425,7 @@ def test_arrays_need_be_neither_writable_nor_contiguous() -> None:
         (lambda e, x: e.attribute_features(np.where(np.arange(D) == 4, np.nan, x)), "row 0, column 4"),
         (lambda e, x: e.attribute_features(x, K), rf"'target' must lie in \[0, {K}\).*Got {K} for test 0"),
         (lambda e, x: e.attribute_features(x, -1), "'target' must lie in"),
-        (lambda e, x: e.attribute_features(x, [0, 1]), "one class per test"),
+        (lambda e, x: e.attribute_features(x, [0, 1]), "or one per test"),
         (lambda e, x: e.attribute_features(x, 1.0), "'target' must be None or integers"),
         (lambda e, x: e.top_k_features(x, 0), "'k' must be"),
         (lambda e, x: e.faithfulness_features(x), "'head'"),
@@ -435,7 +436,10 @@ def test_arrays_need_be_neither_writable_nor_contiguous() -> None:
         (lambda e, x: whence.DualDA(C=-1.0).fit(features=FeatureBank.of(x, [0, 1] * 5 + [0])), "'C' must be"),
         (lambda e, x: whence.DualDA(batch_size=0).fit(features=FeatureBank.of(x, [0] * B)), "'batch_size'"),
         (lambda e, x: e.fit(features=FeatureBank.of(x, [0] * (B - 1))), "'labels'"),
-        (lambda e, x: e.fit(features=FeatureBank.of(x, np.arange(B), n_classes=3)), "'labels' must be below"),
+        (
+            lambda e, x: e.fit(features=FeatureBank.of(x, np.arange(B), task=Classes(3))),
+            "'labels' must be below",
+        ),
         (lambda e, x: e.fit(features=FeatureBank.of(x[:0], [])), "at least one row"),
         (
             lambda e, x: e.fit(features=FeatureBank.of(x, np.arange(B), head=(np.ones((2, 3)), None))),
@@ -571,7 +575,7 @@ def test_a_common_offset_of_the_features_hardly_changes_the_surrogate():
 
     def logits(offset):
         fitted = whence.DualDA(C=1.0, show_progress=False).fit(
-            features=FeatureBank.of(X + offset, y, n_classes=5)
+            features=FeatureBank.of(X + offset, y, task=Classes(5))
         )
         return (X + offset) @ fitted.coef_[:, :32].T + fitted.coef_[:, 32]
 

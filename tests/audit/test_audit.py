@@ -393,7 +393,7 @@ def test_class_view_counts_and_margins() -> None:
 @pytest.mark.filterwarnings("ignore:No training sample has class")
 def test_a_class_without_samples_is_empty() -> None:
     X, y, _ = with_shortcut()
-    explainer = whence.DualDA(C=0.1, show_progress=False).fit(features=FeatureBank.of(X, y, n_classes=4))
+    explainer = whence.DualDA(C=0.1, show_progress=False).fit(features=FeatureBank.of(X, y, task=Classes(4)))
     empty = audit.class_view(explainer).classes[3]
     assert (empty.n_train, empty.n_support, empty.bounded, len(empty.margins)) == (0, 0, 0.0, 0)
     assert len(empty.proponents) == 0

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 import whence
-from whence.core.registry import Registry, forgetting
+from tests.helpers.registered import forgetting
+from whence.core.registry import Registry
 from whence.errors import InvalidInputError
 
 

@@ -16,6 +16,7 @@ from tests.helpers.families import transformer as build
 from whence.data import as_training_set
 from whence.errors import DataWarning, InvalidInputError, ModelError, SampleError
 from whence.model.extractor import find_head
+from whence.model.inputs import n_rows
 from whence.model.modules import class_names
 
 transformers = pytest.importorskip("transformers")
@@ -234,5 +235,5 @@ def test_a_single_logit_is_refused_with_the_remedy() -> None:
     torch.manual_seed(0)
     model, inputs = build("Bert", **SMALL, **{**TEXT, "num_labels": 1})()
     with pytest.raises(ModelError, match=r"one logit per class.*nn.Linear\(16, 2\)"):
-        find_head(model, inputs)
+        whence.features.extract(model, (inputs, [0] * n_rows(inputs)), show_progress=False)
     assert find_head(BERT()[0], inputs) == "classifier"

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import operator
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -16,11 +18,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from joblib import cpu_count
 
 import whence
+from tests.helpers.registered import forgetting
 from whence import engine
-from whence.core import registry
 from whence.engine import Engine, Local, Outcome, Processes
+from whence.engine.base import find
 from whence.errors import DataWarning, InvalidInputError, SampleError, WorkerError
 
 ROOT = Path(__file__).parents[2]
@@ -62,9 +66,17 @@ def trouble(item: str) -> str:
     return threading.Lock() if item == "lock" else item.upper()
 
 
-@pytest.mark.parametrize("chosen", ["local", Local(), pytest.param(Processes(2), marks=pytest.mark.slow)])
+@pytest.fixture(scope="module")
+def two():
+    """Two processes, for all tests that do not care whether they are new."""
+    with Processes(2) as processes:
+        yield processes
+
+
+@pytest.mark.parametrize("chosen", ["local", Local(), pytest.param("two", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("threads", [None, 1, 2])
-def test_every_engine_gives_the_same_bits(chosen, threads) -> None:
+def test_every_engine_gives_the_same_bits(chosen, threads, request) -> None:
+    chosen = request.getfixturevalue(chosen) if chosen == "two" else chosen
     items = [(seed, 1.5) for seed in range(5)]
     before = torch.get_num_threads()
     with engine.limited(threads):
@@ -94,10 +106,10 @@ def test_an_error_is_told_with_its_item() -> None:
 
 
 @pytest.mark.slow
-def test_what_goes_wrong_in_a_process_costs_its_piece_alone() -> None:
+def test_what_goes_wrong_in_a_process_costs_its_piece_alone(two) -> None:
     items = ["a", "kill", "fail", "b", "odd", "warn", "sample", "lock", "leave", "c"]
     with pytest.warns(DataWarning, match="careful") as warned:
-        outcomes = {items[each.place]: each for each in engine.run(trouble, items, Processes(2))}
+        outcomes = {items[each.place]: each for each in engine.run(trouble, items, two)}
     assert len(warned) == 1
     assert warned[0].filename == __file__
     assert [outcomes[item].value for item in ("a", "b", "c", "warn")] == ["A", "B", "C", "WARN"]
@@ -112,15 +124,15 @@ def test_what_goes_wrong_in_a_process_costs_its_piece_alone() -> None:
 
 
 @pytest.mark.slow
-def test_an_error_of_a_process_shows_what_was_called_there() -> None:
+def test_an_error_of_a_process_shows_what_was_called_there(two) -> None:
     with pytest.raises(ValueError, match="bad luck") as told:
-        engine.results(trouble, ["fail", "a"], Processes(1))
+        engine.results(trouble, ["fail", "a"], two)
     assert told.value.__notes__[0] == "In piece 0 of 2, 'fail'"
     assert "in trouble" in told.value.__notes__[1]
     with pytest.raises(WorkerError, match=r"Of piece 0 of 2, 'kill': its process ended with exit code -9"):
-        engine.results(trouble, ["kill", "a"], Processes(1))
+        engine.results(trouble, ["kill", "a"], two)
     with pytest.raises(DataWarning, match="careful"):  # which pytest makes an error
-        engine.results(trouble, ["warn", "a"], Processes(1))
+        engine.results(trouble, ["warn", "a"], two)
 
 
 SCRIPT = """
@@ -160,14 +172,15 @@ def start(folder: Path, n: int, lasts: float = 1) -> subprocess.Popen[str]:
 def alive(folder: Path) -> set[int]:
     """The processes that noted a beginning and still run."""
     ids = {int(path.name.split("-")[2]) for path in folder.glob("begun-*")}
-    return {each for each in ids if Path(f"/proc/{each}/status").exists() and not _gone(each)}
+    return set(filter(running, ids))
 
 
-def _gone(process: int) -> bool:
+def running(process: int) -> bool:
+    """Whether a process is there, and more than an entry of its end."""
     try:
-        return "State:\tZ" in Path(f"/proc/{process}/status").read_text()
+        return "State:\tZ" not in Path(f"/proc/{process}/status").read_text()
     except OSError:
-        return True
+        return False
 
 
 def until(condition, seconds: float = 60) -> None:
@@ -201,8 +214,8 @@ def test_processes_end_with_their_parent(tmp_path: Path, how) -> None:
 
 
 @pytest.mark.slow
-def test_closing_ends_what_runs() -> None:
-    outcomes = engine.run(time.sleep, [0.01, 60, 60], Processes(2))
+def test_closing_ends_what_runs(two) -> None:
+    outcomes = engine.run(time.sleep, [0.01, 60, 60], two)
     assert next(outcomes).place == 0
     started = time.monotonic()
     outcomes.close()
@@ -216,7 +229,7 @@ def test_an_engine_of_ones_own() -> None:
         def run(self, function, items, threads):
             yield from (Outcome(place, function(items[place])) for place in reversed(range(len(items))))
 
-    with registry.forgetting():
+    with forgetting():
         whence.register(Backwards)
         assert "backwards" in engine.names()
         with engine.using("backwards"):
@@ -241,9 +254,158 @@ def test_what_is_wrong_is_said() -> None:
         engine.results(functools.partial(operator.is_, threading.Lock()), [1, 2], "processes")
 
 
-def test_a_single_piece_begins_no_process() -> None:
-    def here(item: int) -> tuple[int, int]:
-        return os.getpid(), item
+def _sent_as_it_is():
+    """A function of no module, so that processes need not import this one."""
 
-    assert engine.results(here, [3], "processes") == [(os.getpid(), 3)]
-    assert engine.results(here, [], "processes") == []
+    def whose(item: float) -> int:
+        time.sleep(item)
+        return os.getpid()
+
+    return whose
+
+
+whose = _sent_as_it_is()  # which process does this
+
+
+@pytest.mark.slow
+def test_processes_stay_for_the_runs_to_come() -> None:
+    processes = Processes(2)
+    with engine.using(processes):
+        first = set(engine.results(whose, [0.2] * 4))
+        assert len(first) == 2
+        assert os.getpid() not in first
+        assert set(engine.results(whose, [0.01])) <= first  # a single piece has a process too
+        assert engine.results(operator.neg, [1, 2, 3]) == [-1, -2, -3]
+        with pytest.raises(ValueError, match="bad luck"):
+            engine.results(trouble, ["a", "fail"])
+        with pytest.raises(InvalidInputError, match="'items' must be sendable"):
+            engine.results(str, [1, threading.Lock()])
+        # The one that is at work when a run is given up ends, the other stays.
+        first = set(engine.results(whose, [0.2] * 4))
+        outcomes = engine.run(time.sleep, [0, 60])
+        assert next(outcomes).place == 0
+        outcomes.close()
+        second = set(engine.results(whose, [0.2] * 4))
+        assert len(first & second) == 1
+        assert len(second) == 2
+    assert all(map(running, second))
+    del processes
+    until(lambda: not any(map(running, first | second)))
+
+
+@pytest.mark.slow
+def test_processes_of_a_name_end_with_the_block_or_the_run() -> None:
+    with engine.using("processes:1"):
+        found = {*engine.results(whose, [0]), *engine.results(whose, [0])}
+        assert len(found) == 1
+        assert all(map(running, found))
+    assert not any(map(running, found))
+    assert not any(map(running, engine.results(whose, [0], "processes:1")))
+
+
+@pytest.mark.slow
+def test_one_that_died_between_runs_costs_nothing() -> None:
+    with Processes(2) as processes:
+        first, other = set(engine.results(whose, [0.2] * 4, processes))
+        os.kill(first, signal.SIGKILL)
+        until(lambda: not running(first))
+        found = set(engine.results(whose, [0.2] * 4, processes))
+        assert other in found
+        assert first not in found
+    assert not any(map(running, found))
+    assert os.getpid() not in engine.results(whose, [0], processes)  # which begins another
+
+
+@pytest.mark.slow
+def test_runs_at_the_same_time_and_what_they_leave(two, tmp_path: Path, monkeypatch) -> None:
+    outer = engine.run(whose, [0.01] * 6, two)
+    ours = {next(outer).value}
+    theirs = set(engine.results(whose, [0.01] * 6, two))
+    ours |= {each.value for each in outer}
+    assert not ours & theirs
+    (tmp_path / "of_late.py").write_text("def here(item): return __import__('os').getcwd()")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend("")
+    from of_late import here  # type: ignore[import-not-found]
+
+    assert engine.results(here, [1], two) == [str(tmp_path)]
+    assert engine.results(eval, ["__import__('torch').get_num_threads()"], two, threads=3) == [3]
+    before = torch.get_num_threads()
+    assert engine.results(eval, ["__import__('torch').get_num_threads()"], two) == [before]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("threads", [1, 2])
+def test_cores_are_shared_out_among_pieces_with_their_threads(threads) -> None:
+    found = set(engine.results(whose, [0.3] * 8, "processes", threads=threads))
+    assert len(found) <= max(1, cpu_count() // threads)
+
+
+def test_no_process_begins_for_nothing(two) -> None:
+    assert engine.results(whose, [], "processes") == []
+    alike = pickle.loads(pickle.dumps(two))
+    assert repr(alike) == repr(copy.deepcopy(two)) == "Processes(n=2)"
+
+
+IDLE = """
+import os, sys, time
+from whence import engine
+
+class Found:
+    def __init__(self, process): self.process = process
+
+def whose(item):
+    time.sleep(0.2)
+    return Found(os.getpid())
+
+processes = engine.Processes(2)
+found = engine.results(whose, range(4), processes)
+assert all(isinstance(each, Found) for each in found)
+begun = engine.run(time.sleep, [0, 600], processes)
+next(begun)
+print(*{each.process for each in found}, flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["kill", "end"])
+def test_processes_that_wait_end_with_their_parent(tmp_path: Path, how) -> None:
+    (tmp_path / "script.py").write_text(IDLE if how == "end" else IDLE.replace("600", "2"))
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    command = [sys.executable, str(tmp_path / "script.py")]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, env=environment, text=True) as script:
+        assert script.stdout is not None
+        found = [int(each) for each in script.stdout.readline().split()]
+        assert len(found) == 2
+        assert all(map(running, found))
+        if how == "kill":
+            script.kill()
+        script.communicate(timeout=30)
+    until(lambda: not any(map(running, found)), 20)
+    assert script.returncode == (-signal.SIGKILL if how == "kill" else 0)
+
+
+def test_an_engine_has_a_name_and_what_it_takes(tmp_path: Path, monkeypatch) -> None:
+    (tmp_path / "my_engines.py").write_text(
+        "from whence.engine import Local\n"
+        "class Mine(Local):\n"
+        "    def __init__(self, where='here', /): self.where = where\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", ["", *sys.path])
+    for given, expected in {
+        "local": "Local()",
+        "processes": "Processes(n=None)",
+        "processes:4": "Processes(n=4)",
+        "my_engines:Mine": "Mine(where='here')",
+        "my_engines:Mine:tcp://there:80": "Mine(where='tcp://there:80')",
+    }.items():
+        assert repr(find(given)) == expected
+    assert engine.results(operator.neg, [1], "my_engines:Mine:2") == [-1]
+    for given in ("processes:", "processes:0", "processes:many", "local:2"):
+        with pytest.raises(InvalidInputError, match=rf"as in processes:4. Got '{given}': ."):
+            find(given)
+    with pytest.raises(InvalidInputError, match=r"'engine' must name an engine. Got 'os:getcwd'"):
+        find("os:getcwd")

@@ -29,6 +29,7 @@ from whence import relevance
 from whence.attributors import Ensemble, get
 from whence.model.inputs import n_rows
 from whence.relevance.presets import PRESETS
+from whence.tasks import Classes
 
 PARAMETERS: dict[str, dict[str, Arg]] = {
     "dualda": {
@@ -153,6 +154,7 @@ def of_method(method: str) -> list[Call]:
                 kinds.without(kinds.count(0), "large", "huge", "one", "numpy", "short"), lambda: 0
             ),
             "class_names": Arg(things.NAMES, lambda: ["a", "b", "c"]),
+            "task": Arg(kinds.JUNK, lambda: "classes"),
             "cache_dir": Arg(
                 kinds.without(things.PATH, "none", "folder", "blank", "letters"),
                 lambda: world.folder() / "cache",
@@ -230,7 +232,7 @@ DUALDA = [
             "features": FEATURES,
             "labels": need(kinds.may(kinds.labels(), "beyond"), lambda: world.y().numpy()),
             "head": Arg(HEAD, world.head),
-            "n_classes": Arg(kinds.may(kinds.count(2, none=True), "one"), lambda: K),
+            "task": Arg(kinds.JUNK, lambda: Classes(K)),
         },
     ),
     Call("DualDA.attribute", _dualda("attribute"), {"x": TESTS, "target": TARGET, "sparse": SPARSE}, scored),

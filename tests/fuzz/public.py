@@ -38,13 +38,14 @@ _AMONG_THEMSELVES = """
     TrainingSet.reading TrainingSet.subset TrainingSet.relabelled TrainingSet.marked TrainingSet.contents
     TrainingSet.fingerprint TrainingSet.prints View.relabelled View.marked
     Frame.covers CentreBox.covers
-    Prepare.inputs Prepare.labelled Prepare.unlabelled CChoice.from_dict features.teller features.taken
-    svm.held_back Rules.beyond_first
+    Prepare.inputs Prepare.labelled Prepare.unlabelled features.teller features.taken
+    svm.held_back Rules.beyond_first Explanation.require_classes
     Case.fit Case.resources Case.row Case.rows_of Case.with_options Local.run Processes.run
 """  # what rooms do for each other, with arguments that were checked before
 _SUBCLASSED = (
     "CrammerSinger",
     "Problem",
+    "Targets",
     "SharingRule",
     "SpreadingRule",
     "OperationRule",

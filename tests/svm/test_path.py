@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from tests.helpers import oracle
-from whence.errors import ChoiceWarning, ConvergenceWarning, InvalidInputError
+from whence.core import contents
+from whence.errors import ChoiceWarning, ConvergenceWarning, InvalidInputError, StoreError
 from whence.svm import CChoice, choose_C, solve, solve_path
 from whence.svm.inputs import length
 from whence.svm.likeness import mean_cosine
@@ -262,4 +263,8 @@ def test_mean_cosine_is_blind_to_shifts() -> None:
 
 def test_a_choice_survives_json() -> None:
     choice = choose_C(*clusters(60))
-    assert CChoice.from_dict(json.loads(json.dumps(dataclasses.asdict(choice)))) == choice
+    values = json.loads(json.dumps(dataclasses.asdict(choice)))
+    assert contents.manifest(CChoice, values) == choice
+    for other in ({**values, "more": 1}, {**values, "path": [{**values["path"][0], "more": 1}]}):
+        with pytest.raises(StoreError, match="more"):
+            contents.manifest(CChoice, other)

@@ -26,7 +26,7 @@ def test_the_largest_output_is_explained_unless_a_target_is_given() -> None:
     [
         (3, r"'truth' must lie in \[0, 3\), the model's classes. Got 3 for test 0"),
         ([0, -1], "Got -1 for test 1"),
-        ([0, 1, 2], r"one class per test, shape \(2,\). Got shape \(3,\)"),
+        ([0, 1, 2], r"one of the model's classes, or one per test, shape \(2,\). Got shape \(3,\)"),
         ("shirt", "give its place in class_names_"),
         (0.5, "of dtype float64"),
     ],
@@ -38,16 +38,16 @@ def test_other_targets_are_refused(target: object, message: str) -> None:
 
 def test_outputs_are_called_by_their_names_or_numbers() -> None:
     assert Classes(2).called == ("0", "1")
-    assert Classes.of(("cat", "dog"), 2).called == ("cat", "dog")
-    assert Classes.of(("\udcff",), 1).names == ("?",)
+    assert Classes().of(2, ("cat", "dog")).called == ("cat", "dog")
+    assert Classes().of(1, ("\udcff",)).names == ("?",)
     with pytest.warns(DataWarning, match="The data name 2 classes, cat, dog, and the model has 3"):
-        assert Classes.of(("cat", "dog"), 3).names is None
+        assert Classes().of(3, ("cat", "dog")).names is None
 
 
 def test_labels_are_checked_and_counted() -> None:
-    labels, K = Classes.check_labels(np.array([2, 0, 1], np.uint8), 3, None)
+    labels, K = Classes().check_labels(np.array([2, 0, 1], np.uint8), 3, None)
     assert (labels.dtype, labels.tolist(), K) == (np.int64, [2, 0, 1], 3)
-    assert Classes.check_labels([0, 1], 2, 5)[1] == 5
+    assert Classes().check_labels([0, 1], 2, 5)[1] == 5
     for given, K, message in (
         ([0, 1, 2], 2, "'labels' must be below n_classes = 2. Got 2 at index 2"),
         ([0, -1, 2], None, "'labels' must not be negative. Got -1 at index 1"),
@@ -55,7 +55,7 @@ def test_labels_are_checked_and_counted() -> None:
         ([0.5, 1.0, 2.0], None, "Map class names to 0 … K−1 first"),
     ):
         with pytest.raises(InvalidInputError, match=message):
-            Classes.check_labels(given, 3, K)
+            Classes().check_labels(given, 3, K)
 
 
 def test_the_multiclass_machine_stands_for_classes() -> None:

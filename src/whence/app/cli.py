@@ -12,7 +12,19 @@ import typer
 
 from whence import __version__
 from whence.app import ending
-from whence.app.opening import CACHE, NAMED, Explainer, Json, Saved, Shown, Target, Tests, of_saved
+from whence.app.opening import (
+    CACHE,
+    NAMED,
+    Engine,
+    Explainer,
+    Json,
+    Saved,
+    Shown,
+    Target,
+    Tests,
+    of_saved,
+    working,
+)
 from whence.app.telling import say, show_progress
 
 app = typer.Typer(
@@ -108,6 +120,7 @@ def fit(
     trust: Annotated[
         bool, typer.Option("--trust", help="Import and run the code that the configuration names.")
     ] = False,
+    engine: Engine = None,
 ) -> None:
     """Fit an explainer to a trained classifier and its training set, and save it.
 
@@ -129,7 +142,8 @@ def fit(
         "on_error": on_error,
     }
     settings = {"layer": layer, "device": device, "reading": reading}
-    command(out, config, names, given, settings, options, trust=trust)
+    with working(engine):
+        command(out, config, names, given, settings, options, trust=trust)
 
 
 def _given(context: typer.Context) -> set[str]:
@@ -271,12 +285,15 @@ def evaluate(
         str | None, typer.Option(help="Only these methods, as in dualda,trak.", metavar="NAMES")
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what it would cost.")] = False,
+    engine: Engine = None,
 ) -> None:
     """Compare attribution methods by every metric, as a protocol says."""
     from whence.app.evaluate import run
 
     only = methods.split(",") if methods else None
-    for page in run(protocol, data, out, only, dry_run=dry_run, show_progress=show_progress(), say=say):
+    with working(engine):
+        pages = run(protocol, data, out, only, dry_run=dry_run, show_progress=show_progress(), say=say)
+    for page in pages:
         say(page.resolve())
 
 

@@ -19,10 +19,8 @@ from whence.core.cache import Cache
 from whence.core.naming import find
 from whence.core.resources import in_words
 from whence.core.words import counted
-from whence.data import as_training_set
 from whence.errors import InvalidInputError
 from whence.features import as_float32, extract, taken
-from whence.model.modules import class_names
 from whence.project import SUFFIX, Configuration
 
 
@@ -66,7 +64,7 @@ def command(
         made = Configuration(model, data, **settings, version=__version__).with_names(**names)
         made = dataclasses.replace(made, options=_options(made.attributor(), options, given))
     else:
-        extra = sorted(set(given) - {"out", "config", "trust", *names})
+        extra = sorted(set(given) - {"out", "config", "trust", "engine", *names})
         if extra:
             raise InvalidInputError(
                 f"--config must come without other options of the fit. Got {', '.join(extra)} too. "
@@ -112,9 +110,7 @@ def run(configuration: Configuration, out: Path, *, show_progress: bool, say: Ca
     held_out = None
     if tests is not None:
         with _about_test():
-            held_out = as_training_set(
-                tests, attributor.batch_size, names=class_names(network), preprocess=prepare
-            )
+            held_out = configuration.samples(tests, network, attributor.batch_size)
     attributor.fit(network, samples, configuration.layer, preprocess=prepare, **reading)
     for line in describe(attributor):
         say(line)

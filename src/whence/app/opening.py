@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -25,6 +26,10 @@ Tests = Annotated[str, typer.Option(help="Places of test samples, such as 0,4-7.
 Shown = Annotated[int, typer.Option("-k", help="Proponents and opponents to show.", min=1)]
 Target = Annotated[str | None, typer.Option(help="Class to explain, by number or name; the model's if none.")]
 Explainer = Annotated[Path, typer.Argument(help="The explainer that 'whence fit' wrote.", metavar="FILE")]
+Engine = Annotated[
+    str | None,
+    typer.Option(help="Where work runs: local, processes, processes:4, or module:name.", metavar="NAME"),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
@@ -49,13 +54,23 @@ class Saved:
     trust: Annotated[
         bool, typer.Option("--trust", help="Import and run the code that the file beside FILE names.")
     ] = False
+    engine: Engine = None
 
     def open(self) -> Project:
         """Read it with its model, data and tests, which takes time: what can be checked is, before."""
         from whence.project import Project
 
-        names = {name: value for name, value in vars(self).items() if name not in ("explainer", "trust")}
+        names = {
+            name: value for name, value in vars(self).items() if name not in ("explainer", "trust", "engine")
+        }
         return Project.open(self.explainer, trust=self.trust, show_progress=show_progress(), **names)
+
+
+def working(engine: str | None) -> AbstractContextManager[None]:
+    """Let what is done inside run where ``--engine`` says."""
+    from whence.engine import using
+
+    return using(engine)
 
 
 def of_saved(command: Callable[..., None]) -> Callable[..., None]:
@@ -67,7 +82,8 @@ def of_saved(command: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(command)
     def with_options(**given: Any) -> None:
         saved = Saved(**{name: given.pop(name) for name in shared})
-        command(saved, **given)
+        with working(saved.engine):
+            command(saved, **given)
 
     signature = inspect.Signature([explainer, *own, *others])
     with_options.__signature__ = signature  # type: ignore[attr-defined]

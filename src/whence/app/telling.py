@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from typing import TextIO
 
 import typer
 
@@ -20,13 +19,6 @@ def show_progress() -> bool:
     return sys.stderr.isatty()
 
 
-def warn(
-    message: Warning | str,
-    category: type[Warning],
-    filename: str,
-    lineno: int,
-    file: TextIO | None = None,
-    line: str | None = None,
-) -> None:
+def warn(message: Warning | str, *_: object, **__: object) -> None:
     """Print a warning without the line of code that it arose from, in place of ``warnings.showwarning``."""
     say(f"Warning: {plain_line(str(message))}", err=True)

@@ -91,7 +91,11 @@ def load(
         if model is None:
             raise InvalidInputError("'data' must come with 'model', which reads it. Got data alone.")
         samples = as_training_set(
-            data, names=class_names(model), preprocess=preprocess, collate_fn=collate_fn
+            data,
+            task=attributor.task_,
+            names=class_names(model),
+            preprocess=preprocess,
+            collate_fn=collate_fn,
         )
         attributor.take_data(samples)
     return attributor

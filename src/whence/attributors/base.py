@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from os import PathLike
@@ -11,16 +12,20 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor
 
-from whence.attributors.frame import FitOptions
+from whence.attributors.classifier import Training
 from whence.attributors.ranking import Ranked, TopK, padded, rank
 from whence.attributors.saving import Saveable
-from whence.core.checks import check_count
+from whence.core.checks import check_count, check_names
 from whence.core.registry import Registry
-from whence.data import OnError
-from whence.features import FeatureBank
+from whence.data import OnError, as_training_set
+from whence.features import FeatureBank, extract
 from whence.model.inputs import take
+from whence.model.modules import check_model
+from whence.model.modules import class_names as model_class_names
+from whence.tasks import Task, as_task
 
 _BLOCK = 1 << 22  # scores that top_k holds at a time
+_USUAL = {"dtype": "float32", "autocast": None, "num_workers": 0, "on_error": "raise"}  # reading of samples
 
 
 @dataclass(frozen=True)
@@ -66,7 +71,7 @@ class Attributor(Saveable):
     ----------
     n_train_ : int, samples of the training set
     task_ : Task, what the model's outputs stand for; ``n_classes_`` and ``class_names_`` are read from it
-    labels_ : (train,) int64, −1 for skipped samples
+    labels_ : (train, …), of classes int64, −1 for skipped samples
     skipped_ : int64, samples that could not be read, took no part in the fit and score 0
     head_ : Head or None, the model's own last layer
     model_ : BoundModel or None, the model as it was when fitted
@@ -87,6 +92,7 @@ class Attributor(Saveable):
         layer: str | None = None,
         *,
         features: FeatureBank | None = None,
+        task: str | type[Task] | Task | None = None,
         preprocess: Callable[[Any], Any] | None = None,
         collate_fn: Callable[[list[Any]], Any] | None = None,
         cache_dir: str | PathLike[str] | None = None,
@@ -95,6 +101,7 @@ class Attributor(Saveable):
         num_workers: int = 0,
         on_error: OnError = "raise",
         class_names: Sequence[str] | None = None,
+        **given: Any,
     ) -> Self:
         """Fit to a trained classifier and its training set, or to features that were extracted before.
 
@@ -112,6 +119,9 @@ class Attributor(Saveable):
         features
             A bank in the place of model and data: of ``whence.features.extract``, by which several methods
             share one pass over the training set, or of arrays, by ``FeatureBank.of(features, labels)``.
+        task
+            What labels and outputs stand for: None or "classes" for one class per sample, or a task of one's
+            own (``whence.tasks.Task``), its class or its name. A bank has its own.
         preprocess
             Makes the model's inputs of a batch of inputs: a tokeniser, an image processor, or any function.
             New inputs go through it as well.
@@ -131,13 +141,41 @@ class Attributor(Saveable):
             lists it in ``skipped_``, and its scores are 0.
         class_names
             One name per class, in order; None takes those of the model or of the data, if they have any.
+        given
+            What some methods ask for beside these: checkpoints, learning rates.
         """
-        options = FitOptions(
-            features=features, preprocess=preprocess, collate_fn=collate_fn, cache_dir=cache_dir,
-            dtype=dtype, autocast=autocast, num_workers=num_workers, on_error=on_error,
-            class_names=class_names,
-        )  # fmt: skip
-        return self._fit(model, data, layer, options)
+        self._check_parameters()
+        started = time.perf_counter()
+        names = None if class_names is None else check_names("class_names", class_names)
+        form: dict[str, Any] = {"task": as_task(task), "preprocess": preprocess, "collate_fn": collate_fn}
+        reading: dict[str, Any] = {
+            "dtype": dtype,
+            "autocast": autocast,
+            "num_workers": num_workers,
+            "on_error": on_error,
+        }
+        if features is None:
+            more = self._check_given(check_model(model, layer), **given)
+            self._check_task(form["task"])
+            known = model_class_names(model) if names is None else names
+            bank = extract(
+                model,
+                as_training_set(data, self.batch_size, names=known, **form),
+                layer=layer,
+                batch_size=self.batch_size,
+                cache_dir=cache_dir,
+                device=self.device,
+                show_progress=self.show_progress,
+                **reading,
+            )
+        else:
+            made_by = {"model": model, "data": data, "layer": layer, **form}
+            told = [name for name, value in made_by.items() if value is not None]
+            told += [name for name, value in reading.items() if value != _USUAL[name]]
+            bank = self._check_bank(features, told)
+            more = self._check_given(None if bank.model is None else bank.extractor.model, **given)
+        training = Training(bank, self._task(bank, names), self.batch_size, cache_dir)
+        return self._fit(training, time.perf_counter() - started, more)
 
     def attribute(self, x: Any, target: Any = None) -> Tensor:
         """Scores (test, train) of a batch of inputs; positive is evidence for the target class.

@@ -15,7 +15,7 @@ from torch.nn import functional
 
 from whence.core.arrays import Ints
 from whence.core.checks import check_dense, real_array, shown
-from whence.data import TrainingSet
+from whence.data import Targets, TrainingSet
 from whence.errors import InvalidInputError
 from whence.features import FeatureBank, as_float32, taken
 from whence.model.bound import BoundModel
@@ -99,7 +99,7 @@ class Batches:
     ----------
     data : these samples
     model : that takes them
-    labels : (M,) int64 on the model's device
+    labels : (M, …) on the model's device
     """
 
     data: TrainingSet
@@ -111,7 +111,7 @@ class Batches:
         return len(self.labels)
 
     def __iter__(self) -> Iterator[tuple[Any, Tensor]]:
-        """Give inputs and labels (B,), from the first sample to the last."""
+        """Give inputs and labels (B, …), from the first sample to the last."""
         start = 0
         for batch in self.data.batches():
             stop = start + len(batch.labels)
@@ -128,7 +128,7 @@ class Training:
 
     Attributes
     ----------
-    bank : features (N, d) and labels (N,) of all samples, −1 where one was skipped
+    bank : features (N, d) and labels (N, …) of all samples, and which were skipped
     task : what the labels and the model's outputs stand for
     cache_dir : where a method may keep what it learned
     """
@@ -159,7 +159,7 @@ class Training:
 
     @cached_property
     def labels(self) -> Tensor:
-        """Labels (M,) of the same samples, int64 on the model's device."""
+        """Labels (M, …) of the same samples, on the model's device."""
         labels = self.bank.labels[self.bank.valid]
         return torch.as_tensor(labels, device=self.classifier.weight.device)
 
@@ -183,10 +183,16 @@ def checked(bank: Any) -> FeatureBank:
     if bank.model is not None:
         bank.model.check_unchanged()
         return bank
-    X = check_features(bank.features)
-    head = None if bank.head is None else Head(*check_head(bank.head, X.shape[1], bank.n_classes))
-    y, K = Classes.check_labels(bank.labels, len(X), bank.n_classes if head is None else len(head.weight))
-    return replace(bank, features=X, labels=y, head=head, n_classes=K)
+    X, task = check_features(bank.features), task_of(bank.task)
+    K = task.n_outputs or None
+    head = None if bank.head is None else Head(*check_head(bank.head, X.shape[1], K))
+    y, K = task.check_labels(bank.labels, len(X), K if head is None else len(head.weight))
+    return replace(bank, features=X, labels=y, head=head, task=replace(task, n_outputs=K))
+
+
+def task_of(targets: Targets) -> Task:
+    """Give the task of labels: classes where nobody chose one."""
+    return targets if isinstance(targets, Task) else Classes(targets.n_outputs, targets.names)
 
 
 def check_tests(features: Any, like: Tensor, of: str = "") -> Tensor:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -13,11 +11,9 @@ import torch
 from torch import Tensor
 
 from whence.attributors.classifier import check_tests
-from whence.attributors.dual.surrogate import Surrogate
-from whence.data import TrainingSet
 from whence.errors import InvalidInputError, StoreError
 from whence.explanation import ConceptExplanation, ConceptPart, Contribution, Explanation, Sample
-from whence.model.bound import BoundModel, probabilities
+from whence.model.bound import probabilities
 from whence.model.extractor import Extractor
 from whence.model.inputs import to_model
 from whence.pages.samples import Array, as_samples, kept_tokens
@@ -27,61 +23,57 @@ from whence.relevance.presets import PRESETS, Rules
 from whence.relevance.sources import floating
 from whence.relevance.xda import Backward, Method, only, pair_maps, start
 
+if TYPE_CHECKING:
+    from whence.attributors.pairs import PairAttributor
 
-@dataclass(frozen=True)
+
 class PairExplainer:
     """Explains test samples one at a time: one pass of the sample, one of its training samples, two back.
 
-    Attributes
+    Parameters
     ----------
-    model, surrogate, data : what was fitted, and on what
-    method : how relevance goes from features to inputs; None leaves it to what the model does
-    class_names : one per class
-    gap : the surrogate's certificate
-    batch_size : training samples per pass
+    explainer : fitted, with its model and its training set
     k : pairs of either sign to show
+    method : how relevance goes from features to inputs; None leaves it to what the model does
     """
 
-    model: BoundModel
-    surrogate: Surrogate
-    data: TrainingSet
-    method: Method | None
-    class_names: tuple[str, ...]
-    gap: float
-    batch_size: int
-    k: int
+    def __init__(self, explainer: PairAttributor, k: int, method: Method | None) -> None:
+        self.explainer, self.k, self.method = explainer, k, method
+        self.model, self.data = explainer.require_model(), explainer.require_data()
+        self.surrogate, self.class_names = explainer.surrogate_, explainer.task_.called
 
     def __call__(self, number: int, inputs: Any, target: int | None, truth: int | None) -> Explanation:
         """Explain one test sample, a batch of one; ``number`` is its place among the tests."""
         surrogate = self.surrogate
-        chances = self._probabilities(number, inputs)
-        predicted = int(chances.argmax())
+        predicted, probability = self._predicted(number, inputs, target)
         target = predicted if target is None else target
         inputs, method, test, f = self._start(inputs)
         scored, scores = self._scores(f, target)
         proponents, opponents = (_strongest(scores, self.k, sign) for sign in (1, -1))
         ranked = [*proponents, *opponents]
-        pairs = self._pairs(inputs, test, method, target, [int(scored[place]) for place in ranked])
+        indices = [int(scored[place]) for place in ranked]
+        lam = torch.as_tensor(surrogate.lam[indices][:, [target]].toarray()[:, 0])
+        logit_map, pairs = self._pairs(inputs, test, method, target, indices, lam)
         evidence = [float(side.sum()) for side in (scores.clip(min=0), scores.clip(max=0))]
         n = len(proponents)
         contributions = [
             Contribution(
-                index=int(scored[place]),
-                label=int(surrogate.labels[scored[place]]),
+                index=indices[j],
+                label=surrogate.labels[indices[j]].tolist(),
                 score=float(scores[place]),
                 share=float(scores[place]) / evidence[j >= n],
-                coefficient=float(pairs.lam[j]),
-                sample=pairs.samples[j],
-                test_map=pairs.test_maps[j],
-                train_map=pairs.train_maps[j],
+                coefficient=float(lam[j]),
+                sample=pairs[j].sample,
+                test_map=pairs[j].test_map,
+                train_map=pairs[j].train_map,
             )
             for j, place in enumerate(ranked)
         ]
         return Explanation(
             sample=as_samples(inputs, self.model.prepare.preprocess)[0],
             predicted=predicted,
-            probability=float(chances[predicted]),
-            surrogate_class=int(surrogate.logits(f)[0].argmax()),
+            probability=probability,
+            surrogate_class=self._output(surrogate.logits(f), target),
             truth=truth,
             target=target,
             class_names=self.class_names,
@@ -89,11 +81,11 @@ class PairExplainer:
             bias=float(surrogate.coef[target, -1]) if surrogate.bias else 0.0,
             proponents=tuple(contributions[:n]),
             opponents=tuple(contributions[n:]),
-            logit_map=pairs.logit_map,
+            logit_map=logit_map,
             method=_name(method),
             n_train=len(surrogate.labels),
             n_support=len(surrogate.support),
-            gap=self.gap,
+            gap=self.explainer.gap_,
         )
 
     def concepts(
@@ -109,7 +101,7 @@ class PairExplainer:
         """Take the score of one pair apart into concepts; the strongest proponent's if no index is given."""
         surrogate = self.surrogate
         if target is None:
-            target = int(self._probabilities(number, inputs).argmax())
+            target = self._predicted(number, inputs, None)[0]
         inputs, method, test, f = self._start(inputs)
         index = self._strongest(f, target) if index is None else index
         if index not in surrogate.support:
@@ -125,6 +117,7 @@ class PairExplainer:
         best = np.argsort(-np.sign(lam) * scores, kind="stable")[:n]
         chosen = Concepts(concepts.vectors[best], tuple(concepts.names[j] for j in best))
         maps = concept_maps(test, train, lam, chosen)
+        test_maps, train_maps = _shown(inputs, maps.test), _shown(train_inputs, maps.train)
         activations = [chosen.activations(x.cpu())[0] for x in (f, train.features)]
         sides = np.where(activations[1] < 0, -1.0, 1.0)[:, None]
         rows = Concepts(sides * chosen.vectors, chosen.names).top_samples(surrogate.vectors.cpu(), k)
@@ -138,8 +131,8 @@ class PairExplainer:
                     score=float(scores[best[j]]),
                     test_activation=float(activations[0][j]),
                     train_activation=float(activations[1][j]),
-                    test_map=kept_tokens(inputs, _array(maps.test[j][None]))[0],
-                    train_map=kept_tokens(train_inputs, _array(maps.train[j][None]))[0],
+                    test_map=test_maps[j],
+                    train_map=train_maps[j],
                     indices=tuple(indices),
                     samples=tuple(as_samples(self.data.take(indices), tokenizer)),
                 )
@@ -148,7 +141,7 @@ class PairExplainer:
             test=as_samples(inputs, tokenizer)[0],
             train=as_samples(train_inputs, tokenizer)[0],
             index=index,
-            label=int(surrogate.labels[index]),
+            label=surrogate.labels[index].tolist(),
             target=target,
             class_names=self.class_names,
             score=score,
@@ -161,9 +154,19 @@ class PairExplainer:
             method=_name(method),
         )
 
-    def _probabilities(self, number: int, inputs: Any) -> Tensor:
-        """Probabilities (K,) of the classes, by the model's own output for one test sample."""
-        return probabilities(self.model.read_batch(inputs, number).logits)[0]
+    def _predicted(self, number: int, inputs: Any, target: int | None) -> tuple[int, float | None]:
+        """Give the output that the model predicts for one test sample, and of a class its probability."""
+        outputs = self.model.read_batch(inputs, number).logits
+        if not self.surrogate.task.has_classes:
+            return self._output(outputs, target), None
+        chances = probabilities(outputs)[0]
+        predicted = int(chances.argmax())
+        return predicted, float(chances[predicted])
+
+    def _output(self, outputs: Tensor, target: int | None) -> int:
+        """Give the output that is predicted, by outputs (1, K); where none is, the one that was asked for."""
+        task = self.surrogate.task
+        return int(task.predicted(outputs)[0]) if task.has_classes or target is None else target
 
     def _start(self, inputs: Any) -> tuple[Any, Method, Backward, Tensor]:
         """Give the inputs on the model's device, the method, the pass it goes back by, and the features."""
@@ -189,23 +192,23 @@ class PairExplainer:
             )
         return int(scored[best[0]])
 
-    def _pairs(self, inputs: Any, test: Backward, method: Method, target: int, indices: list[int]) -> _Pairs:
-        """Maps of the pairs with some training samples, ``batch_size`` a pass."""
+    def _pairs(
+        self, inputs: Any, test: Backward, method: Method, target: int, indices: list[int], lam: Tensor
+    ) -> tuple[Array, list[_Pair]]:
+        """Give the map of the logit, and the pairs with some training samples, ``batch_size`` a pass."""
         weight = torch.as_tensor(self.surrogate.coef[target, : test.features.shape[1]])
-        lam = torch.as_tensor(self.surrogate.lam[indices][:, [target]].toarray()[:, 0])
-        if not indices:
-            return _Pairs(_of_test(inputs, only(test.maps(weight[None])))[0], lam)
-        found = None
-        for begin in range(0, len(indices), self.batch_size):
-            part = indices[begin : begin + self.batch_size]
-            train_inputs, train = self._train(part, inputs, method)
-            maps = pair_maps(test, train, lam[begin : begin + len(part)], weight)
-            found = found or _Pairs(_of_test(inputs, maps.logit[None])[0], lam)
-            found.samples += as_samples(train_inputs, self.model.prepare.preprocess)
-            found.test_maps += _of_test(inputs, maps.test)
-            found.train_maps += kept_tokens(train_inputs, _array(maps.train))
-        assert found is not None
-        return found
+        logit, pairs = None, []
+        size = self.explainer.batch_size
+        for begin in range(0, len(indices), size):
+            some = slice(begin, begin + size)
+            train_inputs, train = self._train(indices[some], inputs, method)
+            maps = pair_maps(test, train, lam[some], weight)
+            logit = maps.logit[None] if logit is None else logit
+            samples = as_samples(train_inputs, self.model.prepare.preprocess)
+            sides = _shown(inputs, maps.test), _shown(train_inputs, maps.train)
+            pairs += [_Pair(*each) for each in zip(samples, *sides, strict=True)]
+        logit = only(test.maps(weight[None])) if logit is None else logit
+        return _shown(inputs, logit)[0], pairs
 
     def _train(self, indices: list[int], inputs: Any, method: Method) -> tuple[Any, Backward]:
         """Give training samples on the model's device and their pass back, or raise unless they fit."""
@@ -225,14 +228,12 @@ class PairExplainer:
         return train_inputs, train
 
 
-class _Pairs:
-    """Maps of the pairs so far."""
+class _Pair(NamedTuple):
+    """A training sample, and the maps of its pair with the test sample."""
 
-    def __init__(self, logit_map: Array, lam: Tensor) -> None:
-        self.logit_map, self.lam = logit_map, lam
-        self.samples: list[Sample] = []
-        self.test_maps: list[Array] = []
-        self.train_maps: list[Array] = []
+    sample: Sample
+    test_map: Array
+    train_map: Array
 
 
 _chosen: WeakKeyDictionary[Extractor, str] = WeakKeyDictionary()  # once per model: it costs a pass
@@ -251,15 +252,9 @@ def _strongest(scores: npt.NDArray[np.float64], k: int, sign: int) -> list[int]:
     return where[best * sign > 0].tolist()
 
 
-def _array(maps: Tensor) -> Array:
-    return maps.detach().float().cpu().numpy()
-
-
-def _of_test(inputs: Any, maps: Tensor) -> list[Array]:
-    """Give maps (m, …) on the one test sample, of a text without those of its padding."""
-    mask = inputs.get("attention_mask") if isinstance(inputs, Mapping) else None
-    same = inputs if mask is None else {"attention_mask": mask.expand(len(maps), -1)}
-    return kept_tokens(same, _array(maps))
+def _shown(inputs: Any, maps: Tensor) -> list[Array]:
+    """Give maps (m, …) on m samples or on a single one, of texts without those of their padding."""
+    return kept_tokens(inputs, maps.detach().float().cpu().numpy())
 
 
 def _name(method: Method) -> str:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from typing import Any
 
 from torch import Tensor
 from tqdm.auto import tqdm
 
 from whence.attributors.base import Attributor
+from whence.attributors.dual.surrogate import Surrogate
 from whence.attributors.explainer import PairExplainer
 from whence.core.checks import check_count, shown
 from whence.errors import InvalidInputError
@@ -23,14 +23,18 @@ class PairAttributor(Attributor):
 
     Attributes
     ----------
+    surrogate_ : Surrogate, whose weights are a sum over the training samples
     vectors_ : (S, d), features of the training samples that can score
+    gap_ : float, the surrogate's certificate
     """
 
+    surrogate_: Surrogate
     vectors_: Tensor
+    gap_: float
 
-    @abstractmethod
     def explaining(self, k: int, method: Method | None) -> PairExplainer:
         """Give what explains one test sample, by the k strongest pairs of either sign."""
+        return PairExplainer(self, k, method)
 
     def explain(
         self, x: Any, k: int = 5, target: Any = None, *, truth: Any = None, method: Method | None = None
@@ -64,6 +68,8 @@ class PairAttributor(Attributor):
         k = min(check_count("k", k), self.n_train_)
         n = check_batch(x)
         wanted = [None] * n if target is None else self.task_.check_target(target, n).tolist()
+        if truth is not None:
+            self.task_.require_classes("'truth'")
         truths = [None] * n if truth is None else self.task_.check_target(truth, n, "truth").tolist()
         explaining = self.explaining(k, method)
         batches = explaining.model.batches(x, 1)

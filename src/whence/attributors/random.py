@@ -40,6 +40,7 @@ class RandomAttributor(Attributor):
     """
 
     name: ClassVar[str] = "random"
+    classes_only = False
     limits: ClassVar[Limits] = Limits(memory="nothing", cost=0.0)
 
     seed: int = parameter(0, a_seed)

@@ -8,6 +8,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from whence.core import contents
 from whence.svm import CChoice
+from whence.tasks import Task, restored
 
 Positive = Annotated[float, Field(gt=0)]
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -36,16 +37,15 @@ class Manifest(Strict):
     method: str
     parameters: dict[str, Any]
     class_names: Names | None = None
+    task: dict[str, Any] | None = None
     fingerprint: Fingerprint | None
 
-    def names(self, n_classes: int) -> tuple[str, ...] | None:
-        """Give one name per class, or raise."""
-        if self.class_names is None:
-            return None
-        if len(self.class_names) != n_classes:
-            got = len(self.class_names)
-            raise contents.refused(f"class_names must be {n_classes} names, and there are {got}")
-        return tuple(self.class_names)
+    def task_of(self, n_outputs: int) -> Task:
+        """Give the task, with K outputs and their names, or raise."""
+        names = None if self.class_names is None else tuple(self.class_names)
+        if names is not None and len(names) != n_outputs:
+            raise contents.refused(f"class_names must be {n_outputs} names, and there are {len(names)}")
+        return restored(self.task, n_outputs, names)
 
 
 class DualDAManifest(Manifest):
@@ -55,7 +55,7 @@ class DualDAManifest(Manifest):
     """
 
     C: Positive
-    C_path: dict[str, Any] | None
+    C_path: CChoice | None
     gap: float
     agreement: Share | None = None
     constant: Annotated[float, Field(ge=0)] = 1.0
@@ -68,14 +68,4 @@ class SolutionManifest(Strict):
     C: Positive
     gap: float
     constant: Annotated[float, Field(ge=0)]
-    choice: dict[str, Any] | None
-
-
-def choice_of(values: dict[str, Any] | None) -> CChoice | None:
-    """Rebuild how C was chosen, or raise StoreError."""
-    if values is None:
-        return None
-    with contents.restoring():
-        found = CChoice.from_dict(values)  # every field there is, and no other
-    contents.manifest(CChoice, values)
-    return found
+    choice: CChoice | None

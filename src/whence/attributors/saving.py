@@ -18,7 +18,6 @@ from whence.data import TrainingSet
 from whence.errors import InvalidInputError, StoreError
 from whence.model.bound import BoundModel
 from whence.model.heads import Head
-from whence.tasks import Classes
 
 
 class Saveable(Frame):
@@ -43,7 +42,7 @@ class Saveable(Frame):
             "class_names": self.class_names_,
             "fingerprint": None if self.model_ is None else self.model_.fingerprint,
         }
-        store.write(check_path("path", path), arrays, manifest | facts)
+        store.write(check_path("path", path), arrays, manifest | self.task_.saved | facts)
 
     @classmethod
     def restored(cls, arrays: store.Arrays, values: dict[str, Any], model: nn.Module | None) -> Self:
@@ -77,6 +76,12 @@ class Saveable(Frame):
                 f"{type(self).__name__} keeps no cache that is worth saving. Fit it again where it is needed."
             )
         arrays = {name: tensor.cpu().numpy() for name, tensor in self._cache.items()}
+        odd = [name for name, array in arrays.items() if array.dtype.kind != "f"]
+        if odd and self._layout(self._head()) is not None:
+            raise StoreError(
+                f"{type(self).__name__} must keep floats where its _layout says their shapes. Got {odd[0]!r} "
+                f"of dtype {arrays[odd[0]].dtype}. Leave _layout out, or keep floats."
+            )
         if self.model_ is None and self.head_ is not None:
             parts = {"head_weight": self.head_.weight, "head_bias": self.head_.bias}
             arrays |= {name: array for name, array in parts.items() if array is not None}
@@ -85,7 +90,7 @@ class Saveable(Frame):
     def _layout(self, classifier: Classifier) -> Layout | None:
         """Shapes of what ``_learn`` keeps for N samples, K classes and d features; with the bias's 1, e.
 
-        None for what a file is not asked for, but for finite numbers.
+        None for what a file is not asked for: whole numbers, flags, or finite numbers of either precision.
         """
         return None
 
@@ -99,16 +104,20 @@ class Saveable(Frame):
         classifier = Classifier(head, bound, self.batch_size)
         K, d = classifier.weight.shape
         with contents.restoring():
-            layout = self._layout(classifier) or {n: a.shape for n, a in arrays.items() if n != "labels_"}
-        contents.check_names(arrays, {*layout, "labels_"})
+            asked = self._layout(classifier)
+        contents.check_names(arrays, {*(asked or arrays), "labels_"})
         labels = arrays.pop("labels_")
-        contents.check_integers("labels_", labels, ("all",), {}, -1, K - 1)
-        sizes = {"K": K, "d": d, "e": d + (classifier.bias is not None), "N": int((labels >= 0).sum())}
+        layout = asked or {n: a.shape for n, a in arrays.items() if a.dtype.kind not in "biu"}
+        task = manifest.task_of(K)
+        task.check_saved("labels_", labels)
+        used = int(task.known(labels).sum())
+        sizes = {"K": K, "d": d, "e": d + (classifier.bias is not None), "N": used}
         # Gradients have the precision of the model's weights.
         double = bound and any(p.dtype == torch.float64 for p in classifier.model.parameters())
-        dtypes = {n: contents.FLOATS if double or n in self._doubles else ("float32",) for n in layout}
+        wide = double or asked is None
+        dtypes = {n: contents.FLOATS if wide or n in self._doubles else ("float32",) for n in layout}
         contents.check_floats(arrays, layout, sizes, dtypes)
-        self._adopt(Classes(K, manifest.names(K)), labels, head, bound, None)
+        self._adopt(task, labels, head, bound, None)
         device = classifier.weight.device
         self._keep({name: torch.as_tensor(array, device=device) for name, array in arrays.items()})
 

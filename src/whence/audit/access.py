@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import repeat
 from typing import Any
 
-import numpy as np
+import torch
 from torch import Tensor
 
 from whence.attributors import DualDA
 from whence.attributors.dual.surrogate import Surrogate
 from whence.core.arrays import Floats
-from whence.core.checks import check_dense, to_array
+from whence.core.checks import to_array
 from whence.errors import InvalidInputError
 from whence.features import FeatureBank, as_float32, extract, taken
 from whence.model.inputs import check_batch
-from whence.svm.inputs import check_features
+from whence.svm.inputs import check_features, squared_norms
 
 
 def surrogate_of(explainer: Any) -> Surrogate:
@@ -25,6 +26,8 @@ def surrogate_of(explainer: Any) -> Surrogate:
             f"'explainer' must be a fitted DualDA, whose dual solution is audited. "
             f"Got {type(explainer).__name__}."
         )
+    explainer.check_fitted()
+    explainer.task_.require_classes("An explainer that is audited")
     return explainer.surrogate_
 
 
@@ -44,11 +47,7 @@ def training_features(explainer: DualDA, features: Any) -> Floats:
         raise InvalidInputError(
             f"'features' must be those of the training set, one row per sample, {expected}. Got {X.shape}."
         )
-    if not np.isfinite(X).all():
-        row, column = np.argwhere(~np.isfinite(X))[0].tolist()
-        raise InvalidInputError(
-            f"'features' must be finite. Got {X[row, column]} at row {row}, column {column}."
-        )
+    squared_norms(X)  # raises where a feature is not finite
     explainer.surrogate_.check_training(X)
     return taken(X, explainer.labels_ >= 0)
 
@@ -73,55 +72,36 @@ def _extracted(explainer: DualDA) -> FeatureBank:
     )
 
 
-class Tests:
-    """Features of test samples, a part at a time: of inputs ``x``, or of rows ``features`` (B, d).
+def tests_of(
+    explainer: DualDA, x: Any, features: Any, target: Any
+) -> tuple[int, Iterator[tuple[Tensor, Tensor]]]:
+    """Give the number of tests, and features (b, d) and classes (b,) of ``batch_size`` after the other.
 
     Parameters
     ----------
-    explainer : fitted
-    x : inputs as for ``DualDA.attribute``, or None
-    features : (B, d), read in slices, or None
-    target : None for the model's class, one class, or one class per test
+    explainer
+        A fitted DualDA.
+    x
+        Inputs as for ``DualDA.attribute``, or None.
+    features
+        (B, d), read in slices, or None.
+    target
+        None for the model's class, one class, or one class per test.
     """
-
-    def __init__(self, explainer: DualDA, x: Any, features: Any, target: Any) -> None:
-        if (x is None) == (features is None):
-            raise InvalidInputError("Either 'x' or 'features' must be given, and not both.")
-        self.explainer, self.x, self.features = explainer, x, features
-        if features is None:
-            explainer.require_model()
-            self.count = check_batch(x)
-        else:
-            if isinstance(features, Tensor):
-                check_dense("features", features)
-            given = isinstance(features, np.ndarray | Tensor) and not isinstance(features, np.ma.MaskedArray)
-            self.features = features if given else to_array("features", features)
-            self.count = len(self.features) if self.features.ndim else 0
-            if not self.count:
-                raise InvalidInputError(
-                    f"'features' must have one row per test. Got shape {tuple(self.features.shape)}."
-                )
-        self.target = None if target is None else explainer.task_.check_target(target, self.count)
-
-    def __len__(self) -> int:
-        """Give the number of parts."""
-        return -(-self.count // self.explainer.batch_size)
-
-    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
-        """Give features (b, d) and classes (b,), ``batch_size`` tests at a time."""
-        start = 0
-        for f, predicted in self._parts():
-            stop = start + len(f)
-            yield f, predicted.cpu() if self.target is None else self.target[start:stop]
-            start = stop
-
-    def _parts(self) -> Iterator[tuple[Tensor, Tensor]]:
-        """Give features (b, d) and the model's classes (b,)."""
-        surrogate, size = self.explainer.surrogate_, self.explainer.batch_size
-        if self.features is not None:
-            for start in range(0, self.count, size):
-                f = self.explainer.check_features(self.features[start : start + size])
-                yield f, surrogate.classes(f)
-        else:
-            for part in self.explainer.require_model().reads(self.x, size):
-                yield self.explainer.check_features(part.features, "x"), part.logits.argmax(1)
+    if (x is None) == (features is None):
+        raise InvalidInputError("Either 'x' or 'features' must be given, and not both.")
+    size = explainer.batch_size
+    if features is None:
+        reads = explainer.require_model().reads(x, size)
+        count = check_batch(x)
+        found = ((explainer.check_features(part.features, "x"), part.logits) for part in reads)
+    else:
+        rows = to_array("features", features)
+        count = len(rows) if rows.ndim else 0
+        if not count:
+            raise InvalidInputError(f"'features' must have one row per test. Got shape {rows.shape}.")
+        slices = (explainer.check_features(rows[start : start + size]) for start in range(0, count, size))
+        found = ((f, explainer.surrogate_.model_logits(f)) for f in slices)
+    task = explainer.task_
+    wanted = repeat(None) if target is None else iter(torch.split(task.check_target(target, count), size))
+    return count, ((f, task.explained(logits, next(wanted))) for f, logits in found)

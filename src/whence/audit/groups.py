@@ -11,7 +11,7 @@ import numpy as np
 from tqdm.auto import tqdm
 
 from whence.attributors import DualDA
-from whence.audit.access import Tests, surrogate_of
+from whence.audit.access import surrogate_of, tests_of
 from whence.audit.table import Columns, Table, check_ids, chosen_ids
 from whence.core.arrays import Doubles, Ints
 from whence.core.checks import check_count, check_share
@@ -76,13 +76,14 @@ def group_attribution(
     True
     """
     surrogate = surrogate_of(explainer)
-    tests = Tests(explainer, x, features, target)
+    n, parts = tests_of(explainer, x, features, target)
     K, d = explainer.n_classes_, explainer.vectors_.shape[1]
     sums, counts = np.zeros((K, d)), np.zeros(K, dtype=np.int64)
     absolute = np.zeros(explainer.n_train_)
     width = max(1, _ENTRIES // max(1, len(explainer.support_)))
-    quiet = not explainer.show_progress or len(tests) < 4
-    for f, classes in tqdm(tests, "Attributing", unit="batch", disable=quiet):
+    n_parts = math.ceil(n / explainer.batch_size)
+    quiet = not explainer.show_progress or n_parts < 4
+    for f, classes in tqdm(parts, "Attributing", n_parts, unit="batch", disable=quiet):
         np.add.at(sums, classes.numpy(), f.double().cpu().numpy())
         counts += np.bincount(classes.numpy(), minlength=K)
         for start in range(0, len(f), width):
@@ -92,8 +93,8 @@ def group_attribution(
     lam = surrogate.lam[explainer.support_]
     products = explainer.vectors_.double().cpu().numpy() @ sums.T + surrogate.constant**2 * counts  # (S, K)
     mean = np.zeros(explainer.n_train_)
-    mean[explainer.support_] = lam.multiply(products).sum(axis=1) / tests.count
-    return GroupAttribution(mean, absolute / tests.count, tests.count, counts)
+    mean[explainer.support_] = lam.multiply(products).sum(axis=1) / n
+    return GroupAttribution(mean, absolute / n, n, counts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,12 +118,7 @@ class Coreset(Table):
 
     def columns(self) -> Columns:
         """Give the list as columns of plain values."""
-        names = {} if self.ids is None else {"id": list(self.ids)}
-        return {"index": self.indices.tolist(), **names, "score": self.scores.tolist()}
-
-    def to_dict(self) -> dict[str, Any]:
-        """Everything in plain types that JSON takes; ids as they were given."""
-        return {"coverage": self.coverage, "n_train": self.n_train, "columns": dict(self.columns())}
+        return {"index": self.indices.tolist(), **self.id_column(), "score": self.scores.tolist()}
 
 
 def coreset(

@@ -70,7 +70,7 @@ class WrongLabels(Table):
         return {
             "rank": list(range(1, len(self) + 1)),
             "index": self.indices.tolist(),
-            **({} if self.ids is None else {"id": list(self.ids)}),
+            **self.id_column(),
             "label": self.labels.tolist(),
             "label_name": [name[c] for c in self.labels],
             "suggested": self.suggested.tolist(),
@@ -79,15 +79,6 @@ class WrongLabels(Table):
             "self_influence": self.self_influence.tolist(),
             "neighbours": kept,
             "neighbour_labels": theirs,
-        }
-
-    def to_dict(self) -> dict[str, Any]:
-        """Everything in plain types that JSON takes; ids as they were given."""
-        return {
-            "ranking": self.ranking,
-            "among": self.among,
-            "class_names": list(self.class_names),
-            "columns": dict(self.columns()),
         }
 
     def __str__(self) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 from tqdm.auto import tqdm
 
 from whence.attributors import DualDA
-from whence.audit.access import Tests, surrogate_of, training_features
+from whence.audit.access import surrogate_of, tests_of, training_features
 from whence.audit.groups import group_attribution
 from whence.audit.heldout import total_norm
 from whence.audit.table import plain
@@ -165,7 +165,7 @@ def _tests(
         if not (y == target).any():
             raise InvalidInputError(f"'target' must have training samples. Class {target} has none.")
         return X[y == target].astype(np.float64), target
-    parts = list(Tests(explainer, x, test_features, None))
+    parts = list(tests_of(explainer, x, test_features, None)[1])
     if target is None:
         counts = sum(np.bincount(classes.numpy(), minlength=explainer.n_classes_) for _, classes in parts)
         target = int(np.argmax(counts))
@@ -190,7 +190,7 @@ def _dense(explainer: DualDA, X: Floats, y: Ints, C: float | None) -> tuple[Dual
                 break
     assert C is not None
     low = dataclasses.replace(explainer, C=check_C(C), max_seconds=None)
-    low.fit(features=FeatureBank.of(X, y, n_classes=K))
+    low.fit(features=FeatureBank.of(X, y, task=explainer.task_))
     return low, at_bound(low.lam_, C)
 
 

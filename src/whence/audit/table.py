@@ -23,11 +23,22 @@ Columns = Mapping[str, Sequence[Any]]
 
 
 class Table(ABC):
-    """A list of samples that can be written to a file."""
+    """A list of samples that can be written to a file: a dataclass with the user's own names as ``ids``."""
+
+    ids: tuple[Any, ...] | None
 
     @abstractmethod
     def columns(self) -> Columns:
         """Give the list as columns of plain values, one row per sample."""
+
+    def id_column(self) -> Columns:
+        """Give the column of the user's own names, where there are any."""
+        return {} if self.ids is None else {"id": list(self.ids)}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything in plain types that JSON takes; ids as they were given."""
+        whole = {name: v for name, v in vars(self).items() if not isinstance(v, np.ndarray) and name != "ids"}
+        return {**whole, "columns": dict(self.columns())}
 
     def to_csv(self, path: str | PathLike[str]) -> None:
         """Write a CSV file; several samples stand in one cell, with spaces between."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
@@ -37,28 +37,19 @@ def check_seed(value: Any, name: str = "seed") -> int:
 
 def check_positive(name: str, value: Any, why: str = "") -> float:
     """Return a finite number above 0."""
-    number = _number(value)
-    if number is None or not 0 < number < math.inf:
-        raise InvalidInputError(f"'{name}' must be a finite number above 0{why}. Got {shown(value)}.")
-    return number
+    return _number(name, value, lambda x: 0 < x < math.inf, f"a finite number above 0{why}")
 
 
 def check_share(name: str, value: Any, *, whole: bool = False) -> float:
     """Return a number above 0 and below 1; with ``whole``, 1 is one too."""
-    number = _number(value)
-    if number is None or not (0 < number < 1 or (whole and number == 1)):
-        interval = "(0, 1]" if whole else "(0, 1)"
-        raise InvalidInputError(f"'{name}' must be a number in {interval}. Got {shown(value)}.")
-    return number
+    rule = f"a number in (0, 1{']' if whole else ')'}"
+    return _number(name, value, lambda x: 0 < x < 1 or (whole and x == 1), rule)
 
 
 def check_number(name: str, value: Any, least: float = -math.inf) -> float:
     """Return a finite number of at least ``least``."""
-    number = _number(value)
-    if number is None or not math.isfinite(number) or number < least:
-        limit = "" if least == -math.inf else f" of at least {least:g}"
-        raise InvalidInputError(f"'{name}' must be a finite number{limit}. Got {shown(value)}.")
-    return number
+    rule = "a finite number" + ("" if least == -math.inf else f" of at least {least:g}")
+    return _number(name, value, lambda x: math.isfinite(x) and x >= least, rule)
 
 
 def check_choice(name: str, value: Any, choices: Sequence[str | None]) -> Any:
@@ -189,14 +180,16 @@ def is_integer(value: Any) -> bool:
     return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
-def _number(value: Any) -> float | None:
-    """Give a real number as a float; None for anything else, numbers in texts and truth values too."""
-    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
-        return None
+def _number(name: str, value: Any, fits: Callable[[float], bool], rule: str) -> float:
+    """Return a real number that fits as a float; numbers in texts and truth values are none."""
+    real = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
     try:
-        return float(value)
+        number = float(value) if real else math.nan
     except OverflowError:
-        return math.inf
+        number = math.inf
+    if not fits(number):
+        raise InvalidInputError(f"'{name}' must be {rule}. Got {shown(value)}.")
+    return number
 
 
 def check_parts(name: str, inputs: Any) -> None:

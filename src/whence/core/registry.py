@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from importlib import import_module
 from operator import attrgetter
 from pkgutil import walk_packages
@@ -117,18 +116,6 @@ def register(thing: T) -> T:
             return thing
     kinds = ", ".join(registry.kind for registry in _ALL)
     raise InvalidInputError(f"What is registered must be one of: {kinds}. Got {thing!r}.")
-
-
-@contextmanager
-def forgetting() -> Iterator[None]:
-    """Forget, at the end, what was registered inside, whole registries too: for trying things out."""
-    before = [(registry, dict(registry._things)) for registry in _ALL]
-    try:
-        yield
-    finally:
-        _ALL[:] = [registry for registry, _ in before]
-        for registry, things in before:
-            registry._things = things
 
 
 def import_all(package: str, but: str = "") -> None:

@@ -3,6 +3,7 @@
 from whence.data.forms import as_training_set
 from whence.data.items import Prepare
 from whence.data.reading import Batch, OnError
+from whence.data.targets import Targets
 from whence.data.training_set import TrainingSet
 
-__all__ = ["Batch", "OnError", "Prepare", "TrainingSet", "as_training_set"]
+__all__ = ["Batch", "OnError", "Prepare", "Targets", "TrainingSet", "as_training_set"]

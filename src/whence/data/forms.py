@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from torch.utils.data import DataLoader, IterableDataset, RandomSampler, SequentialSampler, default_collate
 
-from whence.core.checks import check_callable, check_count, check_names
+from whence.core.checks import check_callable, check_count, check_names, shown
 from whence.data.items import Prepare, same
+from whence.data.labels import Labels
 from whence.data.reading import Workers
+from whence.data.targets import Targets
 from whence.data.training_set import TrainingSet
-from whence.errors import DataWarning, InvalidInputError
+from whence.errors import DataWarning, InvalidInputError, warn
 
 MOST = 2**31 - 1  # samples per batch
 _CHECKED = 8  # samples that are read twice, enough to catch a coin toss 255 times in 256
@@ -23,6 +24,7 @@ def as_training_set(
     data: Any,
     batch_size: int = 256,
     *,
+    task: Targets | None = None,
     names: Sequence[str] | None = None,
     preprocess: Callable[[Any], Any] | None = None,
     collate_fn: Callable[[list[Any]], Any] | None = None,
@@ -44,6 +46,8 @@ def as_training_set(
         a class's name.
     batch_size
         Samples per batch; a ``DataLoader`` keeps its own.
+    task
+        What labels are, see ``whence.tasks``; None takes them for classes.
     names
         The model's names of the classes, in order.
     preprocess
@@ -57,10 +61,10 @@ def as_training_set(
         When the same sample is not the same twice, or model and data name the classes differently.
     """
     if isinstance(data, TrainingSet):
-        if preprocess is not None or collate_fn is not None:
+        if any(option is not None for option in (task, preprocess, collate_fn)):
             raise InvalidInputError(
-                "'preprocess' and 'collate_fn' must be given where the samples are first read. "
-                "Got them beside a TrainingSet, which has its own. Pass them to as_training_set."
+                "'task', 'preprocess' and 'collate_fn' must be given where the samples are first read. "
+                "Got one beside a TrainingSet, which has its own. Pass them to as_training_set."
             )
         return data
     batch_size = check_count("batch_size", batch_size, 1, MOST)
@@ -77,9 +81,19 @@ def as_training_set(
         workers = Workers(data.num_workers, data.worker_init_fn, data.multiprocessing_context)
         assert data.batch_size is not None
         data, batch_size = data.dataset, data.batch_size
-    samples = TrainingSet.of(data, batch_size, Prepare(collate_fn, preprocess), names, workers)
+    prepare = Prepare(collate_fn, preprocess)
+    samples = TrainingSet.of(data, batch_size, prepare, names, workers, as_targets(task))
     _warn_if_random(samples)
     return samples
+
+
+def as_targets(task: Any) -> Targets:
+    """Return what labels are, classes for None, or raise where something else is given."""
+    if task is not None and not isinstance(task, Targets):
+        raise InvalidInputError(
+            f"'task' must be None for classes, or a task such as whence.tasks.Classes(). Got {shown(task)}."
+        )
+    return task or Labels()
 
 
 def _check_order(loader: DataLoader[Any]) -> None:
@@ -118,9 +132,8 @@ def _warn_if_random(samples: TrainingSet) -> None:
     pairs = zip(indices, first, second, strict=True)
     differ = [i for i, a, b in pairs if a is not None and b is not None and not same(a, b)]
     if differ:
-        warnings.warn(
+        warn(
             f"'data' gives different inputs for the same sample, such as {differ[0]}: random augmentation? "
             "Features then change from run to run. Pass the set with the transform that is used for testing.",
             DataWarning,
-            stacklevel=3,
         )

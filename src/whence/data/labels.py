@@ -1,53 +1,46 @@
-"""Labels as classes 0 … K−1, and the names of the classes."""
+"""Labels as classes 0 … K−1, which they are where nobody says otherwise, and the names of the classes."""
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from torch import Tensor
 from torch.utils.data import ConcatDataset, Subset, TensorDataset
 
-from whence.core.arrays import Array, Ints
+from whence.core.arrays import Array, Ints, Mask
 from whence.core.checks import to_array
 from whence.data.items import LABEL_NAMES
-from whence.errors import DataWarning, InvalidInputError, SampleError
+from whence.data.targets import Targets
+from whence.errors import DataWarning, InvalidInputError, ModelError, SampleError, warn
 
 _LARGEST = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True)
-class Labels:
-    """Turns labels into classes.
+class Labels(Targets):
+    """One class per sample, 0 … K−1, or its name; −1 where a sample could not be read."""
 
-    Attributes
-    ----------
-    names : one per class, or None where neither the model nor the data name them
-    """
+    has_classes: ClassVar[bool] = True
 
-    names: tuple[str, ...] | None
-
-    @classmethod
-    def of(cls, model_names: Sequence[str] | None, data_names: Sequence[str] | None) -> Labels:
+    def named(self, model_names: Sequence[str] | None, data_names: Sequence[str] | None) -> Self:
         """Take the model's names where it has some, else those of the data, and warn where they disagree."""
         if model_names is None or data_names is None:
             names = data_names if model_names is None else model_names
-            return cls(None if names is None else tuple(names))
+            return self if names is None else replace(self, names=tuple(names))
         if set(model_names) == set(data_names) and list(model_names) != list(data_names):
             i = next(
                 i for i, pair in enumerate(zip(model_names, data_names, strict=False)) if len({*pair}) > 1
             )
-            warnings.warn(
+            warn(
                 f"The model calls class {i} {model_names[i]!r}, the data {data_names[i]!r}. Integers are "
                 "taken as they are; where the model is right about the names, give labels as text, where "
                 "the data are, set model.config.id2label.",
                 DataWarning,
-                stacklevel=4,
             )
-        return cls(tuple(model_names))
+        return replace(self, names=tuple(model_names))
 
     def encode(self, labels: Any, indices: Sequence[int] | None = None) -> Ints:
         """Give the classes of labels: integers as they are, whose range the head decides; text by its name.
@@ -85,6 +78,36 @@ class Labels:
                 "Map the labels to 0 … K−1.",
             )
         return array.astype(np.int64)
+
+    def blank(self, n: int) -> Ints:
+        """−1, n times."""
+        return np.full(n, -1, dtype=np.int64)
+
+    def known(self, labels: Array) -> Mask:
+        """Tell where labels are at least 0."""
+        mask: Mask = labels >= 0
+        return mask
+
+    def check(self, labels: Array, indices: Ints, n_outputs: int, layer: str) -> None:
+        """Raise SampleError where a label is not in [0, K)."""
+        outside = (labels < 0) | (labels >= n_outputs)
+        if outside.any():
+            i = int(outside.argmax())
+            raise SampleError(
+                int(indices[i]),
+                f"its label must be in [0, {n_outputs}), the classes of layer {layer!r}; it is {labels[i]}",
+                "Map the labels to 0 … K−1, or leave the sample out.",
+            )
+
+    def check_head(self, layer: str, d: int, n_outputs: int) -> None:
+        """Raise where there is but one output."""
+        if n_outputs == 1:
+            raise ModelError(
+                f"The model must give one logit per class. Layer {layer!r} gives one in all. For two "
+                f"classes, put nn.Linear({d}, 2) in its place, the first row 0, the second the old weight: "
+                "the same model."
+            )
+        super().check_head(layer, d, n_outputs)
 
     def _by_name(self, array: Array, indices: Sequence[int] | None) -> Ints:
         if self.names is None:

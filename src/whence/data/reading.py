@@ -13,12 +13,12 @@ from typing import Any, Literal
 import numpy as np
 from torch.utils.data import DataLoader, Dataset, get_worker_info
 
-from whence.core.arrays import Ints
+from whence.core.arrays import Array, Ints
 from whence.errors import InvalidInputError, SampleError, WhenceError
 
 OnError = Literal["raise", "skip"]
-Collate = Callable[[list[Any], list[int]], tuple[Any, Ints]]
-"""Makes the model's inputs and the labels (B,) of samples and their places."""
+Collate = Callable[[list[Any], list[int]], tuple[Any, Array]]
+"""Makes the model's inputs and the labels (B, …) of samples and their places; of none, labels only."""
 
 
 @dataclass(frozen=True)
@@ -28,13 +28,13 @@ class Batch:
     Attributes
     ----------
     inputs : the model's; None where no sample could be read
-    labels : (B,) of the samples that could be read
+    labels : (B, …) of the samples that could be read
     indices : (B,) their places in the training set
     skipped : places of those that could not
     """
 
     inputs: Any
-    labels: Ints
+    labels: Array
     indices: Ints
     skipped: tuple[int, ...] = ()
 
@@ -94,7 +94,7 @@ class Reading:
             raise SampleError(index, failure.message, f"Repair or remove it{remedy}.") from failure.cause
         if isinstance(batch, _Failure):
             raise InvalidInputError(batch.message)
-        inputs, labels = (None, np.empty(0, np.int64)) if batch is None else batch
+        inputs, labels = batch
         return Batch(inputs, labels, np.array(indices, np.int64), tuple(index for index, _ in failures))
 
 
@@ -131,7 +131,7 @@ def _together(collate: Collate, items: list[tuple[int, Any]]) -> _Read:
     indices = [index for index, _ in good]
     batch: Any
     try:
-        batch = collate([item for _, item in good], indices) if good else None
+        batch = collate([item for _, item in good], indices)
     except WhenceError as error:
         if get_worker_info() is None:
             raise

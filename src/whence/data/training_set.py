@@ -11,13 +11,14 @@ import numpy as np
 from torch.utils.data import Dataset
 from tqdm.auto import tqdm
 
-from whence.core.arrays import Ints, Mask
+from whence.core.arrays import Array, Ints, Mask
 from whence.core.checks import check_places
 from whence.core.fingerprint import Digest, anatomy, settled
 from whence.data.items import LABEL_NAMES, Prepare, as_fields, is_array, split
 from whence.data.labels import Labels, data_names, listed_labels
 from whence.data.reading import Batch, OnError, Reading, Workers
 from whence.data.sources import Columns, ImageFolder, Stream, as_source
+from whence.data.targets import Targets
 from whence.errors import InvalidInputError, SampleError, WhenceError
 
 _SAMPLED = 64  # samples read one by one whose contents enter a fingerprint
@@ -44,24 +45,24 @@ class TrainingSet(Dataset[Any]):
     Attributes
     ----------
     source : where the samples lie
-    encoder : turns the user's labels into those that the model knows
+    targets : what labels are: it turns the user's into those that the model knows
     prepare : makes the model's inputs of samples, of these and of new ones
     batch_size : samples per batch
     workers : processes that read
     on_error : what happens where a sample cannot be read; None where nobody was asked
     places : (N,) of the samples in ``source``; None for all of them
-    labels : (N,) that stand for those in ``source``; None for its own
+    labels : (N, …) that stand for those in ``source``; None for its own
     marks : on inputs
     """
 
     source: Any
-    encoder: Labels
+    targets: Targets
     prepare: Prepare
     batch_size: int
     workers: Workers
     on_error: OnError | None = None
     places: Ints | None = None
-    labels: Ints | None = None
+    labels: Array | None = None
     marks: tuple[Mark, ...] = ()
 
     @classmethod
@@ -72,20 +73,21 @@ class TrainingSet(Dataset[Any]):
         prepare: Prepare | None = None,
         names: Sequence[str] | None = None,
         workers: Workers | None = None,
+        targets: Targets | None = None,
     ) -> Self:
         """Take data as they are, without a look at any sample; see ``as_training_set``."""
         data = ImageFolder(Path(data)) if isinstance(data, str | Path) else data
         source = as_source(data)
         if len(source) == 0:
             raise InvalidInputError("'data' must have at least one sample. Got an empty set.")
-        encoder = Labels.of(names, data_names(data))
-        found = cls(source, encoder, prepare or Prepare(), batch_size, workers or Workers())
-        return replace(found, labels=encoder.encode(source.labels)) if found._sliced else found
+        targets = (targets or Labels()).named(names, data_names(data))
+        found = cls(source, targets, prepare or Prepare(), batch_size, workers or Workers())
+        return replace(found, labels=targets.encode(source.labels)) if found._sliced else found
 
     @property
     def class_names(self) -> tuple[str, ...] | None:
         """One per class, for display; None where nobody names them."""
-        return self.encoder.names
+        return self.targets.names
 
     @property
     def is_stream(self) -> bool:
@@ -119,7 +121,7 @@ class TrainingSet(Dataset[Any]):
             if mark.where[index]:
                 inputs = _changed(mark.change, inputs, np.random.default_rng([mark.seed, place]))
         if self.labels is not None:
-            label = self.labels[index].item()
+            label = self.labels[index].tolist()
         fields = as_fields(item)
         if fields is None:
             return inputs, label
@@ -152,8 +154,8 @@ class TrainingSet(Dataset[Any]):
                 inputs = self.source.inputs[here if self.places is None else self.places[here]]
                 yield Batch(inputs, self.labels[here], np.arange(rows.start, rows.stop))
 
-    def known_labels(self) -> Ints | None:
-        """Give the labels (N,) as the set lists them, if it does, without reading samples.
+    def known_labels(self) -> Array | None:
+        """Give the labels (N, …) as the set lists them, if it does, without reading samples.
 
         A dataset may list others than its samples have.
         """
@@ -163,17 +165,17 @@ class TrainingSet(Dataset[Any]):
         if known is None:
             return None
         try:
-            return self.encoder.encode(known if self.places is None else known[self.places])
+            return self.targets.encode(known if self.places is None else known[self.places])
         except InvalidInputError:
             return None
 
-    def every_label(self, show_progress: bool = True) -> Ints:
-        """Give the labels (N,) as the set lists them or, where it does not, after reading every sample."""
+    def every_label(self, show_progress: bool = True) -> Array:
+        """Give the labels (N, …) as the set lists them or, where it does not, after reading every sample."""
         known = self.known_labels()
         if known is not None:
             return known
         every = tqdm(range(len(self)), "reading labels", delay=1, disable=not show_progress)
-        return self.encoder.encode([split(self[i])[1] for i in every])
+        return self.targets.encode([split(self[i])[1] for i in every])
 
     def reading(self, num_workers: int, on_error: OnError) -> Self:
         """Give the same set, read by processes, where their number is not 0, or over what cannot be read."""
@@ -189,9 +191,9 @@ class TrainingSet(Dataset[Any]):
             marks=tuple(mark._replace(where=mark.where[indices]) for mark in self.marks),
         )
 
-    def relabelled(self, labels: Ints, class_names: tuple[str, ...] | None) -> Self:
-        """Give the set with other labels (N,), and the names of their classes."""
-        return replace(self, labels=labels, encoder=Labels(class_names))
+    def relabelled(self, labels: Array, class_names: tuple[str, ...] | None) -> Self:
+        """Give the set with other labels (N, …), and the names of their classes."""
+        return replace(self, labels=labels, targets=replace(self.targets, names=class_names))
 
     def marked(self, mark: Mark) -> Self:
         """Give the set with a change of some samples' inputs, after those that it has."""
@@ -239,7 +241,7 @@ class TrainingSet(Dataset[Any]):
             word = "all" if len(some) == n else "some"
             return {**_labels_print(known), "data items": f"{word} {_digest(*some)}", **code}
         # Only reading every sample tells its label; then its contents cost little more.
-        labels, digest = np.full(n, -1, dtype=np.int64), Digest()
+        labels, digest = self.targets.blank(n), Digest()
         for batch in self.batches():
             labels[batch.indices] = batch.labels
             digest.add(batch)
@@ -249,14 +251,16 @@ class TrainingSet(Dataset[Any]):
     def _reading(self) -> Reading:
         return Reading(self, self._collate, self.workers, self.on_error)
 
-    def _collate(self, items: list[Any], indices: list[int]) -> tuple[Any, Ints]:
-        """Make the model's inputs and labels (B,) of samples."""
+    def _collate(self, items: list[Any], indices: list[int]) -> tuple[Any, Array]:
+        """Make the model's inputs and labels (B, …) of samples."""
+        if not items:
+            return None, self.targets.blank(0)
         inputs, labels = self.prepare.labelled(items)
         if len(labels) != len(items):
             raise InvalidInputError(
                 f"'collate_fn' must keep one label per sample. Got {len(labels)} for {len(items)} samples."
             )
-        return inputs, self.encoder.encode(labels, indices)
+        return inputs, self.targets.encode(labels, indices)
 
     def _place(self, indices: Any) -> Any:
         return indices if self.places is None else self.places[indices]
@@ -291,7 +295,7 @@ def _choice(n: int) -> list[int]:
     return [int(i) for i in np.sort(chosen)]
 
 
-def _labels_print(labels: Ints) -> dict[str, str]:
+def _labels_print(labels: Array) -> dict[str, str]:
     plain = np.ascontiguousarray(labels)
     return {"number of samples": str(len(labels)), "data labels": f"{plain.dtype} {_digest(plain)}"}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing, contextmanager
@@ -53,11 +54,11 @@ class Engine(ABC):
         items
             Perhaps none.
         threads
-            Inside each piece; None for as many as torch has here.
+            Inside each piece; None leaves them as they are.
         """
 
     def __repr__(self) -> str:
-        options = ", ".join(f"{name}={value!r}" for name, value in vars(self).items())
+        options = ", ".join(f"{name}={value!r}" for name, value in vars(self).items() if name[0] != "_")
         return f"{type(self).__name__}({options})"
 
 
@@ -73,19 +74,31 @@ def names() -> list[str]:
 
 
 def find(engine: str | Engine | None) -> Engine:
-    """Give the engine of a name, an engine itself, or for None the default."""
+    """Give the engine of a name, an engine itself, or for None the default.
+
+    After the name and a colon comes what the engine takes: ``"processes:4"`` is ``Processes(4)``.
+    """
     if engine is None:
         engine = _DEFAULT.get()
     if isinstance(engine, Engine):
         return engine
     if not isinstance(engine, str):
         raise InvalidInputError(f"'engine' must be an engine or the name of one. Got {shown(engine)}.")
-    return ENGINES.get(engine, "engine")()
+    length = 1 if engine.partition(":")[0] in ENGINES else 2  # of module:name
+    parts = engine.split(":", length)
+    kind = ENGINES.get(":".join(parts[:length]), "engine")
+    try:
+        return kind(*(int(part) if part.isdecimal() else part for part in parts[length:]))
+    except (TypeError, InvalidInputError) as error:
+        raise InvalidInputError(
+            "'engine' must be a name, and after a colon what that engine takes, as in processes:4. "
+            f"Got {engine!r}: {error}"
+        ) from error
 
 
 @contextmanager
-def using(engine: str | Engine) -> Iterator[None]:
-    """Make an engine the default for all work that is begun inside.
+def using(engine: str | Engine | None) -> Iterator[None]:
+    """Make an engine the default for all work that is begun inside; None leaves it as it is.
 
     Examples
     --------
@@ -111,7 +124,8 @@ def run(
     """Run a function on items and give the outcomes as they end, each with its place.
 
     The bits of a result are the same on every engine: a piece depends on its item alone and has the same
-    number of threads everywhere. Closing the generator ends all that still runs.
+    number of threads everywhere. So it is not the engine that chooses their number; an engine may choose how
+    many pieces run at a time. Closing the generator ends all that still runs.
 
     Parameters
     ----------
@@ -121,8 +135,8 @@ def run(
     items
         One per piece.
     engine
-        A name, such as ``"processes"``, or an engine, such as ``Processes(4)``; None is what ``using`` set,
-        and ``"local"`` without it.
+        A name, such as ``"processes"`` or ``"processes:4"``, or an engine, such as ``Processes(4)``, whose
+        processes serve many runs; None is what ``using`` set, and ``"local"`` without it.
     threads
         Of torch and linear algebra inside a piece; None for as many as torch has here. Small pieces in
         processes are fastest with 1.
@@ -130,6 +144,8 @@ def run(
     check_callable("function", function, "a function of one item")
     if threads is not None:
         threads = check_count("threads", threads)
+    elif "torch" in sys.modules:
+        threads = sys.modules["torch"].get_num_threads()
     return find(engine).run(function, _listed(items), threads)
 
 

@@ -6,10 +6,19 @@ import sys
 import traceback
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import Any
 
 from whence.core.checks import check_count
 from whence.engine.base import ENGINES, Engine, Outcome, Piece
+
+
+@lru_cache(maxsize=1)
+def _pools(modules: int) -> Any:
+    """Find the libraries that have threads, which takes milliseconds: again where modules were imported."""
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
 
 
 @contextmanager
@@ -21,13 +30,11 @@ def limited(n: int | None) -> Iterator[None]:
     if n is None:
         yield
         return
-    from threadpoolctl import threadpool_limits
-
     n = check_count("n", n)
     torch: Any = sys.modules.get("torch")  # without torch there are no threads of torch
     before = torch.get_num_threads() if torch else 0
     try:
-        with threadpool_limits(limits=n):
+        with _pools(len(sys.modules)).limit(limits=n):
             if torch:
                 torch.set_num_threads(n)
             yield

@@ -2,136 +2,187 @@
 
 from __future__ import annotations
 
-import atexit
+import os
 import pickle
 import signal
 import sys
 import warnings
 from collections.abc import Generator
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
-from functools import partial
+from importlib import import_module
 from multiprocessing.connection import Connection, wait
-from multiprocessing.process import BaseProcess
-from typing import Any, NamedTuple
+from multiprocessing.util import Finalize
+from typing import Any
 
 from whence.core.checks import check_count
 from whence.engine.base import ENGINES, Engine, Outcome, Piece
-from whence.engine.local import Local, attempt, limited
+from whence.engine.local import attempt, limited
 from whence.errors import InvalidInputError, WhenceError, WorkerError
 
 
 @ENGINES.add
-class Processes(Engine):
+class Processes(Engine, AbstractContextManager["Processes"]):
     """Runs pieces in ``n`` processes, one piece at a time each.
 
-    They take some seconds to begin, which a single piece would not win back: that runs here. When this
-    process ends, even when it is killed, they end too, after the piece that is under way. Functions of a
-    script are sent as they are; those of a module are imported there.
+    A process takes some seconds to begin, most of them to import torch and whence, so it stays for the runs
+    to come as long as this object does: hold on to it, or give it to ``using``. When this Python ends, even
+    when it is killed, they end too, after the piece that is under way. Functions of a script are sent as they
+    are; those of a module are imported there, once per process.
 
     Parameters
     ----------
     n
-        How many; None for one per core. There are never more than items.
+        How many; None for as many as there are cores for, when every piece has its threads: one per core
+        where a piece has one. There are never more than items.
+
+    Examples
+    --------
+    >>> from whence import engine
+    >>> with engine.Processes(2) as processes:  # doctest: +SKIP
+    ...     engine.results(abs, [-1, 2], processes)
+    ...     engine.results(abs, [-3, 4], processes)  # begins at once
     """
 
     name = "processes"
 
     def __init__(self, n: int | None = None) -> None:
         self.n = n if n is None else check_count("n", n)
+        self._crew = _Crew()
+        # When this object is gone; at the latest at Python's end, which else would wait for the processes.
+        Finalize(self, self._crew.end, exitpriority=0)
 
     def run(self, function: Piece, items: list[Any], threads: int | None) -> Generator[Outcome]:
         """Give every item's outcome as it ends."""
-        if len(items) < 2:
-            yield from Local().run(function, items, threads)
-            return
         from joblib import cpu_count
 
-        torch: Any = sys.modules.get("torch")
-        start = _Start(_sendable("function", function), threads, torch.get_num_threads() if torch else None)
-        yield from _Pool(start, items).run(min(self.n or cpu_count(), len(items)))
+        n = self.n or max(1, cpu_count() // (threads or 1))
+        settings = pickle.dumps((threads, "torch" in sys.modules, sys.path, os.getcwd()))
+        start = (settings, _sendable("function", function))
+        yield from _Run(self._crew, start, items).outcomes(min(n, len(items)))
+
+    def __exit__(self, *error: object) -> None:
+        """End the processes; another run would begin new ones."""
+        self._crew.end()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Give what makes a copy, which has processes of its own."""
+        return type(self), (self.n,)
 
 
-class _Start(NamedTuple):
-    """What a process begins with: the function, threads of a piece, and those of torch where that is None."""
+class _Worker:
+    """A process, and the pipe to it.
 
-    function: bytes
-    threads: int | None
-    torch_threads: int | None
-
-
-class _Pool:
-    """Processes at work on items.
-
-    loky starts them: not forked, since a forked process that has used torch's threads can hang, and not by
+    loky starts it: not forked, since a forked process that has used torch's threads can hang, and not by
     running the user's script again, as Python's own would. But loky's executor, measured with version 3.6,
     gives up all work when one process dies; leaves its processes waiting for ever when this one is killed;
     and when it is ended right after a piece was given, its thread dies and the piece runs on. A pipe to each
     process has none of these: it closes when either side is gone.
     """
 
-    def __init__(self, start: _Start, items: list[Any]) -> None:
-        self.start, self.items = start, items
-        self.left = list(reversed(range(len(items))))
-        self.at_work: dict[Connection, tuple[BaseProcess, int]] = {}
-        self.processes: list[BaseProcess] = []
-
-    def run(self, n: int) -> Generator[Outcome]:
-        """Give outcomes as they come from ``n`` processes."""
-        atexit.register(self._end)  # else Python would wait for them where nobody closes this generator
-        try:
-            for new in [self._begin() for _ in range(n)]:
-                self._give(*new)
-            while self.at_work:
-                for connection in wait(list(self.at_work)):
-                    assert isinstance(connection, Connection)
-                    yield self._take(connection)
-        finally:
-            self._end()
-            atexit.unregister(self._end)
-
-    def _begin(self) -> tuple[Connection, BaseProcess]:
+    def __init__(self) -> None:
         from joblib.externals.loky.backend import get_context
 
         context = get_context("loky")
-        ours, theirs = context.Pipe()
-        process = context.Process(target=_work, args=(theirs, self.start))
-        process.start()
-        self.processes.append(process)
+        self.connection, theirs = context.Pipe()
+        self.process = context.Process(target=_work, args=(theirs,))
+        self.process.start()
         theirs.close()
-        return ours, process
 
-    def _give(self, connection: Connection, process: BaseProcess) -> None:
-        """Give a process the next piece, or let it go."""
-        if not self.left:
-            connection.close()
-            process.join()
-            return
-        place = self.left.pop()
-        self.at_work[connection] = process, place
-        with suppress(BrokenPipeError):  # it has died, which is found out when its outcome is waited for
-            connection.send_bytes(_sendable("items", (place, self.items[place])))
+    def send(self, *messages: bytes) -> None:
+        with suppress(OSError):  # it has died, which is found out when its outcome is waited for
+            for message in messages:
+                self.connection.send_bytes(message)
 
-    def _take(self, connection: Connection) -> Outcome:
-        """Take a piece's outcome and give its process more to do; where that died, begin another."""
-        process, place = self.at_work.pop(connection)
+
+class _Crew:
+    """The processes of an engine: all, and those that no run has taken."""
+
+    def __init__(self) -> None:
+        self.everyone: set[_Worker] = set()
+        self.idle: list[_Worker] = []
+
+    def take(self) -> _Worker:
+        """Give one that waits, or begin another."""
+        with suppress(IndexError):  # where nobody waits
+            while True:
+                worker = self.idle.pop()
+                if worker.process.is_alive():
+                    return worker
+                self.dismiss(worker)
+        worker = _Worker()
+        self.everyone.add(worker)
+        return worker
+
+    def dismiss(self, worker: _Worker) -> None:
+        worker.connection.close()
+        worker.process.terminate()
+        worker.process.join()
+        self.everyone.discard(worker)
+
+    def end(self) -> None:
+        for worker in list(self.everyone):
+            self.dismiss(worker)
+
+
+class _Run:
+    """A function at work on items, in some of a crew."""
+
+    def __init__(self, crew: _Crew, start: tuple[bytes, ...], items: list[Any]) -> None:
+        self.crew, self.start, self.items = crew, start, items
+        self.left = list(reversed(range(len(items))))
+        self.team: list[_Worker] = []
+        self.at_work: dict[Connection, tuple[_Worker, int]] = {}
+
+    def outcomes(self, n: int) -> Generator[Outcome]:
+        """Give outcomes as they come from ``n`` processes, which then wait for another run."""
         try:
-            outcome, heard = pickle.loads(connection.recv_bytes())
+            for worker in [self._join() for _ in range(n)]:
+                self._give(worker, *self.start)
+            while self.at_work:
+                for connection in wait(list(self.at_work)):
+                    assert isinstance(connection, Connection)
+                    yield self._outcome(connection)
+        finally:
+            for connection in list(self.at_work):
+                self._leave(connection)
+            for worker in self.team:
+                worker.send(b"")
+            self.crew.idle += self.team
+
+    def _join(self) -> _Worker:
+        self.team.append(self.crew.take())
+        return self.team[-1]
+
+    def _leave(self, connection: Connection) -> None:
+        worker, _ = self.at_work.pop(connection)
+        self.team.remove(worker)
+        self.crew.dismiss(worker)
+
+    def _give(self, worker: _Worker, *start: bytes) -> None:
+        """Give a process the next piece, if there is one."""
+        if self.left:
+            place = self.left.pop()
+            item = _sendable("items", self.items[place])
+            self.at_work[worker.connection] = worker, place
+            worker.send(*start, item)
+
+    def _outcome(self, connection: Connection) -> Outcome:
+        """Take a piece's outcome and give its process more to do; where that died, begin another."""
+        worker, place = self.at_work[connection]
+        try:
+            answer = connection.recv_bytes()
         except (EOFError, OSError):
             connection.close()
-            process.join()
+            worker.process.join()
+            self._leave(connection)
             if self.left:
-                self._give(*self._begin())
-            return Outcome(place, error=_lost(process.exitcode))
-        self._give(connection, process)
-        return _warned(outcome, heard)
-
-    def _end(self) -> None:
-        for connection in self.at_work:
-            connection.close()
-        for process in self.processes:
-            process.terminate()
-            process.join()
+                self._give(self._join(), *self.start)
+            return Outcome(place, error=_lost(worker.process.exitcode))
+        outcome, heard = pickle.loads(answer)
+        del self.at_work[connection]
+        self._give(worker)
+        return _warned(replace(outcome, place=place), heard)
 
 
 def _sendable(name: str, value: Any) -> bytes:
@@ -161,41 +212,49 @@ def _warned(outcome: Outcome, heard: list[tuple[str, type[Warning], str, int]]) 
     return outcome
 
 
-def _work(connection: Connection, start: _Start) -> None:
-    """Run in a process: do what comes, until nobody is left to ask for more."""
+def _work(connection: Connection) -> None:
+    """Run in a process: do run after run, until nobody is left to ask for more."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that began this one ends it
-    try:
+    with suppress(EOFError, OSError):
         while True:
-            place, item = pickle.loads(connection.recv_bytes())
-            connection.send_bytes(_answer(start, place, item))
-    except (EOFError, OSError):
+            _serve(connection)
+
+
+def _serve(connection: Connection) -> None:
+    """Do the pieces of one run, until an empty message ends it; then its function is let go."""
+    start = connection.recv_bytes()
+    if not start:  # a run that ended before this process had a piece of it
         return
+    threads, with_torch, sys.path[:], folder = pickle.loads(start)
+    os.chdir(folder)
+    function: Any = connection.recv_bytes()
+
+    def piece(sent: bytes) -> Any:
+        nonlocal function
+        if isinstance(function, bytes):
+            function = pickle.loads(function)
+            if with_torch:  # or a piece that imports it would have other threads than here
+                import_module("torch")
+        with limited(threads):
+            return function(pickle.loads(sent))
+
+    while sent := connection.recv_bytes():
+        connection.send_bytes(_answer(piece, sent))
 
 
-_LOADED: dict[str, Piece] = {}
-
-
-def _piece(start: _Start, item: Any) -> Any:
-    if not _LOADED:
-        _LOADED["function"] = pickle.loads(start.function)
-        torch: Any = sys.modules.get("torch")
-        if torch and start.torch_threads:
-            torch.set_num_threads(start.torch_threads)
-    with limited(start.threads):
-        return _LOADED["function"](item)
-
-
-def _answer(start: _Start, place: int, item: Any) -> bytes:
+def _answer(piece: Piece, sent: bytes) -> bytes:
     """Run a piece and give its outcome and the warnings it made, as they are sent."""
+    from cloudpickle import dumps
+
     with warnings.catch_warnings(record=True) as heard:
         warnings.simplefilter("default")
-        outcome = attempt(partial(_piece, start), place, item)
+        outcome = attempt(piece, 0, sent)
     told = [(str(each.message), each.category, each.filename, each.lineno) for each in heard]
     try:
         if outcome.error is not None:
-            pickle.loads(pickle.dumps(outcome.error))
-        return pickle.dumps((outcome, told))
+            pickle.loads(dumps(outcome.error))
+        return dumps((outcome, told))  # type: ignore[no-any-return]
     except Exception as error:  # a value that cannot be sent, or an error that cannot be made anew
         why = outcome.error or error
         line = WhenceError(f"{type(why).__name__}: {why}")
-        return pickle.dumps((Outcome(place, error=line, details=outcome.details), told))
+        return pickle.dumps((Outcome(0, error=line, details=outcome.details), told))

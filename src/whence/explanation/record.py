@@ -50,7 +50,7 @@ class Contribution:
     Attributes
     ----------
     index : its place in the training set
-    label : its class
+    label : its class, or its label of another kind
     score : τ; positive is evidence for the target class, negative evidence against it
     share : its part of all evidence of its sign, in [0, 1]
     coefficient : λ, its global attribution for the target class
@@ -60,7 +60,7 @@ class Contribution:
     """
 
     index: int
-    label: int
+    label: Any
     score: float
     share: float
     coefficient: float
@@ -76,7 +76,8 @@ class Explanation:
     Attributes
     ----------
     sample : the test sample
-    predicted, probability : the model's class for it, and the probability the model gives that class
+    predicted, probability : the model's class for it, and the probability the model gives that class; where
+        outputs are no classes, the output that is explained unless another is named, and None
     surrogate_class : the class that the surrogate gives it; where it differs, do not trust the explanation
     truth : its true class, or None where it is not known
     target : the class that the scores are about
@@ -93,7 +94,7 @@ class Explanation:
 
     sample: Sample
     predicted: int
-    probability: float
+    probability: float | None
     surrogate_class: int
     truth: int | None
     target: int
@@ -206,7 +207,7 @@ class Explanation:
     def _plain(self, pair: Contribution) -> dict[str, Any]:
         return {
             **facts(pair),
-            "class": self.class_names[pair.label],
+            **({} if self.probability is None else {"class": self.class_names[pair.label]}),
             "test_map_sum": float(pair.test_map.sum()),
             "train_map_sum": float(pair.train_map.sum()),
             **_text(pair, "test_map", "train_map"),
@@ -221,7 +222,16 @@ class Explanation:
         """
         from whence.explanation.figures.pairs import draw
 
+        self.require_classes()
         return draw(self)
+
+    def require_classes(self) -> None:
+        """Raise where there is nothing that figures and pages have words for."""
+        if self.probability is None:
+            raise InvalidInputError(
+                "Figures and pages show classes, and this explanation is of another task. Read its "
+                "proponents, opponents and maps, or to_dict."
+            )
 
 
 def _text(one: Contribution | Explanation, *maps: str) -> dict[str, Any]:
@@ -287,4 +297,6 @@ class Explanations(Sequence[Explanation]):
         """
         from whence.explanation.page import write
 
+        for why in self:
+            why.require_classes()
         return write(self._all, path)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
 
-from whence.core.arrays import Ints, Mask
+from whence.core.arrays import Array, Ints, Mask
 from whence.core.cache import Parts
 from whence.core.checks import to_array
-from whence.data import TrainingSet
+from whence.data import Targets, TrainingSet
+from whence.data.forms import as_targets
 from whence.errors import InvalidInputError, StoreError
-from whence.features.rows import SKIPPED, Rows, crc
+from whence.features.rows import Rows, crc
 from whence.model.bound import BoundModel
 from whence.model.extractor import Extractor
 from whence.model.heads import Head
@@ -30,9 +32,9 @@ class FeatureBank:
     features : (N, d) float32 or float16, inputs of the model's last linear layer; in memory, or a read-only
         memory map where they would fill more than half of it. A sample that was skipped has a row of zeros,
         which has no part in anything
-    labels : (N,) int64, −1 where a sample was skipped
+    labels : (N, …), of classes int64; what ``task`` has for blank where a sample was skipped
     head : the model's last linear layer, where it is known
-    n_classes : K, where it is known
+    task : what the labels are
     model, data : the model that made the features, as it was then, and the training set; None for arrays
     parts : the fingerprint of everything the features depend on, empty without a cache
     checksum : of the features and labels themselves, empty without a cache
@@ -40,9 +42,9 @@ class FeatureBank:
     """
 
     features: Rows
-    labels: Ints
+    labels: Array
     head: Head | None
-    n_classes: int | None
+    task: Targets
     model: BoundModel | None
     data: TrainingSet | None
     parts: Parts
@@ -51,24 +53,20 @@ class FeatureBank:
 
     @classmethod
     def of(
-        cls,
-        features: Any,
-        labels: Any,
-        *,
-        head: tuple[Any, Any] | None = None,
-        n_classes: int | None = None,
+        cls, features: Any, labels: Any, *, head: tuple[Any, Any] | None = None, task: Targets | None = None
     ) -> Self:
-        """Make a bank of features (N, d) and labels (N,), arrays or tensors; ``fit`` checks them.
+        """Make a bank of features (N, d) and labels (N, …), arrays or tensors; ``fit`` checks them.
 
         Parameters
         ----------
         features, labels
-            One row and one integer label per training sample.
+            One row and one label per training sample, an integer where it is a class.
         head
             The model's last layer, weight (K, d) and bias (K,) or None. With it ``target=None`` is the
             model's class; without it DualDA takes its surrogate's, and other methods cannot be fitted.
-        n_classes
-            K, read off the head or the labels when None.
+        task
+            What the labels are, see ``whence.tasks``; None takes them for classes, whose number the head or
+            the labels tell; ``Classes(n)`` tells it where some classes have no sample.
 
         Examples
         --------
@@ -80,7 +78,7 @@ class FeatureBank:
         """
         last: Any = head if head is None or not isinstance(head, tuple | list) else tuple(head)
         arrays = to_array("features", features), to_array("labels", labels)
-        return cls(*arrays, last, n_classes, None, None, {}, "", "given")
+        return cls(*arrays, last, as_targets(task), None, None, {}, "", "given")
 
     @property
     def extractor(self) -> Extractor:
@@ -106,8 +104,7 @@ class FeatureBank:
     @property
     def valid(self) -> Mask:
         """Whether each sample (N,) could be read."""
-        mask: Mask = self.labels != SKIPPED
-        return mask
+        return self.task.known(self.labels)
 
     @property
     def skipped(self) -> Ints:
@@ -115,6 +112,6 @@ class FeatureBank:
         return np.flatnonzero(~self.valid)
 
 
-def checksum(sums: list[int]) -> str:
+def checksum(sums: Iterable[int]) -> str:
     """Write the sums of features and labels as one word."""
     return "".join(f"{value:08x}" for value in sums)

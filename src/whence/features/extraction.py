@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,11 +16,11 @@ from whence.core import fingerprint
 from whence.core.cache import Cache
 from whence.core.checks import check_choice, check_count, check_flag
 from whence.core.processor import REMEDY, bfloat16_works
-from whence.data import OnError, as_training_set
+from whence.data import OnError, Targets, as_training_set
 from whence.errors import InvalidInputError
 from whence.features.bank import FeatureBank
 from whence.features.forward import Forward
-from whence.features.job import Found, Job, cached
+from whence.features.job import Job, cached
 from whence.model.bound import BoundModel
 from whence.model.extractor import Extractor, find_head
 from whence.model.inputs import check_device
@@ -34,6 +35,7 @@ def extract(
     data: Any,
     *,
     layer: str | None = None,
+    task: Targets | None = None,
     batch_size: int = 256,
     cache_dir: str | os.PathLike[str] | None = None,
     dtype: str = "float32",
@@ -57,6 +59,8 @@ def extract(
         Anything ``whence.data.as_training_set`` reads.
     layer
         The last linear layer's name, when the model does something after it.
+    task
+        What labels are, see ``whence.tasks``; None takes them for classes.
     batch_size
         Samples per forward pass.
     cache_dir
@@ -85,35 +89,45 @@ def extract(
         device = check_device(device)
     if autocast == "bfloat16":
         _check_bfloat16(model, device)
-    samples = as_training_set(data, batch_size)
+    samples = as_training_set(data, batch_size, task=task)
     with nullcontext() if device is None else _placed(model, device):
         source = samples.reading(num_workers, on_error)
         first = next((batch for batch in source.batches() if len(batch.indices)), None)
         if first is None:
             raise InvalidInputError("'data' must have a sample that can be read. None of them can.")
         # A head that was found has the output's values; one that was named may only rank the classes.
-        extractor = Extractor(model, find_head(model, first.inputs, layer), True if layer is None else None)
-        forward = Forward(extractor, np.dtype(dtype), autocast)
+        exact = True if layer is None or not samples.targets.has_classes else None
+        extractor = Extractor(model, find_head(model, first.inputs, layer), exact)
+        K, d = (head := extractor.head()).weight.shape
+        samples.targets.check_head(extractor.layer, d, K)
+        targets = replace(samples.targets, n_outputs=K)
+        source = replace(source, targets=targets)
+        forward = Forward(extractor, targets, np.dtype(dtype), autocast)
         before = fingerprint.structure(extractor.model)
         forward.probe(first)
         after = fingerprint.structure(extractor.model)
         made_of = fingerprint.settled(before, after)
         extractor.notes = frozenset(before.keys() | after.keys()) - made_of.keys()
         job = Job(source, forward, made_of, show_progress)
-        if cache_dir is None:
-            found = Found(*job.uncached(), {}, "", "computed")
-        else:
-            found = cached(job, Cache(cache_dir))
-    head, bound = extractor.head(), BoundModel(extractor, prepare=samples.prepare)
-    return FeatureBank(found.features, found.labels, head, len(head.weight), bound, samples, *found[2:])
+        features, labels, parts, checksum, note = (
+            (*job.uncached(), {}, "", "computed") if cache_dir is None else cached(job, Cache(cache_dir))
+        )
+    bound = BoundModel(extractor, prepare=samples.prepare)
+    return FeatureBank(features, labels, head, targets, bound, samples, parts, checksum, note)
 
 
 @contextmanager
 def _placed(model: nn.Module, device: str | torch.device) -> Iterator[None]:
     """Move a model to a device, and back afterwards."""
     before = next(model.parameters()).device
-    model.to(device)
     try:
+        try:
+            model.to(device)
+        except torch.OutOfMemoryError as error:
+            raise InvalidInputError(
+                f"'device' must have room for the model. {device} is out of memory. Free some of it, name "
+                "another device, or leave it out: the model then stays where it is."
+            ) from error
         yield
     finally:
         model.to(before)

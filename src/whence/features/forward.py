@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from whence.core.arrays import Ints
-from whence.data import Batch
-from whence.errors import HeadError, InvalidInputError, SampleError
-from whence.features.rows import SKIPPED, Rows
+from whence.core.arrays import Array
+from whence.data import Batch, Targets
+from whence.errors import HeadError, InvalidInputError
+from whence.features.rows import Rows
 from whence.model.extractor import Extractor, check_repeatable
 from whence.model.inputs import take
 
@@ -22,9 +22,11 @@ _PROBED = 64  # samples that show whether the model is random or mixes the sampl
 class Forward:
     """Checked features of a batch, in the bank's dtype."""
 
-    def __init__(self, extractor: Extractor, dtype: np.dtype[Any], autocast: str | None) -> None:
-        self.extractor, self.dtype, self.autocast = extractor, dtype, autocast
-        self.n_classes, self.dimension = extractor.head().weight.shape
+    def __init__(
+        self, extractor: Extractor, targets: Targets, dtype: np.dtype[Any], autocast: str | None
+    ) -> None:
+        self.extractor, self.targets, self.dtype, self.autocast = extractor, targets, dtype, autocast
+        self.n_outputs, self.dimension = extractor.head().weight.shape
 
     def __call__(self, batch: Batch) -> Rows:
         """Features (B, d), or an error that names the sample."""
@@ -34,15 +36,7 @@ class Forward:
             raise InvalidInputError(
                 f"'data' must give one label per input. Got {len(batch.labels)} for {len(rows)} inputs."
             )
-        outside = (batch.labels < 0) | (batch.labels >= self.n_classes)
-        if outside.any():
-            i = int(outside.argmax())
-            raise SampleError(
-                int(batch.indices[i]),
-                f"its label must be in [0, {self.n_classes}), the classes of layer "
-                f"{self.extractor.layer!r}; it is {batch.labels[i]}",
-                "Map the labels to 0 … K−1, or leave the sample out.",
-            )
+        self.targets.check(batch.labels, batch.indices, self.n_outputs, self.extractor.layer)
         self._check_finite(rows, batch, "Check the model's activations on that sample, or leave it out.")
         if rows.dtype != self.dtype:
             with np.errstate(over="ignore"):  # infinity is found below
@@ -50,12 +44,12 @@ class Forward:
             self._check_finite(rows, batch, 'It is too large for float16; use dtype="float32".')
         return rows
 
-    def rows(self, batch: Batch) -> tuple[Rows, Ints]:
-        """Features (B, d) and labels (B,) of a batch, with rows of zeros for what could not be read."""
+    def rows(self, batch: Batch) -> tuple[Rows, Array]:
+        """Features (B, d) and labels (B, …) of a batch, zeros and blank labels for what could not be read."""
         if not batch.skipped:
             return self(batch), batch.labels
         n = len(batch.indices) + len(batch.skipped)
-        features, labels = np.zeros((n, self.dimension), self.dtype), np.full(n, SKIPPED)
+        features, labels = np.zeros((n, self.dimension), self.dtype), self.targets.blank(n)
         if len(batch.indices):
             read = batch.indices - min(*batch.indices, *batch.skipped)
             features[read], labels[read] = self(batch), batch.labels

@@ -54,12 +54,6 @@ def find_head(model: nn.Module, inputs: Any, layer: str | None = None) -> str:
             layer = _only_head(calls, outputs, layers)
         else:
             _check_ranks(_single_call(calls, layer), outputs, layers)
-    d, n_classes = widths(layers[layer])
-    if n_classes == 1:
-        raise ModelError(
-            f"The model must give one logit per class. Layer {layer!r} gives one in all. For two classes, "
-            f"put nn.Linear({d}, 2) in its place, the first row 0, the second the old weight: the same model."
-        )
     return layer
 
 

@@ -49,11 +49,15 @@ def as_samples(inputs: Any, tokenizer: Any = None) -> list[Sample]:
 
 
 def kept_tokens(inputs: Any, maps: npt.NDArray[Any]) -> list[npt.NDArray[Any]]:
-    """Take the tokens or maps (m, T) of a padded batch of texts apart into one of each text's own length."""
+    """Take the tokens or maps (m, T) of a padded batch of texts apart into one of each text's own length.
+
+    The texts are m, or one of which there are m maps.
+    """
     mask = inputs.get("attention_mask") if isinstance(inputs, Mapping) else None
     if mask is None or maps.ndim != 2:
         return list(maps)
-    return [row[kept] for row, kept in zip(maps, mask.cpu().numpy().astype(bool), strict=True)]
+    texts = np.broadcast_to(mask.cpu().numpy().astype(bool), maps.shape)
+    return [row[kept] for row, kept in zip(maps, texts, strict=True)]
 
 
 def as_sample(values: Any) -> Sample:

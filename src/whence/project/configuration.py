@@ -16,9 +16,12 @@ from torch import nn
 from whence.attributors import Attributor
 from whence.attributors.base import METHODS
 from whence.core import contents, store
+from whence.core.checks import check_callable
 from whence.core.naming import find, named, origin
+from whence.data import TrainingSet, as_training_set
 from whence.errors import InvalidInputError, StoreError
 from whence.model.inputs import check_device
+from whence.model.modules import class_names
 
 SUFFIX = ".json"
 """What the name of a configuration has beyond that of the explainer that it lies beside."""
@@ -145,9 +148,8 @@ class Configuration:
         if self.preprocess is None:
             return None
         found = named("preprocess", self.preprocess)
-        if not callable(found):
-            raise InvalidInputError(
-                f"'preprocess' must be a function of a batch of inputs. Got {type(found).__name__} from "
-                f"{self.preprocess!r}."
-            )
-        return found
+        return check_callable("preprocess", found, "a function of a batch of inputs")
+
+    def samples(self, data: Any, network: nn.Module, batch_size: int = 256) -> TrainingSet:
+        """Read data that were found, by the model's names of the classes and the preprocessing."""
+        return as_training_set(data, batch_size, names=class_names(network), preprocess=self.prepare())

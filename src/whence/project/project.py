@@ -13,11 +13,10 @@ from tqdm.auto import tqdm
 from whence.attributors import Attributor, DualDA, TopK, load
 from whence.attributors.pairs import PairAttributor
 from whence.core.naming import find
-from whence.data import TrainingSet, as_training_set
+from whence.data import TrainingSet
 from whence.errors import InvalidInputError, StoreError
 from whence.explanation import Explanations
 from whence.features import FeatureBank, as_float32, extract
-from whence.model.modules import class_names
 from whence.project.configuration import SUFFIX, Configuration
 
 
@@ -67,17 +66,18 @@ class Project:
         else:
             configuration = Configuration(model="", data="").with_names(**names)
         folder = path.resolve().parent
-        model, prepare = configuration.network(folder), configuration.prepare()
+        model = configuration.network(folder)
         configuration.attributor()  # registers a method of the user's own, by whose name the file goes
         attributor = load(path, model)
+        attributor.task_.require_classes("An explainer that commands open")
         attributor.show_progress = show_progress
         if isinstance(attributor, PairAttributor):  # others have no use for the training set after the fit
             data = find("data", configuration.data, folder)
-            attributor.take_data(as_training_set(data, names=class_names(model), preprocess=prepare))
+            attributor.take_data(configuration.samples(data, model))
         tests = None
         if configuration.test is not None:
             raw = find("test", configuration.test, folder)
-            tests = as_training_set(raw, attributor.batch_size, names=class_names(model), preprocess=prepare)
+            tests = configuration.samples(raw, model, attributor.batch_size)
         return cls(path, configuration, attributor, tests)
 
     @property
@@ -165,14 +165,11 @@ class Project:
 
     def _bank(self, samples: TrainingSet) -> FeatureBank:
         fitted = self.attributor.require_model()
-        reading = {"dtype": "float32", **self.configuration.reading}
-        cache_dir = reading.pop("cache_dir", None)
         return extract(
             fitted.extractor.model,
             samples,
             layer=fitted.extractor.layer,
             batch_size=self.attributor.batch_size,
-            cache_dir=cache_dir,
             show_progress=self.attributor.show_progress,
-            **reading,
+            **self.configuration.reading,
         )

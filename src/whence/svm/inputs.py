@@ -76,7 +76,7 @@ def check_head(
     bias = None if head[1] is None else real_array("head", head[1])
     K = len(weight) if weight.ndim else 0
     if n_classes is not None:
-        K = check_count("n_classes", n_classes, 2, MOST_OUTPUTS)
+        K = check_count("n_classes", n_classes, 1, MOST_OUTPUTS)
     if weight.shape != (K, n_features) or (bias is not None and bias.shape != (K,)):
         raise InvalidInputError(
             f"'head' must be a weight ({K}, {n_features}) and a bias ({K},) or None. "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +13,7 @@ from tqdm.auto import tqdm
 
 from whence.core.arrays import Doubles, Floats, Ints
 from whence.core.checks import check_count, check_flag, shown, to_array
-from whence.errors import ChoiceWarning, ConvergenceWarning, InvalidInputError
+from whence.errors import ChoiceWarning, ConvergenceWarning, InvalidInputError, warn
 from whence.svm.crammer_singer import CrammerSinger
 from whence.svm.inputs import check_C, check_features, check_head, spread
 from whence.svm.problem import Problem
@@ -81,6 +81,8 @@ class PathPoint:
     gap : relative duality gap reached
     """
 
+    __pydantic_config__: ClassVar = {"extra": "forbid"}  # of a file that has another field
+
     C: float
     kappa: float
     agreement: float
@@ -102,17 +104,14 @@ class CChoice:
     reason : the rule that decided, in words
     """
 
+    __pydantic_config__: ClassVar = PathPoint.__pydantic_config__
+
     C: float
     path: tuple[PathPoint, ...]
     n_fitted: int
     n_scored: int
     held_out: bool
     reason: str
-
-    @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> Self:
-        """Rebuild from ``dataclasses.asdict``."""
-        return cls(**{**values, "path": tuple(PathPoint(**point) for point in values["path"])})
 
     def __str__(self) -> str:
         rows = "held-out rows" if self.held_out else "the same rows"
@@ -230,12 +229,11 @@ def choose_C(
     best, reason = _best(path, len(judged), head is not None)
     if best in (path[0], path[-1]):
         edge = "smallest" if best is path[0] else "largest"
-        warnings.warn(
+        warn(
             f"The chosen C = {best.C:.3g} is the {edge} of the path (kappa = {best.kappa:.3g}): a value "
             "beyond it may agree better still with the model. Print the path, which an explainer keeps as "
             "C_path_, and pass C as a number if another one suits.",
             ChoiceWarning,
-            stacklevel=2,
         )
     return CChoice(best.C, tuple(path), len(fitted), len(judged), held_out, reason)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-import warnings
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -17,7 +16,7 @@ from threadpoolctl import threadpool_limits
 
 from whence.core.arrays import Doubles, Ints
 from whence.core.checks import check_callable, check_count, check_positive, check_seed, check_share
-from whence.errors import ConvergenceWarning, InvalidInputError
+from whence.errors import ConvergenceWarning, InvalidInputError, warn
 from whence.svm.ascent import Ascent, OutOfTimeError
 from whence.svm.crammer_singer import CrammerSinger
 from whence.svm.problem import Problem
@@ -158,12 +157,11 @@ def solve(
     gap = certificate.gap
     history.append((seconds, gap))
     if gap > tol:
-        warnings.warn(
+        warn(
             f"The solver stopped ({status}) at a relative duality gap of {gap:.1e}, above tol = {tol:.1e}. "
             "Attributions of this solution are feasible but not final; allow more time, raise tol, or use a "
             "smaller C.",
             ConvergenceWarning,
-            stacklevel=2,
         )
     weight = certificate.weight[place]
     weight[:, asked.features.shape[1] :] *= asked.bias

@@ -1,57 +1,185 @@
-"""The contract of a task."""
+"""The contract of a task, and the tasks by name: whence's own, and those of users."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from typing import Any, ClassVar
+import inspect
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar, Self
 
+import numpy as np
+import torch
+from scipy.sparse import csr_array
 from torch import Tensor
 
-from whence.core.arrays import Ints
+from whence.core import contents
+from whence.core.arrays import Array, Doubles
+from whence.core.checks import shown, to_array
+from whence.core.registry import Registry
+from whence.data import Targets
+from whence.data.labels import some_names
+from whence.errors import DataWarning, InvalidInputError, StoreError, warn
 from whence.svm import Problem
 
 
 @dataclass(frozen=True)
-class Task(ABC):
+class Task(Targets):
     """What a model's outputs stand for: what labels are, which dual problem, and which output is explained.
 
-    Another case is a class in a file beside the others; the fit chooses it, and nobody else asks which it is.
-
-    Attributes
-    ----------
-    problem : the dual problem that stands for it
-    n_outputs : K, how many outputs the model has
-    names : one per output, or None where neither the model nor the data name them
+    Another case is a class in a file beside the others, or in one's own, where ``whence.register`` makes it
+    known by its name. The user chooses it, at ``fit``, and nobody else asks which it is. Fields beside
+    ``n_outputs`` and ``names`` are parameters of its own, which have defaults; they are saved.
     """
 
+    name: ClassVar[str]
+    """In saved files, and for ``fit(…, task=name)``."""
+
     problem: ClassVar[type[Problem]]
-    n_outputs: int
-    names: tuple[str, ...] | None = None
+    """The dual problem that stands for it."""
+
+    outputs: ClassVar[str] = "outputs"
+    """What outputs are, in messages."""
 
     @property
     def called(self) -> tuple[str, ...]:
         """What the outputs are called: their names, or their numbers where they have none."""
         return self.names or tuple(map(str, range(self.n_outputs)))
 
-    @classmethod
-    @abstractmethod
-    def check_labels(cls, labels: Any, n_samples: int, n_outputs: int | None) -> tuple[Ints, int]:
-        """Give labels (N,) as the problem takes them, and K, read off them where it is None, or raise."""
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The parameters of its own."""
+        own = [field.name for field in fields(self) if field.name not in ("n_outputs", "names")]
+        return {name: getattr(self, name) for name in own}
+
+    @property
+    def saved(self) -> dict[str, Any]:
+        """What the manifest of a saved file says of it beside K and the names."""
+        return {"task": {"name": self.name, **self.parameters}}
+
+    def of(self, n_outputs: int, names: Sequence[str] | None) -> Self:
+        """Take the model's K, and the names that were found; none, with a warning, where they are not K."""
+        if names is not None and len(names) != n_outputs:
+            warn(
+                f"The data name {len(names)} {self.outputs}, {some_names(names)}, and the model has "
+                f"{n_outputs}. They are shown by their numbers. Set model.config.id2label, or pass "
+                "class_names to DualDA.fit.",
+                DataWarning,
+            )
+            names = None
+        # Names of folders need not be text: a page or a file cannot hold halves of characters.
+        plain = [name.encode("utf-8", "replace").decode() for name in names or ()]
+        return replace(self, n_outputs=n_outputs, names=tuple(plain) or None)
+
+    # Labels
+
+    def check_labels(self, labels: Any, n_samples: int, n_outputs: int | None) -> tuple[Array, int]:
+        """Give labels (N, …) of features as the problem takes them, and K, read off them where it is None."""
+        found = self.encode(labels)
+        if len(found) != n_samples:
+            raise InvalidInputError(f"'labels' must be {n_samples:,}, one per row. Got {len(found):,}.")
+        return found, n_outputs or int(np.prod(found.shape[1:]))
+
+    def check_saved(self, name: str, labels: Array) -> None:
+        """Raise StoreError where labels (N, …) of a file are none that ``encode`` or ``blank`` give."""
+        like = self.blank(labels.shape[0] if labels.ndim else 0)
+        if labels.dtype != like.dtype or labels.shape != like.shape:
+            wanted, got = (f"{array.dtype} {array.shape}" for array in (like, labels))
+            raise contents.refused(f"{name!r} must be {wanted}, and is {got}")
+        with contents.restoring():
+            self.encode(labels[self.known(labels)])
+
+    def doubts(self, labels: Array) -> str | None:
+        """Say what makes the labels (N, …) of a training set look wrong, in half a sentence, or None."""
+
+    def own(self, lam: csr_array) -> Doubles:
+        """How strongly samples with λ (S, K) hold on to their own labels, (S,)."""
+        return np.asarray(abs(lam).sum(axis=1), np.float64)
+
+    # Outputs
 
     @abstractmethod
+    def decided(self, outputs: Tensor) -> Tensor:
+        """Give the labels (B, …) that a model's outputs (B, K) stand for."""
+
     def predicted(self, outputs: Tensor) -> Tensor:
         """Give the output (B,) that is explained where the user names none, of the model's outputs (B, K)."""
-
-    @abstractmethod
-    def check_target(self, target: Any, n_tests: int, name: str = "target") -> Tensor:
-        """Give the output to explain for each test, int64 (B,) on the CPU, of what the user gave, or raise.
-
-        ``name`` is what the error calls the argument.
-        """
+        if self.n_outputs > 1:
+            raise InvalidInputError(
+                f"'target' must name one of the {self.n_outputs} {self.outputs}. Got None."
+            )
+        return torch.zeros(len(outputs), dtype=torch.int64)
 
     def explained(self, outputs: Tensor, target: Any) -> Tensor:
         """Give the output to explain for each test, int64 (B,) on the CPU; the predicted one for None."""
         if target is None:
             return self.predicted(outputs).cpu()
         return self.check_target(target, len(outputs))
+
+    def check_target(self, target: Any, n_tests: int, name: str = "target") -> Tensor:
+        """Give the output to explain for each test, int64 (B,) on the CPU, of one or one per test, or raise.
+
+        ``name`` is what the error calls the argument.
+        """
+        K, what = self.n_outputs, f"the model's {self.outputs}"
+        places = to_array(name, target)
+        if places.dtype.kind not in "iu":
+            raise InvalidInputError(
+                f"'{name}' must be None or integers in [0, {K}), {what}. Got {shown(target)} "
+                f"of dtype {places.dtype}. Of a name, give its place in class_names_."
+            )
+        if places.ndim == 0:
+            places = np.broadcast_to(places, n_tests)
+        if places.shape != (n_tests,):
+            raise InvalidInputError(
+                f"'{name}' must be None, one of {what}, or one per test, shape ({n_tests},). "
+                f"Got shape {places.shape}."
+            )
+        outside = (places < 0) | (places >= K)
+        if outside.any():
+            i = int(outside.argmax())
+            raise InvalidInputError(f"'{name}' must lie in [0, {K}), {what}. Got {places[i]} for test {i}.")
+        return torch.from_numpy(places.astype(np.int64))
+
+    def require_classes(self, who: str) -> None:
+        """Raise where outputs are no classes, in the name of what can do no other task."""
+        if not self.has_classes:
+            raise InvalidInputError(
+                f"{who} must have classes, of which every sample has one. Got the task {self.name!r}: fit, "
+                "attribute, top_k and explain of DualDA can do it, save and load too."
+            )
+
+
+def _is_task(thing: Any) -> bool:
+    return isinstance(thing, type) and issubclass(thing, Task) and not inspect.isabstract(thing)
+
+
+TASKS: Registry[type[Task]] = Registry("task", _is_task)
+"""``fit`` and ``load`` read this table."""
+
+
+def as_task(task: Any) -> Task | None:
+    """Return the task that a user chose, by its name or its class too; None where nobody did."""
+    if isinstance(task, str):
+        task = TASKS.get(task, "task")
+    if _is_task(task):
+        task = task()
+    if task is not None and not isinstance(task, Task):
+        raise InvalidInputError(
+            f"'task' must be None for classes, a task such as whence.tasks.Classes(), or the name of one: "
+            f"{', '.join(TASKS.names())}. Got {shown(task)}."
+        )
+    return task
+
+
+def restored(saved: dict[str, Any] | None, n_outputs: int, names: tuple[str, ...] | None) -> Task:
+    """Rebuild the task of a saved file, which says nothing of classes, or raise StoreError."""
+    parameters = {"name": "classes"} if saved is None else dict(saved)
+    name = parameters.pop("name", None)
+    if name not in TASKS:
+        raise StoreError(
+            f"The explainer was fitted for the task {name!r}, which is not registered. Import the module "
+            "that registers it with whence.register, or use the version of whence that has it."
+        )
+    with contents.restoring():
+        return TASKS.get(name)(n_outputs, names, **parameters)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,6 @@ from whence.explanation import Explanation
 from whence.explanation.view import Explained, Strip, shown
 from whence.features import as_float32
 from whence.model.bound import probabilities
-from whence.model.inputs import to_model
 from whence.pages.samples import as_samples
 from whence.project import Project
 from whence.relevance import Concepts
@@ -165,7 +165,7 @@ class Explorer:
         data, model = explainer.require_data(), explainer.require_model()
         for start in range(0, len(indices), explainer.batch_size):
             rows = list(indices[start : start + explainer.batch_size])
-            found = model.read_batch(to_model(model.extractor.model, data.take(rows))).features
+            found = model.read_batch(data.take(rows)).features
             explainer.surrogate_.check_training(found.float().cpu().numpy(), np.asarray(rows), "data")
         return self._samples(data, indices)
 
@@ -173,17 +173,15 @@ class Explorer:
         self, index: int, k: int = 5, target: int | None = None, C: float | None = None
     ) -> schema.Explained:
         """Explain a test sample."""
-        target = self._class(target)
         with self._lock:
             explainer = self.at(C)
-            why = self.project.explain([index], k, target, explainer=explainer)[0]
+            why = self.project.explain([index], k, self._class(target), explainer=explainer)[0]
         return _explained(why, index, explainer.C_)
 
     def explain_own(
         self, x: Any, k: int = 5, target: int | None = None, C: float | None = None
     ) -> schema.Explained:
         """Explain an input of the user's own, a batch of one as the model or its preprocessing takes it."""
-        target = self._class(target)
         with self._lock:
             explainer = self.at(C)
             why = explainer.explain(x, k, target)[0]
@@ -210,12 +208,10 @@ class Explorer:
 
         ``pair`` is the training sample; None takes the strongest proponent.
         """
-        target = self._class(target)
         with self._lock:
             inputs = self.project.tests.take(self.project.read_tests([index]))
-            explaining = self.at(C).explaining(1, None)
-            why = explaining.concepts(index, inputs, target, pair, self._components, 3, 9)
-        return Strip.of(why)
+            explaining, target = self.at(C).explaining(1, None), self._class(target)
+            return Strip.of(explaining.concepts(index, inputs, target, pair, self._components, 3, 9))
 
     @functools.cached_property
     def _components(self) -> Concepts:
@@ -254,8 +250,8 @@ class Explorer:
         chosen = slice(offset, offset + limit)
         indices, near = found.indices[chosen].tolist(), found.neighbours[chosen]
         nearest = [row[row >= 0][:_NEIGHBOURS].tolist() for row in near]
-        together = [(index, *row) for index, row in zip(indices, nearest, strict=True)]
-        samples = iter(self._trained([index for group in together for index in group]))
+        wanted = list(dict.fromkeys(chain(indices, *nearest)))
+        samples = dict(zip(wanted, self._trained(wanted), strict=True))
         rows = [
             schema.Suspect(
                 index=index,
@@ -263,10 +259,10 @@ class Explorer:
                 suggested=int(found.suggested[j]),
                 score=float(found.scores[j]),
                 disagreeing=int((found.neighbours[j] >= 0).sum()),
-                sample=next(samples),
+                sample=samples[index],
                 neighbours=row,
                 neighbour_labels=self.project.explainer.labels_[row].tolist(),
-                neighbour_samples=[next(samples) for _ in row],
+                neighbour_samples=[samples[i] for i in row],
             )
             for j, (index, row) in enumerate(zip(indices, nearest, strict=True), offset)
         ]

@@ -70,29 +70,20 @@ def report_page(
     notes
         Of some of the tests, by their places.
     """
-    info = explorer.info()
-    shown = tqdm(tests, "writing", disable=not explorer.project.explainer.show_progress or len(tests) < 4)
     rows = explorer.summaries(explorer.project.check_tests(list(tests)))
+    shown = tqdm(tests, "writing", disable=not explorer.project.explainer.show_progress or len(tests) < 4)
     explanations = {index: explorer.explain(index, k) for index in shown}
     strongest = {index: why.pairs[0].index for index, why in explanations.items() if why.pairs}
-    concepts = {index: explorer.concepts(index, pair) for index, pair in strongest.items()}
     data = {
-        "info": info,
+        "info": explorer.info(),
         "rows": rows,
         "explanations": explanations,
-        "concepts": concepts,
+        "concepts": {index: explorer.concepts(index, pair) for index, pair in strongest.items()},
         "audit": explorer.suspects(0, n_audit),
         "classes": explorer.classes(),
         "notes": {index: note._asdict() for index, note in (notes or {}).items()},
     }
-    return _render(
-        replace(live_look(), live=False),
-        report=True,
-        info=info,
-        rows=rows,
-        explanations=explanations,
-        data=embedded(data),
-    )
+    return _render(replace(live_look(), live=False), report=True, **data, data=embedded(data))
 
 
 def embedded(data: Any) -> str:

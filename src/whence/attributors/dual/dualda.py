@@ -18,7 +18,6 @@ from whence.attributors.classifier import Training
 from whence.attributors.dual.agreement import agreement, warn_of_data, warn_of_low, without_part
 from whence.attributors.dual.solutions import SurrogateSolution, SurrogateSolver, changed_labels
 from whence.attributors.dual.surrogate import Faithfulness, Surrogate
-from whence.attributors.explainer import PairExplainer
 from whence.attributors.pairs import PairAttributor
 from whence.attributors.ranking import TopK
 from whence.core import contents, store
@@ -28,10 +27,9 @@ from whence.data import TrainingSet
 from whence.errors import InvalidInputError
 from whence.features import as_float32
 from whence.model.bound import BoundModel
-from whence.relevance.xda import Method
 from whence.svm.inputs import check_C, check_features
 from whence.svm.solve import check_options
-from whence.tasks import Classes, Task
+from whence.tasks import Task
 
 
 @register
@@ -98,6 +96,7 @@ class DualDA(PairAttributor):
     """
 
     name: ClassVar[str] = "dualda"
+    classes_only = False
     _manifest: ClassVar[str] = "DualDAManifest"
     _of_features = True
     limits: ClassVar[Limits] = Limits(
@@ -165,12 +164,13 @@ class DualDA(PairAttributor):
         return self.surrogate_.lam
 
     def predict(self, x: Any) -> Tensor:
-        """Classify inputs by the surrogate, shape (B,)."""
-        return self.surrogate_.logits(self._read(x, None)[0]).argmax(1)
+        """Label inputs by the surrogate: of classes (B,)."""
+        found = self.require_model().read(x, self.batch_size)
+        return self.predict_features(found.features)
 
     def predict_features(self, features: Any) -> Tensor:
-        """Classify features (B, d) by the surrogate, shape (B,)."""
-        return self.surrogate_.logits(self.check_features(features)).argmax(1)
+        """Label features (B, d) by the surrogate: of classes (B,)."""
+        return self.task_.decided(self.surrogate_.logits(self.check_features(features)))
 
     def faithfulness(self, x: Any) -> Faithfulness:
         """How well the surrogate stands for the model, by its own output for a batch of inputs."""
@@ -186,7 +186,7 @@ class DualDA(PairAttributor):
         features: Any,
         *,
         remove: Sequence[int] = (),
-        relabel: Mapping[int, int] | None = None,
+        relabel: Mapping[int, Any] | None = None,
         C: float | None = None,
     ) -> DualDA:
         """Give the explainer of the same model with other training samples, labels or C, solved anew.
@@ -203,40 +203,29 @@ class DualDA(PairAttributor):
         remove
             Training samples to leave out.
         relabel
-            New classes of training samples.
+            New labels of training samples.
         C
             Another C; None keeps this one's.
         """
         started = time.perf_counter()
         before = self.surrogate_
         X = check_features(features)
-        labels = changed_labels(before.labels, len(X), self.n_classes_, remove, relabel or {})
+        labels = changed_labels(self.task_, before.labels, len(X), remove, relabel or {})
         before.check_training(X)
         C = self.C_ if C is None else check_C(C)
         solution = self._solver(self.task_).again(X, labels, before.lam, C, before.constant)
         other = type(self)(**{name: getattr(self, name) for name in self._parameters()}, device=self.device)
         place = self._place(self.model_)
         # The sketch is of the training set as it is, whatever is asked about it.
-        surrogate = Surrogate.from_solution(solution, X, labels, before.head, place, before.sketch)
+        surrogate = Surrogate.from_solution(
+            self.task_, solution, X, labels, before.head, place, before.sketch
+        )
         other.seconds_, other.origins_ = {"solution": time.perf_counter() - started}, {}
         other._adopt(self.task_, labels, before.head, self.model_, self.data_)
         other._keep((surrogate, solution))
         other.fit_seconds_ = other.seconds_["solution"]
-        other._measure(X, self._unseen[labels[self._unseen] >= 0])
+        other._measure(X, self._unseen[other._used[self._unseen]])
         return other
-
-    def explaining(self, k: int, method: Method | None) -> PairExplainer:
-        """Give what explains one test sample, by the k strongest pairs of either sign."""
-        return PairExplainer(
-            model=self.require_model(),
-            surrogate=self.surrogate_,
-            data=self.require_data(),
-            method=method,
-            class_names=self.task_.called,
-            gap=self.gap_,
-            batch_size=self.batch_size,
-            k=k,
-        )
 
     def take_data(self, data: TrainingSet) -> None:
         """Take the training set, after a look at some of its samples."""
@@ -248,7 +237,8 @@ class DualDA(PairAttributor):
         bank = training.bank
         features, place = as_float32(bank.features), self._place(bank.model)
         solution = self._solver(training.task).of_bank(bank, features, training.cache_dir)
-        return Surrogate.from_solution(solution, features, bank.labels, bank.head, place), solution
+        labels, head = bank.labels, bank.head
+        return Surrogate.from_solution(training.task, solution, features, labels, head, place), solution
 
     def _keep(self, learned: tuple[Surrogate, SurrogateSolution]) -> None:
         surrogate, solution = learned
@@ -261,17 +251,20 @@ class DualDA(PairAttributor):
 
     def _finish(self, training: Training) -> None:
         self._measure(training.bank.features)
-        warn_of_data(training.bank.features, self.labels_, self.n_classes_, stacklevel=4)
-        if self.agreement_ is not None:
-            warn_of_low(self.agreement_, len(self._unseen), stacklevel=4)
+        warn_of_data(self.task_, training.bank.features, self.labels_)
+        if self.agreement_ is not None and self.task_.has_classes:
+            warn_of_low(self.agreement_, len(self._unseen))
 
     def _measure(self, features: Floats, unseen: Ints | None = None) -> None:
         """Measure agreement with the head on samples that had no part in choosing C, by their features."""
         given = self.C_path_ is None
-        self._unseen = without_part(self.labels_, self.seed, given) if unseen is None else unseen
+        if unseen is None:
+            unseen = without_part(self.task_, self.labels_, self.seed, given)
+        self._unseen = unseen
         self.agreement_ = None
         if self.head_ is not None and len(self._unseen):
-            self.agreement_ = agreement(self.coef_, self.head_, np.asarray(features[self._unseen]))
+            some = np.asarray(features[unseen]), self.labels_[unseen]
+            self.agreement_ = agreement(self.task_, self.coef_, self.head_, *some)
 
     def _solver(self, task: Task) -> SurrogateSolver:
         return SurrogateSolver(
@@ -279,10 +272,10 @@ class DualDA(PairAttributor):
         )
 
     def _self_influence(self) -> Tensor:
-        return self.surrogate_.self_influence()[torch.as_tensor(self.labels_ >= 0)]
+        return self.surrogate_.self_influence()[torch.as_tensor(self._used)]
 
     def _scores(self, features: Tensor, classes: Tensor, x: Any) -> Tensor:
-        return self.surrogate_.expansion.dense(features, classes)[:, torch.as_tensor(self.labels_ >= 0)]
+        return self.surrogate_.expansion.dense(features, classes)[:, torch.as_tensor(self._used)]
 
     def _like(self) -> Tensor:
         return self.surrogate_.vectors
@@ -312,17 +305,16 @@ class DualDA(PairAttributor):
         }
 
     def _restore(self, arrays: store.Arrays, manifest: Any, bound: BoundModel | None) -> None:
-        from whence.attributors.saved import choice_of
-
-        surrogate = Surrogate.from_arrays(arrays, self._place(bound), manifest.constant)
-        K, shape = len(surrogate.coef), (len(surrogate.coef), surrogate.vectors.shape[1])
+        place = self._place(bound)
+        surrogate = Surrogate.from_arrays(manifest.task_of, arrays, place, manifest.constant)
+        shape = len(surrogate.coef), surrogate.vectors.shape[1]
         if bound is not None and bound.extractor.head().weight.shape != shape:
             raise contents.refused(f"'coef' must fit the layer {bound.extractor.layer!r}, and does not")
         if surrogate.bias != self.bias:
             raise contents.refused("'coef' must have a column for the bias where 'bias' is set, only there")
-        known = manifest.C, manifest.gap, choice_of(manifest.C_path), surrogate.constant, "loaded"
+        known = manifest.C, manifest.gap, manifest.C_path, surrogate.constant, "loaded"
         solution = SurrogateSolution(surrogate.lam, surrogate.coef, *known)
-        self._adopt(Classes(K, manifest.names(K)), surrogate.labels, surrogate.head, bound, None)
+        self._adopt(surrogate.task, surrogate.labels, surrogate.head, bound, None)
         self._keep((surrogate, solution))
         self.agreement_ = manifest.agreement
-        self._unseen = without_part(self.labels_, self.seed, self.C_path_ is None)
+        self._unseen = without_part(self.task_, self.labels_, self.seed, self.C_path_ is None)

@@ -10,26 +10,29 @@ import hashlib
 
 import numpy as np
 
-from whence.core.arrays import Floats, Ints
+from whence.core.arrays import Array, Floats, Ints, Mask
 from whence.errors import InvalidInputError
 from whence.features.rows import blocks
+from whence.tasks import Task
 
 WIDTH = 4
 _SPREAD = 0.1  # of the distance between samples: mixed precision leaves less, other samples more
 _ROUNDING = 1e-3  # of the features' length
 
 
-def sketch(features: Floats, labels: Ints) -> Floats:
-    """Give the sketch (N, 5) of features (N, d) and labels (N,), float32."""
-    return np.column_stack([_sums(features), labels.astype(np.float32)])
+def sketch(features: Floats, labels: Array) -> Floats:
+    """Give the sketch (N, 4 + …) of features (N, d) and labels (N, …), float32: of classes (N, 5)."""
+    return np.column_stack([_sums(features), labels.reshape(len(labels), -1).astype(np.float32)])
 
 
-def check_same(kept: Floats, features: Floats, rows: Ints, argument: str) -> None:
-    """Raise InvalidInputError unless features (n, d) are those of some samples of a sketch (N, 5).
+def check_same(kept: Floats, known: Mask, features: Floats, rows: Ints, argument: str) -> None:
+    """Raise InvalidInputError unless features (n, d) are those of some samples of a sketch (N, 4 + …).
+
+    ``known`` (N,) says which samples it knows.
 
     E (s·δ)² = ‖δ‖² for random signs s, so that sums tell how far features are apart.
     """
-    own = kept[kept[:, WIDTH] >= 0, :WIDTH].astype(np.float64)
+    own = kept[known, :WIDTH].astype(np.float64)
     with np.errstate(invalid="ignore", over="ignore"):  # features that are not finite: sums that are neither
         before, now = kept[rows, :WIDTH].astype(np.float64), _sums(features).astype(np.float64)
         apart = np.sqrt(((now - before) ** 2).mean(axis=1))
@@ -45,16 +48,16 @@ def check_same(kept: Floats, features: Floats, rows: Ints, argument: str) -> Non
         )
 
 
-def check_labels(kept: Floats | Ints, labels: Ints, argument: str) -> None:
-    """Raise InvalidInputError unless labels (N,) are those that were kept; below 0 they are unknown."""
-    before = kept.astype(np.int64)
-    other = np.flatnonzero((before >= 0) & (labels >= 0) & (before != labels))
+def check_labels(task: Task, kept: Array, labels: Array, argument: str) -> None:
+    """Raise InvalidInputError unless labels (N, …) are those that were kept, where both are known."""
+    differ = (kept != labels.astype(kept.dtype)).reshape(len(labels), -1).any(axis=1)
+    other = np.flatnonzero(task.known(kept) & task.known(labels) & differ)
     if len(other):
         i = other[0]
         raise InvalidInputError(
             f"'{argument}' must be the training set that was fitted, in its order. {len(other):,} of "
-            f"{len(labels):,} samples have other labels: sample {i} has {labels[i]}, was {before[i]}. Give "
-            "the same samples, or fit again."
+            f"{len(labels):,} samples have other labels: sample {i} has {labels[i]}, was "
+            f"{kept[i].astype(labels.dtype)}. Give the same samples, or fit again."
         )
 
 

@@ -14,9 +14,9 @@ from scipy.sparse import csr_array
 
 from whence.attributors.dual.progress import gap_bar
 from whence.core import contents, fingerprint, store
-from whence.core.arrays import Doubles, Floats, Ints, Mask
+from whence.core.arrays import Array, Doubles, Floats, Mask
 from whence.core.cache import Cache, Slot
-from whence.core.checks import check_places, is_integer, shown
+from whence.core.checks import check_places, shown
 from whence.errors import InvalidInputError, StoreError
 from whence.features import FeatureBank, taken, teller
 from whence.model.heads import Head
@@ -53,9 +53,9 @@ class SurrogateSolver:
     max_seconds: float | None
     show_progress: bool
 
-    def of_features(self, features: Floats, labels: Ints, head: Head | None) -> SurrogateSolution:
-        """Choose C where that is asked for, and solve on the samples with a label of at least 0."""
-        some, choice, C = labels >= 0, None, self.C
+    def of_features(self, features: Floats, labels: Array, head: Head | None) -> SurrogateSolution:
+        """Choose C where that is asked for, and solve on the samples whose label is known."""
+        some, choice, C = self.task.known(labels), None, self.C
         X, y = taken(features, some), labels[some]
         # As long as the features: in any units, and with any offset common to all, the bias then costs as
         # much, and counts as much in products of features, as the features do.
@@ -82,7 +82,8 @@ class SurrogateSolver:
         parts = {**bank.parts, "data features": f"{bank.features.shape} {bank.checksum}"}
         parts |= {name: str(value) for name, value in options.items()}
         solver = fingerprint.source("whence.svm", "whence.attributors.dual.solutions")
-        parts["problem"] = self.task.problem.__name__
+        parts |= fingerprint.anatomy(self.task.problem, "problem")
+        parts |= {f"task {name}": str(value) for name, value in self.task.parameters.items()}
         parts["code the solver"] = f"source {solver}"
         title = f"{type(bank.extractor.model).__qualname__}, {len(features):,} × {features.shape[1]}, " + (
             ", ".join(f"{name} {value}" for name, value in options.items())
@@ -123,15 +124,15 @@ class SurrogateSolver:
         return solved._replace(note=note)
 
     def again(
-        self, features: Floats, labels: Ints, lam: csr_array, C: float, constant: float
+        self, features: Floats, labels: Array, lam: csr_array, C: float, constant: float
     ) -> SurrogateSolution:
-        """Solve on the samples with a label of at least 0, from the λ (N, K) of a similar problem."""
-        some = labels >= 0
+        """Solve on the samples whose label is known, from the λ (N, K) of a similar problem."""
+        some = self.task.known(labels)
         solved = self._solve(taken(features, some), labels[some], C, lam[some], constant)
         return solved._replace(lam=_for_all(solved.lam, some), note="solved again")
 
     def _solve(
-        self, features: Floats, labels: Ints, C: float, start: csr_array | None, constant: float
+        self, features: Floats, labels: Array, C: float, start: csr_array | None, constant: float
     ) -> SurrogateSolution:
         with gap_bar(self.tol, self.show_progress) as bar:
             found = solve(
@@ -159,10 +160,10 @@ def _for_all(lam: csr_array, some: Mask) -> csr_array:
 
 
 def changed_labels(
-    labels: Ints, n_rows: int, n_classes: int, remove: Sequence[int], relabel: Mapping[int, int]
-) -> Ints:
-    """Give labels (N,) with some samples left out (−1) and some in other classes, or raise."""
-    changed = labels.copy()
+    task: Task, labels: Array, n_rows: int, remove: Sequence[int], relabel: Mapping[int, Any]
+) -> Array:
+    """Give labels (N, …) with some samples left out, which are blank, and some other labels, or raise."""
+    changed, known = labels.copy(), task.known(labels)
     if n_rows != len(labels):
         raise InvalidInputError(
             f"'features' must be those of all {len(labels):,} training samples. Got {n_rows:,} rows."
@@ -173,20 +174,23 @@ def changed_labels(
             f"Got {shown(relabel)}."
         )
     for argument, indices in (("remove", remove), ("relabel", list(relabel))):
-        wrong = [i for i in check_places(argument, indices, len(labels)).tolist() if labels[i] < 0]
+        wrong = [i for i in check_places(argument, indices, len(labels)).tolist() if not known[i]]
         if wrong:
             raise InvalidInputError(
                 f"'{argument}' must name training samples in [0, {len(labels)}) that took part in the fit. "
                 f"Got {wrong[0]}."
             )
     for index, label in relabel.items():
-        if not is_integer(label) or not 0 <= label < n_classes:
+        try:
+            changed[index] = task.encode([label])[0]
+            task.check(changed[[index]], np.array([index]), task.n_outputs, "")
+        except InvalidInputError as error:
             raise InvalidInputError(
-                f"'relabel' must give classes in [0, {n_classes}). Got {shown(label)} for sample {index}."
-            )
-        changed[index] = label
-    changed[check_places("remove", remove, len(labels))] = -1
-    if not (changed >= 0).any():
+                f"'relabel' must give {task.outputs} of the model, {task.n_outputs}. Got {shown(label)} for "
+                f"sample {index}: {error}"
+            ) from error
+    changed[check_places("remove", remove, len(labels))] = task.blank(1)[0]
+    if not task.known(changed).any():
         raise InvalidInputError("'remove' must leave a training sample. Got all of them.")
     return changed
 
@@ -200,7 +204,7 @@ def _write(path: Path, solved: SurrogateSolution) -> None:
 
 
 def _read(path: Path) -> SurrogateSolution:
-    from whence.attributors.saved import SolutionManifest, choice_of  # pydantic takes a while to import
+    from whence.attributors.saved import SolutionManifest  # pydantic takes a while to import
 
     arrays, values = store.read(path)
     manifest = contents.manifest(SolutionManifest, values)
@@ -210,5 +214,5 @@ def _read(path: Path) -> SurrogateSolution:
     contents.check_rows(arrays, "", n, K)
     lam = csr_array((arrays["data"], arrays["indices"], arrays["indptr"]), shape=(n, K))
     return SurrogateSolution(
-        lam, arrays["weight"], manifest.C, manifest.gap, choice_of(manifest.choice), manifest.constant
+        lam, arrays["weight"], manifest.C, manifest.gap, manifest.choice, manifest.constant
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Self
 
@@ -15,7 +16,7 @@ from whence.attributors.dual.sketch import WIDTH, check_labels, check_same
 from whence.attributors.dual.sketch import sketch as make_sketch
 from whence.attributors.dual.solutions import SurrogateSolution
 from whence.core import contents
-from whence.core.arrays import Doubles, Floats, Ints
+from whence.core.arrays import Array, Doubles, Floats, Ints
 from whence.core.store import Arrays
 from whence.data import TrainingSet
 from whence.errors import InvalidInputError
@@ -24,6 +25,7 @@ from whence.model.bound import BoundModel
 from whence.model.heads import Head
 from whence.model.inputs import to_model
 from whence.svm.likeness import mean_cosine
+from whence.tasks import Task
 
 _KNOWN_BY = 7  # random samples by which a training set is known again, beside the first
 
@@ -56,28 +58,30 @@ class Surrogate:
 
     Parameters
     ----------
+    task : what outputs and labels are
     lam : (N, K) sparse
     coef : (K, d[+1]) float64, the bias last
     vectors : (S, d) features of the samples with λ_i ≠ 0, in training order
-    labels : (N,)
+    labels : (N, …)
     head : the model's last layer, where it is known
     device : where scores are computed
-    sketch : (N, 5) of the training set, by which it is known again; None in files of version 0.1
+    sketch : (N, 4 + …) of the training set, by which it is known again; None in files of version 0.1
     constant : what follows the features to carry the bias, of no account where ``coef`` has none
     """
 
     def __init__(
         self,
+        task: Task,
         lam: csr_array,
         coef: Doubles,
         vectors: Floats,
-        labels: Ints,
+        labels: Array,
         head: Head | None,
         device: str | torch.device | None,
         sketch: Floats | None = None,
         constant: float = 1.0,
     ) -> None:
-        self.lam, self.coef, self.labels, self.head = lam, coef, labels, head
+        self.task, self.lam, self.coef, self.labels, self.head = task, lam, coef, labels, head
         self.sketch = sketch
         self.support = np.flatnonzero(np.diff(lam.indptr))
         self.vectors = torch.as_tensor(vectors, device=device)
@@ -88,9 +92,10 @@ class Surrogate:
     @classmethod
     def from_solution(
         cls,
+        task: Task,
         solution: SurrogateSolution,
         features: Floats,
-        labels: Ints,
+        labels: Array,
         head: Head | None,
         device: str | torch.device | None,
         sketch: Floats | None = None,
@@ -99,7 +104,7 @@ class Surrogate:
         lam = solution.lam
         vectors = np.asarray(features[np.flatnonzero(np.diff(lam.indptr))])
         known = make_sketch(features, labels) if sketch is None else sketch
-        return cls(lam, solution.weight, vectors, labels, head, device, known, solution.constant)
+        return cls(task, lam, solution.weight, vectors, labels, head, device, known, solution.constant)
 
     def arrays(self) -> Arrays:
         """Everything to save."""
@@ -117,41 +122,54 @@ class Surrogate:
         return {name: array for name, array in arrays.items() if array is not None}
 
     @classmethod
-    def from_arrays(cls, arrays: Arrays, device: str | torch.device | None, constant: float) -> Self:
-        """Rebuild from what ``arrays`` gave, or raise StoreError where something else is given."""
-        shape = _checked(arrays)
+    def from_arrays(
+        cls,
+        task_of: Callable[[int], Task],
+        arrays: Arrays,
+        device: str | torch.device | None,
+        constant: float,
+    ) -> Self:
+        """Rebuild from what ``arrays`` gave, and the task with K outputs, or raise StoreError."""
+        task = _checked(arrays, task_of)
+        shape = len(arrays["labels"]), task.n_outputs
         lam = csr_array((arrays["lam_data"], arrays["lam_indices"], arrays["lam_indptr"]), shape=shape)
         head = Head(arrays["head_weight"], arrays.get("head_bias")) if "head_weight" in arrays else None
         vectors, labels, sketch = arrays["vectors"], arrays["labels"], arrays.get("sketch")
-        return cls(lam, arrays["coef"], vectors, labels, head, device, sketch, constant)
+        return cls(task, lam, arrays["coef"], vectors, labels, head, device, sketch, constant)
 
     def check_training(self, features: Floats, rows: Ints | None = None, argument: str = "features") -> None:
         """Raise unless features (n, d) are those of training samples ``rows`` (n,), or of all, as fitted."""
         rows = np.arange(len(self.labels)) if rows is None else rows
-        used = self.labels[rows] >= 0
+        used = self.task.known(self.labels)[rows]
         if self.sketch is not None:
-            check_same(self.sketch, taken(features, used), rows[used], argument)
+            known = self.task.known(self._fitted_labels)
+            check_same(self.sketch, known, taken(features, used), rows[used], argument)
             return
         used &= np.isin(rows, self.support)  # the only ones whose features a file of version 0.1 has
-        kept = np.full((len(self.labels), WIDTH + 1), -1.0, np.float32)
-        vectors = self.vectors.cpu().numpy()
-        kept[self.support] = make_sketch(vectors, self.labels[self.support])
-        check_same(kept, taken(features, used), rows[used], argument)
+        known = np.isin(np.arange(len(self.labels)), self.support)
+        kept = np.zeros((len(self.labels), WIDTH + 1), np.float32)
+        kept[self.support] = make_sketch(self.vectors.cpu().numpy(), self.labels[self.support])
+        check_same(kept, known, taken(features, used), rows[used], argument)
 
-    def check_labels(self, labels: Ints, argument: str) -> None:
-        """Raise unless training labels (N,), −1 where one is unknown, are those that were fitted."""
+    @property
+    def _fitted_labels(self) -> Array:
+        """The labels of the training set as it is, whatever is asked about it."""
+        return self.labels if self.sketch is None else self.sketch[:, WIDTH:].reshape(self.labels.shape)
+
+    def check_labels(self, labels: Array, argument: str) -> None:
+        """Raise unless training labels (N, …), blank where one is unknown, are those that were fitted."""
         if len(labels) != len(self.labels):
             raise InvalidInputError(
                 f"'{argument}' must be of the training set that was fitted, {len(self.labels):,} samples. "
                 f"Got {len(labels):,}."
             )
-        check_labels(self.labels if self.sketch is None else self.sketch[:, WIDTH], labels, argument)
+        check_labels(self.task, self._fitted_labels, labels, argument)
 
     def check_data(self, data: TrainingSet, model: BoundModel) -> None:
         """Raise unless a training set is the one that was fitted, by a look at a few of its samples."""
-        labels = np.full(len(data), -1)
+        labels = self.task.blank(len(data))
         self.check_labels(labels, "data")  # as many as there were
-        possible = self.support if self.sketch is None else np.flatnonzero(self.labels >= 0)
+        possible = self.support if self.sketch is None else np.flatnonzero(self.task.known(self.labels))
         rows = np.sort(np.r_[possible[:1], np.random.default_rng().permutation(possible[1:])[:_KNOWN_BY]])
         batch = data.read(rows.tolist())
         known = data.known_labels()
@@ -175,16 +193,16 @@ class Surrogate:
         return torch.addmm(W[:, d], f, W[:, :d].T) if self.bias else f @ W.T
 
     def classes(self, features: Tensor) -> Tensor:
-        """Give the class that the model predicts, or the surrogate where the head is unknown, (B,)."""
-        return self.model_logits(features).argmax(1)
+        """Give the output that the model predicts, or the surrogate where the head is unknown, (B,)."""
+        return self.task.predicted(self.model_logits(features))
 
     def model_logits(self, features: Tensor) -> Tensor:
         """Compute the model's own logits (B, K), or the surrogate's where the head is unknown."""
         return self.logits(features) if self.head is None else _head_logits(self.head, features)
 
     def self_influence(self) -> Tensor:
-        """λ_{i,y_i}‖f_i‖² of every training sample, (N,)."""
-        own = self.lam[self.support].maximum(0).sum(axis=1)  # only λ_{i,y_i} is ever positive
+        """λ_{i,y_i}‖f_i‖² of every training sample, (N,); of other tasks with Σ_c |λ_ic|, as a rule."""
+        own = self.task.own(self.lam[self.support])
         norms = torch.einsum("sd,sd->s", self.vectors, self.vectors) + self.constant**2
         out = norms.new_zeros(len(self.labels))
         out[torch.as_tensor(self.support, device=out.device)] = norms * torch.as_tensor(own).to(norms)
@@ -195,6 +213,7 @@ class Surrogate:
         # Imported here: scikit-learn would make up most of the time that importing whence takes.
         from sklearn.metrics import matthews_corrcoef
 
+        self.task.require_classes("A surrogate that is compared with its model")
         if self.head is None:
             raise InvalidInputError(
                 "'head' must be known to compare the surrogate with the model. It is not: pass "
@@ -217,8 +236,8 @@ class Surrogate:
         )
 
 
-def _checked(arrays: Arrays) -> tuple[int, int]:
-    """Give N and K of saved arrays, which are then safe to compute with, or raise StoreError."""
+def _checked(arrays: Arrays, task_of: Callable[[int], Task]) -> Task:
+    """Give the task of saved arrays, which are then safe to compute with, or raise StoreError."""
     names = {"lam_data", "lam_indices", "lam_indptr", "coef", "vectors", "labels"}
     head = {"head_weight", "head_bias"} & arrays.keys()
     known = {"sketch"} & arrays.keys()  # files of version 0.1 have none
@@ -233,15 +252,20 @@ def _checked(arrays: Arrays) -> tuple[int, int]:
     K, extra = sizes["K"], sizes["columns"] - sizes["d"]
     if K < 1 or sizes["d"] < 1 or extra not in (0, 1):
         raise contents.refused(f"'coef' must have a column per feature and perhaps one more, and has {extra}")
-    labels = arrays["labels"]
-    contents.check_integers("labels", labels, ("N",), sizes, -1, K - 1)
+    task, labels = task_of(K), arrays["labels"]
+    task.check_saved("labels", labels)
+    used = task.known(labels)
     if known:
-        contents.check_floats(arrays, {"sketch": ("N", WIDTH + 1)}, sizes, {"sketch": ("float32",)})
+        found = arrays["sketch"]
+        contents.check_shape("sketch", found, (len(labels), WIDTH + int(np.prod(labels.shape[1:]))), {})
+        # Sums are finite, blank labels need not be.
+        sums: contents.Layout = {"sketch": (len(labels), WIDTH)}
+        contents.check_floats({"sketch": found[:, :WIDTH]}, sums, {}, {"sketch": ("float32",)})
     contents.check_rows(arrays, "lam_", len(labels), K)
     support = np.diff(arrays["lam_indptr"]) > 0
-    if int(support.sum()) != sizes["S"] or (labels[support] < 0).any():
+    if int(support.sum()) != sizes["S"] or not used[support].all():
         raise contents.refused("'vectors' must have a row per sample with coefficients, and has not")
-    return len(labels), K
+    return task
 
 
 def _head_logits(head: Head, features: Tensor) -> Tensor:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, reduce
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -28,8 +29,34 @@ Params = Literal["all", "last"]
 _check_loss = partial(check_callable, what="None, for the cross-entropy, or a function of logits and classes")
 
 
+class WeightsAttributor(Attributor):
+    """A method on gradients at one or more sets of weights: the model's own, None, or checkpoints."""
+
+    _points: Sequence[Weights | None] = (None,)
+    _rates: Sequence[float] = (1.0,)  # of each set of weights
+    _products: Sequence[Any]
+
+    @abstractmethod
+    def _open(
+        self, classifier: Classifier, points: Sequence[Weights | None], training: Training | None = None
+    ) -> Sequence[Products]:
+        """Make the products at each set of weights."""
+
+    def _state(self) -> tuple[store.Arrays, dict[str, Any]]:
+        if self._points[0] is not None:
+            raise StoreError(
+                f"{type(self).__name__} needs the weights of all its checkpoints to attribute, so its "
+                "cache alone is not worth saving. Keep the checkpoints, and fit it again where it is needed."
+            )
+        return super()._state()
+
+    def _restore(self, arrays: store.Arrays, manifest: Any, bound: BoundModel | None) -> None:
+        super()._restore(arrays, manifest, bound)
+        self._products = self._open(self._head(), self._points)
+
+
 @dataclass(eq=False)
-class GradientAttributor(Attributor):
+class GradientAttributor(WeightsAttributor):
     """Scores from inner products of gradients of the loss at one or more sets of weights.
 
     Self-influence is without projection.
@@ -71,26 +98,23 @@ class GradientAttributor(Attributor):
 
     def _scores(self, features: Tensor, classes: Tensor, x: Any) -> Tensor:
         tests = Tests(x, features, classes)
-        scores = self._rates[0] * self._products[0].between(self._kept(0), tests, self.cosine)
-        for i, rate in enumerate(self._rates[1:], start=1):
-            scores += rate * self._products[i].between(self._kept(i), tests, self.cosine)
-        return scores
+        return reduce(
+            Tensor.add_, (rate * p.between(kept, tests, self.cosine) for rate, p, kept in self._parts())
+        )
 
     def _self_influence(self) -> Tensor:
         if self.model_ is not None:
             self.model_.check_unchanged()
-        several = zip(self._rates, self._products, strict=True)
-        return torch.stack([rate * p.squares(self._kept(i)) for i, (rate, p) in enumerate(several)]).sum(0)
+        return torch.stack([rate * p.squares(kept) for rate, p, kept in self._parts()]).sum(0)
 
     def _layout(self, classifier: Classifier) -> Layout:
         if self.params == "last":
             return {"0.residuals": ("N", "K"), "0.features": ("N", "e")}
         if self.projection is None:
             raise contents.refused("without a projection nothing is saved")
-        products = self._open(classifier, (None,), None)[0]
+        (products,) = self._open(classifier, (None,))
         assert isinstance(products, Stored)
-        P, projection = products.gradients.n_parameters, products.projection
-        return {"0.rows": ("N", P if projection is None else projection.dimension), "0.squares": ("N",)}
+        return {"0.rows": ("N", products.width), "0.squares": ("N",)}
 
     def _learn(
         self,
@@ -101,18 +125,19 @@ class GradientAttributor(Attributor):
     ) -> dict[str, Tensor]:
         products = self._open(training.classifier, points, training)
         kept = [p.keep(training, self.show_progress) for p in products]
-        self._products, self._rates = products, list(rates)
+        self._points, self._products, self._rates = points, products, rates
         return {f"{i}.{name}": tensor for i, part in enumerate(kept) for name, tensor in part.items()}
 
-    def _kept(self, place: int) -> dict[str, Tensor]:
-        """Give the part of the cache that belongs to one set of weights."""
-        start = f"{place}."
-        return {n.removeprefix(start): t for n, t in self._cache.items() if n.startswith(start)}
+    def _parts(self) -> Iterator[tuple[float, Products, dict[str, Tensor]]]:
+        """Give the rate, the products and their part of the cache at each set of weights."""
+        for i, (rate, products) in enumerate(zip(self._rates, self._products, strict=True)):
+            start = f"{i}."
+            kept = {n.removeprefix(start): t for n, t in self._cache.items() if n.startswith(start)}
+            yield rate, products, kept
 
     def _open(
-        self, classifier: Classifier, points: Sequence[Weights | None], training: Training | None
-    ) -> list[Products]:
-        """Make the products at each set of weights."""
+        self, classifier: Classifier, points: Sequence[Weights | None], training: Training | None = None
+    ) -> Sequence[Products]:
         scalar = self.loss or cross_entropy
         if self.params == "last":
             return [Factored(LastLayer(classifier, weights), scalar) for weights in points]
@@ -139,10 +164,6 @@ class GradientAttributor(Attributor):
                 "again where it is needed."
             )
         return super()._state()
-
-    def _restore(self, arrays: store.Arrays, manifest: Any, bound: BoundModel | None) -> None:
-        super()._restore(arrays, manifest, bound)
-        self._products, self._rates = self._open(self._head(), (None,), None), [1.0]
 
 
 @register

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
 
@@ -16,8 +16,8 @@ from whence.attributors.gradient.products import batches_of
 from whence.errors import ModelError
 from whence.model.modules import evaluating
 
-Vectors = Callable[[Tensor], list[Tensor]]
-"""Of logits (B, K), the derivatives (B, K) by the logits that are to be carried back."""
+Vectors = Callable[[Tensor, slice], list[Tensor]]
+"""Of logits (B, K) and the places of their samples, the derivatives (B, K) by them to be carried back."""
 
 _BLOCK = 2048
 
@@ -48,9 +48,10 @@ class HeadOnly:
 
     def tests(self, x: Any, features: Tensor, vectors: Vectors) -> Iterator[list[list[Record]]]:
         """Give the records of tests with these features."""
-        for part in torch.split(features, _BLOCK):
-            inputs = self.classifier.with_bias(part)[:, None]
-            yield [[Record(inputs, v[:, None])] for v in vectors(self.classifier.logits(part))]
+        for start in range(0, len(features), _BLOCK):
+            rows = slice(start, start + _BLOCK)
+            inputs, logits = self.classifier.with_bias(features[rows]), self.classifier.logits(features[rows])
+            yield [[Record(inputs[:, None], v[:, None])] for v in vectors(logits, rows)]
 
 
 class AllLayers:
@@ -79,24 +80,29 @@ class AllLayers:
 
     def train(self, vectors: Vectors) -> Iterator[list[list[Record]]]:
         """Give the records of the training samples, which are read anew."""
-        for inputs, labels in self.batches:
-            yield self._records(inputs, len(labels), vectors)
+        return self._all_records(self.batches, vectors)
 
     def tests(self, x: Any, features: Tensor, vectors: Vectors) -> Iterator[list[list[Record]]]:
         """Give the records of tests."""
-        for inputs, part in batches_of(self.classifier, x, features):
-            yield self._records(inputs, len(part), vectors)
+        return self._all_records(batches_of(self.classifier, x, features), vectors)
 
-    def _records(self, inputs: Any, n: int, vectors: Vectors) -> list[list[Record]]:
+    def _all_records(
+        self, batches: Iterable[tuple[Any, Tensor]], vectors: Vectors
+    ) -> Iterator[list[list[Record]]]:
+        start = 0
+        for inputs, part in batches:
+            yield self._records(inputs, slice(start, start := start + len(part)), vectors)
+
+    def _records(self, inputs: Any, samples: slice, vectors: Vectors) -> list[list[Record]]:
         model = self.classifier.model
         with evaluating(model), torch.enable_grad(), self._watching() as calls:
             logits = self._gradients.logits({}, inputs)
             for name in self.names:
-                self._check_calls(name, calls[name], n)
+                self._check_calls(name, calls[name], samples.stop - samples.start)
             leaves = [calls[name][0][1] for name in self.names]
             rows = [_rows(self.layers[name], calls[name][0][0]) for name in self.names]
             found = []
-            for v in vectors(logits.detach()):
+            for v in vectors(logits.detach(), samples):
                 parts = torch.autograd.grad(logits, leaves, grad_outputs=v.to(logits), retain_graph=True)
                 each = zip(self.layers.values(), rows, parts, strict=True)
                 found.append([Record(a, _places(layer, d).to(a)) for layer, a, d in each])

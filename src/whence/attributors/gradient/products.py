@@ -20,6 +20,14 @@ Labelled = Iterator[tuple[Any, Tensor]]
 """Batches of inputs as the model takes them, with classes (B,) on its device."""
 
 
+class Collected(NamedTuple):
+    """Gradients as rows (n, k), projected or whole, their lengths (n,) before, and the values (n,)."""
+
+    rows: Tensor
+    lengths: Tensor
+    values: Tensor
+
+
 class Tests(NamedTuple):
     """Tests: inputs, None where only features are known, features (B, d), and classes (B,) on the CPU."""
 
@@ -72,27 +80,51 @@ class Factored:
 
 @dataclass(frozen=True)
 class Stored:
-    """Gradients by all parameters, kept as rows (N, k), projected or whole, with their exact lengths."""
+    """Gradients kept as rows (N, k), projected or whole, with their exact lengths."""
 
-    gradients: Gradients
+    gradients: Gradients | LastLayerGradients
     projection: Projection | None
     weights: Weights | None
 
     def keep(self, training: Training, show_progress: bool) -> Kept:
         """Give rows and exact squared lengths of the training set."""
-        batches = progress(training.batches, "Gradients", show_progress)
-        found = collect(self.gradients, self.projection, batches, len(training.labels), self.weights)
+        found = self.training_rows(training, show_progress)
         return {"rows": found.rows, "squares": found.lengths**2}
 
     def between(self, kept: Kept, tests: Tests, cosine: bool = False) -> Tensor:
         """Multiply rows; cosines are those of the rows, so that they lie in [−1, 1] when projected too."""
         batches = batches_of(self.gradients.classifier, tests.x, tests.classes)
-        found = collect(self.gradients, self.projection, batches, len(tests.classes), self.weights)
-        return inner(found.rows, kept["rows"], cosine)
+        return inner(self._collect(batches, len(tests.classes)).rows, kept["rows"], cosine)
 
     def squares(self, kept: Kept) -> Tensor:
         """Lengths before the projection."""
         return kept["squares"]
+
+    @property
+    def width(self) -> int:
+        """The number k of a row's entries."""
+        return self.gradients.n_parameters if self.projection is None else self.projection.dimension
+
+    def training_rows(self, training: Training, show_progress: bool) -> Collected:
+        """Compute and project the gradients of the training set."""
+        batches = progress(training.batches, "Gradients", show_progress)
+        return self._collect(batches, len(training.labels))
+
+    def _collect(self, batches: Labelled, n: int) -> Collected:
+        """Compute and project the gradients of n samples."""
+        out: Collected | None = None
+        start = 0
+        for batch in batches:
+            for part, values in self.gradients.with_values(*batch, self.weights):
+                # Made once: a growing list beside large temporary rows leaves the heap full of holes.
+                if out is None:
+                    out = Collected(part.new_empty(n, self.width), part.new_empty(n), part.new_empty(n))
+                some = slice(start, start := start + len(part))
+                out.rows[some] = part if self.projection is None else self.projection(part)
+                out.lengths[some] = torch.linalg.vector_norm(part, dim=1)
+                out.values[some] = values
+        assert out is not None
+        return out
 
 
 @dataclass(frozen=True)
@@ -131,38 +163,6 @@ class Streamed:
 
 Products = Factored | Stored | Streamed
 """How gradients are kept and multiplied, at the model's own weights or at others."""
-
-
-class Collected(NamedTuple):
-    """Gradients as rows (n, k), projected or whole, their lengths (n,) before, and the values (n,)."""
-
-    rows: Tensor
-    lengths: Tensor
-    values: Tensor
-
-
-def collect(
-    gradients: Gradients | LastLayerGradients,
-    projection: Projection | None,
-    batches: Labelled,
-    n: int,
-    weights: Weights | None = None,
-) -> Collected:
-    """Compute and project the gradients of n samples."""
-    out: Collected | None = None
-    start = 0
-    for batch in batches:
-        for part, values in gradients.with_values(*batch, weights):
-            if out is None:
-                width = part.shape[1] if projection is None else projection.dimension
-                # Made once: a growing list beside large temporary rows leaves the heap full of holes.
-                out = Collected(part.new_empty(n, width), part.new_empty(n), part.new_empty(n))
-            some = slice(start, start := start + len(part))
-            out.rows[some] = part if projection is None else projection(part)
-            out.lengths[some] = torch.linalg.vector_norm(part, dim=1)
-            out.values[some] = values
-    assert out is not None
-    return out
 
 
 def inner(a: Tensor, b: Tensor, cosine: bool) -> Tensor:

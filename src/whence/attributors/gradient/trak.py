@@ -5,33 +5,30 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, Self, Unpack
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor
 
-from whence.attributors.base import Attributor, Limits, register, share_options
+from whence.attributors.base import Limits, register, share_options
 from whence.attributors.classifier import Classifier, Training
-from whence.attributors.frame import FitOptions, model_of
 from whence.attributors.gradient.checkpoints import Checkpoints, read_checkpoints
-from whence.attributors.gradient.graddot import Params
+from whence.attributors.gradient.graddot import Params, WeightsAttributor
 from whence.attributors.gradient.gradients import MEMORY, Gradients, Weights, margin
 from whence.attributors.gradient.last_layer import LastLayerGradients
-from whence.attributors.gradient.products import batches_of, collect, progress
-from whence.attributors.gradient.projection import Dimension, Projection, check_dimension, projection_for
+from whence.attributors.gradient.products import Stored, Tests
+from whence.attributors.gradient.projection import Dimension, check_dimension, projection_for
 from whence.attributors.parameters import a_seed, one_of, parameter
-from whence.core import store
 from whence.core.checks import check_count, check_number
 from whence.core.contents import Layout
-from whence.errors import InvalidInputError, StoreError
-from whence.model.bound import BoundModel
+from whence.errors import InvalidInputError
 
 _BLOCK = 1024  # samples whose rows are held in float64 at a time
 
 
 @register
 @dataclass(eq=False)
-class TRAK(Attributor):
+class TRAK(WeightsAttributor):
     """Attribute predictions by a linear model of the margin in projected gradients.
 
     With m(x, c) = log(p_c / (1 − p_c)) the margin of class c, φ(x, c) = S ∇m(x, c) its gradient in k random
@@ -94,7 +91,7 @@ class TRAK(Attributor):
         layer: str | None = None,
         *,
         checkpoints: Checkpoints | None = None,
-        **options: Unpack[FitOptions],
+        **options: Any,
     ) -> Self:
         """Fit to a trained classifier and its training set, or to an ensemble of such classifiers.
 
@@ -104,55 +101,52 @@ class TRAK(Attributor):
             An ensemble instead of the model's own weights, which then only tell the class for
             ``target=None``: models of its architecture, state dicts, or paths of files with one.
         """
-        points: Sequence[Weights | None] = (None,)
-        if checkpoints is not None:
-            points = read_checkpoints(model_of(model, layer, options), checkpoints)
-        return self._fit(model, data, layer, options, points=points)
+        return super().fit(model, data, layer, checkpoints=checkpoints, **options)
+
+    def _check_given(self, model: Any, checkpoints: Any = None) -> dict[str, Any]:
+        return {} if checkpoints is None else {"points": read_checkpoints(model, checkpoints)}
 
     def _scores(self, features: Tensor, classes: Tensor, x: Any) -> Tensor:
+        tests = Tests(x, features, classes)
         scores: Tensor | float = 0.0
-        for j, weights in enumerate(self._points):
-            batches = batches_of(self._head(), x, classes)
-            tests = collect(
-                self._gradients, self._project(self._gradients, j), batches, len(classes), weights
-            )
-            scores = tests.rows @ self._cache[f"{j}.solved"].T + scores
-        return scores * (self._cache["doubt"] / len(self._points))
+        for j, products in enumerate(self._products):
+            scores = products.between({"rows": self._cache[f"{j}.solved"]}, tests) + scores
+        return scores * (self._cache["doubt"] / len(self._products))
 
     def _self_influence(self) -> Tensor:
         return self._cache["own"]
 
     def _layout(self, classifier: Classifier) -> Layout:
-        gradients = self._open(classifier)
-        projection = self._project(gradients, 0)
-        k = gradients.n_parameters if projection is None else projection.dimension
-        return {"0.solved": ("N", k), "doubt": ("N",), "own": ("N",)}
+        (products,) = self._open(classifier, (None,))
+        return {"0.solved": ("N", products.width), "doubt": ("N",), "own": ("N",)}
 
     def _learn(
         self, training: Training, points: Sequence[Weights | None] = (None,), **given: Any
     ) -> dict[str, Tensor]:
-        gradients = self._open(training.classifier)
+        products = self._open(training.classifier, points)
         cache: dict[str, Tensor] = {}
         doubts, own = [], []
-        for j, weights in enumerate(points):
-            batches = progress(training.batches, "Gradients", self.show_progress)
-            found = collect(gradients, self._project(gradients, j), batches, len(training.labels), weights)
+        for j, each in enumerate(products):
+            found = each.training_rows(training, self.show_progress)
             solved = self._solve(found.rows)
             cache[f"{j}.solved"] = solved
             doubts.append(torch.sigmoid(-found.values))  # 1 − p, from log(p / (1 − p))
             own.append(torch.einsum("nk,nk->n", found.rows, solved))
         cache["doubt"] = torch.stack(doubts).mean(0)
         cache["own"] = torch.stack(own).mean(0) * cache["doubt"]
-        self._gradients, self._points = gradients, points
+        self._points, self._products = points, products
         return cache
 
-    def _open(self, classifier: Classifier) -> Gradients | LastLayerGradients:
-        if self.params == "last":
-            return LastLayerGradients(classifier, margin, self.memory)
-        return Gradients(classifier, margin, self.memory, self.show_progress)
-
-    def _project(self, gradients: Gradients | LastLayerGradients, place: int) -> Projection | None:
-        return projection_for(self.projection, gradients.n_parameters, self.seed + place)
+    def _open(
+        self, classifier: Classifier, points: Sequence[Weights | None], training: Training | None = None
+    ) -> list[Stored]:
+        gradients: Gradients | LastLayerGradients = LastLayerGradients(classifier, margin, self.memory)
+        if self.params == "all":
+            gradients = Gradients(classifier, margin, self.memory, self.show_progress)
+        projections = (
+            projection_for(self.projection, gradients.n_parameters, self.seed + j) for j in range(len(points))
+        )
+        return [Stored(gradients, *each) for each in zip(projections, points, strict=True)]
 
     def _solve(self, rows: Tensor) -> Tensor:
         """(ΦᵀΦ + λI)⁻¹φ_i for each row φ_i of Φ (N, k), in float64."""
@@ -171,15 +165,3 @@ class TRAK(Attributor):
         for part, out in zip(torch.split(rows, _BLOCK), torch.split(solved, _BLOCK), strict=True):
             out.copy_(torch.cholesky_solve(part.double().T, factor).T)
         return solved
-
-    def _state(self) -> tuple[store.Arrays, dict[str, Any]]:
-        if self._points != (None,):
-            raise StoreError(
-                "An ensemble of TRAK needs the weights of all its checkpoints to attribute, so its cache "
-                "alone is not worth saving. Keep the checkpoints, and fit it again where it is needed."
-            )
-        return super()._state()
-
-    def _restore(self, arrays: store.Arrays, manifest: Any, bound: BoundModel | None) -> None:
-        super()._restore(arrays, manifest, bound)
-        self._gradients, self._points = self._open(self._head()), (None,)

@@ -121,10 +121,10 @@ class EKFAC(ParamsAttributor):
         if self.params == "all":
             layers = AllLayers(classifier, training.batches)
         n = len(training.labels)
+        vectors = self._labels_of_model(n, classifier.n_classes)
         with tqdm(total=2 * n, desc="EK-FAC", disable=not self.show_progress) as bar:
-            few = classifier.n_classes <= _FEW
-            bases = _bases(layers, self._labels_of_model(n, few), bar.update)
-            sums = _sums_of_squares(layers, self._labels_of_model(n, few), bases, bar.update)
+            bases = _bases(layers, vectors, bar.update)
+            sums = _sums_of_squares(layers, vectors, bases, bar.update)
         cache: dict[str, Tensor] = {}
         for j, ((out, inner), values) in enumerate(zip(bases, sums, strict=True)):
             values = values / n
@@ -143,13 +143,12 @@ class EKFAC(ParamsAttributor):
             self._all = layers
         return cache
 
-    def _labels_of_model(self, n: int, few: bool) -> Vectors:
+    def _labels_of_model(self, n: int, n_classes: int) -> Vectors:
         """Give vectors v with E[v vᵀ] = diag(p) − p pᵀ: one per class, or the residual of a label drawn.
 
-        ``n`` training samples are taken one batch after the other. The numbers drawn belong to the samples,
-        so that the labels are the same whatever the batches.
+        The numbers drawn belong to the ``n`` samples, so that the labels are the same whatever the batches.
         """
-        if self.labels == "exact" or (self.labels == "auto" and few):
+        if self.labels == "exact" or (self.labels == "auto" and n_classes <= _FEW):
             return _for_all_classes
         return _for_labels_drawn(torch.from_numpy(np.random.default_rng(self.seed).random(n)))
 
@@ -186,39 +185,26 @@ class _Factor(NamedTuple):
 
 
 def _for_classes(classes: Tensor) -> Vectors:
-    """Give the derivatives of the loss for given classes, which are taken one batch after the other."""
-    return _in_order(classes, lambda logits, some: [residuals(logits, some).to(logits)])
+    """Give the derivatives of the loss for given classes, one per sample."""
+    return lambda logits, rows: [residuals(logits, classes[rows]).to(logits)]
 
 
 def _for_labels_drawn(numbers: Tensor) -> Vectors:
-    """Give the derivatives for labels of the model, drawn by numbers in [0, 1), one per sample in order."""
+    """Give the derivatives for labels of the model, drawn by numbers in [0, 1), one per sample."""
 
-    def drawn(logits: Tensor, some: Tensor) -> list[Tensor]:
-        below = logits.double().softmax(1).cumsum(1) <= some.to(logits.device)[:, None]
+    def drawn(logits: Tensor, rows: slice) -> list[Tensor]:
+        below = logits.double().softmax(1).cumsum(1) <= numbers[rows].to(logits.device)[:, None]
         labels = below.sum(1).clamp(max=logits.shape[1] - 1)
         return [residuals(logits, labels).to(logits)]
 
-    return _in_order(numbers, drawn)
+    return drawn
 
 
-def _for_all_classes(logits: Tensor) -> list[Tensor]:
+def _for_all_classes(logits: Tensor, rows: slice) -> list[Tensor]:
     """Derivatives for every label, weighted by the root of its probability."""
     p = logits.double().softmax(1)
     eye = torch.eye(p.shape[1], dtype=p.dtype, device=p.device)
     return [(p[:, k, None].sqrt() * (p - eye[k])).to(logits) for k in range(p.shape[1])]
-
-
-def _in_order(values: Tensor, vectors: Callable[[Tensor, Tensor], list[Tensor]]) -> Vectors:
-    """Hand on logits (B, K) together with the next B values."""
-    done = 0
-
-    def next_of(logits: Tensor) -> list[Tensor]:
-        nonlocal done
-        some = values[done : done + len(logits)]
-        done += len(logits)
-        return vectors(logits, some)
-
-    return next_of
 
 
 def _bases(layers: Layers, vectors: Vectors, done: Callable[[int], object]) -> list[tuple[Tensor, Tensor]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -18,7 +17,7 @@ from whence.attributors.points.softmax import fit_softmax
 from whence.core.arrays import Doubles
 from whence.core.checks import check_flag, check_positive
 from whence.core.contents import Layout
-from whence.errors import ConvergenceWarning, InvalidInputError
+from whence.errors import ConvergenceWarning, InvalidInputError, warn
 
 _BLOCK = 1 << 20  # coefficients gathered at a time
 
@@ -157,10 +156,9 @@ class Representer(PointsAttributor):
                     "overflow."
                 )
         if found.residual > max(self.tol, 1e-6):
-            warnings.warn(
+            warn(
                 f"The new last layer has a residual of {found.residual:.1e}, more than 'tol' = {self.tol:g}: "
                 f"scores sum to its logits only so far. A larger 'l2' than {self.l2:g} is easier to solve.",
                 ConvergenceWarning,
-                stacklevel=4,
             )
         return self._points(training, found.alpha, found.weight, found.residual)

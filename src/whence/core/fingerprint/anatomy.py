@@ -126,6 +126,10 @@ class _Telling:
             self.attributes(name, {**code.enclosed(thing), **vars(thing)})
             self.uses([thing])
             return
+        if isinstance(thing, type):
+            self.lines[_title("class", name)] = full_name(thing)
+            self.classes([thing])
+            return
         self.lines[_title("object", name)] = full_name(type(thing))
         self.attributes(name, state(thing))
         if code.is_own(type(thing)):

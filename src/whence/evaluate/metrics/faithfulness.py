@@ -15,6 +15,7 @@ from whence.errors import InvalidInputError
 from whence.evaluate.metrics.arrays import numbers
 from whence.model.heads import Head
 from whence.svm.inputs import check_features, check_head
+from whence.tasks import Classes
 
 
 def surrogate_faithfulness(coef: Any, head: tuple[Any, Any], features: Any) -> Faithfulness:
@@ -40,7 +41,7 @@ def surrogate_faithfulness(coef: Any, head: tuple[Any, Any], features: Any) -> F
     # No sample is needed to compare two layers: an expansion over none of them.
     empty = csr_array((0, K), dtype=np.float64)
     vectors, labels = np.empty((0, d), dtype=tests.dtype), np.empty(0, dtype=np.int64)
-    surrogate = Surrogate(empty, weight, vectors, labels, Head(*check_head(head, d, K)), None)
+    surrogate = Surrogate(Classes(K), empty, weight, vectors, labels, Head(*check_head(head, d, K)), None)
     return surrogate.faithfulness(check_tests(tests, surrogate.vectors))
 
 

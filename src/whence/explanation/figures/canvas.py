@@ -1,20 +1,22 @@
-"""A sheet to draw on in inches from its top left corner. Matplotlib is imported only when one is made."""
+"""A sheet to draw on in inches from its top left corner."""
 
 from __future__ import annotations
 
 import functools
 from bisect import bisect_right
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties, findfont, fontManager, get_font
+from matplotlib.patches import PathPatch, Polygon, Rectangle
+from matplotlib.textpath import TextPath, text_to_path
+from matplotlib.transforms import Affine2D
 
 from whence.pages.samples import Array, Picture, Sample
 from whence.pages.style import BLUE, GREY, INK, ORANGE, drawn, heat, heights, one_line
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.font_manager import FontProperties
 
 # The first comes with matplotlib and has all signs that are used here; the others know more scripts.
 FAMILIES = (
@@ -30,6 +32,8 @@ FRAME = "#BBBBBB"
 _LONGEST = 400  # letters of a line: more than any sheet here is wide
 
 Colours = Callable[[Array, float], Picture]
+Line = tuple[str, dict[str, Any]]
+"""A line of text with what it has of a style of its own."""
 
 
 class Canvas:
@@ -42,13 +46,9 @@ class Canvas:
     """
 
     def __init__(self, width: float, height: float) -> None:
-        from matplotlib.figure import Figure
-        from matplotlib.transforms import Affine2D
-
         self.figure = Figure(figsize=(width, height), dpi=200, facecolor="white")
         self._down = Affine2D()
         self._inches = self._down + self.figure.dpi_scale_trans
-        self._widths: dict[tuple[Any, ...], float] = {}
         self._axes: list[tuple[Axes, tuple[float, float, float, float]]] = []
         self.width = width
         self.set_height(height)
@@ -61,34 +61,32 @@ class Canvas:
         for axes, box in self._axes:
             axes.set_position(self._part(*box))
 
-    def text(self, x: float, y: float, text: str, **style: Any) -> None:
-        """Write one line, centred on y; ``style`` is that of matplotlib."""
+    def text(self, x: float, y: float, text: str, room: float | None = None, **style: Any) -> None:
+        """Write one line, centred on y, shortened to its room; ``style`` is that of matplotlib."""
         plain: dict[str, Any] = {"parse_math": False, "usetex": False}  # a dollar sign in a name is a dollar
         style = plain | {"size": 6.5, "color": INK, "va": "center", "ha": "left"} | style
-        font = _font(style.pop("size"), style.pop("weight", "normal"), style.pop("style", "normal"))
+        size, weight = style.pop("size"), style.pop("weight", "normal")
+        font = _font(size, weight, style.pop("style", "normal"))
+        if room is not None:
+            text = self.fit(text, room, size, weight)
         self.figure.text(x, y, drawable(text), fontproperties=font, transform=self._inches, **style)
 
-    def lines(
-        self, x: float, y: float, lines: list[tuple[str, dict[str, Any]]], step: float, **style: Any
-    ) -> None:
+    def lines(self, x: float, y: float, lines: Sequence[Line], step: float, **style: Any) -> None:
         """Write lines below each other, each with a style of its own."""
         for i, (text, own) in enumerate(lines):
             self.text(x, y + i * step, text, **(style | own))
 
-    def measure(self, text: str, size: float = 6.5, weight: str = "normal", style: str = "normal") -> float:
+    @staticmethod
+    @functools.lru_cache(10_000)
+    def measure(text: str, size: float = 6.5, weight: str = "normal", style: str = "normal") -> float:
         """Give the width of a text in inches, blanks at its ends included."""
-        from matplotlib.textpath import text_to_path
-
-        key = (text, size, weight, style)
-        if key not in self._widths:
-            font = _font(size, weight, style)
-            # Blanks at an end have no ink, so the text is put between letters.
-            long, short = (
-                text_to_path.get_text_width_height_descent(part, font, False)[0]
-                for part in (f"x{drawable(text)}x", "xx")
-            )
-            self._widths[key] = (long - short) / 72
-        return self._widths[key]
+        font = _font(size, weight, style)
+        # Blanks at an end have no ink, so the text is put between letters.
+        long, short = (
+            text_to_path.get_text_width_height_descent(part, font, False)[0]
+            for part in (f"x{drawable(text)}x", "xx")
+        )
+        return (long - short) / 72
 
     def fit(self, text: str, width: float, size: float = 6.5, weight: str = "normal") -> str:
         """Shorten a text to one line of a width."""
@@ -106,10 +104,6 @@ class Canvas:
 
         Text that is no outline has its letters moved to whole pixels, and then words run into each other.
         """
-        from matplotlib.patches import PathPatch
-        from matplotlib.textpath import TextPath, text_to_path
-        from matplotlib.transforms import Affine2D
-
         font = _font(size, "normal", "normal")
         if not len(text_to_path.get_text_path(font, drawable(text))[0]):
             return  # blanks have no outline
@@ -120,8 +114,6 @@ class Canvas:
 
     def rectangle(self, x: float, y: float, width: float, height: float, colour: Any, **style: Any) -> None:
         """Fill a rectangle, given by its top left corner."""
-        from matplotlib.patches import Rectangle
-
         patch = Rectangle(
             (x, y), width, height, transform=self._inches, **({"facecolor": colour, "linewidth": 0} | style)
         )
@@ -129,8 +121,6 @@ class Canvas:
 
     def wedge(self, start: float, end: float, y: float, height: float, colour: str) -> None:
         """Draw an arrow that thins from its start to its head."""
-        from matplotlib.patches import Polygon
-
         way = 1 if end > start else -1
         neck, thin = end - way * 0.09, height * 0.14
         corners = [
@@ -205,21 +195,15 @@ def drawable(text: str) -> str:
 
 @functools.cache
 def _families() -> tuple[str, ...]:
-    from matplotlib.font_manager import fontManager
-
     installed = set(fontManager.get_font_names())
     return tuple(name for name in FAMILIES if name in installed)
 
 
 @functools.cache
 def _characters() -> frozenset[int]:
-    from matplotlib.font_manager import findfont, get_font
-
     return frozenset().union(*(get_font(findfont(name)).get_charmap() for name in _families()))
 
 
 @functools.cache
 def _font(size: float, weight: str, style: Literal["normal", "italic"]) -> FontProperties:
-    from matplotlib.font_manager import FontProperties
-
     return FontProperties(family=list(_families()), size=size, weight=weight, style=style)

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 import numpy as np
+from matplotlib.figure import Figure
 
 from whence.explanation.concepts import ConceptExplanation, ConceptPart
-from whence.explanation.figures.canvas import Canvas
+from whence.explanation.figures.canvas import Canvas, Line
 from whence.pages.samples import Array, Sample
 from whence.pages.style import BLUE, GREY, INK, ORANGE, PALE_BLUE, PALE_ORANGE, one_line, percent, signed
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 TILE, GAP, LEFT, ROW = 1.0, 0.12, 0.15, 1.2
 TEXT_WIDTH = 1.55
@@ -48,17 +44,14 @@ class _Drawing:
         colour = BLUE if why.score > 0 else ORANGE
         target, label = (one_line(why.class_names[c]) for c in (why.target, why.label))
         word = "for" if why.score > 0 else "against"
-        room = canvas.width - 2 * LEFT
         heading = f"What training sample {why.index} has in common with the test sample"
-        canvas.text(LEFT, 0.16, canvas.fit(heading, room, 8, "bold"), size=8, weight="bold")
+        canvas.text(LEFT, 0.16, heading, canvas.width - 2 * LEFT, size=8, weight="bold")
         width = self.maps - LEFT - 0.1
-        lines = [
-            (
-                canvas.fit(f"evidence {word} “{target}”", width, 7, "bold"),
-                {"weight": "bold", "color": colour},
-            ),
-            (f"τ = {signed(why.score)}", {"weight": "bold", "color": colour}),
-            (canvas.fit(f"labelled “{label}”", width, 7), {}),
+        strong = {"weight": "bold", "color": colour}
+        lines: list[Line] = [
+            (f"evidence {word} “{target}”", {**strong, "room": width}),
+            (f"τ = {signed(why.score)}", strong),
+            (f"labelled “{label}”", {"room": width}),
             (f"bias {signed(why.bias)}, in no concept", {"color": GREY}),
             (f"{percent(self._share(why.shown))} of τ shown below", {"color": GREY}),
         ]
@@ -84,14 +77,13 @@ class _Drawing:
         axes.set_ylim(min(0, values[-1]) - 0.04 * spread, max(0, values[0]) + 0.04 * spread)
         total = float(values.sum())
         words = f"sum {signed(total)} = τ − bias" if why.is_basis else f"sum {signed(total)}, no basis"
-        canvas.text(x, y + TILE - 0.06, canvas.fit(words, width, 6), size=6)
+        canvas.text(x, y + TILE - 0.06, words, width, size=6)
 
     def _concept(self, y: float, part: ConceptPart) -> None:
         why, canvas = self.why, self.canvas
         colour = BLUE if part.score > 0 else ORANGE
-        width = TEXT_WIDTH - 0.1
-        lines: list[tuple[str, dict[str, Any]]] = [
-            (canvas.fit(part.name, width, 7.5, "bold"), {"weight": "bold", "size": 7.5}),
+        lines: list[Line] = [
+            (part.name, {"room": TEXT_WIDTH - 0.1, "weight": "bold", "size": 7.5}),
             (f"{signed(part.score)} of τ", {"weight": "bold", "color": colour}),
             (f"that is {percent(self._share(part.score))}", {"color": colour}),
             (f"training sample shows {signed(part.train_activation)}", {"color": GREY, "size": 5.5}),
@@ -113,7 +105,7 @@ class _Drawing:
             return
         for row, j in enumerate(np.argsort(-np.abs(relevance), kind="stable")[:WORDS]):
             line, colour = y + 0.1 + row * 0.17, BLUE if relevance[j] > 0 else ORANGE
-            canvas.text(x, line, canvas.fit(sample.tokens[j].strip(), TILE - 0.42, 6), size=6)
+            canvas.text(x, line, sample.tokens[j].strip(), TILE - 0.42, size=6)
             score = signed(float(relevance[j]))
             canvas.text(x + TILE, line, score, size=5.5, color=colour, ha="right")
 
@@ -134,17 +126,15 @@ class _Drawing:
         why, canvas = self.why, self.canvas
         for place, full in enumerate(self.full):
             x = self.maps + place * (TILE + GAP)
-            canvas.text(
-                x + TILE / 2, y, ("on the training", "on the test")[place] + " sample", ha="center", size=6
-            )
+            where = ("on the training sample", "on the test sample")[place]
+            canvas.text(x + TILE / 2, y, where, ha="center", size=6)
             canvas.key(x, y + 0.09, TILE, full)
-        width = canvas.width - self.grid - 0.15
-        lines = [
-            (canvas.fit(why.among, width, 6), {}),
-            (canvas.fit("that show the concept most", width, 6), {}),
-            (canvas.fit(f"maps by {why.method}", width, 6), {"color": GREY}),
+        lines: list[Line] = [
+            (why.among, {}),
+            ("that show the concept most", {}),
+            (f"maps by {why.method}", {"color": GREY}),
         ]
-        canvas.lines(self.grid, y, lines, 0.13, size=6)
+        canvas.lines(self.grid, y, lines, 0.13, room=canvas.width - self.grid - 0.15, size=6)
         canvas.text(LEFT, y, "blue: for the target", color=BLUE, size=6)
         canvas.text(LEFT, y + 0.14, "orange: against it", color=ORANGE, size=6)
 

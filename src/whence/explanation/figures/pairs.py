@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from matplotlib.figure import Figure
 
 from whence.explanation.figures.canvas import Canvas
 from whence.explanation.figures.parts import balance, caption, legend, verdict
 from whence.explanation.figures.text import Texts
 from whence.explanation.record import Contribution, Explanation
 from whence.pages.style import BLUE, GREY, INK, ORANGE, a_bar
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 MARGIN, NAMES, GAP = 0.12, 0.78, 0.09
 TILE, LARGE = 0.78, 1.15
@@ -56,15 +53,12 @@ class _Overview:
     def _test_sample(self) -> None:
         """Draw the test sample, the logit's map on it, and what the model says."""
         canvas, why, x = self.canvas, self.why, self.middle - LARGE / 2
-        room = LARGE + 0.1
         canvas.text(self.middle, TOP - 0.12, "test sample", size=8, weight="bold", ha="center")
         if why.sample.values is not None and a_bar(why.sample) > 1:
             canvas.text(self.middle, TOP - 0.36, f"a bar: {a_bar(why.sample):,} values", size=6, ha="center")
         canvas.sample(x, TOP, LARGE, why.sample, INK)
         y = TOP + LARGE + 0.12
-        for i, (text, style) in enumerate(verdict(why)):
-            fitted = canvas.fit(text, room, 7, style.get("weight", "normal"))
-            canvas.text(self.middle, y + 0.135 * i, fitted, size=7, ha="center", **style)
+        canvas.lines(self.middle, y, verdict(why), 0.135, room=LARGE + 0.1, size=7, ha="center")
         y = self.rows[2] + TILE - LARGE
         canvas.relevance(x, y, LARGE, why.sample, why.logit_map, self.full.logit)
         canvas.key(x, self.rows[2] + TILE + 0.04, LARGE, self.full.logit)

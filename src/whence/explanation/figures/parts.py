@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from whence.explanation.figures.canvas import Canvas
+from whence.explanation.figures.canvas import Canvas, Line
 from whence.explanation.record import Contribution, Explanation
 from whence.pages.style import BLUE, GREY, INK, ORANGE, PALE_BLUE, PALE_ORANGE, one_line, percent, signed
 
-Line = tuple[str, dict[str, Any]]
 BOLD: dict[str, Any] = {"weight": "bold"}
 QUIET: dict[str, Any] = {"color": GREY}
 
@@ -17,6 +16,7 @@ QUIET: dict[str, Any] = {"color": GREY}
 def verdict(why: Explanation) -> list[Line]:
     """Say what the model predicts, what is true, and what is explained."""
     names = why.class_names
+    assert why.probability is not None  # or there were no figure
     lines: list[Line] = [
         (f"predicted: {one_line(names[why.predicted])}", BOLD),
         (f"with probability {percent(why.probability)}", QUIET),
@@ -43,9 +43,8 @@ def caption(
 ) -> None:
     """Write what a training sample is and contributes; a class that is not the target is marked."""
     mark, style = ("", "normal") if pair.label == why.target else ("≠ ", "italic")
-    name = canvas.fit(mark + one_line(why.class_names[pair.label]), room)
     side = "for" if pair.score > 0 else "against"
-    canvas.text(x, lines[0], name, ha=ha, style=style)
+    canvas.text(x, lines[0], mark + one_line(why.class_names[pair.label]), room, ha=ha, style=style)
     canvas.text(x, lines[1], f"τ = {signed(pair.score)}", ha=ha, weight="bold", color=colour)
     canvas.text(x, lines[2], f"{percent(pair.share)} of all {side}", ha=ha, size=5, color=GREY)
     canvas.text(x, lines[3], f"training #{pair.index}", ha=ha, size=5, color=GREY)

@@ -66,8 +66,8 @@ class Texts:
         """Write the pairs of one sign, the strongest first; give the y below."""
         canvas, why = self.canvas, self.why
         canvas.rectangle(MARGIN, y - 0.12, WIDTH - 2 * MARGIN, 0.008, colour)
-        title = canvas.fit(f"{heading} “{why.class_names[why.target]}”", WIDTH - 2 * MARGIN, 8, "bold")
-        canvas.text(MARGIN, y, title, size=8, weight="bold", color=colour)
+        title = f"{heading} “{why.class_names[why.target]}”"
+        canvas.text(MARGIN, y, title, WIDTH - 2 * MARGIN, size=8, weight="bold", color=colour)
         if not pairs:
             canvas.text(MARGIN, y + 0.2, "none", color=GREY)
             return y + 0.5

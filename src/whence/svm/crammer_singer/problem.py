@@ -240,13 +240,14 @@ def check_n_classes(n_classes: int | None, labels: Ints) -> int:
         K = int(labels[top]) + 1
         if K < 2:
             raise InvalidInputError(
-                f"'n_classes' must be an integer of at least 2. Got {K} from the labels; pass n_classes when "
-                "some classes are absent."
+                f"'n_classes' must be an integer of at least 2. Got {K} from the labels; pass n_classes, or "
+                "task=Classes(n_classes) with features, when some classes are absent."
             )
         if max(_UNNAMED, len(labels)) < K:  # a mistake, which would cost the memory of a million classes
             raise InvalidInputError(
                 f"'labels' must be classes 0 … K−1. Got {labels[top]} at index {top}: {K:,} classes for "
-                f"{len(labels):,} samples. Map the labels to 0 … K−1, or pass n_classes."
+                f"{len(labels):,} samples. Map the labels to 0 … K−1, or pass n_classes, or "
+                "task=Classes(n_classes) with features."
             )
         return K
     K = check_count("n_classes", n_classes, 2, inputs.MOST_OUTPUTS)

@@ -1,0 +1,377 @@
+"""A task and a problem of a user's own: numbers as labels, one or several, by the machine of absolute errors.
+
+Nothing of it is known to whence but that it is registered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+import torch
+from sklearn.metrics import r2_score
+from sklearn.svm import LinearSVR
+from torch import Tensor, nn
+
+import whence
+from tests.helpers.boxed import Boxed
+from tests.helpers.registered import forgetting
+from whence import audit
+from whence.attributors import get, names
+from whence.core.arrays import Array, Doubles, Ints, Mask
+from whence.core.checks import to_array
+from whence.data import Batch, as_training_set
+from whence.errors import InvalidInputError, ModelError, SampleError, StoreError
+from whence.features import FeatureBank, extract
+from whence.features.forward import Forward
+from whence.project import Project
+from whence.svm import Problem
+from whence.tasks import Classes, Task
+
+N, D = 60, 5
+
+
+@dataclass(frozen=True)
+class Absolute(Boxed):
+    """min_W ½‖W‖² + C Σ_ic |w_c·f_i − y_ic|, with λ_ic in [−C, C]."""
+
+    @property
+    def box(self) -> tuple[Doubles, Doubles]:
+        ends = np.full(self.wanted.shape, self.C)
+        return -ends, ends
+
+    def loss(self, scores: Doubles, wanted: Doubles) -> tuple[float, float, float]:
+        errors = scores - wanted
+        return float(np.abs(errors).sum()), float((np.sign(errors) * scores).sum()), 0.0
+
+    @property
+    def strata(self) -> Ints:
+        return np.zeros(len(self.wanted), np.int64)
+
+    def compare(self, scores: Doubles, theirs: Doubles | None, rows: Ints) -> tuple[float, float | None]:
+        """R² of the scores, and their correlation."""
+        truth = self.wanted[rows] if theirs is None else theirs
+        explained = 1 - ((scores - truth) ** 2).sum() / ((truth - truth.mean(0)) ** 2).sum()
+        alike = None if theirs is None else float(np.corrcoef(scores.ravel(), theirs.ravel())[0, 1])
+        return max(0.0, float(explained)), alike
+
+
+@dataclass(frozen=True)
+class Numbers(Task):
+    """A number per output: (N,) for one output, (N, K) for several; NaN where a sample could not be read."""
+
+    name: ClassVar[str] = "numbers"
+    problem: ClassVar[type[Problem]] = Absolute
+    outputs: ClassVar[str] = "numbers"
+    factor: float = 1.0
+
+    def encode(self, labels: Any, indices: Sequence[int] | None = None) -> Doubles:
+        if isinstance(labels, list):
+            labels = [one.tolist() if isinstance(one, Tensor | np.ndarray) else one for one in labels]
+        found = to_array("data", labels)
+        if found.dtype.kind not in "iuf":
+            raise InvalidInputError(f"'data' must give numbers as labels. Got dtype {found.dtype}.")
+        wrong = ~np.isfinite(found).reshape(len(found), -1).all(1)
+        if wrong.any():
+            i = int(wrong.argmax())
+            raise SampleError(i if indices is None else indices[i], "its label is not finite", "Mend it.")
+        return self.factor * found.astype(np.float64)
+
+    def blank(self, n: int) -> Doubles:
+        return np.full((n,) if self.n_outputs < 2 else (n, self.n_outputs), np.nan)
+
+    def known(self, labels: Array) -> Mask:
+        found: Mask = ~np.isnan(labels.reshape(len(labels), -1)).any(1)
+        return found
+
+    def decided(self, outputs: Tensor) -> Tensor:
+        return outputs[:, 0] if self.n_outputs == 1 else outputs
+
+
+@pytest.fixture(autouse=True)
+def registered() -> Iterator[None]:
+    with forgetting():
+        whence.register(Numbers)
+        yield
+
+
+def net(K: int = 1) -> nn.Sequential:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(4, D), nn.ReLU(), nn.Linear(D, K))
+
+
+def inputs(n: int = N, seed: int = 1) -> Tensor:
+    return torch.randn(n, 4, generator=torch.Generator().manual_seed(seed))
+
+
+def numbers(model: nn.Module, x: Tensor) -> Tensor:
+    """What the model says, and some noise: a model that was trained well."""
+    noise = 0.05 * torch.randn(len(x), 1, generator=torch.Generator().manual_seed(2))
+    with torch.no_grad():
+        found: Tensor = model(x) + noise
+    return found[:, 0] if found.shape[1] == 1 else found
+
+
+def features(model: nn.Sequential, x: Tensor) -> Doubles:
+    with torch.no_grad():
+        return model[:-1](x).double().numpy()
+
+
+def dualda(**options: Any) -> whence.DualDA:
+    return whence.DualDA(**{"C": 1.0, "show_progress": False, **options})
+
+
+@pytest.mark.parametrize("form", ["arrays", "samples", "features"])
+@pytest.mark.parametrize("task", ["numbers", Numbers, Numbers()])
+def test_it_reaches_the_optimum_that_scikit_learn_finds(form: str, task: Any) -> None:
+    model, x = net(), inputs()
+    y, f = numbers(model, x), features(model, x)
+    if form == "features":
+        bank = FeatureBank.of(f, y, task=Numbers())
+        explainer = dualda(bias=False, tol=1e-7).fit(features=bank)
+    else:
+        data = (x, y) if form == "arrays" else list(zip(x, y, strict=True))
+        explainer = dualda(bias=False, tol=1e-7).fit(model, data, task=task)
+    np.testing.assert_array_equal(explainer.labels_, y.double())
+    machine = LinearSVR(epsilon=0, C=1.0, fit_intercept=False, tol=1e-10, max_iter=5_000_000, random_state=0)
+    w = machine.fit(f, y.double()).coef_
+    np.testing.assert_allclose(explainer.coef_[0], w, atol=2e-3)
+    ours, theirs = (0.5 * v @ v + np.abs(f @ v - y.double().numpy()).sum() for v in (explainer.coef_[0], w))
+    assert ours <= theirs * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_scores_sum_to_the_surrogates_output(bias: bool) -> None:
+    model, x, tests = net(2), inputs(), inputs(7, 3)
+    explainer = dualda(bias=bias).fit(model, (x, numbers(model, x)), task="numbers")
+    outputs = explainer.predict(tests)
+    f, lam, b = features(model, tests), explainer.lam_.toarray(), explainer.constant_
+    for c in range(2):
+        scores = explainer.attribute(tests, target=c)
+        np.testing.assert_allclose(scores.sum(1), outputs[:, c], rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(
+            scores, (f @ features(model, x).T + b**2) * lam[:, c], rtol=1e-4, atol=1e-6
+        )
+        best = explainer.top_k(tests, 3, target=c).proponents
+        np.testing.assert_allclose(best.scores, scores.clamp(min=0).topk(3).values)
+    strength = np.abs(lam).sum(1) * ((features(model, x) ** 2).sum(1) + b**2)
+    np.testing.assert_allclose(explainer.self_influence(), strength, rtol=1e-4, atol=1e-6)
+    with pytest.raises(InvalidInputError, match="'target' must name one of the 2 numbers"):
+        explainer.attribute(tests)
+    with pytest.raises(InvalidInputError, match=r"'target' must lie in \[0, 2\), the model's numbers. Got 2"):
+        explainer.attribute(tests, target=2)
+
+
+def test_C_is_chosen_by_agreement_with_the_model() -> None:
+    model, x = net(), inputs(400)
+    y = numbers(model, x)
+    explainer = dualda(C="auto").fit(model, (x, y), task="numbers")
+    assert explainer.agreement_ is not None
+    with torch.no_grad():
+        whole = r2_score(model(x)[:, 0], explainer.predict(x))
+    assert explainer.agreement_ == pytest.approx(whole, abs=0.02)  # on a tenth of the samples
+    assert whole > 0.95
+
+
+class Breaking(torch.utils.data.Dataset[Any]):
+    """Samples in memory, of which one cannot be read, or ends the process that reads it."""
+
+    def __init__(self, x: Tensor, y: Tensor, at: int | None, error: type[BaseException]) -> None:
+        self.x, self.y, self.at, self.error = x, y, at, error
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
+        if index == self.at:
+            raise self.error
+        return self.x[index], self.y[index]
+
+
+@pytest.mark.parametrize("K", [1, 2])
+def test_a_cache_is_resumed_and_reused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, K: int) -> None:
+    model, x = net(K), inputs()
+    data = Breaking(x, numbers(model, x), 50, OSError)
+    batches = iter([1, 2, 3])
+
+    def rows(self: Forward, batch: Batch, plain: Any = Forward.rows) -> Any:
+        if next(batches, None) is None:
+            raise KeyboardInterrupt
+        return plain(self, batch)
+
+    def fit() -> whence.DualDA:
+        return dualda(batch_size=8).fit(model, data, task="numbers", cache_dir=tmp_path, on_error="skip")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Forward, "rows", rows)
+        with pytest.raises(KeyboardInterrupt):
+            fit()
+    first, again = fit(), fit()
+    assert first.origins_["features"] == "resumed at sample 24"
+    assert again.origins_ == {"features": "reused", "solution": "reused"}
+    assert (again.lam_ != first.lam_).nnz == 0
+    np.testing.assert_array_equal(again.labels_, first.labels_)
+    known = np.arange(N) != 50
+    np.testing.assert_array_equal(first.labels_[known], data.y.double()[known])
+    assert first.skipped_.tolist() == [50]
+
+
+def test_a_sample_that_cannot_be_read_has_no_part() -> None:
+    model, x = net(), inputs()
+    y = numbers(model, x)
+    some = dualda().fit(model, Breaking(x, y, 5, OSError), task="numbers", on_error="skip")
+    rest = np.delete(np.arange(N), 5)
+    fewer = dualda().fit(model, (x[rest], y[rest]), task="numbers")
+    assert some.skipped_.tolist() == [5]
+    assert np.isnan(some.labels_[5])
+    assert (some.attribute(x)[:, 5] == 0).all()
+    np.testing.assert_allclose(some.coef_, fewer.coef_, atol=1e-4)
+
+
+def test_it_is_saved_and_loaded_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, x, tests = net(), inputs(), inputs(4, 3)
+    y = numbers(model, x)
+    data = Breaking(x, y, 5, OSError)
+    explainer = dualda().fit(model, data, task=Numbers(factor=2.0), on_error="skip", class_names=["price"])
+    explainer.save(tmp_path / "numbers.whence")
+    back = whence.load(tmp_path / "numbers.whence", model, Breaking(x, y, None, OSError))
+    assert isinstance(back, whence.DualDA)
+    assert back.task_ == explainer.task_ == Numbers(1, ("price",), 2.0)
+    np.testing.assert_array_equal(back.labels_, explainer.labels_)
+    assert torch.equal(back.attribute(tests), explainer.attribute(tests))
+    assert (
+        back.explain(tests[:1], k=2)[0].proponents[0].index
+        == explainer.top_k(tests[:1]).proponents.indices[0, 0]
+    )
+    with pytest.raises(InvalidInputError, match="59 of 60 samples have other labels: sample 0 has"):
+        whence.load(tmp_path / "numbers.whence", model, (x, y + 1))
+    monkeypatch.setattr(Numbers, "name", "renamed")
+    explainer.save(tmp_path / "renamed.whence")
+    with pytest.raises(StoreError, match="task 'renamed', which is not registered"):
+        whence.load(tmp_path / "renamed.whence")
+
+
+def test_an_explanation_has_maps_and_no_page_yet() -> None:
+    model, x, tests = net(), inputs(), inputs(2, 3)
+    explainer = dualda().fit(model, (x, numbers(model, x)), task="numbers")
+    why = explainer.explain(tests, k=3)
+    outputs = explainer.predict(tests)
+    for one, output in zip(why, outputs.tolist(), strict=True):
+        assert one.logit == pytest.approx(output, rel=1e-5)
+        assert one.pairs[0].label == explainer.labels_[one.pairs[0].index]
+        assert (one.target, one.probability) == (0, None)
+        assert one.to_dict()["proponents"][0]["label"] == one.proponents[0].label
+    assert why.maps[0]["test"].shape == (len(why[0].pairs), 4)
+    assert explainer.explain_concepts(tests[:1])[0].target == 0
+    for ask in (why.to_html, why.plot, why[0].plot):
+        with pytest.raises(InvalidInputError, match="Figures and pages show classes"):
+            ask()
+    with pytest.raises(InvalidInputError, match="'truth' must have classes"):
+        explainer.explain(tests, truth=[0, 0])
+
+
+def test_what_if_solves_it_again_with_other_numbers() -> None:
+    model, x = net(), inputs()
+    y, f = numbers(model, x), features(model, x)
+    explainer = dualda(tol=1e-7).fit(features=FeatureBank.of(f, y, task=Numbers()))
+    other = explainer.what_if(f, remove=[0, 1], relabel={3: 0.25})
+    changed = y.clone()
+    changed[3] = 0.25
+    fresh = dualda(tol=1e-7).fit(features=FeatureBank.of(f[2:], changed[2:], task=Numbers()))
+    assert other.skipped_.tolist() == [0, 1]
+    np.testing.assert_allclose(other.coef_[:, :D], fresh.coef_[:, :D], atol=1e-2)
+    for wrong in ("high", None, float("nan")):
+        with pytest.raises(InvalidInputError, match=r"'relabel' must give numbers .* for sample 3"):
+            explainer.what_if(f, relabel={3: wrong})
+
+
+OPENED = """
+from tests.tasks.test_own_task import inputs, net, numbers
+model = net()
+data = inputs(), numbers(model, inputs())
+"""
+
+
+def test_what_can_do_classes_only_refuses_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, x = net(), inputs()
+    y = numbers(model, x)
+    bank = extract(model, (x, y), task=Numbers(), show_progress=False)
+    for name in set(names()) - {"dualda", "random", "ensemble"}:
+        method: Any = get(name)
+        more = {"checkpoints": [model.state_dict()]} if method.limits.needs_checkpoints else {}
+        for given in ({"model": model, "data": (x, y), "task": "numbers"}, {"features": bank}):
+            with pytest.raises(InvalidInputError, match=f"The model of {method.__name__} must have classes"):
+                method(show_progress=False).fit(**given, **more)
+    explainer = dualda().fit(model, (x, y), task="numbers")
+    for ask in (
+        audit.wrong_labels,
+        audit.class_view,
+        lambda e: audit.coreset(e, x),
+        lambda e: e.faithfulness(x),
+    ):
+        with pytest.raises(InvalidInputError, match="must have classes"):
+            ask(explainer)
+    explainer.save(tmp_path / "numbers.whence")
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "fitted.py").write_text(OPENED)
+    with pytest.raises(InvalidInputError, match="An explainer that commands open must have classes"):
+        Project.open(tmp_path / "numbers.whence", model="fitted:model", data="fitted:data")
+    assert get("random")(show_progress=False).fit(model, (x, y), task="numbers").attribute(x).shape == (N, N)
+
+
+@pytest.mark.parametrize(
+    ("task", "message"),
+    [
+        ("number", "'task' must be one of classes, numbers, or module:name of your own. Got 'number'"),
+        (3, "'task' must be None for classes, a task .* or the name of one: classes, numbers. Got 3"),
+        (int, "'task' must be None for classes"),
+        (Numbers(3), "'task' must have as many outputs as the model, 1 of layer '2'. Got 3"),
+    ],
+)
+def test_other_tasks_are_refused(task: Any, message: str) -> None:
+    model, x = net(), inputs()
+    with pytest.raises(InvalidInputError, match=message):
+        dualda().fit(model, (x, numbers(model, x)), task=task)
+
+
+def test_it_is_chosen_where_samples_are_first_read() -> None:
+    model, x = net(), inputs()
+    y = numbers(model, x)
+    samples = as_training_set((x, y), task=Numbers())
+    bank = extract(model, samples, show_progress=False)
+    assert dualda().fit(features=bank).task_ == dualda().fit(model, samples).task_ == Numbers(1)
+    for beside in ({"model": model, "data": samples}, {"features": bank}):
+        with pytest.raises(InvalidInputError, match="'task'"):
+            dualda().fit(**beside, task="numbers")
+    for make in (extract, as_training_set):
+        with pytest.raises(InvalidInputError, match="'task' must be None for classes, or a task"):
+            make(*(model, (x, y))[make is as_training_set :], task="numbers")
+
+
+def test_labels_that_do_not_fit_are_refused() -> None:
+    model, x = net(2), inputs()
+    y = numbers(model, x)
+    with pytest.raises(SampleError, match=r"Sample 0 .*its label must have shape \(2,\); it has \(\)"):
+        dualda().fit(model, (x, y[:, 0]), task="numbers")
+    with pytest.raises(InvalidInputError, match=r"'labels' must be 60, one per row\. Got 59"):
+        dualda().fit(features=FeatureBank.of(x, y[1:], task=Numbers()))
+    y[3] = torch.inf
+    with pytest.raises(SampleError, match=r"Sample 3 .*not finite"):
+        dualda().fit(model, (x, y), task="numbers")
+    with pytest.raises(ModelError, match="one logit per class"):
+        dualda().fit(net(), (x, torch.zeros(N, dtype=int)))
+    with pytest.raises(InvalidInputError, match="must give integer labels"):
+        dualda().fit(net(2), (x, torch.zeros(N)))
+
+
+def test_a_named_layer_must_have_the_outputs_own_values() -> None:
+    """Classes need but the order; of numbers the values count."""
+    model, x = nn.Sequential(*net(2), nn.Softplus()), inputs()
+    labels = torch.arange(N) % 2
+    assert dualda().fit(model, (x, labels), "2").task_ == Classes(2)
+    with pytest.raises(ModelError):
+        dualda().fit(model, (x, numbers(model, x)), "2", task="numbers")
