@@ -20,7 +20,7 @@ from whence.data import OnError, Targets, as_training_set
 from whence.errors import InvalidInputError
 from whence.features.bank import FeatureBank
 from whence.features.forward import Forward
-from whence.features.job import Found, Job, cached
+from whence.features.job import Job, cached
 from whence.model.bound import BoundModel
 from whence.model.extractor import Extractor, find_head
 from whence.model.inputs import check_device
@@ -109,12 +109,11 @@ def extract(
         made_of = fingerprint.settled(before, after)
         extractor.notes = frozenset(before.keys() | after.keys()) - made_of.keys()
         job = Job(source, forward, made_of, show_progress)
-        if cache_dir is None:
-            found = Found(*job.uncached(), {}, "", "computed")
-        else:
-            found = cached(job, Cache(cache_dir))
+        features, labels, parts, checksum, note = (
+            (*job.uncached(), {}, "", "computed") if cache_dir is None else cached(job, Cache(cache_dir))
+        )
     bound = BoundModel(extractor, prepare=samples.prepare)
-    return FeatureBank(found.features, found.labels, head, targets, bound, samples, *found[2:])
+    return FeatureBank(features, labels, head, targets, bound, samples, parts, checksum, note)
 
 
 @contextmanager

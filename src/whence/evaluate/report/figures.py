@@ -8,29 +8,14 @@ from dataclasses import replace
 from markupsafe import Markup
 
 from whence.evaluate.report import charts
-from whence.evaluate.report.charts import Axis, Dot, Line, legend, line_chart, linear, powers
-from whence.evaluate.report.summary import Retrained, Summary
+from whence.evaluate.report.charts import Axis, Dot, Line, line_chart, linear, powers
+from whence.evaluate.report.summary import Retrained, Summary, kind
 from whence.evaluate.report.sweep import Points, Sweep, SweptColumn
-from whence.evaluate.suite.metric import Accuracies, Column, Curves, Swept
+from whence.evaluate.suite.metric import Accuracies, Column, Curves
 from whence.evaluate.suite.protocol import RANDOM, Method
 
 _UNIT = Axis(0.0, 1.0, (0.0, 0.5, 1.0))
 _SHARES = Axis(1e-3, 1.0, (1e-3, 1e-2, 1e-1, 1.0), log=True)
-_CURVES = (("line dual", "DualDA"), ("line", "other methods"), ("line chance", "random"))
-LEGENDS = {
-    "dots": legend([("dot dual", "DualDA"), ("dot", "other methods")]),
-    "curves": legend(_CURVES),
-    "retrained": legend([*_CURVES, ("line paper", "the paper’s own")]),
-    "sweep": legend(
-        [
-            ("line dual", "DualDA"),
-            ("dot dual", "where it is best"),
-            ("line chance", "random"),
-            ("line level", "the best other method, named"),
-        ]
-    ),
-}
-"""What lines and dots stand for, by kind of figure."""
 Panels = list[tuple[str, Markup]]
 _NONE: Mapping[str, Points] = {}
 
@@ -121,9 +106,9 @@ class Figures:
             [self.sweep.at(method) for method in self.sweep.methods], f"{self.sweep.option} (→ sparser)"
         )
         found = [(swept.column.title, _swept_chart(swept, x)) for swept in self.sweep.columns()]
-        for metric, section in self.summary.sections(Swept):
-            for quantity, (title, unit) in section.quantities.items():
-                lines = [Line(points, "line dual") for points in self.sweep.lines(metric, quantity)]
+        for metric in self.summary.metrics:
+            for quantity, (title, unit) in metric.swept.items():
+                lines = [Line(points, "line dual") for points in self.sweep.lines(metric.name, quantity)]
                 if lines:
                     y = linear([value for line in lines for _, value in line.points], unit, zero=True)
                     found.append((title, line_chart(lines, x, y, title)))
@@ -150,5 +135,5 @@ def _level(value: float, x: Axis) -> list[tuple[float, float]]:
     return [(x.low, value), (x.high, value)]
 
 
-def _style(method: Method, kind: str = "dot") -> str:
-    return f"{kind} dual" if method.name == "dualda" else f"{kind} chance" if method.name == RANDOM else kind
+def _style(method: Method, shape: str = "dot") -> str:
+    return f"{shape} {kind(method)}".strip()

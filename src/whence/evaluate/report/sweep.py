@@ -1,4 +1,4 @@
-"""What results say about the sweep: every metric against the option of DualDA that was varied."""
+"""What results say about the sweep: every metric against the option of a method that was varied."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ from typing import NamedTuple
 import numpy as np
 
 from whence.evaluate.metrics.coreset import loss_of
-from whence.evaluate.report.summary import Summary
+from whence.evaluate.report.summary import Summary, paper
 from whence.evaluate.suite.metric import Column
 from whence.evaluate.suite.protocol import RANDOM, Method
 
 Points = list[tuple[float, float]]
-_RECOMMENDED = (1e-5, 1e-3)  # the paper's choices of C
 
 
 class SweptColumn(NamedTuple):
@@ -25,7 +24,7 @@ class SweptColumn(NamedTuple):
     column : what is measured
     points : values of the option, rising, with the score at each
     chance : score of the random attributor
-    other : label and score of the best method that is neither DualDA nor random, and how many are as good
+    other : label and score of the best method that is neither swept nor random, and how many are as good
     """
 
     column: Column
@@ -43,7 +42,7 @@ class SweptColumn(NamedTuple):
     @property
     def recommended(self) -> list[float | None]:
         """Scores at the values that the paper recommends, where they are among the points."""
-        return [dict(self.points).get(value) for value in _RECOMMENDED]
+        return [dict(self.points).get(value) for value in paper()["method"]["choices"]]
 
 
 class Sweep:
@@ -51,8 +50,9 @@ class Sweep:
 
     def __init__(self, summary: Summary) -> None:
         self.summary, self.results = summary, summary.results
-        self.option = str(self.results.protocol.get("sweep", {}).get("option", ""))
-        found = [m for m in summary.everyone if m.name == "dualda" and set(m.options) == {self.option}]
+        given = self.results.protocol.get("sweep", {})
+        self.option, self.method = given.get("option", ""), given.get("method", paper()["method"]["name"])
+        found = [m for m in summary.everyone if m.name == self.method and set(m.options) == {self.option}]
         self.methods = sorted(found, key=self.at) if len(found) > 2 else []
         self._shared = cache(self._find_shared)
 
@@ -85,7 +85,7 @@ class Sweep:
 
     def _column(self, column: Column) -> SweptColumn:
         pairs = [(self.at(method), self._value(column, method.key)) for method in self.methods]
-        others = [m for m in self.summary.methods if m.name not in ("dualda", RANDOM)]
+        others = [m for m in self.summary.methods if m.name not in (self.method, RANDOM)]
         scored = [(m.label, value) for m in others if (value := self._value(column, m.key)) is not None]
         points = [(x, value) for x, value in pairs if value is not None]
         return SweptColumn(column, points, self._value(column, RANDOM), _best(scored, column.rising))

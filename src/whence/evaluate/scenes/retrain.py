@@ -211,7 +211,7 @@ def _train(train_fn: TrainFn, tasks: list[_Task], number: int) -> float:
         seconds = time.perf_counter() - started
         title = ", ".join([f"model trained with seed {task.seed}", *task.data.history])
         with task.slot.filling(title):
-            save_weights(task.path, model, {"seconds": seconds})
+            save_weights(task.path, model.state_dict(), {"seconds": seconds})
         return seconds
 
 

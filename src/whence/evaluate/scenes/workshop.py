@@ -165,7 +165,7 @@ class Workshop:
             trained = trainer.train(inputs, torch.from_numpy(labels), seed, n)
             _check_outputs(networks.logits(trained.model, inputs[:2]), trainer)
             with slot.filling(f"{trainer.recipe.name} on {len(labels):,} samples, explained") as folder:
-                trained.write(folder, trainer.build(seed))
+                trained.write(folder)
             return trained
 
 
