@@ -99,6 +99,22 @@ def test_the_model_is_moved_and_comes_back(monkeypatch: pytest.MonkeyPatch) -> N
     assert moves == ["cpu:0", "cpu"] * 2
 
 
+def test_a_device_that_is_full_is_told_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, moves = net(), []
+
+    def full(device: Any) -> None:
+        moves.append(str(device))
+        if len(moves) == 1:
+            raise torch.OutOfMemoryError("tried to allocate 20 GiB")
+
+    monkeypatch.setattr(model, "to", full)
+    with pytest.raises(
+        InvalidInputError, match=r"'device' must have room.* name another device, or use a smaller"
+    ):
+        quiet(model, arrays(), device="cpu:0")
+    assert moves == ["cpu:0", "cpu"]  # and it is taken back
+
+
 def test_workers_change_nothing(tmp_path: Path) -> None:
     alone = quiet(net(), Lazy(bad=(7,)), on_error="skip")
     helped = quiet(net(), Lazy(bad=(7,)), on_error="skip", num_workers=2, cache_dir=tmp_path)

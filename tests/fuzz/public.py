@@ -46,6 +46,7 @@ _SUBCLASSED = (
     "CrammerSinger",
     "Problem",
     "Targets",
+    "Makes",
     "SharingRule",
     "SpreadingRule",
     "OperationRule",

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 import torch
 
+import whence
+from whence.attributors import Ensemble
 from whence.errors import DataWarning, InvalidInputError
 from whence.svm import CrammerSinger
 from whence.tasks import Classes
@@ -42,6 +44,22 @@ def test_outputs_are_called_by_their_names_or_numbers() -> None:
     assert Classes().of(1, ("\udcff",)).names == ("?",)
     with pytest.warns(DataWarning, match="The data name 2 classes, cat, dog, and the model has 3"):
         assert Classes().of(3, ("cat", "dog")).names is None
+
+
+def test_warnings_name_the_line_of_the_user() -> None:
+    """However deep they arise: in the names, in the labels, in the choice of C, in an ensemble."""
+    model, x, y = torch.nn.Linear(4, 3), torch.randn(40, 4), [0, 1] * 20
+
+    class Named(torch.utils.data.TensorDataset):
+        classes = ("cat", "dog")
+
+    data = Named(x, torch.tensor(y))
+    explainer = whence.DualDA(C=1e-3, show_progress=False)
+    for fit in (explainer.fit, lambda *given: Ensemble([explainer]).fit(*given)):
+        with pytest.warns(DataWarning) as found:
+            fit(model, data)
+        assert len(found) >= 2
+        assert {one.filename for one in found} == {__file__}
 
 
 def test_labels_are_checked_and_counted() -> None:

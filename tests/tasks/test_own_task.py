@@ -320,6 +320,8 @@ def test_what_can_do_classes_only_refuses_it(tmp_path: Path, monkeypatch: pytest
     (tmp_path / "fitted.py").write_text(OPENED)
     with pytest.raises(InvalidInputError, match="An explainer that commands open must have classes"):
         Project.open(tmp_path / "numbers.whence", model="fitted:model", data="fitted:data")
+    with pytest.raises(InvalidInputError, match="The model of GradDot must have classes"):
+        get("graddot")(show_progress=False).fit(model, as_training_set((x, y), task=Numbers()))
     assert get("random")(show_progress=False).fit(model, (x, y), task="numbers").attribute(x).shape == (N, N)
 
 
@@ -327,7 +329,7 @@ def test_what_can_do_classes_only_refuses_it(tmp_path: Path, monkeypatch: pytest
     ("task", "message"),
     [
         ("number", "'task' must be one of classes, numbers, or module:name of your own. Got 'number'"),
-        (3, "'task' must be None for classes, a task .* or the name of one: classes, numbers. Got 3"),
+        (3, r"'task' must be None for classes, or a task such as whence.tasks.Classes\(\)\. Got 3"),
         (int, "'task' must be None for classes"),
         (Numbers(3), "'task' must have as many outputs as the model, 1 of layer '2'. Got 3"),
     ],

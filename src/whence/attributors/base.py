@@ -156,11 +156,12 @@ class Attributor(Saveable):
         }
         if features is None:
             more = self._check_given(check_model(model, layer), **given)
-            self._check_task(form["task"])
             known = model_class_names(model) if names is None else names
+            samples = as_training_set(data, self.batch_size, names=known, **form)
+            self._check_task(samples.targets)
             bank = extract(
                 model,
-                as_training_set(data, self.batch_size, names=known, **form),
+                samples,
                 layer=layer,
                 batch_size=self.batch_size,
                 cache_dir=cache_dir,

@@ -16,7 +16,7 @@ from whence.attributors.classifier import Classifier, Training, check_tests, che
 from whence.attributors.parameters import check_fields, parameter
 from whence.core.arrays import Array, Ints, Mask
 from whence.core.checks import check_count, check_flag, check_names
-from whence.data import TrainingSet
+from whence.data import Targets, TrainingSet
 from whence.errors import InvalidInputError, NotFittedError
 from whence.features import FeatureBank
 from whence.model.bound import BoundModel
@@ -107,7 +107,7 @@ class Frame(Learned, ABC):
                 f"one out, or give '{told[0]}' to whence.features.extract."
             )
         bank = checked(given)
-        self._check_task(task_of(bank.task))
+        self._check_task(bank.task)
         if not self._of_features and bank.model is None:
             raise InvalidInputError(
                 f"'features' must come with the model that made them: {type(self).__name__} with these "
@@ -136,10 +136,10 @@ class Frame(Learned, ABC):
             check_names("class_names", names, K)
         return task_of(bank.task).of(K, bank.task.names if names is None else names)
 
-    def _check_task(self, task: Task | None) -> None:
-        """Raise where the method cannot do it; None leaves it to the data, which then have classes."""
-        if task is not None and self.classes_only:
-            task.require_classes(f"The model of {type(self).__name__}")
+    def _check_task(self, targets: Targets) -> None:
+        """Raise where the method cannot do the task of some labels."""
+        if self.classes_only:
+            task_of(targets).require_classes(f"The model of {type(self).__name__}")
 
     def _adopt(
         self,

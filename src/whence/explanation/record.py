@@ -78,7 +78,8 @@ class Explanation:
     sample : the test sample
     predicted, probability : the model's class for it, and the probability the model gives that class; where
         outputs are no classes, the output that is explained unless another is named, and None
-    surrogate_class : the class that the surrogate gives it; where it differs, do not trust the explanation
+    surrogate_class : the class that the surrogate gives it, its largest output; where it differs from the
+        model's class, do not trust the explanation
     truth : its true class, or None where it is not known
     target : the class that the scores are about
     class_names : one name per class
