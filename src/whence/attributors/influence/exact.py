@@ -9,7 +9,6 @@ from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
-from tqdm.auto import tqdm
 
 from whence.attributors.base import Attributor, Limits, register
 from whence.attributors.classifier import Classifier, Training
@@ -17,6 +16,7 @@ from whence.attributors.gradient.gradients import MEMORY, Gradients, outer
 from whence.attributors.gradient.products import batches_of
 from whence.attributors.influence.curvature import Curvature, FullCurvature, LastCurvature, residuals
 from whence.attributors.parameters import one_of, parameter
+from whence.attributors.progress import watched
 from whence.core import contents, store
 from whence.core.checks import check_positive
 from whence.core.contents import Layout
@@ -103,12 +103,10 @@ class SolvingAttributor(InfluenceAttributor):
     """
 
     def _self_influence(self) -> Tensor:
-        parts = []
-        with tqdm(total=len(self._labels), desc="Self-influence", disable=not self.show_progress) as bar:
-            for rows in self._curvature().train():
-                parts.append(torch.einsum("np,np->n", rows, self._solve(rows).to(rows)))
-                bar.update(len(rows))
-        return torch.cat(parts).div_(len(self._labels))
+        n = len(self._labels)
+        gradients = watched(self._curvature().train(), n, "Self-influence", self.show_progress)
+        parts = [torch.einsum("np,np->n", rows, self._solve(rows).to(rows)) for rows in gradients]
+        return torch.cat(parts).div_(n)
 
     @abstractmethod
     def _solve(self, gradients: Tensor) -> Tensor:
