@@ -67,6 +67,13 @@ class Attributor(Saveable):
     the frame does the rest. What ``_learn`` returns is kept as ``_cache``, measured as ``cache_bytes_``, and
     is all that ``save`` writes. ``whence.register`` makes a method known by its ``name``.
 
+    Parameters
+    ----------
+    batch_size
+        Inputs per forward pass.
+    show_progress
+        Show progress bars.
+
     Attributes
     ----------
     n_train_ : int, samples of the training set

@@ -77,10 +77,8 @@ class GradientAttributor(WeightsAttributor):
         Of the projection.
     memory
         Bytes that gradients and activations may take at a time.
-    batch_size
-        Inputs per forward pass.
-    show_progress
-        Show progress bars.
+    batch_size, show_progress
+        As for every method, see ``Attributor``.
     """
 
     params: Params = parameter("all", one_of(Params))

@@ -46,10 +46,8 @@ class Arnoldi(InfluenceAttributor):
         Training samples, drawn at random, of which the curvature is taken; None is all of them.
     seed
         Makes a run repeatable.
-    batch_size
-        Inputs per forward pass.
-    show_progress
-        Show progress bars.
+    batch_size, show_progress
+        As for every method, see ``Attributor``.
 
     Attributes
     ----------

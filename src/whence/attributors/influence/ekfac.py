@@ -52,10 +52,8 @@ class EKFAC(ParamsAttributor):
         is exact up to 10 classes.
     seed
         Makes a run repeatable.
-    batch_size
-        Inputs per forward pass.
-    show_progress
-        Show progress bars.
+    batch_size, show_progress
+        As for every method, see ``Attributor``.
 
     Attributes
     ----------

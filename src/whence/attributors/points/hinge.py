@@ -44,10 +44,8 @@ class HingeRP(PointsAttributor):
         Relative duality gap of the weights.
     seed
         Makes a run repeatable.
-    batch_size
-        Inputs per forward pass.
-    show_progress
-        Show progress bars.
+    batch_size, show_progress
+        As for every method, see ``Attributor``.
 
     Attributes
     ----------

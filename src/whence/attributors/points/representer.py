@@ -110,10 +110,8 @@ class Representer(PointsAttributor):
         Append a constant 1 to the features, so that the bias is penalised and attributed too.
     tol
         Residual to reach.
-    batch_size
-        Inputs per forward pass.
-    show_progress
-        Show progress bars.
+    batch_size, show_progress
+        As for every method, see ``Attributor``.
 
     Attributes
     ----------
