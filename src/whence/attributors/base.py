@@ -264,20 +264,4 @@ def _is_method(thing: Any) -> bool:
 METHODS: Registry[type[Attributor]] = Registry("attribution method", _is_method, lambda method: method.name)
 """The command line, the evaluation, ``load`` and the contract tests read this table."""
 
-register = METHODS.add
-
-
-def names() -> list[str]:
-    """Names of the attribution methods, sorted."""
-    return METHODS.names()
-
-
-def get(name: str) -> type[Attributor]:
-    """Return the class of an attribution method by its name, or the class that ``module:name`` finds.
-
-    Examples
-    --------
-    >>> get("dualda").__name__
-    'DualDA'
-    """
-    return METHODS.get(name)
+register, get, names = METHODS.add, METHODS.get, METHODS.names

@@ -118,7 +118,7 @@ class Coreset(Table):
 
     def columns(self) -> Columns:
         """Give the list as columns of plain values."""
-        return {"index": self.indices.tolist(), **self.id_column(), "score": self.scores.tolist()}
+        return {"index": self.indices.tolist(), **self._id_column(), "score": self.scores.tolist()}
 
 
 def coreset(

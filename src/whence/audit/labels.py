@@ -70,7 +70,7 @@ class WrongLabels(Table):
         return {
             "rank": list(range(1, len(self) + 1)),
             "index": self.indices.tolist(),
-            **self.id_column(),
+            **self._id_column(),
             "label": self.labels.tolist(),
             "label_name": [name[c] for c in self.labels],
             "suggested": self.suggested.tolist(),

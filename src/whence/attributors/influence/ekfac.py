@@ -107,7 +107,7 @@ class EKFAC(ParamsAttributor):
 
     def _layout(self, classifier: Classifier) -> Layout:
         factors: Layout = {"out 0": ("K", "K"), "inner 0": ("e", "e"), "inverse 0": ("K", "e")}
-        return {**super()._layout(classifier), **factors, "features": ("N", "d")}
+        return {**factors, "features": ("N", "d")}
 
     def _learn(self, training: Training, **given: Any) -> dict[str, Tensor]:
         classifier = training.classifier

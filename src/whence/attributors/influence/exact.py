@@ -17,10 +17,9 @@ from whence.attributors.gradient.products import batches_of
 from whence.attributors.influence.curvature import Curvature, FullCurvature, LastCurvature, residuals
 from whence.attributors.parameters import one_of, parameter
 from whence.attributors.progress import watched
-from whence.core import contents, store
 from whence.core.checks import check_positive
 from whence.core.contents import Layout
-from whence.errors import InvalidInputError, StoreError
+from whence.errors import InvalidInputError
 from whence.model.inputs import take
 
 Params = Literal["last", "all"]
@@ -46,18 +45,13 @@ class ParamsAttributor(Attributor):
     def _of_features(self) -> bool:
         return self.params == "last"
 
-    def _state(self) -> tuple[store.Arrays, dict[str, Any]]:
+    def _not_saved(self) -> str:
         if self.params == "last" or not self._rereads:
-            return super()._state()
-        raise StoreError(
+            return ""
+        return (
             f'{type(self).__name__} with params="all" reads the training set for every explanation, so its '
-            "cache alone is not worth saving. Fit it again where it is needed."
+            "cache alone is not worth saving"
         )
-
-    def _layout(self, classifier: Classifier) -> Layout:
-        if self.params == "all":
-            raise contents.refused('with params="all" nothing is saved')
-        return {}
 
 
 @dataclass(eq=False)
@@ -92,7 +86,8 @@ class InfluenceAttributor(ParamsAttributor):
         """Give the curvature to learn from."""
         if self.params == "all":
             return FullCurvature(training.classifier, training.batches)
-        return LastCurvature.of(training)
+        classifier, f, labels = training.classifier, training.features, training.labels
+        return LastCurvature(classifier.with_bias(f), residuals(classifier.logits(f), labels), labels)
 
 
 class SolvingAttributor(InfluenceAttributor):
@@ -124,7 +119,7 @@ class SolvingAttributor(InfluenceAttributor):
     _doubles: ClassVar[tuple[str, ...]] = ("residual", "factor", "scale")
 
     def _layout(self, classifier: Classifier) -> Layout:
-        return {**super()._layout(classifier), "rows": ("N", "e"), "residual": ("N", "K")}
+        return {"rows": ("N", "e"), "residual": ("N", "K")}
 
     def _kept(self, curvature: Curvature) -> dict[str, Tensor]:
         """Keep a curvature for explaining: the last layer's in the cache."""
