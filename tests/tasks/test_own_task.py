@@ -226,7 +226,7 @@ def test_a_sample_that_cannot_be_read_has_no_part() -> None:
     some = dualda().fit(model, Breaking(x, y, 5, OSError), task="numbers", on_error="skip")
     rest = np.delete(np.arange(N), 5)
     fewer = dualda().fit(model, (x[rest], y[rest]), task="numbers")
-    assert some.skipped_.tolist() == [5]
+    assert some.skipped_.tolist() == np.flatnonzero(~some.used_).tolist() == [5]
     assert np.isnan(some.labels_[5])
     assert (some.attribute(x)[:, 5] == 0).all()
     np.testing.assert_allclose(some.coef_, fewer.coef_, atol=1e-4)
@@ -266,8 +266,9 @@ def test_an_explanation_has_maps_and_no_page_yet() -> None:
         assert (one.target, one.probability) == (0, None)
         assert one.to_dict()["proponents"][0]["label"] == one.proponents[0].label
     assert why.maps[0]["test"].shape == (len(why[0].pairs), 4)
-    assert explainer.explain_concepts(tests[:1])[0].target == 0
-    for ask in (why.to_html, why.plot, why[0].plot):
+    concepts = explainer.explain_concepts(tests[:1])[0]
+    assert concepts.score == pytest.approx(float(explainer.attribute(tests[:1])[0, concepts.index]), rel=1e-4)
+    for ask in (why.to_html, why.plot, why[0].plot, concepts.plot):
         with pytest.raises(InvalidInputError, match="Figures and pages show classes"):
             ask()
     with pytest.raises(InvalidInputError, match="'truth' must have classes"):

@@ -72,7 +72,8 @@ class Attributor(Saveable):
     n_train_ : int, samples of the training set
     task_ : Task, what the model's outputs stand for; ``n_classes_`` and ``class_names_`` are read from it
     labels_ : (train, …), of classes int64, −1 for skipped samples
-    skipped_ : int64, samples that could not be read, took no part in the fit and score 0
+    used_ : (train,) bool, samples that took part in the fit
+    skipped_ : int64, the others, which could not be read and score 0
     head_ : Head or None, the model's own last layer
     model_ : BoundModel or None, the model as it was when fitted
     data_ : TrainingSet or None, the training set
