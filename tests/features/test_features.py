@@ -25,7 +25,7 @@ from whence.core.fingerprint import Digest
 from whence.data import as_training_set
 from whence.errors import InvalidInputError, SampleError, StoreError
 from whence.features import FeatureBank, as_float32, extract, job, rows
-from whence.features.journal import Folder
+from whence.features.folder import Folder
 from whence.svm import choose_C, solve
 from whence.tasks import Classes
 

@@ -106,9 +106,8 @@ def extract(
         before = fingerprint.structure(extractor.model)
         forward.probe(first)
         after = fingerprint.structure(extractor.model)
-        made_of = fingerprint.settled(before, after)
-        extractor.notes = frozenset(before.keys() | after.keys()) - made_of.keys()
-        job = Job(source, forward, made_of, show_progress)
+        extractor.notes = fingerprint.notes(before, after)
+        job = Job(source, forward, fingerprint.without(after, extractor.notes), show_progress)
         features, labels, parts, checksum, note = (
             (*job.uncached(), {}, "", "computed") if cache_dir is None else cached(job, Cache(cache_dir))
         )
