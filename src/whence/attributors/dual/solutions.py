@@ -80,7 +80,7 @@ class SurrogateSolver:
         parts |= {name: str(value) for name, value in options.items()}
         solver = fingerprint.source("whence.svm", "whence.attributors.dual.solutions")
         parts |= fingerprint.anatomy(self.task.problem, "problem")
-        parts |= {f"task {name}": str(value) for name, value in self.task.parameters.items()}
+        parts |= {name: str(value) for name, value in self.task.saved.items()}
         parts["code the solver"] = f"source {solver}"
         title = f"{type(bank.extractor.model).__qualname__}, {len(features):,} × {features.shape[1]}, " + (
             ", ".join(f"{name} {value}" for name, value in options.items())
