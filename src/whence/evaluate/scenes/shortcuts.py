@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -26,11 +26,13 @@ Shortcut = Change
 
 
 class Painted(ABC):
-    """A shortcut that paints the same places of every image with a value."""
+    """A shortcut that paints the same places of every image with a value; its first field counts pixels."""
 
     value: Value
 
     def __post_init__(self) -> None:
+        size = fields(self)[0].name  # type: ignore[arg-type]
+        object.__setattr__(self, size, check_count(size, getattr(self, size)))
         for number in self.value if isinstance(self.value, tuple | list) else [self.value]:
             check_number("value", number)
 
@@ -73,10 +75,6 @@ class Frame(Painted):
     width: int = 1
     value: Value = 1.0
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "width", check_count("width", self.width))
-        super().__post_init__()
-
     def covers(self, height: int, width: int) -> Mask:
         """Tell which pixels of an image it paints, (height, width).
 
@@ -110,10 +108,6 @@ class CentreBox(Painted):
 
     size: int = 3
     value: Value = 1.0
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "size", check_count("size", self.size))
-        super().__post_init__()
 
     def covers(self, height: int, width: int) -> Mask:
         """Tell which pixels of an image it paints, (height, width)."""
