@@ -44,12 +44,12 @@ class Figures:
         """Average rank against time; the best are at the lower left."""
         points = []
         for method in self.summary.methods:
-            seconds, rank = self.summary.seconds(method.key), self.summary.ranks.get(method.key)
+            seconds, rank = self.summary.seconds(method), self.summary.ranks.get(method.key)
             if seconds and rank and method.name != RANDOM:
                 points.append((method.label, seconds, rank[0], _style(method)))
         if not points:
             return None
-        unit = "CPU-seconds" if self.results.protocol["model"]["device"] == "cpu" else "seconds"
+        unit = "CPU-seconds" if self.summary.on_cpu else "seconds"
         x = powers([p[1] for p in points], f"{unit} of fitting and of explaining all tests (← faster)")
         y = linear([p[2] for p in points], "average rank (↓ better)")
         return charts.scatter_chart(points, x, y, "Average rank against seconds of fitting and explaining")

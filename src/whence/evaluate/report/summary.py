@@ -79,8 +79,7 @@ class Summary:
     def _value(self, key: str, column: Column) -> float | None:
         if not column.first:
             return self.results.value(column.metric, key)
-        losses = self.results.select(column.metric, key, "loss")
-        return min(losses, key=lambda row: row.x or 0).value if losses else None
+        return min(self.curve(column.metric, key, "loss"), default=(0.0, None))[1]
 
     def table(self) -> list[tuple[Method, list[Cell]]]:
         """Scores of all methods, column by column."""
@@ -127,9 +126,8 @@ class Summary:
     def _values_of(self, column: Column, key: str) -> list[float | None]:
         if not column.first:
             return [row.value for row in self.results.select(column.metric, key, "each")]
-        seeds = range(self.seeds(column.metric))
-        by_seed = [self.results.select(column.metric, key, loss_of(seed)) for seed in seeds]
-        return [min(rows, key=lambda row: row.x or 0).value for rows in by_seed if rows]
+        curves = [self.curve(column.metric, key, loss_of(seed)) for seed in range(self.seeds(column.metric))]
+        return [min(curve)[1] for curve in curves if curve]
 
     def judged(self) -> list[tuple[str, list[str]]]:
         """How ties are told, and the columns where they are told so."""
@@ -172,12 +170,14 @@ class Summary:
                 found.setdefault(key, []).append(float(rank))
         return {key: (float(np.mean(some)), len(some)) for key, some in found.items()}
 
-    def seconds(self, key: str) -> float | None:
-        """Seconds of fitting and of explaining all tests: of the CPU, where that does the work."""
-        if self.results.protocol["model"]["device"] == "cpu":
-            return self.results.value("resources", key, "cpu_seconds")
-        parts = [self.results.value("resources", key, name) for name in ("fit_seconds", "explain_seconds")]
-        return None if None in parts else sum(part for part in parts if part is not None)
+    @property
+    def on_cpu(self) -> bool:
+        """Whether the CPU did the work, whose own seconds no other job lengthens."""
+        return bool(self.results.protocol["model"]["device"] == "cpu")
+
+    def seconds(self, method: Method) -> float:
+        """Seconds of fitting and of explaining all tests; 0 where nothing is known of them."""
+        return self._cost(method, ["cpu_seconds"] if self.on_cpu else ["fit_seconds", "explain_seconds"])
 
     def curve(self, metric: str, key: str, quantity: str) -> list[tuple[float, float]]:
         """Points of a method's curve."""

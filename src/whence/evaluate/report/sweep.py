@@ -110,10 +110,9 @@ class Sweep:
 
     def _losses(self, metric: str, key: str) -> dict[tuple[int, float], float]:
         return {
-            (seed, row.x): row.value
+            (seed, p): loss
             for seed in range(self.summary.seeds(metric))
-            for row in self.results.select(metric, key, loss_of(seed))
-            if row.x is not None and row.value is not None
+            for p, loss in self.summary.curve(metric, key, loss_of(seed))
         }
 
 
