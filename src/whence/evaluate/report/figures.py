@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 
 from markupsafe import Markup
@@ -78,8 +78,8 @@ class Figures:
         """Accuracies of retrained models against the share kept or removed, beside the paper's."""
         if len(found.shares) < 2:
             return []
-        ours = {m.key: _known(found.shares, values) for m, values, _ in found.rows}
-        theirs = {m.key: _known(found.shares, values) for m, _, values in found.rows}
+        ours = {m.key: list(values.items()) for m, values, _ in found.rows}
+        theirs = {m.key: list(values.items()) for m, _, values in found.rows}
         x = replace(_UNIT, title=f"share of the training samples {section.what.lower()}")
         values = [b for curves in (ours, theirs) for curve in curves.values() for _, b in curve]
         y = linear(values, f"accuracy ({'↑' if section.rising else '↓'} better)")
@@ -125,10 +125,6 @@ def _swept_chart(swept: SweptColumn, x: Axis) -> Markup:
     y = linear(values, f"{column.unit} ({'↑' if column.rising else '↓'} better)", zero=True)
     line = Line(swept.points, "line dual", marked=swept.best)
     return line_chart([*levels, line], x, y, f"{column.title} over the sweep")
-
-
-def _known(shares: Sequence[float], values: Sequence[float | None]) -> Points:
-    return [(share, value) for share, value in zip(shares, values, strict=True) if value is not None]
 
 
 def _level(value: float, x: Axis) -> list[tuple[float, float]]:

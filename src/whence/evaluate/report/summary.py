@@ -40,18 +40,17 @@ class Retrained(NamedTuple):
     Attributes
     ----------
     shares : rising
-    rows : methods, with our accuracies and the paper's own at these shares
+    rows : methods, with our accuracies and the paper's own by share, where there are some
     place : of the paper's own, in it
     """
 
     shares: list[float]
-    rows: list[tuple[Method, list[float | None], list[float | None]]]
+    rows: list[tuple[Method, dict[float, float], dict[float, float]]]
     place: str | None
 
-    def best(self, place: int, rising: bool) -> float | None:
+    def best(self, share: float, rising: bool) -> float:
         """Give the best of our accuracies at one of the shares."""
-        found = [ours[place] for _, ours, _ in self.rows]
-        return (max if rising else min)((value for value in found if value is not None), default=None)
+        return (max if rising else min)(ours[share] for _, ours, _ in self.rows if share in ours)
 
 
 class Summary:
@@ -192,15 +191,15 @@ class Summary:
         """Accuracies of models that were trained anew, beside the paper's, metric by metric."""
         found = []
         for metric, section in self.sections(Accuracies):
-            curves = {m.key: dict(self.curve(metric, m.key, "accuracy")) for m in self.methods}
-            shares = sorted({share for curve in curves.values() for share in curve})
             table = paper().get(metric, {}).get(self.results.protocol["data"]["name"], {})
-            kept = [share if section.what == "Kept" else 1 - share for share in shares]
-            rows = [
-                (m, [curves[m.key].get(s) for s in shares], [printed(table, m, share) for share in kept])
-                for m in self.methods
-                if curves[m.key]
-            ]
+            curves = [(m, dict(sorted(self.curve(metric, m.key, "accuracy")))) for m in self.methods]
+            shares = sorted({share for _, curve in curves for share in curve})
+            kept = {share: share if section.what == "Kept" else 1 - share for share in shares}
+            rows = []
+            for method, ours in curves:
+                theirs = {share: printed(table, method, kept[share]) for share in shares}
+                known = {share: value for share, value in theirs.items() if value is not None}
+                rows += [(method, ours, known)] if ours else []
             found += [(metric, section, Retrained(shares, rows, table.get("place")))] if rows else []
         return found
 
