@@ -73,6 +73,7 @@ def validated(kind: type[Kind], values: Any, where: str = "") -> Kind:
         raise InvalidInputError(f"'{place}' must be given.")
     rule = first["msg"].removeprefix("Input should be ").replace("greater than or equal to", "at least")
     rule = rule.replace("less than or equal to", "at most").removeprefix("Value error, ")
+    rule = rule.replace("List should have", "a list of").partition(" after validation")[0]
     raise InvalidInputError(f"'{place or 'the table'}' must be {rule}. Got {first['input']!r}.")
 
 

@@ -165,7 +165,7 @@ def _on_part(inputs: Any, fits: Callable[[Any], bool], change: Callable[[Any], A
     if len(names) == 1:
         changed = change(parts[names[0]])
         return {**parts, names[0]: changed} if several else changed
-    got = ", ".join(map(str, inputs)) if several else _shown(inputs)
+    got = ", ".join(map(str, inputs)) if several else shown(inputs)
     raise InvalidInputError(
         f"'shortcut' must find one {what} in a sample. Got {got}, of which {len(names)} fit. "
         "Perturb the data before it is tokenised, flattened or made into features."
@@ -192,8 +192,3 @@ def _colour(value: Value, planes: Array) -> Array:
     if (colour < limits.min).any() or (colour > limits.max).any():
         raise InvalidInputError(f"'value' must fit images of {dtype}. Got {value}.")
     return colour[:, None]
-
-
-def _shown(inputs: Any) -> str:
-    shape = f" of shape {tuple(inputs.shape)}" if isinstance(inputs, Tensor | np.ndarray) else ""
-    return f"{type(inputs).__name__}{shape}"

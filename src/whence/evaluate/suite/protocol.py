@@ -56,7 +56,7 @@ class Method(Table):
     name: str
     label: str = ""
     options: dict[str, Any] = Field(default={})
-    tune: dict[str, list[Any]] = Field(default={})
+    tune: dict[str, Annotated[list[Any], Field(min_length=1)]] = Field(default={})
     sweep: bool = False
 
     @model_validator(mode="before")
@@ -74,9 +74,6 @@ class Method(Table):
                 raise InvalidInputError(
                     f"The keys of options of {self.name} must be among {', '.join(taken)}. Got {option!r}."
                 )
-        for option, values in self.tune.items():
-            if not values:
-                raise InvalidInputError(f"'tune.{option}' must be a list of values. Got {values!r}.")
         return self
 
     @property
