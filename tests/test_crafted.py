@@ -27,7 +27,7 @@ from whence.evaluate.scenes import weights
 from whence.evaluate.scenes.training import Trained
 from whence.evaluate.suite import results
 from whence.evaluate.suite.run import Cells
-from whence.features import journal
+from whence.features import folder
 
 N, D, K = 24, 5, 3
 X = torch.from_numpy(np.random.default_rng(0).normal(size=(N, 4))).float()
@@ -316,11 +316,11 @@ def test_crafted_banks_are_refused(tmp_path: Path, changes: dict[str, Any]) -> N
     slot = Cache(tmp_path).slot("bank", {"seed": "0"})
     slot.cache.make()
     slot.begin("a bank")
-    journal.Folder(slot, *NO_ROWS).close()
+    folder.Folder(slot, *NO_ROWS).close()
     about = slot.path / "about.json"
     about.write_text(json.dumps(json.loads(about.read_text()) | changes))
     with pytest.raises(StoreError):
-        journal.Folder(slot, *NO_ROWS)
+        folder.Folder(slot, *NO_ROWS)
 
 
 @pytest.mark.parametrize("text", ["", "[]", "7", "[" * 100_000, '{"format": NaN}'])
@@ -329,7 +329,7 @@ def test_banks_that_are_none(tmp_path: Path, text: str) -> None:
     slot.path.mkdir()
     (slot.path / "about.json").write_text(text)
     with pytest.raises(StoreError):
-        journal.Folder(slot, *NO_ROWS)
+        folder.Folder(slot, *NO_ROWS)
 
 
 ROW = ("lds", "dualda", "score", None, 0.5, "")

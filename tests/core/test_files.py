@@ -178,10 +178,10 @@ def test_what_cannot_be_written_leaves_the_users_file_whole(
     assert list(tmp_path.iterdir()) == [path]
 
 
-# Banks have a journal of their own, locks are empty, one is a switch of the kernel's, and the archives of the
+# Banks grow by rows, locks are empty, one is a switch of the kernel's, and the archives of the
 # sample are made by hand.
 OTHER_WAYS = {
-    *("core/files.py", "features/journal.py", "features/rows.py"),
+    *("core/files.py", "features/folder.py", "features/rows.py"),
     *("evaluate/metrics/resources.py", "sample/make.py"),
 }
 

@@ -25,7 +25,7 @@ from whence.core.fingerprint import Digest
 from whence.data import as_training_set
 from whence.errors import InvalidInputError, SampleError, StoreError
 from whence.features import FeatureBank, as_float32, extract, job, rows
-from whence.features.journal import Folder
+from whence.features.folder import Folder
 from whence.svm import choose_C, solve
 from whence.tasks import Classes
 
@@ -97,6 +97,22 @@ def test_the_model_is_moved_and_comes_back(monkeypatch: pytest.MonkeyPatch) -> N
     with pytest.raises(InvalidInputError):
         quiet(model, Lazy(bad=(3,)), device="cpu:0")
     assert moves == ["cpu:0", "cpu"] * 2
+
+
+def test_a_device_that_is_full_is_told_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, moves = net(), []
+
+    def full(device: Any) -> None:
+        moves.append(str(device))
+        if len(moves) == 1:
+            raise torch.OutOfMemoryError("tried to allocate 20 GiB")
+
+    monkeypatch.setattr(model, "to", full)
+    with pytest.raises(
+        InvalidInputError, match=r"'device' must have room.* name another device, or use a smaller"
+    ):
+        quiet(model, arrays(), device="cpu:0")
+    assert moves == ["cpu:0", "cpu"]  # and it is taken back
 
 
 def test_workers_change_nothing(tmp_path: Path) -> None:

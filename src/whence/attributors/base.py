@@ -67,12 +67,20 @@ class Attributor(Saveable):
     the frame does the rest. What ``_learn`` returns is kept as ``_cache``, measured as ``cache_bytes_``, and
     is all that ``save`` writes. ``whence.register`` makes a method known by its ``name``.
 
+    Parameters
+    ----------
+    batch_size
+        Inputs per forward pass.
+    show_progress
+        Show progress bars.
+
     Attributes
     ----------
     n_train_ : int, samples of the training set
     task_ : Task, what the model's outputs stand for; ``n_classes_`` and ``class_names_`` are read from it
     labels_ : (train, …), of classes int64, −1 for skipped samples
-    skipped_ : int64, samples that could not be read, took no part in the fit and score 0
+    used_ : (train,) bool, samples that took part in the fit
+    skipped_ : int64, the others, which could not be read and score 0
     head_ : Head or None, the model's own last layer
     model_ : BoundModel or None, the model as it was when fitted
     data_ : TrainingSet or None, the training set
@@ -156,11 +164,12 @@ class Attributor(Saveable):
         }
         if features is None:
             more = self._check_given(check_model(model, layer), **given)
-            self._check_task(form["task"])
             known = model_class_names(model) if names is None else names
+            samples = as_training_set(data, self.batch_size, names=known, **form)
+            self._check_task(samples.targets)
             bank = extract(
                 model,
-                as_training_set(data, self.batch_size, names=known, **form),
+                samples,
                 layer=layer,
                 batch_size=self.batch_size,
                 cache_dir=cache_dir,
@@ -257,20 +266,4 @@ def _is_method(thing: Any) -> bool:
 METHODS: Registry[type[Attributor]] = Registry("attribution method", _is_method, lambda method: method.name)
 """The command line, the evaluation, ``load`` and the contract tests read this table."""
 
-register = METHODS.add
-
-
-def names() -> list[str]:
-    """Names of the attribution methods, sorted."""
-    return METHODS.names()
-
-
-def get(name: str) -> type[Attributor]:
-    """Return the class of an attribution method by its name, or the class that ``module:name`` finds.
-
-    Examples
-    --------
-    >>> get("dualda").__name__
-    'DualDA'
-    """
-    return METHODS.get(name)
+register, get, names = METHODS.add, METHODS.get, METHODS.names

@@ -16,7 +16,7 @@ from whence.attributors.classifier import Classifier, Training, check_tests, che
 from whence.attributors.parameters import check_fields, parameter
 from whence.core.arrays import Array, Ints, Mask
 from whence.core.checks import check_count, check_flag, check_names
-from whence.data import TrainingSet
+from whence.data import Targets, TrainingSet
 from whence.errors import InvalidInputError, NotFittedError
 from whence.features import FeatureBank
 from whence.model.bound import BoundModel
@@ -32,6 +32,7 @@ class Learned:
     n_train_: int
     task_: Task
     labels_: Array
+    used_: Mask
     skipped_: Ints
     head_: Head | None
     model_: BoundModel | None
@@ -107,7 +108,7 @@ class Frame(Learned, ABC):
                 f"one out, or give '{told[0]}' to whence.features.extract."
             )
         bank = checked(given)
-        self._check_task(task_of(bank.task))
+        self._check_task(bank.task)
         if not self._of_features and bank.model is None:
             raise InvalidInputError(
                 f"'features' must come with the model that made them: {type(self).__name__} with these "
@@ -136,10 +137,10 @@ class Frame(Learned, ABC):
             check_names("class_names", names, K)
         return task_of(bank.task).of(K, bank.task.names if names is None else names)
 
-    def _check_task(self, task: Task | None) -> None:
-        """Raise where the method cannot do it; None leaves it to the data, which then have classes."""
-        if task is not None and self.classes_only:
-            task.require_classes(f"The model of {type(self).__name__}")
+    def _check_task(self, targets: Targets) -> None:
+        """Raise where the method cannot do the task of some labels."""
+        if self.classes_only:
+            task_of(targets).require_classes(f"The model of {type(self).__name__}")
 
     def _adopt(
         self,
@@ -151,11 +152,11 @@ class Frame(Learned, ABC):
     ) -> None:
         """Take over what all methods know after a fit."""
         self.task_, self.labels_, self.head_, self.model_, self.data_ = task, labels, head, model, data
-        self._used: Mask = task.known(labels)
-        self.n_train_, self.skipped_ = len(labels), np.flatnonzero(~self._used)
+        self.used_ = task.known(labels)
+        self.n_train_, self.skipped_ = len(labels), np.flatnonzero(~self.used_)
         self._classifier = None if head is None else Classifier(head, model, self.batch_size)
         device = None if model is None else model.device
-        self._labels = torch.as_tensor(labels[self._used], device=device)  # (M, …) of those that took part
+        self._labels = torch.as_tensor(labels[self.used_], device=device)  # (M, …) of those that took part
 
     def _place(self, model: BoundModel | None) -> str | torch.device | None:
         """Tell where scores are computed: on the device that was asked for, or on the model's."""
@@ -209,7 +210,7 @@ class Frame(Learned, ABC):
         if not len(self.skipped_):
             return scores
         everyone = scores.new_zeros(len(scores), self.n_train_)
-        everyone[:, torch.as_tensor(np.flatnonzero(self._used), device=scores.device)] = scores
+        everyone[:, torch.as_tensor(np.flatnonzero(self.used_), device=scores.device)] = scores
         return everyone
 
     @property

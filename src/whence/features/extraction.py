@@ -106,9 +106,8 @@ def extract(
         before = fingerprint.structure(extractor.model)
         forward.probe(first)
         after = fingerprint.structure(extractor.model)
-        made_of = fingerprint.settled(before, after)
-        extractor.notes = frozenset(before.keys() | after.keys()) - made_of.keys()
-        job = Job(source, forward, made_of, show_progress)
+        extractor.notes = fingerprint.notes(before, after)
+        job = Job(source, forward, fingerprint.without(after, extractor.notes), show_progress)
         features, labels, parts, checksum, note = (
             (*job.uncached(), {}, "", "computed") if cache_dir is None else cached(job, Cache(cache_dir))
         )
@@ -121,14 +120,13 @@ def _placed(model: nn.Module, device: str | torch.device) -> Iterator[None]:
     """Move a model to a device, and back afterwards."""
     before = next(model.parameters()).device
     try:
-        try:
-            model.to(device)
-        except torch.OutOfMemoryError as error:
-            raise InvalidInputError(
-                f"'device' must have room for the model. {device} is out of memory. Free some of it, name "
-                "another device, or leave it out: the model then stays where it is."
-            ) from error
+        model.to(device)
         yield
+    except torch.OutOfMemoryError as error:
+        raise InvalidInputError(
+            f"'device' must have room for the model and a batch. {device} is out of memory. Free some of it, "
+            "name another device, or use a smaller batch_size."
+        ) from error
     finally:
         model.to(before)
 

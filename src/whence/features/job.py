@@ -26,8 +26,8 @@ from whence.core.words import plain_line
 from whence.data import TrainingSet
 from whence.errors import StoreError
 from whence.features.bank import checksum
+from whence.features.folder import Folder
 from whence.features.forward import Forward
-from whence.features.journal import Folder
 from whence.features.rows import InFile, Rows, fits, full_disk, room_for
 
 CHECKPOINT_SECONDS = 1.0
