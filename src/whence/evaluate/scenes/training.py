@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor, nn
@@ -16,7 +16,7 @@ from torch.nn.functional import cross_entropy, pad
 from whence.core import contents, store
 from whence.core.fingerprint import Digest, source, structure
 from whence.core.naming import called, named
-from whence.core.tables import Count, Table
+from whence.core.tables import Count, Table, ours
 from whence.errors import InvalidInputError
 from whence.evaluate.scenes import networks
 from whence.evaluate.scenes.encoder import Encoder
@@ -45,7 +45,7 @@ class Recipe(Table):
         by the above
     """
 
-    name: str
+    name: Annotated[str, ours("model.name", networks.NETWORKS)]
     steps: Count
     batch_size: Count = 64
     learning_rate: float = 0.01
@@ -53,7 +53,7 @@ class Recipe(Table):
     augment: bool = False
     device: str = "cpu"
     checkpoints: int = 5
-    train: str | None = None
+    train: Annotated[str, ours("model.train")] | None = None
 
 
 @dataclass(frozen=True)
