@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import torch
-
 from whence.attributors import DualDA, Representer
 from whence.attributors.dual.faithfulness import Faithfulness as Found
-from whence.data import as_training_set
 from whence.evaluate.metrics import faithfulness
 from whence.evaluate.suite.metric import Case, Metric, Numbers, Row, register
-from whence.features import extract
 
 if TYPE_CHECKING:
     from whence.evaluate.suite.protocol import Method, Protocol
@@ -55,9 +51,7 @@ class Faithfulness(Metric):
         """Compare the surrogate's layer with the model's."""
         scene, fitted = case.scene, case.attributor
         layer: Any = fitted  # with coef_, as its limits say
-        train = extract(scene.trained.model, as_training_set(scene.data), show_progress=False)
-        empty = torch.zeros(len(scene.tests), dtype=torch.int64)
-        test = extract(scene.trained.model, as_training_set((scene.tests, empty)), show_progress=False)
+        train, test = scene.banks
         head = train.extractor.head()
         pair = head.weight, head.bias
         whole = faithfulness.surrogate_faithfulness(layer.coef_, pair, test.features)
