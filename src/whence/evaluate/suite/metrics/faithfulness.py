@@ -44,7 +44,7 @@ class Faithfulness(Metric):
 
     def depends(self, protocol: Protocol) -> list[dict[str, Any]]:
         """Give the options of the DualDAs whose sparsity Representer Points are brought to."""
-        own = [m.options for m in protocol.methods if m.name == "dualda" and not m.sweep]
+        own = [m.options for m in protocol.methods if m.name == DualDA.name and not m.sweep]
         return [options for options in own if "C" in options]
 
     def measure(self, case: Case) -> list[Row]:
@@ -69,7 +69,7 @@ class Faithfulness(Metric):
                 test.features,
                 bias=fitted.bias,
             )
-            key = f"{case.method.key} sparsified as dualda(C={options['C']})"
+            key = f"{case.method.key} sparsified as {DualDA.name}(C={options['C']})"
             rows += self._rows(key, found)
         return rows
 
