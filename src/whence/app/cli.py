@@ -12,19 +12,7 @@ import typer
 
 from whence import __version__
 from whence.app import ending
-from whence.app.opening import (
-    CACHE,
-    NAMED,
-    Engine,
-    Explainer,
-    Json,
-    Saved,
-    Shown,
-    Target,
-    Tests,
-    of_saved,
-    working,
-)
+from whence.app.opening import CACHE, NAMED, Engine, Explainer, Json, Saved, Shown, Target, Tests, of_saved
 from whence.app.telling import say, show_progress
 
 app = typer.Typer(
@@ -129,6 +117,7 @@ def fit(
     whence fit --config clothes.whence.json --trust --out again.whence
     """
     from whence.app.fit import command
+    from whence.engine import using
 
     given = _given(context)
     names = {"model": model, "data": data, "test": test, "preprocess": preprocess}
@@ -142,7 +131,7 @@ def fit(
         "on_error": on_error,
     }
     settings = {"layer": layer, "device": device, "reading": reading}
-    with working(engine):
+    with using(engine):
         command(out, config, names, given, settings, options, trust=trust)
 
 
@@ -289,9 +278,10 @@ def evaluate(
 ) -> None:
     """Compare attribution methods by every metric, as a protocol says."""
     from whence.app.evaluate import run
+    from whence.engine import using
 
     only = methods.split(",") if methods else None
-    with working(engine):
+    with using(engine):
         pages = run(protocol, data, out, only, dry_run=dry_run, show_progress=show_progress(), say=say)
     for page in pages:
         say(page.resolve())

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -66,13 +65,6 @@ class Saved:
         return Project.open(self.explainer, trust=self.trust, show_progress=show_progress(), **names)
 
 
-def working(engine: str | None) -> AbstractContextManager[None]:
-    """Let what is done inside run where ``--engine`` says."""
-    from whence.engine import using
-
-    return using(engine)
-
-
 def of_saved(command: Callable[..., None]) -> Callable[..., None]:
     """Let a command, whose first parameter is a ``Saved``, have the options that make one."""
     shared = inspect.signature(Saved, eval_str=True).parameters
@@ -81,8 +73,10 @@ def of_saved(command: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(command)
     def with_options(**given: Any) -> None:
+        from whence.engine import using
+
         saved = Saved(**{name: given.pop(name) for name in shared})
-        with working(saved.engine):
+        with using(saved.engine):
             command(saved, **given)
 
     signature = inspect.Signature([explainer, *own, *others])
