@@ -38,6 +38,8 @@ def test_the_examples_run(tmp_path: Path) -> None:
     space = {
         "explainer": whence.DualDA(C=1e-2, show_progress=False).fit(model, (x, y)),
         "x": x[:2],
+        "model": model,
+        "data": (x, y),
         "read": lambda: {"train": (x, y), "test": (x, y), "class_names": ["a", "b"]},
         "make": lambda inputs, n_classes: model,
         "folder": tmp_path,
@@ -48,6 +50,7 @@ def test_the_examples_run(tmp_path: Path) -> None:
     scores = nearest.attribute(x[:3], target=0)
     distances = torch.cdist(nearest.model_.read(x[:3], 3).features, nearest.model_.read(x, 40).features)
     torch.testing.assert_close(scores, torch.where(y == 0, 1, -1) / (1 + distances), atol=1e-5, rtol=1e-5)
+    assert space["explainer"].task_.called == ("grade 1", "grade 2")
     assert "negative" in whence.evaluate.suite.metric.METRICS
     assert space["arrays"]["squares"].tolist() == [0, 1, 4, 9]
     assert engine.results(abs, [-1, 2, -3], "backwards") == [1, 2, 3]

@@ -27,7 +27,7 @@ from whence.evaluate.scenes import weights
 from whence.evaluate.scenes.training import Trained
 from whence.evaluate.suite import results
 from whence.evaluate.suite.run import Cells
-from whence.features import journal
+from whence.features import folder
 
 N, D, K = 24, 5, 3
 X = torch.from_numpy(np.random.default_rng(0).normal(size=(N, 4))).float()
@@ -289,42 +289,47 @@ def test_random_changes_are_refused_or_harmless(saved: dict[str, Path], tmp_path
     assert refused > 20
 
 
-JOURNAL = {"format": journal.FORMAT, "dimension": 4, "dtype": "float32"}
+NO_ROWS = np.empty((0, 4), np.float32), np.empty(0, np.int64)
 
 
 @pytest.mark.parametrize(
     "changes",
     [
-        {"dimension": 0},
-        {"dimension": "4"},
-        {"dimension": None},
-        {"dtype": 7},
-        {"samples": -1},
-        {"samples": 1.5},
-        {"samples": "3"},
-        {"sums": [1]},
-        {"sums": ["a", "b"]},
-        {"sums": None},
-        {"complete": 2},
-        {"complete": "no"},
-        {"more": 1},
+        {"progress": {"samples": -1}},
+        {"progress": {"samples": 1}},
+        {"progress": {"samples": 1.5}},
+        {"progress": {"samples": "3"}},
+        {"progress": {"sums": [1]}},
+        {"progress": {"sums": [1, 2]}},
+        {"progress": {"sums": ["a", "b"]}},
+        {"progress": {"sums": None}},
+        {"progress": {"sums": [0, 1 << 70]}},
+        {"progress": 7},
+        {"complete": True, "progress": {"samples": 2}},
         {"format": 99},
         {"format": [1]},
+        {"parts": {"more": "1"}},
+        {"parts": None},
     ],
 )
-def test_crafted_journals_are_refused(tmp_path: Path, changes: dict[str, Any]) -> None:
-    (tmp_path / "journal.json").write_text(json.dumps(JOURNAL))
-    journal.Folder(tmp_path, 4, "float32", np.empty(0, np.int64)).close()
-    (tmp_path / "journal.json").write_text(json.dumps(JOURNAL | changes))
+def test_crafted_banks_are_refused(tmp_path: Path, changes: dict[str, Any]) -> None:
+    slot = Cache(tmp_path).slot("bank", {"seed": "0"})
+    slot.cache.make()
+    slot.begin("a bank")
+    folder.Folder(slot, *NO_ROWS).close()
+    about = slot.path / "about.json"
+    about.write_text(json.dumps(json.loads(about.read_text()) | changes))
     with pytest.raises(StoreError):
-        journal.Folder(tmp_path, 4, "float32", np.empty(0, np.int64))
+        folder.Folder(slot, *NO_ROWS)
 
 
 @pytest.mark.parametrize("text", ["", "[]", "7", "[" * 100_000, '{"format": NaN}'])
-def test_journals_that_are_none(tmp_path: Path, text: str) -> None:
-    (tmp_path / "journal.json").write_text(text)
+def test_banks_that_are_none(tmp_path: Path, text: str) -> None:
+    slot = Cache(tmp_path).slot("bank", {"seed": "0"})
+    slot.path.mkdir()
+    (slot.path / "about.json").write_text(text)
     with pytest.raises(StoreError):
-        journal.Folder(tmp_path, 4, "float32", np.empty(0, np.int64))
+        folder.Folder(slot, *NO_ROWS)
 
 
 ROW = ("lds", "dualda", "score", None, 0.5, "")
@@ -390,7 +395,7 @@ def craft(crafter: Crafter, path: Path, out: Path, read: Any) -> int:
 
 
 def test_crafted_weights_are_refused_or_harmless(tmp_path: Path) -> None:
-    weights.save_weights(tmp_path / "w", network(), {"seconds": 1.0})
+    weights.save_weights(tmp_path / "w", network().state_dict(), {"seconds": 1.0})
 
     def read(path: Path) -> None:
         weights.load_weights(path, network())
@@ -401,7 +406,7 @@ def test_crafted_weights_are_refused_or_harmless(tmp_path: Path) -> None:
 
 def test_crafted_models_of_a_scene_are_refused_or_harmless(tmp_path: Path) -> None:
     state = {name: tensor.clone() for name, tensor in network().state_dict().items()}
-    Trained(network(), [state], [0.1]).write(tmp_path, network())
+    Trained(network(), [state], [0.1]).write(tmp_path)
 
     def read(path: Path) -> None:
         Trained.read(path.parent, network())

@@ -1,14 +1,18 @@
-"""Files that were saved before the house was rebuilt are read, and give the scores that they gave."""
+"""Saved files are read: those from before the house was rebuilt, and those of a user's own method."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
 import whence
+from tests.helpers.registered import forgetting
+from whence.attributors import Attributor
+from whence.errors import StoreError
 
 FOLDER = Path(__file__).parents[1] / "data" / "saved"
 KNOWN = load_file(FOLDER / "expected.safetensors")
@@ -35,3 +39,48 @@ def test_an_old_file_explains_with_its_data() -> None:
     for row, explanation in zip(scores, why, strict=True):
         best = explanation.proponents[0]
         assert best.score == pytest.approx(float(row.max()), rel=1e-4)
+
+
+class Counts(Attributor):
+    """Scores samples by numbers that are no float32, which it keeps."""
+
+    name = "counts"
+
+    def _learn(self, training: Any, **given: Any) -> dict[str, torch.Tensor]:
+        n = len(training.labels)
+        return {
+            "counts": torch.arange(n),
+            "even": torch.arange(n) % 2 == 0,
+            "half": torch.arange(n).double() / 2,
+        }
+
+    def _scores(self, features: torch.Tensor, classes: torch.Tensor, x: Any) -> torch.Tensor:
+        kept = self._cache["counts"] * self._cache["even"] + self._cache["half"]
+        return kept.expand(len(features), -1)
+
+    def _self_influence(self) -> torch.Tensor:
+        return self._cache["half"]
+
+
+class Laid(Counts):
+    """Says the shapes too, which are those of floats."""
+
+    name = "laid"
+
+    def _layout(self, classifier: Any) -> dict[str, tuple[int | str, ...]]:
+        return dict.fromkeys(("counts", "even", "half"), ("N",))
+
+
+def test_what_a_method_of_ones_own_keeps_comes_back_whatever_its_kind(tmp_path: Path) -> None:
+    model, x = torch.nn.Linear(6, 3), KNOWN["x"]
+    with forgetting():
+        whence.register(Counts)
+        fitted = Counts(show_progress=False).fit(model, (x, KNOWN["y"]))
+        fitted.save(tmp_path / "counts.whence")
+        back = whence.load(tmp_path / "counts.whence", model)
+        assert torch.equal(back.attribute(x), fitted.attribute(x))
+        assert back.attribute(x)[0, :4].tolist() == [0, 0.5, 3, 1.5]
+    with pytest.raises(
+        StoreError, match=r"Laid must keep floats where its _layout.* Got 'counts' of dtype int64"
+    ):
+        Laid(show_progress=False).fit(model, (x, KNOWN["y"])).save(tmp_path / "laid.whence")

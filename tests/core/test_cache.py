@@ -24,7 +24,7 @@ def fill(cache: Cache, kind: str = "model", **parts: str) -> None:
 def test_an_entry_is_found_by_its_fingerprint_alone(tmp_path: Path) -> None:
     cache = Cache(tmp_path / "new" / "cache")
     slot = cache.slot("model", PARTS)
-    assert not slot.begun
+    assert slot.entry is None
     with slot.locked():
         fill(cache)
     for other, found in ((dict(reversed(PARTS.items())), True), ({**PARTS, "seed": "1"}, False), ({}, False)):
@@ -40,9 +40,12 @@ def test_an_entry_is_found_by_its_fingerprint_alone(tmp_path: Path) -> None:
 def test_an_entry_that_is_being_filled_is_not_complete(tmp_path: Path) -> None:
     slot = Cache(tmp_path).slot("states", PARTS)
     slot.begin("texts")
-    assert slot.begun
+    assert slot.entry is not None
     assert not slot.complete
-    slot.finish()
+    slot.note(progress={"texts": 3})
+    assert slot.entry.progress == {"texts": 3}
+    assert not slot.complete
+    slot.note(complete=True)
     assert slot.complete
 
 
@@ -50,7 +53,7 @@ def test_what_goes_wrong_while_filling_leaves_nothing(tmp_path: Path) -> None:
     slot = Cache(tmp_path).slot("cell", PARTS)
     with pytest.raises(StoreError), slot.filling("rows") as folder:
         store.write_text(folder / "no folder" / "rows", "")
-    assert not slot.begun
+    assert slot.entry is None
     assert list(tmp_path.iterdir()) == []
 
 
@@ -60,7 +63,7 @@ def test_an_entry_that_does_not_say_what_it_is_for_is_not_found(tmp_path: Path, 
     fill(cache)
     slot = cache.slot("model", PARTS)
     (slot.path / "about.json").write_text(text)
-    assert not slot.begun
+    assert slot.entry is None
     (entry,) = cache.entries()
     assert entry.title == "damaged, or of another version"
     cache.remove([entry.name])

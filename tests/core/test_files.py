@@ -48,7 +48,7 @@ def test_a_new_file_has_the_mode_that_the_umask_gives(tmp_path: Path, umask: Any
     store.write_text(tmp_path / "b", "text")
     extract(net(), arrays(), cache_dir=tmp_path / "cache", show_progress=False)
     made = [path for path in tmp_path.rglob("*") if path.is_file()]
-    assert len(made) == 6
+    assert len(made) == 5
     assert {mode(path) for path in made} == {0o666 & ~mask}
 
 
@@ -178,10 +178,10 @@ def test_what_cannot_be_written_leaves_the_users_file_whole(
     assert list(tmp_path.iterdir()) == [path]
 
 
-# Banks have a journal of their own, locks are empty, one is a switch of the kernel's, and the archives of the
+# Banks grow by rows, locks are empty, one is a switch of the kernel's, and the archives of the
 # sample are made by hand.
 OTHER_WAYS = {
-    *("core/files.py", "features/journal.py", "features/rows.py"),
+    *("core/files.py", "features/folder.py", "features/rows.py"),
     *("evaluate/metrics/resources.py", "sample/make.py"),
 }
 

@@ -198,17 +198,10 @@ def test_localise_has_the_closed_form_of_a_linear_model(images: Any) -> None:
     inside[:, 2:] = True
     pairs = [(t, int(i)) for t in (1, 0) for i in explainer.support_[:3]]
     target = [2, 0, 1, 2, 0, 1]
-    found = localise(
-        explainer,
-        Extractor(model, "2"),
-        pairs,
-        target,
-        lambda t: Marked(tests[t : t + 1], inside),
-        lambda i: Marked(x[i : i + 1], ~inside, columns),
-        "epsilon",
-    )
     W = model[1].weight.detach()  # f = W x, so that λ f·f_i = Σ_p x_p λ (Wᵀ f_i)_p
-    for (t, i), c, pair in zip(pairs, target, found, strict=True):
+    for (t, i), c in zip(pairs, target, strict=True):
+        both = Marked(tests[t : t + 1], inside), Marked(x[i : i + 1], ~inside, columns)
+        pair = localise(explainer, Extractor(model, "2"), *both, i, c, "epsilon")
         lam = float(explainer.lam_[[i]][:, [c]].toarray()[0, 0])
         f, f_i = W @ tests[t].flatten(), W @ x[i].flatten()
         on_test = (lam * tests[t].flatten() * (W.T @ f_i)).detach().reshape(2, 4, 4)
@@ -220,14 +213,16 @@ def test_localise_has_the_closed_form_of_a_linear_model(images: Any) -> None:
 def test_localise_refuses_other_samples_than_were_fitted(images: Any) -> None:
     model, x, y, explainer = images
     inside = np.eye(4, dtype=bool)
-    other = [0], lambda t: Marked(x[t : t + 1], inside), lambda i: Marked(x[i + 1 : i + 2], inside), "epsilon"
+
+    def other(explainer: DualDA, index: int) -> None:
+        both = Marked(x[:1], inside), Marked(x[index + 1 : index + 2], inside)
+        localise(explainer, Extractor(model, "2"), *both, index, 0, "epsilon")
+
     with pytest.raises(InvalidInputError, match=r"The features of sample \d+ differ by"):
-        localise(explainer, Extractor(model, "2"), [(0, int(explainer.support_[0]))], *other)
-    with pytest.raises(InvalidInputError, match=r"'pairs' must have shape \(any, 2\)"):
-        localise(explainer, Extractor(model, "2"), [(0, 1, 2)], *other)
+        other(explainer, int(explainer.support_[0]))
     far = torch.zeros(N, 2, 4, 4)
     far[:, 0, 0, :K] = 10 * nn.functional.one_hot(y)
     easy = DualDA(C=10.0, show_progress=False).fit(model, (far + 0.1 * x, y))
     idle = sorted(set(range(N)) - set(easy.support_.tolist()))
-    with pytest.raises(InvalidInputError, match="'pairs' must have support vectors"):
-        localise(easy, Extractor(model, "2"), [(0, idle[0])], *other)
+    with pytest.raises(InvalidInputError, match="'index' must be that of a support vector"):
+        other(easy, idle[0])

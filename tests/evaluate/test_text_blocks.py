@@ -204,13 +204,12 @@ def test_attributors_take_the_block_and_explain_the_classifier(backbone: Backbon
     assert marked(2).places is not None
     assert marked(2).inside.shape == why.logit_map.shape
     pair = why.proponents[0]
-    found = localise(
-        on_states, Extractor(whole, "head"), [[2, pair.index]], [why.target], marked, marked, "attn_lrp"
-    )
+    both = marked(2), marked(pair.index)
+    found = localise(on_states, Extractor(whole, "head"), *both, pair.index, why.target, "attn_lrp")
     expected = [
         localisation(pair.test_map, *marked(2)[1:]),
         localisation(pair.train_map, *marked(pair.index)[1:]),
     ]
-    np.testing.assert_allclose(found[0][:2], expected, rtol=0, atol=1e-4)
-    np.testing.assert_allclose(found[0].on_test, pair.test_map, rtol=0, atol=1e-4)
-    np.testing.assert_allclose(found[0].on_train, pair.train_map, rtol=0, atol=1e-4)
+    np.testing.assert_allclose(found[:2], expected, rtol=0, atol=1e-4)
+    np.testing.assert_allclose(found.on_test, pair.test_map, rtol=0, atol=1e-4)
+    np.testing.assert_allclose(found.on_train, pair.train_map, rtol=0, atol=1e-4)

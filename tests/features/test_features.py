@@ -24,8 +24,8 @@ from whence.core.cache import Cache
 from whence.core.fingerprint import Digest
 from whence.data import as_training_set
 from whence.errors import InvalidInputError, SampleError, StoreError
-from whence.features import FeatureBank, as_float32, extract, rows
-from whence.features.journal import Folder
+from whence.features import FeatureBank, as_float32, extract, job, rows
+from whence.features.folder import Folder
 from whence.svm import choose_C, solve
 from whence.tasks import Classes
 
@@ -99,6 +99,22 @@ def test_the_model_is_moved_and_comes_back(monkeypatch: pytest.MonkeyPatch) -> N
     assert moves == ["cpu:0", "cpu"] * 2
 
 
+def test_a_device_that_is_full_is_told_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, moves = net(), []
+
+    def full(device: Any) -> None:
+        moves.append(str(device))
+        if len(moves) == 1:
+            raise torch.OutOfMemoryError("tried to allocate 20 GiB")
+
+    monkeypatch.setattr(model, "to", full)
+    with pytest.raises(
+        InvalidInputError, match=r"'device' must have room.* name another device, or use a smaller"
+    ):
+        quiet(model, arrays(), device="cpu:0")
+    assert moves == ["cpu:0", "cpu"]  # and it is taken back
+
+
 def test_workers_change_nothing(tmp_path: Path) -> None:
     alone = quiet(net(), Lazy(bad=(7,)), on_error="skip")
     helped = quiet(net(), Lazy(bad=(7,)), on_error="skip", num_workers=2, cache_dir=tmp_path)
@@ -150,8 +166,8 @@ def test_features_too_large_for_memory_go_to_a_temporary_file(monkeypatch: pytes
 def test_preflight_says_what_is_needed_and_what_is_free(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rows, "free_memory", lambda: 3_000_000_000)
-    monkeypatch.setattr(rows, "free_disk", lambda folder: 2_000_000)
+    monkeypatch.setattr(job, "free_memory", lambda: 3_000_000_000)
+    monkeypatch.setattr(job, "free_disk", lambda folder: 2_000_000)
     extract(net(), arrays(), cache_dir=tmp_path)
     shown = capsys.readouterr().err
     # 203 · 6 · 4 bytes of features and 203 · 8 of labels are 6496.
@@ -163,11 +179,11 @@ def test_preflight_says_what_is_needed_and_what_is_free(
 def test_a_disk_that_is_too_small_is_refused_before_any_work(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rows, "free_disk", lambda folder: 6495)
+    monkeypatch.setattr(job, "free_disk", lambda folder: 6495)
     model = net()
     with pytest.raises(StoreError, match=r"need 6\.5 kB of disk at .* where 6\.5 kB are free.*float16"):
         quiet(model, arrays(), cache_dir=tmp_path)
-    monkeypatch.setattr(rows, "free_disk", lambda folder: 6496)
+    monkeypatch.setattr(job, "free_disk", lambda folder: 6496)
     assert quiet(model, arrays(), cache_dir=tmp_path).note == "computed"
 
 
@@ -415,7 +431,7 @@ def test_different_contents_have_different_digests() -> None:
     assert len(set(digests)) == len(values)
 
 
-@pytest.mark.parametrize("name", ["features.npy", "labels.npy", "journal.json", "about.json"])
+@pytest.mark.parametrize("name", ["features.npy", "labels.npy", "about.json"])
 def test_damaged_banks_are_refused_and_computed_again(tmp_path: Path, name: str) -> None:
     expected = np.array(quiet(net(), arrays(), cache_dir=tmp_path).features)
     (file,) = tmp_path.glob(f"bank-*/{name}")
@@ -508,14 +524,21 @@ def test_an_entry_in_use_is_not_removed(tmp_path: Path) -> None:
 
 
 def test_a_bank_of_another_size_is_refused(tmp_path: Path) -> None:
-    folder = Folder(tmp_path, 2, "float32", Classes().blank(0))
+    slot = Cache(tmp_path).slot("bank", {})
+    none = np.empty((0, 2), np.float32), Classes().blank(0)
+    with pytest.raises(StoreError, match="does not say what it is for"):
+        Folder(slot, *none)
+    slot.cache.make()
+    slot.begin("four samples")
+    folder = Folder(slot, *none)
     folder.append(np.ones((4, 2), np.float32), np.array([0, -1, 0, 0]))
     folder.checkpoint()
     folder.close()
-    with pytest.raises(StoreError, match="another size or dtype"):
-        Folder(tmp_path, 3, "float32", Classes().blank(0))
-    folder = Folder(tmp_path, 2, "float32", Classes().blank(0))
-    assert folder.journal.samples == 4
+    for dimension, dtype in ((3, "float32"), (1, "float32"), (2, "float16"), (2, "float64")):
+        with pytest.raises(StoreError, match=r"not those that were written|bytes where"):
+            Folder(slot, np.empty((0, dimension), dtype), none[1])
+    folder = Folder(slot, *none)
+    assert folder.progress.samples == 4
     assert folder.mapped()[1].tolist() == [0, -1, 0, 0]
     folder.close()
 

@@ -84,8 +84,8 @@ def test_after_a_kill_during_the_solve_the_bank_is_reused(processes: Zygote, tmp
     pid = processes.ask(out=str(tmp_path / "out"), **job)
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
-        banks = list((tmp_path / "cache").glob("bank-*/journal.json"))
-        if banks and json.loads(banks[0].read_text())["complete"]:
+        banks = list((tmp_path / "cache").glob("bank-*/about.json"))
+        if banks and json.loads(banks[0].read_text()).get("complete"):
             break
         time.sleep(0.001)
     os.kill(pid, signal.SIGKILL)
@@ -114,10 +114,10 @@ def test_a_disk_that_fills_up_is_an_error_that_can_be_resumed(processes: Zygote,
     found = processes.run(tmp_path / "out", **job, file_size=20_000)
     assert found["error"].startswith("StoreError: The disk of ")
     assert "is kept" in found["error"]
-    journal = json.loads((bank_of(tmp_path / "cache") / "journal.json").read_text())
-    assert 0 < journal["samples"] < zygote.N
+    done = json.loads((bank_of(tmp_path / "cache") / "about.json").read_text())["progress"]["samples"]
+    assert 0 < done < zygote.N
     found = processes.run(tmp_path / "out", **job)
-    assert found["note"] == f"resumed at sample {journal['samples']}"
+    assert found["note"] == f"resumed at sample {done}"
     processes.run(tmp_path / "out", start="extract", cache=str(tmp_path / "whole"))
     assert contents(tmp_path / "cache") == contents(tmp_path / "whole")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pytest
@@ -67,3 +68,16 @@ def test_a_bias_a_warm_start_and_the_choice_of_C_go_with_it() -> None:
     assert again.primal == pytest.approx(plain.primal, rel=2e-6)
     chosen = choose_C(X, y, problem=Hinge)
     assert max(point.agreement for point in chosen.path) > 0.8
+
+
+class Opposite:
+    """Makes the problem of the opposite signs."""
+
+    def make(self, features: Any, targets: Any, n_outputs: int | None, C: float, bias: float) -> Hinge:
+        return Hinge.make(features, -targets, n_outputs, C, bias)
+
+
+def test_an_object_may_make_the_problem() -> None:
+    X, y = clouds(60, 3, 1.0)
+    plain, opposite = (solve(X, y, problem=problem, C=0.1, bias=False) for problem in (Hinge, Opposite()))
+    np.testing.assert_allclose(opposite.weight, -plain.weight, atol=1e-3)

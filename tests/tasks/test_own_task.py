@@ -226,7 +226,7 @@ def test_a_sample_that_cannot_be_read_has_no_part() -> None:
     some = dualda().fit(model, Breaking(x, y, 5, OSError), task="numbers", on_error="skip")
     rest = np.delete(np.arange(N), 5)
     fewer = dualda().fit(model, (x[rest], y[rest]), task="numbers")
-    assert some.skipped_.tolist() == [5]
+    assert some.skipped_.tolist() == np.flatnonzero(~some.used_).tolist() == [5]
     assert np.isnan(some.labels_[5])
     assert (some.attribute(x)[:, 5] == 0).all()
     np.testing.assert_allclose(some.coef_, fewer.coef_, atol=1e-4)
@@ -266,8 +266,9 @@ def test_an_explanation_has_maps_and_no_page_yet() -> None:
         assert (one.target, one.probability) == (0, None)
         assert one.to_dict()["proponents"][0]["label"] == one.proponents[0].label
     assert why.maps[0]["test"].shape == (len(why[0].pairs), 4)
-    assert explainer.explain_concepts(tests[:1])[0].target == 0
-    for ask in (why.to_html, why.plot, why[0].plot):
+    concepts = explainer.explain_concepts(tests[:1])[0]
+    assert concepts.score == pytest.approx(float(explainer.attribute(tests[:1])[0, concepts.index]), rel=1e-4)
+    for ask in (why.to_html, why.plot, why[0].plot, concepts.plot):
         with pytest.raises(InvalidInputError, match="Figures and pages show classes"):
             ask()
     with pytest.raises(InvalidInputError, match="'truth' must have classes"):
@@ -320,6 +321,8 @@ def test_what_can_do_classes_only_refuses_it(tmp_path: Path, monkeypatch: pytest
     (tmp_path / "fitted.py").write_text(OPENED)
     with pytest.raises(InvalidInputError, match="An explainer that commands open must have classes"):
         Project.open(tmp_path / "numbers.whence", model="fitted:model", data="fitted:data")
+    with pytest.raises(InvalidInputError, match="The model of GradDot must have classes"):
+        get("graddot")(show_progress=False).fit(model, as_training_set((x, y), task=Numbers()))
     assert get("random")(show_progress=False).fit(model, (x, y), task="numbers").attribute(x).shape == (N, N)
 
 
@@ -327,7 +330,7 @@ def test_what_can_do_classes_only_refuses_it(tmp_path: Path, monkeypatch: pytest
     ("task", "message"),
     [
         ("number", "'task' must be one of classes, numbers, or module:name of your own. Got 'number'"),
-        (3, "'task' must be None for classes, a task .* or the name of one: classes, numbers. Got 3"),
+        (3, r"'task' must be None for classes, or a task such as whence.tasks.Classes\(\)\. Got 3"),
         (int, "'task' must be None for classes"),
         (Numbers(3), "'task' must have as many outputs as the model, 1 of layer '2'. Got 3"),
     ],

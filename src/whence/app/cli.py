@@ -12,7 +12,7 @@ import typer
 
 from whence import __version__
 from whence.app import ending
-from whence.app.opening import CACHE, NAMED, Engine, Explainer, Json, Saved, Shown, Target, Tests, of_saved
+from whence.app.opening import CACHE, Engine, Explainer, Fit, Json, Saved, Shown, Target, Tests, with_options
 from whence.app.telling import say, show_progress
 
 app = typer.Typer(
@@ -64,52 +64,8 @@ def demo(
 
 
 @app.command()
-def fit(
-    context: typer.Context,
-    out: Annotated[Path, typer.Option(help="File for the fitted explainer.", metavar="FILE")],
-    model: Annotated[
-        str | None, typer.Option(help="The trained classifier, or what makes it.", metavar=NAMED)
-    ] = None,
-    data: Annotated[
-        str | None, typer.Option(help="Its training set, or what makes it.", metavar=NAMED)
-    ] = None,
-    config: Annotated[
-        Path | None, typer.Option(help="Configuration of an earlier fit, to repeat it.", metavar="FILE")
-    ] = None,
-    test: Annotated[
-        str | None, typer.Option(help="Held-out samples to measure faithfulness on.", metavar=NAMED)
-    ] = None,
-    preprocess: Annotated[
-        str | None, typer.Option(help="Function that makes the model's inputs of raw ones.", metavar=NAMED)
-    ] = None,
-    method: Annotated[
-        str, typer.Option(help="The attribution method, or module:name of your own.", metavar="NAME")
-    ] = "dualda",
-    C: Annotated[str, typer.Option("--C", help='A number, or "auto" to choose it.', metavar="C")] = "auto",
-    tol: Annotated[float, typer.Option(help="Relative duality gap to reach.")] = 1e-6,
-    seed: Annotated[int, typer.Option(help="Of the choice of C and of the solver.", min=0)] = 0,
-    layer: Annotated[
-        str | None, typer.Option(help="The last linear layer, where it is not found.", metavar="NAME")
-    ] = None,
-    batch_size: Annotated[int, typer.Option(help="Samples per forward pass.", min=1)] = 256,
-    device: Annotated[
-        str | None, typer.Option(help="Where the model runs, such as cuda.", metavar="DEVICE")
-    ] = None,
-    dtype: Annotated[str, typer.Option(help="Of the features: float32 or float16.")] = "float32",
-    autocast: Annotated[
-        str | None, typer.Option(help="Mixed precision: bfloat16 or float16.", metavar="DTYPE")
-    ] = None,
-    num_workers: Annotated[int, typer.Option(help="Processes that read samples.", min=0)] = 0,
-    on_error: Annotated[str, typer.Option(help="For unreadable samples: raise or skip.")] = "raise",
-    cache_dir: Annotated[
-        Path, typer.Option(help="Folder that keeps features and solutions.", metavar="DIR")
-    ] = CACHE,
-    no_cache: Annotated[bool, typer.Option("--no-cache", help="Keep nothing.")] = False,
-    trust: Annotated[
-        bool, typer.Option("--trust", help="Import and run the code that the configuration names.")
-    ] = False,
-    engine: Engine = None,
-) -> None:
+@with_options
+def fit(wanted: Fit, context: typer.Context) -> None:
     """Fit an explainer to a trained classifier and its training set, and save it.
 
     whence fit --model clothes:model --data clothes:train --test clothes:test --out clothes.whence
@@ -117,22 +73,8 @@ def fit(
     whence fit --config clothes.whence.json --trust --out again.whence
     """
     from whence.app.fit import command
-    from whence.engine import using
 
-    given = _given(context)
-    names = {"model": model, "data": data, "test": test, "preprocess": preprocess}
-    names["method"] = method if "method" in given else None
-    options = {"C": C, "tol": tol, "seed": seed, "batch_size": batch_size}
-    reading = {
-        "cache_dir": None if no_cache else str(cache_dir),
-        "dtype": dtype,
-        "autocast": autocast,
-        "num_workers": num_workers,
-        "on_error": on_error,
-    }
-    settings = {"layer": layer, "device": device, "reading": reading}
-    with using(engine):
-        command(out, config, names, given, settings, options, trust=trust)
+    command(wanted, _given(context))
 
 
 def _given(context: typer.Context) -> set[str]:
@@ -153,7 +95,7 @@ def info(explainer: Explainer, as_json: Json = False) -> None:
 
 
 @app.command()
-@of_saved
+@with_options
 def attribute(
     saved: Saved,
     tests: Tests,
@@ -171,7 +113,7 @@ def attribute(
 
 
 @app.command()
-@of_saved
+@with_options
 def explain(
     saved: Saved,
     tests: Tests,
@@ -192,7 +134,7 @@ def explain(
 
 
 @app.command()
-@of_saved
+@with_options
 def report(
     saved: Saved,
     tests: Tests,
@@ -209,7 +151,7 @@ def report(
 
 
 @app.command()
-@of_saved
+@with_options
 def serve(
     saved: Saved,
     host: Annotated[str, typer.Option(help="Address to listen at; others need --token.")] = "127.0.0.1",
@@ -228,7 +170,7 @@ def serve(
 
 
 @app.command()
-@of_saved
+@with_options
 def audit(
     saved: Saved,
     view: Annotated[

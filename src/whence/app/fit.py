@@ -6,12 +6,13 @@ import dataclasses
 import inspect
 import shlex
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from whence import __version__
+from whence.app.opening import Fit
 from whence.app.outputs import check_file, write_out
 from whence.app.telling import say, show_progress
 from whence.attributors import Attributor, DualDA
@@ -21,48 +22,33 @@ from whence.core.resources import in_words
 from whence.core.words import counted
 from whence.errors import InvalidInputError
 from whence.features import as_float32, extract, taken
-from whence.project import SUFFIX, Configuration
+from whence.project import NAMES, READING, SUFFIX, Configuration
 
 
-def command(
-    out: Path,
-    config: Path | None,
-    names: Mapping[str, str | None],
-    given: Collection[str],
-    settings: dict[str, Any],
-    options: dict[str, Any],
-    *,
-    trust: bool,
-) -> None:
-    """Fit what the command line names, or what a configuration does.
+def command(wanted: Fit, given: Collection[str]) -> None:
+    """Fit what the command line names, or what a configuration does, which leaves nothing but names to it.
 
     Parameters
     ----------
-    out
-        File to save to.
-    config
-        Configuration of an earlier fit, which leaves nothing but names to the command line.
-    names
-        ``model``, ``data``, ``test``, ``preprocess`` and ``method`` as they are named, or None.
+    wanted
+        The options.
     given
-        Which options are on the command line; the others have their defaults.
-    settings
-        ``layer``, ``device`` and ``reading`` as a configuration has them.
-    options
-        Of methods; the method takes those it has.
-    trust
-        Whether code that only the configuration names may be run.
+        Which of them are on the command line; the others have their defaults.
     """
-    check_file(out)  # before anything is imported: a mistake costs no time
-    if config is None:
-        model, data = names["model"], names["data"]
-        if model is None or data is None:
-            missing = "--model" if model is None else "--data"
+    check_file(wanted.out)  # before anything is imported: a mistake costs no time
+    names = {name: getattr(wanted, name) for name in NAMES}
+    names["method"] = wanted.method if "method" in given else None
+    if wanted.config is None:
+        if wanted.model is None or wanted.data is None:
+            missing = "--model" if wanted.model is None else "--data"
             raise InvalidInputError(
                 f"{missing} must be given as module:name, or an earlier fit with --config."
             )
-        made = Configuration(model, data, **settings, version=__version__).with_names(**names)
-        made = dataclasses.replace(made, options=_options(made.attributor(), options, given))
+        reading = {name: getattr(wanted, name) for name in READING}
+        reading["cache_dir"] = None if wanted.no_cache else str(wanted.cache_dir)
+        made = Configuration(wanted.model, wanted.data, reading=reading, version=__version__)
+        made = made.with_names(**names, layer=wanted.layer, device=wanted.device)
+        made = dataclasses.replace(made, options=_options(made.attributor(), wanted, given))
     else:
         extra = sorted(set(given) - {"out", "config", "trust", "engine", *names})
         if extra:
@@ -70,17 +56,18 @@ def command(
                 f"--config must come without other options of the fit. Got {', '.join(extra)} too. "
                 "Change them in the file."
             )
-        made = Configuration.trusted(config, names, trust=trust)
-    run(made, out, show_progress=show_progress(), say=say)
+        made = Configuration.trusted(wanted.config, names, trust=wanted.trust)
+    run(made, wanted.out, show_progress=show_progress(), say=say)
 
 
-def _options(method: type[Attributor], options: dict[str, Any], given: Collection[str]) -> dict[str, Any]:
+def _options(method: type[Attributor], wanted: Fit, given: Collection[str]) -> dict[str, Any]:
     """Give the options that a method has: those on the command line, the others by its own defaults."""
     known = inspect.signature(method).parameters
+    options = {name: getattr(wanted, name) for name in ("C", "tol", "seed", "batch_size")}
+    options["C"] = _number(wanted.C)
     extra = [name for name in options if name in given and name not in known]
     if extra:
         raise InvalidInputError(f"'{extra[0]}' must be left out: {method.__name__} has no such option.")
-    options = options | {"C": _number(options["C"])}
     return {
         name: options[name] if name in given else known[name].default for name in options if name in known
     }

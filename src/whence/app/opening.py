@@ -1,4 +1,4 @@
-"""Options that several commands have, and what commands do with those of a saved explainer: open and read."""
+"""Options of a fit and of what it saved, and what commands do with them: open and read."""
 
 from __future__ import annotations
 
@@ -65,23 +65,72 @@ class Saved:
         return Project.open(self.explainer, trust=self.trust, show_progress=show_progress(), **names)
 
 
-def of_saved(command: Callable[..., None]) -> Callable[..., None]:
-    """Let a command, whose first parameter is a ``Saved``, have the options that make one."""
-    shared = inspect.signature(Saved, eval_str=True).parameters
-    explainer, *others = shared.values()
-    _, *own = inspect.signature(command, eval_str=True).parameters.values()
+@dataclass(frozen=True)
+class Fit:
+    """What is to be fitted, and how."""
+
+    out: Annotated[Path, typer.Option(help="File for the fitted explainer.", metavar="FILE")]
+    model: Annotated[
+        str | None, typer.Option(help="The trained classifier, or what makes it.", metavar=NAMED)
+    ] = None
+    data: Annotated[str | None, typer.Option(help="Its training set, or what makes it.", metavar=NAMED)] = (
+        None
+    )
+    config: Annotated[
+        Path | None, typer.Option(help="Configuration of an earlier fit, to repeat it.", metavar="FILE")
+    ] = None
+    test: Annotated[
+        str | None, typer.Option(help="Held-out samples to measure faithfulness on.", metavar=NAMED)
+    ] = None
+    preprocess: Annotated[
+        str | None, typer.Option(help="Function that makes the model's inputs of raw ones.", metavar=NAMED)
+    ] = None
+    method: Annotated[
+        str, typer.Option(help="The attribution method, or module:name of your own.", metavar="NAME")
+    ] = "dualda"
+    C: Annotated[str, typer.Option("--C", help='A number, or "auto" to choose it.', metavar="C")] = "auto"
+    tol: Annotated[float, typer.Option(help="Relative duality gap to reach.")] = 1e-6
+    seed: Annotated[int, typer.Option(help="Of the choice of C and of the solver.", min=0)] = 0
+    layer: Annotated[
+        str | None, typer.Option(help="The last linear layer, where it is not found.", metavar="NAME")
+    ] = None
+    batch_size: Annotated[int, typer.Option(help="Samples per forward pass.", min=1)] = 256
+    device: Annotated[
+        str | None, typer.Option(help="Where the model runs, such as cuda.", metavar="DEVICE")
+    ] = None
+    dtype: Annotated[str, typer.Option(help="Of the features: float32 or float16.")] = "float32"
+    autocast: Annotated[
+        str | None, typer.Option(help="Mixed precision: bfloat16 or float16.", metavar="DTYPE")
+    ] = None
+    num_workers: Annotated[int, typer.Option(help="Processes that read samples.", min=0)] = 0
+    on_error: Annotated[str, typer.Option(help="For unreadable samples: raise or skip.")] = "raise"
+    cache_dir: Annotated[
+        Path, typer.Option(help="Folder that keeps features and solutions.", metavar="DIR")
+    ] = CACHE
+    no_cache: Annotated[bool, typer.Option("--no-cache", help="Keep nothing.")] = False
+    trust: Annotated[
+        bool, typer.Option("--trust", help="Import and run the code that the configuration names.")
+    ] = False
+    engine: Engine = None
+
+
+def with_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Let a command, whose first parameter is a ``Saved`` or a ``Fit``, have the options that make one."""
+    made, *own = inspect.signature(command, eval_str=True).parameters.values()
+    shared = inspect.signature(made.annotation, eval_str=True).parameters
+    first, *others = shared.values()
 
     @functools.wraps(command)
-    def with_options(**given: Any) -> None:
+    def run(**given: Any) -> None:
         from whence.engine import using
 
-        saved = Saved(**{name: given.pop(name) for name in shared})
-        with using(saved.engine):
-            command(saved, **given)
+        options = made.annotation(**{name: given.pop(name) for name in shared})
+        with using(options.engine):
+            command(options, **given)
 
-    signature = inspect.Signature([explainer, *own, *others])
-    with_options.__signature__ = signature  # type: ignore[attr-defined]
-    return with_options
+    signature = inspect.Signature([first, *own, *others])
+    run.__signature__ = signature  # type: ignore[attr-defined]
+    return run
 
 
 def places(text: str, project: Project) -> list[int]:

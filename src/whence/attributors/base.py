@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from os import PathLike
@@ -11,17 +12,20 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor
 
-from whence.attributors.frame import FitOptions
+from whence.attributors.classifier import Training
 from whence.attributors.ranking import Ranked, TopK, padded, rank
 from whence.attributors.saving import Saveable
-from whence.core.checks import check_count
+from whence.core.checks import check_count, check_names
 from whence.core.registry import Registry
-from whence.data import OnError
-from whence.features import FeatureBank
+from whence.data import OnError, as_training_set
+from whence.features import FeatureBank, extract
 from whence.model.inputs import take
-from whence.tasks import Task
+from whence.model.modules import check_model
+from whence.model.modules import class_names as model_class_names
+from whence.tasks import Task, as_task
 
 _BLOCK = 1 << 22  # scores that top_k holds at a time
+_USUAL = {"dtype": "float32", "autocast": None, "num_workers": 0, "on_error": "raise"}  # reading of samples
 
 
 @dataclass(frozen=True)
@@ -63,12 +67,20 @@ class Attributor(Saveable):
     the frame does the rest. What ``_learn`` returns is kept as ``_cache``, measured as ``cache_bytes_``, and
     is all that ``save`` writes. ``whence.register`` makes a method known by its ``name``.
 
+    Parameters
+    ----------
+    batch_size
+        Inputs per forward pass.
+    show_progress
+        Show progress bars.
+
     Attributes
     ----------
     n_train_ : int, samples of the training set
     task_ : Task, what the model's outputs stand for; ``n_classes_`` and ``class_names_`` are read from it
     labels_ : (train, …), of classes int64, −1 for skipped samples
-    skipped_ : int64, samples that could not be read, took no part in the fit and score 0
+    used_ : (train,) bool, samples that took part in the fit
+    skipped_ : int64, the others, which could not be read and score 0
     head_ : Head or None, the model's own last layer
     model_ : BoundModel or None, the model as it was when fitted
     data_ : TrainingSet or None, the training set
@@ -97,6 +109,7 @@ class Attributor(Saveable):
         num_workers: int = 0,
         on_error: OnError = "raise",
         class_names: Sequence[str] | None = None,
+        **given: Any,
     ) -> Self:
         """Fit to a trained classifier and its training set, or to features that were extracted before.
 
@@ -136,13 +149,42 @@ class Attributor(Saveable):
             lists it in ``skipped_``, and its scores are 0.
         class_names
             One name per class, in order; None takes those of the model or of the data, if they have any.
+        given
+            What some methods ask for beside these: checkpoints, learning rates.
         """
-        options = FitOptions(
-            features=features, task=task, preprocess=preprocess, collate_fn=collate_fn, cache_dir=cache_dir,
-            dtype=dtype, autocast=autocast, num_workers=num_workers, on_error=on_error,
-            class_names=class_names,
-        )  # fmt: skip
-        return self._fit(model, data, layer, options)
+        self._check_parameters()
+        started = time.perf_counter()
+        names = None if class_names is None else check_names("class_names", class_names)
+        form: dict[str, Any] = {"task": as_task(task), "preprocess": preprocess, "collate_fn": collate_fn}
+        reading: dict[str, Any] = {
+            "dtype": dtype,
+            "autocast": autocast,
+            "num_workers": num_workers,
+            "on_error": on_error,
+        }
+        if features is None:
+            more = self._check_given(check_model(model, layer), **given)
+            known = model_class_names(model) if names is None else names
+            samples = as_training_set(data, self.batch_size, names=known, **form)
+            self._check_task(samples.targets)
+            bank = extract(
+                model,
+                samples,
+                layer=layer,
+                batch_size=self.batch_size,
+                cache_dir=cache_dir,
+                device=self.device,
+                show_progress=self.show_progress,
+                **reading,
+            )
+        else:
+            made_by = {"model": model, "data": data, "layer": layer, **form}
+            told = [name for name, value in made_by.items() if value is not None]
+            told += [name for name, value in reading.items() if value != _USUAL[name]]
+            bank = self._check_bank(features, told)
+            more = self._check_given(None if bank.model is None else bank.extractor.model, **given)
+        training = Training(bank, self._task(bank, names), self.batch_size, cache_dir)
+        return self._fit(training, time.perf_counter() - started, more)
 
     def attribute(self, x: Any, target: Any = None) -> Tensor:
         """Scores (test, train) of a batch of inputs; positive is evidence for the target class.
@@ -224,20 +266,4 @@ def _is_method(thing: Any) -> bool:
 METHODS: Registry[type[Attributor]] = Registry("attribution method", _is_method, lambda method: method.name)
 """The command line, the evaluation, ``load`` and the contract tests read this table."""
 
-register = METHODS.add
-
-
-def names() -> list[str]:
-    """Names of the attribution methods, sorted."""
-    return METHODS.names()
-
-
-def get(name: str) -> type[Attributor]:
-    """Return the class of an attribution method by its name, or the class that ``module:name`` finds.
-
-    Examples
-    --------
-    >>> get("dualda").__name__
-    'DualDA'
-    """
-    return METHODS.get(name)
+register, get, names = METHODS.add, METHODS.get, METHODS.names

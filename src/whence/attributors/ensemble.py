@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Self, Unpack
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor, nn
 
 from whence.attributors.base import Attributor, Limits
 from whence.attributors.classifier import Training
-from whence.attributors.frame import FitOptions
 from whence.core import store
 from whence.core.checks import shown
 from whence.errors import InvalidInputError, StoreError
@@ -63,7 +62,7 @@ class Ensemble(Attributor):
         model: nn.Module | Sequence[nn.Module] | None = None,
         data: Any = None,
         layer: str | None = None,
-        **options: Unpack[FitOptions],
+        **options: Any,
     ) -> Self:
         """Fit a member to each model, all on the same training set.
 

@@ -73,7 +73,7 @@ class PairExplainer:
             sample=as_samples(inputs, self.model.prepare.preprocess)[0],
             predicted=predicted,
             probability=probability,
-            surrogate_class=self._output(surrogate.logits(f), target),
+            surrogate_class=int(surrogate.logits(f)[0].argmax()),
             truth=truth,
             target=target,
             class_names=self.class_names,
@@ -156,17 +156,12 @@ class PairExplainer:
 
     def _predicted(self, number: int, inputs: Any, target: int | None) -> tuple[int, float | None]:
         """Give the output that the model predicts for one test sample, and of a class its probability."""
-        outputs = self.model.read_batch(inputs, number).logits
-        if not self.surrogate.task.has_classes:
-            return self._output(outputs, target), None
+        outputs, task = self.model.read_batch(inputs, number).logits, self.surrogate.task
+        if not task.has_classes:
+            return int(task.predicted(outputs)[0]) if target is None else target, None
         chances = probabilities(outputs)[0]
         predicted = int(chances.argmax())
         return predicted, float(chances[predicted])
-
-    def _output(self, outputs: Tensor, target: int | None) -> int:
-        """Give the output that is predicted, by outputs (1, K); where none is, the one that was asked for."""
-        task = self.surrogate.task
-        return int(task.predicted(outputs)[0]) if task.has_classes or target is None else target
 
     def _start(self, inputs: Any) -> tuple[Any, Method, Backward, Tensor]:
         """Give the inputs on the model's device, the method, the pass it goes back by, and the features."""

@@ -4,60 +4,25 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from os import PathLike
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypedDict
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from whence.attributors.classifier import Classifier, Training, check_tests, checked, task_of
 from whence.attributors.parameters import check_fields, parameter
 from whence.core.arrays import Array, Ints, Mask
 from whence.core.checks import check_count, check_flag, check_names
-from whence.data import OnError, TrainingSet, as_training_set
+from whence.data import Targets, TrainingSet
 from whence.errors import InvalidInputError, NotFittedError
-from whence.features import FeatureBank, extract
+from whence.features import FeatureBank
 from whence.model.bound import BoundModel
 from whence.model.heads import Head
 from whence.model.inputs import check_batch, check_device
-from whence.model.modules import check_model
-from whence.model.modules import class_names as model_class_names
-from whence.tasks import Task, as_task
-
-
-class FitOptions(TypedDict, total=False):
-    """The options of ``Attributor.fit`` that all methods share; it says what they are."""
-
-    features: FeatureBank | None
-    task: str | type[Task] | Task | None
-    preprocess: Callable[[Any], Any] | None
-    collate_fn: Callable[[list[Any]], Any] | None
-    cache_dir: str | PathLike[str] | None
-    dtype: str
-    autocast: str | None
-    num_workers: int
-    on_error: OnError
-    class_names: Sequence[str] | None
-
-
-_READING: dict[str, Any] = {
-    "task": None,
-    "preprocess": None,
-    "collate_fn": None,
-    "dtype": "float32",
-    "autocast": None,
-    "num_workers": 0,
-    "on_error": "raise",
-}  # options of the reading of samples, with what they are when left out
-
-
-def model_of(model: Any, layer: str | None, options: FitOptions) -> nn.Module:
-    """Give the model of a fit, inside its wrappers: the one that is given, or that of the features."""
-    bank = options.get("features")
-    return check_model(model, layer) if bank is None else checked(bank).extractor.model
+from whence.tasks import Task
 
 
 class Learned:
@@ -67,6 +32,7 @@ class Learned:
     n_train_: int
     task_: Task
     labels_: Array
+    used_: Mask
     skipped_: Ints
     head_: Head | None
     model_: BoundModel | None
@@ -102,7 +68,7 @@ class Frame(Learned, ABC):
     def _learn(self, training: Training, **given: Any) -> Any:
         """Give what is kept for attributing, tensors by name; own attributes are set last, if all went well.
 
-        ``given`` is what ``fit`` of the method takes beside what all methods take.
+        ``given`` is what ``_check_given`` gave.
         """
 
     @abstractmethod
@@ -127,69 +93,42 @@ class Frame(Learned, ABC):
         if self.device is not None:
             check_device(self.device)
 
-    def _fit(self, model: Any, data: Any, layer: str | None, options: FitOptions, **given: Any) -> Self:
-        """Read the features, learn from them and from what else was ``given``, and take over the result."""
-        self._check_parameters()
-        started = time.perf_counter()
-        bank = self._bank(model, data, layer, options)
-        extracted = time.perf_counter()
-        task = self._task(bank, options.get("class_names"))
-        training = Training(bank, task, self.batch_size, options.get("cache_dir"))
+    def _check_given(self, model: Any) -> dict[str, Any]:
+        """Check what ``fit`` takes beside what it takes for all methods, keywords, before any work is done.
+
+        Gives what ``_learn`` takes beside the training set. ``model`` is inside its wrappers, or None.
+        """
+        return {}
+
+    def _check_bank(self, given: Any, told: Sequence[str]) -> FeatureBank:
+        """Return a bank that was given in the place of what made it, of which nothing may be ``told``."""
+        if told:
+            raise InvalidInputError(
+                f"'features' must be given in the place of '{told[0]}', which made them. Got both; leave "
+                f"one out, or give '{told[0]}' to whence.features.extract."
+            )
+        bank = checked(given)
+        self._check_task(bank.task)
         if not self._of_features and bank.model is None:
             raise InvalidInputError(
                 f"'features' must come with the model that made them: {type(self).__name__} with these "
                 "parameters runs it on inputs. Pass a bank of whence.features.extract, or use "
                 "fit(model, data)."
             )
+        return bank
+
+    def _fit(self, training: Training, reading: float, given: dict[str, Any]) -> Self:
+        """Learn from a training set, which took ``reading`` seconds, and take over the result."""
+        started, bank = time.perf_counter(), training.bank
         learned = self._learn(training, **given)
         bank.verify()  # what was read, now that all is read
-        self.seconds_ = {"features": extracted - started, "solution": time.perf_counter() - extracted}
+        self.seconds_ = {"features": reading, "solution": time.perf_counter() - started}
         self.origins_ = {"features": bank.note, "solution": "computed"}
-        self._adopt(task, bank.labels, bank.head, bank.model, bank.data)
+        self._adopt(training.task, bank.labels, bank.head, bank.model, bank.data)
         self._keep(learned)
         self.fit_seconds_ = sum(self.seconds_.values())
         self._finish(training)
         return self
-
-    def _bank(self, model: Any, data: Any, layer: str | None, options: FitOptions) -> FeatureBank:
-        """Extract the features, or check those that were given in the place of model and data."""
-        names = options.get("class_names")
-        if names is not None:
-            names = check_names("class_names", names)
-        if (bank := options.get("features")) is not None:
-            made_by = {"model": model, "data": data, "layer": layer}
-            told = [name for name, value in made_by.items() if value is not None]
-            told += [name for name, usual in _READING.items() if options.get(name, usual) != usual]
-            if told:
-                raise InvalidInputError(
-                    f"'features' must be given in the place of '{told[0]}', which made them. Got both; leave "
-                    f"one out, or give '{told[0]}' to whence.features.extract."
-                )
-            bank = checked(bank)
-            self._check_task(task_of(bank.task))
-            return bank
-        check_model(model, layer)
-        reading: dict[str, Any] = {name: options.get(name, usual) for name, usual in _READING.items()}
-        if (task := as_task(reading.pop("task"))) is not None:
-            self._check_task(task)
-        samples = as_training_set(
-            data,
-            self.batch_size,
-            task=task,
-            names=model_class_names(model) if names is None else names,
-            preprocess=reading.pop("preprocess"),
-            collate_fn=reading.pop("collate_fn"),
-        )
-        return extract(
-            model,
-            samples,
-            layer=layer,
-            batch_size=self.batch_size,
-            cache_dir=options.get("cache_dir"),
-            device=self.device,
-            show_progress=self.show_progress,
-            **reading,
-        )
 
     def _task(self, bank: FeatureBank, names: Sequence[str] | None) -> Task:
         """Tell what the outputs stand for."""
@@ -198,10 +137,10 @@ class Frame(Learned, ABC):
             check_names("class_names", names, K)
         return task_of(bank.task).of(K, bank.task.names if names is None else names)
 
-    def _check_task(self, task: Task) -> None:
-        """Raise where the method cannot do it."""
+    def _check_task(self, targets: Targets) -> None:
+        """Raise where the method cannot do the task of some labels."""
         if self.classes_only:
-            task.require_classes(f"The model of {type(self).__name__}")
+            task_of(targets).require_classes(f"The model of {type(self).__name__}")
 
     def _adopt(
         self,
@@ -213,11 +152,11 @@ class Frame(Learned, ABC):
     ) -> None:
         """Take over what all methods know after a fit."""
         self.task_, self.labels_, self.head_, self.model_, self.data_ = task, labels, head, model, data
-        self._used: Mask = task.known(labels)
-        self.n_train_, self.skipped_ = len(labels), np.flatnonzero(~self._used)
+        self.used_ = task.known(labels)
+        self.n_train_, self.skipped_ = len(labels), np.flatnonzero(~self.used_)
         self._classifier = None if head is None else Classifier(head, model, self.batch_size)
         device = None if model is None else model.device
-        self._labels = torch.as_tensor(labels[self._used], device=device)  # (M, …) of those that took part
+        self._labels = torch.as_tensor(labels[self.used_], device=device)  # (M, …) of those that took part
 
     def _place(self, model: BoundModel | None) -> str | torch.device | None:
         """Tell where scores are computed: on the device that was asked for, or on the model's."""
@@ -271,7 +210,7 @@ class Frame(Learned, ABC):
         if not len(self.skipped_):
             return scores
         everyone = scores.new_zeros(len(scores), self.n_train_)
-        everyone[:, torch.as_tensor(np.flatnonzero(self._used), device=scores.device)] = scores
+        everyone[:, torch.as_tensor(np.flatnonzero(self.used_), device=scores.device)] = scores
         return everyone
 
     @property

@@ -23,8 +23,9 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from filelock import FileLock, Timeout
 
@@ -54,6 +55,7 @@ class Entry:
     made : when it was begun, in seconds since 1970
     bytes : its size on disk
     complete : False while, or when, it is being filled
+    progress : how far it is filled, as whoever fills it notes that
     """
 
     kind: str
@@ -62,7 +64,8 @@ class Entry:
     parts: Parts
     made: float
     bytes: int
-    complete: bool
+    complete: bool = False
+    progress: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Cache:
@@ -133,7 +136,7 @@ class Cache:
 class Slot:
     """The place of one entry, whether or not it is there.
 
-    Only ``locked``, ``complete`` and ``why_new`` may be called without the entry's lock.
+    Only ``locked``, ``entry``, ``complete`` and ``why_new`` may be called without the entry's lock.
 
     Attributes
     ----------
@@ -149,27 +152,27 @@ class Slot:
     path: Path
 
     @property
-    def begun(self) -> bool:
-        """Whether there is an entry, whole or not, that says it is for this fingerprint."""
+    def entry(self) -> Entry | None:
+        """The entry, whole or not, that says it is for this fingerprint; None where there is none."""
         entry = read_entry(self.path)
-        return entry is not None and entry.parts == self.parts
+        return entry if entry is not None and entry.parts == self.parts else None
 
     @property
     def complete(self) -> bool:
         """Whether there is a whole entry that says it is for this fingerprint."""
-        entry = read_entry(self.path)
-        return entry is not None and entry.parts == self.parts and entry.complete
+        entry = self.entry
+        return entry is not None and entry.complete
 
     def begin(self, title: str) -> None:
         """Make an empty entry that says what it is for."""
         self.drop()
         self.path.mkdir()
-        self._write_about({"title": title, "made": time.time(), "complete": False})
+        self._write({"format": FORMAT, "title": title, "made": time.time(), "parts": self.parts})
 
-    def finish(self) -> None:
-        """Mark the entry as whole, once all of its files are safe."""
+    def note(self, **state: Any) -> None:
+        """Note ``progress``, or that the entry is ``complete``, once what is said of its files is safe."""
         about = json.loads((self.path / "about.json").read_text(encoding="utf-8"))
-        self._write_about({**about, "complete": True})
+        self._write({**about, **state})
 
     def drop(self) -> None:
         """Remove the entry at once, even if the process ends in the middle."""
@@ -185,7 +188,7 @@ class Slot:
         try:
             self.begin(title)
             yield self.path
-            self.finish()
+            self.note(complete=True)
         except BaseException:
             with suppress(OSError):
                 self.drop()
@@ -240,8 +243,7 @@ class Slot:
         nearest = min(others, key=lambda entry: len(set(entry.parts.items()) ^ set(self.parts.items())))
         return f"{'; '.join(store.differences(nearest.parts, self.parts))} (beside {nearest.name})"
 
-    def _write_about(self, state: Mapping[str, object]) -> None:
-        about = {**state, "format": FORMAT, "kind": self.kind, "parts": self.parts}
+    def _write(self, about: Mapping[str, Any]) -> None:
         store.write_text(self.path / "about.json", json.dumps(about))
 
 
@@ -260,7 +262,7 @@ def read_entry(path: Path) -> Entry | None:
         if about["format"] != FORMAT:
             raise ValueError
         title, made, parts = str(about["title"]), float(about["made"]), dict(about["parts"])
-        complete = about.get("complete") is True
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return Entry(kind, path.name, "damaged, or of another version", {}, made, size, False)
-    return Entry(kind, path.name, title, parts, made, size, complete)
+        state = about.get("complete") is True, dict(about.get("progress", {}))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return Entry(kind, path.name, "damaged, or of another version", {}, made, size)
+    return Entry(kind, path.name, title, parts, made, size, *state)

@@ -97,7 +97,7 @@ _ALL: list[Registry[Any]] = []
 
 
 def register(thing: T) -> T:
-    """Add an attribution method, a metric, a relevance rule, a data source or a network of one's own.
+    """Add a method, a task, a metric, a relevance rule, a data source, a network or an engine of one's own.
 
     A class decorator, or a function of an object; which registry it goes to is told by what it is.
 

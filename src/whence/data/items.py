@@ -107,7 +107,7 @@ class Prepare:
         ragged = any(isinstance(part, list) and part and _numeric(part[0]) for part in parts)
         if ragged or not any(is_array(part) or isinstance(part, tuple) for part in parts):
             raise InvalidInputError(
-                f"'{name}' must give tensors of one shape. Got {_shown(batch)}. {_REMEDY}"
+                f"'{name}' must give tensors of one shape. Got {described(batch)}. {_REMEDY}"
             )
         return batch
 
@@ -184,7 +184,7 @@ def _result(name: str, function: Callable[[Any], Any], batch: Any) -> Any:
         raise
     except Exception as error:
         raise InvalidInputError(
-            f"'{name}' must make a batch of {_shown(batch)}. It failed: {type(error).__name__}: {error}."
+            f"'{name}' must make a batch of {described(batch)}. It failed: {type(error).__name__}: {error}."
         ) from error
 
 
@@ -206,17 +206,21 @@ def _only_column(batch: Any, fits: Callable[[Any], bool]) -> Any:
     columns = [value for value in batch.values() if fits(value)]
     if len(columns) != 1:
         raise InvalidInputError(
-            f"'preprocess' cannot tell its column. Got {_shown(batch)}. "
+            f"'preprocess' cannot tell its column. Got {described(batch)}. "
             "Pass a function of the batch, such as lambda b: tokeniser(b['text'], return_tensors='pt')."
         )
     return columns[0]
 
 
-def _shown(batch: Any) -> str:
+def described(batch: Any) -> str:
+    """Write a batch for a message: the type and shape of its parts, or lengths where they do not stack."""
     if isinstance(batch, Mapping):
-        return ", ".join(f"{name!r}: {_shown(value)}" for name, value in batch.items())
-    if isinstance(batch, list) and batch:
-        ragged = isinstance(batch[0], list | tuple | Tensor | np.ndarray)
-        kind = type(batch[0]).__name__
-        return f"{kind}s of lengths {len(batch[0])}, {len(batch[-1])} …" if ragged else f"a list of {kind}"
-    return f"shape {tuple(batch.shape)}" if isinstance(batch, Tensor | np.ndarray) else type(batch).__name__
+        return ", ".join(f"{name!r}: {described(part)}" for name, part in batch.items())
+    if isinstance(batch, tuple):
+        return f"({', '.join(map(described, batch))})"
+    if isinstance(batch, Tensor | np.ndarray):
+        return f"{str(batch.dtype).removeprefix('torch.')} {tuple(batch.shape)}"
+    if not isinstance(batch, list) or not batch:
+        return type(batch).__name__
+    kind, ragged = type(batch[0]).__name__, isinstance(batch[0], list | tuple | Tensor | np.ndarray)
+    return f"{kind}s of lengths {len(batch[0])}, {len(batch[-1])} …" if ragged else f"a list of {kind}"

@@ -13,7 +13,7 @@ from tqdm.auto import tqdm
 
 from whence.core.arrays import Array, Ints, Mask
 from whence.core.checks import check_places
-from whence.core.fingerprint import Digest, anatomy, settled
+from whence.core.fingerprint import Digest, anatomy, notes, without
 from whence.data.items import LABEL_NAMES, Prepare, as_fields, is_array, split
 from whence.data.labels import Labels, data_names, listed_labels
 from whence.data.reading import Batch, OnError, Reading, Workers
@@ -232,7 +232,8 @@ class TrainingSet(Dataset[Any]):
         before = self._anatomy()
         # What the code makes of some samples is looked at too: code does not say all that it does.
         some = [self.read([i]) for i in _choice(n)]
-        code |= settled(before, self._anatomy())
+        after = self._anatomy()
+        code |= without(after, notes(before, after))
         if isinstance(self.source, Columns):
             items = f"all {_digest(self.source.inputs, *some)}"
             return {**_labels_print(self.every_label(False)), "data items": items, **code}

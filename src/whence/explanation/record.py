@@ -43,6 +43,15 @@ def facts(record: Any) -> dict[str, Any]:
     return found
 
 
+def require_classes(has_classes: bool) -> None:
+    """Raise where outputs are no classes, for which figures and pages have no words yet."""
+    if not has_classes:
+        raise InvalidInputError(
+            "Figures and pages show classes, and this explanation is of another task. Read its fields and "
+            "maps, or to_dict."
+        )
+
+
 @dataclass(frozen=True, eq=False)
 class Contribution:
     """What one training sample contributes to a prediction.
@@ -78,7 +87,8 @@ class Explanation:
     sample : the test sample
     predicted, probability : the model's class for it, and the probability the model gives that class; where
         outputs are no classes, the output that is explained unless another is named, and None
-    surrogate_class : the class that the surrogate gives it; where it differs, do not trust the explanation
+    surrogate_class : the class that the surrogate gives it, its largest output; where it differs from the
+        model's class, do not trust the explanation
     truth : its true class, or None where it is not known
     target : the class that the scores are about
     class_names : one name per class
@@ -222,16 +232,8 @@ class Explanation:
         """
         from whence.explanation.figures.pairs import draw
 
-        self.require_classes()
+        require_classes(self.probability is not None)
         return draw(self)
-
-    def require_classes(self) -> None:
-        """Raise where there is nothing that figures and pages have words for."""
-        if self.probability is None:
-            raise InvalidInputError(
-                "Figures and pages show classes, and this explanation is of another task. Read its "
-                "proponents, opponents and maps, or to_dict."
-            )
 
 
 def _text(one: Contribution | Explanation, *maps: str) -> dict[str, Any]:
@@ -297,6 +299,5 @@ class Explanations(Sequence[Explanation]):
         """
         from whence.explanation.page import write
 
-        for why in self:
-            why.require_classes()
+        require_classes(all(why.probability is not None for why in self))
         return write(self._all, path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -111,6 +112,6 @@ class FeatureBank:
         return np.flatnonzero(~self.valid)
 
 
-def checksum(sums: list[int]) -> str:
+def checksum(sums: Iterable[int]) -> str:
     """Write the sums of features and labels as one word."""
     return "".join(f"{value:08x}" for value in sums)

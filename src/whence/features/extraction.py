@@ -20,7 +20,7 @@ from whence.data import OnError, Targets, as_training_set
 from whence.errors import InvalidInputError
 from whence.features.bank import FeatureBank
 from whence.features.forward import Forward
-from whence.features.job import Found, Job, cached
+from whence.features.job import Job, cached
 from whence.model.bound import BoundModel
 from whence.model.extractor import Extractor, find_head
 from whence.model.inputs import check_device
@@ -106,15 +106,13 @@ def extract(
         before = fingerprint.structure(extractor.model)
         forward.probe(first)
         after = fingerprint.structure(extractor.model)
-        made_of = fingerprint.settled(before, after)
-        extractor.notes = frozenset(before.keys() | after.keys()) - made_of.keys()
-        job = Job(source, forward, made_of, show_progress)
-        if cache_dir is None:
-            found = Found(*job.uncached(), {}, "", "computed")
-        else:
-            found = cached(job, Cache(cache_dir))
+        extractor.notes = fingerprint.notes(before, after)
+        job = Job(source, forward, fingerprint.without(after, extractor.notes), show_progress)
+        features, labels, parts, checksum, note = (
+            (*job.uncached(), {}, "", "computed") if cache_dir is None else cached(job, Cache(cache_dir))
+        )
     bound = BoundModel(extractor, prepare=samples.prepare)
-    return FeatureBank(found.features, found.labels, head, targets, bound, samples, *found[2:])
+    return FeatureBank(features, labels, head, targets, bound, samples, parts, checksum, note)
 
 
 @contextmanager
@@ -122,14 +120,13 @@ def _placed(model: nn.Module, device: str | torch.device) -> Iterator[None]:
     """Move a model to a device, and back afterwards."""
     before = next(model.parameters()).device
     try:
-        try:
-            model.to(device)
-        except torch.OutOfMemoryError as error:
-            raise InvalidInputError(
-                f"'device' must have room for the model. {device} is out of memory. Free some of it, name "
-                "another device, or leave it out: the model then stays where it is."
-            ) from error
+        model.to(device)
         yield
+    except torch.OutOfMemoryError as error:
+        raise InvalidInputError(
+            f"'device' must have room for the model and a batch. {device} is out of memory. Free some of it, "
+            "name another device, or use a smaller batch_size."
+        ) from error
     finally:
         model.to(before)
 

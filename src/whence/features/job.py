@@ -13,7 +13,6 @@ from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 from tqdm.auto import tqdm
@@ -22,13 +21,14 @@ from whence import engine
 from whence.core import fingerprint, store
 from whence.core.arrays import Array
 from whence.core.cache import Cache, Parts, Say, Slot
+from whence.core.resources import free_disk, free_memory, in_words
 from whence.core.words import plain_line
 from whence.data import TrainingSet
 from whence.errors import StoreError
 from whence.features.bank import checksum
+from whence.features.folder import Folder
 from whence.features.forward import Forward
-from whence.features.journal import Folder
-from whence.features.rows import Growing, InFile, InMemory, Rows, fits, full_disk, needs, room_for
+from whence.features.rows import InFile, Rows, fits, full_disk, room_for
 
 CHECKPOINT_SECONDS = 1.0
 _AGAIN = 4  # random rows that are computed anew before a bank is reused, beside the first
@@ -58,28 +58,48 @@ class Job:
 
     def uncached(self) -> tuple[Rows, Array]:
         """Keep features and labels in memory, or in a temporary file."""
-        n = len(self.samples)
-        with room_for(n, self.forward.dimension, self.forward.dtype) as rows:
-            self.say(self.needs(n, Path(tempfile.gettempdir()) if isinstance(rows, InFile) else None))
-            sink = _Loose(rows, n, self.forward.targets.blank(0))
-            self.fill(sink, 0)
-            return rows.whole(), sink.labels.whole()
+        n, labels = len(self.samples), []
+        with room_for(n, self.forward.dimension, self.forward.dtype) as features:
+            self.say(self.needs(Path(tempfile.gettempdir()) if isinstance(features, InFile) else None))
+            for rows, some in self.rows():
+                features.append(rows)
+                labels.append(some)
+            return features.whole(), np.concatenate(labels)
 
-    def fill(self, sink: Folder | _Loose, start: int) -> None:
-        """Add the rows of all samples from ``start``."""
-        n, hidden, mark = len(self.samples), not self.show_progress, time.monotonic()
+    def rows(self, start: int = 0) -> Iterator[tuple[Rows, Array]]:
+        """Give the rows of all samples from ``start`` on, a batch at a time, and show how far they are."""
+        n, hidden = len(self.samples), not self.show_progress
         with tqdm(desc="Features", total=n, initial=start, unit="sample", disable=hidden) as bar:
             for rows, labels in self._rows(start):
-                sink.append(rows, labels)
+                yield rows, labels
                 bar.update(len(rows))
-                if time.monotonic() - mark >= CHECKPOINT_SECONDS:
-                    sink.checkpoint()
-                    mark = time.monotonic()
 
-    def needs(self, n: int, folder: Path | None, start: int = 0) -> str:
-        """Say what ``n`` more rows need and what there is, or raise where the disk is too small."""
-        forward = self.forward
-        return needs(n, forward.dimension, forward.dtype, self.samples.batch_size, folder, start)
+    def needs(self, folder: Path | None, start: int = 0) -> str:
+        """Say what the rows from ``start`` on need and what there is, or raise where the disk is too small.
+
+        Parameters
+        ----------
+        folder
+            Where they are written; None keeps all in memory.
+        start
+            Rows that are there.
+        """
+        n, d, dtype = len(self.samples) - start, self.forward.dimension, self.forward.dtype
+        size = needed = n * d * dtype.itemsize + 8 * n
+        more = f" from sample {start:,}" if start else ""
+        line = f"Features: {n:,} rows × {d} {dtype}{more}; "
+        if folder is not None:
+            free = free_disk(folder)
+            if needed > free:
+                raise StoreError(
+                    f"The features need {in_words(needed)} of disk at {folder}, where {in_words(free)} are "
+                    'free. Free some space, name another cache_dir, or use dtype="float16".'
+                )
+            line += f"disk {in_words(needed)} of {in_words(free)} free; "
+            size = self.samples.batch_size * d * 4 + 8 * n  # what is in memory while others are written
+        free_now = free_memory()
+        known = "" if free_now is None else f" of {in_words(free_now)} free"
+        return line + f"memory {in_words(size)}{known}."
 
     def _rows(self, start: int) -> Iterator[tuple[Rows, Array]]:
         """Give the rows of batches from sample ``start`` on, in order."""
@@ -99,21 +119,6 @@ def _rows_of(samples: TrainingSet, forward: Forward, places: tuple[int, int]) ->
     return forward.rows(batch)
 
 
-class _Loose:
-    """Rows that end with the process."""
-
-    def __init__(self, features: Growing, n: int, like: Array) -> None:
-        self.features = features
-        self.labels = InMemory(n, like.shape[1:], like.dtype)
-
-    def append(self, features: Rows, labels: Array) -> None:
-        self.features.append(features)
-        self.labels.append(labels)
-
-    def checkpoint(self) -> None:
-        pass
-
-
 def teller(show: bool) -> Say:
     """Give a function that prints a line beside the progress bars, or one that does nothing."""
 
@@ -124,18 +129,11 @@ def teller(show: bool) -> Say:
     return say
 
 
-class Found(NamedTuple):
-    """What an extraction gives of a bank; see ``FeatureBank``."""
+def cached(job: Job, cache: Cache) -> tuple[Rows, Array, Parts, str, str]:
+    """Keep the features in a cache, and take from it what is there.
 
-    features: Rows
-    labels: Array
-    parts: Parts
-    checksum: str
-    note: str
-
-
-def cached(job: Job, cache: Cache) -> Found:
-    """Keep the features in a cache, and take from it what is there."""
+    Returns features and labels, their fingerprint, their checksum, and where they come from, in words.
+    """
     parts = _parts(job)
     slot = cache.slot("bank", parts)
     with full_disk(cache.folder), slot.locked(say=job.say):
@@ -143,41 +141,35 @@ def cached(job: Job, cache: Cache) -> Found:
         folder, note = _open(job, slot)
         job.say(f"Features: {note} ({slot.path}).")
         try:
-            if not folder.journal.complete:
+            if not folder.complete:
                 _fill(job, folder, slot.path)
             features, labels = folder.finish(fits(len(job.samples), job.forward.dimension, job.forward.dtype))
-            sums = folder.journal.sums
-            if not slot.complete:
-                slot.finish()
         finally:
             folder.close()
-    return Found(features, labels, parts, checksum(sums), note)
+    return features, labels, parts, checksum(folder.progress.sums), note
 
 
 def _open(job: Job, slot: Slot) -> tuple[Folder, str]:
     """Open the entry, whole, half or new, and say which."""
     forward = job.forward
-    shape = forward.dimension, forward.dtype.name
-    parts = *shape, forward.targets.blank(0)
+    none = np.empty((0, forward.dimension), forward.dtype), forward.targets.blank(0)
     if slot.path.exists():
         try:
-            if not slot.begun:
-                raise StoreError(f"{slot.path} does not say what it is for.")
-            folder = Folder(slot.path, *parts)
+            folder = Folder(slot, *none)
             _check_again(job, folder)
         except StoreError as error:
             why = f"computed again, since the cached ones are damaged or stale: {error}"
         else:
-            journal = folder.journal
-            if journal.complete:
+            if folder.complete:
                 return folder, "reused"
-            return folder, f"resumed at sample {journal.samples:,}" if journal.samples else "computed"
+            done = folder.progress.samples
+            return folder, f"resumed at sample {done:,}" if done else "computed"
     else:
         why = slot.why_new()
         why = f"computed, since {why}" if why else "computed"
     layer, model = forward.extractor.layer, type(forward.extractor.model).__qualname__
-    slot.begin(f"{model}, layer {layer!r}, {len(job.samples):,} × {shape[0]} {shape[1]}")
-    return Folder(slot.path, *parts), why
+    slot.begin(f"{model}, layer {layer!r}, {len(job.samples):,} × {forward.dimension} {forward.dtype}")
+    return Folder(slot, *none), why
 
 
 def _check_again(job: Job, folder: Folder) -> None:
@@ -208,11 +200,16 @@ def _check_again(job: Job, folder: Folder) -> None:
 
 
 def _fill(job: Job, folder: Folder, path: Path) -> None:
-    start = folder.journal.samples
-    job.say(job.needs(len(job.samples) - start, path, start))
+    start = folder.progress.samples
+    job.say(job.needs(path, start))
+    mark = time.monotonic()
     with full_disk(path, "What was done so far is kept and is taken up again. "):
         try:
-            job.fill(folder, start)
+            for rows in job.rows(start):
+                folder.append(*rows)
+                if time.monotonic() - mark >= CHECKPOINT_SECONDS:
+                    folder.checkpoint()
+                    mark = time.monotonic()
         finally:
             # Also when interrupted: everything up to the last whole batch is then kept.
             folder.checkpoint()

@@ -13,15 +13,14 @@ import tempfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from whence.core.arrays import Mask
 from whence.core.checks import to_array
-from whence.core.resources import free_disk, free_memory, in_words
+from whence.core.resources import free_memory
 from whence.errors import InvalidInputError, StoreError
 
 Rows = npt.NDArray[np.floating[Any]]
@@ -29,16 +28,6 @@ Rows = npt.NDArray[np.floating[Any]]
 _BLOCK_BYTES = 1 << 24
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _FAILING = {errno.EIO, errno.EROFS, errno.EACCES, errno.EPERM, errno.ESTALE}
-
-
-class Growing(Protocol):
-    """An array that grows by rows."""
-
-    def append(self, rows: npt.NDArray[Any]) -> None:
-        """Add rows at the end."""
-
-    def whole(self) -> npt.NDArray[Any]:
-        """Give all rows; nothing is added afterwards."""
 
 
 class InMemory:
@@ -139,7 +128,7 @@ def fits(n: int, dimension: int, dtype: np.dtype[Any]) -> bool:
 
 
 @contextmanager
-def room_for(n: int, dimension: int, dtype: np.dtype[Any]) -> Iterator[Growing]:
+def room_for(n: int, dimension: int, dtype: np.dtype[Any]) -> Iterator[InMemory | InFile]:
     """Room for rows in memory, or in a temporary file when they would fill half of what is free."""
     if fits(n, dimension, dtype):
         yield InMemory(n, (dimension,), dtype)
@@ -147,39 +136,6 @@ def room_for(n: int, dimension: int, dtype: np.dtype[Any]) -> Iterator[Growing]:
     # The system removes the file when the last map of it is gone, however the process ends.
     with full_disk(tempfile.gettempdir()), tempfile.TemporaryFile(buffering=0) as file:
         yield InFile(file, (dimension,), dtype)
-
-
-def needs(
-    n: int, dimension: int, dtype: np.dtype[Any], at_once: int, folder: Path | None, start: int = 0
-) -> str:
-    """Say what ``n`` more rows need and what there is, or raise where the disk is too small.
-
-    Parameters
-    ----------
-    n, dimension, dtype
-        Of the rows.
-    at_once
-        Rows that are in memory while others are written.
-    folder
-        Where they are written; None keeps all in memory.
-    start
-        Rows that are there.
-    """
-    size = n * dimension * dtype.itemsize
-    more = f" from sample {start:,}" if start else ""
-    line = f"Features: {n:,} rows × {dimension} {dtype}{more}; "
-    if folder is not None:
-        free = free_disk(folder)
-        needed = size + 8 * n
-        if needed > free:
-            raise StoreError(
-                f"The features need {in_words(needed)} of disk at {folder}, where {in_words(free)} are "
-                'free. Free some space, name another cache_dir, or use dtype="float16".'
-            )
-        line += f"disk {in_words(needed)} of {in_words(free)} free; "
-    free_now = free_memory()
-    known = "" if free_now is None else f" of {in_words(free_now)} free"
-    return line + f"memory {in_words((at_once * dimension * 4 if folder else size) + 8 * n)}{known}."
 
 
 def as_float32(features: Rows) -> Rows:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from whence.core import store
-from whence.core.fingerprint import blueprint, comparable, structure
+from whence.core.fingerprint import blueprint, comparable, notes, structure, without
 from whence.data import Prepare
 from whence.errors import HeadError, ModelError, StoreError
 from whence.model.extractor import Extractor, Outputs
@@ -85,11 +85,7 @@ class BoundModel:
         try:
             found = self.extractor.read(inputs)
             if self.extractor.notes is None:  # of a model that was loaded, the first run tells
-                after = structure(self.extractor.model)
-                self.extractor.notes = frozenset(
-                    key for key in self._structure.keys() | after.keys()
-                    if self._structure.get(key) != after.get(key)
-                )  # fmt: skip
+                self.extractor.notes = notes(self._structure, structure(self.extractor.model))
             return found
         except HeadError as error:
             raise error.about(f"test {first + error.row} of 'x'") from None
@@ -108,13 +104,10 @@ class BoundModel:
 
     def check_unchanged(self) -> None:
         """Raise ModelError where the model has other weights, parts or settings than when it was fitted."""
-        model, notes = self.extractor.model, self.extractor.notes or frozenset()
+        model, own = self.extractor.model, self.extractor.notes or ()
         with one_at_a_time:  # gradients of a checkpoint lend the model other weights for a while
             seen, parts = store.glance(model), structure(model)
-            changed = store.differences(
-                {key: line for key, line in self._structure.items() if key not in notes},
-                {key: line for key, line in parts.items() if key not in notes},
-            )
+            changed = store.differences(without(self._structure, own), without(parts, own))
             if not changed and seen != self._glance:
                 changed = store.differences(*comparable(self.fingerprint, _fingerprint(self.extractor)))
         if changed:
@@ -124,8 +117,8 @@ class BoundModel:
 
 def _fingerprint(extractor: Extractor) -> dict[str, str]:
     """Identify the model by its weights and its blueprint, less what it writes down when it runs."""
-    notes = {key.replace("attribute ", "setting ", 1) for key in extractor.notes or ()}
-    plan = {key: line for key, line in blueprint(extractor.model).items() if key not in notes}
+    own = {key.replace("attribute ", "setting ", 1) for key in extractor.notes or ()}
+    plan = without(blueprint(extractor.model), own)
     return {**store.fingerprint(extractor.model, extractor.layer), **plan}
 
 

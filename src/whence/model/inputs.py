@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from whence.core.checks import check_parts
+from whence.data.items import described
 from whence.errors import InvalidInputError, ModelError, WhenceError
 
 
@@ -133,17 +134,6 @@ def running_on(inputs: Any) -> Iterator[None]:
             "Pass a batch (B, …) of what the model was trained on, of the same shape and type"
             f"{', converted to float' if _is_whole(inputs) else ''}."
         ) from error
-
-
-def described(inputs: Any) -> str:
-    """Write a batch for a message: the type and shape of its parts."""
-    if isinstance(inputs, Mapping):
-        return ", ".join(f"{name!r}: {described(part)}" for name, part in inputs.items())
-    if type(inputs) is tuple:
-        return f"({', '.join(map(described, inputs))})"
-    if isinstance(inputs, Tensor | np.ndarray):
-        return f"{str(inputs.dtype).removeprefix('torch.')} {tuple(inputs.shape)}"
-    return type(inputs).__name__
 
 
 def _first_line(error: Exception) -> str:

@@ -18,7 +18,7 @@ from whence.attributors.base import METHODS
 from whence.core import contents, store
 from whence.core.checks import check_callable
 from whence.core.naming import find, named, origin
-from whence.data import TrainingSet, as_training_set
+from whence.data import Targets, TrainingSet, as_training_set
 from whence.errors import InvalidInputError, StoreError
 from whence.model.inputs import check_device
 from whence.model.modules import class_names
@@ -26,7 +26,10 @@ from whence.model.modules import class_names
 SUFFIX = ".json"
 """What the name of a configuration has beyond that of the explainer that it lies beside."""
 
-_READING = {"cache_dir", "dtype", "autocast", "num_workers", "on_error"}
+NAMES = ("model", "data", "test", "preprocess", "method")
+"""What a fit is given as the names of code."""
+READING = ("cache_dir", "dtype", "autocast", "num_workers", "on_error")
+"""Options of how the samples are read."""
 # The demo's code is whence's own. It has moved since the first configurations of it were written.
 _MOVED = {f"whence.demo:{name}": f"whence.sample.demo:{name}" for name in ("network", "train", "test")}
 
@@ -70,7 +73,7 @@ class Configuration:
             values = json.loads(path.read_text(encoding="utf-8"))
             found = cls(**values)
             contents.manifest(cls, values)
-            extra = found.reading.keys() - _READING
+            extra = found.reading.keys() - set(READING)
             if ":" not in found.method:  # another's options are known when it may be imported
                 extra |= found.options.keys() - found.known_options()
             if extra:
@@ -116,9 +119,8 @@ class Configuration:
 
     def names(self) -> dict[str, str]:
         """Names of the code that the configuration imports, by argument."""
-        method = self.method if ":" in self.method else None
-        names = {"model": self.model, "data": self.data, "test": self.test, "preprocess": self.preprocess}
-        return {key: name for key, name in (names | {"method": method}).items() if name is not None}
+        names = {key: getattr(self, key) for key in NAMES if key != "method" or ":" in self.method}
+        return {key: name for key, name in names.items() if name is not None}
 
     def with_names(self, **names: str | None) -> Self:
         """Give the same configuration with other names where they are not None."""
@@ -150,6 +152,9 @@ class Configuration:
         found = named("preprocess", self.preprocess)
         return check_callable("preprocess", found, "a function of a batch of inputs")
 
-    def samples(self, data: Any, network: nn.Module, batch_size: int = 256) -> TrainingSet:
-        """Read data that were found, by the model's names of the classes and the preprocessing."""
-        return as_training_set(data, batch_size, names=class_names(network), preprocess=self.prepare())
+    def samples(
+        self, data: Any, network: nn.Module, batch_size: int = 256, task: Targets | None = None
+    ) -> TrainingSet:
+        """Read data that were found, by the task, the model's names of the classes and the preprocessing."""
+        names, prepare = class_names(network), self.prepare()
+        return as_training_set(data, batch_size, task=task, names=names, preprocess=prepare)

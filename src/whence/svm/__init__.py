@@ -2,12 +2,13 @@
 
 from whence.svm.crammer_singer import CrammerSinger
 from whence.svm.path import CChoice, PathPoint, choose_C, held_back, solve_path
-from whence.svm.problem import Problem
+from whence.svm.problem import Makes, Problem
 from whence.svm.solve import Solution, solve
 
 __all__ = [
     "CChoice",
     "CrammerSinger",
+    "Makes",
     "PathPoint",
     "Problem",
     "Solution",

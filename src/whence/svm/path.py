@@ -16,7 +16,7 @@ from whence.core.checks import check_count, check_flag, shown, to_array
 from whence.errors import ChoiceWarning, ConvergenceWarning, InvalidInputError, warn
 from whence.svm.crammer_singer import CrammerSinger
 from whence.svm.inputs import check_C, check_features, check_head, spread
-from whence.svm.problem import Problem
+from whence.svm.problem import Makes, Problem
 from whence.svm.solve import Solution, check_options, solve
 
 # κ below 1 leaves every margin unreached: all samples are support vectors at their bound and W only gets
@@ -135,7 +135,7 @@ def choose_C(
     labels: npt.ArrayLike,
     *,
     head: tuple[Floats, Floats | None] | None = None,
-    problem: type[Problem] = CrammerSinger,
+    problem: Makes = CrammerSinger,
     n_classes: int | None = None,
     bias: bool | float = True,
     seed: int = 0,

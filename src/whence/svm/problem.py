@@ -71,6 +71,15 @@ class System(Protocol):
         """Solve for a residual (K, D), where P_i is the derivative of the projection that gave a_i."""
 
 
+class Makes(Protocol):
+    """What makes a problem of features and targets: the class of one, or an object that knows more of it."""
+
+    def make(
+        self, features: npt.ArrayLike, targets: npt.ArrayLike, n_outputs: int | None, C: float, bias: float
+    ) -> Problem:
+        """Check the input and put it into the form the solver works on, or raise."""
+
+
 @dataclass(frozen=True)
 class Problem(ABC):
     """min_W ½‖W‖² + C Σ_i loss_i(W f_i) and its dual in λ, where W = Σ_i λ_i f_iᵀ.

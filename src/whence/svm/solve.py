@@ -19,7 +19,7 @@ from whence.core.checks import check_callable, check_count, check_positive, chec
 from whence.errors import ConvergenceWarning, InvalidInputError, warn
 from whence.svm.ascent import Ascent, OutOfTimeError
 from whence.svm.crammer_singer import CrammerSinger
-from whence.svm.problem import Problem
+from whence.svm.problem import Makes, Problem
 
 _THREADS = 1024  # more than machines have
 Status = Literal["converged", "time limit", "interrupted", "stalled"]
@@ -68,7 +68,7 @@ def solve(
     features: npt.ArrayLike,
     labels: npt.ArrayLike,
     *,
-    problem: type[Problem] = CrammerSinger,
+    problem: Makes = CrammerSinger,
     n_classes: int | None = None,
     C: float,
     bias: bool | float = True,
@@ -86,7 +86,7 @@ def solve(
     features : (N, d) array or memory map of float32, float64 or float16
         Rows of float32 and float64 are read in place; float16 is widened to float32 once.
     labels : (N,) integers in [0, n_classes)
-    problem : type of Problem
+    problem : type of Problem, or what makes one
         What is solved, by what it makes of features and labels; the Crammer–Singer problem by default.
     n_classes : int, optional
         Read off the labels when absent.

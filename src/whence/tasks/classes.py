@@ -12,7 +12,7 @@ from torch import Tensor
 from whence.core import contents
 from whence.core.arrays import Array, Doubles, Ints
 from whence.data.labels import Labels
-from whence.svm import CrammerSinger, Problem
+from whence.svm import CrammerSinger
 from whence.svm.crammer_singer.problem import check_labels, check_n_classes
 from whence.tasks.task import TASKS, Task
 
@@ -23,13 +23,13 @@ class Classes(Labels, Task):
     """A sample has one of K classes."""
 
     name: ClassVar[str] = "classes"
-    problem: ClassVar[type[Problem]] = CrammerSinger
+    problem = CrammerSinger
     outputs: ClassVar[str] = "classes"
 
     @property
     def saved(self) -> dict[str, Any]:
-        """Nothing: the first files had no other task."""
-        return {}
+        """Nothing: the first files had no other task. A task that derives from this one has a name."""
+        return {} if self.name == Classes.name else super().saved
 
     def check_labels(self, labels: Any, n_samples: int, n_outputs: int | None) -> tuple[Ints, int]:
         """Give labels as int64 (N,) in [0, K), and K, or raise."""

@@ -20,7 +20,7 @@ from whence.core.registry import Registry
 from whence.data import Targets
 from whence.data.labels import some_names
 from whence.errors import DataWarning, InvalidInputError, StoreError, warn
-from whence.svm import Problem
+from whence.svm import Makes
 
 
 @dataclass(frozen=True)
@@ -35,11 +35,13 @@ class Task(Targets):
     name: ClassVar[str]
     """In saved files, and for ``fit(…, task=name)``."""
 
-    problem: ClassVar[type[Problem]]
-    """The dual problem that stands for it."""
-
     outputs: ClassVar[str] = "outputs"
     """What outputs are, in messages."""
+
+    @property
+    @abstractmethod
+    def problem(self) -> Makes:
+        """The dual problem that stands for it: a class of problems, or what makes one of its parameters."""
 
     @property
     def called(self) -> tuple[str, ...]:
@@ -47,15 +49,10 @@ class Task(Targets):
         return self.names or tuple(map(str, range(self.n_outputs)))
 
     @property
-    def parameters(self) -> dict[str, Any]:
-        """The parameters of its own."""
-        own = [field.name for field in fields(self) if field.name not in ("n_outputs", "names")]
-        return {name: getattr(self, name) for name in own}
-
-    @property
     def saved(self) -> dict[str, Any]:
         """What the manifest of a saved file says of it beside K and the names."""
-        return {"task": {"name": self.name, **self.parameters}}
+        own = [field.name for field in fields(self) if field.name not in ("n_outputs", "names")]
+        return {"task": {"name": self.name, **{name: getattr(self, name) for name in own}}}
 
     def of(self, n_outputs: int, names: Sequence[str] | None) -> Self:
         """Take the model's K, and the names that were found; none, with a warning, where they are not K."""
@@ -83,8 +80,8 @@ class Task(Targets):
     def check_saved(self, name: str, labels: Array) -> None:
         """Raise StoreError where labels (N, …) of a file are none that ``encode`` or ``blank`` give."""
         like = self.blank(labels.shape[0] if labels.ndim else 0)
-        if labels.dtype != like.dtype or labels.shape != like.shape:
-            wanted, got = (f"{array.dtype} {array.shape}" for array in (like, labels))
+        wanted, got = (f"{array.dtype} {array.shape}" for array in (like, labels))
+        if got != wanted:
             raise contents.refused(f"{name!r} must be {wanted}, and is {got}")
         with contents.restoring():
             self.encode(labels[self.known(labels)])
@@ -158,18 +155,11 @@ TASKS: Registry[type[Task]] = Registry("task", _is_task)
 """``fit`` and ``load`` read this table."""
 
 
-def as_task(task: Any) -> Task | None:
-    """Return the task that a user chose, by its name or its class too; None where nobody did."""
+def as_task(task: Any) -> Any:
+    """Give the task that a user chose by its name or its class; what else is given stays as it is."""
     if isinstance(task, str):
         task = TASKS.get(task, "task")
-    if _is_task(task):
-        task = task()
-    if task is not None and not isinstance(task, Task):
-        raise InvalidInputError(
-            f"'task' must be None for classes, a task such as whence.tasks.Classes(), or the name of one: "
-            f"{', '.join(TASKS.names())}. Got {shown(task)}."
-        )
-    return task
+    return task() if _is_task(task) else task
 
 
 def restored(saved: dict[str, Any] | None, n_outputs: int, names: tuple[str, ...] | None) -> Task:

@@ -16,8 +16,9 @@ from torch import Tensor
 from whence.attributors.base import Limits, register
 from whence.attributors.classifier import Training
 from whence.attributors.dual.agreement import agreement, warn_of_data, warn_of_low, without_part
-from whence.attributors.dual.solutions import SurrogateSolution, SurrogateSolver, changed_labels
-from whence.attributors.dual.surrogate import Faithfulness, Surrogate
+from whence.attributors.dual.faithfulness import Faithfulness
+from whence.attributors.dual.solutions import SurrogateSolver, changed_labels
+from whence.attributors.dual.surrogate import Surrogate
 from whence.attributors.pairs import PairAttributor
 from whence.attributors.ranking import TopK
 from whence.core import contents, store
@@ -29,7 +30,6 @@ from whence.features import as_float32
 from whence.model.bound import BoundModel
 from whence.svm.inputs import check_C, check_features
 from whence.svm.solve import check_options
-from whence.tasks import Task
 
 
 @register
@@ -213,7 +213,7 @@ class DualDA(PairAttributor):
         labels = changed_labels(self.task_, before.labels, len(X), remove, relabel or {})
         before.check_training(X)
         C = self.C_ if C is None else check_C(C)
-        solution = self._solver(self.task_).again(X, labels, before.lam, C, before.constant)
+        solution = SurrogateSolver(self.task_, self).again(X, labels, before.lam, C, before.constant)
         other = type(self)(**{name: getattr(self, name) for name in self._parameters()}, device=self.device)
         place = self._place(self.model_)
         # The sketch is of the training set as it is, whatever is asked about it.
@@ -222,9 +222,9 @@ class DualDA(PairAttributor):
         )
         other.seconds_, other.origins_ = {"solution": time.perf_counter() - started}, {}
         other._adopt(self.task_, labels, before.head, self.model_, self.data_)
-        other._keep((surrogate, solution))
+        other._keep(surrogate)
         other.fit_seconds_ = other.seconds_["solution"]
-        other._measure(X, self._unseen[other._used[self._unseen]])
+        other._measure(X, self._unseen[other.used_[self._unseen]])
         return other
 
     def take_data(self, data: TrainingSet) -> None:
@@ -233,15 +233,14 @@ class DualDA(PairAttributor):
         self.surrogate_.check_data(data, bound)
         self.data_, bound.prepare = data, data.prepare
 
-    def _learn(self, training: Training, **given: Any) -> tuple[Surrogate, SurrogateSolution]:
+    def _learn(self, training: Training, **given: Any) -> Surrogate:
         bank = training.bank
         features, place = as_float32(bank.features), self._place(bank.model)
-        solution = self._solver(training.task).of_bank(bank, features, training.cache_dir)
-        labels, head = bank.labels, bank.head
-        return Surrogate.from_solution(training.task, solution, features, labels, head, place), solution
+        solution = SurrogateSolver(training.task, self).of_bank(bank, features, training.cache_dir)
+        return Surrogate.from_solution(training.task, solution, features, bank.labels, bank.head, place)
 
-    def _keep(self, learned: tuple[Surrogate, SurrogateSolution]) -> None:
-        surrogate, solution = learned
+    def _keep(self, surrogate: Surrogate) -> None:
+        solution = surrogate.solution
         self.origins_["solution"] = solution.note
         self.C_, self.C_path_, self.gap_ = solution.C, solution.choice, solution.gap
         self.surrogate_, self.lam_, self.coef_ = surrogate, surrogate.lam, surrogate.coef
@@ -266,16 +265,11 @@ class DualDA(PairAttributor):
             some = np.asarray(features[unseen]), self.labels_[unseen]
             self.agreement_ = agreement(self.task_, self.coef_, self.head_, *some)
 
-    def _solver(self, task: Task) -> SurrogateSolver:
-        return SurrogateSolver(
-            task, self.C, self.bias, self.tol, self.seed, self.n_threads, self.max_seconds, self.show_progress
-        )
-
     def _self_influence(self) -> Tensor:
-        return self.surrogate_.self_influence()[torch.as_tensor(self._used)]
+        return self.surrogate_.self_influence()[torch.as_tensor(self.used_)]
 
     def _scores(self, features: Tensor, classes: Tensor, x: Any) -> Tensor:
-        return self.surrogate_.expansion.dense(features, classes)[:, torch.as_tensor(self._used)]
+        return self.surrogate_.expansion.dense(features, classes)[:, torch.as_tensor(self.used_)]
 
     def _like(self) -> Tensor:
         return self.surrogate_.vectors
@@ -305,16 +299,13 @@ class DualDA(PairAttributor):
         }
 
     def _restore(self, arrays: store.Arrays, manifest: Any, bound: BoundModel | None) -> None:
-        place = self._place(bound)
-        surrogate = Surrogate.from_arrays(manifest.task_of, arrays, place, manifest.constant)
+        surrogate = Surrogate.from_arrays(arrays, manifest, self._place(bound))
         shape = len(surrogate.coef), surrogate.vectors.shape[1]
         if bound is not None and bound.extractor.head().weight.shape != shape:
             raise contents.refused(f"'coef' must fit the layer {bound.extractor.layer!r}, and does not")
         if surrogate.bias != self.bias:
             raise contents.refused("'coef' must have a column for the bias where 'bias' is set, only there")
-        known = manifest.C, manifest.gap, manifest.C_path, surrogate.constant, "loaded"
-        solution = SurrogateSolution(surrogate.lam, surrogate.coef, *known)
         self._adopt(surrogate.task, surrogate.labels, surrogate.head, bound, None)
-        self._keep((surrogate, solution))
+        self._keep(surrogate)
         self.agreement_ = manifest.agreement
         self._unseen = without_part(self.task_, self.labels_, self.seed, self.C_path_ is None)

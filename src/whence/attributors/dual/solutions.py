@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_array
 
-from whence.attributors.dual.progress import gap_bar
+from whence.attributors.progress import gap_bar
 from whence.core import contents, fingerprint, store
 from whence.core.arrays import Array, Doubles, Floats, Mask
 from whence.core.cache import Cache, Slot
@@ -23,6 +23,9 @@ from whence.model.heads import Head
 from whence.svm import CChoice, choose_C, solve
 from whence.svm.inputs import length
 from whence.tasks import Task
+
+if TYPE_CHECKING:
+    from whence.attributors.dual.dualda import DualDA
 
 
 class SurrogateSolution(NamedTuple):
@@ -42,26 +45,20 @@ class SurrogateSolution(NamedTuple):
 
 @dataclass(frozen=True)
 class SurrogateSolver:
-    """The task and the parameters of ``DualDA`` that its solution depends on."""
+    """Solves the problem of a task by the parameters of a ``DualDA``."""
 
     task: Task
-    C: float | Literal["auto"]
-    bias: bool
-    tol: float
-    seed: int
-    n_threads: int | None
-    max_seconds: float | None
-    show_progress: bool
+    by: DualDA
 
     def of_features(self, features: Floats, labels: Array, head: Head | None) -> SurrogateSolution:
         """Choose C where that is asked for, and solve on the samples whose label is known."""
-        some, choice, C = self.task.known(labels), None, self.C
+        some, choice, C = self.task.known(labels), None, self.by.C
         X, y = taken(features, some), labels[some]
         # As long as the features: in any units, and with any offset common to all, the bias then costs as
         # much, and counts as much in products of features, as the features do.
-        constant = length(X) if self.bias else 0.0
+        constant = length(X) if self.by.bias else 0.0
         if C == "auto":
-            choice = choose_C(X, y, head=head, show_progress=self.show_progress, **self._common(constant))
+            choice = choose_C(X, y, head=head, show_progress=self.by.show_progress, **self._common(constant))
             C = choice.C
         solved = self._solve(X, y, C, None, constant)
         return solved._replace(lam=_for_all(solved.lam, some), choice=choice)
@@ -78,12 +75,12 @@ class SurrogateSolver:
 
         if cache_dir is None or not bank.checksum:  # without which nobody could tell whose solution it is
             return now()
-        options = {"C": self.C, "bias": self.bias, "tol": self.tol, "seed": self.seed}
+        options = {"C": self.by.C, "bias": self.by.bias, "tol": self.by.tol, "seed": self.by.seed}
         parts = {**bank.parts, "data features": f"{bank.features.shape} {bank.checksum}"}
         parts |= {name: str(value) for name, value in options.items()}
         solver = fingerprint.source("whence.svm", "whence.attributors.dual.solutions")
         parts |= fingerprint.anatomy(self.task.problem, "problem")
-        parts |= {f"task {name}": str(value) for name, value in self.task.parameters.items()}
+        parts |= {name: str(value) for name, value in self.task.saved.items()}
         parts["code the solver"] = f"source {solver}"
         title = f"{type(bank.extractor.model).__qualname__}, {len(features):,} × {features.shape[1]}, " + (
             ", ".join(f"{name} {value}" for name, value in options.items())
@@ -97,7 +94,7 @@ class SurrogateSolver:
 
         A solution that did not reach ``tol`` is not kept: a longer run would have done better.
         """
-        say = teller(self.show_progress)
+        say = teller(self.by.show_progress)
         path = slot.path / "solution.safetensors"
         with slot.locked(say=say):
             note = "computed"
@@ -114,7 +111,7 @@ class SurrogateSolver:
             if note != "computed":
                 say(f"Solution: {note}.")
             solved = solve()
-            if solved.gap <= self.tol:
+            if solved.gap <= self.by.tol:
                 try:
                     with slot.filling(title):
                         _write(path, solved)
@@ -134,13 +131,13 @@ class SurrogateSolver:
     def _solve(
         self, features: Floats, labels: Array, C: float, start: csr_array | None, constant: float
     ) -> SurrogateSolution:
-        with gap_bar(self.tol, self.show_progress) as bar:
+        with gap_bar(self.by.tol, self.by.show_progress) as bar:
             found = solve(
                 features,
                 labels,
                 C=C,
-                tol=self.tol,
-                max_seconds=self.max_seconds,
+                tol=self.by.tol,
+                max_seconds=self.by.max_seconds,
                 warm_start=start,
                 callback=bar,
                 **self._common(constant),
@@ -149,7 +146,7 @@ class SurrogateSolver:
 
     def _common(self, constant: float) -> dict[str, Any]:
         task = {"problem": self.task.problem, "n_classes": self.task.n_outputs}
-        return {**task, "bias": constant or False, "seed": self.seed, "n_threads": self.n_threads}
+        return {**task, "bias": constant or False, "seed": self.by.seed, "n_threads": self.by.n_threads}
 
 
 def _for_all(lam: csr_array, some: Mask) -> csr_array:

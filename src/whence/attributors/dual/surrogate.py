@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -12,11 +11,13 @@ from scipy.sparse import csr_array
 from torch import Tensor
 
 from whence.attributors.dual.expansion import Expansion
+from whence.attributors.dual.faithfulness import Faithfulness, faithfulness, head_logits, new_logits
 from whence.attributors.dual.sketch import WIDTH, check_labels, check_same
 from whence.attributors.dual.sketch import sketch as make_sketch
 from whence.attributors.dual.solutions import SurrogateSolution
 from whence.core import contents
 from whence.core.arrays import Array, Doubles, Floats, Ints
+from whence.core.contents import Layout
 from whence.core.store import Arrays
 from whence.data import TrainingSet
 from whence.errors import InvalidInputError
@@ -24,33 +25,10 @@ from whence.features import taken
 from whence.model.bound import BoundModel
 from whence.model.heads import Head
 from whence.model.inputs import to_model
-from whence.svm.likeness import mean_cosine
 from whence.tasks import Task
 
+HEAD_LAYOUT: Layout = {"head_weight": ("K", "d"), "head_bias": ("K",)}
 _KNOWN_BY = 7  # random samples by which a training set is known again, beside the first
-
-
-@dataclass(frozen=True)
-class Faithfulness:
-    """How well the surrogate stands for the model; 1 is best everywhere.
-
-    Attributes
-    ----------
-    agreement : share of tests where both name the same class
-    mcc : Matthews correlation of the two classifications; 0 where one of them names a single class
-    weight_cosine : cosine of its weights and the head's, each centred over classes, without biases
-    logit_cosine : mean cosine of the logits, each centred over classes
-    n_tests : tests compared
-
-    Both are centred because no class decision sees a shift common to all classes, and the surrogate's
-    classes sum to zero by construction.
-    """
-
-    agreement: float
-    mcc: float
-    weight_cosine: float
-    logit_cosine: float
-    n_tests: int
 
 
 class Surrogate:
@@ -59,35 +37,31 @@ class Surrogate:
     Parameters
     ----------
     task : what outputs and labels are
-    lam : (N, K) sparse
-    coef : (K, d[+1]) float64, the bias last
+    solution : λ (N, K), W (K, d[+1]), and how they were reached
     vectors : (S, d) features of the samples with λ_i ≠ 0, in training order
     labels : (N, …)
     head : the model's last layer, where it is known
     device : where scores are computed
     sketch : (N, 4 + …) of the training set, by which it is known again; None in files of version 0.1
-    constant : what follows the features to carry the bias, of no account where ``coef`` has none
     """
 
     def __init__(
         self,
         task: Task,
-        lam: csr_array,
-        coef: Doubles,
+        solution: SurrogateSolution,
         vectors: Floats,
         labels: Array,
         head: Head | None,
         device: str | torch.device | None,
-        sketch: Floats | None = None,
-        constant: float = 1.0,
+        sketch: Floats | None,
     ) -> None:
-        self.task, self.lam, self.coef, self.labels, self.head = task, lam, coef, labels, head
-        self.sketch = sketch
-        self.support = np.flatnonzero(np.diff(lam.indptr))
+        self.task, self.solution, self.labels, self.head, self.sketch = task, solution, labels, head, sketch
+        self.lam, self.coef = solution.lam, solution.weight
+        self.support = np.flatnonzero(np.diff(self.lam.indptr))
         self.vectors = torch.as_tensor(vectors, device=device)
-        self.bias = coef.shape[1] > vectors.shape[1]
-        self.constant = constant if self.bias else 0.0
-        self.expansion = Expansion(self.vectors, self.support, lam, constant=self.constant)
+        self.bias = self.coef.shape[1] > vectors.shape[1]
+        self.constant = solution.constant if self.bias else 0.0
+        self.expansion = Expansion(self.vectors, self.support, self.lam, constant=self.constant)
 
     @classmethod
     def from_solution(
@@ -101,10 +75,9 @@ class Surrogate:
         sketch: Floats | None = None,
     ) -> Self:
         """Keep of the features (N, d) what a solution needs, with a sketch of all, made if None."""
-        lam = solution.lam
-        vectors = np.asarray(features[np.flatnonzero(np.diff(lam.indptr))])
+        vectors = np.asarray(features[np.flatnonzero(np.diff(solution.lam.indptr))])
         known = make_sketch(features, labels) if sketch is None else sketch
-        return cls(task, lam, solution.weight, vectors, labels, head, device, known, solution.constant)
+        return cls(task, solution, vectors, labels, head, device, known)
 
     def arrays(self) -> Arrays:
         """Everything to save."""
@@ -122,20 +95,15 @@ class Surrogate:
         return {name: array for name, array in arrays.items() if array is not None}
 
     @classmethod
-    def from_arrays(
-        cls,
-        task_of: Callable[[int], Task],
-        arrays: Arrays,
-        device: str | torch.device | None,
-        constant: float,
-    ) -> Self:
-        """Rebuild from what ``arrays`` gave, and the task with K outputs, or raise StoreError."""
-        task = _checked(arrays, task_of)
-        shape = len(arrays["labels"]), task.n_outputs
-        lam = csr_array((arrays["lam_data"], arrays["lam_indices"], arrays["lam_indptr"]), shape=shape)
+    def from_arrays(cls, arrays: Arrays, manifest: Any, device: str | torch.device | None) -> Self:
+        """Rebuild from what ``arrays`` gave, and from the manifest of ``DualDA``, or raise StoreError."""
+        task, labels = _checked(arrays, manifest.task_of), arrays["labels"]
+        rows = arrays["lam_data"], arrays["lam_indices"], arrays["lam_indptr"]
+        lam = csr_array(rows, shape=(len(labels), task.n_outputs))
+        known = manifest.C, manifest.gap, manifest.C_path, manifest.constant, "loaded"
+        solution = SurrogateSolution(lam, arrays["coef"], *known)
         head = Head(arrays["head_weight"], arrays.get("head_bias")) if "head_weight" in arrays else None
-        vectors, labels, sketch = arrays["vectors"], arrays["labels"], arrays.get("sketch")
-        return cls(task, lam, arrays["coef"], vectors, labels, head, device, sketch, constant)
+        return cls(task, solution, arrays["vectors"], labels, head, device, arrays.get("sketch"))
 
     def check_training(self, features: Floats, rows: Ints | None = None, argument: str = "features") -> None:
         """Raise unless features (n, d) are those of training samples ``rows`` (n,), or of all, as fitted."""
@@ -187,10 +155,8 @@ class Surrogate:
         return logits
 
     def logits(self, features: Tensor) -> Tensor:
-        """Compute the surrogate's logits W f(x), (B, K), in float64: long features leave little of them."""
-        W = torch.as_tensor(self.coef, device=features.device)
-        f, d = features.double(), features.shape[1]
-        return torch.addmm(W[:, d], f, W[:, :d].T) if self.bias else f @ W.T
+        """Compute the surrogate's logits W f(x), (B, K), in float64."""
+        return new_logits(self.coef, features)
 
     def classes(self, features: Tensor) -> Tensor:
         """Give the output that the model predicts, or the surrogate where the head is unknown, (B,)."""
@@ -198,7 +164,7 @@ class Surrogate:
 
     def model_logits(self, features: Tensor) -> Tensor:
         """Compute the model's own logits (B, K), or the surrogate's where the head is unknown."""
-        return self.logits(features) if self.head is None else _head_logits(self.head, features)
+        return self.logits(features) if self.head is None else head_logits(self.head, features)
 
     def self_influence(self) -> Tensor:
         """λ_{i,y_i}‖f_i‖² of every training sample, (N,); of other tasks with Σ_c |λ_ic|, as a rule."""
@@ -210,30 +176,13 @@ class Surrogate:
 
     def faithfulness(self, features: Tensor, logits: Tensor | None = None) -> Faithfulness:
         """Compare with the model's output (B, K) for features (B, d); None takes what the head makes."""
-        # Imported here: scikit-learn would make up most of the time that importing whence takes.
-        from sklearn.metrics import matthews_corrcoef
-
         self.task.require_classes("A surrogate that is compared with its model")
         if self.head is None:
             raise InvalidInputError(
                 "'head' must be known to compare the surrogate with the model. It is not: pass "
                 "head=(weight, bias) to FeatureBank.of, or use fit(model, data)."
             )
-        ours = self.logits(features).double().cpu().numpy()
-        theirs = (_head_logits(self.head, features) if logits is None else logits).double().cpu().numpy()
-        # Centring over classes and then one cosine over all entries: the matrices as single rows.
-        weights = [W - W.mean(axis=0) for W in (self.coef[:, : features.shape[1]], self.head.weight)]
-        lengths = float(np.linalg.norm(weights[0]) * np.linalg.norm(weights[1]))
-        named = ours.argmax(1), theirs.argmax(1)
-        # Where both name one class only, there is nothing to correlate, of which scikit-learn would warn.
-        several = len(np.unique(np.concatenate(named))) > 1
-        return Faithfulness(
-            agreement=float((named[0] == named[1]).mean()),
-            mcc=float(matthews_corrcoef(named[1], named[0])) if several else 0.0,
-            weight_cosine=float(np.vdot(*weights)) / lengths if lengths > 0 else 0.0,
-            logit_cosine=mean_cosine(ours, theirs),
-            n_tests=len(features),
-        )
+        return faithfulness(self.coef, self.head, features, logits)
 
 
 def _checked(arrays: Arrays, task_of: Callable[[int], Task]) -> Task:
@@ -243,11 +192,8 @@ def _checked(arrays: Arrays, task_of: Callable[[int], Task]) -> Task:
     known = {"sketch"} & arrays.keys()  # files of version 0.1 have none
     contents.check_names(arrays, names | ({"head_weight"} if head else set()), head | known)
     sizes: dict[str, int] = {}
-    layout: dict[str, tuple[int | str, ...]] = {"coef": ("K", "columns"), "vectors": ("S", "d")}
-    if head:
-        layout |= {"head_weight": ("K", "d")}
-    if "head_bias" in head:
-        layout |= {"head_bias": ("K",)}
+    shapes: Layout = {"coef": ("K", "columns"), "vectors": ("S", "d"), **HEAD_LAYOUT}
+    layout = {name: shape for name, shape in shapes.items() if name in arrays}
     contents.check_floats(arrays, layout, sizes, dict.fromkeys((*head, "vectors"), contents.FLOATS))
     K, extra = sizes["K"], sizes["columns"] - sizes["d"]
     if K < 1 or sizes["d"] < 1 or extra not in (0, 1):
@@ -266,9 +212,3 @@ def _checked(arrays: Arrays, task_of: Callable[[int], Task]) -> Task:
     if int(support.sum()) != sizes["S"] or not used[support].all():
         raise contents.refused("'vectors' must have a row per sample with coefficients, and has not")
     return task
-
-
-def _head_logits(head: Head, features: Tensor) -> Tensor:
-    """Compute the model's own logits, (B, K)."""
-    logits = features @ torch.as_tensor(head.weight).to(features).T
-    return logits if head.bias is None else logits + torch.as_tensor(head.bias).to(features)

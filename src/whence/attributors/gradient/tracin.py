@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Self, Unpack
+from typing import Any, ClassVar, Self
 
 from whence.attributors.base import Limits, register, share_options
-from whence.attributors.frame import FitOptions, model_of
 from whence.attributors.gradient.checkpoints import Checkpoints, read_checkpoints
 from whence.attributors.gradient.graddot import GradientAttributor
 from whence.core.checks import check_number, shown, to_array
@@ -61,7 +60,7 @@ class TracIn(GradientAttributor):
         *,
         checkpoints: Checkpoints | None = None,
         learning_rates: float | Sequence[float] = 1.0,
-        **options: Unpack[FitOptions],
+        **options: Any,
     ) -> Self:
         """Fit to a trained classifier, its training set, and its weights in the course of training.
 
@@ -72,9 +71,12 @@ class TracIn(GradientAttributor):
         learning_rates
             One for all checkpoints, which only scales the scores, or one per checkpoint.
         """
-        points = read_checkpoints(model_of(model, layer, options), checkpoints)
-        rates = _check_rates(learning_rates, len(points))
-        return self._fit(model, data, layer, options, points=points, rates=rates)
+        more = {"checkpoints": checkpoints, "learning_rates": learning_rates, **options}
+        return super().fit(model, data, layer, **more)
+
+    def _check_given(self, model: Any, checkpoints: Any = None, learning_rates: Any = 1.0) -> dict[str, Any]:
+        points = read_checkpoints(model, checkpoints)
+        return {"points": points, "rates": _check_rates(learning_rates, len(points))}
 
 
 def _check_rates(rates: Any, n: int) -> list[float]:

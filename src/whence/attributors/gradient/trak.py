@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, Self, Unpack
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor
 
 from whence.attributors.base import Limits, register, share_options
 from whence.attributors.classifier import Classifier, Training
-from whence.attributors.frame import FitOptions, model_of
 from whence.attributors.gradient.checkpoints import Checkpoints, read_checkpoints
 from whence.attributors.gradient.graddot import Params, WeightsAttributor
 from whence.attributors.gradient.gradients import MEMORY, Gradients, Weights, margin
@@ -57,10 +56,8 @@ class TRAK(WeightsAttributor):
         Of the projection; checkpoint j has seed + j.
     memory
         Bytes that gradients and activations may take at a time.
-    batch_size
-        Inputs per forward pass.
-    show_progress
-        Show progress bars.
+    batch_size, show_progress
+        As for every method, see ``Attributor``.
 
     Examples
     --------
@@ -92,7 +89,7 @@ class TRAK(WeightsAttributor):
         layer: str | None = None,
         *,
         checkpoints: Checkpoints | None = None,
-        **options: Unpack[FitOptions],
+        **options: Any,
     ) -> Self:
         """Fit to a trained classifier and its training set, or to an ensemble of such classifiers.
 
@@ -102,10 +99,10 @@ class TRAK(WeightsAttributor):
             An ensemble instead of the model's own weights, which then only tell the class for
             ``target=None``: models of its architecture, state dicts, or paths of files with one.
         """
-        points: Sequence[Weights | None] = (None,)
-        if checkpoints is not None:
-            points = read_checkpoints(model_of(model, layer, options), checkpoints)
-        return self._fit(model, data, layer, options, points=points)
+        return super().fit(model, data, layer, checkpoints=checkpoints, **options)
+
+    def _check_given(self, model: Any, checkpoints: Any = None) -> dict[str, Any]:
+        return {} if checkpoints is None else {"points": read_checkpoints(model, checkpoints)}
 
     def _scores(self, features: Tensor, classes: Tensor, x: Any) -> Tensor:
         tests = Tests(x, features, classes)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import types
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -31,7 +31,7 @@ def structure(model: nn.Module) -> Lines:
     takes milliseconds, since weights are not read, and is the same in every process.
 
     Attributes that the model writes whenever it runs, such as a counter, differ from run to run:
-    ``settled`` leaves them out.
+    ``notes`` names them.
     """
     telling = _Telling()
     for name, module in model.named_modules():
@@ -89,9 +89,14 @@ def anatomy(thing: Any, name: str) -> Lines:
     return telling.lines
 
 
-def settled(before: Mapping[str, str], after: Mapping[str, str]) -> Lines:
-    """Give the lines that were the same before and after a run: the others are notes that it takes."""
-    return {key: line for key, line in after.items() if before.get(key) == line}
+def notes(before: Mapping[str, str], after: Mapping[str, str]) -> frozenset[str]:
+    """Name the lines that a run has changed: notes that are taken whenever something runs."""
+    return frozenset(key for key, _ in before.items() ^ after.items())
+
+
+def without(lines: Mapping[str, str], some: Collection[str]) -> Lines:
+    """Leave out some lines."""
+    return {key: line for key, line in lines.items() if key not in some}
 
 
 class _Telling:

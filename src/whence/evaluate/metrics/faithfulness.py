@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import torch
 from scipy.sparse import csr_array
 
 from whence.attributors.classifier import check_tests
-from whence.attributors.dual.surrogate import Faithfulness, Surrogate
+from whence.attributors.dual.faithfulness import Faithfulness, faithfulness
 from whence.core.arrays import Doubles, Ints
 from whence.core.checks import check_flag, to_array
 from whence.errors import InvalidInputError
 from whence.evaluate.metrics.arrays import numbers
 from whence.model.heads import Head
 from whence.svm.inputs import check_features, check_head
-from whence.tasks import Classes
 
 
 def surrogate_faithfulness(coef: Any, head: tuple[Any, Any], features: Any) -> Faithfulness:
@@ -38,11 +38,8 @@ def surrogate_faithfulness(coef: Any, head: tuple[Any, Any], features: Any) -> F
     K, d = len(weight), tests.shape[1]
     if weight.shape[1] not in (d, d + 1):
         raise InvalidInputError(f"'coef' must have shape (K, {d}) or (K, {d + 1}). Got {weight.shape}.")
-    # No sample is needed to compare two layers: an expansion over none of them.
-    empty = csr_array((0, K), dtype=np.float64)
-    vectors, labels = np.empty((0, d), dtype=tests.dtype), np.empty(0, dtype=np.int64)
-    surrogate = Surrogate(Classes(K), empty, weight, vectors, labels, Head(*check_head(head, d, K)), None)
-    return surrogate.faithfulness(check_tests(tests, surrogate.vectors))
+    rows = check_tests(tests, torch.from_numpy(np.empty((0, d), tests.dtype)))
+    return faithfulness(weight, Head(*check_head(head, d, K)), rows)
 
 
 def support_counts(coefficients: Any) -> Ints:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from itertools import groupby
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -204,16 +202,13 @@ def marked_text(backbone: Backbone, text: str, word: str) -> Marked:
 def localise(
     explainer: DualDA,
     extractor: Extractor,
-    pairs: Any,
-    target: Any,
-    tests: Callable[[int], Marked],
-    train: Callable[[int], Marked],
+    test: Marked,
+    train: Marked,
+    index: int,
+    target: int,
     method: Method,
-) -> list[PairLocalisation]:
-    """Explain pairs by XDA, and measure how much of the relevance lies on the shortcut of either sample.
-
-    A test costs one pass forward; each of its pairs one back through it, and one forward and one back through
-    the training sample.
+) -> PairLocalisation:
+    """Explain a pair by XDA, and measure how much of the relevance lies on the shortcut of either sample.
 
     Parameters
     ----------
@@ -221,45 +216,33 @@ def localise(
         Fitted, on any inputs that have the features of the extractor's model: cached states will do.
     extractor
         The whole model, from the inputs that are explained.
-    pairs : (m, 2)
-        Places of a test and of a training sample, such as ``caught_pairs`` gives them.
-    target : (m,)
-        Class that each pair is explained for.
-    tests, train
-        Give the sample of a place in ``pairs``.
+    test, train, index
+        The samples, and the place of the one for training.
+    target
+        Class that the pair is explained for.
     method
         As for ``DualDA.explain``, such as "attn_lrp".
     """
-    places = classes("pairs", numbers("pairs", pairs, (None, 2)).ravel()).reshape(-1, 2)
-    wanted = classes("target", target, len(places))
-    found = []
-    rows = zip(places.tolist(), wanted.tolist(), strict=True)
-    for t, group in groupby(rows, lambda row: row[0][0]):
-        marked = tests(t)
-        test = start(extractor, marked.inputs, method)
-        for (_, i), c in group:
-            sample = train(i)
-            other = start(extractor, sample.inputs, method)
-            _check_features(explainer, i, other.features)
-            lam = torch.as_tensor(explainer.lam_[[i]][:, [c]].toarray()[:, 0])
-            weight = torch.as_tensor(explainer.coef_[c, : other.features.shape[1]])
-            maps = pair_maps(test, other, lam, weight)
-            on_test, on_train = (one[0].cpu().numpy() for one in (maps.test, maps.train))
-            measured = localisation(on_test, *marked[1:]), localisation(on_train, *sample[1:])
-            found.append(PairLocalisation(*measured, on_test, on_train))
-    return found
+    here, there = (start(extractor, one.inputs, method) for one in (test, train))
+    _check_features(explainer, index, there.features)
+    lam = torch.as_tensor(explainer.lam_[[index]][:, [target]].toarray()[:, 0])
+    weight = torch.as_tensor(explainer.coef_[target, : there.features.shape[1]])
+    maps = pair_maps(here, there, lam, weight)
+    on_test, on_train = (one[0].cpu().numpy() for one in (maps.test, maps.train))
+    measured = localisation(on_test, *test[1:]), localisation(on_train, *train[1:])
+    return PairLocalisation(*measured, on_test, on_train)
 
 
 def _check_features(explainer: DualDA, index: int, features: Tensor) -> None:
     """Raise unless a training sample has the features, (1, d), that it was fitted with."""
     if index not in explainer.support_:
         raise InvalidInputError(
-            f"'pairs' must have support vectors for training samples, others score 0. Got {index}."
+            f"'index' must be that of a support vector, other samples score 0. Got {index}."
         )
     fitted = explainer.vectors_[int(np.searchsorted(explainer.support_, index))]
     apart = float((features[0].to(fitted) - fitted).norm() / fitted.norm())
     if not apart < 0.01:  # rounding and padding leave less
         raise InvalidInputError(
-            f"'train' must give the samples that were fitted. The features of sample {index} differ by "
+            f"'train' must be the sample that was fitted. The features of sample {index} differ by "
             f"{apart:.0%}."
         )

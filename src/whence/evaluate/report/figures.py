@@ -2,35 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 
 from markupsafe import Markup
 
 from whence.evaluate.report import charts
-from whence.evaluate.report.charts import Axis, Dot, Line, legend, line_chart, linear, powers
-from whence.evaluate.report.summary import Retrained, Summary
+from whence.evaluate.report.charts import Axis, Dot, Line, line_chart, linear, powers
+from whence.evaluate.report.summary import Retrained, Summary, kind
 from whence.evaluate.report.sweep import Points, Sweep, SweptColumn
-from whence.evaluate.suite.metric import Accuracies, Column, Curves, Swept
+from whence.evaluate.suite.metric import Accuracies, Column, Curves
 from whence.evaluate.suite.protocol import RANDOM, Method
 
 _UNIT = Axis(0.0, 1.0, (0.0, 0.5, 1.0))
 _SHARES = Axis(1e-3, 1.0, (1e-3, 1e-2, 1e-1, 1.0), log=True)
-_CURVES = (("line dual", "DualDA"), ("line", "other methods"), ("line chance", "random"))
-LEGENDS = {
-    "dots": legend([("dot dual", "DualDA"), ("dot", "other methods")]),
-    "curves": legend(_CURVES),
-    "retrained": legend([*_CURVES, ("line paper", "the paper’s own")]),
-    "sweep": legend(
-        [
-            ("line dual", "DualDA"),
-            ("dot dual", "where it is best"),
-            ("line chance", "random"),
-            ("line level", "the best other method, named"),
-        ]
-    ),
-}
-"""What lines and dots stand for, by kind of figure."""
 Panels = list[tuple[str, Markup]]
 _NONE: Mapping[str, Points] = {}
 
@@ -59,12 +44,12 @@ class Figures:
         """Average rank against time; the best are at the lower left."""
         points = []
         for method in self.summary.methods:
-            seconds, rank = self.summary.seconds(method.key), self.summary.ranks.get(method.key)
+            seconds, rank = self.summary.seconds(method), self.summary.ranks.get(method.key)
             if seconds and rank and method.name != RANDOM:
                 points.append((method.label, seconds, rank[0], _style(method)))
         if not points:
             return None
-        unit = "CPU-seconds" if self.results.protocol["model"]["device"] == "cpu" else "seconds"
+        unit = "CPU-seconds" if self.summary.on_cpu else "seconds"
         x = powers([p[1] for p in points], f"{unit} of fitting and of explaining all tests (← faster)")
         y = linear([p[2] for p in points], "average rank (↓ better)")
         return charts.scatter_chart(points, x, y, "Average rank against seconds of fitting and explaining")
@@ -93,8 +78,8 @@ class Figures:
         """Accuracies of retrained models against the share kept or removed, beside the paper's."""
         if len(found.shares) < 2:
             return []
-        ours = {m.key: _known(found.shares, values) for m, values, _ in found.rows}
-        theirs = {m.key: _known(found.shares, values) for m, _, values in found.rows}
+        ours = {m.key: list(values.items()) for m, values, _ in found.rows}
+        theirs = {m.key: list(values.items()) for m, _, values in found.rows}
         x = replace(_UNIT, title=f"share of the training samples {section.what.lower()}")
         values = [b for curves in (ours, theirs) for curve in curves.values() for _, b in curve]
         y = linear(values, f"accuracy ({'↑' if section.rising else '↓'} better)")
@@ -121,9 +106,9 @@ class Figures:
             [self.sweep.at(method) for method in self.sweep.methods], f"{self.sweep.option} (→ sparser)"
         )
         found = [(swept.column.title, _swept_chart(swept, x)) for swept in self.sweep.columns()]
-        for metric, section in self.summary.sections(Swept):
-            for quantity, (title, unit) in section.quantities.items():
-                lines = [Line(points, "line dual") for points in self.sweep.lines(metric, quantity)]
+        for metric in self.summary.metrics:
+            for quantity, (title, unit) in metric.swept.items():
+                lines = [Line(points, "line dual") for points in self.sweep.lines(metric.name, quantity)]
                 if lines:
                     y = linear([value for line in lines for _, value in line.points], unit, zero=True)
                     found.append((title, line_chart(lines, x, y, title)))
@@ -142,13 +127,9 @@ def _swept_chart(swept: SweptColumn, x: Axis) -> Markup:
     return line_chart([*levels, line], x, y, f"{column.title} over the sweep")
 
 
-def _known(shares: Sequence[float], values: Sequence[float | None]) -> Points:
-    return [(share, value) for share, value in zip(shares, values, strict=True) if value is not None]
-
-
 def _level(value: float, x: Axis) -> list[tuple[float, float]]:
     return [(x.low, value), (x.high, value)]
 
 
-def _style(method: Method, kind: str = "dot") -> str:
-    return f"{kind} dual" if method.name == "dualda" else f"{kind} chance" if method.name == RANDOM else kind
+def _style(method: Method, shape: str = "dot") -> str:
+    return f"{shape} {kind(method)}".strip()

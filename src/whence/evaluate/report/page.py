@@ -3,46 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
+from itertools import groupby
 from os import PathLike
 from typing import Any
 
 from whence.core import store
 from whence.core.resources import in_words
 from whence.errors import StoreError
-from whence.evaluate.report.charts import number
-from whence.evaluate.report.figures import LEGENDS, Figures
-from whence.evaluate.report.summary import Cell, Retrained, Summary
+from whence.evaluate.report.charts import legend, number
+from whence.evaluate.report.figures import Figures
+from whence.evaluate.report.summary import Summary, kind, paper
 from whence.evaluate.report.sweep import Sweep, SweptColumn
-from whence.evaluate.suite.metric import Accuracies, Numbers
+from whence.evaluate.suite.metric import Column, Numbers
 from whence.evaluate.suite.protocol import Method
-from whence.evaluate.suite.results import ERROR, Results
+from whence.evaluate.suite.results import ERROR, Results, Row
 from whence.explanation.page import style
 from whence.pages.render import Look, read, render
-
-_FACTS = {
-    "n_train": "training samples",
-    "n_test": "tests",
-    "train_accuracy": "right on training samples",
-    "test_accuracy": "right on tests",
-    "clean_accuracy": "right on tests without the shortcut",
-    "fooled": "share of other classes' tests that the shortcut fools",
-    "n_fooled": "tests that it fools, on which it is measured",
-    "needed": "share wanted",
-    "poisoned": "share of the class with the shortcut, the score of knowing the class alone",
-}
-_CAUGHT = (
-    "caught_of",
-    "caught",
-    "map_auc_test",
-    "map_auc_train",
-    "map_share_test",
-    "map_share_train",
-    "map_chance_test",
-)
-_COSTS = ("fit_seconds", "explain_seconds", "cpu_seconds", "cache_bytes", "peak_bytes")
 
 
 def write(path: str | PathLike[str], results: Results) -> None:
@@ -61,7 +39,10 @@ def render_page(results: Results) -> str:
         versions=results.versions,
         page=page,
         number=number,
-        legends=LEGENDS,
+        kind=kind,
+        recommended=paper()["method"]["choices"],
+        legend=legend,
+        in_words=in_words,
     )
 
 
@@ -76,66 +57,35 @@ class _Page:
         self.columns = self.summary.columns
         self.notes: dict[str, int] = {}
 
-    def facts(self) -> list[tuple[str, list[tuple[str, str]]]]:
+    def facts(self) -> dict[str, list[Row]]:
         """Facts of each scene."""
-        found: dict[str, list[tuple[str, str]]] = {}
+        found: dict[str, list[Row]] = {}
         for row in self.results.select("scene"):
-            name = _FACTS.get(row.quantity, row.quantity.replace("_", " "))
-            found.setdefault(row.method, []).append((name, number(row.value or 0.0)))
-        return list(found.items())
+            found.setdefault(row.method, []).append(row)
+        return found
 
-    def table(self) -> list[tuple[Method, list[tuple[Cell, int]], str]]:
-        """Scores of all methods, each with the number of its note, and the average rank."""
-        rows = []
-        for method, cells in self.summary.table():
-            rank = self.summary.ranks.get(method.key)
-            shown = (
-                "–" if rank is None else f"{rank[0]:.1f}" + f" ({rank[1]})" * (rank[1] < len(self.columns))
-            )
-            rows.append((method, [(cell, self._note(cell.note)) for cell in cells], shown))
-        return rows
-
-    def _note(self, text: str) -> int:
+    def note(self, text: str) -> int:
         """Number a note; 0 for none."""
         return self.notes.setdefault(text, len(self.notes) + 1) if text else 0
-
-    def reliability(self) -> list[tuple[str, dict[str, float | None]]]:
-        """How reliable what scores foretell is, by the title of the column, where that was measured."""
-        found = []
-        for column in self.columns:
-            target = {row.quantity: row.value for row in self.results.select(column.metric, "target")}
-            found += [(column.title, target)] if target else []
-        return found
 
     def sweep_table(self) -> list[tuple[SweptColumn, str]]:
         """Each metric over the sweep, and the values of the option at which DualDA is best by it."""
         everything = [self.sweep.at(method) for method in self.sweep.methods]
         return [(one, _ranges([x for x, _ in one.best], everything)) for one in self.sweep.columns()]
 
-    def caught(self) -> list[tuple[str, list[tuple[str, list[str]]], list[dict[str, Any]]]]:
-        """What XDA shows of the shortcuts that DualDA caught, metric by metric, and some pairs of texts."""
+    def caught(self) -> list[tuple[Column, list[Method], list[dict[str, Any]]]]:
+        """Columns of shortcuts, the methods that caught some, and pairs of texts that XDA explains."""
         found = []
-        for metric in dict.fromkeys(column.metric for column in self.columns):
-            rows, examples = [], []
-            for method in self.summary.methods:
-                value = partial(self.results.value, metric, method.key)
-                if value("caught") is None:
-                    continue
-                rows.append((method.label, [_shown(value(name)) for name in _CAUGHT]))
-                examples += [
-                    {"label": method.label, "score": row.value, **_example(row.note)}
-                    for row in self.results.select(metric, method.key, "example")[:2]
-                ]
-            if rows:
-                title = next(column.title for column in self.columns if column.metric == metric)
-                found.append((title, rows, examples))
+        for column in {column.metric: column for column in self.columns}.values():
+            caught = self.results.select(column.metric, quantity="caught")
+            methods = [m for m in self.summary.methods if m.key in {row.method for row in caught}]
+            examples = [
+                {"label": method.label, "score": row.value, **_example(row.note)}
+                for method in methods
+                for row in self.results.select(column.metric, method.key, "example")[:2]
+            ]
+            found += [(column, methods, examples)] if methods else []
         return found
-
-    def accuracies(self) -> list[tuple[str, Accuracies, Retrained]]:
-        """Tables of models trained anew, metric by metric."""
-        sections = self.summary.sections(Accuracies)
-        found = [(metric, one, self.summary.retrained(metric, one)) for metric, one in sections]
-        return [(metric, one, table) for metric, one, table in found if table is not None]
 
     def numbers(self) -> list[tuple[str, Numbers, list[tuple[str, list[float | None]]]]]:
         """Tables of other numbers, metric by metric; rows may be of variants of methods."""
@@ -157,14 +107,6 @@ class _Page:
             key = key.replace(method.key, method.label)
         return key
 
-    def costs(self) -> list[tuple[str, list[str]]]:
-        """What each method cost, in words."""
-        rows = []
-        for m in self.summary.methods:
-            values = [(name, self.results.value("resources", m.key, name)) for name in _COSTS]
-            rows.append((m.label, [_shown(v, in_words if "bytes" in name else number) for name, v in values]))
-        return rows
-
     def choices(self) -> list[tuple[str, str, float | None]]:
         """Options that were chosen, and how they did on the subsets for tuning."""
         rows = self.results.select("tuning", None, "chosen")
@@ -177,10 +119,6 @@ class _Page:
             for row in self.results.rows
             if row.quantity in (ERROR, "warning")
         ]
-
-
-def _shown(value: float | None, write: Callable[[float], str] = number) -> str:
-    return "–" if value is None else write(value)
 
 
 def _example(note: str) -> dict[str, Any]:
@@ -208,12 +146,7 @@ def _noted(note: str) -> Iterator[None]:
 
 def _ranges(some: list[float], everything: list[float]) -> str:
     """Write values, neighbours among all of them as a range."""
-    runs: list[list[float]] = []
-    for place, value in enumerate(everything):
-        if value in some and place and everything[place - 1] in some:
-            runs[-1].append(value)
-        elif value in some:
-            runs.append([value])
+    runs = [list(run) for inside, run in groupby(everything, some.__contains__) if inside]
     return ", ".join(number(r[0]) if len(r) == 1 else f"{number(r[0])} to {number(r[-1])}" for r in runs)
 
 

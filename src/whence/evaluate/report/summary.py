@@ -16,12 +16,11 @@ from scipy.stats import rankdata
 from whence.core.arrays import Doubles
 from whence.evaluate.metrics.comparison import standard_error, ties, ties_of_runs
 from whence.evaluate.metrics.coreset import loss_of
-from whence.evaluate.suite.metric import METRICS, Accuracies, Column, Curves, Numbers, Swept
+from whence.evaluate.suite.metric import METRICS, Accuracies, Column, Curves, Numbers
 from whence.evaluate.suite.protocol import RANDOM, Method
 from whence.evaluate.suite.results import ERROR, Results
 
-Section = TypeVar("Section", Curves, Accuracies, Numbers, Swept)
-_INFLUENCE = ("influence", "lissa", "arnoldi", "ekfac")
+Section = TypeVar("Section", Curves, Accuracies, Numbers)
 
 
 @dataclass(frozen=True)
@@ -41,18 +40,17 @@ class Retrained(NamedTuple):
     Attributes
     ----------
     shares : rising
-    rows : methods, with our accuracies and the paper's own at these shares
+    rows : methods, with our accuracies and the paper's own by share, where there are some
     place : of the paper's own, in it
     """
 
     shares: list[float]
-    rows: list[tuple[Method, list[float | None], list[float | None]]]
+    rows: list[tuple[Method, dict[float, float], dict[float, float]]]
     place: str | None
 
-    def best(self, place: int, rising: bool) -> float | None:
+    def best(self, share: float, rising: bool) -> float:
         """Give the best of our accuracies at one of the shares."""
-        found = [ours[place] for _, ours, _ in self.rows]
-        return (max if rising else min)((value for value in found if value is not None), default=None)
+        return (max if rising else min)(ours[share] for _, ours, _ in self.rows if share in ours)
 
 
 class Summary:
@@ -80,8 +78,7 @@ class Summary:
     def _value(self, key: str, column: Column) -> float | None:
         if not column.first:
             return self.results.value(column.metric, key)
-        losses = self.results.select(column.metric, key, "loss")
-        return min(losses, key=lambda row: row.x or 0).value if losses else None
+        return min(self.curve(column.metric, key, "loss"), default=(0.0, None))[1]
 
     def table(self) -> list[tuple[Method, list[Cell]]]:
         """Scores of all methods, column by column."""
@@ -128,9 +125,8 @@ class Summary:
     def _values_of(self, column: Column, key: str) -> list[float | None]:
         if not column.first:
             return [row.value for row in self.results.select(column.metric, key, "each")]
-        seeds = range(self.seeds(column.metric))
-        by_seed = [self.results.select(column.metric, key, loss_of(seed)) for seed in seeds]
-        return [min(rows, key=lambda row: row.x or 0).value for rows in by_seed if rows]
+        curves = [self.curve(column.metric, key, loss_of(seed)) for seed in range(self.seeds(column.metric))]
+        return [min(curve)[1] for curve in curves if curve]
 
     def judged(self) -> list[tuple[str, list[str]]]:
         """How ties are told, and the columns where they are told so."""
@@ -173,12 +169,14 @@ class Summary:
                 found.setdefault(key, []).append(float(rank))
         return {key: (float(np.mean(some)), len(some)) for key, some in found.items()}
 
-    def seconds(self, key: str) -> float | None:
-        """Seconds of fitting and of explaining all tests: of the CPU, where that does the work."""
-        if self.results.protocol["model"]["device"] == "cpu":
-            return self.results.value("resources", key, "cpu_seconds")
-        parts = [self.results.value("resources", key, name) for name in ("fit_seconds", "explain_seconds")]
-        return None if None in parts else sum(part for part in parts if part is not None)
+    @property
+    def on_cpu(self) -> bool:
+        """Whether the CPU did the work, whose own seconds no other job lengthens."""
+        return bool(self.results.protocol["model"]["device"] == "cpu")
+
+    def seconds(self, method: Method) -> float:
+        """Seconds of fitting and of explaining all tests; 0 where nothing is known of them."""
+        return self._cost(method, ["cpu_seconds"] if self.on_cpu else ["fit_seconds", "explain_seconds"])
 
     def curve(self, metric: str, key: str, quantity: str) -> list[tuple[float, float]]:
         """Points of a method's curve."""
@@ -189,65 +187,56 @@ class Summary:
         """What metrics have for the page of one kind, with their names."""
         return [(m.name, one) for m in self.metrics for one in m.sections if isinstance(one, kind)]
 
-    def retrained(self, metric: str, section: Accuracies) -> Retrained | None:
-        """Accuracies of models that were trained anew by all methods, beside the paper's."""
-        curves = {m.key: dict(self.curve(metric, m.key, "accuracy")) for m in self.methods}
-        shares = sorted({share for curve in curves.values() for share in curve})
-        table = paper().get(metric, {}).get(self.results.protocol["data"]["name"], {})
-        kept = [share if section.what == "Kept" else 1 - share for share in shares]
-        rows = [
-            (m, [curves[m.key].get(s) for s in shares], [printed(table, m, share) for share in kept])
-            for m in self.methods
-            if curves[m.key]
-        ]
-        return Retrained(shares, rows, table.get("place")) if rows else None
+    def retrained(self) -> list[tuple[str, Accuracies, Retrained]]:
+        """Accuracies of models that were trained anew, beside the paper's, metric by metric."""
+        found = []
+        for metric, section in self.sections(Accuracies):
+            table = paper().get(metric, {}).get(self.results.protocol["data"]["name"], {})
+            curves = [(m, dict(sorted(self.curve(metric, m.key, "accuracy")))) for m in self.methods]
+            shares = sorted({share for _, curve in curves for share in curve})
+            kept = {share: share if section.what == "Kept" else 1 - share for share in shares}
+            rows = []
+            for method, ours in curves:
+                theirs = {share: printed(table, method, kept[share]) for share in shares}
+                known = {share: value for share, value in theirs.items() if value is not None}
+                rows += [(method, ours, known)] if ours else []
+            found += [(metric, section, Retrained(shares, rows, table.get("place")))] if rows else []
+        return found
 
     def statements(self) -> list[dict[str, Any]]:
         """The paper's statements about its data sets, and what was measured here in the same terms."""
-        ours = self._measured()
+        key, data = paper()["method"]["key"], self.results.protocol["data"]["name"]
+        own = next((m for m in self.methods if m.key == key and key in self.ranks), None)
         rows = []
         for statement in paper()["statements"]:
-            theirs = statement["values"].get(self.results.protocol["data"]["name"])
-            if statement["id"] in ours or theirs is not None:
-                rows.append({**statement, "theirs": theirs, "ours": ours.get(statement["id"])})
+            theirs, ours = statement["values"].get(data), own and self._measured(statement, own)
+            if ours or theirs is not None:
+                rows.append({**statement, "theirs": theirs, "ours": ours or None})
         return rows
 
-    def _measured(self) -> dict[str, float]:
-        """The paper's quantities as measured here; of several DualDA the one the paper recommends."""
-        found: dict[str, float] = {}
-        dual = next((m for m in self.methods if m.key == "dualda(C=0.001)"), None)
-        if dual is None or dual.key not in self.ranks:
-            return found
-        others = [m for m in self.methods if m.name not in ("dualda", RANDOM) and m.key in self.ranks]
-        found["rank"] = 1 + sum(self.ranks[m.key][0] < self.ranks[dual.key][0] for m in others)
-        found["top_three"] = sum(self._among_three(column) for column in self.columns)
-        names = ("fit_seconds", "explain_seconds", "cache_bytes")
-        cost = {
-            m.key: {name: self.results.value("resources", m.key, name) or 0.0 for name in names}
-            for m in self.methods
-        }
-        mine = cost[dual.key]
-        influence = [cost[m.key] for m in self.methods if m.name in _INFLUENCE and self.seconds(m.key)]
-        if influence and mine["explain_seconds"]:
-            total = min(one["fit_seconds"] + one["explain_seconds"] for one in influence)
-            found["faster"] = total / (mine["fit_seconds"] + mine["explain_seconds"])
-            explaining = min(one["explain_seconds"] for one in influence)
-            found["faster_explaining"] = explaining / mine["explain_seconds"]
-        for method in self.methods:
-            if method.name == "lissa" and mine["explain_seconds"]:
-                found["lissa"] = cost[method.key]["explain_seconds"] / mine["explain_seconds"]
-            if method.name == "tracin" and mine["cache_bytes"]:
-                found["cache"] = cost[method.key]["cache_bytes"] / mine["cache_bytes"]
-        return {name: value for name, value in found.items() if value}
+    def _measured(self, statement: Mapping[str, Any], own: Method) -> float | None:
+        """What a statement of the paper about its own method comes to here, if that is measured."""
+        others = [m for m in self.methods if m.name not in (own.name, RANDOM)]
+        if "costs" in statement:
+            theirs = [self._cost(m, statement["costs"]) for m in others if m.name in statement["of"]]
+            mine, least = self._cost(own, statement["costs"]), min(filter(None, theirs), default=0.0)
+            return least / mine if mine else None
+        if statement["id"] == "rank":
+            ranks = [self.ranks[m.key][0] for m in others if m.key in self.ranks]
+            return 1 + sum(rank < self.ranks[own.key][0] for rank in ranks)
+        if statement["id"] == "top_three":
+            return sum(self._among_three(column, own.name, others) for column in self.columns)
+        return None
 
-    def _among_three(self, column: Column) -> bool:
-        """Tell whether DualDA with its best C is among the best three methods of a column."""
+    def _cost(self, method: Method, names: list[str]) -> float:
+        return sum(self.results.value("resources", method.key, name) or 0.0 for name in names)
+
+    def _among_three(self, column: Column, name: str, others: list[Method]) -> bool:
+        """Tell whether a method, with its best options, is among the best three of a column."""
         sign = 1 if column.rising else -1
         scores = {key: sign * value for key, value in self.values[column].items()}
-        dual = [value for key, value in scores.items() if key.startswith("dualda")]
-        others = {m.key for m in self.methods if m.name not in ("dualda", RANDOM)}
-        rest = [value for key, value in scores.items() if key in others]
-        return bool(dual) and sum(value > max(dual) for value in rest) < 3
+        own = [scores[m.key] for m in self.methods if m.name == name and m.key in scores]
+        return bool(own) and sum(scores.get(m.key, -math.inf) > max(own) for m in others) < 3
 
 
 @cache
@@ -256,8 +245,13 @@ def paper() -> dict[str, Any]:
     return tomllib.loads(files("whence.evaluate.report").joinpath("paper.toml").read_text(encoding="utf-8"))
 
 
+def kind(method: Method) -> str:
+    """Say how a method is drawn: as the paper's own, as chance, or as any other."""
+    return {paper()["method"]["name"]: "dual", RANDOM: "chance"}.get(method.name, "")
+
+
 def printed(table: Mapping[str, Any], method: Method, share: float) -> float | None:
     """Accuracy that the paper prints for a method where a share is kept."""
-    found = table.get(method.key if method.name == "dualda" else method.name)
+    found = table.get(method.key) or table.get(method.name)
     kept = 10 * share  # it prints them at 10, 20, … 90 %
     return found[round(kept) - 1] / 100 if found and math.isclose(kept, round(kept)) else None

@@ -1,20 +1,20 @@
-"""What results say about the sweep: every metric against the option of DualDA that was varied."""
+"""What results say about the sweep: every metric against the option of a method that was varied."""
 
 from __future__ import annotations
 
 import math
 from functools import cache
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from whence.evaluate.metrics.coreset import loss_of
-from whence.evaluate.report.summary import Summary
+from whence.evaluate.report.summary import Summary, paper
 from whence.evaluate.suite.metric import Column
 from whence.evaluate.suite.protocol import RANDOM, Method
 
+T = TypeVar("T")
 Points = list[tuple[float, float]]
-_RECOMMENDED = (1e-5, 1e-3)  # the paper's choices of C
 
 
 class SweptColumn(NamedTuple):
@@ -25,7 +25,7 @@ class SweptColumn(NamedTuple):
     column : what is measured
     points : values of the option, rising, with the score at each
     chance : score of the random attributor
-    other : label and score of the best method that is neither DualDA nor random, and how many are as good
+    other : label and score of the best method that is neither swept nor random, and how many are as good
     """
 
     column: Column
@@ -36,14 +36,12 @@ class SweptColumn(NamedTuple):
     @property
     def best(self) -> Points:
         """Points with the best score: several where they are equal."""
-        values = [value for _, value in self.points]
-        top = (max if self.column.rising else min)(values)
-        return [point for point in self.points if math.isclose(point[1], top, rel_tol=1e-9)]
+        return _best(self.points, self.column.rising)
 
     @property
     def recommended(self) -> list[float | None]:
         """Scores at the values that the paper recommends, where they are among the points."""
-        return [dict(self.points).get(value) for value in _RECOMMENDED]
+        return [dict(self.points).get(value) for value in paper()["method"]["choices"]]
 
 
 class Sweep:
@@ -51,8 +49,9 @@ class Sweep:
 
     def __init__(self, summary: Summary) -> None:
         self.summary, self.results = summary, summary.results
-        self.option = str(self.results.protocol.get("sweep", {}).get("option", ""))
-        found = [m for m in summary.everyone if m.name == "dualda" and set(m.options) == {self.option}]
+        given = self.results.protocol.get("sweep", {})
+        self.option, self.method = given.get("option", ""), given.get("method", paper()["method"]["name"])
+        found = [m for m in summary.everyone if m.name == self.method and set(m.options) == {self.option}]
         self.methods = sorted(found, key=self.at) if len(found) > 2 else []
         self._shared = cache(self._find_shared)
 
@@ -85,10 +84,12 @@ class Sweep:
 
     def _column(self, column: Column) -> SweptColumn:
         pairs = [(self.at(method), self._value(column, method.key)) for method in self.methods]
-        others = [m for m in self.summary.methods if m.name not in ("dualda", RANDOM)]
+        others = [m for m in self.summary.methods if m.name not in (self.method, RANDOM)]
         scored = [(m.label, value) for m in others if (value := self._value(column, m.key)) is not None]
         points = [(x, value) for x, value in pairs if value is not None]
-        return SweptColumn(column, points, self._value(column, RANDOM), _best(scored, column.rising))
+        best = _best(scored, column.rising)
+        other = (best[0][0] + f" and {len(best) - 1} more" * (len(best) > 1), best[0][1]) if best else None
+        return SweptColumn(column, points, self._value(column, RANDOM), other)
 
     def _value(self, column: Column, key: str) -> float | None:
         """A score; of losses, over the fractions and seeds that all methods share, so that they compare."""
@@ -110,17 +111,13 @@ class Sweep:
 
     def _losses(self, metric: str, key: str) -> dict[tuple[int, float], float]:
         return {
-            (seed, row.x): row.value
+            (seed, p): loss
             for seed in range(self.summary.seeds(metric))
-            for row in self.results.select(metric, key, loss_of(seed))
-            if row.x is not None and row.value is not None
+            for p, loss in self.summary.curve(metric, key, loss_of(seed))
         }
 
 
-def _best(scored: list[tuple[str, float]], rising: bool) -> tuple[str, float] | None:
-    """Name the best method, and how many others are as good, with its score."""
-    if not scored:
-        return None
-    label, top = (max if rising else min)(scored, key=lambda pair: pair[1])
-    equal = sum(math.isclose(value, top, rel_tol=1e-9) for _, value in scored) - 1
-    return label + (f" and {equal} more" if equal else ""), top
+def _best(scored: list[tuple[T, float]], rising: bool) -> list[tuple[T, float]]:
+    """Give what has the best score: several where they are equal."""
+    top = (max if rising else min)((value for _, value in scored), default=math.nan)
+    return [pair for pair in scored if math.isclose(pair[1], top, rel_tol=1e-9)]

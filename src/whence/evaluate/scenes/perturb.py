@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from whence.core.arrays import Doubles, Ints
+from whence.core.arrays import Doubles, Ints, Mask
 from whence.core.checks import check_callable, check_count, check_seed, check_share, is_integer, shown
 from whence.data.training_set import Mark
 from whence.errors import InvalidInputError
@@ -35,23 +35,19 @@ def flip_labels(data: Any, share: float, *, confusion: Any = None, seed: int = 0
     """
     base, seed = view(data), check_seed(seed)
     rng = np.random.default_rng(seed)
-    rows = _drawn(np.arange(len(base)), share, rng)
-    K = base.n_classes
-    old = base.labels[rows]
+    chosen = _drawn(np.ones(len(base), dtype=bool), share, rng)
+    K, count, labels = base.n_classes, int(chosen.sum()), base.labels.copy()
     if confusion is None:
         if K < 2:
             raise InvalidInputError(f"'data' must have at least 2 classes for flipping labels. Got {K}.")
-        new = (old + rng.integers(1, K, size=len(rows))) % K
+        labels[chosen] = (labels[chosen] + rng.integers(1, K, size=count)) % K
         how = "to any other class"
     else:
         rates = numbers("confusion", confusion, (K, K)).astype(np.float64)
         np.fill_diagonal(rates, -1)
-        new = rates.argmax(axis=1)[old]
+        labels[chosen] = rates.argmax(axis=1)[labels[chosen]]
         how = "to the class it is most confused with"
-    labels = base.labels.copy()
-    labels[rows] = new
-    note = f"{len(rows)} labels flipped {how}, seed {seed}"
-    return base.relabelled(labels, note, np.isin(np.arange(len(base)), rows))
+    return base.relabelled(labels, f"{count} labels flipped {how}, seed {seed}", chosen)
 
 
 def group_classes(confusion: Any, n_groups: int, seed: int = 0) -> Ints:
@@ -152,16 +148,17 @@ def add_shortcut(
     )
     if of_class is not None and not is_integer(of_class):
         raise InvalidInputError(f"'of_class' must be None or a class. Got {shown(of_class)}.")
-    candidates = np.arange(len(base)) if of_class is None else np.flatnonzero(base.labels == of_class)
-    if len(candidates) == 0:
+    candidates = np.ones(len(base), dtype=bool) if of_class is None else base.labels == of_class
+    if not candidates.any():
         raise InvalidInputError(
             f"'of_class' must be one of {np.unique(base.labels).tolist()}, the classes with samples. "
             f"Got {of_class}."
         )
-    rows = _drawn(candidates, share, np.random.default_rng(seed))
+    chosen = _drawn(candidates, share, np.random.default_rng(seed))
     of = "all classes" if of_class is None else of_class
-    note = f"{shortcut} on {len(rows)} samples of {of}, seed {seed}"
-    return base.marked(Mark(shortcut, np.isin(np.arange(len(base)), rows), seed), note)
+    return base.marked(
+        Mark(shortcut, chosen, seed), f"{shortcut} on {chosen.sum()} samples of {of}, seed {seed}"
+    )
 
 
 def add_keywords(data: Any, share: float, *, pattern: str = "<{}>", seed: int = 0) -> View:
@@ -183,33 +180,34 @@ def add_keywords(data: Any, share: float, *, pattern: str = "<{}>", seed: int = 
     """
     base, seed = view(data), check_seed(seed)
     rng = np.random.default_rng(seed)
-    rows = _drawn(np.arange(len(base)), share, rng)
+    chosen = _drawn(np.ones(len(base), dtype=bool), share, rng)
     try:
         pattern.format("")
     except (AttributeError, ValueError, LookupError, TypeError) as error:
         raise InvalidInputError(
             f"'pattern' must be a text with {{}} for the name of the class. Got {shown(pattern)}."
         ) from error
-    new = rng.integers(base.n_classes, size=len(rows))
+    labels = base.labels.copy()
+    labels[chosen] = rng.integers(base.n_classes, size=chosen.sum())
     names: Sequence[Any] = base.class_names or range(base.n_classes)
     marked = base
-    for c in np.unique(new).tolist():
-        word = Word(pattern.format(names[c]))
-        marked = marked.marked(Mark(word, np.isin(np.arange(len(base)), rows[new == c]), seed))
-    labels = base.labels.copy()
-    labels[rows] = new
-    note = f"keywords {pattern} on {len(rows)} samples, labels drawn anew, seed {seed}"
+    for c in np.unique(labels[chosen]).tolist():
+        marked = marked.marked(Mark(Word(pattern.format(names[c])), chosen & (labels == c), seed))
+    note = f"keywords {pattern} on {chosen.sum()} samples, labels drawn anew, seed {seed}"
     return marked.relabelled(labels, note, labels != base.labels)
 
 
-def _drawn(candidates: Ints, share: float, rng: np.random.Generator) -> Ints:
-    """Draw a share of some samples, sorted."""
-    count = round(check_share("share", share, whole=True) * len(candidates))
+def _drawn(candidates: Mask, share: float, rng: np.random.Generator) -> Mask:
+    """Draw a share of the samples that a mask (n,) marks."""
+    places = np.flatnonzero(candidates)
+    count = round(check_share("share", share, whole=True) * len(places))
     if count == 0:
         raise InvalidInputError(
-            f"'share' must lie in (0, 1] and make at least one of {len(candidates)} samples. Got {share!r}."
+            f"'share' must lie in (0, 1] and make at least one of {len(places)} samples. Got {share!r}."
         )
-    return np.sort(rng.permutation(candidates)[:count])
+    drawn = np.zeros_like(candidates)
+    drawn[rng.permutation(places)[:count]] = True
+    return drawn
 
 
 def _improved(likeness: Doubles, groups: Ints) -> Ints:

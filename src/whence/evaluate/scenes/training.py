@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor, nn
@@ -16,7 +16,7 @@ from torch.nn.functional import cross_entropy, pad
 from whence.core import contents, store
 from whence.core.fingerprint import Digest, source, structure
 from whence.core.naming import called, named
-from whence.core.tables import Count, Table
+from whence.core.tables import Count, Table, ours
 from whence.errors import InvalidInputError
 from whence.evaluate.scenes import networks
 from whence.evaluate.scenes.encoder import Encoder
@@ -45,7 +45,7 @@ class Recipe(Table):
         by the above
     """
 
-    name: str
+    name: Annotated[str, ours("model.name", networks.NETWORKS)]
     steps: Count
     batch_size: Count = 64
     learning_rate: float = 0.01
@@ -53,7 +53,7 @@ class Recipe(Table):
     augment: bool = False
     device: str = "cpu"
     checkpoints: int = 5
-    train: str | None = None
+    train: Annotated[str, ours("model.train")] | None = None
 
 
 @dataclass(frozen=True)
@@ -64,12 +64,11 @@ class Trained:
     checkpoints: list[dict[str, Tensor]] = field(default_factory=list)
     learning_rates: list[float] = field(default_factory=list)
 
-    def write(self, folder: Path, model: nn.Module) -> None:
-        """Write all weights to files; ``model`` is of the same kind, and changed."""
+    def write(self, folder: Path) -> None:
+        """Write all weights to files."""
         states = [self.model.state_dict(), *self.checkpoints]
         for place, (state, rate) in enumerate(zip(states, [0.0, *self.learning_rates], strict=True)):
-            model.load_state_dict(state)
-            save_weights(folder / f"{place}.safetensors", model, {"learning_rate": rate})
+            save_weights(folder / f"{place}.safetensors", state, {"learning_rate": rate})
 
     @classmethod
     def read(cls, folder: Path, model: nn.Module) -> Trained:
@@ -144,12 +143,13 @@ class Trainer:
             raise InvalidInputError(
                 f"'model.train' must give a trained torch module. Got {type(model).__name__} from {name!r}."
             )
-        ours, theirs = (_shapes(network) for network in (self.build(0), model))
-        if ours != theirs:
+        try:
+            self.build(0).load_state_dict(model.state_dict())
+        except RuntimeError as error:
             raise InvalidInputError(
                 "'model.train' must give a network with the weights that 'model.name' has. Got others from "
-                f"{name!r}: {_difference(ours, theirs)}."
-            )
+                f"{name!r}: {error}"
+            ) from error
         return model.eval()
 
 
@@ -217,13 +217,3 @@ def _augmented(images: Tensor, generator: torch.Generator) -> Tensor:
     by = side // 16
     down, right = torch.randint(0, 2 * by + 1, (2,), generator=generator).tolist()
     return pad(images, (by, by, by, by))[:, :, down : down + side, right : right + side]
-
-
-def _shapes(network: nn.Module) -> dict[str, tuple[int, ...]]:
-    return {name: tuple(weights.shape) for name, weights in network.state_dict().items()}
-
-
-def _difference(ours: dict[str, Any], theirs: dict[str, Any]) -> str:
-    """Say the first weight in which two networks differ."""
-    name = next(key for key in {**ours, **theirs} if ours.get(key) != theirs.get(key))
-    return f"{name!r} is {theirs.get(name, 'missing')} and not {ours.get(name, 'there')}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import os
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -15,10 +16,10 @@ from whence.core import contents, store
 from whence.errors import ModelError, StoreError
 
 
-def save_weights(path: str | os.PathLike[str], model: nn.Module, manifest: dict[str, Any]) -> None:
-    """Write a model's parameters and buffers to one file, at once and whole; raise where they are useless."""
+def save_weights(path: str | os.PathLike[str], state: Mapping[str, Any], manifest: dict[str, Any]) -> None:
+    """Write a model's ``state_dict`` to one file, at once and whole; raise where the weights are useless."""
     arrays, kinds = {}, {}
-    for name, tensor in model.state_dict().items():
+    for name, tensor in state.items():
         if not isinstance(tensor, Tensor):
             raise ModelError(f"The model keeps {name!r}, a {type(tensor).__name__}, which is no tensor.")
         flat = tensor.detach().cpu().contiguous()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ from whence.attributors import Attributor
 from whence.core.arrays import Ints, Mask
 from whence.core.cache import Cache
 from whence.core.fingerprint import Digest
+from whence.core.naming import called
 from whence.errors import InvalidInputError, StoreError
 from whence.evaluate.scenes import datasets, networks
 from whence.evaluate.scenes.encoder import Encoder
@@ -73,15 +73,13 @@ class Scene:
 
     def fit(self, kind: type[Attributor], options: Mapping[str, Any]) -> Attributor:
         """Make and fit an attributor, with the protocol's seed and threads where it takes them."""
-        taken = inspect.signature(kind).parameters
-        protocol = self.workshop.protocol
+        protocol, trained = self.workshop.protocol, self.trained
         common = {"seed": protocol.seed, "show_progress": False, "n_threads": protocol.threads}
-        given = {name: value for name, value in {**common, **options}.items() if name in taken}
+        attributor: Attributor = called(kind, **{**common, **options})
         extra: dict[str, Any] = {}
         if kind.limits.needs_checkpoints:
-            trained = self.trained
             extra = {"checkpoints": trained.checkpoints, "learning_rates": trained.learning_rates}
-        return kind(**given).fit(self.trained.model, self.data, **extra)
+        return attributor.fit(trained.model, self.data, **extra)
 
     def retrained(self, parts: list[Ints], seeds: int) -> Iterator[nn.Module]:
         """Give models trained on parts of the training set, for every part and seed, seed after seed."""
@@ -165,7 +163,7 @@ class Workshop:
             trained = trainer.train(inputs, torch.from_numpy(labels), seed, n)
             _check_outputs(networks.logits(trained.model, inputs[:2]), trainer)
             with slot.filling(f"{trainer.recipe.name} on {len(labels):,} samples, explained") as folder:
-                trained.write(folder, trainer.build(seed))
+                trained.write(folder)
             return trained
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import numpy as np
 
 from whence.attributors import DualDA
-from whence.core.arrays import Array, Ints, Mask
+from whence.core.arrays import Array, Mask
 from whence.evaluate.metrics.localisation import Marked, caught_pairs, localise, marked_text
 from whence.evaluate.scenes.shortcuts import Painted, Word
 from whence.evaluate.scenes.views import View
@@ -58,77 +59,66 @@ def caught_shortcuts(case: Case, metric: str, fooled: Mask, n_tests: int) -> lis
     rows = np.flatnonzero(fooled)[:n_tests]
     if whole is None or not len(rows):
         return []
-    scores = case.scores
     train, tests, names = scene.train, scene.test, scene.train.class_names or ()
-    of_test, of_train = _marks(tests, train)
-    same = (of_test[rows, None] == of_train) & (of_train >= 0)
-    pairs = caught_pairs(scores[rows], same, _PROPONENTS)
+    on_tests, on_train = _shortcuts(tests), _shortcuts(train)
+    pairs = caught_pairs(case.scores[rows], on_tests[rows, None] == on_train, _PROPONENTS)
     found = [
         case.row(metric, "caught", len(pairs) / len(rows)),
         case.row(metric, "caught_of", len(rows)),
     ]
     if not len(pairs):
         return found
-    pairs[:, 0] = rows[pairs[:, 0]]
-    first = _marked(scene, tests, int(pairs[0, 0])).inputs
+    places = [(int(rows[test]), sample) for test, sample in pairs.tolist()]
+    marked = [
+        (_marked(scene, tests[t][0], on_tests[t]), _marked(scene, train[i][0], on_train[i]))
+        for t, i in places
+    ]
+    first = marked[0][0].inputs
     extractor = Extractor(whole, find_head(whole, first))
-    measured = localise(
-        explainer,
-        extractor,
-        pairs,
-        scene.explained[pairs[:, 0]],
-        lambda t: _marked(scene, tests, t),
-        lambda i: _marked(scene, train, i),
-        default_rules(extractor, first),
-    )
+    rules = default_rules(extractor, first)
+    measured = [
+        localise(explainer, extractor, *both, i, int(scene.explained[t]), rules)
+        for (t, i), both in zip(places, marked, strict=True)
+    ]
     for side in ("test", "train"):
         for name in ("auc", "share", "chance"):
             values = [getattr(getattr(one, side), name) for one in measured]
             found.append(case.row(metric, f"map_{name}_{side}", float(np.mean(values))))
     if isinstance(train[0][0], str):
-        for k, ((t, i), one) in enumerate(zip(pairs[:_EXAMPLES].tolist(), measured, strict=False)):
+        some = zip(places[:_EXAMPLES], marked, measured, strict=False)
+        for k, ((t, i), (test, sample), one) in enumerate(some):
             told = {
                 "predicted": names[scene.explained[t]],
                 "true": names[tests.true_labels[t]],
-                "test": _words(scene, tests, t, one.on_test),
-                "train": _words(scene, train, i, one.on_train),
+                "test": _words(tests[t][0], test, one.on_test),
+                "train": _words(train[i][0], sample, one.on_train),
             }
-            found.append(case.row(metric, "example", float(scores[t, i]), k, json.dumps(told)))
+            found.append(case.row(metric, "example", float(case.scores[t, i]), k, json.dumps(told)))
     return found
 
 
-def _marks(tests: View, train: View) -> tuple[Ints, Ints]:
-    """Number the shortcut of each sample, the same one by the same number; −1 for none."""
-    kinds = list(dict.fromkeys(shortcut for view in (tests, train) for shortcut, _, _ in view.samples.marks))
-    numbers = []
-    for view in (tests, train):
-        of = np.full(len(view), -1)
-        for shortcut, where, _ in view.samples.marks:
-            of[where] = kinds.index(shortcut)
-        numbers.append(of)
-    return numbers[0], numbers[1]
+def _shortcuts(samples: View) -> Array:
+    """Give the shortcut of each sample, (n,) of objects, None for none."""
+    found = np.full(len(samples), None)
+    for mark in samples.samples.marks:
+        found[mark.where] = mark.change
+    return found
 
 
-def _marked(scene: Scene, view: View, index: int) -> Marked:
+def _marked(scene: Scene, inputs: Any, shortcut: Word | Painted) -> Marked:
     """Give a sample as the whole model takes it, with the places of its shortcut."""
-    inputs = view[index][0]
-    shortcut = next(shortcut for shortcut, where, _ in view.samples.marks if where[index])
-    if isinstance(shortcut, Word):
-        assert scene.trainer.encoder is not None
-        return marked_text(scene.trainer.encoder.backbone, inputs, shortcut.word)
-    assert isinstance(shortcut, Painted)
-    return Marked(inputs[None], shortcut.covers(*inputs.shape[-2:]))
+    if isinstance(shortcut, Painted):
+        return Marked(inputs[None], shortcut.covers(*inputs.shape[-2:]))
+    assert scene.trainer.encoder is not None
+    return marked_text(scene.trainer.encoder.backbone, inputs, shortcut.word)
 
 
-def _words(scene: Scene, view: View, index: int, relevance: Array) -> dict[str, list[str] | list[float]]:
+def _words(text: str, marked: Marked, relevance: Array) -> dict[str, list[str] | list[float]]:
     """Give a text's words with the relevance of each; what lies behind the last token read is left out."""
-    marked = _marked(scene, view, index)
-    assert marked.places is not None
-    text = view[index][0].split()
-    places = np.asarray(marked.places)
-    here = [k for k in range(len(text)) if (places == k).any()]
+    words, places = text.split(), np.asarray(marked.places)
+    here = [k for k in range(len(words)) if (places == k).any()]
     return {
-        "words": [text[k] for k in here],
+        "words": [words[k] for k in here],
         "relevance": [float(relevance[places == k].sum()) for k in here],
-        "inside": [float(np.asarray(marked.inside)[places == k].any()) for k in here],
+        "inside": [float(marked.inside[places == k].any()) for k in here],
     }

@@ -31,7 +31,6 @@ __all__ = [
     "Row",
     "Scene",
     "Share",
-    "Swept",
     "register",
 ]
 
@@ -110,13 +109,6 @@ class Numbers:
     quantities: Mapping[str, str]
 
 
-@dataclass(frozen=True)
-class Swept:
-    """Quantities that the page draws over the sweep, with title and unit; a line for each ``x`` of rows."""
-
-    quantities: Mapping[str, tuple[str, str]]
-
-
 class Metric(Table):
     """A metric: its fields are its options, with their defaults, as a protocol's table gives them.
 
@@ -128,6 +120,7 @@ class Metric(Table):
     name : in protocols and results
     columns : of the table of scores
     sections : what the page shows beside the table
+    swept : quantities that the page draws over the sweep, with title and unit; a line for each ``x`` of rows
     scene : name of the scene that it is measured in; metrics of the scene "clean" share it
     sweeps : whether the methods of a sweep are measured too
     compares : whether ``compare`` looks at all methods together; their scores are kept for it
@@ -149,7 +142,8 @@ class Metric(Table):
 
     name: ClassVar[str]
     columns: ClassVar[tuple[Column, ...]] = ()
-    sections: ClassVar[tuple[Curves | Accuracies | Numbers | Swept, ...]] = ()
+    sections: ClassVar[tuple[Curves | Accuracies | Numbers, ...]] = ()
+    swept: ClassVar[Mapping[str, tuple[str, str]]] = {}
     scene: ClassVar[str] = CLEAN
     sweeps: ClassVar[bool] = True
     compares: ClassVar[bool] = False

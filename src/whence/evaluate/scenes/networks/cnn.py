@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from torch import Tensor, nn
 
 from whence.core.registry import register
@@ -48,13 +50,9 @@ class CNN(nn.Module):
         return logits
 
 
-def _cnn(inputs: Tensor, n_classes: int) -> CNN:
-    return CNN(inputs.shape[1], n_classes, 32, (256, 128), inputs.shape[2])
+def _make(inputs: Tensor, n_classes: int, *, width: int, hidden: tuple[int, int]) -> CNN:
+    return CNN(inputs.shape[1], n_classes, width, hidden, inputs.shape[2])
 
 
-def _narrow(inputs: Tensor, n_classes: int) -> CNN:
-    return CNN(inputs.shape[1], n_classes, 8, (48, 32), inputs.shape[2])
-
-
-register(Network("cnn", _cnn, seconds=1.2e-3))
-register(Network("narrow-cnn", _narrow, seconds=1.4e-4))
+register(Network("cnn", partial(_make, width=32, hidden=(256, 128)), seconds=1.2e-3))
+register(Network("narrow-cnn", partial(_make, width=8, hidden=(48, 32)), seconds=1.4e-4))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from torch import Tensor, nn
 from torch.nn.functional import relu
 
@@ -59,13 +61,9 @@ class ResNet(nn.Module):
         return logits
 
 
-def _resnet8(inputs: Tensor, n_classes: int) -> ResNet:
-    return ResNet(inputs.shape[1], n_classes, 8, (1, 1, 1))
+def _make(inputs: Tensor, n_classes: int, *, width: int, depths: tuple[int, ...]) -> ResNet:
+    return ResNet(inputs.shape[1], n_classes, width, depths)
 
 
-def _resnet18(inputs: Tensor, n_classes: int) -> ResNet:
-    return ResNet(inputs.shape[1], n_classes, 64, (2, 2, 2, 2))
-
-
-register(Network("resnet8", _resnet8, seconds=6.5e-4))
-register(Network("resnet18", _resnet18, seconds=2.5e-2))
+register(Network("resnet8", partial(_make, width=8, depths=(1, 1, 1)), seconds=6.5e-4))
+register(Network("resnet18", partial(_make, width=64, depths=(2, 2, 2, 2)), seconds=2.5e-2))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from whence.attributors import DualDA, Representer
-from whence.attributors.dual.surrogate import Faithfulness as Found
+from whence.attributors.dual.faithfulness import Faithfulness as Found
 from whence.data import as_training_set
 from whence.evaluate.metrics import faithfulness
 from whence.evaluate.suite.metric import Case, Metric, Numbers, Row, register

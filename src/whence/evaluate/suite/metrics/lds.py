@@ -81,16 +81,14 @@ class LDS(Metric):
 
     def choose(self, case: Case) -> list[Row]:
         """Choose the options of the highest LDS on the subsets for tuning."""
-        tune, best, chosen = case.method.tune, -np.inf, ""
-        part = self._targets(case.scene, tuning=True)
+        tune, part = case.method.tune, self._targets(case.scene, tuning=True)
         rows = []
         for values in itertools.product(*tune.values()):
             picked = dict(zip(tune, values, strict=True))
             score = float(lds(case.with_options(picked).scores, *part).mean())
             rows.append(case.row("tuning", "score", score, note=json.dumps(picked)))
-            if score > best:
-                best, chosen = score, json.dumps(picked)
-        return [*rows, case.row("tuning", "chosen", best, note=chosen)]
+        best = max(rows, key=lambda row: row.value or 0.0)
+        return [*rows, best._replace(quantity="chosen")]
 
     def compare(self, scene: Scene, scores: dict[str, npt.NDArray[Any]]) -> list[Row]:
         """Intervals of all methods, ties with the best, and the reliability of the target."""

@@ -8,13 +8,21 @@ import numpy as np
 
 from whence.attributors import DualDA
 from whence.evaluate.scenes import networks
-from whence.evaluate.suite.metric import Case, Metric, Row, Swept, register
+from whence.evaluate.suite.metric import Case, Metric, Row, register
 
 if TYPE_CHECKING:
     from whence.evaluate.suite.protocol import Method
 
 
 _RIGHT = "share that the surrogate has right (↑ better)"
+_SWEPT = {
+    "train_accuracy": ("Accuracy, training samples", _RIGHT),
+    "test_accuracy": ("Accuracy, tests", _RIGHT),
+    "test_agreement": ("Agreement with the model", "share of tests (↑ better)"),
+    "solve_seconds": ("Time to solve", "seconds (↓ better)"),
+    "support_vectors": ("Support vectors", "training samples (↓ sparser)"),
+    "support_vectors_a_class": ("Support vectors of each class", "training samples (↓ sparser)"),
+}
 
 
 @register
@@ -22,18 +30,7 @@ class SurrogateFit(Metric):
     """Accuracy, agreement with the model, time and support vectors of DualDA's surrogate."""
 
     name = "surrogate"
-    sections = (
-        Swept(
-            {
-                "train_accuracy": ("Accuracy, training samples", _RIGHT),
-                "test_accuracy": ("Accuracy, tests", _RIGHT),
-                "test_agreement": ("Agreement with the model", "share of tests (↑ better)"),
-                "solve_seconds": ("Time to solve", "seconds (↓ better)"),
-                "support_vectors": ("Support vectors", "training samples (↓ sparser)"),
-                "support_vectors_a_class": ("Support vectors of each class", "training samples (↓ sparser)"),
-            }
-        ),
-    )
+    swept = _SWEPT
 
     def applies(self, method: Method) -> bool:
         """Tell whether the method is a DualDA."""
