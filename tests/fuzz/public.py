@@ -73,7 +73,7 @@ def public() -> set[str]:
             if inspect.isclass(thing):
                 if not issubclass(thing, Exception) and name not in _SUBCLASSED:
                     found |= {name, *(f"{name}.{method}" for method in _methods(thing))}
-            elif inspect.isfunction(thing):
+            elif inspect.isroutine(thing):  # a registry's own methods are functions of its room
                 found.add(f"{short}.{name}" if short and name != "load" else name)
     return found
 

@@ -286,7 +286,7 @@ def test_what_if_solves_it_again_with_other_numbers() -> None:
     assert other.skipped_.tolist() == [0, 1]
     np.testing.assert_allclose(other.coef_[:, :D], fresh.coef_[:, :D], atol=1e-2)
     for wrong in ("high", None, float("nan")):
-        with pytest.raises(InvalidInputError, match=r"'relabel' must give numbers .* for sample 3"):
+        with pytest.raises(InvalidInputError, match=r"'relabel' must give numbers. Got .* for sample 3"):
             explainer.what_if(f, relabel={3: wrong})
 
 
