@@ -39,8 +39,8 @@ _AMONG_THEMSELVES = """
     TrainingSet.fingerprint TrainingSet.prints View.relabelled View.marked
     Frame.covers CentreBox.covers
     Prepare.inputs Prepare.labelled Prepare.unlabelled features.teller features.taken
-    svm.held_back Rules.beyond_first Explanation.require_classes
-    Case.fit Case.resources Case.row Case.rows_of Case.with_options Local.run Processes.run
+    svm.held_back Rules.beyond_first
+    Case.curve Case.fit Case.resources Case.row Case.rows_of Case.with_options Local.run Processes.run
 """  # what rooms do for each other, with arguments that were checked before
 _SUBCLASSED = (
     "CrammerSinger",
@@ -73,7 +73,7 @@ def public() -> set[str]:
             if inspect.isclass(thing):
                 if not issubclass(thing, Exception) and name not in _SUBCLASSED:
                     found |= {name, *(f"{name}.{method}" for method in _methods(thing))}
-            elif inspect.isfunction(thing):
+            elif inspect.isroutine(thing):  # a registry's own methods are functions of its room
                 found.add(f"{short}.{name}" if short and name != "load" else name)
     return found
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -79,3 +81,25 @@ def test_labels_are_checked_and_counted() -> None:
 def test_the_multiclass_machine_stands_for_classes() -> None:
     problem = Classes.problem.make(np.eye(3), [0, 1, 2], 3, 1.0, False)
     assert isinstance(problem, CrammerSinger)
+
+
+class Words(torch.utils.data.TensorDataset):
+    """Samples whose labels are words, in an order of its own."""
+
+    classes = ("dog", "cat", "cow")
+
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, str]:
+        return self.tensors[0][index], self.classes[index % 3]
+
+
+def test_words_mean_the_classes_that_they_were_fitted_as(tmp_path: Path) -> None:
+    model, data = torch.nn.Linear(4, 3), Words(torch.randn(30, 4))
+    with pytest.warns(DataWarning, match="calls class 0 'cat', the data 'dog'"):
+        explainer = whence.DualDA(C=1e-3, show_progress=False).fit(
+            model, data, class_names=["cat", "dog", "cow"], task=Classes
+        )
+    assert explainer.labels_[:3].tolist() == [1, 0, 2]
+    explainer.save(tmp_path / "words.whence")
+    with pytest.warns(DataWarning, match="calls class 0 'cat', the data 'dog'"):
+        back = whence.load(tmp_path / "words.whence", model, data)
+    assert back.explain(data.tensors[0][:1])[0].class_names == ("cat", "dog", "cow")

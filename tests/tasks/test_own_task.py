@@ -21,7 +21,7 @@ import whence
 from tests.helpers.boxed import Boxed
 from tests.helpers.registered import forgetting
 from whence import audit
-from whence.attributors import get, names
+from whence.attributors import Ensemble, get, names
 from whence.core.arrays import Array, Doubles, Ints, Mask
 from whence.core.checks import to_array
 from whence.data import Batch, as_training_set
@@ -226,7 +226,7 @@ def test_a_sample_that_cannot_be_read_has_no_part() -> None:
     some = dualda().fit(model, Breaking(x, y, 5, OSError), task="numbers", on_error="skip")
     rest = np.delete(np.arange(N), 5)
     fewer = dualda().fit(model, (x[rest], y[rest]), task="numbers")
-    assert some.skipped_.tolist() == [5]
+    assert some.skipped_.tolist() == np.flatnonzero(~some.used_).tolist() == [5]
     assert np.isnan(some.labels_[5])
     assert (some.attribute(x)[:, 5] == 0).all()
     np.testing.assert_allclose(some.coef_, fewer.coef_, atol=1e-4)
@@ -266,12 +266,21 @@ def test_an_explanation_has_maps_and_no_page_yet() -> None:
         assert (one.target, one.probability) == (0, None)
         assert one.to_dict()["proponents"][0]["label"] == one.proponents[0].label
     assert why.maps[0]["test"].shape == (len(why[0].pairs), 4)
-    assert explainer.explain_concepts(tests[:1])[0].target == 0
-    for ask in (why.to_html, why.plot, why[0].plot):
+    concepts = explainer.explain_concepts(tests[:1])[0]
+    assert concepts.score == pytest.approx(float(explainer.attribute(tests[:1])[0, concepts.index]), rel=1e-4)
+    for ask in (why.to_html, why.plot, why[0].plot, concepts.plot):
         with pytest.raises(InvalidInputError, match="Figures and pages show classes"):
             ask()
     with pytest.raises(InvalidInputError, match="'truth' must have classes"):
         explainer.explain(tests, truth=[0, 0])
+
+
+def test_an_ensemble_averages_it() -> None:
+    model, x, tests = net(), inputs(), inputs(3, 3)
+    y = numbers(model, x)
+    both = Ensemble(dualda).fit([model, model], (x, y), task="numbers")
+    alone = dualda().fit(model, (x, y), task="numbers").attribute(tests)
+    torch.testing.assert_close(both.attribute(tests), alone / alone.std(1, correction=0, keepdim=True))
 
 
 def test_what_if_solves_it_again_with_other_numbers() -> None:
@@ -285,7 +294,7 @@ def test_what_if_solves_it_again_with_other_numbers() -> None:
     assert other.skipped_.tolist() == [0, 1]
     np.testing.assert_allclose(other.coef_[:, :D], fresh.coef_[:, :D], atol=1e-2)
     for wrong in ("high", None, float("nan")):
-        with pytest.raises(InvalidInputError, match=r"'relabel' must give numbers .* for sample 3"):
+        with pytest.raises(InvalidInputError, match=r"'relabel' must give numbers. Got .* for sample 3"):
             explainer.what_if(f, relabel={3: wrong})
 
 

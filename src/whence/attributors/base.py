@@ -67,12 +67,20 @@ class Attributor(Saveable):
     the frame does the rest. What ``_learn`` returns is kept as ``_cache``, measured as ``cache_bytes_``, and
     is all that ``save`` writes. ``whence.register`` makes a method known by its ``name``.
 
+    Parameters
+    ----------
+    batch_size
+        Inputs per forward pass.
+    show_progress
+        Show progress bars.
+
     Attributes
     ----------
     n_train_ : int, samples of the training set
     task_ : Task, what the model's outputs stand for; ``n_classes_`` and ``class_names_`` are read from it
     labels_ : (train, …), of classes int64, −1 for skipped samples
-    skipped_ : int64, samples that could not be read, took no part in the fit and score 0
+    used_ : (train,) bool, samples that took part in the fit
+    skipped_ : int64, the others, which could not be read and score 0
     head_ : Head or None, the model's own last layer
     model_ : BoundModel or None, the model as it was when fitted
     data_ : TrainingSet or None, the training set
@@ -113,7 +121,8 @@ class Attributor(Saveable):
         data
             A Dataset, map-style or iterable, a DataLoader, a datasets.Dataset, a tuple (X, y) of arrays or
             tensors, or the path of a folder with a subfolder of images per class. Samples are pairs (input,
-            label), or mappings or dataclasses with a label: 0 … K−1 or the name of a class.
+            label), or mappings or dataclasses with a label: 0 … K−1, the name of a class, or what the task
+            takes.
         layer
             Name of the last linear layer, when the model does something after it, such as a softmax.
         features
@@ -258,20 +267,4 @@ def _is_method(thing: Any) -> bool:
 METHODS: Registry[type[Attributor]] = Registry("attribution method", _is_method, lambda method: method.name)
 """The command line, the evaluation, ``load`` and the contract tests read this table."""
 
-register = METHODS.add
-
-
-def names() -> list[str]:
-    """Names of the attribution methods, sorted."""
-    return METHODS.names()
-
-
-def get(name: str) -> type[Attributor]:
-    """Return the class of an attribution method by its name, or the class that ``module:name`` finds.
-
-    Examples
-    --------
-    >>> get("dualda").__name__
-    'DualDA'
-    """
-    return METHODS.get(name)
+register, get, names = METHODS.add, METHODS.get, METHODS.names

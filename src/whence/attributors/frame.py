@@ -32,6 +32,7 @@ class Learned:
     n_train_: int
     task_: Task
     labels_: Array
+    used_: Mask
     skipped_: Ints
     head_: Head | None
     model_: BoundModel | None
@@ -151,11 +152,11 @@ class Frame(Learned, ABC):
     ) -> None:
         """Take over what all methods know after a fit."""
         self.task_, self.labels_, self.head_, self.model_, self.data_ = task, labels, head, model, data
-        self._used: Mask = task.known(labels)
-        self.n_train_, self.skipped_ = len(labels), np.flatnonzero(~self._used)
+        self.used_ = task.known(labels)
+        self.n_train_, self.skipped_ = len(labels), np.flatnonzero(~self.used_)
         self._classifier = None if head is None else Classifier(head, model, self.batch_size)
         device = None if model is None else model.device
-        self._labels = torch.as_tensor(labels[self._used], device=device)  # (M, …) of those that took part
+        self._labels = torch.as_tensor(labels[self.used_], device=device)  # (M, …) of those that took part
 
     def _place(self, model: BoundModel | None) -> str | torch.device | None:
         """Tell where scores are computed: on the device that was asked for, or on the model's."""
@@ -209,7 +210,7 @@ class Frame(Learned, ABC):
         if not len(self.skipped_):
             return scores
         everyone = scores.new_zeros(len(scores), self.n_train_)
-        everyone[:, torch.as_tensor(np.flatnonzero(self._used), device=scores.device)] = scores
+        everyone[:, torch.as_tensor(np.flatnonzero(self.used_), device=scores.device)] = scores
         return everyone
 
     @property

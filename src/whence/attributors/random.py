@@ -25,10 +25,8 @@ class RandomAttributor(Attributor):
     ----------
     seed
         Of all scores.
-    batch_size
-        Inputs per forward pass, where the model is asked for its class.
-    show_progress
-        Show progress bars.
+    batch_size, show_progress
+        As for every method, see ``Attributor``.
 
     Examples
     --------

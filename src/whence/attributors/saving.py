@@ -35,6 +35,8 @@ class Saveable(Frame):
     def save(self, path: str | PathLike[str]) -> None:
         """Write the fitted attributor to one file, which ``whence.load`` reads."""
         self.check_fitted()
+        if why := self._not_saved():
+            raise StoreError(f"{why}. Fit it again where it is needed.")
         arrays, facts = self._state()
         manifest = {
             "method": self.name,
@@ -54,6 +56,8 @@ class Saveable(Frame):
         with contents.restoring():
             self = cls(**manifest.parameters)
             self._check_parameters()
+        if why := self._not_saved():
+            raise contents.refused(why)
         bound = None if model is None else BoundModel.match(model, manifest.fingerprint)
         self.seconds_, self.origins_ = {}, {}
         self._restore(arrays, manifest, bound)
@@ -68,6 +72,10 @@ class Saveable(Frame):
     def _parameters(cls) -> list[str]:
         """Name what the constructor takes, less the device: it names a part of the machine that saved."""
         return [name for name in inspect.signature(cls).parameters if name != "device"]
+
+    def _not_saved(self) -> str:
+        """Say why a fit with these parameters is not saved, without a full stop; empty where it is."""
+        return ""
 
     def _state(self) -> tuple[store.Arrays, dict[str, Any]]:
         """Give what ``save`` writes: arrays, and what the manifest has beside what all have in it."""

@@ -41,10 +41,8 @@ class Similarity(Attributor):
         "dot", "cosine" or "l2".
     space
         "features", or "input" for the model's inputs as they are.
-    batch_size
-        Inputs per forward pass.
-    show_progress
-        Show progress bars.
+    batch_size, show_progress
+        As for every method, see ``Attributor``.
 
     Examples
     --------

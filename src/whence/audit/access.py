@@ -49,7 +49,7 @@ def training_features(explainer: DualDA, features: Any) -> Floats:
         )
     squared_norms(X)  # raises where a feature is not finite
     explainer.surrogate_.check_training(X)
-    return taken(X, explainer.labels_ >= 0)
+    return taken(X, explainer.used_)
 
 
 def _extracted(explainer: DualDA) -> FeatureBank:

@@ -118,7 +118,7 @@ class Coreset(Table):
 
     def columns(self) -> Columns:
         """Give the list as columns of plain values."""
-        return {"index": self.indices.tolist(), **self.id_column(), "score": self.scores.tolist()}
+        return {"index": self.indices.tolist(), **self._id_column(), "score": self.scores.tolist()}
 
 
 def coreset(
@@ -148,7 +148,7 @@ def coreset(
     share = check_share("share", share, whole=True)
     check_ids(ids, explainer.n_train_)
     scores = group_attribution(explainer, x, target, features=features).mean_absolute
-    usable = np.flatnonzero(explainer.labels_ >= 0)
+    usable = np.flatnonzero(explainer.used_)
     n = min(math.ceil(share * len(usable)), len(usable))
     chosen = usable[np.argsort(-scores[usable], kind="stable")[:n]]
     total = float(scores.sum())

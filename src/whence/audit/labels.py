@@ -70,7 +70,7 @@ class WrongLabels(Table):
         return {
             "rank": list(range(1, len(self) + 1)),
             "index": self.indices.tolist(),
-            **self.id_column(),
+            **self._id_column(),
             "label": self.labels.tolist(),
             "label_name": [name[c] for c in self.labels],
             "suggested": self.suggested.tolist(),
@@ -165,7 +165,7 @@ def wrong_labels(
     unknown = explainer.model_ is None or explainer.data_ is None
     without = features is None and unknown and name in ("slack", "self_influence")
     X = None if without else training_features(explainer, features)
-    samples = np.flatnonzero(explainer.labels_ >= 0)
+    samples = np.flatnonzero(explainer.used_)
     scores, suggested = RANKINGS[name](explainer, X)
     order = np.argsort(-scores, kind="stable")[:n]
     chosen = samples[order]
@@ -226,7 +226,7 @@ def nearest(features: Floats, rows: Ints, k: int, show_progress: bool = False) -
 
 def _self_influence(explainer: DualDA, features: Floats | None) -> tuple[Doubles, Ints]:
     scores = explainer.self_influence().double().cpu().numpy()
-    return scores[explainer.labels_ >= 0], _slack(explainer, features)[1]
+    return scores[explainer.used_], _slack(explainer, features)[1]
 
 
 def _slack(explainer: DualDA, features: Floats | None) -> tuple[Doubles, Ints]:
@@ -241,7 +241,7 @@ def _slack(explainer: DualDA, features: Floats | None) -> tuple[Doubles, Ints]:
     violation[np.arange(len(y)), y] = 0.0
     slack, classes = np.zeros(explainer.n_train_), explainer.labels_.copy()
     slack[support], classes[support] = violation.max(axis=1, initial=0.0), s.argmax(axis=1)
-    return slack[explainer.labels_ >= 0], classes[explainer.labels_ >= 0]
+    return slack[explainer.used_], classes[explainer.used_]
 
 
 def _held_out(explainer: DualDA, features: Floats | None) -> tuple[Doubles, Ints]:
@@ -258,14 +258,14 @@ def _consensus(explainer: DualDA, features: Floats | None) -> tuple[Doubles, Int
     assert features is not None
     logits = features @ head.weight.T + (0.0 if head.bias is None else head.bias)
     ours = _held_out_logs(explainer, features)
-    theirs = calibrated(logits, explainer.labels_[explainer.labels_ >= 0])
+    theirs = calibrated(logits, explainer.labels_[explainer.used_])
     return _surprise((1 - MODEL_SHARE) * ours + MODEL_SHARE * theirs, explainer)
 
 
 def _held_out_logs(explainer: DualDA, features: Floats | None) -> Doubles:
     """Mean log-probabilities (M, K) of the surrogates that did not see the samples."""
     assert features is not None
-    y = explainer.labels_[explainer.labels_ >= 0]
+    y = explainer.labels_[explainer.used_]
     scores = held_out_scores(
         features,
         y,
@@ -282,7 +282,7 @@ def _held_out_logs(explainer: DualDA, features: Floats | None) -> Doubles:
 
 def _surprise(logs: Doubles, explainer: DualDA) -> tuple[Doubles, Ints]:
     """−log p_i(y_i) after normalisation, and the likeliest class."""
-    y = explainer.labels_[explainer.labels_ >= 0]
+    y = explainer.labels_[explainer.used_]
     normal = log_softmax(logs, axis=1)
     return -normal[np.arange(len(y)), y], normal.argmax(axis=1)
 

@@ -127,12 +127,12 @@ def shared_evidence(
     k = check_count("k", k)
     n_directions = check_count("n_directions", n_directions)
     X = training_features(explainer, features)
-    y = explainer.labels_[explainer.labels_ >= 0]
+    y = explainer.labels_[explainer.used_]
     tests, chosen = _tests(explainer, x, test_features, target, X, y)
     low, bounded = _dense(explainer, X, y, C)
     group = group_attribution(low, features=tests, target=chosen)
     mean = np.zeros(explainer.n_train_)
-    mean[explainer.labels_ >= 0] = group.mean
+    mean[explainer.used_] = group.mean
     top = np.argsort(-mean, kind="stable")[:k]
     top = top[mean[top] > 0]
     return SharedEvidence(
@@ -202,7 +202,7 @@ def _directions(
     pull = concepts.vectors @ low.coef_[target, : X.shape[1]]
     shown = concepts.vectors @ mean
     evidence = pull * shown
-    samples = np.flatnonzero(explainer.labels_ >= 0)
+    samples = np.flatnonzero(explainer.used_)
     best = np.argsort(-evidence, kind="stable")[:n]
     found = []
     for j in best:

@@ -31,7 +31,7 @@ class Table(ABC):
     def columns(self) -> Columns:
         """Give the list as columns of plain values, one row per sample."""
 
-    def id_column(self) -> Columns:
+    def _id_column(self) -> Columns:
         """Give the column of the user's own names, where there are any."""
         return {} if self.ids is None else {"id": list(self.ids)}
 

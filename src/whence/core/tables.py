@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from types import NoneType, UnionType
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
+from whence.core.registry import Registry
 from whence.errors import InvalidInputError
 
 Kind = TypeVar("Kind", bound="Table")
@@ -19,6 +20,19 @@ class Table(BaseModel):
     """A table of named values, in which nothing stands for something else: no text for a number."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, populate_by_name=True)
+
+
+def ours(argument: str, registry: Registry[Any] | None = None) -> AfterValidator:
+    """Accept a name that is registered, or the ``module:name`` of something that is the user's own."""
+
+    def check(value: str) -> str:
+        names = [] if registry is None else registry.names()
+        if value in names or all(value.partition(":")):
+            return value
+        known = f"one of {', '.join(names)}, or " if names else ""
+        raise InvalidInputError(f"'{argument}' must be {known}module:name of your own. Got {value!r}.")
+
+    return AfterValidator(check)
 
 
 def validated(kind: type[Kind], values: Any, where: str = "") -> Kind:
@@ -59,6 +73,7 @@ def validated(kind: type[Kind], values: Any, where: str = "") -> Kind:
         raise InvalidInputError(f"'{place}' must be given.")
     rule = first["msg"].removeprefix("Input should be ").replace("greater than or equal to", "at least")
     rule = rule.replace("less than or equal to", "at most").removeprefix("Value error, ")
+    rule = rule.replace("List should have", "a list of").partition(" after validation")[0]
     raise InvalidInputError(f"'{place or 'the table'}' must be {rule}. Got {first['input']!r}.")
 
 

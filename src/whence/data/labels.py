@@ -26,10 +26,11 @@ class Labels(Targets):
     has_classes: ClassVar[bool] = True
 
     def named(self, model_names: Sequence[str] | None, data_names: Sequence[str] | None) -> Self:
-        """Take the model's names where it has some, else those of the data, and warn where they disagree."""
+        """Take the model's names, or those it has, else the data's, and warn where they disagree."""
+        model_names = self.names if model_names is None else model_names
         if model_names is None or data_names is None:
             names = data_names if model_names is None else model_names
-            return self if names is None else replace(self, names=tuple(names))
+            return replace(self, names=None if names is None else tuple(names))
         if set(model_names) == set(data_names) and list(model_names) != list(data_names):
             i = next(
                 i for i, pair in enumerate(zip(model_names, data_names, strict=False)) if len({*pair}) > 1

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from whence.explanation.record import facts
+from whence.explanation.record import facts, require_classes
 from whence.pages.samples import Array, Sample
 from whence.pages.style import drawn, scale
 
@@ -61,7 +61,7 @@ class ConceptExplanation:
     test: Sample
     train: Sample
     index: int
-    label: int
+    label: Any
     target: int
     class_names: tuple[str, ...]
     score: float
@@ -101,4 +101,5 @@ class ConceptExplanation:
         """
         from whence.explanation.figures.concepts import draw
 
+        require_classes(isinstance(self.label, int))
         return draw(self)

@@ -43,6 +43,15 @@ def facts(record: Any) -> dict[str, Any]:
     return found
 
 
+def require_classes(has_classes: bool) -> None:
+    """Raise where outputs are no classes, for which figures and pages have no words yet."""
+    if not has_classes:
+        raise InvalidInputError(
+            "Figures and pages show classes, and this explanation is of another task. Read its fields and "
+            "maps, or to_dict."
+        )
+
+
 @dataclass(frozen=True, eq=False)
 class Contribution:
     """What one training sample contributes to a prediction.
@@ -223,16 +232,8 @@ class Explanation:
         """
         from whence.explanation.figures.pairs import draw
 
-        self.require_classes()
+        require_classes(self.probability is not None)
         return draw(self)
-
-    def require_classes(self) -> None:
-        """Raise where there is nothing that figures and pages have words for."""
-        if self.probability is None:
-            raise InvalidInputError(
-                "Figures and pages show classes, and this explanation is of another task. Read its "
-                "proponents, opponents and maps, or to_dict."
-            )
 
 
 def _text(one: Contribution | Explanation, *maps: str) -> dict[str, Any]:
@@ -298,6 +299,5 @@ class Explanations(Sequence[Explanation]):
         """
         from whence.explanation.page import write
 
-        for why in self:
-            why.require_classes()
+        require_classes(all(why.probability is not None for why in self))
         return write(self._all, path)

@@ -18,7 +18,7 @@ from whence.attributors.base import METHODS
 from whence.core import contents, store
 from whence.core.checks import check_callable
 from whence.core.naming import find, named, origin
-from whence.data import TrainingSet, as_training_set
+from whence.data import Targets, TrainingSet, as_training_set
 from whence.errors import InvalidInputError, StoreError
 from whence.model.inputs import check_device
 from whence.model.modules import class_names
@@ -152,6 +152,9 @@ class Configuration:
         found = named("preprocess", self.preprocess)
         return check_callable("preprocess", found, "a function of a batch of inputs")
 
-    def samples(self, data: Any, network: nn.Module, batch_size: int = 256) -> TrainingSet:
-        """Read data that were found, by the model's names of the classes and the preprocessing."""
-        return as_training_set(data, batch_size, names=class_names(network), preprocess=self.prepare())
+    def samples(
+        self, data: Any, network: nn.Module, batch_size: int = 256, task: Targets | None = None
+    ) -> TrainingSet:
+        """Read data that were found, by the task, the model's names of the classes and the preprocessing."""
+        names, prepare = class_names(network), self.prepare()
+        return as_training_set(data, batch_size, task=task, names=names, preprocess=prepare)

@@ -73,11 +73,11 @@ class Project:
         attributor.show_progress = show_progress
         if isinstance(attributor, PairAttributor):  # others have no use for the training set after the fit
             data = find("data", configuration.data, folder)
-            attributor.take_data(configuration.samples(data, model))
+            attributor.take_data(configuration.samples(data, model, task=attributor.task_))
         tests = None
         if configuration.test is not None:
             raw = find("test", configuration.test, folder)
-            tests = configuration.samples(raw, model, attributor.batch_size)
+            tests = configuration.samples(raw, model, attributor.batch_size, attributor.task_)
         return cls(path, configuration, attributor, tests)
 
     @property

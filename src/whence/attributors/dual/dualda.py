@@ -224,7 +224,7 @@ class DualDA(PairAttributor):
         other._adopt(self.task_, labels, before.head, self.model_, self.data_)
         other._keep(surrogate)
         other.fit_seconds_ = other.seconds_["solution"]
-        other._measure(X, self._unseen[other._used[self._unseen]])
+        other._measure(X, self._unseen[other.used_[self._unseen]])
         return other
 
     def take_data(self, data: TrainingSet) -> None:
@@ -266,10 +266,10 @@ class DualDA(PairAttributor):
             self.agreement_ = agreement(self.task_, self.coef_, self.head_, *some)
 
     def _self_influence(self) -> Tensor:
-        return self.surrogate_.self_influence()[torch.as_tensor(self._used)]
+        return self.surrogate_.self_influence()[torch.as_tensor(self.used_)]
 
     def _scores(self, features: Tensor, classes: Tensor, x: Any) -> Tensor:
-        return self.surrogate_.expansion.dense(features, classes)[:, torch.as_tensor(self._used)]
+        return self.surrogate_.expansion.dense(features, classes)[:, torch.as_tensor(self.used_)]
 
     def _like(self) -> Tensor:
         return self.surrogate_.vectors

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from scipy.sparse import csr_array
 
-from whence.attributors.dual.progress import gap_bar
+from whence.attributors.progress import gap_bar
 from whence.core import contents, fingerprint, store
 from whence.core.arrays import Array, Doubles, Floats, Mask
 from whence.core.cache import Cache, Slot
@@ -183,8 +183,7 @@ def changed_labels(
             task.check(changed[[index]], np.array([index]), task.n_outputs, "")
         except InvalidInputError as error:
             raise InvalidInputError(
-                f"'relabel' must give {task.outputs} of the model, {task.n_outputs}. Got {shown(label)} for "
-                f"sample {index}: {error}"
+                f"'relabel' must give {task.labels}. Got {shown(label)} for sample {index}."
             ) from error
     changed[check_places("remove", remove, len(labels))] = task.blank(1)[0]
     if not task.known(changed).any():

@@ -18,10 +18,10 @@ from whence.attributors.gradient.last_layer import LastLayer
 from whence.attributors.gradient.products import Factored, Products, Stored, Streamed, Tests
 from whence.attributors.gradient.projection import Dimension, check_dimension, projection_for
 from whence.attributors.parameters import a_seed, one_of, parameter
-from whence.core import contents, store
+from whence.core import store
 from whence.core.checks import check_callable, check_count
 from whence.core.contents import Layout
-from whence.errors import InvalidInputError, StoreError
+from whence.errors import InvalidInputError
 from whence.model.bound import BoundModel
 
 Params = Literal["all", "last"]
@@ -42,13 +42,13 @@ class WeightsAttributor(Attributor):
     ) -> Sequence[Products]:
         """Make the products at each set of weights."""
 
-    def _state(self) -> tuple[store.Arrays, dict[str, Any]]:
-        if self._points[0] is not None:
-            raise StoreError(
-                f"{type(self).__name__} needs the weights of all its checkpoints to attribute, so its "
-                "cache alone is not worth saving. Keep the checkpoints, and fit it again where it is needed."
-            )
-        return super()._state()
+    def _not_saved(self) -> str:
+        if self._points[0] is None:
+            return ""
+        return (
+            f"{type(self).__name__} needs the weights of all its checkpoints to attribute, so its cache "
+            "alone is not worth saving: keep the checkpoints"
+        )
 
     def _restore(self, arrays: store.Arrays, manifest: Any, bound: BoundModel | None) -> None:
         super()._restore(arrays, manifest, bound)
@@ -77,10 +77,8 @@ class GradientAttributor(WeightsAttributor):
         Of the projection.
     memory
         Bytes that gradients and activations may take at a time.
-    batch_size
-        Inputs per forward pass.
-    show_progress
-        Show progress bars.
+    batch_size, show_progress
+        As for every method, see ``Attributor``.
     """
 
     params: Params = parameter("all", one_of(Params))
@@ -110,8 +108,6 @@ class GradientAttributor(WeightsAttributor):
     def _layout(self, classifier: Classifier) -> Layout:
         if self.params == "last":
             return {"0.residuals": ("N", "K"), "0.features": ("N", "e")}
-        if self.projection is None:
-            raise contents.refused("without a projection nothing is saved")
         (products,) = self._open(classifier, (None,))
         assert isinstance(products, Stored)
         return {"0.rows": ("N", products.width), "0.squares": ("N",)}
@@ -157,13 +153,12 @@ class GradientAttributor(WeightsAttributor):
                 f"one. Got {self.projection!r}."
             )
 
-    def _state(self) -> tuple[store.Arrays, dict[str, Any]]:
-        if self._cache and self.loss is not None:
-            raise StoreError(
-                f"A {type(self).__name__} with a loss of its own cannot be saved: the loss is code. Fit it "
-                "again where it is needed."
-            )
-        return super()._state()
+    def _not_saved(self) -> str:
+        if self.params == "all" and self.projection is None:
+            return f"{type(self).__name__} without a projection keeps no cache that is worth saving"
+        if self.loss is not None:
+            return f"A {type(self).__name__} with a loss of its own cannot be saved: the loss is code"
+        return super()._not_saved()
 
 
 @register

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from whence.attributors.classifier import Batches, Classifier
+from whence.attributors.classifier import Batches as Samples
+from whence.attributors.classifier import Classifier
 from whence.attributors.gradient.gradients import Gradients
 from whence.attributors.gradient.products import batches_of
 from whence.errors import ModelError
@@ -35,6 +36,10 @@ class Record(NamedTuple):
     derivatives: Tensor
 
 
+Batches = Iterator[list[list[Record]]]
+"""Of one batch of samples after the other, for each vector the records of all layers."""
+
+
 class HeadOnly:
     """The last layer, from the features alone."""
 
@@ -42,11 +47,11 @@ class HeadOnly:
         self.classifier, self.features = classifier, features
         self.names: tuple[str, ...] = (classifier.layer,)
 
-    def train(self, vectors: Vectors) -> Iterator[list[list[Record]]]:
+    def train(self, vectors: Vectors) -> Batches:
         """Give the records of the training samples."""
         return self.tests(None, self.features, vectors)
 
-    def tests(self, x: Any, features: Tensor, vectors: Vectors) -> Iterator[list[list[Record]]]:
+    def tests(self, x: Any, features: Tensor, vectors: Vectors) -> Batches:
         """Give the records of tests with these features."""
         for start in range(0, len(features), _BLOCK):
             rows = slice(start, start + _BLOCK)
@@ -63,7 +68,7 @@ class AllLayers:
     left_out : trainable parameters of other modules, which have no part
     """
 
-    def __init__(self, classifier: Classifier, batches: Batches) -> None:
+    def __init__(self, classifier: Classifier, batches: Samples) -> None:
         self.classifier, self.batches = classifier, batches
         model = classifier.model
         self.layers = {name: m for name, m in model.named_modules() if _supported(m)}
@@ -78,17 +83,15 @@ class AllLayers:
         self._gradients = Gradients(classifier)
         self._gradients.check(next(iter(batches))[0])
 
-    def train(self, vectors: Vectors) -> Iterator[list[list[Record]]]:
+    def train(self, vectors: Vectors) -> Batches:
         """Give the records of the training samples, which are read anew."""
         return self._all_records(self.batches, vectors)
 
-    def tests(self, x: Any, features: Tensor, vectors: Vectors) -> Iterator[list[list[Record]]]:
+    def tests(self, x: Any, features: Tensor, vectors: Vectors) -> Batches:
         """Give the records of tests."""
         return self._all_records(batches_of(self.classifier, x, features), vectors)
 
-    def _all_records(
-        self, batches: Iterable[tuple[Any, Tensor]], vectors: Vectors
-    ) -> Iterator[list[list[Record]]]:
+    def _all_records(self, batches: Iterable[tuple[Any, Tensor]], vectors: Vectors) -> Batches:
         start = 0
         for inputs, part in batches:
             yield self._records(inputs, slice(start, start := start + len(part)), vectors)
@@ -142,7 +145,7 @@ class AllLayers:
 
 
 Layers = HeadOnly | AllLayers
-"""Layers with a weight matrix, and their records: a list per vector, in it one per layer."""
+"""Layers with a weight matrix, and their records."""
 
 
 def _supported(module: nn.Module) -> bool:

@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from tqdm.auto import tqdm
 
 from whence.attributors.classifier import Batches, Classifier, Training
 from whence.attributors.gradient.gradients import Gradients, Loss, Weights
 from whence.attributors.gradient.last_layer import LastLayer, LastLayerGradients
 from whence.attributors.gradient.projection import Projection
+from whence.attributors.progress import watched
 
 Kept = dict[str, Tensor]
 Labelled = Iterator[tuple[Any, Tensor]]
@@ -188,10 +188,7 @@ def batches_of(classifier: Classifier, x: Any, classes: Tensor) -> Labelled:
 
 def progress(batches: Batches, what: str, show: bool) -> Labelled:
     """Give the training set in batches, with a bar."""
-    with tqdm(total=len(batches), desc=what, unit="sample", disable=not show) as bar:
-        for inputs, labels in batches:
-            yield inputs, labels
-            bar.update(len(labels))
+    return watched(batches, len(batches), what, show, lambda batch: len(batch[1]))
 
 
 def _gathered(pieces: Iterator[Tensor], most: int) -> Iterator[Tensor]:

@@ -56,10 +56,8 @@ class TRAK(WeightsAttributor):
         Of the projection; checkpoint j has seed + j.
     memory
         Bytes that gradients and activations may take at a time.
-    batch_size
-        Inputs per forward pass.
-    show_progress
-        Show progress bars.
+    batch_size, show_progress
+        As for every method, see ``Attributor``.
 
     Examples
     --------

@@ -15,6 +15,7 @@ from whence.attributors.classifier import Classifier, Training
 from whence.attributors.influence.curvature import Curvature
 from whence.attributors.influence.exact import InfluenceAttributor
 from whence.attributors.parameters import a_seed, parameter
+from whence.attributors.progress import watched
 from whence.core.arrays import Ints
 from whence.core.checks import check_count
 from whence.core.contents import Layout
@@ -45,10 +46,8 @@ class Arnoldi(InfluenceAttributor):
         Training samples, drawn at random, of which the curvature is taken; None is all of them.
     seed
         Makes a run repeatable.
-    batch_size
-        Inputs per forward pass.
-    show_progress
-        Show progress bars.
+    batch_size, show_progress
+        As for every method, see ``Attributor``.
 
     Attributes
     ----------
@@ -108,12 +107,9 @@ class Arnoldi(InfluenceAttributor):
         values, vectors = eigenpairs(curvature, start, self.dimension, rows, self.show_progress)
         values, vectors = values[: self.projections], vectors[: self.projections]
         basis = (vectors / (values + self.damping).sqrt()[:, None]).to(training.features)
-        parts = []
-        with tqdm(total=n, desc="Projecting", disable=not self.show_progress) as bar:
-            for gradients in curvature.train():
-                parts.append(gradients.to(basis) @ basis.T)
-                bar.update(len(gradients))
-        return {"basis": basis, "train": torch.cat(parts), "eigenvalues": values}
+        gradients = watched(curvature.train(), n, "Projecting", self.show_progress)
+        train = torch.cat([rows.to(basis) @ basis.T for rows in gradients])
+        return {"basis": basis, "train": train, "eigenvalues": values}
 
     def _products(self, gradients: Tensor) -> Tensor:
         basis = self._cache["basis"]

@@ -9,7 +9,7 @@ which counts for little in a model that fits its training set.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.func import vjp, vmap
 from tqdm.auto import tqdm
 
-from whence.attributors.classifier import Batches, Classifier, Training
+from whence.attributors.classifier import Batches, Classifier
 from whence.attributors.gradient.gradients import MEMORY, Gradients, outer
 from whence.core.arrays import Ints
 from whence.model.modules import evaluating
@@ -47,12 +47,6 @@ class LastCurvature:
         self.rows, self.residual, self.labels = rows, residual, labels
         self.n_train, self.n_classes = residual.shape
         self.n_parameters = self.n_classes * rows.shape[1]
-
-    @classmethod
-    def of(cls, training: Training) -> Self:
-        """Make it of a training set."""
-        classifier, f, labels = training.classifier, training.features, training.labels
-        return cls(classifier.with_bias(f), residuals(classifier.logits(f), labels), labels)
 
     def train(self) -> Iterator[Tensor]:
         """Gradients of the training samples, some rows (n, P) after the other."""

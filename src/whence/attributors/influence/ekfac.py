@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, Literal, NamedTuple
@@ -10,14 +9,14 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import numpy as np
 import torch
 from torch import Tensor
-from tqdm.auto import tqdm
 
 from whence.attributors.base import Limits, register
 from whence.attributors.classifier import Classifier, Training
-from whence.attributors.gradient.layers import AllLayers, HeadOnly, Layers, Record, Vectors
+from whence.attributors.gradient.layers import AllLayers, Batches, HeadOnly, Layers, Record, Vectors
 from whence.attributors.influence.curvature import residuals
 from whence.attributors.influence.exact import Params, ParamsAttributor
 from whence.attributors.parameters import a_seed, one_of, parameter
+from whence.attributors.progress import watched
 from whence.core.checks import check_positive
 from whence.core.contents import Layout
 from whence.errors import ModelError
@@ -53,10 +52,8 @@ class EKFAC(ParamsAttributor):
         is exact up to 10 classes.
     seed
         Makes a run repeatable.
-    batch_size
-        Inputs per forward pass.
-    show_progress
-        Show progress bars.
+    batch_size, show_progress
+        As for every method, see ``Attributor``.
 
     Attributes
     ----------
@@ -85,35 +82,32 @@ class EKFAC(ParamsAttributor):
     seed: int = parameter(0, a_seed)
 
     def _scores(self, features: Tensor, classes: Tensor, x: Any) -> Tensor:
-        layers, factors = self._opened(), self._factors()
-        found = [_gradients(r, factors) for (r,) in layers.tests(x, features, _for_classes(classes))]
+        factors = self._factors()
+        records = self._opened().tests(x, features, _for_classes(classes))
+        found = [_gradients(each, factors) for (each,) in records]
         tests = [torch.cat(parts) for parts in zip(*found, strict=True)]
         for test, factor in zip(tests, factors, strict=True):
             test *= factor.inverse
         rows = torch.cat([test.flatten(1) for test in tests], dim=1)
         scores = rows.new_empty(len(rows), len(self._labels))
         done = 0
-        with self._bar("Scores") as bar:
-            for (records,) in layers.train(_for_classes(self._labels)):
-                train = torch.cat([g.flatten(1) for g in _gradients(records, factors)], dim=1)
-                torch.mm(rows, train.T, out=scores[:, done : done + len(train)])
-                done += len(train)
-                bar.update(len(train))
+        for (each,) in self._train("Scores"):
+            train = torch.cat([g.flatten(1) for g in _gradients(each, factors)], dim=1)
+            torch.mm(rows, train.T, out=scores[:, done : done + len(train)])
+            done += len(train)
         return scores.div_(len(self._labels))
 
     def _self_influence(self) -> Tensor:
         factors, parts = self._factors(), []
-        with self._bar("Self-influence") as bar:
-            for (records,) in self._opened().train(_for_classes(self._labels)):
-                pairs = zip(_gradients(records, factors), factors, strict=True)
-                each = [torch.einsum("noi,oi->n", g.square(), factor.inverse) for g, factor in pairs]
-                parts.append(torch.stack(each).sum(0))
-                bar.update(len(parts[-1]))
+        for (records,) in self._train("Self-influence"):
+            pairs = zip(_gradients(records, factors), factors, strict=True)
+            each = [torch.einsum("noi,oi->n", g.square(), factor.inverse) for g, factor in pairs]
+            parts.append(torch.stack(each).sum(0))
         return torch.cat(parts).div_(len(self._labels))
 
     def _layout(self, classifier: Classifier) -> Layout:
         factors: Layout = {"out 0": ("K", "K"), "inner 0": ("e", "e"), "inverse 0": ("K", "e")}
-        return {**super()._layout(classifier), **factors, "features": ("N", "d")}
+        return {**factors, "features": ("N", "d")}
 
     def _learn(self, training: Training, **given: Any) -> dict[str, Tensor]:
         classifier = training.classifier
@@ -122,9 +116,9 @@ class EKFAC(ParamsAttributor):
             layers = AllLayers(classifier, training.batches)
         n = len(training.labels)
         vectors = self._labels_of_model(n, classifier.n_classes)
-        with tqdm(total=2 * n, desc="EK-FAC", disable=not self.show_progress) as bar:
-            bases = _bases(layers, vectors, bar.update)
-            sums = _sums_of_squares(layers, vectors, bases, bar.update)
+        bases = _bases(_watched(layers.train(vectors), n, "Eigenvectors", self.show_progress))
+        batches = _watched(layers.train(vectors), n, "Eigenvalues", self.show_progress)
+        sums = _sums_of_squares(batches, bases)
         cache: dict[str, Tensor] = {}
         for j, ((out, inner), values) in enumerate(zip(bases, sums, strict=True)):
             values = values / n
@@ -172,8 +166,10 @@ class EKFAC(ParamsAttributor):
         parts = ("out", "inner", "inverse")
         return [_Factor(*(self._cache[f"{part} {j}"] for part in parts)) for j in range(len(self.layers_))]
 
-    def _bar(self, title: str) -> Any:
-        return tqdm(total=len(self._labels), desc=title, disable=not self.show_progress)
+    def _train(self, title: str) -> Batches:
+        """Give the records of the training samples for their own labels."""
+        batches = self._opened().train(_for_classes(self._labels))
+        return _watched(batches, len(self._labels), title, self.show_progress)
 
 
 class _Factor(NamedTuple):
@@ -207,10 +203,15 @@ def _for_all_classes(logits: Tensor, rows: slice) -> list[Tensor]:
     return [(p[:, k, None].sqrt() * (p - eye[k])).to(logits) for k in range(p.shape[1])]
 
 
-def _bases(layers: Layers, vectors: Vectors, done: Callable[[int], object]) -> list[tuple[Tensor, Tensor]]:
+def _watched(batches: Batches, n: int, title: str, show: bool) -> Batches:
+    """Give the records of n samples with a bar."""
+    return watched(batches, n, title, show, lambda batch: len(batch[0][0].inputs))
+
+
+def _bases(batches: Batches) -> list[tuple[Tensor, Tensor]]:
     """Eigenvectors (o, o) of Σ s sᵀ and (i, i) of Σ a aᵀ of every layer; scale does not matter to them."""
     sums: list[tuple[Tensor, Tensor]] = []
-    for batch in layers.train(vectors):
+    for batch in batches:
         if not sums:
             sums = [(_square_of(r.derivatives), _square_of(r.inputs)) for r in batch[0]]
         for (_, inner), record in zip(sums, batch[0], strict=True):
@@ -218,16 +219,13 @@ def _bases(layers: Layers, vectors: Vectors, done: Callable[[int], object]) -> l
         for records in batch:
             for (out, _), record in zip(sums, records, strict=True):
                 out += _products(record.derivatives)
-        done(len(batch[0][0].inputs))
     return [(torch.linalg.eigh(out)[1], torch.linalg.eigh(inner)[1]) for out, inner in sums]
 
 
-def _sums_of_squares(
-    layers: Layers, vectors: Vectors, bases: list[tuple[Tensor, Tensor]], done: Callable[[int], object]
-) -> list[Tensor]:
+def _sums_of_squares(batches: Batches, bases: list[tuple[Tensor, Tensor]]) -> list[Tensor]:
     """Sums over samples of the squared gradients along the eigenvectors, (o, i) float64 per layer."""
     sums = [out.new_zeros(len(out), len(inner)) for out, inner in bases]
-    for batch in layers.train(vectors):
+    for batch in batches:
         for records in batch:
             for total, basis, record in zip(sums, bases, records, strict=True):
                 out, inner = (b.to(record.inputs) for b in basis)
@@ -236,7 +234,6 @@ def _sums_of_squares(
                     total += d.square().T @ a.square()
                 else:
                     total += _rotated(record, out, inner).square().sum(0)
-        done(len(batch[0][0].inputs))
     return sums
 
 

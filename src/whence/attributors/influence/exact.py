@@ -9,7 +9,6 @@ from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
-from tqdm.auto import tqdm
 
 from whence.attributors.base import Attributor, Limits, register
 from whence.attributors.classifier import Classifier, Training
@@ -17,10 +16,10 @@ from whence.attributors.gradient.gradients import MEMORY, Gradients, outer
 from whence.attributors.gradient.products import batches_of
 from whence.attributors.influence.curvature import Curvature, FullCurvature, LastCurvature, residuals
 from whence.attributors.parameters import one_of, parameter
-from whence.core import contents, store
+from whence.attributors.progress import watched
 from whence.core.checks import check_positive
 from whence.core.contents import Layout
-from whence.errors import InvalidInputError, StoreError
+from whence.errors import InvalidInputError
 from whence.model.inputs import take
 
 Params = Literal["last", "all"]
@@ -46,18 +45,13 @@ class ParamsAttributor(Attributor):
     def _of_features(self) -> bool:
         return self.params == "last"
 
-    def _state(self) -> tuple[store.Arrays, dict[str, Any]]:
+    def _not_saved(self) -> str:
         if self.params == "last" or not self._rereads:
-            return super()._state()
-        raise StoreError(
+            return ""
+        return (
             f'{type(self).__name__} with params="all" reads the training set for every explanation, so its '
-            "cache alone is not worth saving. Fit it again where it is needed."
+            "cache alone is not worth saving"
         )
-
-    def _layout(self, classifier: Classifier) -> Layout:
-        if self.params == "all":
-            raise contents.refused('with params="all" nothing is saved')
-        return {}
 
 
 @dataclass(eq=False)
@@ -92,7 +86,8 @@ class InfluenceAttributor(ParamsAttributor):
         """Give the curvature to learn from."""
         if self.params == "all":
             return FullCurvature(training.classifier, training.batches)
-        return LastCurvature.of(training)
+        classifier, f, labels = training.classifier, training.features, training.labels
+        return LastCurvature(classifier.with_bias(f), residuals(classifier.logits(f), labels), labels)
 
 
 class SolvingAttributor(InfluenceAttributor):
@@ -103,12 +98,10 @@ class SolvingAttributor(InfluenceAttributor):
     """
 
     def _self_influence(self) -> Tensor:
-        parts = []
-        with tqdm(total=len(self._labels), desc="Self-influence", disable=not self.show_progress) as bar:
-            for rows in self._curvature().train():
-                parts.append(torch.einsum("np,np->n", rows, self._solve(rows).to(rows)))
-                bar.update(len(rows))
-        return torch.cat(parts).div_(len(self._labels))
+        n = len(self._labels)
+        gradients = watched(self._curvature().train(), n, "Self-influence", self.show_progress)
+        parts = [torch.einsum("np,np->n", rows, self._solve(rows).to(rows)) for rows in gradients]
+        return torch.cat(parts).div_(n)
 
     @abstractmethod
     def _solve(self, gradients: Tensor) -> Tensor:
@@ -126,7 +119,7 @@ class SolvingAttributor(InfluenceAttributor):
     _doubles: ClassVar[tuple[str, ...]] = ("residual", "factor", "scale")
 
     def _layout(self, classifier: Classifier) -> Layout:
-        return {**super()._layout(classifier), "rows": ("N", "e"), "residual": ("N", "K")}
+        return {"rows": ("N", "e"), "residual": ("N", "K")}
 
     def _kept(self, curvature: Curvature) -> dict[str, Tensor]:
         """Keep a curvature for explaining: the last layer's in the cache."""
@@ -153,10 +146,8 @@ class Influence(SolvingAttributor):
     damping
         Added to the diagonal of H, above 0: the strength d of a penalty ½d‖W − Ŵ‖² that keeps the layer near
         the trained Ŵ.
-    batch_size
-        Inputs per forward pass.
-    show_progress
-        Show progress bars.
+    batch_size, show_progress
+        As for every method, see ``Attributor``.
 
     Examples
     --------

@@ -56,10 +56,8 @@ class LiSSA(SolvingAttributor):
         Training samples per step.
     seed
         Makes a run repeatable; all tests see the same batches.
-    batch_size
-        Inputs per forward pass.
-    show_progress
-        Show progress bars.
+    batch_size, show_progress
+        As for every method, see ``Attributor``.
 
     Attributes
     ----------

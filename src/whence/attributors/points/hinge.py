@@ -12,9 +12,9 @@ from torch import Tensor
 
 from whence.attributors.base import Limits, register
 from whence.attributors.classifier import Classifier, Training
-from whence.attributors.dual.progress import gap_bar
 from whence.attributors.parameters import a_seed, parameter
 from whence.attributors.points.representer import PointsAttributor
+from whence.attributors.progress import gap_bar
 from whence.core.arrays import Doubles, Ints, Mask
 from whence.core.checks import check_flag, check_positive, check_share
 from whence.core.contents import Layout
@@ -44,10 +44,8 @@ class HingeRP(PointsAttributor):
         Relative duality gap of the weights.
     seed
         Makes a run repeatable.
-    batch_size
-        Inputs per forward pass.
-    show_progress
-        Show progress bars.
+    batch_size, show_progress
+        As for every method, see ``Attributor``.
 
     Attributes
     ----------

@@ -11,9 +11,9 @@ from torch import Tensor
 
 from whence.attributors.base import Attributor, Limits, register
 from whence.attributors.classifier import Classifier, Training
-from whence.attributors.dual.progress import gap_bar
 from whence.attributors.parameters import parameter
 from whence.attributors.points.softmax import fit_softmax
+from whence.attributors.progress import gap_bar
 from whence.core.arrays import Doubles
 from whence.core.checks import check_flag, check_positive
 from whence.core.contents import Layout
@@ -110,10 +110,8 @@ class Representer(PointsAttributor):
         Append a constant 1 to the features, so that the bias is penalised and attributed too.
     tol
         Residual to reach.
-    batch_size
-        Inputs per forward pass.
-    show_progress
-        Show progress bars.
+    batch_size, show_progress
+        As for every method, see ``Attributor``.
 
     Attributes
     ----------

@@ -92,7 +92,7 @@ class Pair:
     lam : λ, the factor of the score
     inputs : of either side, as the model takes them, a batch of one
     features : of either side, (d,) float64
-    maps : of each method but the random one, on either side
+    explained : by each method but the random one, with maps on either side
     """
 
     test: int
@@ -100,7 +100,12 @@ class Pair:
     lam: float
     inputs: Mapping[Side, Any]
     features: Mapping[Side, Tensor]
-    maps: dict[str, Mapping[Side, Map]]
+    explained: Mapping[str, Contribution]
+
+    def map(self, method: str, side: Side) -> Map:
+        """Relevance by a method on one of the samples."""
+        found = self.explained[method]
+        return found.test_map if side == "test" else found.train_map
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,16 +175,13 @@ class ExplainedPairs:
         """Give orders (R, units) of removal, and the method (R,) that each belongs to."""
         rng = np.random.default_rng(seed)
         lots = [rng.permutation(sample.n_units) for _ in range(n_random)]
-        owners, orders = [], []
-        for m, name in enumerate(self.methods):
-            if name in pair.maps:
-                relevance = sign * sample.relevance(pair.maps[name][side])
-                found = [removal_order(relevance, lots[0])]
-            else:
-                found = lots
-            owners += [m] * len(found)
-            orders += found
-        return np.array(owners), np.array(orders)
+        orders = [
+            [removal_order(sign * sample.relevance(pair.map(name, side)), lots[0])]
+            if name in pair.explained
+            else lots
+            for name in self.methods
+        ]
+        return np.repeat(np.arange(len(orders)), [len(some) for some in orders]), np.concatenate(orders)
 
     def _without(self, pair: Pair, side: Side, sample: Removable, orders: Ints, counts: Ints) -> Doubles:
         """Scores (R, steps) of a pair without the first units, ``counts`` (steps,), of each order."""
@@ -231,37 +233,23 @@ def explain_pairs(
     tests = tqdm(range(n), "explaining", disable=not explainer.show_progress)
     for test in tests:
         one = take(x, slice(test, test + 1))
-        inputs = next(model.batches(one, 1))
-        features = model.extractor(inputs)[0].double().cpu()
-        found: dict[int, Pair] = {}
-        for name, method in methods.items():
-            if method == RANDOM:
-                continue
-            (why,) = explainer.explain(one, k, targets[test], method=method)
-            for each in why.pairs:
-                if each.index not in found:
-                    found[each.index] = _pair(explainer, test, each, inputs, features)
-                found[each.index].maps[name] = {"test": each.test_map, "train": each.train_map}
-        pairs += found.values()
+        of_test = next(model.batches(one, 1))
+        explained = {
+            name: explainer.explain(one, k, targets[test], method=method)[0].pairs
+            for name, method in methods.items()
+            if method != RANDOM
+        }
+        for same in zip(*explained.values(), strict=True):  # a method changes the maps, and not the pairs
+            index, lam = same[0].index, same[0].coefficient
+            of_train = to_model(model.extractor.model, explainer.require_data().take([index]))
+            inputs: dict[Side, Any] = {"test": of_test, "train": of_train}
+            features = {side: model.extractor(part)[0].double().cpu() for side, part in inputs.items()}
+            pairs.append(Pair(test, index, lam, inputs, features, dict(zip(explained, same, strict=True))))
     if not pairs:
         raise InvalidInputError(
             "'x' must have proponents or opponents for a method that is not random. Found no pairs."
         )
     return ExplainedPairs(explainer, tuple(methods), tuple(pairs))
-
-
-def _pair(explainer: DualDA, test: int, each: Contribution, inputs: Any, features: Tensor) -> Pair:
-    extractor = explainer.require_model().extractor
-    train_inputs = to_model(extractor.model, explainer.require_data().take([each.index]))
-    train_features = extractor(train_inputs)[0].double().cpu()
-    return Pair(
-        test=test,
-        train=each.index,
-        lam=each.coefficient,
-        inputs={"test": inputs, "train": train_inputs},
-        features={"test": features, "train": train_features},
-        maps={},
-    )
 
 
 def pair_flipping(

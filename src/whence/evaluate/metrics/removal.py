@@ -16,6 +16,7 @@ from torch import Tensor
 from whence.core.arrays import Doubles, Ints
 from whence.core.checks import real_array
 from whence.errors import InvalidInputError
+from whence.model.inputs import each_part
 from whence.relevance.sources import floating, replaced, tokens_of
 
 Baseline = str | float | npt.NDArray[Any] | Tensor
@@ -101,13 +102,10 @@ class Removable:
         if gone.ndim == self.values.ndim:
             gone = gone[:, None]  # all channels of a pixel
         values = torch.where(gone, self.substitute, self.values)
-        if isinstance(self.inputs, Mapping):
-            others = {
-                name: part.expand(n, *part.shape[1:]) if isinstance(part, Tensor) else part
-                for name, part in self.inputs.items()
-            }
-            return {**others, self.name: values}
-        return replaced(self.inputs, {self.name: values}) if type(self.inputs) is tuple else values
+        others = each_part(
+            self.inputs, lambda part: part.expand(n, *part.shape[1:]) if isinstance(part, Tensor) else part
+        )
+        return replaced(others, {self.name: values})
 
 
 def _numbered(values: Tensor, patch: int) -> Tensor:

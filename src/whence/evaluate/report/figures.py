@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 
 from markupsafe import Markup
@@ -44,12 +44,12 @@ class Figures:
         """Average rank against time; the best are at the lower left."""
         points = []
         for method in self.summary.methods:
-            seconds, rank = self.summary.seconds(method.key), self.summary.ranks.get(method.key)
+            seconds, rank = self.summary.seconds(method), self.summary.ranks.get(method.key)
             if seconds and rank and method.name != RANDOM:
                 points.append((method.label, seconds, rank[0], _style(method)))
         if not points:
             return None
-        unit = "CPU-seconds" if self.results.protocol["model"]["device"] == "cpu" else "seconds"
+        unit = "CPU-seconds" if self.summary.on_cpu else "seconds"
         x = powers([p[1] for p in points], f"{unit} of fitting and of explaining all tests (← faster)")
         y = linear([p[2] for p in points], "average rank (↓ better)")
         return charts.scatter_chart(points, x, y, "Average rank against seconds of fitting and explaining")
@@ -78,8 +78,8 @@ class Figures:
         """Accuracies of retrained models against the share kept or removed, beside the paper's."""
         if len(found.shares) < 2:
             return []
-        ours = {m.key: _known(found.shares, values) for m, values, _ in found.rows}
-        theirs = {m.key: _known(found.shares, values) for m, _, values in found.rows}
+        ours = {m.key: list(values.items()) for m, values, _ in found.rows}
+        theirs = {m.key: list(values.items()) for m, _, values in found.rows}
         x = replace(_UNIT, title=f"share of the training samples {section.what.lower()}")
         values = [b for curves in (ours, theirs) for curve in curves.values() for _, b in curve]
         y = linear(values, f"accuracy ({'↑' if section.rising else '↓'} better)")
@@ -125,10 +125,6 @@ def _swept_chart(swept: SweptColumn, x: Axis) -> Markup:
     y = linear(values, f"{column.unit} ({'↑' if column.rising else '↓'} better)", zero=True)
     line = Line(swept.points, "line dual", marked=swept.best)
     return line_chart([*levels, line], x, y, f"{column.title} over the sweep")
-
-
-def _known(shares: Sequence[float], values: Sequence[float | None]) -> Points:
-    return [(share, value) for share, value in zip(shares, values, strict=True) if value is not None]
 
 
 def _level(value: float, x: Axis) -> list[tuple[float, float]]:

@@ -14,7 +14,7 @@ from whence.core.resources import in_words
 from whence.errors import StoreError
 from whence.evaluate.report.charts import legend, number
 from whence.evaluate.report.figures import Figures
-from whence.evaluate.report.summary import Cell, Summary, kind, paper
+from whence.evaluate.report.summary import Summary, kind, paper
 from whence.evaluate.report.sweep import Sweep, SweptColumn
 from whence.evaluate.suite.metric import Column, Numbers
 from whence.evaluate.suite.protocol import Method
@@ -64,28 +64,9 @@ class _Page:
             found.setdefault(row.method, []).append(row)
         return found
 
-    def table(self) -> list[tuple[Method, list[tuple[Cell, int]], str]]:
-        """Scores of all methods, each with the number of its note, and the average rank."""
-        rows = []
-        for method, cells in self.summary.table():
-            rank = self.summary.ranks.get(method.key)
-            shown = (
-                "–" if rank is None else f"{rank[0]:.1f}" + f" ({rank[1]})" * (rank[1] < len(self.columns))
-            )
-            rows.append((method, [(cell, self._note(cell.note)) for cell in cells], shown))
-        return rows
-
-    def _note(self, text: str) -> int:
+    def note(self, text: str) -> int:
         """Number a note; 0 for none."""
         return self.notes.setdefault(text, len(self.notes) + 1) if text else 0
-
-    def reliability(self) -> list[tuple[str, dict[str, float | None]]]:
-        """How reliable what scores foretell is, by the title of the column, where that was measured."""
-        found = []
-        for column in self.columns:
-            target = {row.quantity: row.value for row in self.results.select(column.metric, "target")}
-            found += [(column.title, target)] if target else []
-        return found
 
     def sweep_table(self) -> list[tuple[SweptColumn, str]]:
         """Each metric over the sweep, and the values of the option at which DualDA is best by it."""

@@ -40,18 +40,17 @@ class Retrained(NamedTuple):
     Attributes
     ----------
     shares : rising
-    rows : methods, with our accuracies and the paper's own at these shares
+    rows : methods, with our accuracies and the paper's own by share, where there are some
     place : of the paper's own, in it
     """
 
     shares: list[float]
-    rows: list[tuple[Method, list[float | None], list[float | None]]]
+    rows: list[tuple[Method, dict[float, float], dict[float, float]]]
     place: str | None
 
-    def best(self, place: int, rising: bool) -> float | None:
+    def best(self, share: float, rising: bool) -> float:
         """Give the best of our accuracies at one of the shares."""
-        found = [ours[place] for _, ours, _ in self.rows]
-        return (max if rising else min)((value for value in found if value is not None), default=None)
+        return (max if rising else min)(ours[share] for _, ours, _ in self.rows if share in ours)
 
 
 class Summary:
@@ -79,8 +78,7 @@ class Summary:
     def _value(self, key: str, column: Column) -> float | None:
         if not column.first:
             return self.results.value(column.metric, key)
-        losses = self.results.select(column.metric, key, "loss")
-        return min(losses, key=lambda row: row.x or 0).value if losses else None
+        return min(self.curve(column.metric, key, "loss"), default=(0.0, None))[1]
 
     def table(self) -> list[tuple[Method, list[Cell]]]:
         """Scores of all methods, column by column."""
@@ -127,9 +125,8 @@ class Summary:
     def _values_of(self, column: Column, key: str) -> list[float | None]:
         if not column.first:
             return [row.value for row in self.results.select(column.metric, key, "each")]
-        seeds = range(self.seeds(column.metric))
-        by_seed = [self.results.select(column.metric, key, loss_of(seed)) for seed in seeds]
-        return [min(rows, key=lambda row: row.x or 0).value for rows in by_seed if rows]
+        curves = [self.curve(column.metric, key, loss_of(seed)) for seed in range(self.seeds(column.metric))]
+        return [min(curve)[1] for curve in curves if curve]
 
     def judged(self) -> list[tuple[str, list[str]]]:
         """How ties are told, and the columns where they are told so."""
@@ -172,12 +169,14 @@ class Summary:
                 found.setdefault(key, []).append(float(rank))
         return {key: (float(np.mean(some)), len(some)) for key, some in found.items()}
 
-    def seconds(self, key: str) -> float | None:
-        """Seconds of fitting and of explaining all tests: of the CPU, where that does the work."""
-        if self.results.protocol["model"]["device"] == "cpu":
-            return self.results.value("resources", key, "cpu_seconds")
-        parts = [self.results.value("resources", key, name) for name in ("fit_seconds", "explain_seconds")]
-        return None if None in parts else sum(part for part in parts if part is not None)
+    @property
+    def on_cpu(self) -> bool:
+        """Whether the CPU did the work, whose own seconds no other job lengthens."""
+        return bool(self.results.protocol["model"]["device"] == "cpu")
+
+    def seconds(self, method: Method) -> float:
+        """Seconds of fitting and of explaining all tests; 0 where nothing is known of them."""
+        return self._cost(method, ["cpu_seconds"] if self.on_cpu else ["fit_seconds", "explain_seconds"])
 
     def curve(self, metric: str, key: str, quantity: str) -> list[tuple[float, float]]:
         """Points of a method's curve."""
@@ -192,15 +191,15 @@ class Summary:
         """Accuracies of models that were trained anew, beside the paper's, metric by metric."""
         found = []
         for metric, section in self.sections(Accuracies):
-            curves = {m.key: dict(self.curve(metric, m.key, "accuracy")) for m in self.methods}
-            shares = sorted({share for curve in curves.values() for share in curve})
             table = paper().get(metric, {}).get(self.results.protocol["data"]["name"], {})
-            kept = [share if section.what == "Kept" else 1 - share for share in shares]
-            rows = [
-                (m, [curves[m.key].get(s) for s in shares], [printed(table, m, share) for share in kept])
-                for m in self.methods
-                if curves[m.key]
-            ]
+            curves = [(m, dict(sorted(self.curve(metric, m.key, "accuracy")))) for m in self.methods]
+            shares = sorted({share for _, curve in curves for share in curve})
+            kept = {share: share if section.what == "Kept" else 1 - share for share in shares}
+            rows = []
+            for method, ours in curves:
+                theirs = {share: printed(table, method, kept[share]) for share in shares}
+                known = {share: value for share, value in theirs.items() if value is not None}
+                rows += [(method, ours, known)] if ours else []
             found += [(metric, section, Retrained(shares, rows, table.get("place")))] if rows else []
         return found
 

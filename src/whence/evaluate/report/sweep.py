@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import cache
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from whence.evaluate.report.summary import Summary, paper
 from whence.evaluate.suite.metric import Column
 from whence.evaluate.suite.protocol import RANDOM, Method
 
+T = TypeVar("T")
 Points = list[tuple[float, float]]
 
 
@@ -35,9 +36,7 @@ class SweptColumn(NamedTuple):
     @property
     def best(self) -> Points:
         """Points with the best score: several where they are equal."""
-        values = [value for _, value in self.points]
-        top = (max if self.column.rising else min)(values)
-        return [point for point in self.points if math.isclose(point[1], top, rel_tol=1e-9)]
+        return _best(self.points, self.column.rising)
 
     @property
     def recommended(self) -> list[float | None]:
@@ -88,7 +87,9 @@ class Sweep:
         others = [m for m in self.summary.methods if m.name not in (self.method, RANDOM)]
         scored = [(m.label, value) for m in others if (value := self._value(column, m.key)) is not None]
         points = [(x, value) for x, value in pairs if value is not None]
-        return SweptColumn(column, points, self._value(column, RANDOM), _best(scored, column.rising))
+        best = _best(scored, column.rising)
+        other = (best[0][0] + f" and {len(best) - 1} more" * (len(best) > 1), best[0][1]) if best else None
+        return SweptColumn(column, points, self._value(column, RANDOM), other)
 
     def _value(self, column: Column, key: str) -> float | None:
         """A score; of losses, over the fractions and seeds that all methods share, so that they compare."""
@@ -110,17 +111,13 @@ class Sweep:
 
     def _losses(self, metric: str, key: str) -> dict[tuple[int, float], float]:
         return {
-            (seed, row.x): row.value
+            (seed, p): loss
             for seed in range(self.summary.seeds(metric))
-            for row in self.results.select(metric, key, loss_of(seed))
-            if row.x is not None and row.value is not None
+            for p, loss in self.summary.curve(metric, key, loss_of(seed))
         }
 
 
-def _best(scored: list[tuple[str, float]], rising: bool) -> tuple[str, float] | None:
-    """Name the best method, and how many others are as good, with its score."""
-    if not scored:
-        return None
-    label, top = (max if rising else min)(scored, key=lambda pair: pair[1])
-    equal = sum(math.isclose(value, top, rel_tol=1e-9) for _, value in scored) - 1
-    return label + (f" and {equal} more" if equal else ""), top
+def _best(scored: list[tuple[T, float]], rising: bool) -> list[tuple[T, float]]:
+    """Give what has the best score: several where they are equal."""
+    top = (max if rising else min)((value for _, value in scored), default=math.nan)
+    return [pair for pair in scored if math.isclose(pair[1], top, rel_tol=1e-9)]

@@ -137,12 +137,14 @@ def retrain(
             failed = sum(each.error is not None for each in ended.values())
             bar.set_postfix_str(f"{failed} failed" if failed else "", refresh=False)
             bar.update()
-    runs = [_run(task, found[task.path], ended.get(task.path), model) for task in tasks]
-    # After all is done, so that a warning that is made an error stops no training.
-    for number, run in enumerate(runs):
-        if run.error is not None:
-            message = f"Job {number} could not be trained: {run.error}"
-            warnings.warn(message, RetrainingWarning, stacklevel=2)
+    runs = []
+    # Warned of after all is done, so that a warning that is made an error stops no training.
+    for number, task in enumerate(tasks):
+        end, cached = ended.get(task.path, Outcome(number, found[task.path])), task.path not in ended
+        error = None if end.error is None else f"{type(end.error).__name__}: {end.error}"
+        runs.append(Run(task.seed, task.path, end.value or 0.0, cached, error, end.details, model))
+        if error is not None:
+            warnings.warn(f"Job {number} could not be trained: {error}", RetrainingWarning, stacklevel=2)
     return runs
 
 
@@ -221,15 +223,6 @@ def _seconds(path: Path) -> float | None:
         return float(store.read(path)[1]["seconds"])
     except (FileNotFoundError, StoreError, KeyError, TypeError, ValueError):
         return None
-
-
-def _run(task: _Task, cached: float | None, outcome: Outcome | None, model: nn.Module) -> Run:
-    if outcome is None or outcome.error is None:
-        seconds = cached if outcome is None else outcome.value
-        assert seconds is not None
-        return Run(task.seed, task.path, seconds, outcome is None, None, None, model)
-    line = f"{type(outcome.error).__name__}: {outcome.error}"
-    return Run(task.seed, task.path, 0.0, False, line, outcome.details, model)
 
 
 def code_fingerprint(function: Callable[..., Any]) -> str:

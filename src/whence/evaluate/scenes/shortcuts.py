@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -26,11 +26,13 @@ Shortcut = Change
 
 
 class Painted(ABC):
-    """A shortcut that paints the same places of every image with a value."""
+    """A shortcut that paints the same places of every image with a value; its first field counts pixels."""
 
     value: Value
 
     def __post_init__(self) -> None:
+        size = fields(self)[0].name  # type: ignore[arg-type]
+        object.__setattr__(self, size, check_count(size, getattr(self, size)))
         for number in self.value if isinstance(self.value, tuple | list) else [self.value]:
             check_number("value", number)
 
@@ -73,10 +75,6 @@ class Frame(Painted):
     width: int = 1
     value: Value = 1.0
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "width", check_count("width", self.width))
-        super().__post_init__()
-
     def covers(self, height: int, width: int) -> Mask:
         """Tell which pixels of an image it paints, (height, width).
 
@@ -110,10 +108,6 @@ class CentreBox(Painted):
 
     size: int = 3
     value: Value = 1.0
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "size", check_count("size", self.size))
-        super().__post_init__()
 
     def covers(self, height: int, width: int) -> Mask:
         """Tell which pixels of an image it paints, (height, width)."""
@@ -171,7 +165,7 @@ def _on_part(inputs: Any, fits: Callable[[Any], bool], change: Callable[[Any], A
     if len(names) == 1:
         changed = change(parts[names[0]])
         return {**parts, names[0]: changed} if several else changed
-    got = ", ".join(map(str, inputs)) if several else _shown(inputs)
+    got = ", ".join(map(str, inputs)) if several else shown(inputs)
     raise InvalidInputError(
         f"'shortcut' must find one {what} in a sample. Got {got}, of which {len(names)} fit. "
         "Perturb the data before it is tokenised, flattened or made into features."
@@ -198,8 +192,3 @@ def _colour(value: Value, planes: Array) -> Array:
     if (colour < limits.min).any() or (colour > limits.max).any():
         raise InvalidInputError(f"'value' must fit images of {dtype}. Got {value}.")
     return colour[:, None]
-
-
-def _shown(inputs: Any) -> str:
-    shape = f" of shape {tuple(inputs.shape)}" if isinstance(inputs, Tensor | np.ndarray) else ""
-    return f"{type(inputs).__name__}{shape}"

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
 
 from whence.errors import InvalidInputError
 
@@ -124,11 +125,8 @@ def packed(states: Sequence[States]) -> Tensor:
             "'states' must be one array (tokens, d) per text, with a token or more. "
             f"Got {[one.shape for one in states][:5]}."
         )
-    out = torch.zeros(len(states), max(map(len, states)), states[0].shape[1] + 1)
-    for row, one in zip(out, states, strict=True):
-        row[: len(one), :-1] = torch.from_numpy(one)
-        row[: len(one), -1] = 1
-    return out
+    here = (torch.from_numpy(np.pad(one, ((0, 0), (0, 1)), constant_values=1)) for one in states)
+    return pad_sequence(list(here), batch_first=True)
 
 
 class LastBlock(nn.Module):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor, nn
@@ -16,7 +16,7 @@ from torch.nn.functional import cross_entropy, pad
 from whence.core import contents, store
 from whence.core.fingerprint import Digest, source, structure
 from whence.core.naming import called, named
-from whence.core.tables import Count, Table
+from whence.core.tables import Count, Table, ours
 from whence.errors import InvalidInputError
 from whence.evaluate.scenes import networks
 from whence.evaluate.scenes.encoder import Encoder
@@ -45,7 +45,7 @@ class Recipe(Table):
         by the above
     """
 
-    name: str
+    name: Annotated[str, ours("model.name", networks.NETWORKS)]
     steps: Count
     batch_size: Count = 64
     learning_rate: float = 0.01
@@ -53,7 +53,7 @@ class Recipe(Table):
     augment: bool = False
     device: str = "cpu"
     checkpoints: int = 5
-    train: str | None = None
+    train: Annotated[str, ours("model.train")] | None = None
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,22 @@ class Trainer:
         """Train on inputs (N, …) and labels (N,) from a seed, which sets first weights and the order."""
         if self.recipe.train is None:
             return train(self.recipe, self.build(seed, inputs), inputs, labels, seed, n_checkpoints)
-        return Trained(self._train_own(view((inputs, labels), show_progress=False), seed))
+        name, samples = self.recipe.train, view((inputs, labels), show_progress=False)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            model = called(named("model.train", name), samples, seed, steps=self.recipe.steps)
+        if not isinstance(model, nn.Module):
+            raise InvalidInputError(
+                f"'model.train' must give a trained torch module. Got {type(model).__name__} from {name!r}."
+            )
+        try:
+            self.build(0).load_state_dict(model.state_dict())
+        except RuntimeError as error:
+            raise InvalidInputError(
+                "'model.train' must give a network with the weights that 'model.name' has. Got others from "
+                f"{name!r}: {error}"
+            ) from error
+        return Trained(model.eval())
 
     def on_view(self, samples: View, seed: int) -> nn.Module:
         """Train on a view, as ``retrain`` asks."""
@@ -131,26 +146,6 @@ class Trainer:
             "train": None if own is None else code_fingerprint(named("model.train", own)),
             "code": source(*(f"whence.evaluate.scenes.{module}" for module in _MODULES)),
         }
-
-    def _train_own(self, samples: View, seed: int) -> nn.Module:
-        name = self.recipe.train
-        assert name is not None
-        train_fn = named("model.train", name)
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            model = called(train_fn, samples, seed, steps=self.recipe.steps)
-        if not isinstance(model, nn.Module):
-            raise InvalidInputError(
-                f"'model.train' must give a trained torch module. Got {type(model).__name__} from {name!r}."
-            )
-        try:
-            self.build(0).load_state_dict(model.state_dict())
-        except RuntimeError as error:
-            raise InvalidInputError(
-                "'model.train' must give a network with the weights that 'model.name' has. Got others from "
-                f"{name!r}: {error}"
-            ) from error
-        return model.eval()
 
 
 def train(

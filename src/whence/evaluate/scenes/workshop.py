@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -18,12 +17,14 @@ from whence.attributors import Attributor
 from whence.core.arrays import Ints, Mask
 from whence.core.cache import Cache
 from whence.core.fingerprint import Digest
+from whence.core.naming import called
 from whence.errors import InvalidInputError, StoreError
 from whence.evaluate.scenes import datasets, networks
 from whence.evaluate.scenes.encoder import Encoder
 from whence.evaluate.scenes.retrain import retrain
 from whence.evaluate.scenes.training import Trained, Trainer
 from whence.evaluate.scenes.views import View, subset, view
+from whence.features import FeatureBank, extract
 
 if TYPE_CHECKING:
     from whence.evaluate.suite.protocol import Protocol
@@ -71,17 +72,22 @@ class Scene:
         """Mask (N,) of the training samples to be found: wrong labels, or shortcuts."""
         return self.train.flipped_mask | self.train.poisoned_mask
 
+    @cached_property
+    def banks(self) -> tuple[FeatureBank, FeatureBank]:
+        """Features of the training set and of the tests, before the model's last layer."""
+        both = self.data, (self.tests, torch.from_numpy(self.test.labels))
+        train, test = (extract(self.trained.model, data, show_progress=False) for data in both)
+        return train, test
+
     def fit(self, kind: type[Attributor], options: Mapping[str, Any]) -> Attributor:
         """Make and fit an attributor, with the protocol's seed and threads where it takes them."""
-        taken = inspect.signature(kind).parameters
-        protocol = self.workshop.protocol
+        protocol, trained = self.workshop.protocol, self.trained
         common = {"seed": protocol.seed, "show_progress": False, "n_threads": protocol.threads}
-        given = {name: value for name, value in {**common, **options}.items() if name in taken}
+        attributor: Attributor = called(kind, **{**common, **options})
         extra: dict[str, Any] = {}
         if kind.limits.needs_checkpoints:
-            trained = self.trained
             extra = {"checkpoints": trained.checkpoints, "learning_rates": trained.learning_rates}
-        return kind(**given).fit(self.trained.model, self.data, **extra)
+        return attributor.fit(trained.model, self.data, **extra)
 
     def retrained(self, parts: list[Ints], seeds: int) -> Iterator[nn.Module]:
         """Give models trained on parts of the training set, for every part and seed, seed after seed."""

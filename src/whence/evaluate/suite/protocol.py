@@ -7,17 +7,16 @@ import tomllib
 from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from pydantic import Field, SerializeAsAny, ValidationInfo, field_validator, model_validator
 
 from whence import attributors
 from whence.attributors import Attributor, RandomAttributor
-from whence.core.tables import Count, Table, validated
+from whence.core.tables import Count, Table, ours, validated
 from whence.errors import InvalidInputError
 from whence.evaluate.scenes import sources as _sources  # noqa: F401 (registers them)
 from whence.evaluate.scenes.datasets import SOURCES
-from whence.evaluate.scenes.networks import NETWORKS
 from whence.evaluate.scenes.training import Recipe
 from whence.evaluate.suite import metrics as _metrics  # noqa: F401 (registers them)
 from whence.evaluate.suite.metric import CLEAN, METRICS, Metric
@@ -36,15 +35,10 @@ class Data(Table):
     held_out : further tests, on which retrained models are judged and that no attribution sees
     """
 
-    name: str
+    name: Annotated[str, ours("data.name", SOURCES)]
     train: Count | None = None
     test: Count | None = None
     held_out: Count = 500
-
-    @field_validator("name")
-    @classmethod
-    def _is_known(cls, name: str) -> str:
-        return _ours("data.name", name, SOURCES.names())
 
 
 class Method(Table):
@@ -62,7 +56,7 @@ class Method(Table):
     name: str
     label: str = ""
     options: dict[str, Any] = Field(default={})
-    tune: dict[str, list[Any]] = Field(default={})
+    tune: dict[str, Annotated[list[Any], Field(min_length=1)]] = Field(default={})
     sweep: bool = False
 
     @model_validator(mode="before")
@@ -80,9 +74,6 @@ class Method(Table):
                 raise InvalidInputError(
                     f"The keys of options of {self.name} must be among {', '.join(taken)}. Got {option!r}."
                 )
-        for option, values in self.tune.items():
-            if not values:
-                raise InvalidInputError(f"'tune.{option}' must be a list of values. Got {values!r}.")
         return self
 
     @property
@@ -146,14 +137,6 @@ class Protocol(Table):
     sweep: Sweep | None = None
     methods: list[Method] = Field(default=[], validate_default=True)
     metrics: dict[str, SerializeAsAny[Metric]]
-
-    @field_validator("model")
-    @classmethod
-    def _is_known(cls, model: Recipe) -> Recipe:
-        _ours("model.name", model.name, NETWORKS.names())
-        if model.train is not None:
-            _ours("model.train", model.train, [])
-        return model
 
     @field_validator("sweep", mode="before")
     @classmethod
@@ -321,11 +304,3 @@ def _merged(base: dict[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
         inner = both.get(key)
         both[key] = _merged(inner, value) if isinstance(value, dict) and isinstance(inner, dict) else value
     return both
-
-
-def _ours(what: str, value: str, allowed: list[str]) -> str:
-    """Accept a name that is known, or the ``module:name`` of something that is the user's own."""
-    if value in allowed or all(value.partition(":")):
-        return value
-    known = f"one of {', '.join(allowed)}, or " if allowed else ""
-    raise InvalidInputError(f"'{what}' must be {known}module:name of your own. Got {value!r}.")

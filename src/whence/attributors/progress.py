@@ -1,14 +1,27 @@
-"""A progress bar for a solver that reports its duality gap."""
+"""Progress bars: of samples as they pass, and of a solver that reports its duality gap."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from typing import Any, TypeVar
 
 from tqdm.auto import tqdm
 
+Part = TypeVar("Part")
+
 _LAYOUT = "{desc}: {percentage:3.0f}%|{bar}| {elapsed}{postfix}"
+
+
+def watched(
+    parts: Iterable[Part], total: int, what: str, show: bool, size: Callable[[Any], int] = len
+) -> Iterator[Part]:
+    """Give the parts of so many samples, with a bar that counts samples by the size of a part."""
+    with tqdm(total=total, desc=what, unit="sample", disable=not show) as bar:
+        for part in parts:
+            yield part
+            bar.update(size(part))
 
 
 @contextmanager
