@@ -14,7 +14,7 @@ from scipy.stats import spearmanr
 from sklearn.metrics import matthews_corrcoef, roc_auc_score
 from torch import nn
 
-from whence import DualDA
+from whence import DualDA, engine
 from whence.attributors import get
 from whence.errors import InvalidInputError, StoreError
 from whence.evaluate import (
@@ -464,9 +464,14 @@ def test_identical_class_is_perfect_by_construction_on_relu_features(case) -> No
         assert shuffled < 0.7
 
 
-def test_resources_are_recorded(case) -> None:
+def test_resources_are_recorded_in_this_process(case) -> None:
+    class Elsewhere(engine.Engine):
+        def run(self, function, items, threads):
+            raise AssertionError
+
     model, x, y, _ = case
-    attributor, scores, cost = measure(lambda: RandomAttributor().fit(model, (x, y)), x[:7])
+    with engine.using(Elsewhere()):
+        attributor, scores, cost = measure(lambda: RandomAttributor().fit(model, (x, y)), x[:7])
     assert scores.shape == (7, 90)
     assert (cost.n_tests, cost.cache_bytes) == (7, 0)
     assert cost.fit_seconds == attributor.fit_seconds_ > 0

@@ -12,19 +12,7 @@ import typer
 
 from whence import __version__
 from whence.app import ending
-from whence.app.opening import (
-    CACHE,
-    Engine,
-    Explainer,
-    Fit,
-    Json,
-    Saved,
-    Shown,
-    Target,
-    Tests,
-    with_options,
-    working,
-)
+from whence.app.opening import CACHE, Engine, Explainer, Fit, Json, Saved, Shown, Target, Tests, with_options
 from whence.app.telling import say, show_progress
 
 app = typer.Typer(
@@ -232,9 +220,10 @@ def evaluate(
 ) -> None:
     """Compare attribution methods by every metric, as a protocol says."""
     from whence.app.evaluate import run
+    from whence.engine import using
 
     only = methods.split(",") if methods else None
-    with working(engine):
+    with using(engine):
         pages = run(protocol, data, out, only, dry_run=dry_run, show_progress=show_progress(), say=say)
     for page in pages:
         say(page.resolve())

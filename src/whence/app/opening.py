@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -58,11 +57,9 @@ class Saved:
 
     def open(self) -> Project:
         """Read it with its model, data and tests, which takes time: what can be checked is, before."""
-        from whence.project import Project
+        from whence.project import NAMES, Project
 
-        names = {
-            name: value for name, value in vars(self).items() if name not in ("explainer", "trust", "engine")
-        }
+        names = {name: getattr(self, name) for name in NAMES}
         return Project.open(self.explainer, trust=self.trust, show_progress=show_progress(), **names)
 
 
@@ -115,13 +112,6 @@ class Fit:
     engine: Engine = None
 
 
-def working(engine: str | None) -> AbstractContextManager[None]:
-    """Let what is done inside run where ``--engine`` says."""
-    from whence.engine import using
-
-    return using(engine)
-
-
 def with_options(command: Callable[..., None]) -> Callable[..., None]:
     """Let a command, whose first parameter is a ``Saved`` or a ``Fit``, have the options that make one."""
     made, *own = inspect.signature(command, eval_str=True).parameters.values()
@@ -130,8 +120,10 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(command)
     def run(**given: Any) -> None:
+        from whence.engine import using
+
         options = made.annotation(**{name: given.pop(name) for name in shared})
-        with working(options.engine):
+        with using(options.engine):
             command(options, **given)
 
     signature = inspect.Signature([first, *own, *others])

@@ -76,6 +76,7 @@ class Ensemble(Attributor):
         given = model if isinstance(model, list | tuple) else [model]
         models = [check_model(one, layer) for one in given]
         pairs = zip(self._unfitted(len(models)), models, strict=True)
+        # Here, one after the other: a process would give back copies of the model and the training set.
         members = [member.fit(one, data, layer, **options) for member, one in pairs]
         classes = {member.n_classes_ for member in members}
         if len(classes) > 1:

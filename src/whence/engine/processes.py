@@ -96,23 +96,31 @@ class _Worker:
 
 
 class _Crew:
-    """The processes of an engine: all, and those that no run has taken."""
+    """The processes of an engine: all, and those that wait for a run to take them."""
 
     def __init__(self) -> None:
         self.everyone: set[_Worker] = set()
         self.idle: list[_Worker] = []
 
+    def begin(self) -> _Worker:
+        worker = _Worker()
+        self.everyone.add(worker)
+        return worker
+
     def take(self) -> _Worker:
         """Give one that waits, or begin another."""
-        with suppress(IndexError):  # where nobody waits
+        with suppress(IndexError):  # of pop, which no two threads can get the same from
             while True:
                 worker = self.idle.pop()
                 if worker.process.is_alive():
                     return worker
                 self.dismiss(worker)
-        worker = _Worker()
-        self.everyone.add(worker)
-        return worker
+        return self.begin()
+
+    def free(self, worker: _Worker) -> None:
+        """Let one wait for another run; an empty message ends this one."""
+        worker.send(b"")
+        self.idle.append(worker)
 
     def dismiss(self, worker: _Worker) -> None:
         worker.connection.close()
@@ -131,56 +139,49 @@ class _Run:
     def __init__(self, crew: _Crew, start: tuple[bytes, ...], items: list[Any]) -> None:
         self.crew, self.start, self.items = crew, start, items
         self.left = list(reversed(range(len(items))))
-        self.team: list[_Worker] = []
         self.at_work: dict[Connection, tuple[_Worker, int]] = {}
 
     def outcomes(self, n: int) -> Generator[Outcome]:
         """Give outcomes as they come from ``n`` processes, which then wait for another run."""
         try:
-            for worker in [self._join() for _ in range(n)]:
-                self._give(worker, *self.start)
+            # All begin before the first is sent what may be large, which it must be there to read.
+            self.crew.idle += [self.crew.begin() for _ in range(n - len(self.crew.idle))]
+            for _ in range(n):
+                self._give()
             while self.at_work:
                 for connection in wait(list(self.at_work)):
                     assert isinstance(connection, Connection)
                     yield self._outcome(connection)
         finally:
-            for connection in list(self.at_work):
-                self._leave(connection)
-            for worker in self.team:
-                worker.send(b"")
-            self.crew.idle += self.team
+            for worker, _ in self.at_work.values():
+                self.crew.dismiss(worker)
 
-    def _join(self) -> _Worker:
-        self.team.append(self.crew.take())
-        return self.team[-1]
-
-    def _leave(self, connection: Connection) -> None:
-        worker, _ = self.at_work.pop(connection)
-        self.team.remove(worker)
-        self.crew.dismiss(worker)
-
-    def _give(self, worker: _Worker, *start: bytes) -> None:
-        """Give a process the next piece, if there is one."""
+    def _give(self, worker: _Worker | None = None) -> None:
+        """Give the next piece to a process that did one, or to another; if none is left, let it wait."""
         if self.left:
             place = self.left.pop()
             item = _sendable("items", self.items[place])
+            messages = (item,) if worker else (*self.start, item)
+            worker = worker or self.crew.take()
             self.at_work[worker.connection] = worker, place
-            worker.send(*start, item)
+            worker.send(*messages)
+        elif worker:
+            del self.at_work[worker.connection]
+            self.crew.free(worker)
 
     def _outcome(self, connection: Connection) -> Outcome:
-        """Take a piece's outcome and give its process more to do; where that died, begin another."""
+        """Take a piece's outcome and give its process more to do; where that died, let another join."""
         worker, place = self.at_work[connection]
         try:
             answer = connection.recv_bytes()
         except (EOFError, OSError):
             connection.close()
             worker.process.join()
-            self._leave(connection)
-            if self.left:
-                self._give(self._join(), *self.start)
+            del self.at_work[connection]
+            self.crew.dismiss(worker)
+            self._give()
             return Outcome(place, error=_lost(worker.process.exitcode))
         outcome, heard = pickle.loads(answer)
-        del self.at_work[connection]
         self._give(worker)
         return _warned(replace(outcome, place=place), heard)
 
@@ -222,10 +223,7 @@ def _work(connection: Connection) -> None:
 
 def _serve(connection: Connection) -> None:
     """Do the pieces of one run, until an empty message ends it; then its function is let go."""
-    start = connection.recv_bytes()
-    if not start:  # a run that ended before this process had a piece of it
-        return
-    threads, with_torch, sys.path[:], folder = pickle.loads(start)
+    threads, with_torch, sys.path[:], folder = pickle.loads(connection.recv_bytes())
     os.chdir(folder)
     function: Any = connection.recv_bytes()
 

@@ -27,6 +27,11 @@ class Classes(Labels, Task):
     outputs: ClassVar[str] = "classes"
 
     @property
+    def labels(self) -> str:
+        """Integers."""
+        return f"classes in [0, {self.n_outputs})"
+
+    @property
     def saved(self) -> dict[str, Any]:
         """Nothing: the first files had no other task. A task that derives from this one has a name."""
         return {} if self.name == Classes.name else super().saved
@@ -60,7 +65,3 @@ class Classes(Labels, Task):
     def decided(self, outputs: Tensor) -> Tensor:
         """Give the class of the largest output, (B,)."""
         return outputs.argmax(1)
-
-    def predicted(self, outputs: Tensor) -> Tensor:
-        """Give the same class."""
-        return self.decided(outputs)

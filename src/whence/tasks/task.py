@@ -49,6 +49,11 @@ class Task(Targets):
         return self.names or tuple(map(str, range(self.n_outputs)))
 
     @property
+    def labels(self) -> str:
+        """What labels are, in messages."""
+        return self.outputs
+
+    @property
     def saved(self) -> dict[str, Any]:
         """What the manifest of a saved file says of it beside K and the names."""
         own = [field.name for field in fields(self) if field.name not in ("n_outputs", "names")]
@@ -101,6 +106,8 @@ class Task(Targets):
 
     def predicted(self, outputs: Tensor) -> Tensor:
         """Give the output (B,) that is explained where the user names none, of the model's outputs (B, K)."""
+        if self.has_classes:
+            return self.decided(outputs)
         if self.n_outputs > 1:
             raise InvalidInputError(
                 f"'target' must name one of the {self.n_outputs} {self.outputs}. Got None."

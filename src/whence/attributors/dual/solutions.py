@@ -183,8 +183,7 @@ def changed_labels(
             task.check(changed[[index]], np.array([index]), task.n_outputs, "")
         except InvalidInputError as error:
             raise InvalidInputError(
-                f"'relabel' must give {task.outputs} of the model, {task.n_outputs}. Got {shown(label)} for "
-                f"sample {index}: {error}"
+                f"'relabel' must give {task.labels}. Got {shown(label)} for sample {index}."
             ) from error
     changed[check_places("remove", remove, len(labels))] = task.blank(1)[0]
     if not task.known(changed).any():

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from whence import engine
 from whence.attributors.base import Attributor
 from whence.core.checks import check_callable, shown
 from whence.errors import InvalidInputError
@@ -55,7 +56,7 @@ class Measured(NamedTuple):
 
 
 def measure(fit: Callable[[], Attributor], x: Any, target: Any = None) -> Measured:
-    """Fit a method and explain tests with it, and record what that costs.
+    """Fit a method and explain tests with it, in this process, and record what that costs.
 
     Parameters
     ----------
@@ -66,7 +67,7 @@ def measure(fit: Callable[[], Attributor], x: Any, target: Any = None) -> Measur
     """
     check_callable("fit", fit, "a function that makes and fits an attributor")
     n, began = check_batch(x), time.process_time()
-    with _peak() as peak:
+    with engine.using("local"), _peak() as peak:  # of other processes nothing would be seen
         attributor = fit()
         if not isinstance(attributor, Attributor):
             raise InvalidInputError(f"'fit' must give a fitted attributor. It gave {shown(attributor)}.")
