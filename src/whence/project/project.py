@@ -134,14 +134,11 @@ class Project:
             )
         return chosen
 
-    def features(self, indices: list[int]) -> torch.Tensor:
-        """Features (B, d) of some test samples."""
-        return torch.from_numpy(as_float32(self.test_bank.features)[self.read_tests(indices)].copy())
-
     def top_k(self, indices: list[int], k: int, target: int | None) -> tuple[TopK, list[int]]:
         """Find the strongest training samples of some tests, and the class that the model gives each."""
         if isinstance(self.attributor, DualDA):
-            features = self.features(indices)
+            rows = as_float32(self.test_bank.features)[self.read_tests(indices)]
+            features = torch.from_numpy(rows)
             predicted = self.attributor.surrogate_.classes(features)
             return self.attributor.top_k_features(features, k, target), predicted.tolist()
         x = self.tests.take(self.read_tests(indices))
