@@ -26,6 +26,7 @@ from whence.evaluate.scenes.training import Recipe, Trainer
 from whence.evaluate.scenes.views import View
 from whence.evaluate.scenes.workshop import Workshop
 from whence.evaluate.suite import costs, protocol, results, run
+from whence.evaluate.suite.case import Case
 from whence.evaluate.suite.metrics.coreset import Coreset
 from whence.evaluate.suite.results import ERROR, Results, Row
 from whence.sample.make import to_idx
@@ -258,12 +259,9 @@ def test_methods_that_choose_the_same_samples_share_models() -> None:
     asked = []
     for importance in ([4.0, 3.0, 2.0, 1.0], [3.0, 4.0, 1.0, 2.0]):
         recorder = Recorder()
-        case = SimpleNamespace(
-            scene=recorder,
-            scores=np.array([importance]),
-            row=lambda metric, quantity, value, x=None: Row(metric, "a", quantity, x, value),
-        )
-        Coreset(fractions=[0.5], seeds=1).measure(case)  # type: ignore[arg-type]
+        case = Case(recorder, SimpleNamespace(key="a"), {})  # type: ignore[arg-type]
+        vars(case)["scores"] = np.array([importance])
+        Coreset(fractions=[0.5], seeds=1).measure(case)
         asked.append([part.tolist() for part in recorder.parts])
     assert asked == [[[0, 1]], [[0, 1]]]
 

@@ -40,7 +40,7 @@ _AMONG_THEMSELVES = """
     Frame.covers CentreBox.covers
     Prepare.inputs Prepare.labelled Prepare.unlabelled features.teller features.taken
     svm.held_back Rules.beyond_first
-    Case.fit Case.resources Case.row Case.rows_of Case.with_options Local.run Processes.run
+    Case.curve Case.fit Case.resources Case.row Case.rows_of Case.with_options Local.run Processes.run
 """  # what rooms do for each other, with arguments that were checked before
 _SUBCLASSED = (
     "CrammerSinger",

@@ -21,7 +21,7 @@ import whence
 from tests.helpers.boxed import Boxed
 from tests.helpers.registered import forgetting
 from whence import audit
-from whence.attributors import get, names
+from whence.attributors import Ensemble, get, names
 from whence.core.arrays import Array, Doubles, Ints, Mask
 from whence.core.checks import to_array
 from whence.data import Batch, as_training_set
@@ -275,6 +275,14 @@ def test_an_explanation_has_maps_and_no_page_yet() -> None:
         explainer.explain(tests, truth=[0, 0])
 
 
+def test_an_ensemble_averages_it() -> None:
+    model, x, tests = net(), inputs(), inputs(3, 3)
+    y = numbers(model, x)
+    both = Ensemble(dualda).fit([model, model], (x, y), task="numbers")
+    alone = dualda().fit(model, (x, y), task="numbers").attribute(tests)
+    torch.testing.assert_close(both.attribute(tests), alone / alone.std(1, correction=0, keepdim=True))
+
+
 def test_what_if_solves_it_again_with_other_numbers() -> None:
     model, x = net(), inputs()
     y, f = numbers(model, x), features(model, x)
@@ -362,6 +370,8 @@ def test_labels_that_do_not_fit_are_refused() -> None:
         dualda().fit(model, (x, y[:, 0]), task="numbers")
     with pytest.raises(InvalidInputError, match=r"'labels' must be 60, one per row\. Got 59"):
         dualda().fit(features=FeatureBank.of(x, y[1:], task=Numbers()))
+    with pytest.raises(SampleError, match=r"Sample 0 .*its label must have shape \(2,\); it has \(\)"):
+        dualda().fit(features=FeatureBank.of(x, y[:, 0], task=Numbers(2)))
     y[3] = torch.inf
     with pytest.raises(SampleError, match=r"Sample 3 .*not finite"):
         dualda().fit(model, (x, y), task="numbers")

@@ -8,7 +8,7 @@ from typing import Any
 
 from whence.app.telling import say
 from whence.attributors import DualDA, load
-from whence.core import store
+from whence.core import contents, store
 from whence.core.resources import in_words
 from whence.core.words import plain_line
 from whence.errors import StoreError
@@ -22,6 +22,8 @@ def run(path: Path, *, as_json: bool) -> None:
         say(json.dumps(found, indent=2))
     else:
         for name, value in found.items():
+            if isinstance(value, dict):
+                value = plain_line(", ".join(f"{key}={each}" for key, each in value.items()))
             say(f"{name:16} {value}")
 
 
@@ -29,23 +31,28 @@ def facts(path: Path) -> dict[str, Any]:
     """Tell what a saved explainer is, without its model and data."""
     if not path.is_file():
         raise StoreError(f"There is no explainer at '{path}'. 'whence fit' writes one.")
-    manifest = store.read(path)[1]
-    found: dict[str, Any] = {"file": str(path), "size": in_words(path.stat().st_size)}
-    found["method"] = manifest.get("method")
+    arrays, manifest = store.read(path)
+    with contents.restoring():
+        labels, names = arrays.get("labels", arrays.get("labels_")), manifest.get("class_names")
+        found: dict[str, Any] = {
+            "file": str(path),
+            "size": in_words(path.stat().st_size),
+            "method": manifest.get("method"),
+            "parameters": manifest.get("parameters"),
+            "samples": None if labels is None else len(labels),
+            "class names": None if names is None else ", ".join(map(plain_line, names)),
+            "layer": (manifest.get("fingerprint") or {}).get("layer"),
+        }
     if manifest.get("method") == DualDA.name:
         explainer = load(path)
         assert isinstance(explainer, DualDA)
-        names = explainer.class_names_
         found |= {
-            "samples": explainer.n_train_,
             "classes": explainer.n_classes_,
-            "class names": None if names is None else ", ".join(map(plain_line, names)),
             "support vectors": len(explainer.support_),
             "features": int(explainer.vectors_.shape[1]),
             "C": explainer.C_,
             "duality gap": explainer.gap_,
             "agreement": explainer.agreement_,
-            "layer": (manifest["fingerprint"] or {}).get("layer"),
         }
     beside = path.with_name(path.name + SUFFIX)
     found["configuration"] = str(beside) if beside.exists() else None

@@ -57,11 +57,9 @@ class Saved:
 
     def open(self) -> Project:
         """Read it with its model, data and tests, which takes time: what can be checked is, before."""
-        from whence.project import Project
+        from whence.project import NAMES, Project
 
-        names = {
-            name: value for name, value in vars(self).items() if name not in ("explainer", "trust", "engine")
-        }
+        names = {name: getattr(self, name) for name in NAMES}
         return Project.open(self.explainer, trust=self.trust, show_progress=show_progress(), **names)
 
 

@@ -121,7 +121,8 @@ class Attributor(Saveable):
         data
             A Dataset, map-style or iterable, a DataLoader, a datasets.Dataset, a tuple (X, y) of arrays or
             tensors, or the path of a folder with a subfolder of images per class. Samples are pairs (input,
-            label), or mappings or dataclasses with a label: 0 … K−1 or the name of a class.
+            label), or mappings or dataclasses with a label: 0 … K−1, the name of a class, or what the task
+            takes.
         layer
             Name of the last linear layer, when the model does something after it, such as a softmax.
         features

@@ -72,11 +72,6 @@ class Classifier:
         return "head" if self._bound is None else self._bound.extractor.layer
 
     @property
-    def n_classes(self) -> int:
-        """The number K of classes."""
-        return len(self.weight)
-
-    @property
     def n_parameters(self) -> int:
         """The number of the last layer's parameters: K·d, and K more where it has a bias."""
         return self.weight.numel() + (0 if self.bias is None else self.bias.numel())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -63,11 +63,11 @@ class PairExplainer:
                 score=float(scores[place]),
                 share=float(scores[place]) / evidence[j >= n],
                 coefficient=float(lam[j]),
-                sample=pairs[j].sample,
-                test_map=pairs[j].test_map,
-                train_map=pairs[j].train_map,
+                sample=sample,
+                test_map=test_map,
+                train_map=train_map,
             )
-            for j, place in enumerate(ranked)
+            for j, (place, (sample, test_map, train_map)) in enumerate(zip(ranked, pairs, strict=True))
         ]
         return Explanation(
             sample=as_samples(inputs, self.model.prepare.preprocess)[0],
@@ -110,7 +110,7 @@ class PairExplainer:
                 f"Got {index}, whose scores are all 0."
             )
         train_inputs, train = self._train([index], inputs, method)
-        lam = float(surrogate.lam[[index]][:, [target]].toarray()[0, 0])
+        lam = float(surrogate.lam[index, target])
         scores = concepts.scores(f[0].cpu(), train.features.cpu(), [lam])[0]
         bias = lam * surrogate.constant**2
         score = lam * float(f[0].double() @ train.features[0].to(f).double()) + bias
@@ -189,10 +189,10 @@ class PairExplainer:
 
     def _pairs(
         self, inputs: Any, test: Backward, method: Method, target: int, indices: list[int], lam: Tensor
-    ) -> tuple[Array, list[_Pair]]:
-        """Give the map of the logit, and the pairs with some training samples, ``batch_size`` a pass."""
+    ) -> tuple[Array, list[tuple[Sample, Array, Array]]]:
+        """Give the map of the logit, and some training samples with the maps of their pairs on both sides."""
         weight = torch.as_tensor(self.surrogate.coef[target, : test.features.shape[1]])
-        logit, pairs = None, []
+        logit, pairs = None, list[tuple[Sample, Array, Array]]()
         size = self.explainer.batch_size
         for begin in range(0, len(indices), size):
             some = slice(begin, begin + size)
@@ -201,7 +201,7 @@ class PairExplainer:
             logit = maps.logit[None] if logit is None else logit
             samples = as_samples(train_inputs, self.model.prepare.preprocess)
             sides = _shown(inputs, maps.test), _shown(train_inputs, maps.train)
-            pairs += [_Pair(*each) for each in zip(samples, *sides, strict=True)]
+            pairs += zip(samples, *sides, strict=True)
         logit = only(test.maps(weight[None])) if logit is None else logit
         return _shown(inputs, logit)[0], pairs
 
@@ -221,14 +221,6 @@ class PairExplainer:
                 f"{float(apart[j]):.0%}. Give the training set in its old order, or fit again."
             )
         return train_inputs, train
-
-
-class _Pair(NamedTuple):
-    """A training sample, and the maps of its pair with the test sample."""
-
-    sample: Sample
-    test_map: Array
-    train_map: Array
 
 
 _chosen: WeakKeyDictionary[Extractor, str] = WeakKeyDictionary()  # once per model: it costs a pass

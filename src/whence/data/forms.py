@@ -9,7 +9,8 @@ import numpy as np
 from torch.utils.data import DataLoader, IterableDataset, RandomSampler, SequentialSampler, default_collate
 
 from whence.core.checks import check_callable, check_count, check_names, shown
-from whence.data.items import Prepare, same
+from whence.core.fingerprint import Digest
+from whence.data.items import Prepare
 from whence.data.labels import Labels
 from whence.data.reading import Workers
 from whence.data.targets import Targets
@@ -122,15 +123,15 @@ def _warn_if_random(samples: TrainingSet) -> None:
     spread = range(min(n, _CHECKED)) if samples.is_stream else np.linspace(0, n - 1, _CHECKED)
     indices = sorted({int(i) for i in spread})
 
-    def read(index: int) -> Any:
+    def read(index: int) -> str | None:
         try:
-            return samples.take([index])
+            return Digest().of(samples.take([index]))
         except Exception:  # whoever reads the sample in earnest reports it
             return None
 
     first, second = ([read(i) for i in indices] for _ in range(2))
     pairs = zip(indices, first, second, strict=True)
-    differ = [i for i, a, b in pairs if a is not None and b is not None and not same(a, b)]
+    differ = [i for i, a, b in pairs if a is not None and b is not None and a != b]
     if differ:
         warn(
             f"'data' gives different inputs for the same sample, such as {differ[0]}: random augmentation? "

@@ -141,20 +141,6 @@ def is_array(values: Any) -> bool:
     return isinstance(values, Tensor) or (isinstance(values, np.ndarray) and values.dtype.kind in "biufc")
 
 
-def same(a: Any, b: Any) -> bool:
-    """Whether two batches have the same values."""
-    if isinstance(a, Mapping) and isinstance(b, Mapping):
-        return a.keys() == b.keys() and all(same(a[name], b[name]) for name in a)
-    if isinstance(a, tuple | list) and isinstance(b, tuple | list):
-        return len(a) == len(b) and all(map(same, a, b))
-    if isinstance(a, Tensor) and isinstance(b, Tensor):
-        wide = torch.promote_types(torch.promote_types(a.dtype, b.dtype), torch.float64)
-        return a.shape == b.shape and torch.allclose(a.to(wide), b.to(wide), rtol=0, atol=0, equal_nan=True)
-    if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
-        return np.array_equal(a, b, equal_nan=a.dtype.kind in "fc" and b.dtype.kind in "fc")
-    return bool(a == b)
-
-
 def _tensor(value: Any) -> Tensor | None:
     """Turn numbers in any container into a tensor; None where they are something else or ragged."""
     if isinstance(value, Tensor):

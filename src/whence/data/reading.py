@@ -49,7 +49,19 @@ class Workers:
 
 
 @dataclass(frozen=True)
-class Reading:
+class _Failure:
+    """Stands for what could not be read; an exception would end the reading of all other samples."""
+
+    message: str
+    cause: BaseException | None = None
+
+
+_Read = tuple[list[int], Any, list[tuple[int, _Failure]]]
+"""Places of what could be read, the batch of it, and what could not."""
+
+
+@dataclass(frozen=True)
+class Reading(Dataset[_Read]):
     """Reads samples of a map-style dataset.
 
     Attributes
@@ -68,8 +80,7 @@ class Reading:
 
     def batch(self, places: Sequence[int]) -> Batch:
         """Read one batch, here."""
-        guarded = _Guarded(self.samples)
-        return self._checked(_together(self.collate, [guarded[i] for i in places]))
+        return self._checked(self[places])
 
     def batches(self, places: Sequence[Sequence[int]]) -> Iterator[Batch]:
         """Read several batches."""
@@ -77,14 +88,33 @@ class Reading:
             yield from map(self.batch, places)
             return
         loader = DataLoader(
-            _Guarded(self.samples),
-            batch_sampler=[list(some) for some in places],
+            self,
+            batch_size=None,
+            sampler=places,
             num_workers=self.workers.number,
-            collate_fn=partial(_together, self.collate),
+            collate_fn=_as_it_is,
             worker_init_fn=partial(_start, self.workers.first),
             multiprocessing_context=self.workers.context,
         )
         yield from map(self._checked, loader)
+
+    def __getitem__(self, places: Sequence[int]) -> _Read:
+        """Read some samples, and make a batch of those that could be read."""
+        here, indices, items, failures = get_worker_info() is None, [], [], []
+        for place in places:
+            try:
+                items.append(self.samples[place])
+                indices.append(place)
+            except SampleError as error:
+                # Not every exception can be sent from one process to another.
+                failures.append((place, _Failure(error.reason, error.__cause__ if here else None)))
+        try:
+            return indices, self.collate(items, indices), failures
+        except WhenceError as error:
+            if here:
+                raise
+            # torch would wrap it in the traceback of the reading process
+            return indices, _Failure(str(error)), failures
 
     def _checked(self, read: _Read) -> Batch:
         indices, batch, failures = read
@@ -98,45 +128,9 @@ class Reading:
         return Batch(inputs, labels, np.array(indices, np.int64), tuple(index for index, _ in failures))
 
 
-@dataclass(frozen=True)
-class _Failure:
-    """Stands for what could not be read; an exception would end the reading of all other samples."""
-
-    message: str
-    cause: BaseException | None = None
-
-
-_Read = tuple[list[int], Any, list[tuple[int, _Failure]]]
-"""Places of what could be read, the batch of it, and what could not."""
-
-
-class _Guarded(Dataset[Any]):
-    """A dataset that gives each sample with its index, or with what went wrong."""
-
-    def __init__(self, dataset: Any) -> None:
-        self.dataset = dataset
-
-    def __getitem__(self, index: int) -> tuple[int, Any]:
-        try:
-            return index, self.dataset[index]
-        except SampleError as error:
-            # Not every exception can be sent from one process to another.
-            return index, _Failure(error.reason, error.__cause__ if get_worker_info() is None else None)
-
-
-def _together(collate: Collate, items: list[tuple[int, Any]]) -> _Read:
-    """Make a batch of what could be read."""
-    failures = [(index, item) for index, item in items if isinstance(item, _Failure)]
-    good = [(index, item) for index, item in items if not isinstance(item, _Failure)]
-    indices = [index for index, _ in good]
-    batch: Any
-    try:
-        batch = collate([item for _, item in good], indices)
-    except WhenceError as error:
-        if get_worker_info() is None:
-            raise
-        batch = _Failure(str(error))  # torch would wrap it in the traceback of the reading process
-    return indices, batch, failures
+def _as_it_is(read: Any) -> Any:
+    """Leave what was read as it is, of which torch would make tensors."""
+    return read
 
 
 def _start(own: Callable[[int], None] | None, worker: int) -> None:

@@ -85,7 +85,8 @@ class Job:
             Rows that are there.
         """
         n, d, dtype = len(self.samples) - start, self.forward.dimension, self.forward.dtype
-        size = needed = n * d * dtype.itemsize + 8 * n
+        labels = n * self.forward.targets.blank(1).nbytes
+        size = needed = n * d * dtype.itemsize + labels
         more = f" from sample {start:,}" if start else ""
         line = f"Features: {n:,} rows × {d} {dtype}{more}; "
         if folder is not None:
@@ -96,7 +97,7 @@ class Job:
                     'free. Free some space, name another cache_dir, or use dtype="float16".'
                 )
             line += f"disk {in_words(needed)} of {in_words(free)} free; "
-            size = self.samples.batch_size * d * 4 + 8 * n  # what is in memory while others are written
+            size = self.samples.batch_size * d * 4 + labels  # what is in memory while others are written
         free_now = free_memory()
         known = "" if free_now is None else f" of {in_words(free_now)} free"
         return line + f"memory {in_words(size)}{known}."

@@ -87,15 +87,11 @@ class InFile:
 
     def loaded(self) -> npt.NDArray[Any]:
         """Read the rows there are into memory, or raise OSError where the file has fewer."""
-        array = np.empty((self.count, *self.tail), self.dtype)
         self.file.seek(self.start)
-        view = memoryview(as_bytes(array))
-        while view.nbytes:
-            n = self.file.readinto(view)  # type: ignore[attr-defined]
-            if not n:
-                raise OSError("the file ends before its rows do")
-            view = view[n:]
-        return array
+        rows = np.fromfile(self.file, self.dtype, self.count * int(np.prod(self.tail)))
+        if rows.nbytes < self.count * self.row_bytes:
+            raise OSError("the file ends before its rows do")
+        return rows.reshape(self.count, *self.tail)
 
     def has_header(self) -> bool:
         """Whether the file begins with the header of its rows."""

@@ -134,30 +134,22 @@ class Project:
             )
         return chosen
 
-    def features(self, indices: list[int]) -> torch.Tensor:
-        """Features (B, d) of some test samples."""
-        return torch.from_numpy(as_float32(self.test_bank.features)[self.read_tests(indices)].copy())
-
     def top_k(self, indices: list[int], k: int, target: int | None) -> tuple[TopK, list[int]]:
         """Find the strongest training samples of some tests, and the class that the model gives each."""
         if isinstance(self.attributor, DualDA):
-            features = self.features(indices)
+            rows = as_float32(self.test_bank.features)[self.read_tests(indices)]
+            features = torch.from_numpy(rows)
             predicted = self.attributor.surrogate_.classes(features)
             return self.attributor.top_k_features(features, k, target), predicted.tolist()
         x = self.tests.take(self.read_tests(indices))
         return self.attributor.top_k(x, k, target), self.attributor.classes(x, None).tolist()
 
     def explain(
-        self,
-        indices: list[int],
-        k: int = 5,
-        target: int | None = None,
-        method: str | None = None,
-        explainer: DualDA | None = None,
+        self, indices: list[int], k: int = 5, target: int | None = None, method: str | None = None
     ) -> Explanations:
-        """Explain some test samples, by another explainer of the same model and data if one is given."""
+        """Explain some test samples."""
         tests, chosen = self.tests, self.read_tests(indices)
-        explaining = (explainer or self.explainer).explaining(k, method)
+        explaining = self.explainer.explaining(k, method)
         truths = self.test_bank.labels[chosen].tolist()
         rows = tqdm(chosen, "explaining", disable=not self.explainer.show_progress or len(chosen) < 4)
         found = [explaining(i, tests.take([i]), target, y) for i, y in zip(rows, truths, strict=True)]

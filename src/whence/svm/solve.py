@@ -85,11 +85,11 @@ def solve(
     ----------
     features : (N, d) array or memory map of float32, float64 or float16
         Rows of float32 and float64 are read in place; float16 is widened to float32 once.
-    labels : (N,) integers in [0, n_classes)
+    labels : (N,) integers in [0, n_classes), or the targets of another problem
     problem : type of Problem, or what makes one
         What is solved, by what it makes of features and labels; the Crammer–Singer problem by default.
     n_classes : int, optional
-        Read off the labels when absent.
+        K, the outputs; read off the labels when absent.
     C : float
         Weight of the losses. What a value means depends on C·‖f‖²: see :func:`whence.svm.choose_C`.
     bias : bool or float
@@ -200,18 +200,14 @@ def _check_warm_start(warm_start: Solution | csr_array | None, problem: Problem)
 def _merge_columns(lam: csr_array, place: Ints) -> csr_array:
     """λ of all outputs as that of the merged problem, with the mean of the columns that became one."""
     times = np.bincount(place)
-    return lam if len(times) == len(place) else csr_array((lam @ _members(place)) / times)
+    members = csr_array((np.ones(len(place)), (np.arange(len(place)), place)))  # (outputs, merged outputs)
+    return lam if len(times) == len(place) else csr_array((lam @ members) / times)
 
 
 def _expand_columns(lam: csr_array, place: Ints) -> csr_array:
     """λ of the merged problem as that of all outputs: every value stays what it is."""
     if lam.shape[1] == len(place):
         return lam
-    expanded = csr_array(lam @ _members(place).T)
+    expanded = lam[:, place]
     expanded.sort_indices()
     return expanded
-
-
-def _members(place: Ints) -> csr_array:
-    """(outputs, merged outputs): 1 where an output has that place."""
-    return csr_array((np.ones(len(place)), (np.arange(len(place)), place)))

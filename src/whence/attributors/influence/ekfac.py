@@ -115,7 +115,7 @@ class EKFAC(ParamsAttributor):
         if self.params == "all":
             layers = AllLayers(classifier, training.batches)
         n = len(training.labels)
-        vectors = self._labels_of_model(n, classifier.n_classes)
+        vectors = self._labels_of_model(n, training.task.n_outputs)
         bases = _bases(_watched(layers.train(vectors), n, "Eigenvectors", self.show_progress))
         batches = _watched(layers.train(vectors), n, "Eigenvalues", self.show_progress)
         sums = _sums_of_squares(batches, bases)

@@ -84,7 +84,7 @@ class HingeRP(PointsAttributor):
             found = solve(
                 X,
                 y,
-                n_classes=training.classifier.n_classes,
+                n_classes=training.task.n_outputs,
                 C=self.C,
                 bias=False,  # the constant is a column of X
                 tol=self.tol,

@@ -146,7 +146,7 @@ class Representer(PointsAttributor):
     def _learn(self, training: Training, **given: Any) -> dict[str, Tensor]:
         X, labels = self._rows(training), training.labels.cpu().numpy()
         with gap_bar(self.tol, self.show_progress) as bar:
-            found = fit_softmax(X, labels, training.classifier.n_classes, self.l2, self.tol, bar)
+            found = fit_softmax(X, labels, training.task.n_outputs, self.l2, self.tol, bar)
         with np.errstate(over="ignore"):
             if not np.isfinite(found.alpha.astype(np.float32)).all():
                 raise InvalidInputError(

@@ -110,15 +110,13 @@ def load(name: str, folder: Path, n_train: int | None, n_test: int | None, seed:
             f"'data.name' must give a mapping with train and test, and perhaps class_names. Got "
             f"{sorted(found) if isinstance(found, Mapping) else type(found).__name__} from {name!r}."
         )
-    parts = [view(found[what], show_progress=False) for what in ("train", "test")]
-    K = 1 + max(int(part.labels.max()) for part in parts)
+    sizes = {"train": n_train, "test": n_test}
+    parts = {what: view(found[what], show_progress=False) for what in sizes}
+    K = 1 + max(int(part.labels.max()) for part in parts.values())
     names = tuple(str(one) for one in found.get("class_names") or range(K))
     if len(names) < K:
         raise InvalidInputError(f"'class_names' of {name!r} must name {K} classes. Got {len(names)}.")
-    train, test = (
-        taken(part, draw(part.labels, size, seed, what), names)
-        for part, size, what in zip(parts, (n_train, n_test), ("train", "test"), strict=True)
-    )
+    train, test = (taken(p, draw(p.labels, sizes[what], seed, what), names) for what, p in parts.items())
     return train, test
 
 

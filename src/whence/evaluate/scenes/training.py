@@ -108,7 +108,22 @@ class Trainer:
         """Train on inputs (N, …) and labels (N,) from a seed, which sets first weights and the order."""
         if self.recipe.train is None:
             return train(self.recipe, self.build(seed, inputs), inputs, labels, seed, n_checkpoints)
-        return Trained(self._train_own(view((inputs, labels), show_progress=False), seed))
+        name, samples = self.recipe.train, view((inputs, labels), show_progress=False)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            model = called(named("model.train", name), samples, seed, steps=self.recipe.steps)
+        if not isinstance(model, nn.Module):
+            raise InvalidInputError(
+                f"'model.train' must give a trained torch module. Got {type(model).__name__} from {name!r}."
+            )
+        try:
+            self.build(0).load_state_dict(model.state_dict())
+        except RuntimeError as error:
+            raise InvalidInputError(
+                "'model.train' must give a network with the weights that 'model.name' has. Got others from "
+                f"{name!r}: {error}"
+            ) from error
+        return Trained(model.eval())
 
     def on_view(self, samples: View, seed: int) -> nn.Module:
         """Train on a view, as ``retrain`` asks."""
@@ -131,26 +146,6 @@ class Trainer:
             "train": None if own is None else code_fingerprint(named("model.train", own)),
             "code": source(*(f"whence.evaluate.scenes.{module}" for module in _MODULES)),
         }
-
-    def _train_own(self, samples: View, seed: int) -> nn.Module:
-        name = self.recipe.train
-        assert name is not None
-        train_fn = named("model.train", name)
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            model = called(train_fn, samples, seed, steps=self.recipe.steps)
-        if not isinstance(model, nn.Module):
-            raise InvalidInputError(
-                f"'model.train' must give a trained torch module. Got {type(model).__name__} from {name!r}."
-            )
-        try:
-            self.build(0).load_state_dict(model.state_dict())
-        except RuntimeError as error:
-            raise InvalidInputError(
-                "'model.train' must give a network with the weights that 'model.name' has. Got others from "
-                f"{name!r}: {error}"
-            ) from error
-        return model.eval()
 
 
 def train(

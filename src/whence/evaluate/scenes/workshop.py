@@ -24,6 +24,7 @@ from whence.evaluate.scenes.encoder import Encoder
 from whence.evaluate.scenes.retrain import retrain
 from whence.evaluate.scenes.training import Trained, Trainer
 from whence.evaluate.scenes.views import View, subset, view
+from whence.features import FeatureBank, extract
 
 if TYPE_CHECKING:
     from whence.evaluate.suite.protocol import Protocol
@@ -70,6 +71,13 @@ class Scene:
     def marked(self) -> Mask:
         """Mask (N,) of the training samples to be found: wrong labels, or shortcuts."""
         return self.train.flipped_mask | self.train.poisoned_mask
+
+    @cached_property
+    def banks(self) -> tuple[FeatureBank, FeatureBank]:
+        """Features of the training set and of the tests, before the model's last layer."""
+        both = self.data, (self.tests, torch.from_numpy(self.test.labels))
+        train, test = (extract(self.trained.model, data, show_progress=False) for data in both)
+        return train, test
 
     def fit(self, kind: type[Attributor], options: Mapping[str, Any]) -> Attributor:
         """Make and fit an attributor, with the protocol's seed and threads where it takes them."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -68,6 +69,11 @@ class Case:
         """Give rows for a metric that is a mean over tests or samples: the mean, and each."""
         each = [self.row(metric, "each", float(v), i) for i, v in enumerate(values)]
         return [self.row(metric, "score", float(values.mean()), note=note), *each]
+
+    def curve(self, metric: str, quantity: str, x: Iterable[float], y: Iterable[float]) -> list[Row]:
+        """Give rows for the points of a curve; without a value where it is not finite."""
+        points = ((float(at), float(value)) for at, value in zip(x, y, strict=True))
+        return [self.row(metric, quantity, v if math.isfinite(v) else None, at) for at, v in points]
 
     def resources(self) -> list[Row]:
         """What the method cost."""

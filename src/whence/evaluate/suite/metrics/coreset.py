@@ -77,15 +77,10 @@ class Coreset(Metric):
         each = [coreset.weighted_mean(row, self.fractions) for row in losses]
         curves = {"loss": losses.mean(0), "accuracy": accuracies.mean(0)}
         curves |= {coreset.loss_of(seed): row for seed, row in enumerate(losses)}
-        return [
-            case.row(self.name, "score", float(np.mean(each))),
-            *(case.row(self.name, "each", value, seed) for seed, value in enumerate(each)),
-            *(
-                case.row(self.name, quantity, float(v), p)
-                for quantity, values in curves.items()
-                for v, p in zip(values, self.fractions, strict=True)
-            ),
-        ]
+        rows = case.rows_of(self.name, np.array(each))
+        for quantity, values in curves.items():
+            rows += case.curve(self.name, quantity, self.fractions, values)
+        return rows
 
 
 @register

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import torch
-
 from whence.attributors import DualDA, Representer
 from whence.attributors.dual.faithfulness import Faithfulness as Found
-from whence.data import as_training_set
 from whence.evaluate.metrics import faithfulness
 from whence.evaluate.suite.metric import Case, Metric, Numbers, Row, register
-from whence.features import extract
 
 if TYPE_CHECKING:
     from whence.evaluate.suite.protocol import Method, Protocol
@@ -48,16 +44,14 @@ class Faithfulness(Metric):
 
     def depends(self, protocol: Protocol) -> list[dict[str, Any]]:
         """Give the options of the DualDAs whose sparsity Representer Points are brought to."""
-        own = [m.options for m in protocol.methods if m.name == "dualda" and not m.sweep]
+        own = [m.options for m in protocol.methods if m.name == DualDA.name and not m.sweep]
         return [options for options in own if "C" in options]
 
     def measure(self, case: Case) -> list[Row]:
         """Compare the surrogate's layer with the model's."""
         scene, fitted = case.scene, case.attributor
         layer: Any = fitted  # with coef_, as its limits say
-        train = extract(scene.trained.model, as_training_set(scene.data), show_progress=False)
-        empty = torch.zeros(len(scene.tests), dtype=torch.int64)
-        test = extract(scene.trained.model, as_training_set((scene.tests, empty)), show_progress=False)
+        train, test = scene.banks
         head = train.extractor.head()
         pair = head.weight, head.bias
         whole = faithfulness.surrogate_faithfulness(layer.coef_, pair, test.features)
@@ -75,7 +69,7 @@ class Faithfulness(Metric):
                 test.features,
                 bias=fitted.bias,
             )
-            key = f"{case.method.key} sparsified as dualda(C={options['C']})"
+            key = f"{case.method.key} sparsified as {DualDA.name}(C={options['C']})"
             rows += self._rows(key, found)
         return rows
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from whence.data import as_training_set
 from whence.evaluate.metrics.scores import identical_class
-from whence.evaluate.suite.metric import Case, Column, Count, Metric, Row, Scene, register
-from whence.features import extract
+from whence.evaluate.suite.metric import Case, Column, Count, Metric, Row, register
 
 
 @register
@@ -24,13 +22,8 @@ class IdenticalClass(Metric):
         scene = case.scene
         note = ""
         values = identical_class(case.scores, scene.explained, scene.train.labels, self.k)
-        if case.method.kind.limits.own_class_only and _never_negative(scene):
+        if case.method.kind.limits.own_class_only and np.min(scene.banks[0].features) >= 0:
             note = "by construction: features are nowhere negative, so no other class can score above zero"
             if values.min() < 1:
                 note += f"; below 1 where fewer than {self.k} samples of the class score at all"
         return [*case.rows_of(self.name, values, note), *case.resources()]
-
-
-def _never_negative(scene: Scene) -> bool:
-    features = extract(scene.trained.model, as_training_set(scene.data), show_progress=False).features
-    return bool(np.asarray(features).min() >= 0)

@@ -50,9 +50,6 @@ class Mislabeling(Metric):
         placements = mislabeling_placements(influence, case.scene.marked)
         curve = mislabeling_curve(influence, case.scene.marked)
         x = np.linspace(0, 1, _POINTS)
-        points = zip(x, np.interp(x, curve.inspected, curve.found), strict=True)
+        found = np.interp(x, curve.inspected, curve.found)
         note = "0.5 by construction: every sample has the same self-influence" if constant else ""
-        return [
-            *case.rows_of(self.name, placements, note),
-            *(case.row(self.name, "curve", float(y), float(at)) for at, y in points),
-        ]
+        return [*case.rows_of(self.name, placements, note), *case.curve(self.name, "curve", x, found)]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from whence.evaluate.metrics.scores import sparsity_curve
 from whence.evaluate.suite.metric import Case, Curves, Metric, Row, register
 
@@ -35,8 +33,7 @@ class Sparsity(Metric):
     def measure(self, case: Case) -> list[Row]:
         """Give the curves of absolute, positive and negative attribution."""
         curve = sparsity_curve(case.scores, _SHARES)
+        kinds = ("absolute", "positive", "negative")
         return [
-            case.row(self.name, kind, float(y) if np.isfinite(y) else None, float(x))
-            for kind in ("absolute", "positive", "negative")
-            for x, y in zip(curve.shares, getattr(curve, kind), strict=True)
+            row for kind in kinds for row in case.curve(self.name, kind, curve.shares, getattr(curve, kind))
         ]

@@ -55,5 +55,5 @@ class SurrogateFit(Metric):
         per_class = np.bincount(scene.train.labels[fitted.support_], minlength=fitted.n_classes_)
         return [
             *(case.row(self.name, name, float(v)) for name, v in values.items()),
-            *(case.row(self.name, "support_vectors_a_class", int(n), c) for c, n in enumerate(per_class)),
+            *case.curve(self.name, "support_vectors_a_class", range(len(per_class)), per_class),
         ]
