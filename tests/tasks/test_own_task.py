@@ -370,6 +370,8 @@ def test_labels_that_do_not_fit_are_refused() -> None:
         dualda().fit(model, (x, y[:, 0]), task="numbers")
     with pytest.raises(InvalidInputError, match=r"'labels' must be 60, one per row\. Got 59"):
         dualda().fit(features=FeatureBank.of(x, y[1:], task=Numbers()))
+    with pytest.raises(SampleError, match=r"Sample 0 .*its label must have shape \(2,\); it has \(\)"):
+        dualda().fit(features=FeatureBank.of(x, y[:, 0], task=Numbers(2)))
     y[3] = torch.inf
     with pytest.raises(SampleError, match=r"Sample 3 .*not finite"):
         dualda().fit(model, (x, y), task="numbers")

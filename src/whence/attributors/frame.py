@@ -133,9 +133,8 @@ class Frame(Learned, ABC):
     def _task(self, bank: FeatureBank, names: Sequence[str] | None) -> Task:
         """Tell what the outputs stand for."""
         K = bank.task.n_outputs
-        if names is not None:
-            check_names("class_names", names, K)
-        return task_of(bank.task).of(K, bank.task.names if names is None else names)
+        known = bank.task.names if names is None else check_names("class_names", names, K)
+        return task_of(bank.task).of(K, known)
 
     def _check_task(self, targets: Targets) -> None:
         """Raise where the method cannot do the task of some labels."""

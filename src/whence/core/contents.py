@@ -6,18 +6,22 @@ Every function raises ``StoreError``, which names the array or the field, the ru
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
+from whence.core.arrays import Array
 from whence.errors import InvalidInputError, StoreError
 
 Kind = TypeVar("Kind")
-Layout = Mapping[str, tuple[int | str, ...]]
-"""Names of arrays and their shapes; a size that goes by a letter is the same wherever the letter stands."""
+Arrays = Mapping[str, Array]
+Shape = tuple[int | str, ...]
+"""A size that goes by a letter is the same wherever the letter stands."""
+Sizes = dict[str, int]
+"""What the letters stand for, as far as arrays have told; every check adds what it meets."""
+Layout = Mapping[str, Shape]
 
 FLOATS = ("float32", "float64")
 
@@ -39,15 +43,9 @@ def check_names(arrays: Mapping[str, Any], names: set[str], optional: set[str] |
 
 
 def check_floats(
-    arrays: Mapping[str, npt.NDArray[Any]],
-    layout: Layout,
-    sizes: dict[str, int],
-    dtypes: Mapping[str, tuple[str, ...]] | None = None,
+    arrays: Arrays, layout: Layout, sizes: Sizes, dtypes: Mapping[str, Sequence[str]] | None = None
 ) -> None:
-    """Raise unless arrays are finite, of one of their dtypes, float64 by default, and of a layout's shapes.
-
-    Adds the sizes that it meets.
-    """
+    """Raise unless arrays are finite, of one of their dtypes, or of float64, and of a layout's shapes."""
     for name, shape in layout.items():
         array = arrays[name]
         allowed = (dtypes or {}).get(name, ("float64",))
@@ -58,9 +56,7 @@ def check_floats(
             raise refused(f"{name!r} must be finite, and is not")
 
 
-def check_shape(
-    name: str, array: npt.NDArray[Any], shape: tuple[int | str, ...], sizes: dict[str, int]
-) -> None:
+def check_shape(name: str, array: Array, shape: Shape, sizes: Sizes) -> None:
     """Raise unless an array has a shape; single numbers lie in files as (1,)."""
     shape = shape or (1,)
     fits = array.ndim == len(shape)
@@ -72,14 +68,7 @@ def check_shape(
         raise refused(f"{name!r} must have shape ({words}), and has {array.shape}")
 
 
-def check_integers(
-    name: str,
-    array: npt.NDArray[Any],
-    shape: tuple[int | str, ...],
-    sizes: dict[str, int],
-    least: int,
-    most: int,
-) -> None:
+def check_integers(name: str, array: Array, shape: Shape, sizes: Sizes, least: int, most: int) -> None:
     """Raise unless an array is integers of a shape, from ``least`` to ``most``."""
     if array.dtype.kind != "i":
         raise refused(f"{name!r} must be integers, and has dtype {array.dtype}")
@@ -90,11 +79,11 @@ def check_integers(
         raise refused(f"{name!r} must lie in [{least}, {most}], and has {array.flat[place]} at {place}")
 
 
-def check_rows(arrays: Mapping[str, npt.NDArray[Any]], prefix: str, n: int, width: int) -> None:
+def check_rows(arrays: Arrays, prefix: str, n: int, width: int) -> None:
     """Raise unless ``data``, ``indices`` and ``indptr`` are a sparse matrix (n, width) by rows."""
     names = [f"{prefix}{part}" for part in ("data", "indices", "indptr")]
     data, indices, indptr = (arrays[name] for name in names)
-    sizes: dict[str, int] = {}
+    sizes: Sizes = {}
     check_floats(arrays, {names[0]: ("entries",)}, sizes)
     check_integers(names[1], indices, ("entries",), sizes, 0, width - 1)
     check_integers(names[2], indptr, (n + 1,), sizes, 0, len(data))

@@ -145,16 +145,11 @@ class Project:
         return self.attributor.top_k(x, k, target), self.attributor.classes(x, None).tolist()
 
     def explain(
-        self,
-        indices: list[int],
-        k: int = 5,
-        target: int | None = None,
-        method: str | None = None,
-        explainer: DualDA | None = None,
+        self, indices: list[int], k: int = 5, target: int | None = None, method: str | None = None
     ) -> Explanations:
-        """Explain some test samples, by another explainer of the same model and data if one is given."""
+        """Explain some test samples."""
         tests, chosen = self.tests, self.read_tests(indices)
-        explaining = (explainer or self.explainer).explaining(k, method)
+        explaining = self.explainer.explaining(k, method)
         truths = self.test_bank.labels[chosen].tolist()
         rows = tqdm(chosen, "explaining", disable=not self.explainer.show_progress or len(chosen) < 4)
         found = [explaining(i, tests.take([i]), target, y) for i, y in zip(rows, truths, strict=True)]

@@ -164,7 +164,7 @@ def choose_C(
     Parameters
     ----------
     features : (N, d)
-    labels : (N,) integers
+    labels : (N,) integers, or the targets of another problem
     head
         The model's last layer, weight (K, d) and bias (K,) or None. Without it the labels stand in for the
         model's classes, and step 2 falls away.

@@ -85,11 +85,11 @@ def solve(
     ----------
     features : (N, d) array or memory map of float32, float64 or float16
         Rows of float32 and float64 are read in place; float16 is widened to float32 once.
-    labels : (N,) integers in [0, n_classes)
+    labels : (N,) integers in [0, n_classes), or the targets of another problem
     problem : type of Problem, or what makes one
         What is solved, by what it makes of features and labels; the Crammer–Singer problem by default.
     n_classes : int, optional
-        Read off the labels when absent.
+        K, the outputs; read off the labels when absent.
     C : float
         Weight of the losses. What a value means depends on C·‖f‖²: see :func:`whence.svm.choose_C`.
     bias : bool or float

@@ -80,7 +80,9 @@ class Task(Targets):
         found = self.encode(labels)
         if len(found) != n_samples:
             raise InvalidInputError(f"'labels' must be {n_samples:,}, one per row. Got {len(found):,}.")
-        return found, n_outputs or int(np.prod(found.shape[1:]))
+        K = n_outputs or int(np.prod(found.shape[1:]))
+        replace(self, n_outputs=K).check(found, np.arange(n_samples), K, "head")
+        return found, K
 
     def check_saved(self, name: str, labels: Array) -> None:
         """Raise StoreError where labels (N, …) of a file are none that ``encode`` or ``blank`` give."""

@@ -174,8 +174,8 @@ class Explorer:
     ) -> schema.Explained:
         """Explain a test sample."""
         with self._lock:
-            explainer = self.at(C)
-            why = self.project.explain([index], k, self._class(target), explainer=explainer)[0]
+            explainer, x = self.at(C), self._test(index)
+            why = explainer.explaining(k, None)(index, x, self._class(target), int(self.truths[index]))
         return _explained(why, index, explainer.C_)
 
     def explain_own(
@@ -209,13 +209,17 @@ class Explorer:
         ``pair`` is the training sample; None takes the strongest proponent.
         """
         with self._lock:
-            inputs = self.project.tests.take(self.project.read_tests([index]))
-            explaining, target = self.at(C).explaining(1, None), self._class(target)
-            return Strip.of(explaining.concepts(index, inputs, target, pair, self._components, 3, 9))
+            x, explaining = self._test(index), self.at(C).explaining(1, None)
+            why = explaining.concepts(index, x, self._class(target), pair, self._components, 3, 9)
+        return Strip.of(why)
 
     @functools.cached_property
     def _components(self) -> Concepts:
         return Concepts.principal(self.project.explainer.vectors_)
+
+    def _test(self, index: int) -> Any:
+        """Give a test sample as the model takes it, or raise."""
+        return self.project.tests.take(self.project.read_tests([index]))
 
     def _class(self, target: int | None) -> int | None:
         """Return a class, or raise."""

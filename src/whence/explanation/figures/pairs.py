@@ -80,15 +80,14 @@ class _Overview:
             return
         canvas.wedge(start, start + way * (len(pairs) * self.step - GAP), TOP - 0.14, 0.1, colour)
         for j, pair in enumerate(pairs):
-            x = start + way * j * self.step - (TILE if way < 0 else 0)
-            self._pair(x, pair, colour)
+            self._pair(start + way * j * self.step - (TILE if way < 0 else 0), pair, colour)
 
     def _pair(self, x: float, pair: Contribution, colour: str) -> None:
         canvas, why = self.canvas, self.why
         canvas.relevance(x, self.rows[0], TILE, pair.sample, pair.train_map, self.full.train)
         canvas.sample(x, self.rows[1], TILE, pair.sample, colour)
-        lines = [self.rows[1] + TILE + down for down in (0.1, 0.225, 0.335, 0.43)]
-        caption(canvas, why, pair, x + TILE / 2, lines, self.step - 0.02, colour, ha="center")
+        ys = [self.rows[1] + TILE + down for down in (0.1, 0.225, 0.335, 0.43)]
+        caption(canvas, why, pair, x + TILE / 2, ys, self.step - 0.02, ha="center")
         canvas.relevance(x, self.rows[2], TILE, why.sample, pair.test_map, self.full.test)
 
     def _row_names(self) -> None:

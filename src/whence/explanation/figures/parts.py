@@ -32,22 +32,15 @@ def verdict(why: Explanation) -> list[Line]:
 
 
 def caption(
-    canvas: Canvas,
-    why: Explanation,
-    pair: Contribution,
-    x: float,
-    lines: Sequence[float],
-    room: float,
-    colour: str,
-    ha: str,
+    canvas: Canvas, why: Explanation, pair: Contribution, x: float, ys: Sequence[float], room: float, ha: str
 ) -> None:
     """Write what a training sample is and contributes; a class that is not the target is marked."""
     mark, style = ("", "normal") if pair.label == why.target else ("≠ ", "italic")
-    side = "for" if pair.score > 0 else "against"
-    canvas.text(x, lines[0], mark + one_line(why.class_names[pair.label]), room, ha=ha, style=style)
-    canvas.text(x, lines[1], f"τ = {signed(pair.score)}", ha=ha, weight="bold", color=colour)
-    canvas.text(x, lines[2], f"{percent(pair.share)} of all {side}", ha=ha, size=5, color=GREY)
-    canvas.text(x, lines[3], f"training #{pair.index}", ha=ha, size=5, color=GREY)
+    side, colour = ("for", BLUE) if pair.score > 0 else ("against", ORANGE)
+    canvas.text(x, ys[0], mark + one_line(why.class_names[pair.label]), room, ha=ha, style=style)
+    canvas.text(x, ys[1], f"τ = {signed(pair.score)}", ha=ha, weight="bold", color=colour)
+    canvas.text(x, ys[2], f"{percent(pair.share)} of all {side}", ha=ha, size=5, color=GREY)
+    canvas.text(x, ys[3], f"training #{pair.index}", ha=ha, size=5, color=GREY)
 
 
 def balance(canvas: Canvas, why: Explanation, left: float, zero: float, right: float, y: float) -> None:

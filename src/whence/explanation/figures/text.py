@@ -81,13 +81,12 @@ class Texts:
             canvas.key(x + COLUMN - KEY, y - 0.07, KEY, full, marker)
         y += 0.24
         for pair in pairs:
-            y = self._pair(y, pair, colour)
+            y = self._pair(y, pair)
         return y + 0.1
 
-    def _pair(self, y: float, pair: Contribution, colour: str) -> float:
+    def _pair(self, y: float, pair: Contribution) -> float:
         why = self.why
-        lines = [y, y + 0.135, y + 0.26, y + 0.355]
-        caption(self.canvas, why, pair, MARGIN, lines, NAMES - 0.08, colour, ha="left")
+        caption(self.canvas, why, pair, MARGIN, [y, y + 0.135, y + 0.26, y + 0.355], NAMES - 0.08, ha="left")
         assert pair.sample.tokens is not None
         assert why.sample.tokens is not None
         x, end = MARGIN + NAMES, y + 0.42
