@@ -237,3 +237,37 @@ def test_packaged_suites_hold_protocols() -> None:
         with pytest.raises(InvalidInputError, match=f"Got '{suite}', which runs"):
             protocol.load(suite)
     assert protocol.members("quick") == ["quick"]
+
+
+HALVES = """
+import numpy as np
+from whence.evaluate import Metric, subset
+
+class Halves(Metric):
+    name, scene = "halves", "halves"
+    kept: int = 20
+
+    def stage(self, given):
+        return given.scene(subset(given.train, np.arange(self.kept)), given.test)
+
+    def measure(self, case):
+        return case.rows_of(self.name, np.array([case.scores.shape[1]], float))
+"""
+
+
+def test_a_metric_of_ones_own_makes_its_scene(place: Path) -> None:
+    def measured() -> results.Results:
+        metrics = {"own_halves:Halves": {"kept": 21}, "identical_class": {}}
+        tables = {**TABLES, "methods": [{"name": "similarity"}], "metrics": metrics}
+        return run(protocol.parse(tables), place, place / "out", show_progress=False, say=lambda _: None)
+
+    (place / "own_halves.py").write_text(HALVES, encoding="utf-8")
+    found = measured()
+    assert found.value("halves", "similarity") == found.value("scene", "halves", "n_train") == 21
+    assert found.value("scene", "clean", "n_train") == 45
+    # The code of the scene is part of what its cells are kept under.
+    (place / "own_halves.py").write_text(HALVES.replace("self.kept", "self.kept + 1"), encoding="utf-8")
+    sys.modules.pop("own_halves")
+    found = measured()
+    sys.modules.pop("own_halves")
+    assert found.value("halves", "similarity") == found.value("scene", "halves", "n_train") == 22

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from whence.core import store
 from whence.core.checks import check_path, shown
 from whence.core.files import replacing
+from whence.core.naming import needing
 from whence.core.words import no_formula
 from whence.errors import InvalidInputError
 
@@ -80,13 +81,11 @@ def write_parquet(path: str | PathLike[str], columns: Columns) -> None:
 
 def require_parquet() -> tuple[Any, Any]:
     """Give what writes Parquet, or raise where it is not installed."""
-    try:
+    with needing(
+        "Writing Parquet needs pyarrow, which is not installed. Run pip install pyarrow, or use to_csv."
+    ):
         import pyarrow
         from pyarrow import parquet
-    except ImportError as error:
-        raise InvalidInputError(
-            "Writing Parquet needs pyarrow, which is not installed. Run pip install pyarrow, or use to_csv."
-        ) from error
     return pyarrow, parquet
 
 

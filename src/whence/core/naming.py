@@ -6,6 +6,8 @@ import functools
 import importlib
 import inspect
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,15 @@ def find(argument: str, name: str, folder: Path | None = None, **offered: Any) -
         return thing()
     recipe = isinstance(thing, functools.partial) or inspect.isroutine(thing)
     return called(thing, folder=folder, **offered) if recipe else thing
+
+
+@contextmanager
+def needing(message: str) -> Iterator[None]:
+    """Say in our words that a package is missing which is imported inside."""
+    try:
+        yield
+    except ImportError as error:
+        raise InvalidInputError(message) from error
 
 
 def called(function: Any, *given: Any, **offered: Any) -> Any:

@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.utils.data import Dataset, IterableDataset, TensorDataset
 
 from whence.core.checks import check_parts, shown
+from whence.core.naming import needing
 from whence.errors import InvalidInputError
 
 SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm", ".pgm"})
@@ -129,12 +130,8 @@ class ImageFolder(Dataset[Any]):
         return len(self.paths)
 
     def __getitem__(self, index: int) -> tuple[Any, str]:
-        try:
+        with needing("'data' is a folder of images, which needs Pillow. Run: pip install 'whence[images]'"):
             from PIL import Image
-        except ImportError as error:
-            raise InvalidInputError(
-                "'data' is a folder of images, which needs Pillow. Run: pip install 'whence[images]'"
-            ) from error
         path = self.paths[index]
         try:
             with Image.open(path) as image:

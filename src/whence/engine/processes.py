@@ -193,7 +193,7 @@ def _sendable(name: str, value: Any) -> bytes:
         return dumps(value)  # type: ignore[no-any-return]
     except Exception as error:  # whatever an object's own __reduce__ raises
         raise InvalidInputError(
-            f"'{name}' must be sendable to other processes, with all that is in it: {error}. "
+            f"'{name}' must be sendable to other processes, with all in it, as model and data: {error}. "
             'Leave out what cannot be, such as open files and locks, or use engine="local".'
         ) from error
 

@@ -86,7 +86,7 @@ class Problem(ABC):
 
     The search moves α (N, K), with λ_i = corner_i − α_i and every α_i in a convex set of its own. g_i is the
     gradient of the dual in α_i, which is W f_i and a constant. The solver speaks to this class alone, so that
-    another problem is a file and nothing else.
+    another problem is a file and nothing else, which also has a ``make``, see ``Makes``.
 
     Attributes
     ----------
@@ -114,13 +114,6 @@ class Problem(ABC):
         return [slice(start, min(start + rows, n)) for start in range(0, n, rows)]
 
     # What the problem is
-
-    @classmethod
-    @abstractmethod
-    def make(
-        cls, features: npt.ArrayLike, targets: npt.ArrayLike, n_outputs: int | None, C: float, bias: float
-    ) -> Self:
-        """Check the input and put it into the form the solver works on, or raise."""
 
     @abstractmethod
     def merged(self) -> tuple[Self, Ints]:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from whence.core.naming import needing
 from whence.errors import InvalidInputError
 from whence.ui.explorer import Explorer
 
@@ -68,10 +69,8 @@ def image_input(explorer: Explorer, pixels: Any) -> Any:
 
 def decoded(body: bytes) -> Any:
     """Decode a picture to bytes (height, width, 3), or raise."""
-    try:
+    with needing("Pictures need Pillow. Install whence[images]."):
         from PIL import Image, ImageOps
-    except ImportError:
-        raise InvalidInputError("Pictures need Pillow. Install whence[images].") from None
     try:
         with Image.open(io.BytesIO(body), formats=("PNG", "JPEG", "WEBP", "BMP", "GIF")) as opened:
             if opened.width * opened.height > MOST_PIXELS:

@@ -41,7 +41,7 @@ class Expansion:
     ) -> None:
         self.vectors = vectors
         self.square = constant**2
-        self.n_train, self.n_classes = lam.shape
+        self.n_train = lam.shape[0]
         columns = lam[support].tocsc()
         columns.sort_indices()
         self._indptr = columns.indptr

@@ -13,7 +13,6 @@ import numpy as np
 from whence.core.arrays import Array, Floats, Ints, Mask
 from whence.errors import InvalidInputError
 from whence.features.rows import blocks
-from whence.tasks import Task
 
 WIDTH = 4
 _SPREAD = 0.1  # of the distance between samples: mixed precision leaves less, other samples more
@@ -45,19 +44,6 @@ def check_same(kept: Floats, known: Mask, features: Floats, rows: Ints, argument
             f"'{argument}' must be of the training set that was fitted, in its order. {len(other):,} of "
             f"{len(rows):,} samples have other features, such as sample {other[0]}. Give the same samples, "
             "or fit again."
-        )
-
-
-def check_labels(task: Task, kept: Array, labels: Array, argument: str) -> None:
-    """Raise InvalidInputError unless labels (N, …) are those that were kept, where both are known."""
-    differ = (kept != labels.astype(kept.dtype)).reshape(len(labels), -1).any(axis=1)
-    other = np.flatnonzero(task.known(kept) & task.known(labels) & differ)
-    if len(other):
-        i = other[0]
-        raise InvalidInputError(
-            f"'{argument}' must be the training set that was fitted, in its order. {len(other):,} of "
-            f"{len(labels):,} samples have other labels: sample {i} has {labels[i]}, was "
-            f"{kept[i].astype(labels.dtype)}. Give the same samples, or fit again."
         )
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from whence.attributors.dual.expansion import Expansion
 from whence.attributors.dual.faithfulness import Faithfulness, faithfulness, head_logits, new_logits
-from whence.attributors.dual.sketch import WIDTH, check_labels, check_same
+from whence.attributors.dual.sketch import WIDTH, check_same
 from whence.attributors.dual.sketch import sketch as make_sketch
 from whence.attributors.dual.solutions import SurrogateSolution
 from whence.core import contents
@@ -131,7 +131,16 @@ class Surrogate:
                 f"'{argument}' must be of the training set that was fitted, {len(self.labels):,} samples. "
                 f"Got {len(labels):,}."
             )
-        check_labels(self.task, self._fitted_labels, labels, argument)
+        kept = self._fitted_labels
+        differ = (kept != labels.astype(kept.dtype)).reshape(len(labels), -1).any(axis=1)
+        other = np.flatnonzero(self.task.known(kept) & self.task.known(labels) & differ)
+        if len(other):
+            i = other[0]
+            raise InvalidInputError(
+                f"'{argument}' must be the training set that was fitted, in its order. {len(other):,} of "
+                f"{len(labels):,} samples have other labels: sample {i} has {labels[i]}, was "
+                f"{kept[i].astype(labels.dtype)}. Give the same samples, or fit again."
+            )
 
     def check_data(self, data: TrainingSet, model: BoundModel) -> None:
         """Raise unless a training set is the one that was fitted, by a look at a few of its samples."""
@@ -151,8 +160,7 @@ class Surrogate:
     def support_logits(self) -> Doubles:
         """Compute the logits W f_i (S, K) of the support vectors, in float64."""
         f, d = self.vectors.double().cpu().numpy(), self.vectors.shape[1]
-        logits: Doubles = f @ self.coef[:, :d].T + (self.coef[:, -1] if self.bias else 0.0)
-        return logits
+        return f @ self.coef[:, :d].T + (self.coef[:, -1] if self.bias else 0.0)
 
     def logits(self, features: Tensor) -> Tensor:
         """Compute the surrogate's logits W f(x), (B, K), in float64."""

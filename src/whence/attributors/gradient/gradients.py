@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call, grad
+from torch.func import functional_call, grad, grad_and_value
 from torch.nn import functional
 
 from whence.attributors.classifier import Classifier
@@ -219,11 +219,10 @@ class Gradients:
     ) -> tuple[list[Tensor], Tensor]:
         """Give gradients (B, …) by each parameter, and the values (B,), of all samples at once."""
 
-        def value(parameters: Weights, inputs: Any, classes: Tensor) -> tuple[Tensor, Tensor]:
-            found = self.values(parameters, inputs, classes, weights)[0]
-            return found, found
+        def value(parameters: Weights, inputs: Any, classes: Tensor) -> Tensor:
+            return self.values(parameters, inputs, classes, weights)[0]
 
-        found, values = map_samples(self.model, grad(value, has_aux=True), parameters, inputs, classes)
+        found, values = map_samples(self.model, grad_and_value(value), parameters, inputs, classes)
         return [found[name] for name in self.names], values
 
     def _one_by_one(

@@ -134,10 +134,10 @@ class FullCurvature:
     def _sum(self, V: Tensor, inputs: Any, n: int) -> Tensor:
         """V Σ_i J_iᵀ S_i J_i over a batch of n samples."""
         parameters = self.gradients.parameters()
-        ends = np.cumsum([0, *(p.numel() for p in parameters.values())]).tolist()
+        parts = torch.split(V, [p.numel() for p in parameters.values()], dim=1)
         tangents = {
-            name: V[:, start:end].reshape(len(V), *p.shape).to(p)
-            for (name, p), start, end in zip(parameters.items(), ends, ends[1:], strict=False)
+            name: part.reshape(len(V), *p.shape).to(p)
+            for (name, p), part in zip(parameters.items(), parts, strict=True)
         }
 
         def logits(parameters: dict[str, Tensor]) -> Tensor:

@@ -38,7 +38,7 @@ def fit_softmax(
     n_classes: int,
     l2: float,
     tol: float,
-    callback: Callable[[float, float], object] | None = None,
+    callback: Callable[[float, float], object] = lambda seconds, residual: None,
 ) -> SoftmaxFit:
     """Minimise (1/N) Σ_i ℓ(W f_i, y_i) + l2‖W‖² over W (K, d), ℓ the cross-entropy.
 
@@ -55,8 +55,7 @@ def fit_softmax(
     best = np.inf
     for _ in range(_STEPS):
         residual = problem.residual(W, gradient)
-        if callback is not None:
-            callback(time.perf_counter() - started, residual)
+        callback(time.perf_counter() - started, residual)
         if residual <= tol or (residual < 1e-6 and residual >= best):
             break
         best = min(best, residual)

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.special import logsumexp
 
 from whence.core.arrays import Doubles, Ints
-from whence.core.checks import check_seed, check_share
+from whence.core.checks import check_places, check_seed, check_share
 from whence.errors import InvalidInputError
 from whence.evaluate.metrics.arrays import classes, numbers
 
@@ -37,8 +37,7 @@ def coreset_order(scores: Any, seed: int = 0) -> Ints:
     seed = check_seed(seed)
     importance = np.abs(numbers("scores", scores, (None, None))).mean(axis=0, dtype=np.float64)
     lots = np.random.default_rng(seed).permutation(len(importance))
-    order: Ints = lots[np.argsort(-importance[lots], kind="stable")]
-    return order
+    return lots[np.argsort(-importance[lots], kind="stable")]
 
 
 def coreset(order: Ints, fraction: float) -> Ints:
@@ -117,10 +116,6 @@ def performance(logits: Any, true_labels: Any) -> Performance:
     0.6931
     """
     z: Doubles = numbers("logits", logits, (None, None)).astype(np.float64)
-    labels = classes("true_labels", true_labels, len(z))
-    if labels.min() < 0 or labels.max() >= z.shape[1]:
-        raise InvalidInputError(
-            f"'true_labels' must lie in [0, {z.shape[1]}). Got {labels.min()} to {labels.max()}."
-        )
+    labels = check_places("true_labels", classes("true_labels", true_labels, len(z)), z.shape[1])
     losses = logsumexp(z, axis=1) - z[np.arange(len(z)), labels]
     return Performance(float(losses.mean()), float((z.argmax(axis=1) == labels).mean()))

@@ -85,13 +85,10 @@ class Removable:
 
     def relevance(self, relevance_map: npt.NDArray[np.float32]) -> Doubles:
         """Sum a relevance map over each unit, shape (units,)."""
-        places = torch.zeros(self.units.shape, dtype=torch.float64)
-        found = torch.as_tensor(relevance_map, dtype=torch.float64)
-        places[self.shown.cpu()] = (found.sum(0) if found.ndim > places.ndim else found).flatten()
-        units = self.units.cpu().flatten()
-        inside = units >= 0
-        total = torch.zeros(self.n_units, dtype=torch.float64)
-        return total.index_add_(0, units[inside], places.flatten()[inside]).numpy()
+        found = np.asarray(relevance_map, dtype=np.float64)
+        values = (found.sum(axis=0) if found.ndim > self.units.ndim else found).ravel()
+        units = self.units[self.shown].cpu().numpy()
+        return np.bincount(units[units >= 0], values[units >= 0], self.n_units).astype(np.float64)
 
     def without(self, removed: npt.NDArray[np.bool_]) -> Any:
         """Give n versions of the sample, without the units that rows of ``removed`` (n, units) mark."""
@@ -167,5 +164,4 @@ def removal_order(relevance: Doubles, lots: Ints) -> Ints:
     >>> removal_order(np.array([0.0, 2.0, 0.0, -1.0]), np.array([2, 3, 0, 1]))
     array([1, 2, 0, 3])
     """
-    order: Ints = lots[np.argsort(-relevance[lots], kind="stable")]
-    return order
+    return lots[np.argsort(-relevance[lots], kind="stable")]

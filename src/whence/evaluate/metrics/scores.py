@@ -169,8 +169,7 @@ def mislabeling_placements(self_influence: Any, flipped_mask: Any) -> Doubles:
     influence, flipped = _checked(self_influence, flipped_mask)
     right = np.sort(influence[~flipped])
     below, up_to = (np.searchsorted(right, influence[flipped], side=side) for side in ("left", "right"))
-    placements: Doubles = (below + up_to) / (2 * len(right))
-    return placements
+    return (below + up_to) / (2 * len(right))
 
 
 def _checked(self_influence: Any, flipped_mask: Any) -> tuple[Array, Mask]:
@@ -285,26 +284,22 @@ def sparsity_curve(scores: Any, shares: Any) -> SparsityCurve:
     x = numbers("shares", shares, (None,)).astype(np.float64)
     if x.min() < 0 or x.max() > 1:
         raise InvalidInputError(f"'shares' must lie in [0, 1]. Got {x.min()} to {x.max()}.")
-    total, tests = np.zeros((3, len(x))), np.zeros((3, 1))
-    for row in found:
-        for kind, held in enumerate(_held(row.astype(np.float64), x)):
-            if held is not None:
-                total[kind] += held
-                tests[kind] += 1
-    means = np.divide(total, tests, out=np.full_like(total, np.nan), where=tests > 0)
+    held = np.array([_held(row.astype(np.float64), x) for row in found])  # (T, 3, S)
+    tests = np.isfinite(held).sum(axis=0)
+    means = np.divide(np.nansum(held, axis=0), tests, out=np.full(tests.shape, np.nan), where=tests > 0)
     return SparsityCurve(x, *means)
 
 
-def _held(row: Array, x: Doubles) -> list[Doubles | None]:
-    """Shares of absolute, positive and negative attribution in the top x of one test's scores (N,)."""
+def _held(row: Array, x: Doubles) -> list[Doubles]:
+    """Shares of absolute, positive and negative attribution in the top x of a test's scores (N,), or NaN."""
     order = np.argsort(-np.abs(row))
     ranked = row[order]
     size = np.abs(ranked)
     # Knots only where |τ| changes: equal samples are passed in no particular order.
     ends = np.append(np.flatnonzero(size[1:] != size[:-1]) + 1, len(row))
     knots = np.append(0, ends) / len(row)
-    curves: list[Doubles | None] = []
+    curves = []
     for part in (size, np.maximum(ranked, 0), np.maximum(-ranked, 0)):
         running = np.append(0.0, np.cumsum(part)[ends - 1])
-        curves.append(np.interp(x, knots, running / running[-1]) if running[-1] > 0 else None)
+        curves.append(np.interp(x, knots, running / (running[-1] or np.nan)))
     return curves

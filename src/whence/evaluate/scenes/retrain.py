@@ -104,7 +104,8 @@ def retrain(
         ``"processes"``, to which function and data must be sendable. The models are the same.
     threads
         Of torch in each training; None for as many as here. Small models that cannot use several train
-        fastest in processes with 1. Models may differ in the last bits where the number of threads does.
+        fastest with 1, in one process per core. Models may differ in the last bits where the number of
+        threads does.
     show_progress
         Show how many models are left, and for how long.
 

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
+from whence.core.naming import needing
 from whence.errors import InvalidInputError
 
 LENGTH = 128  # tokens that are read of a text
@@ -36,13 +37,11 @@ class Backbone(nn.Module):
     def __init__(self, folder: Path, last: bool) -> None:
         super().__init__()
         where, options = _place(folder)
-        try:
+        with needing(
+            f"'model.name' is a network on {folder.name}, which needs transformers. "
+            "Run: pip install 'whence[transformers]'"
+        ):
             from transformers import AutoModel, AutoTokenizer
-        except ImportError as error:
-            raise InvalidInputError(
-                f"'model.name' is a network on {folder.name}, which needs transformers. "
-                "Run: pip install 'whence[transformers]'"
-            ) from error
         self.tokeniser = AutoTokenizer.from_pretrained(where, **options)
         self.tokeniser.pad_token = self.tokeniser.pad_token or self.tokeniser.eos_token
         self.tokeniser.padding_side = "right"

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from whence.core import contents
 from whence.core.files import replacing
+from whence.core.naming import needing
 from whence.errors import InvalidInputError, StoreError
 
 _PACKAGES = ("whence", "torch", "numpy", "scipy", "scikit-learn", "numba")
@@ -115,11 +116,7 @@ def _as_today(protocol: dict[str, Any]) -> dict[str, Any]:
 
 def require() -> tuple[Any, Any]:
     """Import pyarrow, or raise where it is missing: before the work, not after it."""
-    try:
+    with needing("Results are written as Parquet, which needs pyarrow. Run: pip install 'whence[evaluate]'"):
         import pyarrow
         import pyarrow.parquet
-    except ImportError as error:
-        raise InvalidInputError(
-            "Results are written as Parquet, which needs pyarrow. Run: pip install 'whence[evaluate]'"
-        ) from error
     return pyarrow, pyarrow.parquet

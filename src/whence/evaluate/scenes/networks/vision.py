@@ -6,18 +6,16 @@ from functools import partial
 
 from torch import nn
 
+from whence.core.naming import needing
 from whence.core.registry import register
-from whence.errors import InvalidInputError
 from whence.evaluate.scenes.networks.base import Network
 
 
 def _make(n_classes: int, *, name: str) -> nn.Module:
-    try:
+    with needing(
+        f"'model.name' is {name!r}, which is a network of torchvision. Run: pip install torchvision"
+    ):
         from torchvision import models  # type: ignore[import-not-found, unused-ignore]
-    except ImportError as error:
-        raise InvalidInputError(
-            f"'model.name' is {name!r}, which is a network of torchvision. Run: pip install torchvision"
-        ) from error
     network: nn.Module = getattr(models, name)(num_classes=n_classes)
     return network
 
