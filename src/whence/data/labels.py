@@ -86,8 +86,7 @@ class Labels(Targets):
 
     def known(self, labels: Array) -> Mask:
         """Tell where labels are at least 0."""
-        mask: Mask = labels >= 0
-        return mask
+        return labels >= 0
 
     def check(self, labels: Array, indices: Ints, n_outputs: int, layer: str) -> None:
         """Raise SampleError where a label is not in [0, K)."""

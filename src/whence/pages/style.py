@@ -58,8 +58,7 @@ def drawn(sample: Sample, relevance: Array) -> Array:
     """Give a map as it is drawn: (height, width) of images, one value per token, sums of ``a_bar`` values."""
     if sample.image is not None:
         return plane(relevance)
-    flat: Array = relevance.ravel() if sample.values is None else _binned(relevance).sum(axis=1)
-    return flat
+    return relevance.ravel() if sample.values is None else _binned(relevance).sum(axis=1)
 
 
 def heights(sample: Sample) -> Array:

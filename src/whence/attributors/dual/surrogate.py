@@ -160,8 +160,7 @@ class Surrogate:
     def support_logits(self) -> Doubles:
         """Compute the logits W f_i (S, K) of the support vectors, in float64."""
         f, d = self.vectors.double().cpu().numpy(), self.vectors.shape[1]
-        logits: Doubles = f @ self.coef[:, :d].T + (self.coef[:, -1] if self.bias else 0.0)
-        return logits
+        return f @ self.coef[:, :d].T + (self.coef[:, -1] if self.bias else 0.0)
 
     def logits(self, features: Tensor) -> Tensor:
         """Compute the surrogate's logits W f(x), (B, K), in float64."""

@@ -51,8 +51,7 @@ def tied(drawn: Doubles, level: float) -> Mask:
 
 def interval(drawn: Doubles, level: float) -> Doubles:
     """Ends (2, …) of the interval that holds ``level`` of the draws (…, draws)."""
-    ends: Doubles = np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2], axis=-1)
-    return ends
+    return np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2], axis=-1)
 
 
 def table(heads: str, methods: tuple[str, ...], cells: list[str], order: Ints, ties: Mask) -> str:

@@ -37,8 +37,7 @@ def coreset_order(scores: Any, seed: int = 0) -> Ints:
     seed = check_seed(seed)
     importance = np.abs(numbers("scores", scores, (None, None))).mean(axis=0, dtype=np.float64)
     lots = np.random.default_rng(seed).permutation(len(importance))
-    order: Ints = lots[np.argsort(-importance[lots], kind="stable")]
-    return order
+    return lots[np.argsort(-importance[lots], kind="stable")]
 
 
 def coreset(order: Ints, fraction: float) -> Ints:

@@ -200,8 +200,7 @@ class ExplainedPairs:
         """τ (n,) of a pair where one side has other features (n, d)."""
         other = pair.features["train" if side == "test" else "test"]
         products = features.detach().double().cpu() @ other + self.explainer.constant_**2
-        tau: Doubles = pair.lam * products.numpy()
-        return tau
+        return pair.lam * products.numpy()
 
 
 def explain_pairs(

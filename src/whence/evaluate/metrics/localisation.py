@@ -157,8 +157,7 @@ def tokens_inside(tokeniser: Any, text: str, word: str, length: int) -> Mask:
     for found in re.finditer(f"(?={re.escape(word)})", text):  # occurrences may overlap
         covered[found.start() + 1 : found.start() + len(word) + 1] = 1
     before = np.cumsum(covered)  # characters of the word in front of each place
-    inside: Mask = before[ends] > before[starts]
-    return inside
+    return before[ends] > before[starts]
 
 
 def words_of(tokeniser: Any, text: str, length: int) -> Ints:

@@ -164,5 +164,4 @@ def removal_order(relevance: Doubles, lots: Ints) -> Ints:
     >>> removal_order(np.array([0.0, 2.0, 0.0, -1.0]), np.array([2, 3, 0, 1]))
     array([1, 2, 0, 3])
     """
-    order: Ints = lots[np.argsort(-relevance[lots], kind="stable")]
-    return order
+    return lots[np.argsort(-relevance[lots], kind="stable")]

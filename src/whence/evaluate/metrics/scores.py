@@ -169,8 +169,7 @@ def mislabeling_placements(self_influence: Any, flipped_mask: Any) -> Doubles:
     influence, flipped = _checked(self_influence, flipped_mask)
     right = np.sort(influence[~flipped])
     below, up_to = (np.searchsorted(right, influence[flipped], side=side) for side in ("left", "right"))
-    placements: Doubles = (below + up_to) / (2 * len(right))
-    return placements
+    return (below + up_to) / (2 * len(right))
 
 
 def _checked(self_influence: Any, flipped_mask: Any) -> tuple[Array, Mask]:

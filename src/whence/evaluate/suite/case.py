@@ -51,8 +51,7 @@ class Case:
     @cached_property
     def scores(self) -> Doubles:
         """Scores (test, train)."""
-        scores: Doubles = self.measured.scores.cpu().numpy()
-        return scores
+        return self.measured.scores.cpu().numpy()
 
     @cached_property
     def attributor(self) -> Attributor:
