@@ -3,11 +3,11 @@ from pathlib import Path
 
 import pytest
 
-from whence.core import processor
+from tests.helpers.trap import avoid_trap
 
 # Nets this small lose by a second thread, which spins while it waits: the suite took twice the time.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-processor.avoid_trap()  # before torch is imported
+avoid_trap()  # before torch is imported
 
 from tests.helpers import commands  # noqa: E402
 

@@ -18,7 +18,7 @@ import whence
 from tests.evaluate.test_page import made
 from tests.helpers.explained import explanation
 from tests.helpers.lazy import arrays, net
-from whence.audit import table
+from tests.helpers.tables import Written
 from whence.core import files, store
 from whence.core.cache import Cache
 from whence.errors import StoreError
@@ -157,8 +157,8 @@ def full_disk(handle: int) -> None:
     "write",
     [
         pytest.param(lambda path: Explanations([explanation()]).to_html(path), id="explanation"),
-        pytest.param(lambda path: table.write_csv(path, {"a": [1, 2]}), id="csv"),
-        pytest.param(lambda path: table.write_parquet(path, {"a": [1, 2]}), id="parquet"),
+        pytest.param(lambda path: Written({"a": [1, 2]}).to_csv(path), id="csv"),
+        pytest.param(lambda path: Written({"a": [1, 2]}).to_parquet(path), id="parquet"),
         pytest.param(lambda path: page.write(path, made()), id="evaluation"),
         pytest.param(lambda path: results.write(path, made()), id="results"),
     ],

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.helpers.trap import avoid_trap
 from whence.core import processor
 from whence.errors import InvalidInputError
 from whence.features import extract
@@ -31,13 +32,13 @@ def test_this_processor_multiplies_in_bfloat16_or_was_kept_from_trying():
 
 def test_a_trap_is_found_and_avoided(trapping):
     assert not processor.bfloat16_works()
-    processor.avoid_trap()
+    avoid_trap()
     assert os.environ["ONEDNN_MAX_CPU_ISA"] == "AVX512_CORE_BF16"
 
 
 def test_the_users_own_setting_stays(trapping, monkeypatch):
     monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", "AVX2")
-    processor.avoid_trap()
+    avoid_trap()
     assert os.environ["ONEDNN_MAX_CPU_ISA"] == "AVX2"
 
 
@@ -49,5 +50,5 @@ def test_autocast_is_refused_with_the_remedy_where_it_would_trap(trapping):
 
 
 def test_the_probe_runs_before_torch_is_imported():
-    code = "import sys; from whence.core.processor import avoid_trap; assert 'torch' not in sys.modules"
+    code = "import sys; from whence.core.processor import bfloat16_works; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)

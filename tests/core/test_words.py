@@ -14,8 +14,8 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from tests.helpers.commands import MODULE
+from tests.helpers.tables import Written
 from whence.app import cli
-from whence.audit.table import write_csv
 from whence.core.words import cell, no_formula, plain, plain_line
 
 HOSTILE = (
@@ -44,7 +44,8 @@ def test_control_characters_are_written_as_escapes() -> None:
 
 @pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1"])
 def test_formulas_are_defused_in_csv(tmp_path: Path, text: str) -> None:
-    write_csv(tmp_path / "x.csv", {"name": [text, "a=b"], "score": [-0.5, 2], "some": [[-1, 2], [text]]})
+    table = Written({"name": [text, "a=b"], "score": [-0.5, 2], "some": [[-1, 2], [text]]})
+    table.to_csv(tmp_path / "x.csv")
     with (tmp_path / "x.csv").open(newline="") as file:
         rows = list(csv.reader(file))
     assert rows[1] == ["'" + text, "-0.5", "-1 2"]

@@ -246,10 +246,8 @@ class Attributor(Saveable):
             rows = slice(start, start + width)
             scores = self._scores(features[rows], classes[rows], None if x is None else take(x, rows))
             parts.append(rank(self._for_all(scores), k))
-        proponents, opponents = (
-            Ranked(torch.cat([p.indices for p in side]), torch.cat([p.scores for p in side]))
-            for side in zip(*parts, strict=True)
-        )
+        sides = zip(*parts, strict=True)
+        proponents, opponents = (Ranked(*map(torch.cat, zip(*side, strict=True))) for side in sides)
         return TopK(proponents, opponents, classes)
 
 

@@ -133,8 +133,7 @@ def shared_evidence(
     group = group_attribution(low, features=tests, target=chosen)
     mean = np.zeros(explainer.n_train_)
     mean[explainer.used_] = group.mean
-    top = np.argsort(-mean, kind="stable")[:k]
-    top = top[mean[top] > 0]
+    top = dataclasses.replace(group, mean=mean).top(k)
     return SharedEvidence(
         target=chosen,
         class_name=explainer.task_.called[chosen],

@@ -42,26 +42,24 @@ class Table(ABC):
         return {**whole, "columns": dict(self.columns())}
 
     def to_csv(self, path: str | PathLike[str]) -> None:
-        """Write a CSV file; several samples stand in one cell, with spaces between."""
-        write_csv(path, self.columns())
+        """Write a CSV file; several samples stand in one cell, with spaces between.
+
+        A text that begins with =, +, -, @, a tab or a carriage return gets a ' before it: spreadsheets would
+        take it for a formula, and run it.
+        """
+        columns, text = self.columns(), io.StringIO(newline="")
+        writer = csv.writer(text)
+        writer.writerow(columns)
+        for row in zip(*columns.values(), strict=True):
+            writer.writerow([_cell(value) for value in row])
+        store.write_text(check_path("path", path), text.getvalue())
 
     def to_parquet(self, path: str | PathLike[str]) -> None:
-        """Write a Parquet file; needs pyarrow."""
-        write_parquet(path, self.columns())
-
-
-def write_csv(path: str | PathLike[str], columns: Columns) -> None:
-    """Write columns of plain values; a list becomes its members with a space between.
-
-    A text that begins with =, +, -, @, a tab or a carriage return gets a ' before it: spreadsheets would take
-    it for a formula, and run it.
-    """
-    text = io.StringIO(newline="")
-    writer = csv.writer(text)
-    writer.writerow(columns)
-    for row in zip(*columns.values(), strict=True):
-        writer.writerow([_cell(value) for value in row])
-    store.write_text(check_path("path", path), text.getvalue())
+        """Write a Parquet file, lists as lists; needs pyarrow."""
+        pyarrow, parquet = require_parquet()
+        table = pyarrow.table({name: list(values) for name, values in self.columns().items()})
+        with replacing(check_path("path", path)) as file:
+            parquet.write_table(table, file)
 
 
 def _cell(value: Any) -> Any:
@@ -69,14 +67,6 @@ def _cell(value: Any) -> Any:
         members = [no_formula(member) if isinstance(member, str) else str(member) for member in value]
         return " ".join(members)
     return no_formula(value) if isinstance(value, str) else value
-
-
-def write_parquet(path: str | PathLike[str], columns: Columns) -> None:
-    """Write columns of plain values, lists as lists."""
-    pyarrow, parquet = require_parquet()
-    table = pyarrow.table({name: list(values) for name, values in columns.items()})
-    with replacing(check_path("path", path)) as file:
-        parquet.write_table(table, file)
 
 
 def require_parquet() -> tuple[Any, Any]:

@@ -1,12 +1,11 @@
 """Whether the processor can do what it lists: some virtual ones name AMX and trap on it.
 
-Imports nothing but the standard library, so that it runs before torch is imported.
+Imports nothing but the standard library, so that it can run before torch is imported.
 """
 
 from __future__ import annotations
 
 import functools
-import os
 import subprocess
 import sys
 
@@ -26,19 +25,8 @@ assert (y @ y == 64).all()
 
 
 @functools.cache
-def bfloat16_works(*environment: tuple[str, str]) -> bool:
+def bfloat16_works() -> bool:
     """Whether torch multiplies in bfloat16 on this processor; a child process finds out and may die of it."""
-    probe = subprocess.run(
-        [sys.executable, "-c", _PROBE],
-        env={**os.environ, **dict(environment)},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        timeout=300,
-    )
+    quiet = subprocess.DEVNULL
+    probe = subprocess.run([sys.executable, "-c", _PROBE], stdout=quiet, stderr=quiet, timeout=300)
     return probe.returncode == 0
-
-
-def avoid_trap() -> None:
-    """Keep torch from instructions that this processor lists but cannot run. Call before importing torch."""
-    if REMEDY[0] not in os.environ and not bfloat16_works() and bfloat16_works(REMEDY):
-        os.environ[REMEDY[0]] = REMEDY[1]

@@ -16,7 +16,7 @@ from whence.model.extractor import Extractor
 from whence.model.inputs import to_model
 from whence.model.modules import evaluating
 from whence.relevance.lrp import Maps
-from whence.relevance.sources import TOKENS, floating, looks_up, replaced, tokens_of
+from whence.relevance.sources import TOKENS, floating, looks_up, named_inputs, replaced, tokens_of
 
 
 @dataclass(frozen=True)
@@ -104,8 +104,8 @@ class _Scalar(nn.Module):
         super().__init__()
         self.model = extractor.model  # for methods that look for the layers
         self._extractor, self._name, self._inputs = extractor, name, inputs
-        tensors = inputs if isinstance(inputs, Mapping) else {"input": inputs}
-        self.others = {key: x for key, x in tensors.items() if isinstance(x, Tensor) and key != name}
+        named = named_inputs(inputs).items()
+        self.others = {key: x for key, x in named if isinstance(x, Tensor) and key != name}
 
     def forward(self, values: Tensor, coefficients: Tensor, *others: Tensor) -> Tensor:
         inputs = replaced(self._inputs, dict(zip(self.others, others, strict=True)))

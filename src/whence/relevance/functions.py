@@ -58,7 +58,7 @@ def opened(func: Any) -> Any:
     return copy
 
 
-_ACTIVATIONS = (
+ACTIVATIONS = (
     "gelu silu mish tanh elu selu celu softplus hardswish hardtanh relu6 sigmoid hardsigmoid rrelu "
     "log_sigmoid erf clamp clamp_min clamp_max threshold hardshrink softshrink square"
 )
@@ -74,7 +74,7 @@ _PRODUCTS = "matmul rmatmul mm bmm mv dot einsum baddbmm addbmm addmv addr inner
 GATES = {"sigmoid", "hardsigmoid"}
 
 TABLE: dict[str, Callable[..., Any]] = {
-    **dict.fromkeys(_ACTIVATIONS.split(), operations.IDENTITY),
+    **dict.fromkeys(ACTIVATIONS.split(), operations.IDENTITY),
     **dict.fromkeys(_CONSTANTS.split(), operations.DETACH),
     **dict.fromkeys(_SUMS.split(), operations.stabilised),
     **dict.fromkeys(_PRODUCTS.split(), operations.product),

@@ -12,26 +12,23 @@ from torch.nn import functional as F  # noqa: N812
 from torch.overrides import TorchFunctionMode
 
 from whence.errors import InvalidInputError, ModelError
-from whence.relevance.functions import GATES, TABLE, UNTOUCHED, base_name, opened, out_of_place
+from whence.relevance.functions import ACTIVATIONS, GATES, TABLE, UNTOUCHED, base_name, opened, out_of_place
 from whence.relevance.graph import Node, nodes_between
 from whence.relevance.presets import Rules
 from whence.relevance.primitives import Layer, carries, mapped, ruled, tensors_in
 from whence.relevance.rules import LayerRule, OperationRule, SharingRule, SpreadingRule, as_rule
 from whence.relevance.sources import TOKENS, looks_up
 
-# Functions whose output has at each place a function of the input at that place.
-_ELEMENTWISE = (
-    "add sub rsub mul div neg abs pow square gelu silu mish tanh elu selu celu softplus hardswish hardtanh "
-    "relu relu6 sigmoid hardsigmoid log_sigmoid erf clamp clamp_min clamp_max threshold leaky_relu prelu "
-    "dropout alpha_dropout feature_dropout"
-)
+# Functions whose output has at each place a function of the input at that place, beside activations.
+_ELEMENTWISE = "add sub rsub mul div neg abs pow relu leaky_relu prelu dropout alpha_dropout feature_dropout"
 # Functions that put the values of their first argument elsewhere.
 _STRUCTURAL = (
     "pad view reshape view_as permute transpose flatten unflatten squeeze unsqueeze contiguous clone to type "
     "float double half bfloat16 getitem select narrow chunk split unbind movedim expand expand_as repeat "
     "repeat_interleave flip roll"
 )
-_IS_ELEMENTWISE, _IS_STRUCTURAL = set(_ELEMENTWISE.split()), set(_STRUCTURAL.split())
+_IS_ELEMENTWISE = {*_ELEMENTWISE.split(), *ACTIVATIONS.split()}
+_IS_STRUCTURAL = set(_STRUCTURAL.split())
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,8 @@ TOKENS = "tokens"
 """The name of a model's tokens among its inputs, whatever the model calls them."""
 
 
-def _named(inputs: Any) -> dict[str, Any]:
+def named_inputs(inputs: Any) -> dict[str, Any]:
+    """Name the inputs of a model: a single one "input", several by their names or their places."""
     if isinstance(inputs, Tensor):
         return {"input": inputs}
     if type(inputs) is tuple:
@@ -24,7 +25,7 @@ def floating(inputs: Any) -> dict[str, Tensor]:
     """Name the inputs that relevance can end at: floating-point tensors that are no masks."""
     return {
         name: x
-        for name, x in _named(inputs).items()
+        for name, x in named_inputs(inputs).items()
         if isinstance(x, Tensor) and x.is_floating_point() and "mask" not in name
     }
 
@@ -40,7 +41,7 @@ def replaced(inputs: Any, values: Mapping[str, Tensor]) -> Any:
 
 def tokens_of(inputs: Any) -> Tensor | None:
     """Find the tokens (B, T) among a model's inputs."""
-    named = {name: x for name, x in _named(inputs).items() if "mask" not in name and "type" not in name}
+    named = {name: x for name, x in named_inputs(inputs).items() if "mask" not in name and "type" not in name}
     parts = [named["input_ids"]] if "input_ids" in named else named.values()
     return next((x for x in parts if isinstance(x, Tensor) and not x.is_floating_point()), None)
 

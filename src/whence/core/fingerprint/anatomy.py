@@ -152,8 +152,7 @@ class _Telling:
             own = [method for method in code.methods(kind) if code.is_own(method)]
             if own:
                 parts = [code.of(method.__code__) for method in own]
-                around = [[m.__defaults__, m.__kwdefaults__, code.enclosed(m)] for m in own]
-                self.lines[f"code {full}"] = self.told(["".join(parts), around])
+                self.lines[f"code {full}"] = self.told(["".join(parts), list(map(code.around, own))])
             self.attributes(full, code.constants(kind))
             self.uses(own)
             packages.update(base.__module__.partition(".")[0] for base in kind.__mro__[:-1])

@@ -109,6 +109,11 @@ def enclosed(function: types.FunctionType) -> dict[str, Any]:
     return found
 
 
+def around(function: types.FunctionType) -> list[Any]:
+    """Give what a function does depends on beside its code: defaults, and what it encloses."""
+    return [function.__defaults__, function.__kwdefaults__, enclosed(function)]
+
+
 def uses(function: types.FunctionType) -> dict[str, Any]:
     """Give what one of the user's own functions takes from its module, and from other modules of theirs.
 

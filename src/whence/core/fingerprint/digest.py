@@ -9,7 +9,7 @@ import marshal
 import os
 import types
 from argparse import Namespace
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Collection, Iterator, Mapping, Set
 from dataclasses import fields, is_dataclass
 from typing import Any
 
@@ -100,16 +100,20 @@ class Digest:
 
     def _compound(self, value: Any) -> None:
         if isinstance(value, np.ndarray):
-            self._say(f"objects {value.shape}")
-            self.add(value.tolist())
+            self.add(["objects", value.shape, value.tolist()])
         elif isinstance(value, Mapping):
-            self._mapping(value)
+            self._say(f"mapping {len(value)}")
+            if not self._whole(value.items()):
+                for key in sorted(value, key=str):
+                    self.add(str(key))
+                    self.add(value[key])
         elif isinstance(value, list | tuple):
-            self._sequence(value)
+            self._say(f"sequence {len(value)}")
+            if not self._whole(value):
+                for part in value:
+                    self.add(part)
         elif isinstance(value, Set):
-            self._say(f"set {len(value)}")
-            for part in sorted(self.of(member) for member in value):
-                self._say(part)
+            self.add(["set", sorted(self.of(member) for member in value)])
         elif isinstance(value, types.ModuleType):
             self._say(f"module {value.__name__}")
         elif isinstance(value, type):
@@ -119,7 +123,8 @@ class Digest:
         elif isinstance(value, functools.partial):
             self.add(["partial", value.func, value.args, value.keywords])
         elif isinstance(value, types.FunctionType):
-            self._function(value)
+            inside = value.__code__, code.around(value), dict(vars(value)), code.uses(value)
+            self.add(["function", full_name(value), *inside])
         elif isinstance(value, types.MethodType):
             self.add(["method", value.__func__, value.__self__])
         elif hasattr(type(value), "tobytes") and hasattr(type(value), "size"):  # images and numpy's numbers
@@ -128,46 +133,23 @@ class Digest:
         else:
             self._object(value)
 
-    def _mapping(self, value: Mapping[Any, Any]) -> None:
-        self._say(f"mapping {len(value)}")
-        if len(value) > _LONG and type(value) is dict and self._whole(list(value.items())):
-            return
-        for key in sorted(value, key=str):
-            self.add(str(key))
-            self.add(value[key])
-
-    def _sequence(self, value: list[Any] | tuple[Any, ...]) -> None:
-        self._say(f"sequence {len(value)}")
-        if len(value) > _LONG and self._whole(value):
-            return
-        for part in value:
-            self.add(part)
-
-    def _whole(self, value: Any) -> bool:
-        """Hash a long container of plain values at once, a hundred times faster; whether it could."""
+    def _whole(self, values: Collection[Any]) -> bool:
+        """Hash a long container of plain values at once, a hundred times faster; whether it is one."""
+        if len(values) <= _LONG:
+            return False
         try:
-            self._hash.update(marshal.dumps(value, 2))  # the version that does not depend on identities
+            # In the version that does not depend on identities.
+            self._hash.update(marshal.dumps(list(values), 2))
         except ValueError:
             return False
         return True
 
-    def _function(self, function: types.FunctionType) -> None:
-        self._say(f"function {full_name(function)} {code.of(function.__code__)}")
-        self.add([function.__defaults__, function.__kwdefaults__, code.enclosed(function)])
-        self.add(dict(vars(function)))
-        self.add(code.uses(function))
-
     def _class(self, kind: type) -> None:
         self._say(f"class {full_name(kind)}")
-        if not code.is_own(kind):
-            return
-        methods = code.methods(kind)
-        self._say("".join(code.of(method.__code__) for method in methods))
-        self.add(code.constants(kind))
-        for method in methods:
-            if code.is_own(method):
-                self.add([method.__defaults__, method.__kwdefaults__, code.enclosed(method)])
-                self.add(code.uses(method))
+        if code.is_own(kind):
+            methods = code.methods(kind)
+            own = [[code.around(method), code.uses(method)] for method in methods if code.is_own(method)]
+            self.add([[method.__code__ for method in methods], code.constants(kind), own])
 
     def _object(self, value: Any) -> None:
         kind = type(value)
