@@ -220,10 +220,9 @@ class DualDA(PairAttributor):
         surrogate = Surrogate.from_solution(
             self.task_, solution, X, labels, before.head, place, before.sketch
         )
-        other.seconds_, other.origins_ = {"solution": time.perf_counter() - started}, {}
-        other._adopt(self.task_, labels, before.head, self.model_, self.data_)
+        seconds = {"solution": time.perf_counter() - started}
+        other._adopt(self.task_, labels, before.head, self.model_, self.data_, seconds)
         other._keep(surrogate)
-        other.fit_seconds_ = other.seconds_["solution"]
         other._measure(X, self._unseen[other.used_[self._unseen]])
         return other
 
@@ -305,7 +304,7 @@ class DualDA(PairAttributor):
             raise contents.refused(f"'coef' must fit the layer {bound.extractor.layer!r}, and does not")
         if surrogate.bias != self.bias:
             raise contents.refused("'coef' must have a column for the bias where 'bias' is set, only there")
-        self._adopt(surrogate.task, surrogate.labels, surrogate.head, bound, None)
+        self._adopt(surrogate.task, surrogate.labels, surrogate.head, bound, None, {})
         self._keep(surrogate)
         self.agreement_ = manifest.agreement
         self._unseen = without_part(self.task_, self.labels_, self.seed, self.C_path_ is None)
