@@ -14,7 +14,7 @@ from tqdm.auto import tqdm
 
 from whence.core import contents, store
 from whence.core.cache import Cache
-from whence.core.fingerprint import source
+from whence.core.fingerprint import Digest, source
 from whence.errors import StoreError
 from whence.evaluate.scenes.networks.base import TextInputs
 from whence.evaluate.scenes.texts import LENGTH, Backbone, States, packed, states
@@ -46,7 +46,7 @@ class Encoder:
         self.inputs, self.cache, self.show_progress = inputs, cache, show_progress
         self.folder = folder / inputs.model
         # (tokens, d) each, one row for a head; of every entry that the same code made of the same model
-        self._known: dict[bytes, States] = {}
+        self._known: dict[str, States] = {}
         for entry in cache.entries():
             if entry.kind == _KIND and self._parts.items() <= entry.parts.items() and entry.complete:
                 try:
@@ -62,60 +62,53 @@ class Encoder:
     @cached_property
     def _parts(self) -> dict[str, str]:
         """Identify the language model by its files, and the code that reads texts with it."""
-        digest = hashlib.sha256()
+        held = {}
         for path in sorted(path for path in self.folder.rglob("*") if path.is_file()):
             with open(path, "rb") as file:
-                held = hashlib.file_digest(file, "sha256").hexdigest()
-            digest.update(f"{path.relative_to(self.folder)} {held}\n".encode())
+                held[str(path.relative_to(self.folder))] = hashlib.file_digest(file, "sha256").hexdigest()
         return {
             "code of reading": source(*(f"whence.evaluate.scenes.{module}" for module in _MODULES)),
-            "language model": digest.hexdigest(),
+            "language model": Digest().of(held),
             "what is read": f"{self.inputs} {LENGTH}",
         }
 
     def __call__(self, texts: list[str]) -> Tensor:
         """Read texts: features (N, d), or states (N, T, d + 1) with 1 for a token in the last channel."""
-        keys = [hashlib.sha256(text.encode()).digest() for text in texts]
+        keys = [hashlib.sha256(text.encode()).hexdigest() for text in texts]
         missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in self._known}
         if missing:
             self._read(missing)
         found = [self._known[key] for key in keys]
         return packed(found) if self.inputs.states else torch.from_numpy(np.concatenate(found))
 
-    def _read(self, texts: dict[bytes, str]) -> None:
-        left, backbone, new = list(texts.items()), self.backbone, dict[bytes, Any]()
+    def _read(self, texts: dict[str, str]) -> None:
+        left, backbone, new = list(texts.items()), self.backbone, dict[str, Any]()
         with tqdm(total=len(left), desc="reading texts", unit="text", disable=not self.show_progress) as bar:
             for start in range(0, len(left), _BATCH):
-                keys, part = zip(*left[start : start + _BATCH], strict=True)
+                some, part = zip(*left[start : start + _BATCH], strict=True)
                 if self.inputs.states:
                     rows = states(backbone, list(part))
                 else:
                     # Only here: weights that are read in this mode could not be used for relevance later.
                     with torch.inference_mode():
                         rows = list(backbone(**backbone.tokens(list(part))).numpy()[:, None])
-                new |= zip(keys, rows, strict=True)
+                new |= zip(some, rows, strict=True)
                 bar.update(len(part))
         self._known |= new
-        arrays = {
-            "keys": np.array([np.frombuffer(key, np.uint8) for key in new]),
-            "rows": np.concatenate(list(new.values())),
-            "lengths": np.array([len(rows) for rows in new.values()]),
-        }
-        digest = hashlib.sha256(arrays["keys"].tobytes()).hexdigest()
-        slot = self.cache.slot(_KIND, {**self._parts, "texts": digest})
+        keys = sorted(new)  # as a manifest has them
+        arrays, lengths = {"rows": np.concatenate([new[key] for key in keys])}, {k: len(new[k]) for k in keys}
+        slot = self.cache.slot(_KIND, {**self._parts, "texts": Digest().of(keys)})
         with slot.locked(), slot.filling(f"{len(new):,} texts as {self.inputs.model} reads them") as folder:
-            store.write(folder / "states.safetensors", arrays, {})
+            store.write(folder / "states.safetensors", arrays, {"lengths": lengths})
 
 
-def _read(path: Path) -> dict[bytes, States]:
+def _read(path: Path) -> dict[str, States]:
     """Read what was kept, or raise StoreError."""
-    arrays, _ = store.read(path)
-    contents.check_names(arrays, {"keys", "rows", "lengths"})
-    rows, sizes = arrays["rows"], dict[str, int]()
-    contents.check_floats(arrays, {"rows": ("tokens", "d")}, sizes, {"rows": ("float32",)})
-    contents.check_integers("lengths", arrays["lengths"], ("texts",), sizes, 1, len(rows))
-    contents.check_shape("keys", arrays["keys"], ("texts", "digest"), sizes)
-    if arrays["keys"].dtype != np.uint8 or int(arrays["lengths"].sum()) != len(rows):
-        raise contents.refused("'keys' and 'lengths' must fit 'rows', and do not")
-    parts = np.split(rows, np.cumsum(arrays["lengths"])[:-1])
-    return dict(zip(map(bytes, arrays["keys"]), parts, strict=True))
+    arrays, manifest = store.read(path)
+    contents.check_names(arrays, {"rows"})
+    contents.check_floats(arrays, {"rows": ("tokens", "d")}, {}, {"rows": ("float32",)})
+    lengths = contents.manifest(dict[str, int], manifest.get("lengths"))
+    if min(lengths.values(), default=0) < 1 or sum(lengths.values()) != len(arrays["rows"]):
+        raise contents.refused("'lengths' must fit 'rows', and do not")
+    parts = np.split(arrays["rows"], np.cumsum(list(lengths.values()))[:-1])
+    return dict(zip(lengths, parts, strict=True))
