@@ -36,12 +36,12 @@ def test_the_policy_names_what_stands_in_the_page_and_nothing_else() -> None:
 
 
 def test_samples_to_show() -> None:
-    assert as_sample(torch.zeros(1, 2, 3)).image.shape == (2, 3)  # type: ignore[union-attr]
-    assert as_sample(torch.zeros(3, 2, 4)).image.shape == (2, 4, 3)  # type: ignore[union-attr]
-    stretched = as_sample(torch.tensor([[[-1.0, 0.0], [1.0, 3.0]]])).image
+    assert as_sample(np.zeros((1, 2, 3))).image.shape == (2, 3)  # type: ignore[union-attr]
+    assert as_sample(np.zeros((3, 2, 4))).image.shape == (2, 4, 3)  # type: ignore[union-attr]
+    stretched = as_sample(np.array([[[-1.0, 0.0], [1.0, 3.0]]])).image
     assert stretched is not None
     assert stretched.tolist() == [[0, 0.25], [0.5, 1]]
-    assert as_sample(torch.zeros(7)).values.shape == (7,)  # type: ignore[union-attr]
+    assert as_sample(np.zeros(7)).values.shape == (7,)  # type: ignore[union-attr]
     padded = {"input_ids": torch.tensor([[5, 6, 0]]), "attention_mask": torch.tensor([[1, 1, 0]])}
     assert as_samples(padded)[0].tokens == (" 5", " 6")
 

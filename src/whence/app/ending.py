@@ -79,11 +79,8 @@ def _told(error: BaseException, app: typer.Typer) -> int:
         say(told.getvalue().rstrip(), err=True)
         return 2
     mistake = isinstance(error, WhenceError)
-    text = (
-        _with_options(str(error), app)
-        if mistake
-        else f"{type(error).__name__}: {error} (whence --debug … shows where)"
-    )
+    other = f"{type(error).__name__}: {error} (whence --debug … shows where)"
+    text = _with_options(str(error), app) if mistake else other
     say(f"Error: {plain_line(text)}", err=True)
     return 2 if mistake else 1
 

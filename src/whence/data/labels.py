@@ -134,13 +134,9 @@ def data_names(dataset: Any) -> tuple[str, ...] | None:
     if isinstance(dataset, ConcatDataset):
         found = {data_names(part) for part in dataset.datasets}
         return found.pop() if len(found) == 1 else None
-    features = getattr(dataset, "features", None)
-    for name in LABEL_NAMES:
-        names = (
-            getattr(features[name], "names", None)
-            if isinstance(features, dict) and name in features
-            else None
-        )
+    features: Any = getattr(dataset, "features", None)
+    for name in LABEL_NAMES if isinstance(features, dict) else ():
+        names = getattr(features.get(name), "names", None)
         if names:
             return tuple(map(str, names))
     classes = getattr(dataset, "classes", None)

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from torch import Tensor
+
+from whence.core.checks import to_array
 
 Array = npt.NDArray[np.float32]
 Picture = Array
@@ -41,11 +42,10 @@ def as_samples(inputs: Any, tokenizer: Any = None) -> list[Sample]:
     tokenizer
         Of transformers; names the tokens. Without one they are shown as numbers.
     """
-    tokens, values = _parts(inputs)
-    if tokens is None:
-        assert values is not None
-        return [as_sample(row) for row in values]
-    return [Sample(tokens=words(row, tokenizer)) for row in kept_tokens(inputs, tokens)]
+    values = _main_part(inputs)
+    if values.dtype.kind in "iu" and values.ndim == 2:
+        return [Sample(tokens=words(row, tokenizer)) for row in kept_tokens(inputs, values)]
+    return [as_sample(row) for row in values]
 
 
 def kept_tokens(inputs: Any, maps: npt.NDArray[Any]) -> list[npt.NDArray[Any]]:
@@ -60,10 +60,9 @@ def kept_tokens(inputs: Any, maps: npt.NDArray[Any]) -> list[npt.NDArray[Any]]:
     return [row[kept] for row, kept in zip(maps, texts, strict=True)]
 
 
-def as_sample(values: Any) -> Sample:
+def as_sample(values: npt.NDArray[Any]) -> Sample:
     """Make a sample to show of one input: (1 or 3, height, width) and (height, width) are images."""
-    array = values.detach().cpu().float().numpy() if isinstance(values, Tensor) else np.asarray(values)
-    array = array.astype(np.float32)
+    array = values.astype(np.float32)
     planes = array[None] if array.ndim == 2 else array
     if planes.ndim != 3 or planes.shape[0] not in (1, 3) or min(planes.shape[1:]) < 2:
         return Sample(values=array)
@@ -99,12 +98,11 @@ def readable(token: str) -> str:
     return text if text.strip() else " ␣"
 
 
-def _parts(inputs: Any) -> tuple[npt.NDArray[np.int64] | None, Any]:
+def _main_part(inputs: Any) -> npt.NDArray[Any]:
     """Find the tokens, or the values, among a model's inputs."""
     if type(inputs) is tuple:
         inputs = {str(i): part for i, part in enumerate(inputs)}
     named = dict(inputs) if isinstance(inputs, Mapping) else {"input": inputs}
     named = {name: x for name, x in named.items() if "mask" not in name and hasattr(x, "shape")}
     first = named["input_ids"] if "input_ids" in named else next(iter(named.values()))
-    whole = first.detach().cpu().numpy() if isinstance(first, Tensor) else np.asarray(first)
-    return (whole, None) if whole.dtype.kind in "iu" and whole.ndim == 2 else (None, first)
+    return to_array("inputs", first)

@@ -72,14 +72,9 @@ def comparable(saved: Mapping[str, str], now: Mapping[str, str]) -> tuple[Lines,
     Where the saved one has no blueprint at all, that of the other is left out.
     """
     drawn = any(key.startswith("class of") for key in saved)
-    return (
-        {key: line for key, line in saved.items() if key in now or not key.startswith("setting ")},
-        {
-            key: line
-            for key, line in now.items()
-            if key in saved or (not key.startswith("setting ") and (drawn or not key.startswith("class of")))
-        },
-    )
+    loose = ("setting ",) if drawn else ("setting ", "class of")
+    only = {key for key in saved.keys() ^ now.keys() if key.startswith(loose)}
+    return without(saved, only), without(now, only)
 
 
 def anatomy(thing: Any, name: str) -> Lines:
