@@ -85,9 +85,9 @@ class Ensemble(Attributor):
             )
         first = members[0]
         self.members_ = members
-        self._adopt(first.task_, first.labels_, None, None, first.data_)
+        seconds = {"solution": sum(member.fit_seconds_ for member in members)}
+        self._adopt(first.task_, first.labels_, None, None, first.data_, seconds)
         self.cache_bytes_ = sum(member.cache_bytes_ for member in members)
-        self.fit_seconds_ = sum(member.fit_seconds_ for member in members)
         return self
 
     def classes(self, x: Any, target: Any) -> Tensor:

@@ -122,11 +122,10 @@ class Frame(Learned, ABC):
         started, bank = time.perf_counter(), training.bank
         learned = self._learn(training, **given)
         bank.verify()  # what was read, now that all is read
-        self.seconds_ = {"features": reading, "solution": time.perf_counter() - started}
+        seconds = {"features": reading, "solution": time.perf_counter() - started}
+        self._adopt(training.task, bank.labels, bank.head, bank.model, bank.data, seconds)
         self.origins_ = {"features": bank.note, "solution": "computed"}
-        self._adopt(training.task, bank.labels, bank.head, bank.model, bank.data)
         self._keep(learned)
-        self.fit_seconds_ = sum(self.seconds_.values())
         self._finish(training)
         return self
 
@@ -148,8 +147,10 @@ class Frame(Learned, ABC):
         head: Head | None,
         model: BoundModel | None,
         data: TrainingSet | None,
+        seconds: dict[str, float],
     ) -> None:
         """Take over what all methods know after a fit."""
+        self.seconds_, self.origins_, self.fit_seconds_ = seconds, {}, sum(seconds.values())
         self.task_, self.labels_, self.head_, self.model_, self.data_ = task, labels, head, model, data
         self.used_ = task.known(labels)
         self.n_train_, self.skipped_ = len(labels), np.flatnonzero(~self.used_)

@@ -59,9 +59,7 @@ class Saveable(Frame):
         if why := self._not_saved():
             raise contents.refused(why)
         bound = None if model is None else BoundModel.match(model, manifest.fingerprint)
-        self.seconds_, self.origins_ = {}, {}
         self._restore(arrays, manifest, bound)
-        self.fit_seconds_ = 0.0
         return self
 
     def take_data(self, data: TrainingSet) -> None:
@@ -125,7 +123,7 @@ class Saveable(Frame):
         wide = double or asked is None
         dtypes = {n: contents.FLOATS if wide or n in self._doubles else ("float32",) for n in layout}
         contents.check_floats(arrays, layout, sizes, dtypes)
-        self._adopt(task, labels, head, bound, None)
+        self._adopt(task, labels, head, bound, None, {})
         device = classifier.weight.device
         self._keep({name: torch.as_tensor(array, device=device) for name, array in arrays.items()})
 

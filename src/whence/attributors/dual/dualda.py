@@ -17,6 +17,7 @@ from whence.attributors.base import Limits, register
 from whence.attributors.classifier import Training
 from whence.attributors.dual.agreement import agreement, warn_of_data, warn_of_low, without_part
 from whence.attributors.dual.faithfulness import Faithfulness
+from whence.attributors.dual.sketch import sketch
 from whence.attributors.dual.solutions import SurrogateSolver, changed_labels
 from whence.attributors.dual.surrogate import Surrogate
 from whence.attributors.pairs import PairAttributor
@@ -217,13 +218,12 @@ class DualDA(PairAttributor):
         other = type(self)(**{name: getattr(self, name) for name in self._parameters()}, device=self.device)
         place = self._place(self.model_)
         # The sketch is of the training set as it is, whatever is asked about it.
-        surrogate = Surrogate.from_solution(
-            self.task_, solution, X, labels, before.head, place, before.sketch
-        )
-        other.seconds_, other.origins_ = {"solution": time.perf_counter() - started}, {}
-        other._adopt(self.task_, labels, before.head, self.model_, self.data_)
+        known = sketch(X, before.labels) if before.sketch is None else before.sketch
+        vectors = X[solution.support]
+        surrogate = Surrogate(self.task_, solution, vectors, labels, before.head, place, known)
+        seconds = {"solution": time.perf_counter() - started}
+        other._adopt(self.task_, labels, before.head, self.model_, self.data_, seconds)
         other._keep(surrogate)
-        other.fit_seconds_ = other.seconds_["solution"]
         other._measure(X, self._unseen[other.used_[self._unseen]])
         return other
 
@@ -237,7 +237,8 @@ class DualDA(PairAttributor):
         bank = training.bank
         features, place = as_float32(bank.features), self._place(bank.model)
         solution = SurrogateSolver(training.task, self).of_bank(bank, features, training.cache_dir)
-        return Surrogate.from_solution(training.task, solution, features, bank.labels, bank.head, place)
+        vectors, known = np.asarray(features[solution.support]), sketch(features, bank.labels)
+        return Surrogate(training.task, solution, vectors, bank.labels, bank.head, place, known)
 
     def _keep(self, surrogate: Surrogate) -> None:
         solution = surrogate.solution
@@ -305,7 +306,7 @@ class DualDA(PairAttributor):
             raise contents.refused(f"'coef' must fit the layer {bound.extractor.layer!r}, and does not")
         if surrogate.bias != self.bias:
             raise contents.refused("'coef' must have a column for the bias where 'bias' is set, only there")
-        self._adopt(surrogate.task, surrogate.labels, surrogate.head, bound, None)
+        self._adopt(surrogate.task, surrogate.labels, surrogate.head, bound, None, {})
         self._keep(surrogate)
         self.agreement_ = manifest.agreement
         self._unseen = without_part(self.task_, self.labels_, self.seed, self.C_path_ is None)

@@ -14,7 +14,7 @@ from scipy.sparse import csr_array
 
 from whence.attributors.progress import gap_bar
 from whence.core import contents, fingerprint, store
-from whence.core.arrays import Array, Doubles, Floats, Mask
+from whence.core.arrays import Array, Doubles, Floats, Ints, Mask
 from whence.core.cache import Cache, Slot
 from whence.core.checks import check_places, shown
 from whence.errors import InvalidInputError, StoreError
@@ -41,6 +41,11 @@ class SurrogateSolution(NamedTuple):
     choice: CChoice | None
     constant: float
     note: str = "computed"
+
+    @property
+    def support(self) -> Ints:
+        """The samples (S,) with λ_i ≠ 0, ascending."""
+        return np.flatnonzero(np.diff(self.lam.indptr))
 
 
 @dataclass(frozen=True)

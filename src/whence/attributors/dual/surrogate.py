@@ -57,27 +57,11 @@ class Surrogate:
     ) -> None:
         self.task, self.solution, self.labels, self.head, self.sketch = task, solution, labels, head, sketch
         self.lam, self.coef = solution.lam, solution.weight
-        self.support = np.flatnonzero(np.diff(self.lam.indptr))
+        self.support = solution.support
         self.vectors = torch.as_tensor(vectors, device=device)
         self.bias = self.coef.shape[1] > vectors.shape[1]
         self.constant = solution.constant if self.bias else 0.0
         self.expansion = Expansion(self.vectors, self.support, self.lam, constant=self.constant)
-
-    @classmethod
-    def from_solution(
-        cls,
-        task: Task,
-        solution: SurrogateSolution,
-        features: Floats,
-        labels: Array,
-        head: Head | None,
-        device: str | torch.device | None,
-        sketch: Floats | None = None,
-    ) -> Self:
-        """Keep of the features (N, d) what a solution needs, with a sketch of all, made if None."""
-        vectors = np.asarray(features[np.flatnonzero(np.diff(solution.lam.indptr))])
-        known = make_sketch(features, labels) if sketch is None else sketch
-        return cls(task, solution, vectors, labels, head, device, known)
 
     def arrays(self) -> Arrays:
         """Everything to save."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from importlib.resources import files
 from typing import Any, NamedTuple, TypeVar
@@ -63,7 +63,9 @@ class Summary:
         self.methods = [method for method in self.everyone if not method.sweep]
         found = {key: METRICS.get(key, "metrics") for key in results.protocol["metrics"]}
         self.metrics = list(found.values())
-        self.columns = [column for metric in self.metrics for column in metric.columns]
+        self.columns = [
+            replace(each, metric=metric.name) for metric in self.metrics for each in metric.columns
+        ]
         self._options = {metric.name: results.protocol["metrics"][key] for key, metric in found.items()}
 
     @cached_property

@@ -17,7 +17,7 @@ from whence.core.cache import Cache
 from whence.core.fingerprint import Digest, source
 from whence.errors import StoreError
 from whence.evaluate.scenes.networks.base import TextInputs
-from whence.evaluate.scenes.texts import LENGTH, Backbone, States, packed, states
+from whence.evaluate.scenes.texts import LENGTH, Backbone, States, features, packed, states
 
 _BATCH = 32
 _MODULES = ("encoder", "texts")  # whose code the states of texts depend on
@@ -83,16 +83,11 @@ class Encoder:
 
     def _read(self, texts: dict[str, str]) -> None:
         left, backbone, new = list(texts.items()), self.backbone, dict[str, Any]()
+        read = states if self.inputs.states else features
         with tqdm(total=len(left), desc="reading texts", unit="text", disable=not self.show_progress) as bar:
             for start in range(0, len(left), _BATCH):
                 some, part = zip(*left[start : start + _BATCH], strict=True)
-                if self.inputs.states:
-                    rows = states(backbone, list(part))
-                else:
-                    # Only here: weights that are read in this mode could not be used for relevance later.
-                    with torch.inference_mode():
-                        rows = list(backbone(**backbone.tokens(list(part))).numpy()[:, None])
-                new |= zip(some, rows, strict=True)
+                new |= zip(some, read(backbone, list(part)), strict=True)
                 bar.update(len(part))
         self._known |= new
         keys = sorted(new)  # as a manifest has them

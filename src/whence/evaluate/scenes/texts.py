@@ -92,6 +92,13 @@ class TextHead(nn.Module):
         return logits
 
 
+# Only here: weights that are read in this mode could not be used for relevance later.
+@torch.inference_mode()
+def features(backbone: Backbone, texts: list[str]) -> list[States]:
+    """Read a batch of texts: the features (1, d) of each."""
+    return list(backbone(**backbone.tokens(texts)).numpy()[:, None])
+
+
 @torch.inference_mode()
 def states(backbone: Backbone, texts: list[str]) -> list[States]:
     """Read a batch of texts up to the last block: the states (T_i, d) that go into it, a row per token.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy.typing as npt
@@ -51,7 +51,7 @@ class Column:
     ties : how methods are told apart: "bootstrap" over the rows "each"; "runs", the same for all methods, by
         the logarithms' spread; "given" in rows "tied_with_best"; "none"
     how : the same in words, for the page; {seeds} is the number of training seeds
-    metric : name of the metric, which enters it itself
+    metric : name of the metric, which is entered when results are read
     """
 
     title: str
@@ -151,11 +151,6 @@ class Metric(Table):
     train: Count | None = None
     test: Count | None = None
     steps: Count | None = None
-
-    @classmethod
-    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
-        """Enter the metric's name into its columns."""
-        cls.columns = tuple(replace(column, metric=cls.name) for column in cls.columns)
 
     @abstractmethod
     def measure(self, case: Case) -> list[Row]:
