@@ -37,9 +37,7 @@ class WeightsAttributor(Attributor):
     _products: Sequence[Any]
 
     @abstractmethod
-    def _open(
-        self, classifier: Classifier, points: Sequence[Weights | None], training: Training | None = None
-    ) -> Sequence[Products]:
+    def _open(self, classifier: Classifier, points: Sequence[Weights | None]) -> Sequence[Products]:
         """Make the products at each set of weights."""
 
     def _not_saved(self) -> str:
@@ -119,7 +117,7 @@ class GradientAttributor(WeightsAttributor):
         rates: Sequence[float] = (1.0,),
         **given: Any,
     ) -> dict[str, Tensor]:
-        products = self._open(training.classifier, points, training)
+        products = self._open(training.classifier, points)
         kept = [p.keep(training, self.show_progress) for p in products]
         self._points, self._products, self._rates = points, products, rates
         return {f"{i}.{name}": tensor for i, part in enumerate(kept) for name, tensor in part.items()}
@@ -131,16 +129,13 @@ class GradientAttributor(WeightsAttributor):
             kept = {n.removeprefix(start): t for n, t in self._cache.items() if n.startswith(start)}
             yield rate, products, kept
 
-    def _open(
-        self, classifier: Classifier, points: Sequence[Weights | None], training: Training | None = None
-    ) -> Sequence[Products]:
+    def _open(self, classifier: Classifier, points: Sequence[Weights | None]) -> Sequence[Products]:
         scalar = self.loss or cross_entropy
         if self.params == "last":
             return [Factored(LastLayer(classifier, weights), scalar) for weights in points]
         if self.projection is None:
-            assert training is not None
             gradients = Gradients(classifier, scalar, self.memory // 2, self.show_progress)
-            return [Streamed(gradients, training.batches, weights, self.show_progress) for weights in points]
+            return [Streamed(gradients, weights) for weights in points]
         gradients = Gradients(classifier, scalar, self.memory, self.show_progress)
         projection = projection_for(self.projection, gradients.n_parameters, self.seed)
         return [Stored(gradients, projection, weights) for weights in points]

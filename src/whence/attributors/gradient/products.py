@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import torch
@@ -127,17 +127,18 @@ class Stored:
         return out
 
 
-@dataclass(frozen=True)
+@dataclass
 class Streamed:
     """Gradients by all parameters, none of which are kept: every call computes those of the training set."""
 
     gradients: Gradients
-    batches: Batches
     weights: Weights | None
-    show_progress: bool
+    batches: Batches = field(init=False)
+    show_progress: bool = field(init=False)
 
     def keep(self, training: Training, show_progress: bool) -> Kept:
-        """Keep nothing, and check that there will be gradients."""
+        """Keep nothing of the samples but where they are read, and check that there will be gradients."""
+        self.batches, self.show_progress = training.batches, show_progress
         self.gradients.check(next(iter(self.batches))[0])
         return {}
 

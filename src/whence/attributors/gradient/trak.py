@@ -135,9 +135,7 @@ class TRAK(WeightsAttributor):
         self._points, self._products = points, products
         return cache
 
-    def _open(
-        self, classifier: Classifier, points: Sequence[Weights | None], training: Training | None = None
-    ) -> list[Stored]:
+    def _open(self, classifier: Classifier, points: Sequence[Weights | None]) -> list[Stored]:
         gradients: Gradients | LastLayerGradients = LastLayerGradients(classifier, margin, self.memory)
         if self.params == "all":
             gradients = Gradients(classifier, margin, self.memory, self.show_progress)
