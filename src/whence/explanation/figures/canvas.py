@@ -112,11 +112,9 @@ class Canvas:
         patch = PathPatch(outlines, transform=place, facecolor=INK, linewidth=0, snap=False, label=text)
         self.figure.add_artist(patch)
 
-    def rectangle(self, x: float, y: float, width: float, height: float, colour: Any, **style: Any) -> None:
+    def rectangle(self, x: float, y: float, width: float, height: float, colour: Any) -> None:
         """Fill a rectangle, given by its top left corner."""
-        patch = Rectangle(
-            (x, y), width, height, transform=self._inches, **({"facecolor": colour, "linewidth": 0} | style)
-        )
+        patch = Rectangle((x, y), width, height, transform=self._inches, facecolor=colour, linewidth=0)
         self.figure.add_artist(patch)
 
     def wedge(self, start: float, end: float, y: float, height: float, colour: str) -> None:

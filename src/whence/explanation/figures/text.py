@@ -167,12 +167,11 @@ def lines(
     found: list[list[Placed]] = [[]]
     x = 0.0
     for word in _words(tokens, shown):
-        sizes = [measure(text) for _, text in word]
-        blank = measure(" ") if word[0][1].startswith(" ") else 0.0
-        if found[-1] and x + sum(sizes) > width:
+        if found[-1] and x + sum(measure(text) for _, text in word) > width:
             found, x = [*found, []], 0.0
-        for j, ((index, text), size) in enumerate(zip(word, sizes, strict=True)):
-            lead = blank if j == 0 else 0.0
+        for index, text in word:
+            size = measure(text)
+            lead = measure(" ") if text.startswith(" ") else 0.0
             if x and x + size > width:
                 found, x = [*found, []], 0.0
             x += lead if found[-1] else 0.0
