@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import field, fields
 from functools import partial
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 from whence.core.checks import check_choice, check_seed
+
+Params = Literal["last", "all"]
+"""Of which parameters of a model gradients are taken: of the last layer, or of all that are trainable."""
 
 Check = Callable[[str, Any], Any]
 """Of a parameter's name and value: gives the value in its plain form, or raises."""

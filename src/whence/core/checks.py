@@ -67,6 +67,12 @@ def check_flag(name: str, value: Any) -> bool:
     return bool(value)
 
 
+def check_is(name: str, value: Any, kind: type, what: str) -> None:
+    """Raise unless a parameter is of a kind; ``what`` says of which, as in "a mapping of names to rules"."""
+    if not isinstance(value, kind):
+        raise InvalidInputError(f"'{name}' must be {what}. Got {shown(value)}.")
+
+
 def check_callable(name: str, value: Any, what: str) -> Any:
     """Return a parameter that can be called; ``what`` says for what, as in "a function of a batch"."""
     if not callable(value):

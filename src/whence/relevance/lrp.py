@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils.hooks import RemovableHandle
 
-from whence.core.checks import check_dense, real_array, shown
+from whence.core.checks import check_dense, check_is, real_array
 from whence.errors import InvalidInputError, ModelError
 from whence.model.extractor import Extractor
 from whence.model.inputs import check_batch, running_on, to_model
@@ -92,11 +92,7 @@ def trace(extractor: Extractor, inputs: Any, rules: str | Rules | Rule | None = 
         or the rule of all layers. None looks at what the model does: attention takes attn_lrp, convolutions
         epsilon_plus_flat, others epsilon.
     """
-    if not isinstance(extractor, Extractor):
-        raise InvalidInputError(
-            "'extractor' must be a whence.model.Extractor, a model split at its head. "
-            f"Got {shown(extractor)}."
-        )
+    check_is("extractor", extractor, Extractor, "a whence.model.Extractor, a model split at its head")
     check_batch(inputs, "inputs")
     model = extractor.model
     scripted = [name for name, module in model.named_modules() if isinstance(module, torch.jit.ScriptModule)]

@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import nn
 
-from whence.core.checks import check_flag, check_number, shown
+from whence.core.checks import check_flag, check_is, check_number, shown
 from whence.core.naming import named
 from whence.core.registry import Registry
 from whence.errors import InvalidInputError
@@ -78,8 +78,7 @@ class Rules:
 
     def with_layers(self, layers: Mapping[str | type[nn.Module], str | LayerRule]) -> Rules:
         """Give the same rules with others for some layers, by name or type."""
-        if not isinstance(layers, Mapping):
-            raise InvalidInputError(f"'layers' must be a mapping of names to rules. Got {shown(layers)}.")
+        check_is("layers", layers, Mapping, "a mapping of names to rules")
         return replace(self, layers={**self.layers, **layers}, name="")
 
 

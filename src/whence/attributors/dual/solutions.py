@@ -16,7 +16,7 @@ from whence.attributors.progress import gap_bar
 from whence.core import contents, fingerprint, store
 from whence.core.arrays import Array, Doubles, Floats, Ints, Mask
 from whence.core.cache import Cache, Slot
-from whence.core.checks import check_places, shown
+from whence.core.checks import check_is, check_places, shown
 from whence.errors import InvalidInputError, StoreError
 from whence.features import FeatureBank, taken, teller
 from whence.model.heads import Head
@@ -170,11 +170,8 @@ def changed_labels(
         raise InvalidInputError(
             f"'features' must be those of all {len(labels):,} training samples. Got {n_rows:,} rows."
         )
-    if not isinstance(relabel, Mapping):
-        raise InvalidInputError(
-            "'relabel' must be a mapping of training samples to classes, such as {3: 0}. "
-            f"Got {shown(relabel)}."
-        )
+    what = "a mapping of training samples to classes, such as {3: 0}"
+    check_is("relabel", relabel, Mapping, what)
     for argument, indices in (("remove", remove), ("relabel", list(relabel))):
         wrong = [i for i in check_places(argument, indices, len(labels)).tolist() if not known[i]]
         if wrong:

@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -17,14 +17,12 @@ from whence.attributors.gradient.gradients import MEMORY, Gradients, Loss, Weigh
 from whence.attributors.gradient.last_layer import LastLayer
 from whence.attributors.gradient.products import Factored, Products, Stored, Streamed, Tests
 from whence.attributors.gradient.projection import Dimension, check_dimension, projection_for
-from whence.attributors.parameters import a_seed, one_of, parameter
+from whence.attributors.parameters import Params, a_seed, one_of, parameter
 from whence.core import store
 from whence.core.checks import check_callable, check_count
 from whence.core.contents import Layout
 from whence.errors import InvalidInputError
 from whence.model.bound import BoundModel
-
-Params = Literal["all", "last"]
 
 _check_loss = partial(check_callable, what="None, for the cross-entropy, or a function of logits and classes")
 

@@ -13,12 +13,12 @@ from torch import Tensor
 from whence.attributors.base import Limits, register, share_options
 from whence.attributors.classifier import Classifier, Training
 from whence.attributors.gradient.checkpoints import Checkpoints, read_checkpoints
-from whence.attributors.gradient.graddot import Params, WeightsAttributor
+from whence.attributors.gradient.graddot import WeightsAttributor
 from whence.attributors.gradient.gradients import MEMORY, Gradients, Weights, margin
 from whence.attributors.gradient.last_layer import LastLayerGradients
 from whence.attributors.gradient.products import Stored, Tests
 from whence.attributors.gradient.projection import Dimension, check_dimension, projection_for
-from whence.attributors.parameters import a_seed, one_of, parameter
+from whence.attributors.parameters import Params, a_seed, one_of, parameter
 from whence.core.checks import check_count, check_number
 from whence.core.contents import Layout
 from whence.errors import InvalidInputError

@@ -14,8 +14,8 @@ from whence.attributors.base import Limits, register
 from whence.attributors.classifier import Classifier, Training
 from whence.attributors.gradient.layers import AllLayers, Batches, HeadOnly, Layers, Record, Vectors
 from whence.attributors.influence.curvature import residuals
-from whence.attributors.influence.exact import Params, ParamsAttributor
-from whence.attributors.parameters import a_seed, one_of, parameter
+from whence.attributors.influence.exact import ParamsAttributor
+from whence.attributors.parameters import Params, a_seed, one_of, parameter
 from whence.attributors.progress import watched
 from whence.core.checks import check_positive
 from whence.core.contents import Layout

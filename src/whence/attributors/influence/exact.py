@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -15,14 +15,12 @@ from whence.attributors.classifier import Classifier, Training
 from whence.attributors.gradient.gradients import MEMORY, Gradients, outer
 from whence.attributors.gradient.products import batches_of
 from whence.attributors.influence.curvature import Curvature, FullCurvature, LastCurvature, residuals
-from whence.attributors.parameters import one_of, parameter
+from whence.attributors.parameters import Params, one_of, parameter
 from whence.attributors.progress import watched
 from whence.core.checks import check_positive
 from whence.core.contents import Layout
 from whence.errors import InvalidInputError
 from whence.model.inputs import take
-
-Params = Literal["last", "all"]
 
 _check_damping = partial(check_positive, why=": without it the curvature has no inverse")
 

@@ -13,7 +13,7 @@ from tqdm.auto import tqdm
 
 from whence.attributors.dual.dualda import DualDA
 from whence.core.arrays import Doubles, Ints, Mask
-from whence.core.checks import check_choice, check_count, check_seed, shown, to_array
+from whence.core.checks import check_choice, check_count, check_is, check_seed, shown, to_array
 from whence.errors import InvalidInputError
 from whence.evaluate.metrics.comparison import standard_error, table, ties
 from whence.evaluate.metrics.removal import Baseline, Removable, removal_order
@@ -215,10 +215,7 @@ def explain_pairs(
 
     Parameters are as for ``pair_flipping``.
     """
-    if not isinstance(explainer, DualDA):
-        raise InvalidInputError(
-            f"'explainer' must be a DualDA fitted with its training set. Got {shown(explainer)}."
-        )
+    check_is("explainer", explainer, DualDA, "a DualDA fitted with its training set")
     model = explainer.require_model()
     methods = {"XDA": None, RANDOM: RANDOM} if methods is None else methods
     if not isinstance(methods, Mapping) or not methods:

@@ -19,7 +19,7 @@ from tqdm.auto import tqdm
 from whence import engine as engines
 from whence.core import store
 from whence.core.cache import Cache, Slot
-from whence.core.checks import check_callable, check_flag, check_seed, shown
+from whence.core.checks import check_callable, check_flag, check_is, check_seed, shown
 from whence.core.fingerprint import Digest, source
 from whence.engine import Engine, Outcome
 from whence.errors import InvalidInputError, StoreError, WhenceError
@@ -120,8 +120,7 @@ def retrain(
     """
     show_progress = check_flag("show_progress", show_progress)
     check_callable("train_fn", train_fn, "a function of a data set and a seed that gives the trained model")
-    if not isinstance(model, nn.Module):
-        raise InvalidInputError(f"'model' must be an nn.Module of the architecture. Got {shown(model)}.")
+    check_is("model", model, nn.Module, "an nn.Module of the architecture")
     cache = Cache(cache_dir)
     tasks = _tasks(train_fn, jobs, model, cache, config)
     cache.make()

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from whence.core.arrays import Array, Mask
-from whence.core.checks import check_count, check_number, shown
+from whence.core.checks import check_count, check_is, check_number, shown
 from whence.data.training_set import Change
 from whence.errors import InvalidInputError
 
@@ -134,8 +134,7 @@ class Word:
     word: str
 
     def __post_init__(self) -> None:
-        if not isinstance(self.word, str):
-            raise InvalidInputError(f"'word' must be a text. Got {shown(self.word)}.")
+        check_is("word", self.word, str, "a text")
 
     def __call__(self, inputs: Any, rng: np.random.Generator) -> Any:
         """Give a text with the word in it."""
