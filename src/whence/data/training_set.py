@@ -136,23 +136,16 @@ class TrainingSet(Dataset[Any]):
         rows = check_places("indices", indices, len(self))
         if not len(rows):
             raise InvalidInputError("'indices' must name at least one sample. Got none.")
-        if self._sliced:
-            assert self.labels is not None
-            return Batch(self.source.inputs[self._place(rows)], self.labels[rows], rows)
-        return self._reading.batch(rows.tolist())
+        return self._cut(rows, rows) if self._sliced else self._reading.batch(rows.tolist())
 
     def batches(self, start: int = 0, stop: int | None = None) -> Iterator[Batch]:
         """Give batches from sample ``start`` to the one before ``stop``, or to the last."""
         stop = len(self) if stop is None else min(stop, len(self))
         some = [range(a, min(a + self.batch_size, stop)) for a in range(start, stop, self.batch_size)]
-        if not self._sliced:
-            yield from self._reading.batches(some)
+        if self._sliced:
+            yield from (self._cut(slice(rows.start, rows.stop), np.array(rows)) for rows in some)
         else:
-            assert self.labels is not None
-            for rows in some:
-                here = slice(rows.start, rows.stop)
-                inputs = self.source.inputs[here if self.places is None else self.places[here]]
-                yield Batch(inputs, self.labels[here], np.arange(rows.start, rows.stop))
+            yield from self._reading.batches(some)
 
     def known_labels(self) -> Array | None:
         """Give the labels (N, …) as the set lists them, if it does, without reading samples.
@@ -262,6 +255,11 @@ class TrainingSet(Dataset[Any]):
                 f"'collate_fn' must keep one label per sample. Got {len(labels)} for {len(items)} samples."
             )
         return inputs, self.targets.encode(labels, indices)
+
+    def _cut(self, rows: slice | Ints, indices: Ints) -> Batch:
+        """Give rows of arrays as a batch, of a slice without a copy."""
+        assert self.labels is not None
+        return Batch(self.source.inputs[self._place(rows)], self.labels[rows], indices)
 
     def _place(self, indices: Any) -> Any:
         return indices if self.places is None else self.places[indices]
