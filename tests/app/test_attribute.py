@@ -30,7 +30,7 @@ def test_attribute_gives_the_scores_of_the_explainer(fitted: Path) -> None:
     ("arguments", "message"),
     [
         (["--tests", "x"], "'tests' must be a list such as 0,4-7"),
-        (["--tests", "30"], r"'tests' must be in [0, 30)"),
+        (["--tests", "30"], r"'tests' must lie in [0, 30)"),
         (["--tests", "5-3"], "at least one test sample"),
         (["--tests", "0", "--target", "7"], "'target' must be a class: 0 … 2. Got '7'"),
     ],

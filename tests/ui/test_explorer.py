@@ -274,8 +274,8 @@ def test_an_own_picture(client: Any, explorer: Explorer) -> None:
 @pytest.mark.parametrize(
     ("path", "message"),
     [
-        ("/api/tests/30/explanation", r"'tests' must be in \[0, 30\)"),
-        ("/api/tests/-1/explanation", r"'tests' must be in \[0, 30\)"),
+        ("/api/tests/30/explanation", r"'tests' must lie in \[0, 30\)"),
+        ("/api/tests/-1/explanation", r"'tests' must lie in \[0, 30\)"),
         ("/api/tests/0/explanation?target=3", r"'target' must be a class in \[0, 3\). Got 3"),
         ("/api/tests/0/explanation?C=7", r"'C' must be one of .*Got 7"),
         ("/api/tests/0/concepts?pair=99999", "support vectors"),
@@ -300,7 +300,7 @@ def test_mistakes_are_told(client: Any, path: str, message: str) -> None:
     [
         ({"test": 0, "remove": [N]}, "'remove' must lie in"),
         ({"test": 0, "relabel": {"3": 7}}, "'relabel' must give classes"),
-        ({"test": M}, "'tests' must be in"),
+        ({"test": M}, "'tests' must lie in"),
         ({"test": 0, "target": 5}, "'target' must be a class"),
         ({"test": 0, "remove": list(range(N))}, "leave a training sample"),
     ],

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -49,32 +50,26 @@ def recording(layers: Mapping[str, nn.Module]) -> Iterator[list[Call]]:
     which places of the output the logits came from. The values stay the same to the bit.
     """
     calls: list[Call] = []
-    handles = []
 
-    def hook_for(name: str) -> Any:
-        def hook(layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> Any:
-            x = args[0] if args else next(iter(kwargs.values()), None)
-            if not isinstance(x, Tensor) or not isinstance(output, Tensor):
-                return None
-            leaf = output.detach()
-            calls.append(Call(name, layer, x, leaf))
-            if leaf.is_inference() or not leaf.is_floating_point():
-                return None
-            torch.set_grad_enabled(True)
-            # A clone, because the model may write into its logits, which autograd forbids for a leaf.
-            return leaf.requires_grad_().clone()
+    def hook(
+        name: str, layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any
+    ) -> Tensor | None:
+        x = args[0] if args else next(iter(kwargs.values()), None)
+        if not isinstance(x, Tensor) or not isinstance(output, Tensor):
+            return None
+        leaf = output.detach()
+        calls.append(Call(name, layer, x, leaf))
+        if leaf.is_inference() or not leaf.is_floating_point():
+            return None
+        torch.set_grad_enabled(True)
+        # A clone, because the model may write into its logits, which autograd forbids for a leaf.
+        return leaf.requires_grad_().clone()
 
-        return hook
-
-    mode = torch.is_grad_enabled()
-    try:
+    with ExitStack() as stack:
+        stack.callback(torch.set_grad_enabled, torch.is_grad_enabled())
         for name, layer in layers.items():
-            handles.append(layer.register_forward_hook(hook_for(name), with_kwargs=True))
+            stack.enter_context(layer.register_forward_hook(partial(hook, name), with_kwargs=True))
         yield calls
-    finally:
-        torch.set_grad_enabled(mode)
-        for handle in handles:
-            handle.remove()
 
 
 class HeadInputs(NamedTuple):

@@ -12,6 +12,7 @@ from tqdm.auto import tqdm
 
 from whence.attributors import Attributor, DualDA, TopK, load
 from whence.attributors.pairs import PairAttributor
+from whence.core.checks import check_places
 from whence.core.naming import find
 from whence.data import TrainingSet
 from whence.errors import InvalidInputError, StoreError
@@ -118,11 +119,8 @@ class Project:
 
     def check_tests(self, indices: list[int]) -> list[int]:
         """Return places of test samples, or raise."""
-        n = len(self.tests)
-        wrong = [i for i in indices if not 0 <= i < n]
-        if wrong:
-            raise InvalidInputError(f"'tests' must be in [0, {n}), the test samples. Got {wrong[0]}.")
-        return indices
+        places: list[int] = check_places("tests", indices, len(self.tests)).tolist()
+        return places
 
     def read_tests(self, indices: list[int]) -> list[int]:
         """Return places of test samples that could be read, or raise."""
