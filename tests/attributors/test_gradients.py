@@ -663,7 +663,7 @@ def test_losses_that_do_not_fit_are_refused(params: Any) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"params": "some"}, "'params' must be one of \"all\", \"last\". Got 'some'"),
+        ({"params": "some"}, "'params' must be one of \"last\", \"all\". Got 'some'"),
         ({"projection": 0}, "'projection' must be an integer of at least 1"),
         ({"projection": 10_000}, "'projection' must be at most 88, the number of parameters"),
         ({"seed": -1}, "'seed' must be"),

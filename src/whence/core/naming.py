@@ -12,7 +12,7 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
 
-from whence.errors import InvalidInputError
+from whence.errors import InvalidInputError, WhenceError
 
 
 def find(argument: str, name: str, folder: Path | None = None, **offered: Any) -> Any:
@@ -32,6 +32,17 @@ def needing(message: str) -> Iterator[None]:
         yield
     except ImportError as error:
         raise InvalidInputError(message) from error
+
+
+@contextmanager
+def asking(what: str) -> Iterator[None]:
+    """Say of an error in the user's own code what was asked of it; errors of ours stay as they are."""
+    try:
+        yield
+    except WhenceError:
+        raise
+    except Exception as error:
+        raise InvalidInputError(f"{what} failed: {type(error).__name__}: {error}.") from error
 
 
 def called(function: Any, *given: Any, **offered: Any) -> Any:

@@ -14,12 +14,13 @@ from tqdm.auto import tqdm
 from whence.core.arrays import Array, Ints, Mask
 from whence.core.checks import check_places
 from whence.core.fingerprint import Digest, anatomy, notes, without
+from whence.core.naming import asking
 from whence.data.items import LABEL_NAMES, Prepare, as_fields, is_array, split
 from whence.data.labels import Labels, data_names, listed_labels
 from whence.data.reading import Batch, OnError, Reading, Workers
 from whence.data.sources import Columns, ImageFolder, Stream, as_source
 from whence.data.targets import Targets
-from whence.errors import InvalidInputError, SampleError, WhenceError
+from whence.errors import InvalidInputError, SampleError
 
 _SAMPLED = 64  # samples read one by one whose contents enter a fingerprint
 
@@ -277,15 +278,8 @@ class TrainingSet(Dataset[Any]):
 
 
 def _changed(change: Change, inputs: Any, rng: np.random.Generator) -> Any:
-    try:
+    with asking("'shortcut' must be a function of a sample's inputs and a random generator. It"):
         return change(inputs, rng)
-    except WhenceError:
-        raise
-    except Exception as error:
-        raise InvalidInputError(
-            "'shortcut' must be a function of a sample's inputs and a random generator. It failed: "
-            f"{type(error).__name__}: {error}."
-        ) from error
 
 
 def _choice(n: int) -> list[int]:

@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from whence.core.checks import check_callable
-from whence.errors import InvalidInputError, ModelError, WhenceError
+from whence.core.naming import asking
+from whence.errors import ModelError
 from whence.model.extractor import Extractor
 from whence.model.inputs import to_model
 from whence.model.modules import evaluating
@@ -77,20 +78,13 @@ class Attributed:
         if coefficients.ndim == 3:
             return {self._name: torch.stack([self.maps(each)[self._name] for each in coefficients])}
         scalar = _Scalar(self._extractor, self._name, self._inputs)
-        try:
-            with torch.inference_mode(False):
-                found = self._captum.method(scalar).attribute(
-                    self._values.detach().clone().requires_grad_(),  # captum warns where it has to ask for it
-                    additional_forward_args=(coefficients.to(self.features), *scalar.others.values()),
-                    **self._captum.options,
-                )
-        except WhenceError:
-            raise
-        except Exception as error:
-            raise InvalidInputError(
-                f"'method' must be a method of captum that attributes one input. {self._captum.name} failed: "
-                f"{type(error).__name__}: {error}."
-            ) from error
+        what = f"'method' must be a method of captum that attributes one input. {self._captum.name}"
+        with asking(what), torch.inference_mode(False):
+            found = self._captum.method(scalar).attribute(
+                self._values.detach().clone().requires_grad_(),  # captum warns where it has to ask for it
+                additional_forward_args=(coefficients.to(self.features), *scalar.others.values()),
+                **self._captum.options,
+            )
         return {self._name: found.detach().sum(-1) if self._name == TOKENS else found.detach()}
 
 

@@ -14,6 +14,7 @@ from torch.nn import functional
 from whence.attributors.classifier import Classifier
 from whence.attributors.gradient.samplewise import NotMappedError, map_samples
 from whence.core.checks import shown
+from whence.core.naming import asking
 from whence.errors import InvalidInputError, ModelError
 from whence.features import teller
 from whence.model.extractor import logits_in
@@ -175,13 +176,8 @@ class Gradients:
         with gradients enabled. ``weights`` replaces the frozen parameters and the buffers.
         """
         logits = self.logits(parameters, inputs, weights)
-        try:
+        with asking("'loss' must be a function of logits (B, K) and classes (B,). It"):
             values = self.scalar(logits, classes)
-        except Exception as error:
-            raise InvalidInputError(
-                "'loss' must be a function of logits (B, K) and classes (B,). It failed: "
-                f"{type(error).__name__}: {error}."
-            ) from error
         return _checked(values, len(classes))
 
     def __call__(self, inputs: Any, classes: Tensor, weights: Weights | None = None) -> Iterator[Tensor]:
