@@ -91,11 +91,9 @@ def _say_plan(wanted: protocol.Protocol, say: Callable[[str], Any]) -> None:
         say(f"  {item.what:70} {item.times:5}  {item.seconds:9,.0f} s")
     total = sum(item.seconds for item in items)
     device = wanted.model.device
-    on = (
-        f"{total / 60:,.0f} minutes on one free core"
-        if device == "cpu"
-        else f"a small part of it on {device}"
-    )
+    on = f"a small part of it on {device}"
+    if device == "cpu":
+        on = f"{total / 60:,.0f} minutes on one free core"
     say(f"  Estimate: {total:,.0f} CPU-seconds, {on}; less where cells are finished already.")
 
 

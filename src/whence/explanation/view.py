@@ -114,6 +114,11 @@ class View(BaseModel):
 
     model_config = ConfigDict(from_attributes=True)
 
+    @classmethod
+    def of(cls, why: Explanation | ConceptExplanation) -> Self:
+        """Read a record, whose maps are drawn like those on its test sample."""
+        return cls.model_validate(why, context=why.sample if isinstance(why, Explanation) else why.test)
+
 
 class Pair(View):
     """A training sample and what it contributes; positive is evidence for the target class."""
@@ -154,11 +159,6 @@ class Explained(View):
     waterfall: list[tuple[int, float]]
     sparsity: list[tuple[int, float]]
 
-    @classmethod
-    def of(cls, why: Explanation) -> Self:
-        """Read an explanation."""
-        return cls.model_validate(why, context=why.sample)
-
 
 class Part(View):
     """A concept's part of a pair's score."""
@@ -184,11 +184,6 @@ class Strip(View):
     train: Shown
     test: Shown
     parts: list[Part]
-
-    @classmethod
-    def of(cls, why: ConceptExplanation) -> Self:
-        """Read the concepts of a pair."""
-        return cls.model_validate(why, context=why.test)
 
 
 def _rounded(values: Array) -> list[float]:

@@ -11,7 +11,7 @@ import io
 import os
 import tempfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import IO, Any
 
@@ -143,21 +143,22 @@ def as_float32(features: Rows) -> Rows:
         return features
     if features.ndim != 2:
         raise InvalidInputError(f"'features' must have shape (n, d). Got {features.shape}.")
-    n, dimension = features.shape
-    with room_for(n, dimension, np.dtype(np.float32)) as rows:
-        for block in blocks(features):
-            rows.append(block.astype(np.float32))
-        return rows.whole()
+    return _together(blocks(features), len(features), features.shape[1], np.dtype(np.float32))
 
 
 def taken(features: Rows, mask: Mask) -> Rows:
     """Give the rows where a mask (N,) is True: without a copy where that is all of them."""
     if mask.all():
         return features
-    n, dimension = int(mask.sum()), features.shape[1]
-    with room_for(n, dimension, features.dtype) as rows:
-        for block, some in zip(blocks(features), blocks(mask, features), strict=True):
-            rows.append(block[some])
+    parts = (block[some] for block, some in zip(blocks(features), blocks(mask, features), strict=True))
+    return _together(parts, int(mask.sum()), features.shape[1], features.dtype)
+
+
+def _together(parts: Iterable[Rows], n: int, dimension: int, dtype: np.dtype[Any]) -> Rows:
+    """Put parts of n rows together where there is room for them."""
+    with room_for(n, dimension, dtype) as rows:
+        for part in parts:
+            rows.append(part)
         return rows.whole()
 
 
