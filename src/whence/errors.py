@@ -88,7 +88,7 @@ class ConvergenceWarning(UserWarning):
 
 
 def warn(message: str, category: type[Warning]) -> None:
-    """Warn in the name of the line outside of whence that led here."""
+    """Warn, and name the line outside of whence that led here."""
     frame, level = inspect.currentframe(), 1
     while frame is not None and frame.f_globals.get("__name__", "").startswith("whence."):
         frame, level = frame.f_back, level + 1

@@ -178,12 +178,8 @@ def test_what_cannot_be_written_leaves_the_users_file_whole(
     assert list(tmp_path.iterdir()) == [path]
 
 
-# Banks grow by rows, locks are empty, one is a switch of the kernel's, and the archives of the
-# sample are made by hand.
-OTHER_WAYS = {
-    *("core/files.py", "features/folder.py", "features/rows.py"),
-    *("evaluate/metrics/resources.py", "sample/make.py"),
-}
+# Banks grow by rows, locks are empty, and one is a switch of the kernel's.
+OTHER_WAYS = {"core/files.py", "features/folder.py", "features/rows.py", "evaluate/metrics/resources.py"}
 
 
 def test_every_module_writes_files_in_the_one_way_that_leaves_them_whole() -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tools.sample import to_idx
 from torch import nn
 
 from whence.app import evaluate as command
@@ -29,7 +30,6 @@ from whence.evaluate.suite import costs, protocol, results, run
 from whence.evaluate.suite.case import Case
 from whence.evaluate.suite.metrics.coreset import Coreset
 from whence.evaluate.suite.results import ERROR, Results, Row
-from whence.sample.make import to_idx
 
 TABLES: dict[str, Any] = {
     "name": "small",

@@ -3,10 +3,11 @@ import gzip
 import numpy as np
 import pytest
 import torch
+from tools import sample as make
 
 from whence import sample
 from whence.errors import InvalidInputError
-from whence.sample import dataset, make
+from whence.sample import dataset
 
 
 def test_sample_is_balanced_and_in_range():

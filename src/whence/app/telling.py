@@ -1,4 +1,4 @@
-"""What commands say, in lines of which nothing acts in a terminal: they hold names of classes and files."""
+"""What commands print. Names of classes and files are printed so that they cannot control the terminal."""
 
 from __future__ import annotations
 

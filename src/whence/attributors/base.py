@@ -239,7 +239,7 @@ class Attributor(Saveable):
         return self._read(x, target)[1]
 
     def _strongest(self, features: Tensor, classes: Tensor, x: Any, k: int) -> TopK:
-        """Rank the samples for some tests after the other."""
+        """Rank the samples, a few tests at a time."""
         width = max(1, _BLOCK // self.n_train_)
         parts = []
         for start in range(0, len(features), width):

@@ -101,7 +101,7 @@ class Frame(Learned, ABC):
         return {}
 
     def _check_bank(self, given: Any, told: Sequence[str]) -> FeatureBank:
-        """Return a bank that was given in the place of what made it, of which nothing may be ``told``."""
+        """Return the bank that was given in place of a model and data; ``told`` names what else was."""
         if told:
             raise InvalidInputError(
                 f"'features' must be given in the place of '{told[0]}', which made them. Got both; leave "
@@ -168,7 +168,7 @@ class Frame(Learned, ABC):
         self.cache_bytes_ = sum(tensor.nbytes for tensor in learned.values())
 
     def _finish(self, training: Training) -> None:
-        """Measure and warn of what the fit shows, in the name of the user's ``fit``, three calls above."""
+        """Measure what the fit shows, and warn of it."""
 
     def _read(self, x: Any, target: Any) -> tuple[Tensor, Tensor]:
         """Features (B, d) of inputs, and one class per test (B,) on the CPU, by default the model's own."""

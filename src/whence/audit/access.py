@@ -75,7 +75,7 @@ def _extracted(explainer: DualDA) -> FeatureBank:
 def tests_of(
     explainer: DualDA, x: Any, features: Any, target: Any
 ) -> tuple[int, Iterator[tuple[Tensor, Tensor]]]:
-    """Give the number of tests, and features (b, d) and classes (b,) of ``batch_size`` after the other.
+    """Give the number of tests, and features (b, d) and classes (b,), ``batch_size`` tests at a time.
 
     Parameters
     ----------

@@ -61,7 +61,7 @@ def check_choice(name: str, value: Any, choices: Sequence[str | None]) -> Any:
 
 
 def check_flag(name: str, value: Any) -> bool:
-    """Return True or False, of which numpy has its own."""
+    """Return a flag as Python's True or False; numpy has its own."""
     if not isinstance(value, bool | np.bool_):
         raise InvalidInputError(f"'{name}' must be True or False. Got {shown(value)}.")
     return bool(value)

@@ -26,7 +26,7 @@ class Registry(Generic[T]):
     name_of
         Gives the name of a thing; as a rule, its attribute.
     stands_for
-        Gives the class or function that a thing stands for, and is known by when it is defined anew; as a
+        Gives the class or function that a thing stands for, and is known by when it is defined again; as a
         rule, itself.
     """
 
@@ -42,7 +42,7 @@ class Registry(Generic[T]):
         _ALL.append(self)
 
     def add(self, thing: T) -> T:
-        """Register a thing under its name, which must be new unless it is defined anew in the same place."""
+        """Register a thing under its name, which must be new unless it is defined again in the same place."""
         name = self.name_of(thing)
         before = self._things.get(name)
         if before is not None:
@@ -129,7 +129,7 @@ def import_all(package: str, but: str = "") -> None:
 
 
 def _same(before: Any, thing: Any) -> bool:
-    """Whether a thing is the one before, defined anew; of two objects of a class, whether they are equal."""
+    """Whether a thing is the one before, defined again; of two objects of a class, whether they are equal."""
     return _place(before) == _place(thing) and (hasattr(thing, "__qualname__") or bool(before == thing))
 
 

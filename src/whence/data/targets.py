@@ -25,7 +25,7 @@ class Targets(ABC):
     names: tuple[str, ...] | None = None
 
     has_classes: ClassVar[bool] = False
-    """Whether outputs are classes, of which a sample has one: the order of its outputs says it all."""
+    """Whether outputs are classes and a sample has one of them: the largest output is the prediction."""
 
     @abstractmethod
     def encode(self, labels: Any, indices: Sequence[int] | None = None) -> Array:

@@ -252,7 +252,7 @@ def _answer(piece: Piece, sent: bytes) -> bytes:
         if outcome.error is not None:
             pickle.loads(dumps(outcome.error))
         return dumps((outcome, told))  # type: ignore[no-any-return]
-    except Exception as error:  # a value that cannot be sent, or an error that cannot be made anew
+    except Exception as error:  # a value that cannot be sent, or an error that cannot be made again
         why = outcome.error or error
         line = WhenceError(f"{type(why).__name__}: {why}")
         return pickle.dumps((Outcome(0, error=line, details=outcome.details), told))

@@ -98,7 +98,7 @@ class FeatureBank:
         if cut or self.checksum != checksum([crc(self.features), crc(self.labels)]):
             raise StoreError(
                 "The features in the cache were altered on disk while they were in use. Nothing that was "
-                "made of them is kept; run again, and they are computed anew."
+                "made of them is kept; run again, and they are computed again."
             )
 
     @property

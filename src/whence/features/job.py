@@ -31,7 +31,7 @@ from whence.features.forward import Forward
 from whence.features.rows import InFile, Rows, fits, full_disk, room_for
 
 CHECKPOINT_SECONDS = 1.0
-_AGAIN = 4  # random rows that are computed anew before a bank is reused, beside the first
+_AGAIN = 4  # random rows that are computed again before a bank is reused, beside the first
 
 
 @dataclass(frozen=True)

@@ -148,7 +148,7 @@ class Task(Targets):
         return torch.from_numpy(places.astype(np.int64))
 
     def require_classes(self, who: str) -> None:
-        """Raise where outputs are no classes, in the name of what can do no other task."""
+        """Raise where outputs are not classes; ``who`` names what needs them."""
         if not self.has_classes:
             raise InvalidInputError(
                 f"{who} must have classes, of which every sample has one. Got the task {self.name!r}: fit, "

@@ -140,7 +140,7 @@ def _routes(app: FastAPI, explorer: Explorer) -> None:
 
     @app.post("/api/whatif")
     def what_if(question: schema.Question) -> StreamingResponse:
-        """Solve the surrogate anew; lines of JSON: signs of life while it works, then a schema.Answer."""
+        """Solve the surrogate again; lines of JSON: signs of life while it works, then a schema.Answer."""
 
         def work() -> Any:
             found = explorer.what_if(question.test, question.remove, question.relabel, question.target)

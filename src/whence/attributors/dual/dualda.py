@@ -190,7 +190,7 @@ class DualDA(PairAttributor):
         relabel: Mapping[int, Any] | None = None,
         C: float | None = None,
     ) -> DualDA:
-        """Give the explainer of the same model with other training samples, labels or C, solved anew.
+        """Give the explainer of the same model with other training samples, labels or C, solved again.
 
         The surrogate is exact, not an estimate: the solver starts from this one's solution and goes on to
         ``tol``. The model and its features stay as they are.

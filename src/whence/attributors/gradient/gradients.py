@@ -181,7 +181,7 @@ class Gradients:
         return _checked(values, len(classes))
 
     def __call__(self, inputs: Any, classes: Tensor, weights: Weights | None = None) -> Iterator[Tensor]:
-        """Give gradients as rows (b, P), float32 or wider, for some samples after the other.
+        """Give gradients as rows (b, P), float32 or wider, batch by batch.
 
         Parameters
         ----------

@@ -65,7 +65,7 @@ class LastLayerGradients:
     def with_values(
         self, inputs: Any, classes: Tensor, weights: Weights | None = None
     ) -> Iterator[tuple[Tensor, Tensor]]:
-        """Give gradients as rows (b, P), some samples after the other, each with the values (b,)."""
+        """Give gradients as rows (b, P), batch by batch, each with the values (b,)."""
         layer = LastLayer(self.classifier, weights)
         features = layer.features(inputs)
         values = self.scalar(layer.head.logits(features), classes)

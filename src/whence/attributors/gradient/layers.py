@@ -37,7 +37,7 @@ class Record(NamedTuple):
 
 
 Batches = Iterator[list[list[Record]]]
-"""Of one batch of samples after the other, for each vector the records of all layers."""
+"""Batch by batch, for each vector the records of all layers."""
 
 
 class HeadOnly:
@@ -84,7 +84,7 @@ class AllLayers:
         self._gradients.check(next(iter(batches))[0])
 
     def train(self, vectors: Vectors) -> Batches:
-        """Give the records of the training samples, which are read anew."""
+        """Give the records of the training samples, which are read again."""
         return self._all_records(self.batches, vectors)
 
     def tests(self, x: Any, features: Tensor, vectors: Vectors) -> Batches:

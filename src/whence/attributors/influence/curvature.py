@@ -49,7 +49,7 @@ class LastCurvature:
         self.n_parameters = self.n_classes * rows.shape[1]
 
     def train(self) -> Iterator[Tensor]:
-        """Gradients of the training samples, some rows (n, P) after the other."""
+        """Gradients of the training samples, rows (n, P) batch by batch."""
         width = max(1, min(_BLOCK, MEMORY // (8 * self.n_parameters)))
         parts = zip(torch.split(self.residual, width), torch.split(self.rows, width), strict=True)
         for residual, rows in parts:
@@ -113,7 +113,7 @@ class FullCurvature:
         self.n_train, self.n_parameters = len(batches), self.gradients.n_parameters
 
     def train(self) -> Iterator[Tensor]:
-        """Gradients of the training samples, some rows (n, P) after the other."""
+        """Gradients of the training samples, rows (n, P) batch by batch."""
         for inputs, labels in self.batches:
             yield from self.gradients(inputs, labels)
 

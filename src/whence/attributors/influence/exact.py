@@ -29,7 +29,7 @@ _LARGEST = 16_384  # parameters of which a matrix is held: 2.1 GB
 
 @dataclass(eq=False)
 class ParamsAttributor(Attributor):
-    """A method for the last layer, of which features tell all, or for all parameters.
+    """A method for the last layer, where features are all it needs, or for all parameters.
 
     With all parameters most methods read the training set for every explanation, ``_rereads``: nothing of
     theirs is saved then.

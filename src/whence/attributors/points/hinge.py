@@ -111,7 +111,7 @@ class HingeRP(PointsAttributor):
 
 
 def hinge_coefficients(W: Doubles, X: Doubles, y: Ints, C: float, off: float) -> Doubles:
-    """Find α (N, K) with −α_i a subgradient of the hinge loss at W and W = Σ_i α_i f_iᵀ as nearly as may be.
+    """Find α (N, K) with −α_i a subgradient of the hinge loss at W and W near Σ_i α_i f_iᵀ.
 
     ``off`` bounds how far W is from the minimum: classes whose margins are as near to the largest as that
     allows count as attaining it.
@@ -132,7 +132,7 @@ def hinge_coefficients(W: Doubles, X: Doubles, y: Ints, C: float, off: float) ->
 
 
 def _shares(tied: Mask, X: Doubles, missing: Doubles, C: float) -> Doubles:
-    """Find a (n, K) ≥ 0, zero where not tied, of row sums C, with aᵀ X as near to ``missing`` as may be.
+    """Find a (n, K) ≥ 0, zero where not tied, of row sums C, with aᵀ X as near to ``missing`` as possible.
 
     Non-negative least squares in the tied entries, with a heavy row for each sum.
     """

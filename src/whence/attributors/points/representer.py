@@ -95,7 +95,7 @@ class PointsAttributor(Attributor):
 @register
 @dataclass(eq=False)
 class Representer(PointsAttributor):
-    """Attribute predictions by Representer Points: a last layer trained anew with an ℓ2 penalty.
+    """Attribute predictions by Representer Points: a last layer trained again with an ℓ2 penalty.
 
     At the minimum W of (1/N) Σ_i ℓ(W f_i, y_i) + l2‖W‖², with ℓ the cross-entropy and y_i the training
     labels, W = Σ_i α_i f_iᵀ with α_ic = −(1/(2 l2 N)) ∂ℓ_i/∂logit_c = (δ_{c,y_i} − p_ic)/(2 l2 N). The score

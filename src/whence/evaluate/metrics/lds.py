@@ -148,7 +148,7 @@ def compare_lds(
     """Compare methods by LDS, with intervals from a bootstrap over subsets.
 
     The models are the observations: whole subsets are drawn with replacement, the same for all methods, and
-    Spearman's ρ is computed anew on each draw. Two methods whose difference may as well be 0 are tied. No
+    Spearman's ρ is computed again on each draw. Two methods whose difference may as well be 0 are tied. No
     correction is made for many methods, and none for the choice of tests.
 
     Parameters

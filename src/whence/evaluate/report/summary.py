@@ -190,7 +190,7 @@ class Summary:
         return [(m.name, one) for m in self.metrics for one in m.sections if isinstance(one, kind)]
 
     def retrained(self) -> list[tuple[str, Accuracies, Retrained]]:
-        """Accuracies of models that were trained anew, beside the paper's, metric by metric."""
+        """Accuracies of models that were retrained, beside the paper's, metric by metric."""
         found = []
         for metric, section in self.sections(Accuracies):
             table = paper().get(metric, {}).get(self.results.protocol["data"]["name"], {})

@@ -52,7 +52,7 @@ class Encoder:
                 try:
                     self._known |= _read(cache.folder / entry.name / "states.safetensors")
                 except StoreError:
-                    continue  # a damaged one is made anew
+                    continue  # a damaged one is made again
 
     @cached_property
     def backbone(self) -> Backbone:

@@ -30,7 +30,7 @@ def fixed_steps(
     """Give a number of full batches (inputs, labels), whatever the size of the data.
 
     Subsets of different sizes are trained equally long this way; with epochs, a tenth of the data would have
-    a tenth of the training. The samples are shuffled anew for each pass over them, and a batch goes on into
+    a tenth of the training. The samples are shuffled again for each pass over them, and a batch goes on into
     the next pass, so that all samples are seen equally often, give or take one.
 
     Parameters

@@ -167,7 +167,7 @@ class Workshop:
                 try:
                     return Trained.read(slot.path, trainer.build(seed))
                 except StoreError:
-                    pass  # damaged: trained anew
+                    pass  # damaged: retrained
             trained = trainer.train(inputs, torch.from_numpy(labels), seed, n)
             _check_outputs(networks.logits(trained.model, inputs[:2]), trainer)
             with slot.filling(f"{trainer.recipe.name} on {len(labels):,} samples, explained") as folder:

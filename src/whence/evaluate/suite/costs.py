@@ -34,7 +34,7 @@ def scene_item(protocol: Protocol, metrics: list[str]) -> Item:
     seconds = models * _training_seconds(protocol, metrics[0])
     if network.texts is not None:
         everything = (spec.train or 2_000) + (spec.test or 0) + protocol.data.held_out
-        # Of perturbed scenes the tests are read anew.
+        # Of perturbed scenes the tests are read again.
         seconds += (everything if spec.of is None else spec.test or 0) * network.texts.seconds
     size = "all" if spec.train is None else f"{spec.train:,}"
     return Item(f"{spec.name} scene, {size} samples, {spec.steps:,} steps: models", models, seconds)

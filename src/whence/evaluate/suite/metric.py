@@ -85,7 +85,7 @@ class Curves:
 
 @dataclass(frozen=True)
 class Accuracies:
-    """A table of the rows "accuracy", of models trained anew, by the share of the training samples.
+    """A table of the rows "accuracy", of models retrained, by the share of the training samples.
 
     Attributes
     ----------
@@ -186,7 +186,7 @@ class Metric(Table):
         return self
 
     def trainings(self) -> int:
-        """Count the models that are trained anew for every method."""
+        """Count the models that are retrained for every method."""
         return 0
 
     def shared_trainings(self) -> int:

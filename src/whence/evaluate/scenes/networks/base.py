@@ -40,7 +40,7 @@ class TextInputs:
 
 @dataclass(frozen=True)
 class Network:
-    """A network that can be trained anew.
+    """A network that can be retrained.
 
     Attributes
     ----------

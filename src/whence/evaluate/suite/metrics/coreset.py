@@ -1,4 +1,4 @@
-"""Coreset selection and adversarial pruning: models trained anew on what a method keeps, or leaves."""
+"""Coreset selection and adversarial pruning: models retrained on what a method keeps, or leaves."""
 
 from __future__ import annotations
 

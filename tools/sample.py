@@ -1,4 +1,4 @@
-"""Draw the embedded sample from the original Fashion-MNIST files: ``python -m whence.sample.make FOLDER``.
+"""Draw the embedded sample from the original Fashion-MNIST files: ``python -m tools.sample FOLDER``.
 
 FOLDER holds the four ``.gz`` files as their authors publish them. The draw takes the same number of images of
 every class, by a fixed seed, and keeps the original order.
@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from whence import sample
 from whence.sample.dataset import parse_idx
 
 SIZES = {"train": 5000, "t10k": 1000}
@@ -47,5 +48,5 @@ def make(source: Path, destination: Path) -> None:
 
 if __name__ == "__main__":
     if len(sys.argv) != 2 or not Path(sys.argv[1]).is_dir():
-        sys.exit("usage: python -m whence.sample.make FOLDER   (the folder with the original .gz files)")
-    make(Path(sys.argv[1]), Path(__file__).parent)
+        sys.exit("usage: python -m tools.sample FOLDER   (the folder with the original .gz files)")
+    make(Path(sys.argv[1]), Path(sample.__file__).parent)
