@@ -115,6 +115,7 @@ def test_a_device_that_is_full_is_told_with_the_remedy(monkeypatch: pytest.Monke
     assert moves == ["cpu:0", "cpu"]  # and it is taken back
 
 
+@pytest.mark.filterwarnings("ignore:This DataLoader will create")  # on one core
 def test_workers_change_nothing(tmp_path: Path) -> None:
     alone = quiet(net(), Lazy(bad=(7,)), on_error="skip")
     helped = quiet(net(), Lazy(bad=(7,)), on_error="skip", num_workers=2, cache_dir=tmp_path)
