@@ -81,7 +81,7 @@ class Labels(Targets):
         return array.astype(np.int64)
 
     def blank(self, n: int) -> Ints:
-        """−1, n times."""
+        """Give −1, n times."""
         return np.full(n, -1, dtype=np.int64)
 
     def known(self, labels: Array) -> Mask:
@@ -100,7 +100,7 @@ class Labels(Targets):
             )
 
     def check_head(self, layer: str, d: int, n_outputs: int) -> None:
-        """Raise where there is but one output."""
+        """Raise where there is only one output."""
         if n_outputs == 1:
             raise ModelError(
                 f"The model must give one logit per class. Layer {layer!r} gives one in all. For two "

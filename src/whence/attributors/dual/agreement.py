@@ -16,7 +16,7 @@ _ROWS = 4096  # enough to see whether features vary
 
 
 def agreement(task: Task, weight: Doubles, head: Head, features: Floats, labels: Array) -> float:
-    """Agreement of the surrogate W (K, d[+1]) with the head: of classes, the share of the same."""
+    """Measure how far the surrogate W (K, d[+1]) agrees with the head: for classes, how often."""
     f, d = features.astype(np.float64), features.shape[1]
     ours = f @ weight[:, :d].T + (weight[:, d] if weight.shape[1] > d else 0.0)
     theirs = f @ head.weight.astype(np.float64).T + (0.0 if head.bias is None else head.bias)

@@ -165,12 +165,12 @@ class DualDA(PairAttributor):
         return self.surrogate_.lam
 
     def predict(self, x: Any) -> Tensor:
-        """Label inputs by the surrogate: of classes (B,)."""
+        """Label inputs by the surrogate; where labels are classes, (B,)."""
         found = self.require_model().read(x, self.batch_size)
         return self.predict_features(found.features)
 
     def predict_features(self, features: Any) -> Tensor:
-        """Label features (B, d) by the surrogate: of classes (B,)."""
+        """Label features (B, d) by the surrogate; where labels are classes, (B,)."""
         return self.task_.decided(self.surrogate_.logits(self.check_features(features)))
 
     def faithfulness(self, x: Any) -> Faithfulness:

@@ -122,7 +122,7 @@ def _zeros(like: Tensor, rows: int, columns: int) -> Tensor:
 
 
 def _put(out: Tensor, rows: Tensor, columns: Tensor, values: Tensor) -> None:
-    """out[rows, columns] = values."""
+    """Write values to out[rows, columns]."""
     if out.device.type != "cpu":
         out[rows[:, None], columns] = values
         return

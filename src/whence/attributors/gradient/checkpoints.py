@@ -19,7 +19,7 @@ Checkpoints = Sequence[Mapping[str, Tensor] | nn.Module | str | PathLike[str]]
 
 
 def read_checkpoints(model: nn.Module, checkpoints: Any) -> list[dict[str, Tensor]]:
-    """Read weights for a model: copies on its device and in its precision, one mapping a checkpoint.
+    """Read weights for a model: copies on its device and in its precision, one mapping per checkpoint.
 
     Parameters
     ----------

@@ -110,7 +110,7 @@ def enclosed(function: types.FunctionType) -> dict[str, Any]:
 
 
 def around(function: types.FunctionType) -> list[Any]:
-    """Give what a function does depends on beside its code: defaults, and what it encloses."""
+    """Give what a function depends on beside its code: defaults, and what it encloses."""
     return [function.__defaults__, function.__kwdefaults__, enclosed(function)]
 
 

@@ -138,7 +138,7 @@ class Summary:
         return list(found.items())
 
     def seeds(self, metric: str) -> int:
-        """Give the number of training seeds of a metric that trains models anew, else 0."""
+        """Give the number of training seeds of a metric that retrains models, else 0."""
         return int(self._options.get(metric, {}).get("seeds", 0))
 
     def _how(self, column: Column) -> str:

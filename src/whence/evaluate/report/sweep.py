@@ -73,7 +73,7 @@ class Sweep:
         return list(lines.values())
 
     def shared(self) -> list[tuple[list[str], tuple[float, ...], int]]:
-        """Metrics with models retrained, with the fractions and the number of seeds that all share."""
+        """Metrics that retrain models, with the fractions and the number of seeds that all share."""
         found: dict[tuple[tuple[float, ...], int], list[str]] = {}
         for metric in dict.fromkeys(c.metric for c in self.summary.columns if c.ties == "runs"):
             pairs = self._shared(metric)
