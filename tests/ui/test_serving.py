@@ -10,6 +10,10 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
+from queue import Queue
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import uvicorn
@@ -17,9 +21,11 @@ from fastapi import FastAPI, Request
 from fastapi.responses import StreamingResponse
 from typer.testing import CliRunner
 
+from whence import engine
 from whence.app import cli
+from whence.engine import Local
 from whence.errors import InvalidInputError
-from whence.ui import listening
+from whence.ui import listening, server
 from whence.ui.listening import address, check_token, listen
 
 
@@ -143,7 +149,9 @@ BUSY = """
 from types import SimpleNamespace
 import torch
 from pathlib import Path
+from whence import engine
 from whence.app import cli
+from whence.engine import Local
 from whence.ui.listening import listen
 from whence.ui.server import serve
 
@@ -214,3 +222,21 @@ def test_an_interrupt_ends_the_server_while_it_still_reads(seconds: float) -> No
         time.sleep(seconds)
         process.send_signal(signal.SIGINT)
         assert (process.wait(timeout=60), process.stderr.read()) == (130, "Interrupted.\n")
+
+
+def test_the_training_set_is_read_on_the_engine_of_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    used: Queue[Any] = Queue()
+
+    class Project:
+        path = Path("x.whence")
+
+        @property
+        def train_bank(self) -> None:
+            used.put(engine.base.find(None))
+
+    monkeypatch.setattr(server, "run", lambda app, listener: None)
+    chosen = Local()
+    with engine.using(chosen), listen("127.0.0.1", 0, None) as listener:
+        explorer: Any = SimpleNamespace(project=Project())
+        server.serve(explorer, listener, None, print)
+        assert used.get(timeout=60) is chosen

@@ -9,6 +9,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextvars import copy_context
 from queue import Empty, Queue
 from typing import Annotated, Any
 
@@ -172,7 +173,7 @@ def _streamed(work: Callable[[], Any], beat: float = 0.5) -> Iterator[str]:
         except Exception as error:  # the page must hear of it, whatever it is
             said.put(("error", f"{type(error).__name__}: {error}"))
 
-    threading.Thread(target=run, daemon=True).start()
+    _beside(run)
     while True:
         try:
             kind, line = said.get(timeout=beat)
@@ -181,6 +182,11 @@ def _streamed(work: Callable[[], Any], beat: float = 0.5) -> Iterator[str]:
         else:
             yield json.dumps({kind: line}) + "\n"
             return
+
+
+def _beside(work: Callable[[], Any]) -> None:
+    """Begin work in another thread, on the engine that is used here: of itself a thread has the default."""
+    threading.Thread(target=copy_context().run, args=(work,), daemon=True).start()
 
 
 def _refusal(request: Request, hosts: tuple[str, ...], token: str | None) -> Response | None:
@@ -221,6 +227,6 @@ def serve(explorer: Explorer, listener: socket.socket, token: str | None, say: C
     """Serve until interrupted, at an address that ``listen`` took."""
     app = create_app(explorer, hosts=LOOPBACK, token=token)
     # Read while the first page is looked at, so that the first question of what if need not wait for them.
-    threading.Thread(target=lambda: explorer.project.train_bank, daemon=True).start()
+    _beside(lambda: explorer.project.train_bank)
     say(f"Serving {explorer.project.path.name} at {address(listener, token)} (Ctrl-C ends it).")
     run(app, listener)
