@@ -31,9 +31,18 @@ from whence.evaluate.suite.metric import Metric
 from whence.evaluate.suite.protocol import Method, Protocol
 from whence.evaluate.suite.results import ERROR, Results, Row
 
-_ROOMS = (
-    *("attributors", "audit", "core", "data", "evaluate", "features", "model", "relevance", "svm", "tasks"),
-)
+_ROOMS = [
+    "attributors",
+    "audit",
+    "core",
+    "data",
+    "evaluate",
+    "features",
+    "model",
+    "relevance",
+    "svm",
+    "tasks",
+]
 """Whose code the numbers depend on."""
 
 
