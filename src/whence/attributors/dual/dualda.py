@@ -2,40 +2,31 @@
 
 from __future__ import annotations
 
-import dataclasses
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, overload
 
-import numpy as np
 import torch
 from scipy.sparse import csr_array
 from torch import Tensor
 
 from whence.attributors.base import Limits, register
 from whence.attributors.classifier import Training
-from whence.attributors.dual.agreement import agreement, warn_of_data, warn_of_low, without_part
-from whence.attributors.dual.faithfulness import Faithfulness
+from whence.attributors.dual.attributor import SurrogateAttributor
 from whence.attributors.dual.sketch import sketch
 from whence.attributors.dual.solutions import SurrogateSolver, changed_labels
 from whence.attributors.dual.surrogate import Surrogate
-from whence.attributors.pairs import PairAttributor
 from whence.attributors.ranking import TopK
-from whence.core import contents, store
-from whence.core.arrays import Floats, Ints
+from whence.core import store
 from whence.core.checks import check_flag
-from whence.data import TrainingSet
-from whence.errors import InvalidInputError
-from whence.features import as_float32
 from whence.model.bound import BoundModel
 from whence.svm.inputs import check_C, check_features
-from whence.svm.solve import check_options
 
 
 @register
 @dataclass(eq=False)
-class DualDA(PairAttributor):
+class DualDA(SurrogateAttributor):
     """Attribute predictions to training samples by the dual of a multiclass support vector machine.
 
     A Crammer–Singer machine with weights W = Σ_i λ_i f_iᵀ replaces the model's last linear layer. The score
@@ -98,8 +89,6 @@ class DualDA(PairAttributor):
 
     name: ClassVar[str] = "dualda"
     classes_only = False
-    _manifest: ClassVar[str] = "DualDAManifest"
-    _of_features = True
     limits: ClassVar[Limits] = Limits(
         last_layer_only=True,
         memory="d numbers per support vector, often a small part of N; N × d while fitting",
@@ -107,14 +96,6 @@ class DualDA(PairAttributor):
         own_class_only=True,
         new_layer=True,
     )
-
-    C: float | Literal["auto"] = "auto"
-    bias: bool = True
-    tol: float = 1e-6
-    seed: int = 0
-    n_threads: int | None = None
-    max_seconds: float | None = None
-    device: str | torch.device | None = None
 
     @overload
     def attribute(self, x: Any, target: Any = None, *, sparse: Literal[False] = False) -> Tensor: ...
@@ -164,24 +145,6 @@ class DualDA(PairAttributor):
         """Global attributions λ (train, class): positive is evidence for the class, whatever the test."""
         return self.surrogate_.lam
 
-    def predict(self, x: Any) -> Tensor:
-        """Label inputs by the surrogate; where labels are classes, (B,)."""
-        found = self.require_model().read(x, self.batch_size)
-        return self.predict_features(found.features)
-
-    def predict_features(self, features: Any) -> Tensor:
-        """Label features (B, d) by the surrogate; where labels are classes, (B,)."""
-        return self.task_.decided(self.surrogate_.logits(self.check_features(features)))
-
-    def faithfulness(self, x: Any) -> Faithfulness:
-        """How well the surrogate stands for the model, by its own output for a batch of inputs."""
-        found = self.require_model().read(x, self.batch_size)
-        return self.surrogate_.faithfulness(self.check_features(found.features, "x"), found.logits)
-
-    def faithfulness_features(self, features: Any) -> Faithfulness:
-        """Compare the surrogate with the head on features (B, d), where there is no model to run."""
-        return self.surrogate_.faithfulness(self.check_features(features))
-
     def what_if(
         self,
         features: Any,
@@ -215,56 +178,17 @@ class DualDA(PairAttributor):
         before.check_training(X)
         C = self.C_ if C is None else check_C(C)
         solution = SurrogateSolver(self.task_, self).again(X, labels, before.lam, C, before.constant)
-        other = type(self)(**{name: getattr(self, name) for name in self._parameters()}, device=self.device)
-        place = self._place(self.model_)
         # The sketch is of the training set as it is, whatever is asked about it.
         known = sketch(X, before.labels) if before.sketch is None else before.sketch
-        vectors = X[solution.support]
+        place, vectors = self._place(self.model_), X[solution.support]
         surrogate = Surrogate(self.task_, solution, vectors, labels, before.head, place, known)
-        seconds = {"solution": time.perf_counter() - started}
-        other._adopt(self.task_, labels, before.head, self.model_, self.data_, seconds)
-        other._keep(surrogate)
-        other._measure(X, self._unseen[other.used_[self._unseen]])
-        return other
-
-    def take_data(self, data: TrainingSet) -> None:
-        """Take the training set, after a look at some of its samples."""
-        bound = self.require_model()
-        self.surrogate_.check_data(data, bound)
-        self.data_, bound.prepare = data, data.prepare
+        return self._with(surrogate, X, time.perf_counter() - started)
 
     def _learn(self, training: Training, **given: Any) -> Surrogate:
-        bank = training.bank
-        features, place = as_float32(bank.features), self._place(bank.model)
-        solution = SurrogateSolver(training.task, self).of_bank(bank, features, training.cache_dir)
-        vectors, known = np.asarray(features[solution.support]), sketch(features, bank.labels)
-        return Surrogate(training.task, solution, vectors, bank.labels, bank.head, place, known)
+        return self._surrogate(training)
 
     def _keep(self, surrogate: Surrogate) -> None:
-        solution = surrogate.solution
-        self.origins_["solution"] = solution.note
-        self.C_, self.C_path_, self.gap_ = solution.C, solution.choice, solution.gap
-        self.surrogate_, self.lam_, self.coef_ = surrogate, surrogate.lam, surrogate.coef
-        self.support_, self.vectors_ = surrogate.support, surrogate.vectors
-        self.constant_ = surrogate.constant
-        self.cache_bytes_ = sum(array.nbytes for array in surrogate.arrays().values())
-
-    def _finish(self, training: Training) -> None:
-        self._measure(training.bank.features)
-        warn_of_data(self.task_, training.bank.features, self.labels_)
-        if self.agreement_ is not None and self.task_.has_classes:
-            warn_of_low(self.agreement_, len(self._unseen))
-
-    def _measure(self, features: Floats, unseen: Ints | None = None) -> None:
-        """Measure agreement with the head on samples that had no part in choosing C, by their features."""
-        given = self.C_path_ is None
-        if unseen is None:
-            unseen = without_part(self.task_, self.labels_, self.seed, given)
-        self._unseen = unseen
-        self.agreement_ = None
-        if self.head_ is not None and len(self._unseen):
-            some = np.asarray(features[unseen]), self.labels_[unseen]
-            self.agreement_ = agreement(self.task_, self.coef_, self.head_, *some)
+        self._take(surrogate)
 
     def _self_influence(self) -> Tensor:
         return self.surrogate_.self_influence()[torch.as_tensor(self.used_)]
@@ -272,41 +196,8 @@ class DualDA(PairAttributor):
     def _scores(self, features: Tensor, classes: Tensor, x: Any) -> Tensor:
         return self.surrogate_.expansion.dense(features, classes)[:, torch.as_tensor(self.used_)]
 
-    def _like(self) -> Tensor:
-        return self.surrogate_.vectors
-
-    def _logits(self, features: Tensor) -> Tensor:
-        return self.surrogate_.model_logits(features)
-
     def _strongest(self, features: Tensor, classes: Tensor, x: Any, k: int) -> TopK:
         return TopK(*self.surrogate_.expansion.top_k(features, classes, k), classes)
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        if isinstance(self.C, str) and self.C != "auto":
-            raise InvalidInputError(f"'C' must be \"auto\" or a number above 0. Got {self.C!r}.")
-        elif self.C != "auto":
-            check_C(self.C)  # the solver would say so after the features are computed
-        self.bias = check_flag("bias", self.bias)
-        check_options(self.tol, self.max_seconds, self.n_threads, self.seed)
-
-    def _state(self) -> tuple[store.Arrays, dict[str, Any]]:
-        return self.surrogate_.arrays(), {
-            "C": self.C_,
-            "C_path": None if self.C_path_ is None else dataclasses.asdict(self.C_path_),
-            "gap": self.gap_,
-            "agreement": self.agreement_,
-            "constant": self.constant_,
-        }
-
     def _restore(self, arrays: store.Arrays, manifest: Any, bound: BoundModel | None) -> None:
-        surrogate = Surrogate.from_arrays(arrays, manifest, self._place(bound))
-        shape = len(surrogate.coef), surrogate.vectors.shape[1]
-        if bound is not None and bound.extractor.head().weight.shape != shape:
-            raise contents.refused(f"'coef' must fit the layer {bound.extractor.layer!r}, and does not")
-        if surrogate.bias != self.bias:
-            raise contents.refused("'coef' must have a column for the bias where 'bias' is set, only there")
-        self._adopt(surrogate.task, surrogate.labels, surrogate.head, bound, None, {})
-        self._keep(surrogate)
-        self.agreement_ = manifest.agreement
-        self._unseen = without_part(self.task_, self.labels_, self.seed, self.C_path_ is None)
+        self._restore_surrogate(arrays, manifest, bound)

@@ -25,7 +25,7 @@ from whence.svm.inputs import length
 from whence.tasks import Task
 
 if TYPE_CHECKING:
-    from whence.attributors.dual.dualda import DualDA
+    from whence.attributors.dual.attributor import SurrogateAttributor
 
 
 class SurrogateSolution(NamedTuple):
@@ -50,10 +50,10 @@ class SurrogateSolution(NamedTuple):
 
 @dataclass(frozen=True)
 class SurrogateSolver:
-    """Solves the problem of a task by the parameters of a ``DualDA``."""
+    """Solves the problem of a task by the parameters of a method."""
 
     task: Task
-    by: DualDA
+    by: SurrogateAttributor
 
     def of_features(self, features: Floats, labels: Array, head: Head | None) -> SurrogateSolution:
         """Choose C where that is asked for, and solve on the samples whose label is known."""

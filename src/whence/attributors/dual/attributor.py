@@ -1,0 +1,157 @@
+"""What methods share that put a support vector machine in the place of the model's last layer."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from whence.attributors.classifier import Training
+from whence.attributors.dual.agreement import agreement, warn_of_data, warn_of_low, without_part
+from whence.attributors.dual.faithfulness import Faithfulness
+from whence.attributors.dual.sketch import sketch
+from whence.attributors.dual.solutions import SurrogateSolution, SurrogateSolver
+from whence.attributors.dual.surrogate import Surrogate
+from whence.attributors.pairs import PairAttributor
+from whence.core import contents, store
+from whence.core.arrays import Floats, Ints
+from whence.core.checks import check_flag
+from whence.data import TrainingSet
+from whence.errors import InvalidInputError
+from whence.features import as_float32
+from whence.model.bound import BoundModel
+from whence.svm.inputs import check_C
+from whence.svm.solve import check_options
+
+
+@dataclass(eq=False)
+class SurrogateAttributor(PairAttributor):
+    """A method that solves a surrogate of the model's last layer and makes its scores of that.
+
+    ``DualDA`` describes the parameters and what a fit leaves.
+    """
+
+    _of_features = True
+    _manifest: ClassVar[str] = "DualDAManifest"
+
+    C: float | Literal["auto"] = "auto"
+    bias: bool = True
+    tol: float = 1e-6
+    seed: int = 0
+    n_threads: int | None = None
+    max_seconds: float | None = None
+    device: str | torch.device | None = None
+
+    def predict(self, x: Any) -> Tensor:
+        """Label inputs by the surrogate; where labels are classes, (B,)."""
+        found = self.require_model().read(x, self.batch_size)
+        return self.predict_features(found.features)
+
+    def predict_features(self, features: Any) -> Tensor:
+        """Label features (B, d) by the surrogate; where labels are classes, (B,)."""
+        return self.task_.decided(self.surrogate_.logits(self.check_features(features)))
+
+    def faithfulness(self, x: Any) -> Faithfulness:
+        """How well the surrogate stands for the model, by its own output for a batch of inputs."""
+        found = self.require_model().read(x, self.batch_size)
+        return self.surrogate_.faithfulness(self.check_features(found.features, "x"), found.logits)
+
+    def faithfulness_features(self, features: Any) -> Faithfulness:
+        """Compare the surrogate with the head on features (B, d), where there is no model to run."""
+        return self.surrogate_.faithfulness(self.check_features(features))
+
+    def take_data(self, data: TrainingSet) -> None:
+        """Take the training set, after a look at some of its samples."""
+        bound = self.require_model()
+        self.surrogate_.check_data(data, bound)
+        self.data_, bound.prepare = data, data.prepare
+
+    def _surrogate(self, training: Training) -> Surrogate:
+        """Solve the surrogate, or take it from the cache."""
+        bank = training.bank
+        features, place = as_float32(bank.features), self._place(bank.model)
+        solution = self._solution(training, features)
+        vectors, known = np.asarray(features[solution.support]), sketch(features, bank.labels)
+        return Surrogate(training.task, solution, vectors, bank.labels, bank.head, place, known)
+
+    def _solution(self, training: Training, features: Floats) -> SurrogateSolution:
+        """Solve at the C that was given, or at the one that agrees best with the model."""
+        return SurrogateSolver(training.task, self).of_bank(training.bank, features, training.cache_dir)
+
+    def _take(self, surrogate: Surrogate) -> None:
+        """Take over a surrogate."""
+        solution = surrogate.solution
+        self.origins_["solution"] = solution.note
+        self.C_, self.C_path_, self.gap_ = solution.C, solution.choice, solution.gap
+        self.surrogate_, self.lam_, self.coef_ = surrogate, surrogate.lam, surrogate.coef
+        self.support_, self.vectors_ = surrogate.support, surrogate.vectors
+        self.constant_ = surrogate.constant
+        self.cache_bytes_ = sum(array.nbytes for array in surrogate.arrays().values())
+
+    def _with(self, surrogate: Surrogate, features: Floats, seconds: float) -> Self:
+        """Give the same explainer with another surrogate, for features (N, d) of all training samples."""
+        other = type(self)(**{name: getattr(self, name) for name in self._parameters()}, device=self.device)
+        known = self.task_, surrogate.labels, surrogate.head, self.model_, self.data_
+        other._adopt(*known, {"solution": seconds})
+        other._take(surrogate)
+        other._measure(features, self._unseen[other.used_[self._unseen]])
+        return other
+
+    def _finish(self, training: Training) -> None:
+        self._measure(training.bank.features)
+        warn_of_data(self.task_, training.bank.features, self.labels_)
+        if self.agreement_ is not None and self.task_.has_classes:
+            warn_of_low(self.agreement_, len(self._unseen))
+
+    def _measure(self, features: Floats, unseen: Ints | None = None) -> None:
+        """Measure agreement with the head on samples that had no part in choosing C, by their features."""
+        given = self.C_path_ is None
+        if unseen is None:
+            unseen = without_part(self.task_, self.labels_, self.seed, given)
+        self._unseen = unseen
+        self.agreement_ = None
+        if self.head_ is not None and len(self._unseen):
+            some = np.asarray(features[unseen]), self.labels_[unseen]
+            self.agreement_ = agreement(self.task_, self.coef_, self.head_, *some)
+
+    def _like(self) -> Tensor:
+        return self.surrogate_.vectors
+
+    def _logits(self, features: Tensor) -> Tensor:
+        return self.surrogate_.model_logits(features)
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        if isinstance(self.C, str) and self.C != "auto":
+            raise InvalidInputError(f"'C' must be \"auto\" or a number above 0. Got {self.C!r}.")
+        elif self.C != "auto":
+            check_C(self.C)  # the solver would say so after the features are computed
+        self.bias = check_flag("bias", self.bias)
+        check_options(self.tol, self.max_seconds, self.n_threads, self.seed)
+
+    def _state(self) -> tuple[store.Arrays, dict[str, Any]]:
+        return self.surrogate_.arrays(), {
+            "C": self.C_,
+            "C_path": None if self.C_path_ is None else dataclasses.asdict(self.C_path_),
+            "gap": self.gap_,
+            "agreement": self.agreement_,
+            "constant": self.constant_,
+        }
+
+    def _restore_surrogate(self, arrays: store.Arrays, manifest: Any, bound: BoundModel | None) -> Surrogate:
+        """Give the surrogate of a saved file, and take over what all methods know after a fit."""
+        surrogate = Surrogate.from_arrays(arrays, manifest, self._place(bound))
+        shape = len(surrogate.coef), surrogate.vectors.shape[1]
+        if bound is not None and bound.extractor.head().weight.shape != shape:
+            raise contents.refused(f"'coef' must fit the layer {bound.extractor.layer!r}, and does not")
+        if surrogate.bias != self.bias:
+            raise contents.refused("'coef' must have a column for the bias where 'bias' is set, only there")
+        self._adopt(surrogate.task, surrogate.labels, surrogate.head, bound, None, {})
+        self._take(surrogate)
+        self.agreement_ = manifest.agreement
+        self._unseen = without_part(self.task_, self.labels_, self.seed, self.C_path_ is None)
+        return surrogate
