@@ -21,6 +21,7 @@ from whence.attributors.dual.sketch import sketch
 from whence.attributors.dual.solutions import SurrogateSolver, changed_labels
 from whence.attributors.dual.surrogate import Surrogate
 from whence.attributors.pairs import PairAttributor
+from whence.attributors.parameters import parameter
 from whence.attributors.ranking import TopK
 from whence.core import contents, store
 from whence.core.arrays import Floats, Ints
@@ -29,6 +30,7 @@ from whence.data import TrainingSet
 from whence.errors import InvalidInputError
 from whence.features import as_float32
 from whence.model.bound import BoundModel
+from whence.model.layers import Asked, check_layers
 from whence.svm.inputs import check_C, check_features
 from whence.svm.solve import check_options
 
@@ -53,6 +55,11 @@ class DualDA(PairAttributor):
         the root of their mean squared norm (``constant_``), so that features in other units give the same
         attributions at the C that belongs to them, and features with a common offset nearly the same
         surrogate; C itself weighs the loss as ever.
+    layers
+        What goes into which layers is a feature: "last", the last linear one's, as the paper has it; "all",
+        every distinct tensor that a linear or convolutional layer reads; a number, so many of these from
+        the end; a list of names; "auto", up to 5 of all. Several are put side by side, each at a mean
+        squared norm of 1 (``layers_``), and scores then sum over layers too.
     tol
         Relative duality gap to reach; at 1e-6 the top proponents no longer change.
     seed
@@ -110,6 +117,7 @@ class DualDA(PairAttributor):
 
     C: float | Literal["auto"] = "auto"
     bias: bool = True
+    layers: Asked | list[str] = parameter("last", check_layers)
     tol: float = 1e-6
     seed: int = 0
     n_threads: int | None = None
