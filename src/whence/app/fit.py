@@ -113,7 +113,12 @@ def run(configuration: Configuration, out: Path, *, show_progress: bool, say: Ca
         started = time.perf_counter()
         with _about_test():
             bank = extract(
-                network, held_out, layer=configuration.layer, show_progress=show_progress, **reading
+                network,
+                held_out,
+                layer=configuration.layer,
+                layers=attributor.layers_,
+                show_progress=show_progress,
+                **reading,
             )
         faith = attributor.faithfulness_features(taken(as_float32(bank.features), bank.valid))
         say(

@@ -172,6 +172,7 @@ class Attributor(Saveable):
                 model,
                 samples,
                 layer=layer,
+                layers=self.layers,
                 batch_size=self.batch_size,
                 cache_dir=cache_dir,
                 device=self.device,

@@ -22,6 +22,7 @@ from whence.features import FeatureBank
 from whence.model.bound import BoundModel
 from whence.model.heads import Head
 from whence.model.inputs import check_batch, check_device
+from whence.model.layers import Asked
 from whence.tasks import Task
 
 
@@ -29,6 +30,7 @@ class Learned:
     """What a fit leaves behind; ``Attributor`` says what each is."""
 
     device: str | torch.device | None = None
+    layers: Asked | list[str] = "last"
     n_train_: int
     task_: Task
     labels_: Array
@@ -114,6 +116,13 @@ class Frame(Learned, ABC):
                 f"'features' must come with the model that made them: {type(self).__name__} with these "
                 "parameters runs it on inputs. Pass a bank of whence.features.extract, or use "
                 "fit(model, data)."
+            )
+        found = "last" if bank.layers is None else bank.layers.asked
+        if bank.model is not None and found != self.layers:
+            raise InvalidInputError(
+                f"'features' must come from the layers of {type(self).__name__}, layers={self.layers!r}. Got "
+                f"those of layers={found!r}. Extract them with layers={self.layers!r}, or fit a method that "
+                f"has layers={found!r}."
             )
         return bank
 

@@ -14,6 +14,7 @@ from whence.core.checks import check_count, shown
 from whence.errors import InvalidInputError
 from whence.explanation import ConceptExplanation, Explanations
 from whence.model.inputs import check_batch
+from whence.model.layers import Layers
 from whence.relevance.concepts import Concepts
 from whence.relevance.xda import Method
 
@@ -31,6 +32,12 @@ class PairAttributor(Attributor):
     surrogate_: Surrogate
     vectors_: Tensor
     gap_: float
+
+    @property
+    def layers_(self) -> Layers | None:
+        """The layers that features come from, and how; None for the last linear one's input as it is."""
+        self.check_fitted()
+        return None if self.model_ is None else self.model_.extractor.layers
 
     def explaining(self, k: int, method: Method | None) -> PairExplainer:
         """Give what explains one test sample, by the k strongest pairs of either sign."""

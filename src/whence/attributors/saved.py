@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from whence.core import contents
+from whence.model.layers import Layers
 from whence.svm import CChoice
 from whence.tasks import Task, restored
 
@@ -25,6 +26,12 @@ def _with_layer(lines: dict[str, str]) -> dict[str, str]:
 Fingerprint = Annotated[dict[str, str], AfterValidator(_with_layer)]
 
 
+def _of_several(layers: Layers) -> Layers:
+    if len({*layers.names}) != len(layers.blocks) or not layers.blocks:
+        raise ValueError("layers must be named once each")
+    return layers
+
+
 class Strict(BaseModel):
     """Fields of exactly these kinds, no others, and only finite numbers."""
 
@@ -39,6 +46,7 @@ class Manifest(Strict):
     class_names: Names | None = None
     task: dict[str, Any] | None = None
     fingerprint: Fingerprint | None
+    layers: Annotated[Layers, AfterValidator(_of_several)] | None = None
 
     def task_of(self, n_outputs: int) -> Task:
         """Give the task, with K outputs and their names, or raise."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 from os import PathLike
 from typing import Any, ClassVar, Self
@@ -18,6 +19,8 @@ from whence.data import TrainingSet
 from whence.errors import InvalidInputError, StoreError
 from whence.model.bound import BoundModel
 from whence.model.heads import Head
+
+_LATER = {"layers"}  # parameters that files of version 0.1 do not have
 
 
 class Saveable(Frame):
@@ -44,6 +47,9 @@ class Saveable(Frame):
             "class_names": self.class_names_,
             "fingerprint": None if self.model_ is None else self.model_.fingerprint,
         }
+        layers = None if self.model_ is None else self.model_.extractor.layers
+        if layers is not None:
+            manifest["layers"] = dataclasses.asdict(layers)
         store.write(check_path("path", path), arrays, manifest | self.task_.saved | facts)
 
     @classmethod
@@ -52,13 +58,14 @@ class Saveable(Frame):
         from whence.attributors import saved  # pydantic takes a while to import
 
         manifest = contents.manifest(getattr(saved, cls._manifest), values)
-        contents.check_names(manifest.parameters, set(cls._parameters()))
+        known = set(cls._parameters())
+        contents.check_names(manifest.parameters, known - _LATER, known & _LATER)
         with contents.restoring():
             self = cls(**manifest.parameters)
             self._check_parameters()
         if why := self._not_saved():
             raise contents.refused(why)
-        bound = None if model is None else BoundModel.match(model, manifest.fingerprint)
+        bound = None if model is None else BoundModel.match(model, manifest.fingerprint, manifest.layers)
         self._restore(arrays, manifest, bound)
         return self
 

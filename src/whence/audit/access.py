@@ -66,6 +66,7 @@ def _extracted(explainer: DualDA) -> FeatureBank:
         bound.extractor.model,
         data,
         layer=bound.extractor.layer,
+        layers=bound.extractor.layers,
         batch_size=explainer.batch_size,
         on_error="skip" if len(explainer.skipped_) else "raise",
         show_progress=explainer.show_progress,

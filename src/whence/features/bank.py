@@ -18,6 +18,7 @@ from whence.features.rows import Rows, crc
 from whence.model.bound import BoundModel
 from whence.model.extractor import Extractor
 from whence.model.heads import Head
+from whence.model.layers import Layers
 
 
 @dataclass(frozen=True)
@@ -29,9 +30,9 @@ class FeatureBank:
 
     Attributes
     ----------
-    features : (N, d) float32 or float16, inputs of the model's last linear layer; in memory, or a read-only
-        memory map where they would fill more than half of it. A sample that was skipped has a row of zeros,
-        which has no part in anything
+    features : (N, d) float32 or float16, inputs of the model's last linear layer, or of several (``layers``);
+        in memory, or a read-only memory map where they would fill more than half of it. A sample that was
+        skipped has a row of zeros, which has no part in anything
     labels : (N, …), of classes int64; what ``task`` has for blank where a sample was skipped
     head : the model's last linear layer, where it is known
     task : what the labels are
@@ -88,6 +89,11 @@ class FeatureBank:
                 "The bank was made of arrays and has no model. Use whence.features.extract instead."
             )
         return self.model.extractor
+
+    @property
+    def layers(self) -> Layers | None:
+        """The layers that the features come from; None where that is the head alone, or not known."""
+        return None if self.model is None else self.model.extractor.layers
 
     def verify(self) -> None:
         """Raise StoreError where mapped features are not those that were written; others cannot change."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any
@@ -24,7 +24,9 @@ from whence.features.job import Job, cached
 from whence.model.bound import BoundModel
 from whence.model.extractor import Extractor, find_head
 from whence.model.inputs import check_device
+from whence.model.layers import Asked, Layers, check_layers
 from whence.model.modules import check_model
+from whence.model.tracing import choose_layers
 
 DTYPES = ("float32", "float16")
 AUTOCASTS = (None, "bfloat16", "float16")
@@ -35,6 +37,7 @@ def extract(
     data: Any,
     *,
     layer: str | None = None,
+    layers: Asked | Sequence[str] | Layers | None = "last",
     task: Targets | None = None,
     batch_size: int = 256,
     cache_dir: str | os.PathLike[str] | None = None,
@@ -59,6 +62,11 @@ def extract(
         Anything ``whence.data.as_training_set`` reads.
     layer
         The last linear layer's name, when the model does something after it.
+    layers
+        What goes into which layers: "last", the last linear one's; "all", every distinct tensor that a linear
+        or convolutional layer reads, but the model's own input; a number, so many of these from the end;
+        a list of layers' names; "auto", up to 5 of all; ``Layers``, or None for "last", of another bank, for
+        samples that are to be compared with its own.
     task
         What labels are, see ``whence.tasks``; None takes them for classes.
     batch_size
@@ -85,6 +93,8 @@ def extract(
     batch_size = check_count("batch_size", batch_size)
     check_flag("show_progress", show_progress)
     check_model(model, layer)
+    if layers is not None and not isinstance(layers, Layers):
+        layers = check_layers("layers", layers)
     if device is not None:
         device = check_device(device)
     if autocast == "bfloat16":
@@ -98,21 +108,27 @@ def extract(
         # A head that was found has the output's values; one that was named may only rank the classes.
         exact = True if layer is None or not samples.targets.has_classes else None
         extractor = Extractor(model, find_head(model, first.inputs, layer), exact)
-        K, d = (head := extractor.head()).weight.shape
+        K, d = extractor.head().weight.shape
         samples.targets.check_head(extractor.layer, d, K)
         targets = replace(samples.targets, n_outputs=K)
         source = replace(source, targets=targets)
+        new = None if isinstance(layers, Layers) or layers in (None, "last") else layers
+        if new is not None:
+            layers = choose_layers(extractor.model, first.inputs, extractor.layer, d, new)
+        extractor.layers = layers if isinstance(layers, Layers) else None
         forward = Forward(extractor, targets, np.dtype(dtype), autocast)
         before = fingerprint.structure(extractor.model)
         forward.probe(first)
         after = fingerprint.structure(extractor.model)
         extractor.notes = fingerprint.notes(before, after)
+        if new is not None and extractor.layers is not None:
+            forward.scale(extractor.layers, source.batches())
         job = Job(source, forward, fingerprint.without(after, extractor.notes), show_progress)
         features, labels, parts, checksum, note = (
             (*job.uncached(), {}, "", "computed") if cache_dir is None else cached(job, Cache(cache_dir))
         )
     bound = BoundModel(extractor, prepare=samples.prepare)
-    return FeatureBank(features, labels, head, targets, bound, samples, parts, checksum, note)
+    return FeatureBank(features, labels, extractor.head(), targets, bound, samples, parts, checksum, note)
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
@@ -15,7 +15,10 @@ from whence.errors import HeadError, InvalidInputError
 from whence.features.rows import Rows
 from whence.model.extractor import Extractor, check_repeatable
 from whence.model.inputs import take
+from whence.model.layers import Layers
 
+_MEASURED = 256  # samples by whose features layers are scaled
+_REMEDY = "Check the model's activations on that sample, or leave it out."
 _PROBED = 64  # samples that show whether the model is random or mixes the samples of a batch
 
 
@@ -37,12 +40,27 @@ class Forward:
                 f"'data' must give one label per input. Got {len(batch.labels)} for {len(rows)} inputs."
             )
         self.targets.check(batch.labels, batch.indices, self.n_outputs, self.extractor.layer)
-        self._check_finite(rows, batch, "Check the model's activations on that sample, or leave it out.")
+        self._check_finite(rows, batch, _REMEDY)
         if rows.dtype != self.dtype:
             with np.errstate(over="ignore"):  # infinity is found below
                 rows = rows.astype(self.dtype)
             self._check_finite(rows, batch, 'It is too large for float16; use dtype="float32".')
         return rows
+
+    def scale(self, layers: Layers, batches: Iterable[Batch]) -> None:
+        """Divide every layer's features by the root of their mean squared norm on the first few samples."""
+        squares, seen = np.zeros(len(layers.blocks)), 0
+        for batch in batches:
+            if not len(batch.indices):
+                continue
+            with self._running(batch):
+                rows = self.extractor(take(batch.inputs, slice(_MEASURED - seen))).float().cpu().numpy()
+            self._check_finite(rows, batch, _REMEDY)
+            squares += [np.sum(rows[:, part] ** 2, dtype=np.float64) for part in layers.places.values()]
+            seen += len(rows)
+            if seen == _MEASURED:
+                break
+        self.extractor.layers = layers.scaled((squares / seen).tolist())
 
     def rows(self, batch: Batch) -> tuple[Rows, Array]:
         """Features (B, d) and labels (B, …) of a batch, zeros and blank labels for what could not be read."""

@@ -222,6 +222,7 @@ def _parts(job: Job) -> Parts:
     code = fingerprint.source("whence.features", "whence.data", "whence.model")
     return {
         **store.fingerprint(extractor.model, extractor.layer),
+        **({} if extractor.layers is None else {"layers": repr(extractor.layers)}),
         **job.made_of,
         **job.samples.prints(),
         "dtype": job.forward.dtype.name,

@@ -8,12 +8,13 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
-from whence.core import store
+from whence.core import contents, store
 from whence.core.fingerprint import blueprint, comparable, notes, structure, without
 from whence.data import Prepare
 from whence.errors import HeadError, ModelError, StoreError
 from whence.model.extractor import Extractor, Outputs
 from whence.model.inputs import check_batch, take, to_model
+from whence.model.layers import Layers
 from whence.model.modules import check_model, one_at_a_time
 
 
@@ -43,8 +44,13 @@ class BoundModel:
         self._structure = structure(extractor.model)
 
     @classmethod
-    def match(cls, model: nn.Module, fingerprint: dict[str, str] | None) -> Self:
-        """Take ``model`` for the one with this fingerprint, or raise StoreError saying what differs."""
+    def match(
+        cls, model: nn.Module, fingerprint: dict[str, str] | None, layers: Layers | None = None
+    ) -> Self:
+        """Take ``model`` for the one with this fingerprint, or raise StoreError saying what differs.
+
+        ``layers`` are those that its features come from, where they are not the head's alone.
+        """
         if fingerprint is None:
             raise StoreError("The explainer was fitted on features, not on a model. Load it without 'model'.")
         # Names as in the original module, so that a model may be wrapped or compiled after fitting.
@@ -57,12 +63,19 @@ class BoundModel:
                 "Load the weights it was fitted on, or fit again."
             )
         try:
-            extractor.head()
+            head = extractor.head()
         except (AttributeError, ModelError) as error:
             raise StoreError(
                 f"The explainer was fitted on another model: it has no linear layer {extractor.layer!r}. "
                 "Load the model it was fitted on, or fit again."
             ) from error
+        if layers is not None:
+            parts, last = dict(model.named_modules()), layers.blocks[-1]
+            if (last.name, last.width) != (extractor.layer, head.weight.shape[1]):
+                raise contents.refused(f"'layers' must end with the layer {extractor.layer!r}, and does not")
+            if missing := [name for name in layers.names if name not in parts]:
+                raise contents.refused(f"'layers' must be the model's, and it has no {missing[0]!r}")
+            extractor.layers = layers
         return cls(extractor, fingerprint)
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 import torch
@@ -12,6 +13,7 @@ from whence.errors import HeadError, ModelError
 from whence.model import heads
 from whence.model.heads import Call, Head, HeadInputs, listed, widths
 from whence.model.inputs import n_rows, run, running_on, take, to_model
+from whence.model.layers import Layers
 from whence.model.modules import check_model, eagerly, evaluating, unwrap
 
 
@@ -77,6 +79,8 @@ class Extractor:
     ----------
     model : the model itself, inside ``DataParallel`` and ``torch.compile``
     layer : the name of its head
+    layers : the layers that features come from, where they are not the head's alone: features are then
+        (B, D), see ``Layers``
     exact : whether the model's output has the layer's values, or (False) only its first class; None until
         the first batch tells
     notes : what the model writes down whenever it runs, such as a counter, by the lines of its
@@ -90,9 +94,12 @@ class Extractor:
     torch.Size([5, 3])
     """
 
-    def __init__(self, model: nn.Module, layer: str, exact: bool | None = None) -> None:
+    def __init__(
+        self, model: nn.Module, layer: str, exact: bool | None = None, layers: Layers | None = None
+    ) -> None:
         self.model = unwrap(model)
         self.layer = layer
+        self.layers = layers
         self.exact = exact
         self.notes: frozenset[str] | None = None
 
@@ -105,7 +112,7 @@ class Extractor:
         with evaluating(self.model):
             inputs = to_model(self.model, inputs)
             with running_on(inputs):
-                call, passes = self._passes(inputs)
+                call, passes, before = self._passes(inputs)
             wrong = [heads.differing(call, found, logits) for found, logits in passes]
             if self.exact is None:
                 self.exact = any(not mask.any() for mask in wrong)
@@ -115,19 +122,28 @@ class Extractor:
             found, logits = passes[best]
             if wrong[best].any():
                 self._refuse(int(wrong[best].int().argmax()), found, logits)
-            return Outputs(found.features.detach(), logits.detach())
+            return Outputs(self._joined(before, found.features).detach(), logits.detach())
 
     def forward(self, inputs: Any) -> Tensor:
         """Features (B, d) of the model's inputs, in the caller's own modes; autograd follows if it is on."""
-        call, passes = self._passes(inputs)
+        call, passes, before = self._passes(inputs)
         if len(passes) == 1:
-            return passes[0][0].features
-        return min(passes, key=lambda each: int(heads.differing(call, *each).sum()))[0].features
+            return self._joined(before, passes[0][0].features)
+        best = min(passes, key=lambda each: int(heads.differing(call, *each).sum()))
+        return self._joined(before, best[0].features)
 
-    def _passes(self, inputs: Any) -> tuple[Call, list[tuple[HeadInputs, Tensor]]]:
-        """Run the model once: the layer's call, and what it gave each output that may be the logits."""
+    def _joined(self, before: Mapping[str, Tensor], features: Tensor) -> Tensor:
+        """Features of all layers, of those before the head and of the head (B, d)."""
+        return features if self.layers is None else self.layers.joined(before, features)
+
+    def _passes(self, inputs: Any) -> tuple[Call, list[tuple[HeadInputs, Tensor]], Mapping[str, Tensor]]:
+        """Run the model once: the layer's call, what it gave each output that may be the logits, and others.
+
+        These are the vectors of the layers before it, where features come from several.
+        """
         layer = self.model.get_submodule(self.layer)
-        with eagerly(self.model), heads.recording({self.layer: layer}) as calls:
+        reading: Any = nullcontext({}) if self.layers is None else self.layers.reading(self.model, inputs)
+        with eagerly(self.model), reading as before, heads.recording({self.layer: layer}) as calls:
             outputs = logits_in(run(self.model, inputs))
             call = _single_call(calls, self.layer)
             tries = [(heads.head_inputs(call, logits), logits) for logits in outputs]
@@ -143,7 +159,7 @@ class Extractor:
                 f"Layer {self.layer!r} must see one row per sample, shape ({n}, {widths(layer)[0]}). "
                 f"Got {tuple(rows.shape)}. Is the input a batch?"
             )
-        return call, passes
+        return call, passes, before
 
     def _refuse(self, row: int, found: HeadInputs, logits: Tensor) -> None:
         ours, theirs = found.logits[row], logits[row].detach()
@@ -153,12 +169,16 @@ class Extractor:
         raise HeadError(row, self.layer, what)
 
     def head(self) -> Head:
-        """Copy the layer's weight and bias to float32 arrays; of wrapped layers, what they stand for."""
+        """Copy the layer's weight and bias to float32 arrays; of wrapped layers, what they stand for.
+
+        Where features come from several layers, the weight (K, D) is 0 for those of the others.
+        """
         with evaluating(self.model), eagerly(self.model):
             weight, bias = heads.effective(self.model.get_submodule(self.layer))
         arrays = [None if t is None else t.float().cpu().numpy().copy() for t in (weight, bias)]
         assert arrays[0] is not None
-        return Head(arrays[0], arrays[1])
+        head = Head(arrays[0], arrays[1])
+        return head if self.layers is None else self.layers.head(head)
 
 
 def check_repeatable(extractor: Extractor, inputs: Any) -> None:

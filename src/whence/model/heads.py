@@ -32,7 +32,7 @@ class Call(NamedTuple):
 
 def candidates(model: nn.Module) -> dict[str, nn.Module]:
     """Every layer of the model that maps d features to K at each place of its input."""
-    return {name: module for name, module in model.named_modules() if _maps_features(module)}
+    return {name: module for name, module in model.named_modules() if maps_features(module)}
 
 
 def widths(layer: nn.Module) -> tuple[int, int]:
@@ -186,7 +186,8 @@ def listed(layers: Mapping[str, nn.Module], K: int | None = None) -> str:
     return f"Its linear layers: {shown}{more}."
 
 
-def _maps_features(module: nn.Module) -> bool:
+def maps_features(module: nn.Module) -> bool:
+    """Whether a layer maps d features to K at each place of its input."""
     if isinstance(module, nn.Conv1d | nn.Conv2d):
         # Other strides and paddings make places that the input does not have.
         ones = (*module.kernel_size, *module.stride, module.groups)

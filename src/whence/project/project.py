@@ -159,6 +159,7 @@ class Project:
             fitted.extractor.model,
             samples,
             layer=fitted.extractor.layer,
+            layers=fitted.extractor.layers,
             batch_size=self.attributor.batch_size,
             show_progress=self.attributor.show_progress,
             **self.configuration.reading,

@@ -17,6 +17,7 @@ from whence.attributors.dual.sketch import sketch
 from whence.attributors.dual.solutions import SurrogateSolution, SurrogateSolver
 from whence.attributors.dual.surrogate import Surrogate
 from whence.attributors.pairs import PairAttributor
+from whence.attributors.parameters import parameter
 from whence.core import contents, store
 from whence.core.arrays import Floats, Ints
 from whence.core.checks import check_flag
@@ -24,6 +25,7 @@ from whence.data import TrainingSet
 from whence.errors import InvalidInputError
 from whence.features import as_float32
 from whence.model.bound import BoundModel
+from whence.model.layers import Asked, check_layers
 from whence.svm.inputs import check_C
 from whence.svm.solve import check_options
 
@@ -40,6 +42,7 @@ class SurrogateAttributor(PairAttributor):
 
     C: float | Literal["auto"] = "auto"
     bias: bool = True
+    layers: Asked | list[str] = parameter("last", check_layers)
     tol: float = 1e-6
     seed: int = 0
     n_threads: int | None = None

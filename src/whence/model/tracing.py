@@ -1,0 +1,201 @@
+"""Find the layers of a model that features can come from, by what goes into them when it runs."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from whence.errors import InvalidInputError
+from whence.model.heads import maps_features
+from whence.model.inputs import each_part, n_rows, run, running_on, take, to_model
+from whence.model.layers import Asked, Block, Layers, token_mask, what_goes_in
+from whence.model.modules import eagerly, evaluating
+
+_AUTO = 5  # layers at most
+
+
+class Reading(NamedTuple):
+    """What went into a layer, the last time that it ran before the head.
+
+    Attributes
+    ----------
+    name : of the layer
+    layer : itself
+    x : what went in
+    is_input : whether no weight had a part in it: the model's own input, perhaps in another shape
+    """
+
+    name: str
+    layer: nn.Module
+    x: Tensor
+    is_input: bool
+
+
+def choose_layers(model: nn.Module, inputs: Any, head: str, width: int, asked: Asked) -> Layers:
+    """Choose the layers that features come from, not yet scaled, by how the model runs on a few inputs.
+
+    Parameters
+    ----------
+    model
+        Inside its wrappers.
+    inputs
+        A small batch.
+    head, width
+        The last linear layer, and the number of its features.
+    asked
+        "last" is the head alone; "all" every distinct tensor that a linear or convolutional layer reads, but
+        the model's own input; a number so many of these from the end; "auto" see ``auto``; names those.
+    """
+    last = Block(head, "vector", width, width=width)
+    if asked == "last":
+        return Layers(asked, (last,))
+    few = take(to_model(model, inputs), slice(2))
+    readings, blocks = _read(model, few, head)
+    if isinstance(asked, tuple):
+        names = [name for name in asked if name != head]
+        for name in names:
+            _check_named(name, model, readings, blocks)
+        return Layers(asked, (*(block for name, block in blocks.items() if name in names), last))
+    chosen = [blocks[name] for name in _distinct(few, readings, head) if name in blocks]
+    if isinstance(asked, int):
+        if asked > len(chosen) + 1:
+            raise InvalidInputError(
+                f"'layers' must be at most {len(chosen) + 1} for this model, whose layers read so many "
+                f'different tensors. Got {asked}. "all" takes all of them.'
+            )
+        chosen = chosen[len(chosen) + 1 - asked :]
+    elif asked == "auto":
+        chosen = [chosen[place] for place in auto(len(chosen) + 1)[:-1]]
+    return Layers(asked, (*chosen, last))
+
+
+def auto(n: int) -> list[int]:
+    """Choose among n layers in order of execution: all, or 5 spread evenly with the last two among them."""
+    if n <= _AUTO:
+        return list(range(n))
+    return [*np.linspace(0, n - 2, _AUTO - 1).round().astype(int).tolist(), n - 1]
+
+
+def weighted(model: nn.Module) -> dict[str, nn.Module]:
+    """Every linear and convolutional layer of the model; of an adapted one, the whole."""
+    found: dict[str, nn.Module] = {}
+    for name, module in model.named_modules():  # wrappers come before what they wrap
+        outer = name.split(".")
+        inside = any(".".join(outer[:k]) in found for k in range(1, len(outer)))
+        if not inside and (maps_features(module) or _is_convolution(module) or _is_conv1d(module)):
+            found[name] = module
+    return found
+
+
+def _is_convolution(module: nn.Module) -> bool:
+    return isinstance(module, nn.Conv1d | nn.Conv2d | nn.Conv3d)
+
+
+def _is_conv1d(module: nn.Module) -> bool:
+    """Whether it is the linear layer of transformers' GPT-2, which goes by another name."""
+    return all(isinstance(getattr(module, name, None), int) for name in ("nx", "nf"))
+
+
+def _read(model: nn.Module, inputs: Any, head: str) -> tuple[dict[str, Reading], dict[str, Block]]:
+    """What goes into each layer, in order of execution, and the blocks of those that go by samples."""
+    n = n_rows(inputs) or 1
+    with evaluating(model), eagerly(model), running_on(inputs):
+        found = _run(model, inputs, head)
+        alone = found if n == 1 else _run(model, take(inputs, slice(1)), head)
+    blocks = {}
+    for name, each in found.items():
+        one = alone.get(name)
+        if one is not None and _by_samples(each.x, one.x, n):
+            block = _block(each, len(one.x), token_mask(inputs))
+            if block is not None:
+                blocks[name] = block
+    return found, blocks
+
+
+def _run(model: nn.Module, inputs: Any, head: str) -> dict[str, Reading]:
+    """Run the model and note what goes into its layers, up to the head; later runs of a layer count."""
+    found: dict[str, Reading] = {}
+    seen = {"weights": False, "head": False}
+
+    def read(name: str, layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        x = what_goes_in(args, kwargs)
+        if not seen["head"] and isinstance(x, Tensor) and x.is_floating_point() and x.ndim > 1:
+            found.pop(name, None)  # so that it stands where it ran last
+            found[name] = Reading(name, layer, x.clone(), not seen["weights"])
+        seen["head"] |= name == head
+
+    def note(*_: Any) -> None:
+        seen["weights"] = True
+
+    with ExitStack() as stack:
+        for name, layer in weighted(model).items():
+            stack.enter_context(layer.register_forward_pre_hook(partial(read, name), with_kwargs=True))
+        for module in model.modules():
+            if next(module.parameters(recurse=False), None) is not None:
+                stack.enter_context(module.register_forward_hook(note))
+        run(model, inputs)
+    return found
+
+
+def _by_samples(x: Tensor, one: Tensor, n: int) -> bool:
+    """Whether what n samples brought to a layer begins with what the first of them brings alone."""
+    if x.shape[1:] != one.shape[1:] or len(x) != n * len(one):
+        return False
+    a, b = x[: len(one)].double(), one.double()
+    return bool((a - b).norm() <= 1e-2 * b.norm())
+
+
+def _block(reading: Reading, rows: int, mask: Tensor | None) -> Block | None:
+    """Choose how a layer's input becomes a vector per sample; None for what is no input of such a layer."""
+    name, layer, x, _ = reading
+    if _is_convolution(layer):
+        if x.ndim != layer.weight.ndim:
+            return None
+        tokens = mask is not None and x.shape[2:] == mask.shape[1:]
+        if rows > 1 or tokens:
+            return Block.of(name, "mean", x.shape[1], False, ())
+        return Block.of(name, "grid", x.shape[1], False, x.shape[2:])
+    if x.ndim == 2 and rows == 1:
+        return Block.of(name, "vector", x.shape[-1], True, ())
+    if x.ndim in (4, 5) and rows == 1:
+        return Block.of(name, "grid", x.shape[-1], True, x.shape[1:-1])
+    return Block.of(name, "mean", x.shape[-1], True, ())
+
+
+def _distinct(inputs: Any, readings: dict[str, Reading], head: str) -> list[str]:
+    """Name the layers whose inputs differ from those of the ones before, from the head's and the model's."""
+    known = [readings[head].x] if head in readings else []
+    each_part(inputs, lambda part: known.append(part) if isinstance(part, Tensor) else None)
+    names: list[str] = []
+    for each in readings.values():
+        if not each.is_input and not any(_same(each.x, other) for other in known):
+            names.append(each.name)
+            known.append(each.x)
+    return names
+
+
+def _same(a: Tensor, b: Tensor) -> bool:
+    """Whether two tensors have the same values in the same order, whatever their shapes."""
+    return a.numel() == b.numel() and torch.equal(a.reshape(-1).double(), b.reshape(-1).to(a.device).double())
+
+
+def _check_named(name: str, model: nn.Module, readings: dict[str, Reading], blocks: dict[str, Block]) -> None:
+    """Raise unless features can come from a layer that the user named."""
+    if name in blocks:
+        return
+    shown = ", ".join(map(repr, list(blocks)[:12])) + (" …" if len(blocks) > 12 else "")
+    if name in readings:
+        why = f"what goes into it, shape {tuple(readings[name].x.shape)}, is not one part per sample"
+    elif name in weighted(model):
+        why = "it does not run before the head"
+    else:
+        why = "it is no linear or convolutional layer of the model"
+    raise InvalidInputError(
+        f"'layers' must name layers whose inputs can be features. Got {name!r}: {why}. Those that can be: "
+        f"{shown}."
+    )
