@@ -4,6 +4,7 @@ from whence.svm.crammer_singer import CrammerSinger
 from whence.svm.path import CChoice, PathPoint, choose_C, held_back, solve_path
 from whence.svm.problem import Makes, Problem
 from whence.svm.solve import Solution, solve
+from whence.svm.subsets import Subsets, SubsetSolution
 
 __all__ = [
     "CChoice",
@@ -12,6 +13,8 @@ __all__ = [
     "PathPoint",
     "Problem",
     "Solution",
+    "SubsetSolution",
+    "Subsets",
     "choose_C",
     "held_back",
     "solve",

@@ -123,7 +123,7 @@ def solve(
     if callback is not None:
         check_callable("callback", callback, "None or a function of seconds and gap")
     deadline = np.inf if max_seconds is None else started + max_seconds
-    lam = _check_warm_start(warm_start, asked)
+    lam = check_warm_start(warm_start, asked)
     merged, place = asked.merged()
     history: list[tuple[float, float]] = []
     threads = n_threads or os.cpu_count() or 1
@@ -181,7 +181,10 @@ def check_options(tol: float, max_seconds: float | None, n_threads: int | None, 
         n_threads = check_count("n_threads", n_threads, 1, _THREADS, ", or None for all cores")
 
 
-def _check_warm_start(warm_start: Solution | csr_array | None, problem: Problem) -> csr_array | None:
+def check_warm_start(
+    warm_start: Solution | csr_array | None, problem: Problem, name: str = "warm_start"
+) -> csr_array | None:
+    """Return the λ of a warm start, None where there is none, or raise unless it fits the problem."""
     if warm_start is None:
         return None
     lam = warm_start.lam if isinstance(warm_start, Solution) else warm_start
@@ -189,11 +192,11 @@ def _check_warm_start(warm_start: Solution | csr_array | None, problem: Problem)
     if not issparse(lam) or lam.shape != shape:
         got = getattr(lam, "shape", type(lam).__name__)
         raise InvalidInputError(
-            f"'warm_start' must be a Solution or a sparse λ of shape {shape}. Got {got}. "
+            f"'{name}' must be a Solution or a sparse λ of shape {shape}. Got {got}. "
             "Pass one of the same samples and classes, or none."
         )
     if lam.dtype.kind not in "biuf" or not np.isfinite(lam.data).all():
-        raise InvalidInputError("'warm_start' must hold finite real numbers. Got others in its λ.")
+        raise InvalidInputError(f"'{name}' must hold finite real numbers. Got others in its λ.")
     return csr_array(lam)
 
 
