@@ -39,7 +39,7 @@ class PlainCNN(nn.Module):
 
 
 def _make(inputs: Tensor, n_classes: int) -> PlainCNN:
-    return PlainCNN(inputs.shape[1], n_classes, (24, 48, 96), inputs.shape[2])
+    return PlainCNN(inputs.shape[1], n_classes, (16, 32, 64), inputs.shape[2])
 
 
-register(Network("plain-cnn", _make, seconds=8e-4, slower=4.0))
+register(Network("plain-cnn", _make, seconds=5e-4, slower=3.0))
