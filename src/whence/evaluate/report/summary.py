@@ -67,7 +67,7 @@ class Summary:
         self._owners = {
             replace(each, metric=each.metric or metric.name): metric.name
             for metric in self.metrics
-            for each in metric.shown(self._options[metric.name])
+            for each in metric.columns_for(self._options[metric.name])
         }
         self.columns = list(self._owners)
 

@@ -23,7 +23,8 @@ def cell_seconds(protocol: Protocol, metric: str, method: Method) -> float:
     slower = networks.find(protocol.model.name).slower
     seconds = max(0.05, slower * method.kind.limits.cost * (spec.train or 50_000) / 1_000)
     choices = math.prod(map(len, method.tune.values())) if found.chooses and method.tune else 0
-    return seconds * (choices + found.fits(method)) + found.trainings() * _training_seconds(protocol, metric)
+    seconds *= choices + found.fittings(method)
+    return seconds + found.trainings() * _training_seconds(protocol, metric)
 
 
 def scene_item(protocol: Protocol, metrics: list[str]) -> Item:

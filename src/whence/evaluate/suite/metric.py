@@ -126,7 +126,7 @@ class Metric(Table):
     swept : quantities that the page draws over the sweep, with title and unit; a line for each ``x`` of rows
     scene : name of the scene that it is measured in; metrics of the scene "clean" share it
     sweeps : whether the methods of a sweep are measured too
-    compares : whether ``compare`` looks at all methods together, by what ``kept`` gives of each
+    compares : whether ``compare`` looks at all methods together, by what ``to_compare`` gives of each
     train, test, steps : sizes of the scene where they differ from the protocol's
 
     Examples
@@ -168,11 +168,11 @@ class Metric(Table):
         return True
 
     @classmethod
-    def shown(cls, options: Mapping[str, Any]) -> tuple[Column, ...]:
+    def columns_for(cls, options: Mapping[str, Any]) -> tuple[Column, ...]:
         """Give the columns of results that were made with these options."""
         return cls.columns
 
-    def fits(self, method: Method) -> int:
+    def fittings(self, method: Method) -> int:
         """Count how often a method is fitted to be measured."""
         return 1
 
@@ -189,7 +189,7 @@ class Metric(Table):
         """Choose a method's options; the row "chosen" has them as JSON in its note."""
         return []
 
-    def kept(self, case: Case) -> npt.NDArray[Any]:
+    def to_compare(self, case: Case) -> npt.NDArray[Any]:
         """Give what ``compare`` needs of a method: its scores (test, train)."""
         return case.scores
 

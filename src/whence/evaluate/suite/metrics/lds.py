@@ -64,7 +64,7 @@ class LDS(Metric):
     fraction: Share = 0.5
 
     @classmethod
-    def shown(cls, options: Mapping[str, Any]) -> tuple[Column, ...]:
+    def columns_for(cls, options: Mapping[str, Any]) -> tuple[Column, ...]:
         """Give a column per output."""
         how = cls.columns[0].how
         if options.get("models", 1) > 1:
@@ -88,7 +88,7 @@ class LDS(Metric):
         """Count a model for every subset and seed, and the further explained ones."""
         return (self.subsets + self.tuning) * self.seeds + self.models - 1
 
-    def fits(self, method: Method) -> int:
+    def fittings(self, method: Method) -> int:
         """Count a fit per explained model, and per output where the method has options for it."""
         return self.models * len({json.dumps(method.for_output(output)) for output in self.outputs})
 
@@ -174,7 +174,7 @@ class LDS(Metric):
         best = max(rows, key=lambda row: row.value or 0.0)
         return [*rows, best._replace(quantity="chosen")]
 
-    def kept(self, case: Case) -> npt.NDArray[Any]:
+    def to_compare(self, case: Case) -> npt.NDArray[Any]:
         """Give the scores (models, outputs, T, N) of a method."""
         return self._scores(case).values
 
