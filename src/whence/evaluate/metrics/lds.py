@@ -111,9 +111,9 @@ class LDSComparison:
     Attributes
     ----------
     methods : names
-    mean : (method,) over the tests
-    low, high : (method,) ends of the interval that holds ``level`` of the means over subsets drawn with
-        replacement
+    mean : (method,) over the tests, and over the explained models where there are several
+    low, high : (method,) ends of the interval that holds ``level`` of the means over subsets, and explained
+        models, drawn with replacement
     ties : (method, method) whether that interval of the difference between two methods, on the same draws,
         holds 0
     reliability : of the outputs; None with a single training seed
@@ -145,18 +145,22 @@ def compare_lds(
     draws: int = 1_000,
     seed: int = 0,
 ) -> LDSComparison:
-    """Compare methods by LDS, with intervals from a bootstrap over subsets.
+    """Compare methods by LDS, with intervals from a bootstrap over subsets and explained models.
 
-    The models are the observations: whole subsets are drawn with replacement, the same for all methods, and
-    Spearman's ρ is computed again on each draw. Two methods whose difference may as well be 0 are tied. No
-    correction is made for many methods, and none for the choice of tests.
+    The retrained models are the observations: whole subsets are drawn with replacement, the same for all
+    methods, and Spearman's ρ is computed again on each draw. Of several explained models as many are drawn
+    with replacement, independently of the subsets, and the mean is over those. Two methods whose difference
+    may as well be 0 are tied. No correction is made for many methods, and none for the choice of tests.
 
     Parameters
     ----------
     scores
-        Scores (T, N) by the names of methods.
-    subsets_mask, outputs
+        Scores (T, N) by the names of methods, or (models, T, N) of several explained models.
+    subsets_mask
         As for ``lds``.
+    outputs
+        As for ``lds``; of several explained models (models, seeds, m, T), each with the classes that it
+        predicts.
     level
         Share of draws that an interval holds.
     draws, seed
@@ -172,24 +176,48 @@ def compare_lds(
     if m * draws > _LARGEST:
         raise InvalidInputError(f"'draws' must be at most {_LARGEST // m:,} for {m} subsets. Got {draws}.")
     rng = np.random.default_rng(check_seed(seed))
-    # The first row is the sample itself.
-    counts = np.vstack([np.ones(m), rng.multinomial(m, np.full(m, 1 / m), size=draws)])
+    counts = _drawn(rng, m, draws)
+    given = to_array("outputs", outputs)
+    each = given if given.ndim == 4 else given[None]  # one per explained model
+    shares = _drawn(rng, len(each), draws) / len(each)
     means = []
-    for name, given in scores.items():
-        found = numbers(f"scores[{name!r}]", given, (None, None))
-        subsets, targets = _checked(subsets_mask, outputs, found)
-        means.append(_correlations(_foretold(found, subsets), targets.mean(axis=0), counts).mean(axis=1))
+    for name, one in scores.items():
+        several = _by_model(f"scores[{name!r}]", one, len(each) if given.ndim == 4 else None)
+        pairs = zip(several, each, strict=True)
+        by_model = [_drawn_means(found, subsets_mask, asked, counts) for found, asked in pairs]
+        means.append((shares * np.stack(by_model, axis=1)).sum(axis=1))
     drawn = np.array(means)  # (method, 1 + draws)
     low, high = interval(drawn[:, 1:], level)
+    # What several explained models ask of the retrained ones is more tests of the same.
+    targets = np.concatenate(list(each), axis=-1)
     return LDSComparison(
         methods=tuple(scores),
         mean=drawn[:, 0],
         low=low,
         high=high,
         ties=tied(drawn[:, 1:], level),
-        reliability=lds_reliability(targets) if len(targets) > 1 else None,
+        reliability=lds_reliability(targets) if targets.ndim == 3 and len(targets) > 1 else None,
         level=level,
     )
+
+
+def _drawn(rng: np.random.Generator, n: int, draws: int) -> Doubles:
+    """How often (1 + draws, n) each of n is drawn with replacement; the first row is the sample itself."""
+    return np.vstack([np.ones(n), rng.multinomial(n, np.full(n, 1 / n), size=draws)])
+
+
+def _by_model(name: str, scores: Any, models: int | None) -> Array:
+    """Scores (models, T, N) of a method; of one explained model where ``models`` is None."""
+    if models is None:
+        return numbers(name, scores, (None, None))[None]
+    return numbers(name, scores, (models, None, None))
+
+
+def _drawn_means(scores: Array, subsets_mask: Any, outputs: Any, counts: Doubles) -> Doubles:
+    """Mean LDS (draws,) over the tests, model j taken counts[:, j] times."""
+    subsets, targets = _checked(subsets_mask, outputs, scores)
+    means: Doubles = _correlations(_foretold(scores, subsets), targets.mean(axis=0), counts).mean(axis=1)
+    return means
 
 
 def _checked(subsets_mask: Any, outputs: Any, scores: Array) -> tuple[Mask, Array]:

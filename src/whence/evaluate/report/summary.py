@@ -63,10 +63,13 @@ class Summary:
         self.methods = [method for method in self.everyone if not method.sweep]
         found = {key: METRICS.get(key, "metrics") for key in results.protocol["metrics"]}
         self.metrics = list(found.values())
-        self.columns = [
-            replace(each, metric=metric.name) for metric in self.metrics for each in metric.columns
-        ]
         self._options = {metric.name: results.protocol["metrics"][key] for key, metric in found.items()}
+        self._owners = {
+            replace(each, metric=each.metric or metric.name): metric.name
+            for metric in self.metrics
+            for each in metric.columns_for(self._options[metric.name])
+        }
+        self.columns = list(self._owners)
 
     @cached_property
     def values(self) -> dict[Column, dict[str, float]]:
@@ -94,7 +97,7 @@ class Summary:
         cells = []
         for method in self.methods:
             value = values.get(method.key)
-            failed = self.results.select(column.metric, method.key, ERROR)
+            failed = self.results.select(self._owners[column], method.key, ERROR)
             scores = self.results.select(column.metric, method.key, "score")
             note = (failed or scores)[0].note if failed or scores else ""
             is_best = value is not None and value == best
@@ -180,6 +183,20 @@ class Summary:
         """Seconds of fitting and of explaining all tests; 0 where nothing is known of them."""
         return self._cost(method, ["cpu_seconds"] if self.on_cpu else ["fit_seconds", "explain_seconds"])
 
+    def cost(self, method: Method, name: str) -> float | None:
+        """Give what a method cost: once, or where only LDS was measured, per explained model."""
+        once = self.results.value("resources", method.key, name)
+        if once is not None:
+            return once
+        each = (self.curve(column.metric, method.key, name) for column in self.columns)
+        first = next(filter(None, each), [])
+        return float(np.mean([value for _, value in first])) if first else None
+
+    def by_model(self, column: Column) -> list[tuple[Method, list[float]]]:
+        """Scores of each explained model, of methods that have some; none where there is only one model."""
+        found = [(m, [v for _, v in self.curve(column.metric, m.key, "model")]) for m in self.methods]
+        return [(method, values) for method, values in found if values]
+
     def curve(self, metric: str, key: str, quantity: str) -> list[tuple[float, float]]:
         """Points of a method's curve."""
         rows = self.results.select(metric, key, quantity)
@@ -231,7 +248,7 @@ class Summary:
         return None
 
     def _cost(self, method: Method, names: list[str]) -> float:
-        return sum(self.results.value("resources", method.key, name) or 0.0 for name in names)
+        return sum(self.cost(method, name) or 0.0 for name in names)
 
     def _among_three(self, column: Column, name: str, others: list[Method]) -> bool:
         """Tell whether a method, with its best options, is among the best three of a column."""

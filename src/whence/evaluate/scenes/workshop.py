@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,6 +29,8 @@ from whence.features import FeatureBank, extract
 if TYPE_CHECKING:
     from whence.evaluate.suite.protocol import Protocol
 
+_APART = 1_000  # between the seeds of models that are explained
+
 
 @dataclass(frozen=True, eq=False)
 class Scene:
@@ -44,6 +46,8 @@ class Scene:
     explained : (T,) the class that attributions explain: the one the model predicts
     facts : what a reader must know about the scene, by name
     made : what metrics make once for all methods, by their names
+    model : which of several explained models that is, 0 for the first
+    models : the same scene with every explained model so far, by its number
     """
 
     workshop: Workshop
@@ -56,6 +60,8 @@ class Scene:
     trained: Trained
     facts: dict[str, float] = field(default_factory=dict)
     made: dict[str, Any] = field(default_factory=dict)
+    model: int = 0
+    models: dict[int, Scene] = field(default_factory=dict)
 
     @cached_property
     def explained(self) -> Ints:
@@ -82,12 +88,24 @@ class Scene:
     def fit(self, kind: type[Attributor], options: Mapping[str, Any]) -> Attributor:
         """Make and fit an attributor, with the protocol's seed and threads where it takes them."""
         protocol, trained = self.workshop.protocol, self.trained
-        common = {"seed": protocol.seed, "show_progress": False, "n_threads": protocol.threads}
+        seed = protocol.seed + _APART * self.model
+        common = {"seed": seed, "show_progress": False, "n_threads": protocol.threads}
         attributor: Attributor = called(kind, **{**common, **options})
         extra: dict[str, Any] = {}
         if kind.limits.needs_checkpoints:
             extra = {"checkpoints": trained.checkpoints, "learning_rates": trained.learning_rates}
         return attributor.fit(trained.model, self.data, **extra)
+
+    def explaining(self, model: int) -> Scene:
+        """Give the scene with another explained model, which differs by its training seed alone.
+
+        Training set, tests and what metrics have made are shared.
+        """
+        self.models[self.model] = self
+        if model not in self.models:
+            trained = self.workshop.trained(self.trainer, self.inputs, self.train.labels, model)
+            self.models[model] = replace(self, trained=trained, model=model, facts={})
+        return self.models[model]
 
     def retrained(self, parts: list[Ints], seeds: int) -> Iterator[nn.Module]:
         """Give models trained on parts of the training set, for every part and seed, seed after seed."""
@@ -151,9 +169,10 @@ class Workshop:
         read = [samples[i][0] for i in range(len(samples))]
         return torch.stack(read) if self.encoder is None else self.encoder(read)
 
-    def trained(self, trainer: Trainer, inputs: Tensor, labels: Ints) -> Trained:
-        """Train a model with its checkpoints, or read it."""
-        seed, n = self.seed, trainer.recipe.checkpoints
+    def trained(self, trainer: Trainer, inputs: Tensor, labels: Ints, model: int = 0) -> Trained:
+        """Train a model with its checkpoints, or read it; ``model`` counts those of the same training set."""
+        # Far from the seeds of retrained models, which are counted from 1.
+        seed, n = self.seed + _APART * model, trainer.recipe.checkpoints
         parts = {
             "training": json.dumps(trainer.config, sort_keys=True),
             "data": Digest().of([inputs, labels]),

@@ -34,6 +34,12 @@ class Case:
 
     def __init__(self, scene: Scene, method: Method, options: Mapping[str, Any]) -> None:
         self.scene, self.method, self.options = scene, method, dict(options)
+        self.made: dict[str, Any] = {}  # what metrics make of it once, by their names
+
+    def explaining(self, model: int) -> Case:
+        """Give the same method for another explained model of the scene."""
+        scene = self.scene.explaining(model)
+        return self if scene is self.scene else Case(scene, self.method, self.options)
 
     def with_options(self, options: Mapping[str, Any]) -> Case:
         """Give the same case with some options changed."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 from whence.evaluate.scenes import networks
@@ -21,9 +22,8 @@ def cell_seconds(protocol: Protocol, metric: str, method: Method) -> float:
     spec, found = protocol.scene(metric), protocol.metric(metric, method)
     slower = networks.find(protocol.model.name).slower
     seconds = max(0.05, slower * method.kind.limits.cost * (spec.train or 50_000) / 1_000)
-    if found.chooses:
-        for values in method.tune.values():
-            seconds *= 1 + len(values)
+    choices = math.prod(map(len, method.tune.values())) if found.chooses and method.tune else 0
+    seconds *= choices + found.fittings(method)
     return seconds + found.trainings() * _training_seconds(protocol, metric)
 
 

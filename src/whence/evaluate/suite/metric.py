@@ -28,6 +28,7 @@ __all__ = [
     "Materials",
     "Metric",
     "Numbers",
+    "Output",
     "Row",
     "Scene",
     "Share",
@@ -35,6 +36,8 @@ __all__ = [
 ]
 
 
+Output = Literal["logit", "log_prob"]
+"""What LDS foretells of retrained models."""
 CLEAN = "clean"
 """The scene of the data as they come."""
 
@@ -51,7 +54,7 @@ class Column:
     ties : how methods are told apart: "bootstrap" over the rows "each"; "runs", the same for all methods, by
         the logarithms' spread; "given" in rows "tied_with_best"; "none"
     how : the same in words, for the page; {seeds} is the number of training seeds
-    metric : name of the metric, which is entered when results are read
+    metric : of the rows that it shows; that of the metric itself where none is given
     """
 
     title: str
@@ -123,7 +126,7 @@ class Metric(Table):
     swept : quantities that the page draws over the sweep, with title and unit; a line for each ``x`` of rows
     scene : name of the scene that it is measured in; metrics of the scene "clean" share it
     sweeps : whether the methods of a sweep are measured too
-    compares : whether ``compare`` looks at all methods together; their scores are kept for it
+    compares : whether ``compare`` looks at all methods together, by what ``to_compare`` gives of each
     train, test, steps : sizes of the scene where they differ from the protocol's
 
     Examples
@@ -164,6 +167,15 @@ class Metric(Table):
         """Tell whether a method can be measured by it."""
         return True
 
+    @classmethod
+    def columns_for(cls, options: Mapping[str, Any]) -> tuple[Column, ...]:
+        """Give the columns of results that were made with these options."""
+        return cls.columns
+
+    def fittings(self, method: Method) -> int:
+        """Count how often a method is fitted to be measured."""
+        return 1
+
     def depends(self, protocol: Protocol) -> Any:
         """Give what else of a protocol its numbers depend on, beside scene, method and options."""
         return None
@@ -177,8 +189,12 @@ class Metric(Table):
         """Choose a method's options; the row "chosen" has them as JSON in its note."""
         return []
 
+    def to_compare(self, case: Case) -> npt.NDArray[Any]:
+        """Give what ``compare`` needs of a method: its scores (test, train)."""
+        return case.scores
+
     def compare(self, scene: Scene, scores: dict[str, npt.NDArray[Any]]) -> list[Row]:
-        """Compare all methods by their scores (test, train), by key."""
+        """Compare all methods by what was kept of them, by key."""
         return []
 
     def over(self, sweep: Sweep) -> Self:

@@ -6,6 +6,7 @@ import inspect
 import tomllib
 from collections.abc import Mapping
 from importlib.resources import files
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -19,7 +20,7 @@ from whence.evaluate.scenes import sources as _sources  # noqa: F401 (registers 
 from whence.evaluate.scenes.datasets import SOURCES
 from whence.evaluate.scenes.training import Recipe
 from whence.evaluate.suite import metrics as _metrics  # noqa: F401 (registers them)
-from whence.evaluate.suite.metric import CLEAN, METRICS, Metric
+from whence.evaluate.suite.metric import CLEAN, METRICS, Metric, Output
 
 RANDOM = RandomAttributor.name
 """Name of the method that knows nothing; it takes part in every table."""
@@ -50,6 +51,7 @@ class Method(Table):
     label : how tables call it
     options : of its constructor
     tune : values to choose from, by option; chosen by LDS on subsets that are not scored
+    by_output : options that differ by the output that LDS foretells, as in { log_prob = { … } }
     sweep : whether it is here only for the sweep over an option
     """
 
@@ -57,6 +59,7 @@ class Method(Table):
     label: str = ""
     options: dict[str, Any] = Field(default={})
     tune: dict[str, Annotated[list[Any], Field(min_length=1)]] = Field(default={})
+    by_output: dict[Output, dict[str, Any]] = Field(default={})
     sweep: bool = False
 
     @model_validator(mode="before")
@@ -69,7 +72,7 @@ class Method(Table):
     @model_validator(mode="after")
     def _takes_its_options(self) -> Method:
         taken = list(inspect.signature(self.kind).parameters)
-        for option in (*self.options, *self.tune):
+        for option in chain(self.options, self.tune, *self.by_output.values()):
             if option not in taken:
                 raise InvalidInputError(
                     f"The keys of options of {self.name} must be among {', '.join(taken)}. Got {option!r}."
@@ -86,7 +89,13 @@ class Method(Table):
         """What identifies it in results: the name with its options."""
         inside = [f"{name}={value}" for name, value in sorted(self.options.items())]
         inside += [f"{name}=tuned" for name in sorted(self.tune)]
+        for output, own in sorted(self.by_output.items()):
+            inside += [f"{output}: {name}={value}" for name, value in sorted(own.items())]
         return f"{self.name}({', '.join(inside)})" if inside else self.name
+
+    def for_output(self, output: Output) -> dict[str, Any]:
+        """Give the options that differ for an output that LDS foretells."""
+        return self.by_output.get(output, {})
 
 
 class Sweep(Table):

@@ -226,7 +226,7 @@ class _Runner:
                 metric = self.protocol.metric(name, method)
                 found = self._guarded(metric.name, method, partial(self._measure, case, metric))
                 worked = all(row.quantity != ERROR for row in found)
-                kept = case.scores if metric.compares and worked else None
+                kept = metric.to_compare(case) if metric.compares and worked else None
                 self.cells.write(found, parts, f"{metric.name}, {method.label}", kept)
             rows += found
             self._advance(cell_seconds(self.protocol, name, method))
