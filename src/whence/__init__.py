@@ -19,7 +19,7 @@ from whence.errors import (
 )
 
 if TYPE_CHECKING:
-    from whence.attributors import DualDA, load
+    from whence.attributors import DualDA, Effects, load
 
 __version__ = "0.1.0"
 
@@ -29,6 +29,7 @@ __all__ = [
     "ConvergenceWarning",
     "DataWarning",
     "DualDA",
+    "Effects",
     "InvalidInputError",
     "ModelError",
     "NotFittedError",
@@ -42,7 +43,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Import what takes time when it is asked for: the command line answers, and can be stopped, before."""
-    if name in ("DualDA", "load"):
+    if name in ("DualDA", "Effects", "load"):
         return getattr(import_module("whence.attributors"), name)
     if not name.startswith("_"):
         try:

@@ -10,6 +10,7 @@ from torch import nn
 
 from whence.attributors.base import METHODS, Attributor, Limits, get, names
 from whence.attributors.dual.dualda import DualDA
+from whence.attributors.effects.effects import Effects
 from whence.attributors.ensemble import Ensemble
 from whence.attributors.gradient.graddot import GradCos, GradDot
 from whence.attributors.gradient.tracin import TracIn
@@ -35,6 +36,7 @@ __all__ = [
     "Arnoldi",
     "Attributor",
     "DualDA",
+    "Effects",
     "Ensemble",
     "GradCos",
     "GradDot",

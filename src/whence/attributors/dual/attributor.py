@@ -14,7 +14,7 @@ from whence.attributors.classifier import Training
 from whence.attributors.dual.agreement import agreement, warn_of_data, warn_of_low, without_part
 from whence.attributors.dual.faithfulness import Faithfulness
 from whence.attributors.dual.sketch import sketch
-from whence.attributors.dual.solutions import SurrogateSolution, SurrogateSolver
+from whence.attributors.dual.solutions import SurrogateSolver
 from whence.attributors.dual.surrogate import Surrogate
 from whence.attributors.pairs import PairAttributor
 from whence.attributors.parameters import parameter
@@ -23,7 +23,7 @@ from whence.core.arrays import Floats, Ints
 from whence.core.checks import check_flag
 from whence.data import TrainingSet
 from whence.errors import InvalidInputError
-from whence.features import as_float32
+from whence.features import as_float32, taken
 from whence.model.bound import BoundModel
 from whence.model.layers import Asked, check_layers
 from whence.svm.inputs import check_C
@@ -77,13 +77,14 @@ class SurrogateAttributor(PairAttributor):
         """Solve the surrogate, or take it from the cache."""
         bank = training.bank
         features, place = as_float32(bank.features), self._place(bank.model)
-        solution = self._solution(training, features)
+        C = self._weight_of_loss(taken(features, bank.valid))
+        solution = SurrogateSolver(training.task, self).of_bank(bank, features, C, training.cache_dir)
         vectors, known = np.asarray(features[solution.support]), sketch(features, bank.labels)
         return Surrogate(training.task, solution, vectors, bank.labels, bank.head, place, known)
 
-    def _solution(self, training: Training, features: Floats) -> SurrogateSolution:
-        """Solve at the C that was given, or at the one that agrees best with the model."""
-        return SurrogateSolver(training.task, self).of_bank(training.bank, features, training.cache_dir)
+    def _weight_of_loss(self, features: Floats) -> float | Literal["auto"]:
+        """Tell C, of features (N, d); "auto" chooses the one whose surrogate agrees best with the model."""
+        return self.C
 
     def _take(self, surrogate: Surrogate) -> None:
         """Take over a surrogate."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -55,9 +55,11 @@ class SurrogateSolver:
     task: Task
     by: SurrogateAttributor
 
-    def of_features(self, features: Floats, labels: Array, head: Head | None) -> SurrogateSolution:
+    def of_features(
+        self, features: Floats, labels: Array, head: Head | None, C: float | Literal["auto"]
+    ) -> SurrogateSolution:
         """Choose C where that is asked for, and solve on the samples whose label is known."""
-        some, choice, C = self.task.known(labels), None, self.by.C
+        some, choice = self.task.known(labels), None
         X, y = taken(features, some), labels[some]
         # As long as the features: in any units, and with any offset common to all, the bias then costs as
         # much, and counts as much in products of features, as the features do.
@@ -69,18 +71,22 @@ class SurrogateSolver:
         return solved._replace(lam=_for_all(solved.lam, some), choice=choice)
 
     def of_bank(
-        self, bank: FeatureBank, features: Floats, cache_dir: str | PathLike[str] | None
+        self,
+        bank: FeatureBank,
+        features: Floats,
+        C: float | Literal["auto"],
+        cache_dir: str | PathLike[str] | None,
     ) -> SurrogateSolution:
         """Solve on a bank's ``features``, or take the solution from the cache."""
 
         def now() -> SurrogateSolution:
-            solved = self.of_features(features, bank.labels, bank.head)
+            solved = self.of_features(features, bank.labels, bank.head, C)
             bank.verify()
             return solved
 
         if cache_dir is None or not bank.checksum:  # without which nobody could tell whose solution it is
             return now()
-        options = {"C": self.by.C, "bias": self.by.bias, "tol": self.by.tol, "seed": self.by.seed}
+        options = {"C": C, "bias": self.by.bias, "tol": self.by.tol, "seed": self.by.seed}
         parts = {**bank.parts, "data features": f"{bank.features.shape} {bank.checksum}"}
         parts |= {name: str(value) for name, value in options.items()}
         solver = fingerprint.source("whence.svm", "whence.attributors.dual.solutions")

@@ -1,0 +1,1 @@
+"""Effects: what would change without a sample."""
