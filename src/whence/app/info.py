@@ -42,6 +42,8 @@ def facts(path: Path) -> dict[str, Any]:
             "samples": None if labels is None else len(labels),
             "class names": None if names is None else ", ".join(map(plain_line, names)),
             "layer": (manifest.get("fingerprint") or {}).get("layer"),
+            "layers": ", ".join(plain_line(each["name"]) for each in (manifest.get("layers") or {}).get("blocks", []))
+            or None,
         }
     if manifest.get("method") == DualDA.name:
         explainer = load(path)
