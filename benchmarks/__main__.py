@@ -31,6 +31,7 @@ PARTS = (
     "audit",
     "xda",
     "explorer",
+    "layers",
     "kills",
 )
 
@@ -72,5 +73,7 @@ if "xda" in chosen:
     xda.run()
 if "explorer" in chosen:
     explorer.run(options.cache)
+if "layers" in chosen:
+    layers.run(options.data, options.cache)
 if "kills" in chosen:
     kills.run()
