@@ -11,6 +11,7 @@ from benchmarks import (
     explorer,
     flipping,
     kills,
+    layers,
     memory,
     methods,
     scale,
