@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
-from tests.helpers.families import BERT, FAMILIES, IMAGES, Family, ResNet, Vgg
+from tests.helpers.families import BERT, IMAGES, Family, ResNet, Vgg
 from tests.helpers.untouched import assert_untouched, snapshot
 from whence.errors import InvalidInputError, ModelError
 from whence.model import layers as module
@@ -285,14 +285,6 @@ def test_a_layer_that_never_fires_keeps_its_zeros() -> None:
         .scale
         == 1.0
     )
-
-
-@pytest.fixture(params=FAMILIES, ids=lambda family: family.name)
-def family(request: pytest.FixtureRequest) -> Family:
-    missing = request.param.missing()
-    if missing is not None:
-        pytest.skip(missing)
-    return request.param  # type: ignore[no-any-return]
 
 
 def test_every_family_has_features_of_its_layers(family: Family) -> None:
