@@ -11,6 +11,7 @@ from benchmarks import (
     explorer,
     flipping,
     kills,
+    layers,
     memory,
     methods,
     scale,
@@ -31,6 +32,7 @@ PARTS = (
     "audit",
     "xda",
     "explorer",
+    "layers",
     "kills",
 )
 
@@ -72,5 +74,7 @@ if "xda" in chosen:
     xda.run()
 if "explorer" in chosen:
     explorer.run(options.cache)
+if "layers" in chosen:
+    layers.run(options.data, options.cache)
 if "kills" in chosen:
     kills.run()

@@ -150,6 +150,8 @@ class SurrogateAttributor(PairAttributor):
         """Give the surrogate of a saved file, and take over what all methods know after a fit."""
         surrogate = Surrogate.from_arrays(arrays, manifest, self._place(bound))
         shape = len(surrogate.coef), surrogate.vectors.shape[1]
+        if manifest.layers is not None and sum(manifest.layers.widths) != shape[1]:
+            raise contents.refused(f"'layers' must have as many features as 'vectors', {shape[1]}")
         if bound is not None and bound.extractor.head().weight.shape != shape:
             raise contents.refused(f"'coef' must fit the layer {bound.extractor.layer!r}, and does not")
         if surrogate.bias != self.bias:
