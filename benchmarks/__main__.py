@@ -8,6 +8,7 @@ from pathlib import Path
 from benchmarks import (
     attribution,
     audit,
+    effects,
     explorer,
     flipping,
     kills,
@@ -33,6 +34,7 @@ PARTS = (
     "xda",
     "explorer",
     "layers",
+    "effects",
     "kills",
 )
 
@@ -76,5 +78,7 @@ if "explorer" in chosen:
     explorer.run(options.cache)
 if "layers" in chosen:
     layers.run(options.data, options.cache)
+if "effects" in chosen:
+    effects.run(options.data, options.cache)
 if "kills" in chosen:
     kills.run()
