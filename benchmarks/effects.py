@@ -1,8 +1,8 @@
 """What effects cost as the training set and the number of halves grow, and how near first order is.
 
-Penultimate features of a CNN trained on Fashion-MNIST (60,000 × 128, see ``benchmarks.data``), κ = 1,000. Costs
-are CPU-seconds of one thread, and in units of one solve of the whole training set to the same gap. The second
-table compares first order with solving again without each sample, exactly.
+Penultimate features of a CNN trained on Fashion-MNIST (60,000 × 128, see ``benchmarks.data``), κ = 1,000.
+Costs are CPU-seconds of one thread, and in units of one solve of the whole training set to the same gap. The
+second table compares first order with solving again without each sample, exactly.
 """
 
 from __future__ import annotations
@@ -64,9 +64,7 @@ def costs(features: np.ndarray, labels: np.ndarray, order: np.ndarray, tests: to
 
 def leaving_one_out(f: np.ndarray, y: np.ndarray, tests: torch.Tensor) -> None:
     """Print how near first order, and τ, are to solving again without each sample."""
-    print(
-        f"\nLeaving out one of {len(y):,} samples, on the class that the surrogate gives each of {TESTS} tests.\n"
-    )
+    print(f"\nLeaving out one of {len(y):,} samples, on the class that {TESTS} tests are given.\n")
     print("| κ | support vectors | active set holds | Pearson, first order | … where it holds | Pearson, τ |")
     print("|---|---|---|---|---|---|")
     for kappa in (100.0, 1_000.0, 10_000.0):
