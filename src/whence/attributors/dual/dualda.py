@@ -55,11 +55,6 @@ class DualDA(PairAttributor):
         the root of their mean squared norm (``constant_``), so that features in other units give the same
         attributions at the C that belongs to them, and features with a common offset nearly the same
         surrogate; C itself weighs the loss as ever.
-    layers
-        What goes into which layers is a feature: "last", the last linear one's, as the paper has it; "all",
-        every distinct tensor that a linear or convolutional layer reads; a number, so many of these from
-        the end; a list of names; "auto", up to 5 of all. Several are put side by side, each at a mean
-        squared norm of 1 (``layers_``), and scores then sum over layers too.
     tol
         Relative duality gap to reach; at 1e-6 the top proponents no longer change.
     seed
@@ -72,6 +67,11 @@ class DualDA(PairAttributor):
         Inputs per forward pass.
     device
         Where the features and scores are computed; None is the model's device, or the CPU for features.
+    layers
+        What goes into which layers is a feature: "last", the last linear one's, as the paper has it; "all",
+        every distinct tensor that a linear or convolutional layer reads; a number, so many of these from
+        the end; a list of names; "auto", up to 5 of all. Several are put side by side, each at a mean
+        squared norm of 1 (``layers_``), and scores then sum over layers too.
     show_progress
         Show progress bars.
 
@@ -117,12 +117,12 @@ class DualDA(PairAttributor):
 
     C: float | Literal["auto"] = "auto"
     bias: bool = True
-    layers: Asked | list[str] = parameter("last", check_layers)
     tol: float = 1e-6
     seed: int = 0
     n_threads: int | None = None
     max_seconds: float | None = None
     device: str | torch.device | None = None
+    layers: Asked | list[str] = parameter("last", check_layers)
 
     @overload
     def attribute(self, x: Any, target: Any = None, *, sparse: Literal[False] = False) -> Tensor: ...
