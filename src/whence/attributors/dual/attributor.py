@@ -42,12 +42,12 @@ class SurrogateAttributor(PairAttributor):
 
     C: float | Literal["auto"] = "auto"
     bias: bool = True
-    layers: Asked | list[str] = parameter("last", check_layers)
     tol: float = 1e-6
     seed: int = 0
     n_threads: int | None = None
     max_seconds: float | None = None
     device: str | torch.device | None = None
+    layers: Asked | list[str] = parameter("last", check_layers)
 
     def predict(self, x: Any) -> Tensor:
         """Label inputs by the surrogate; where labels are classes, (B,)."""

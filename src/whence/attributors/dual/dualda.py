@@ -44,11 +44,6 @@ class DualDA(SurrogateAttributor):
         the root of their mean squared norm (``constant_``), so that features in other units give the same
         attributions at the C that belongs to them, and features with a common offset nearly the same
         surrogate; C itself weighs the loss as ever.
-    layers
-        What goes into which layers is a feature: "last", the last linear one's, as the paper has it; "all",
-        every distinct tensor that a linear or convolutional layer reads; a number, so many of these from
-        the end; a list of names; "auto", up to 5 of all. Several are put side by side, each at a mean
-        squared norm of 1 (``layers_``), and scores then sum over layers too.
     tol
         Relative duality gap to reach; at 1e-6 the top proponents no longer change.
     seed
@@ -61,6 +56,11 @@ class DualDA(SurrogateAttributor):
         Inputs per forward pass.
     device
         Where the features and scores are computed; None is the model's device, or the CPU for features.
+    layers
+        What goes into which layers is a feature: "last", the last linear one's, as the paper has it; "all",
+        every distinct tensor that a linear or convolutional layer reads; a number, so many of these from
+        the end; a list of names; "auto", up to 5 of all. Several are put side by side, each at a mean
+        squared norm of 1 (``layers_``), and scores then sum over layers too.
     show_progress
         Show progress bars.
 
