@@ -17,6 +17,10 @@ _JITTER = 1e-8  # of the mean squared length of the constraints, so that depende
 _MOST = 20_000  # constraints whose Gram matrix is held: 3.2 GB
 
 
+NOBODY: Ints = np.empty(0, dtype=np.int64)
+"""No samples."""
+
+
 class Constraints(NamedTuple):
     """Pairs of classes whose scores keep their difference at a sample: (w_plus − w_minus)·f stays.
 
@@ -93,6 +97,43 @@ class Linearised:
             moves = moves + _entering(features, labels, lam, C, members, held, F, inverse)
         return cls(csr_array(moves), held, inverse, own)
 
+    def change(
+        self,
+        features: Floats,
+        weight: Doubles,
+        C: float,
+        leaving: Ints,
+        entering: Ints = NOBODY,
+        labels: Ints = NOBODY,
+    ) -> Doubles:
+        """Give the change (K, D) of W when members leave together, and then samples enter.
+
+        Members I leave with u = Σ_{i∈I} u_i, and W changes by −(I − P₋I) u. With V the constraints, Q the
+        inverse of their Gram matrix, a = Q Vᵀu and B those of I, P₋I u = V z for z = a − Q_{·B} Q_BB⁻¹ a_B.
+        Those that enter then do so each as if by itself, with the steps t that W and the constraints of the
+        others leave them.
+
+        Parameters
+        ----------
+        features : (N, D), as they were linearised
+        weight : (K, D) W
+        C : of the solution
+        leaving : (n,) rows of members
+        entering, labels : (k,) rows of samples outside, or that leave, and the labels they enter with
+        """
+        mine = np.isin(self.constraints.owners, leaving)
+        rest, B = np.flatnonzero(~mine), np.flatnonzero(mine)
+        Q = self.inverse
+        between = Q[np.ix_(B, rest)]
+        Q = Q[np.ix_(rest, rest)] - between.T @ np.linalg.solve(Q[np.ix_(B, B)], between)
+        held = Constraints(*(part[rest] for part in self.constraints))
+        F = features[held.owners].astype(np.float64)
+        found = -_freed(self.moves[leaving].T @ features[leaving].astype(np.float64), held, F, Q)
+        if len(entering):
+            f = features[entering].astype(np.float64)
+            found += _freed(_steps(f, labels, weight + found, C, held, F, Q).T @ f, held, F, Q)
+        return found
+
 
 def constraints_of(lam: csr_array, labels: Ints, C: float) -> Constraints:
     """Find the constraints that hold at a solution λ (N, K) with this C."""
@@ -108,6 +149,16 @@ def constraints_of(lam: csr_array, labels: Ints, C: float) -> Constraints:
     return Constraints(rows[kept], plus[kept], rivals[kept])
 
 
+def activity(lam: csr_array, labels: Ints, C: float) -> csr_array:
+    """Tell the active set of a solution λ (N, K): 1 at active rivals; at the label 1, or 2 at the bound."""
+    rows = np.repeat(np.arange(lam.shape[0]), np.diff(lam.indptr))
+    own, size = lam.indices == labels[rows], np.abs(lam.data)
+    state = (size > _BOUND * C).astype(np.int8) + (own & (size >= C * (1 - _BOUND)))
+    found = csr_array((state, lam.indices, lam.indptr), shape=lam.shape)
+    found.eliminate_zeros()
+    return found
+
+
 def _entering(
     features: Floats,
     labels: Ints,
@@ -119,21 +170,38 @@ def _entering(
     inverse: Doubles,
 ) -> csr_array:
     """Give t (e_y − e_r) of the samples outside that have a loss, (N, K)."""
-    rows, shape = np.flatnonzero(~members), lam.shape
-    f, y = features[rows].astype(np.float64), labels[rows]
-    support = np.flatnonzero(np.diff(lam.indptr))
+    rows, support = np.flatnonzero(~members), np.flatnonzero(np.diff(lam.indptr))
     W = lam[support].T @ features[support].astype(np.float64)  # (K, D)
+    steps = _steps(features[rows].astype(np.float64), labels[rows], W, C, held, F, inverse).tocoo()
+    return csr_array((steps.data, (rows[steps.row], steps.col)), shape=lam.shape)
+
+
+def _steps(
+    f: Doubles, y: Ints, W: Doubles, C: float, held: Constraints, F: Doubles, inverse: Doubles
+) -> csr_array:
+    """Give t (e_y − e_r) of samples with features f (n, D) and labels y (n,), each by itself, (n, K)."""
+    rows = np.arange(len(y))
     behind = f @ W.T
-    behind += 1.0 - behind[np.arange(len(y)), y][:, None]
-    behind[np.arange(len(y)), y] = 0.0
+    behind += 1.0 - behind[rows, y][:, None]
+    behind[rows, y] = 0.0
     rivals, losses = behind.argmax(axis=1), behind.max(axis=1, initial=0.0)
     some = losses > 0.0
-    rows, f, y, rivals, losses = rows[some], f[some], y[some], rivals[some], losses[some]
+    f, y, rows, rivals, losses = f[some], y[some], rows[some], rivals[some], losses[some]
     products = (F @ f.T) * held.alike(y, rivals)  # (m, n)
     left = 2.0 * np.einsum("nd,nd->n", f, f) - np.einsum("mn,mn->n", products, inverse @ products)
     steps = np.minimum(C, losses / np.maximum(left, np.finfo(np.float64).tiny))
     both = np.r_[steps, -steps], (np.r_[rows, rows], np.r_[y, rivals])
-    return csr_array(both, shape=shape)
+    return csr_array(both, shape=behind.shape)
+
+
+def _freed(direction: Doubles, held: Constraints, F: Doubles, inverse: Doubles) -> Doubles:
+    """Give (I − P) u of a direction u (K, D), P projecting onto the span of constraints of features F."""
+    along = np.einsum("md,md->m", direction[held.plus] - direction[held.minus], F)
+    parts = (inverse @ along)[:, None] * F
+    free = direction.copy()
+    np.subtract.at(free, held.plus, parts)
+    np.add.at(free, held.minus, parts)
+    return free
 
 
 def _inverse(gram: Doubles) -> Doubles:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -14,7 +15,8 @@ from whence.attributors.base import Limits, register
 from whence.attributors.classifier import Training
 from whence.attributors.dual.attributor import SurrogateAttributor
 from whence.attributors.dual.surrogate import Surrogate
-from whence.attributors.effects.halves import CHUNK, Halves
+from whence.attributors.effects.groups import GroupEffect, group_effect
+from whence.attributors.effects.halves import CHUNK, Halves, weight_of
 from whence.attributors.effects.outputs import Output, sharpness_of
 from whence.attributors.effects.reliability import out_of_bag, reliability
 from whence.attributors.effects.shifts import Shifts, Solved, checked
@@ -139,6 +141,50 @@ class Effects(SurrogateAttributor):
         """``standard_error`` of features (B, d)."""
         return self._for_all(self._errors(*self._given(features, target)))
 
+    def effect_of(
+        self,
+        x: Any,
+        target: Any = None,
+        *,
+        remove: Sequence[int] = (),
+        relabel: Mapping[int, Any] | None = None,
+        training_features: Any = None,
+    ) -> GroupEffect:
+        """Foretell what becomes of a batch of inputs without a set of samples, or with other labels.
+
+        Of the surrogate of the whole training set, whatever ``method`` is: to first order, W changes by
+        −(I − P) Σ_i λ_i ⊗ f_i, P projecting onto the constraints that hold at all other samples; exactly, it
+        is solved again from there. **Negative where the samples raise the target's output.** First order
+        holds while the others keep their active set, so for few samples or such as hardly matter; print the
+        record to see.
+
+        Parameters
+        ----------
+        x, target
+            As for ``attribute``.
+        remove
+            Training samples to leave out.
+        relabel
+            New labels of training samples. To first order, they leave and enter again with their new label.
+        training_features
+            Features (train, d) of all training samples, an array or a FeatureBank; None computes them again.
+        """
+        asked = remove, relabel, training_features, (self.output, self.sharpness_)
+        return group_effect(self, self._read(x, target), *asked)
+
+    def effect_of_features(
+        self,
+        features: Any,
+        target: Any = None,
+        *,
+        remove: Sequence[int] = (),
+        relabel: Mapping[int, Any] | None = None,
+        training_features: Any = None,
+    ) -> GroupEffect:
+        """``effect_of`` of features (B, d)."""
+        asked = remove, relabel, training_features, (self.output, self.sharpness_)
+        return group_effect(self, self._given(features, target), *asked)
+
     def _errors(self, features: Tensor, classes: Tensor) -> Tensor:
         n = len(self.shifts_.each)
         if n < 2:
@@ -194,8 +240,7 @@ class Effects(SurrogateAttributor):
             features, y = halves.extended, halves.labels
             everyone = np.ones(len(y), dtype=bool)
             change = Linearised.of(features, y, halves.lam, halves.C, everyone, entering=False)
-            weight = halves.lam.T @ features.astype(np.float64)
-            solved, score = [Solved(weight, change)], None
+            solved, score = [Solved(weight_of(halves.lam, features), change)], None
         sharpness = 1.0
         if self.output == "log_prob":
             calibrating = solved if self.method == "halves" else halves.solved(0, _CALIBRATING)

@@ -67,10 +67,7 @@ class Halves:
     @property
     def extended(self) -> Floats:
         """Features (N, D), with the constant where there is one."""
-        if not self.constant:
-            return self.features
-        column = np.full((len(self.features), 1), self.constant, np.float32)
-        return np.concatenate([self.features, column], axis=1)
+        return extended(self.features, self.constant)
 
     def _lams(self, places: list[int]) -> list[csr_array]:
         """λ of some halves, solved, or from the cache."""
@@ -95,6 +92,21 @@ class Halves:
         return _kept(Cache(self.cache_dir), parts, options, work)
 
 
+def extended(features: Floats, constant: float) -> Floats:
+    """Append a constant to features (N, d), unless it is 0."""
+    if not constant:
+        return features
+    column = np.full((len(features), 1), constant, features.dtype)
+    return np.concatenate([features, column], axis=1)
+
+
+def weight_of(lam: csr_array, features: Floats) -> Doubles:
+    """W (K, D) of λ (N, K) and features (N, D)."""
+    support = np.flatnonzero(np.diff(lam.indptr))
+    weight: Doubles = lam[support].T @ features[support].astype(np.float64)
+    return weight
+
+
 def members(n: int, seed: int, place: int) -> Mask:
     """Draw a half of n samples, by its place among all halves."""
     return np.random.default_rng([seed, place]).permutation(n) < (n + 1) // 2
@@ -109,9 +121,7 @@ def _solve(subsets: Subsets, n: int, seed: int, place: int) -> csr_array:
 def _linearise(features: Floats, labels: Ints, C: float, seed: int, half: tuple[int, csr_array]) -> Solved:
     place, lam = half
     inside = members(len(labels), seed, place)
-    support = np.flatnonzero(np.diff(lam.indptr))
-    weight: Doubles = lam[support].T @ features[support].astype(np.float64)
-    return Solved(weight, Linearised.of(features, labels, lam, C, inside, entering=True))
+    return Solved(weight_of(lam, features), Linearised.of(features, labels, lam, C, inside, entering=True))
 
 
 def _kept(cache: Cache, parts: Parts, title: str, solve: Callable[[], list[csr_array]]) -> list[csr_array]:

@@ -1,0 +1,55 @@
+"""The features of all training samples, of which an explainer keeps those of the support vectors only."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from whence.attributors.dual.attributor import SurrogateAttributor
+from whence.core.arrays import Floats
+from whence.core.checks import to_array
+from whence.errors import InvalidInputError
+from whence.features import FeatureBank, as_float32, extract
+from whence.svm.inputs import check_features, squared_norms
+
+
+def all_features(explainer: SurrogateAttributor, features: Any = None, argument: str = "features") -> Floats:
+    """Features (N, d) of all training samples, checked to be those of the fit.
+
+    Taken from ``features`` (N, d), an array or a FeatureBank, or computed by the model from its training set.
+    ``argument`` is what errors call them.
+    """
+    if features is None:
+        features = _extracted(explainer, argument)
+    if isinstance(features, FeatureBank):
+        explainer.surrogate_.check_labels(features.labels, argument)
+        features = features.features
+    X = check_features(as_float32(to_array(argument, features)))
+    expected = explainer.n_train_, explainer.vectors_.shape[1]
+    if X.shape != expected:
+        raise InvalidInputError(
+            f"'{argument}' must be those of the training set, one row per sample, {expected}. Got {X.shape}."
+        )
+    squared_norms(X)  # raises where a feature is not finite
+    explainer.surrogate_.check_training(X, argument=argument)
+    return X
+
+
+def _extracted(explainer: SurrogateAttributor, argument: str) -> FeatureBank:
+    """Compute the features again, or raise where the explainer has nothing to compute them with."""
+    bound, data = explainer.model_, explainer.data_
+    if bound is None or data is None:
+        raise InvalidInputError(
+            f"'{argument}' must be given: all training samples are looked at, and the explainer has "
+            "no model and training set to compute their features with. Pass the features it was fitted "
+            "on, or load it with 'model' and 'data'."
+        )
+    bound.check_unchanged()
+    return extract(
+        bound.extractor.model,
+        data,
+        layer=bound.extractor.layer,
+        layers=bound.extractor.layers,
+        batch_size=explainer.batch_size,
+        on_error="skip" if len(explainer.skipped_) else "raise",
+        show_progress=explainer.show_progress,
+    )

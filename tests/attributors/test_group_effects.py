@@ -1,0 +1,152 @@
+"""What would change without a set of samples: first order beside the surrogate solved again."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from scipy.special import log_softmax
+
+from whence import Effects, load
+from whence.errors import InvalidInputError
+from whence.features import FeatureBank
+from whence.svm import solve
+
+N, K, D = 40, 3, 300
+
+
+def drawn(seed: int = 0, n: int = N) -> tuple[np.ndarray, np.ndarray]:
+    """Classes in many dimensions, where samples move each other so little that active sets can hold."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, K, n)
+    return ((np.eye(K, D)[y] * 4 + rng.normal(size=(n, D))) / np.sqrt(D)).astype(np.float32), y
+
+
+X, Y = drawn()
+TESTS, TARGETS = drawn(1, 6)
+
+
+def fitted(**options) -> Effects:
+    bank = FeatureBank.of(X, Y)
+    defaults = {"C": 1.0, "method": "first_order", "tol": 1e-10, "show_progress": False}
+    return Effects(**{**defaults, **options}).fit(features=bank)
+
+
+def logits(X: np.ndarray, y: np.ndarray, constant: float) -> np.ndarray:
+    W = solve(X, y, n_classes=K, C=1.0, bias=constant, tol=1e-10).weight
+    return TESTS.astype(np.float64) @ W[:, :D].T + W[:, D]
+
+
+def ask(explainer: Effects, **what):
+    return explainer.effect_of_features(TESTS, TARGETS, training_features=X, **what)
+
+
+def test_exact_is_the_surrogate_of_the_remaining_samples():
+    explainer = fitted()
+    gone = [3, 17, 20, 21, 22, 39]
+    found = ask(explainer, remove=gone)
+    keep, rows = np.setdiff1d(np.arange(N), gone), np.arange(len(TESTS))
+    before, after = logits(X, Y, explainer.constant_), logits(X[keep], Y[keep], explainer.constant_)
+    np.testing.assert_allclose(found.before, before[rows, TARGETS], atol=1e-4)
+    np.testing.assert_allclose(found.exact, (after - before)[rows, TARGETS], atol=1e-4)
+    assert found.removed == tuple(gone)
+    assert found.relabelled == ()
+    assert found.n_others == len(keep)
+    assert found.gap <= 1e-10
+
+
+@pytest.mark.parametrize("output", ["logit", "margin", "log_prob"])
+def test_other_outputs_are_taken_of_the_same_surrogates(output):
+    explainer = fitted(output=output)
+    found = ask(explainer, remove=[1, 2])
+    keep, rows = np.arange(N)[[0, *range(3, N)]], np.arange(len(TESTS))
+    expected = []
+    for z in (logits(X, Y, explainer.constant_), logits(X[keep], Y[keep], explainer.constant_)):
+        others = z.copy()
+        others[rows, TARGETS] = -np.inf
+        expected.append({
+            "logit": z[rows, TARGETS],
+            "margin": z[rows, TARGETS] - others.max(axis=1),
+            "log_prob": log_softmax(explainer.sharpness_ * z, axis=1)[rows, TARGETS],
+        }[output])  # fmt: skip
+    np.testing.assert_allclose(found.before, expected[0], atol=1e-4)
+    np.testing.assert_allclose(found.exact, expected[1] - expected[0], atol=1e-4)
+
+
+@pytest.mark.parametrize("output", ["logit", "log_prob"])
+def test_of_one_sample_first_order_is_its_score_with_the_other_sign(output):
+    explainer = fitted(output=output)
+    scores = explainer.attribute_features(TESTS, TARGETS)
+    for i in (0, 5, 11):
+        found = ask(explainer, remove=[i])
+        np.testing.assert_allclose(found.first_order, -scores[:, i], atol=1e-5)
+
+
+def test_first_order_is_exact_where_the_active_set_holds():
+    explainer = fitted()
+    held = [found for found in (ask(explainer, remove=[i]) for i in range(N)) if not found.changed]
+    assert len(held) >= 10
+    for found in held:
+        assert found.difference < 1e-3
+        assert not found.parted
+        assert "agree" in str(found)
+
+
+def test_half_of_the_samples_is_too_many_for_first_order():
+    found = ask(fitted(C=0.4), remove=list(range(N // 2)))
+    assert found.changed
+    assert found.parted
+    assert f"{found.changed} of {N // 2} other samples" in str(found)
+    assert "part, by" in str(found)
+    assert "Without 20 samples" in str(found)
+
+
+def test_relabelled_samples_leave_and_enter_again():
+    explainer = fitted(C=0.05)
+    wrong = {2: (int(Y[2]) + 1) % K, 9: (int(Y[9]) + 2) % K}
+    found = ask(explainer, relabel=wrong)
+    labels = Y.copy()
+    labels[list(wrong)] = list(wrong.values())
+    rows, z = np.arange(len(TESTS)), []
+    for y in (Y, labels):
+        W = solve(X, y, n_classes=K, C=0.05, bias=explainer.constant_, tol=1e-10).weight
+        z.append((TESTS.astype(np.float64) @ W[:, :D].T + W[:, D])[rows, TARGETS])
+    np.testing.assert_allclose(found.exact, z[1] - z[0], atol=1e-5)
+    assert found.relabelled == (2, 9)
+    assert found.removed == ()
+    assert np.corrcoef(found.first_order, found.exact)[0, 1] > 0.9
+    assert "With 2 samples under another label" in str(found)
+
+
+def test_halves_answer_by_the_surrogate_of_all_samples_too():
+    ours, theirs = fitted(), fitted(method="halves", solves=2)
+    asked = {"remove": [4], "relabel": {6: (int(Y[6]) + 1) % K}}
+    np.testing.assert_allclose(ask(theirs, **asked).first_order, ask(ours, **asked).first_order, atol=1e-6)
+
+
+def test_features_are_computed_again_from_the_model_and_its_data(tmp_path):
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(4, 6), torch.nn.ReLU(), torch.nn.Linear(6, 2)).eval()
+    x, y = torch.randn(30, 4), torch.arange(30) % 2
+    explainer = Effects(method="first_order", show_progress=False).fit(model, (x, y))
+    found = explainer.effect_of(x[:3], 1, remove=[0, 1])
+    explainer.save(tmp_path / "effects.safetensors")
+    again = load(tmp_path / "effects.safetensors", model, (x, y))
+    np.testing.assert_array_equal(again.effect_of(x[:3], 1, remove=[0, 1]).exact, found.exact)
+    alone = load(tmp_path / "effects.safetensors", model)
+    with pytest.raises(InvalidInputError, match="'training_features' must be given"):
+        alone.effect_of(x[:3], 1, remove=[0, 1])
+
+
+def test_what_cannot_be_asked():
+    explainer = fitted()
+    with pytest.raises(InvalidInputError, match="'remove' or 'relabel' must name"):
+        ask(explainer)
+    with pytest.raises(InvalidInputError, match="'remove'"):
+        ask(explainer, remove=[N])
+    with pytest.raises(InvalidInputError, match="'relabel'"):
+        ask(explainer, relabel={0: K})
+    with pytest.raises(InvalidInputError, match="'remove' must leave"):
+        ask(explainer, remove=list(range(N)))
+    with pytest.raises(InvalidInputError, match="'training_features'"):
+        explainer.effect_of_features(TESTS, remove=[0], training_features=X[::-1])
