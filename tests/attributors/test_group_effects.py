@@ -92,13 +92,19 @@ def test_first_order_is_exact_where_the_active_set_holds():
         assert "agree" in str(found)
 
 
-def test_half_of_the_samples_is_too_many_for_first_order():
-    found = ask(fitted(C=0.4), remove=list(range(N // 2)))
+def test_a_class_without_most_of_its_samples_is_too_much_for_first_order():
+    rng = np.random.default_rng(0)
+    y = np.arange(60) % K
+    x = np.eye(K, 4)[y] + 0.5 * rng.normal(size=(60, 4))
+    explainer = Effects(C=1.0, method="first_order", show_progress=False).fit(features=FeatureBank.of(x, y))
+    gone = np.flatnonzero(y == 0)[:18].tolist()
+    found = explainer.effect_of_features(x[:12], 0, remove=gone, training_features=x)
     assert found.changed
     assert found.parted
-    assert f"{found.changed} of {N // 2} other samples" in str(found)
+    assert f"{found.changed} of 42 other samples" in str(found)
     assert "part, by" in str(found)
-    assert "Without 20 samples" in str(found)
+    assert "Without 18 samples" in str(found)
+    assert "2 more" in str(found)
 
 
 def test_relabelled_samples_leave_and_enter_again():

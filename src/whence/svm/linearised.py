@@ -97,6 +97,26 @@ class Linearised:
             moves = moves + _entering(features, labels, lam, C, members, held, F, inverse)
         return cls(csr_array(moves), held, inverse, own)
 
+    def effects(self, features: Floats, direction: Doubles) -> Doubles:
+        """Give what every sample's presence adds to Σ_c g_c·w_c, (N,), for g (K, D); of those outside, would.
+
+        An output that is a function of W has g as its gradient, so that one g serves a sum over many tests.
+
+        Parameters
+        ----------
+        features : (N, D), as they were linearised
+        direction : (K, D) g
+        """
+        held = self.constraints
+        F = features[held.owners].astype(np.float64)
+        pulled = self.inverse @ _along(direction, held, F)
+        free = direction - _span(pulled, held, F, direction.shape)
+        moving = np.flatnonzero(np.diff(self.moves.indptr))
+        out = np.zeros(len(features))
+        out[moving] = self.moves[moving].multiply(features[moving] @ free.T).sum(axis=1)
+        np.add.at(out, held.owners, pulled * self.own)
+        return out
+
     def change(
         self,
         features: Floats,
@@ -196,12 +216,21 @@ def _steps(
 
 def _freed(direction: Doubles, held: Constraints, F: Doubles, inverse: Doubles) -> Doubles:
     """Give (I − P) u of a direction u (K, D), P projecting onto the span of constraints of features F."""
-    along = np.einsum("md,md->m", direction[held.plus] - direction[held.minus], F)
-    parts = (inverse @ along)[:, None] * F
-    free = direction.copy()
-    np.subtract.at(free, held.plus, parts)
-    np.add.at(free, held.minus, parts)
-    return free
+    return direction - _span(inverse @ _along(direction, held, F), held, F, direction.shape)
+
+
+def _along(direction: Doubles, held: Constraints, F: Doubles) -> Doubles:
+    """Give Vᵀu (m,) of a direction u (K, D) and constraints of features F (m, D)."""
+    along: Doubles = np.einsum("md,md->m", direction[held.plus] - direction[held.minus], F)
+    return along
+
+
+def _span(parts: Doubles, held: Constraints, F: Doubles, shape: tuple[int, ...]) -> Doubles:
+    """Give V z (K, D) of z (m,) and constraints of features F (m, D)."""
+    out = np.zeros(shape)
+    np.add.at(out, held.plus, parts[:, None] * F)
+    np.subtract.at(out, held.minus, parts[:, None] * F)
+    return out
 
 
 def _inverse(gram: Doubles) -> Doubles:
