@@ -8,9 +8,11 @@ from pathlib import Path
 from benchmarks import (
     attribution,
     audit,
+    effects,
     explorer,
     flipping,
     kills,
+    layers,
     memory,
     methods,
     scale,
@@ -31,6 +33,8 @@ PARTS = (
     "audit",
     "xda",
     "explorer",
+    "layers",
+    "effects",
     "kills",
 )
 
@@ -72,5 +76,9 @@ if "xda" in chosen:
     xda.run()
 if "explorer" in chosen:
     explorer.run(options.cache)
+if "layers" in chosen:
+    layers.run(options.data, options.cache)
+if "effects" in chosen:
+    effects.run(options.data, options.cache)
 if "kills" in chosen:
     kills.run()

@@ -125,6 +125,30 @@ def test_mistakes_are_one_clear_line(place: Path, arguments: list[str], message:
     assert re.search(message, refused(fit(*arguments)))
 
 
+def test_features_of_several_layers_go_through_all_commands(place: Path) -> None:
+    named = ("--model", "my_module:deep", "--test", "my_module:test", "--C", "0.1")
+    found = facts(fit(*named, "--layers", "all"))
+    assert found["Head"] == "'4', 8 features to 3 classes"
+    assert found["Layers"] == "'2' 5, '4' 8"
+    assert found["Features"].startswith("90 rows × 13, computed, ")
+    assert "on 30 held-out" in found["Faithfulness"]
+    assert "layers           2, 4\n" in run("info", "x.whence").stdout
+    run("attribute", "x.whence", "--tests", "0,3")
+    run("explain", "x.whence", "--tests", "0", "--out", "why")
+    run("audit", "x.whence")
+    run("report", "x.whence", "--tests", "0-2", "--out", "report.html")
+    run("fit", "--config", "x.whence.json", "--out", "again.whence")
+    assert (place / "again.whence").read_bytes() == (place / "x.whence").read_bytes()
+    for text, names in (("2", ("2", "4")), ("1", ("4",)), ("2, 4", ("2", "4"))):
+        facts(fit(*named, "--layers", text, "--no-cache"))
+        import my_module
+
+        layers = whence.load("x.whence", model=my_module.deep()).layers_
+        assert layers.names == names
+    assert "'layers' must name layers" in refused(fit(*named, "--layers", "0,1"))
+    assert "'layers' must be left out" in refused(fit("--method", "graddot", "--layers", "all"))
+
+
 def test_one_thing_is_not_several(place: Path) -> None:
     with (place / "my_module.py").open("a") as file:
         file.write("\none = (test[0][:1], test[1][:1])\n")

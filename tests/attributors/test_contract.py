@@ -323,20 +323,21 @@ def test_samples_go_through_preprocess(method: str) -> None:
 
 
 @functools.cache
-def bank(network: str) -> FeatureBank:
+def bank(network: str, layers: Any = "last") -> FeatureBank:
     case = trained(network)
-    return extract(case.model, (case.x, case.y), show_progress=False)
+    return extract(case.model, (case.x, case.y), layers=layers, show_progress=False)
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_methods_share_one_extraction(method: str) -> None:
     case, e = trained("cnn"), make(method)
-    e.fit(features=bank("cnn"), **extra(e, case))
+    found = bank("cnn", e.layers)
+    e.fit(features=found, **extra(e, case))
     expected = fitted(method, "cnn")
     assert torch.equal(e.attribute(case.tests), expected.attribute(case.tests))
     assert torch.equal(e.self_influence(), expected.self_influence())
     assert e.origins_["features"] == "computed"
-    assert e.require_data() is bank("cnn").data
+    assert e.require_data() is found.data
 
 
 def arrays(network: str) -> FeatureBank:

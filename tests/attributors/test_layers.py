@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -211,7 +211,11 @@ def test_a_saved_explainer_makes_the_same_features(explainer: DualDA, tmp_path: 
         ({"scale": 0.0}, "size and a scale"),
         ({"width": 10**9}, "size and a scale"),
         ({"kind": "any"}, "kind"),
-        ({"width": 20}, "must fit"),
+        ({"width": 20}, "as many features as 'vectors', 138"),
+        (
+            {"channels": 10**12, "width": 10**12, "kind": "vector", "sides": [], "grid": []},
+            "as many features",
+        ),
     ],
 )
 def test_a_crafted_file_is_refused(
@@ -222,6 +226,14 @@ def test_a_crafted_file_is_refused(
     manifest["layers"]["blocks"][0] |= change
     store.write(tmp_path / "y.whence", arrays, manifest)
     with pytest.raises(StoreError, match=why):
+        whence.load(tmp_path / "y.whence", model=cnn())
+
+
+def test_layers_of_a_method_that_has_none_are_refused(explainer: DualDA, tmp_path: Path) -> None:
+    DualDA(C=0.1, show_progress=False).fit(cnn(), images()).save(tmp_path / "x.whence")
+    arrays, manifest = store.read(tmp_path / "x.whence")
+    store.write(tmp_path / "y.whence", arrays, manifest | {"layers": asdict(explainer.layers_)})
+    with pytest.raises(StoreError, match="'layers' must be those of its parameters"):
         whence.load(tmp_path / "y.whence", model=cnn())
 
 

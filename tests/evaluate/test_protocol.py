@@ -85,7 +85,7 @@ def test_packaged_protocols_are_valid(name: str) -> None:
 @pytest.mark.parametrize(
     ("tables", "said"),
     [
-        (changed(methods=[{"name": "duelda"}]), "arnoldi, dualda, ekfac"),
+        (changed(methods=[{"name": "duelda"}]), "arnoldi, dualda, effects, ekfac"),
         (changed(methods=[{"name": "dualda", "options": {"D": 1}}]), "C, bias, tol"),
         (changed(methods=[{"name": "dualda"}, {"name": "dualda"}]), "more than once"),
         (changed(metrics={"identical_clas": {}}), "identical_class, identical_subclass"),

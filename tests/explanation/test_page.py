@@ -67,7 +67,7 @@ def test_page_says_what_was_found(kind: str) -> None:
         "Where a prediction comes from",
         "Why “cat”?",
         "Positive, blue: evidence for the target class.",
-        "Negative, orange: evidence against the target class.",
+        "Negative, orange: evidence against it.",
         "Predicted cat with probability 75.0 %",
         "True label dog ✗ wrong",
         "The surrogate predicts the same class ✓",
@@ -78,7 +78,7 @@ def test_page_says_what_was_found(kind: str) -> None:
         "Maps by epsilon_plus_flat. The logit +3.00 is +2.75 of features and +0.250 of bias",
         "The pairs shown score +2.50 together",
         "678 of 12,345 training samples are support vectors",
-        "Relative duality gap 3.0e-07",
+        "Relative duality gap of the surrogate 3.0e-07",
     ):
         assert expected in words
     why = explanation(kind)

@@ -85,6 +85,13 @@ def test_other_samples_are_brought_to_the_same_features() -> None:
     np.testing.assert_allclose(other.features, bank.extractor(3 * x[:20]), rtol=1e-6)
 
 
+def test_layers_of_another_model_are_refused() -> None:
+    with pytest.raises(
+        InvalidInputError, match=r"'layers' must be those of a bank of the same model.*'6' of 6"
+    ):
+        extract(net(), arrays(), layers=quiet(layers=2).layers, show_progress=False)
+
+
 def test_skipped_samples_have_no_part_in_scales() -> None:
     bank = quiet(Lazy(bad=(0, 1, 7)), layers="all", on_error="skip", batch_size=2)
     kept = np.setdiff1d(np.arange(N), [0, 1, 7])

@@ -38,6 +38,10 @@ def build():
         torch.nn.init.zeros_(layer.bias)
     return model
 
+def deep():
+    torch.manual_seed(0)
+    return torch.nn.Sequential(torch.nn.Linear(D, D), torch.nn.ReLU(), *build())
+
 class Softmax(torch.nn.Module):
     def __init__(self):
         super().__init__()

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from whence.explanation import Contribution, Explanation, Sample
+from whence.explanation import Contribution, Explanation, Foretold, Sample
 
 TEXT = ("[CLS]", " shares", " rose", " 12", "%", " on", " <b>Friday</b>", " after", " profit", "s", "[SEP]")
 
@@ -27,11 +27,27 @@ def sample(kind: str, seed: int) -> tuple[Sample, tuple[int, ...]]:
 
 
 def pair(
-    kind: str, index: int, label: int, score: float, share: float, test: tuple[int, ...]
+    kind: str,
+    index: int,
+    label: int,
+    score: float,
+    share: float,
+    test: tuple[int, ...],
+    error: float | None = None,
 ) -> Contribution:
     shown, shape = sample(kind, index)
     return Contribution(
-        index, label, score, share, score / 4, shown, random(test, index), random(shape, index + 1)
+        index=index,
+        label=label,
+        score=score,
+        share=share,
+        error=error,
+        bias=score / 8,
+        coefficient=score / 4,
+        common=score * (7 / 8 if error is None else 1 / 2),
+        sample=shown,
+        test_map=random(test, index),
+        train_map=random(shape, index + 1),
     )
 
 
@@ -39,6 +55,7 @@ def explanation(kind: str = "grey", **changes: Any) -> Explanation:
     """Two proponents and an opponent; logit 3, 75 % and 50 % of the evidence shown."""
     shown, shape = sample(kind, 0)
     fields: dict[str, Any] = {
+        "foretold": None,
         "sample": shown,
         "predicted": 0,
         "probability": 0.75,
@@ -47,6 +64,7 @@ def explanation(kind: str = "grey", **changes: Any) -> Explanation:
         "target": 0,
         "class_names": ("cat", "dog", "owl"),
         "scores": np.array([2.0, 1.0, -0.5, 1.0, -0.5]),
+        "logit": 3.0,
         "bias": 0.25,
         "proponents": (pair(kind, 7, 0, 2.0, 0.5, shape), pair(kind, 2, 1, 1.0, 0.25, shape)),
         "opponents": (pair(kind, 5, 1, -0.5, 0.5, shape),),
@@ -57,3 +75,15 @@ def explanation(kind: str = "grey", **changes: Any) -> Explanation:
         "gap": 3e-7,
     }
     return Explanation(**(fields | changes))
+
+
+def effects(kind: str = "grey", **changes: Any) -> Explanation:
+    """Two samples that raise the output and one that lowers it; effects sum to 3, the logit is 7."""
+    shape = sample(kind, 0)[1]
+    fields: dict[str, Any] = {
+        "foretold": Foretold("logit", 64, 0.625),
+        "logit": 7.0,
+        "proponents": (pair(kind, 7, 0, 2.0, 0.5, shape, 0.25), pair(kind, 2, 1, 1.0, 0.25, shape, 0.5)),
+        "opponents": (pair(kind, 5, 1, -0.5, 0.5, shape, 0.125),),
+    }
+    return explanation(kind, **(fields | changes))

@@ -13,7 +13,6 @@ from torch import Tensor, nn
 
 from tests.helpers.families import (
     BERT,
-    FAMILIES,
     GPT2,
     IMAGES,
     LENGTHS,
@@ -52,14 +51,6 @@ def assert_gives_logits(model: nn.Module, layer: str, inputs: Any) -> None:
     features, (weight, bias) = extractor(inputs).double().numpy(), extractor.head()
     logits = features @ weight.T.astype(np.float64) + (0 if bias is None else bias.astype(np.float64))
     np.testing.assert_allclose(logits, logits_of(model, inputs).numpy(), rtol=1e-4, atol=1e-5)
-
-
-@pytest.fixture(params=FAMILIES, ids=lambda family: family.name)
-def family(request: pytest.FixtureRequest) -> Family:
-    missing = request.param.missing()
-    if missing is not None:
-        pytest.skip(missing)
-    return request.param  # type: ignore[no-any-return]
 
 
 def test_the_features_of_the_head_give_the_logits(family: Family) -> None:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
-from tests.helpers.families import BERT, FAMILIES, IMAGES, Family, ResNet, Vgg
+from tests.helpers.families import BERT, IMAGES, Family, ResNet, Vgg, lora
 from tests.helpers.untouched import assert_untouched, snapshot
 from whence.errors import InvalidInputError, ModelError
 from whence.model import layers as module
@@ -77,7 +77,7 @@ def test_queries_keys_and_values_read_the_same() -> None:
 
 def test_the_last_ones_of_all_and_those_that_are_named() -> None:
     model = Vgg()
-    assert chosen(model, IMAGES, 1).names == chosen(model, IMAGES, "last").names == ("classifier.3",)
+    assert chosen(model, IMAGES, 1).names == ("classifier.3",)
     assert chosen(model, IMAGES, 2).names == ("classifier.0", "classifier.3")
     assert chosen(model, IMAGES, 3).names == chosen(model, IMAGES, "all").names
     # In the order in which they run, the head with them; the first convolution reads the image itself.
@@ -106,6 +106,15 @@ def test_a_layer_that_cannot_be_taken_is_named(name: str, why: str) -> None:
     with pytest.raises(InvalidInputError, match=rf"'layers'.*{name!r}: .*{why}.*'classifier\.0'"):
         chosen(Mixing(), IMAGES, (name,))
     assert "mixing" not in chosen(Mixing(), IMAGES).names
+
+
+def test_what_wraps_the_head_reads_the_same_as_it() -> None:
+    pytest.importorskip("peft")
+    torch.manual_seed(0)
+    model, inputs = lora(BERT, ["classifier"])()
+    inner = "base_model.model.classifier.base_layer"
+    layers = choose_layers(model, inputs, inner, 16, 2)
+    assert layers.names == ("base_model.model.bert.pooler.dense", inner)
 
 
 def test_time_before_samples_is_left_out() -> None:
@@ -285,14 +294,6 @@ def test_a_layer_that_never_fires_keeps_its_zeros() -> None:
         .scale
         == 1.0
     )
-
-
-@pytest.fixture(params=FAMILIES, ids=lambda family: family.name)
-def family(request: pytest.FixtureRequest) -> Family:
-    missing = request.param.missing()
-    if missing is not None:
-        pytest.skip(missing)
-    return request.param  # type: ignore[no-any-return]
 
 
 def test_every_family_has_features_of_its_layers(family: Family) -> None:

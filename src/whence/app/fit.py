@@ -22,6 +22,7 @@ from whence.core.resources import in_words
 from whence.core.words import counted
 from whence.errors import InvalidInputError
 from whence.features import as_float32, extract, taken
+from whence.model.layers import WORDS
 from whence.project import NAMES, READING, SUFFIX, Configuration
 
 
@@ -63,8 +64,8 @@ def command(wanted: Fit, given: Collection[str]) -> None:
 def _options(method: type[Attributor], wanted: Fit, given: Collection[str]) -> dict[str, Any]:
     """Give the options that a method has: those on the command line, the others by its own defaults."""
     known = inspect.signature(method).parameters
-    options = {name: getattr(wanted, name) for name in ("C", "tol", "seed", "batch_size")}
-    options["C"] = _number(wanted.C)
+    options = {name: getattr(wanted, name) for name in ("C", "layers", "tol", "seed", "batch_size")}
+    options |= {"C": _number(wanted.C), "layers": _layers(wanted.layers)}
     extra = [name for name in options if name in given and name not in known]
     if extra:
         raise InvalidInputError(f"'{extra[0]}' must be left out: {method.__name__} has no such option.")
@@ -143,9 +144,14 @@ def describe(attributor: Attributor) -> list[str]:
     head, seconds, origins = attributor.head_, attributor.seconds_, attributor.origins_
     assert head is not None
     n, (n_classes, d) = attributor.n_train_, head.weight.shape
-    layer, skipped = attributor.require_model().extractor.layer, attributor.skipped_.tolist()
-    lines = [
-        f"Head         {layer!r}, {d} features to {n_classes} classes",
+    extractor, skipped = attributor.require_model().extractor, attributor.skipped_.tolist()
+    layers = extractor.layers
+    own = d if layers is None else layers.widths[-1]
+    lines = [f"Head         {extractor.layer!r}, {own} features to {n_classes} classes"]
+    if layers is not None:
+        parts = zip(layers.names, layers.widths, strict=True)
+        lines.append("Layers       " + ", ".join(f"{name!r} {width:,}" for name, width in parts))
+    lines += [
         f"Features     {n - len(skipped):,} rows × {d}, {origins['features']}, {seconds['features']:.1f} s",
     ]
     if skipped:
@@ -175,6 +181,13 @@ def _number(text: str) -> float | str:
         return float(text)
     except ValueError:
         return text
+
+
+def _layers(text: str) -> str | int | list[str]:
+    """Read which layers: a word, a number, or names."""
+    if text in WORDS:
+        return text
+    return int(text) if text.isdecimal() else [name.strip() for name in text.split(",")]
 
 
 @contextmanager

@@ -34,6 +34,7 @@ def facts(path: Path) -> dict[str, Any]:
     arrays, manifest = store.read(path)
     with contents.restoring():
         labels, names = arrays.get("labels", arrays.get("labels_")), manifest.get("class_names")
+        several = manifest.get("layers") or {}
         found: dict[str, Any] = {
             "file": str(path),
             "size": in_words(path.stat().st_size),
@@ -42,6 +43,7 @@ def facts(path: Path) -> dict[str, Any]:
             "samples": None if labels is None else len(labels),
             "class names": None if names is None else ", ".join(map(plain_line, names)),
             "layer": (manifest.get("fingerprint") or {}).get("layer"),
+            "layers": ", ".join(plain_line(each["name"]) for each in several.get("blocks", [])) or None,
         }
     if manifest.get("method") == DualDA.name:
         explainer = load(path)

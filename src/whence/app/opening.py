@@ -92,6 +92,13 @@ class Fit:
     layer: Annotated[
         str | None, typer.Option(help="The last linear layer, where it is not found.", metavar="NAME")
     ] = None
+    layers: Annotated[
+        str,
+        typer.Option(
+            help="Layers whose inputs are features: last, all, auto, a number, or names with commas between.",
+            metavar="WHICH",
+        ),
+    ] = "last"
     batch_size: Annotated[int, typer.Option(help="Samples per forward pass.", min=1)] = 256
     device: Annotated[
         str | None, typer.Option(help="Where the model runs, such as cuda.", metavar="DEVICE")

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from whence.attributors.classifier import check_tests
+from whence.core.arrays import Doubles, Ints
 from whence.errors import InvalidInputError, StoreError
 from whence.explanation import ConceptExplanation, ConceptPart, Contribution, Explanation, Sample
 from whence.model.bound import probabilities
@@ -25,6 +25,37 @@ from whence.relevance.xda import Backward, Method, only, pair_maps, start
 
 if TYPE_CHECKING:
     from whence.attributors.pairs import PairAttributor
+
+
+class Scored(NamedTuple):
+    """The training samples that have a score for one test and target.
+
+    Attributes
+    ----------
+    indices, scores : (s,) their places, ascending, and their scores
+    errors : (s,) standard errors of the scores, where they are means
+    """
+
+    indices: Ints
+    scores: Doubles
+    errors: Doubles | None
+
+
+class Parts(NamedTuple):
+    """What the scores of m pairs of one test are at the features.
+
+    Attributes
+    ----------
+    vectors : (m, d) features f_i of the training samples, as they were fitted
+    on_test : (m, d) vectors e_i: the score is e_i·f(x), and the bias
+    on_train : (m,) coefficients b_i: b_i f_i·f(x) is what of it goes by what both samples have in common
+    bias : (m,) the part of the score that the bias carries
+    """
+
+    vectors: Tensor
+    on_test: Tensor
+    on_train: Tensor
+    bias: Tensor
 
 
 class PairExplainer:
@@ -48,45 +79,66 @@ class PairExplainer:
         predicted, probability = self._predicted(number, inputs, target)
         target = predicted if target is None else target
         inputs, method, test, f = self._start(inputs)
-        scored, scores = self._scores(f, target)
-        proponents, opponents = (_strongest(scores, self.k, sign) for sign in (1, -1))
-        ranked = [*proponents, *opponents]
-        indices = [int(scored[place]) for place in ranked]
-        lam = torch.as_tensor(surrogate.lam[indices][:, [target]].toarray()[:, 0])
-        logit_map, pairs = self._pairs(inputs, test, method, target, indices, lam)
-        evidence = [float(side.sum()) for side in (scores.clip(min=0), scores.clip(max=0))]
-        n = len(proponents)
-        contributions = [
-            Contribution(
-                index=indices[j],
-                label=surrogate.labels[indices[j]].tolist(),
-                score=float(scores[place]),
-                share=float(scores[place]) / evidence[j >= n],
-                coefficient=float(lam[j]),
-                sample=sample,
-                test_map=test_map,
-                train_map=train_map,
-            )
-            for j, (place, (sample, test_map, train_map)) in enumerate(zip(ranked, pairs, strict=True))
-        ]
+        scored = self.explainer.scored(f, target)
+        sides = [_strongest(scored.scores, self.k, sign) for sign in (1, -1)]
+        indices = [int(scored.indices[place]) for place in (*sides[0], *sides[1])]
+        parts = self.explainer.parts(f, target, indices)
+        logit_map, pairs = self._pairs(inputs, test, method, target, indices, parts)
+        contributions = self._contributions(f, scored, sides, parts, pairs)
+        n = len(sides[0])
+        logits = surrogate.logits(f)[0]
         return Explanation(
+            foretold=self.explainer.foretold_,
             sample=as_samples(inputs, self.model.prepare.preprocess)[0],
             predicted=predicted,
             probability=probability,
-            surrogate_class=int(surrogate.logits(f)[0].argmax()),
+            surrogate_class=int(logits.argmax()),
             truth=truth,
             target=target,
             class_names=self.class_names,
-            scores=scores,
+            scores=scored.scores,
+            logit=float(logits[target]),
             bias=float(surrogate.coef[target, -1]) if surrogate.bias else 0.0,
             proponents=tuple(contributions[:n]),
             opponents=tuple(contributions[n:]),
             logit_map=logit_map,
             method=_name(method),
             n_train=len(surrogate.labels),
-            n_support=len(surrogate.support),
+            n_support=self.explainer.n_scoring_,
             gap=self.explainer.gap_,
         )
+
+    def _contributions(
+        self,
+        f: Tensor,
+        scored: Scored,
+        sides: list[list[int]],
+        parts: Parts,
+        pairs: list[tuple[Sample, Array, Array]],
+    ) -> list[Contribution]:
+        """Put together what is known of the shown samples, proponents first."""
+        scores, errors = scored.scores, scored.errors
+        evidence = [float(side.sum()) for side in (scores.clip(min=0), scores.clip(max=0))]
+        places = [(place, side) for side, some in enumerate(sides) for place in some]
+        common = parts.on_train.double() * (parts.vectors.double() @ f[0].to(parts.vectors).double())
+        return [
+            Contribution(
+                index=int(scored.indices[place]),
+                label=self.surrogate.labels[scored.indices[place]].tolist(),
+                score=float(scores[place]),
+                share=float(scores[place]) / evidence[side],
+                error=None if errors is None else float(errors[place]),
+                bias=float(parts.bias[j]),
+                coefficient=float(parts.on_train[j]),
+                common=float(common[j]),
+                sample=sample,
+                test_map=test_map,
+                train_map=train_map,
+            )
+            for j, ((place, side), (sample, test_map, train_map)) in enumerate(
+                zip(places, pairs, strict=True)
+            )
+        ]
 
     def concepts(
         self,
@@ -109,7 +161,8 @@ class PairExplainer:
                 f"'index' must be one of the {len(surrogate.support):,} support vectors, in support_. "
                 f"Got {index}, whose scores are all 0."
             )
-        train_inputs, train = self._train([index], inputs, method)
+        fitted = surrogate.vectors[surrogate.rows([index])]
+        train_inputs, train = self._train([index], fitted, inputs, method)
         lam = float(surrogate.lam[index, target])
         scores = concepts.scores(f[0].cpu(), train.features.cpu(), [lam])[0]
         bias = lam * surrogate.constant**2
@@ -171,24 +224,19 @@ class PairExplainer:
         test = start(extractor, inputs, method)
         return inputs, method, test, check_tests(test.features, self.surrogate.vectors, "x")
 
-    def _scores(self, f: Tensor, target: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
-        """Give the training samples that have a score for a test's features (1, d), and the scores."""
-        row = self.surrogate.expansion.sparse(f, torch.tensor([target]))
-        return row.indices.astype(np.int64), row.data.astype(np.float64)
-
     def _strongest(self, f: Tensor, target: int) -> int:
         """Give the strongest proponent."""
-        scored, scores = self._scores(f, target)
-        best = _strongest(scores, 1, 1)
+        scored = self.explainer.scored(f, target)
+        best = _strongest(scored.scores, 1, 1)
         if not best:
             raise InvalidInputError(
                 f"'x' must have a proponent for class {self.class_names[target]!r}. It has none; "
                 "name a training sample with 'index', or another 'target'."
             )
-        return int(scored[best[0]])
+        return int(scored.indices[best[0]])
 
     def _pairs(
-        self, inputs: Any, test: Backward, method: Method, target: int, indices: list[int], lam: Tensor
+        self, inputs: Any, test: Backward, method: Method, target: int, indices: list[int], parts: Parts
     ) -> tuple[Array, list[tuple[Sample, Array, Array]]]:
         """Give the map of the logit, and some training samples with the maps of their pairs on both sides."""
         weight = torch.as_tensor(self.surrogate.coef[target, : test.features.shape[1]])
@@ -196,8 +244,8 @@ class PairExplainer:
         size = self.explainer.batch_size
         for begin in range(0, len(indices), size):
             some = slice(begin, begin + size)
-            train_inputs, train = self._train(indices[some], inputs, method)
-            maps = pair_maps(test, train, lam[some], weight)
+            train_inputs, train = self._train(indices[some], parts.vectors[some], inputs, method)
+            maps = pair_maps(test, train, parts.on_test[some], parts.on_train[some], weight)
             logit = maps.logit[None] if logit is None else logit
             samples = as_samples(train_inputs, self.model.prepare.preprocess)
             sides = _shown(inputs, maps.test), _shown(train_inputs, maps.train)
@@ -205,13 +253,16 @@ class PairExplainer:
         logit = only(test.maps(weight[None])) if logit is None else logit
         return _shown(inputs, logit)[0], pairs
 
-    def _train(self, indices: list[int], inputs: Any, method: Method) -> tuple[Any, Backward]:
-        """Give training samples on the model's device and their pass back, or raise unless they fit."""
+    def _train(
+        self, indices: list[int], expected: Tensor, inputs: Any, method: Method
+    ) -> tuple[Any, Backward]:
+        """Give training samples on the model's device and their pass back, or raise unless they fit.
+
+        ``expected`` (m, d) are their features as they were fitted.
+        """
         train_inputs = to_model(self.model.extractor.model, self.data.take(indices))
         _check_same_shape(inputs, train_inputs)
-        train, surrogate = start(self.model.extractor, train_inputs, method), self.surrogate
-        rows = torch.as_tensor(np.searchsorted(surrogate.support, indices), device=surrogate.vectors.device)
-        expected = surrogate.vectors[rows]
+        train = start(self.model.extractor, train_inputs, method)
         lengths = expected.norm(dim=1).clamp(min=1e-12)
         apart = (train.features.detach().to(expected) - expected).norm(dim=1) / lengths
         if (apart > 0.05).any():  # mixed precision and padding leave less
@@ -233,7 +284,7 @@ def _rules(extractor: Extractor, inputs: Any) -> str:
     return _chosen[extractor]
 
 
-def _strongest(scores: npt.NDArray[np.float64], k: int, sign: int) -> list[int]:
+def _strongest(scores: Doubles, k: int, sign: int) -> list[int]:
     """Give the places of the k largest scores of a sign, the largest first."""
     best, where = torch.from_numpy(scores).topk(min(k, len(scores)), largest=sign > 0)
     return where[best * sign > 0].tolist()

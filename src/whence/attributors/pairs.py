@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
+from collections.abc import Sequence
 from typing import Any
 
 from torch import Tensor
@@ -9,10 +11,10 @@ from tqdm.auto import tqdm
 
 from whence.attributors.base import Attributor
 from whence.attributors.dual.surrogate import Surrogate
-from whence.attributors.explainer import PairExplainer
+from whence.attributors.explainer import PairExplainer, Parts, Scored
 from whence.core.checks import check_count, shown
 from whence.errors import InvalidInputError
-from whence.explanation import ConceptExplanation, Explanations
+from whence.explanation import ConceptExplanation, Explanations, Foretold
 from whence.model.inputs import check_batch
 from whence.model.layers import Layers
 from whence.relevance.concepts import Concepts
@@ -20,7 +22,7 @@ from whence.relevance.xda import Method
 
 
 class PairAttributor(Attributor):
-    """An attributor whose scores are inner products of features, so that relevance can take them apart.
+    """An attributor whose scores are linear in features, so that relevance can take them apart.
 
     Attributes
     ----------
@@ -39,6 +41,25 @@ class PairAttributor(Attributor):
         self.check_fitted()
         return None if self.model_ is None else self.model_.extractor.layers
 
+    @property
+    def foretold_(self) -> Foretold | None:
+        """How scores were foretold where they say what would change; None where a logit is made of them."""
+        self.check_fitted()
+        return None
+
+    @property
+    def n_scoring_(self) -> int:
+        """The number of training samples that can have a score."""
+        return len(self.surrogate_.support)
+
+    @abstractmethod
+    def scored(self, features: Tensor, target: int) -> Scored:
+        """Score the training samples for one test with features (1, d), those that have a score."""
+
+    @abstractmethod
+    def parts(self, features: Tensor, target: int, indices: Sequence[int]) -> Parts:
+        """Give what the scores of some training samples are at the features of one test (1, d)."""
+
     def explaining(self, k: int, method: Method | None) -> PairExplainer:
         """Give what explains one test sample, by the k strongest pairs of either sign."""
         return PairExplainer(self, k, method)
@@ -50,7 +71,9 @@ class PairAttributor(Attributor):
 
         The relevance of feature j of a pair is λ_ic f(x)_j f(x_i)_j. It is propagated to the input of the
         test sample and to that of the training sample. A test sample costs one pass forward, its training
-        samples one in a batch, and either one pass back.
+        samples one in a batch, and either one pass back. Where scores are effects e_i·f(x), relevance on the
+        test sample is e_ij f(x)_j, which is all of the effect; on the training sample it is b_i f(x)_j
+        f(x_i)_j with b_i = (e_i·f_i)/(f_i·f_i), which is what of it goes by what both have in common.
 
         Parameters
         ----------
@@ -116,7 +139,12 @@ class PairAttributor(Attributor):
         -------
         list of ConceptExplanation, one per test sample. Positive parts are evidence for the target class.
         """
-        self.check_fitted()
+        if self.foretold_ is not None:
+            raise InvalidInputError(
+                f"Concepts must be of what a logit is made of, λ (f(x)·v)(f_i·v). {type(self).__name__} says "
+                "what would change, by samples that make up for each other: no concept lies between two of "
+                "them. Use DualDA.explain_concepts, or explain."
+            )
         n, k = check_count("n", n), min(check_count("k", k), self.n_train_)
         if index is not None:
             index = check_count("index", index, 0, self.n_train_ - 1)

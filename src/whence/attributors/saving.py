@@ -65,6 +65,8 @@ class Saveable(Frame):
             self._check_parameters()
         if why := self._not_saved():
             raise contents.refused(why)
+        if manifest.layers is not None and manifest.layers.asked != self.layers:
+            raise contents.refused("'layers' must be those of its parameters, and are not")
         bound = None if model is None else BoundModel.match(model, manifest.fingerprint, manifest.layers)
         self._restore(arrays, manifest, bound)
         return self

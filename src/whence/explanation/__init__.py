@@ -1,7 +1,8 @@
 """What one prediction comes from, as data, as a figure and as a page."""
 
 from whence.explanation.concepts import ConceptExplanation, ConceptPart
-from whence.explanation.record import Contribution, Explanation, Explanations
+from whence.explanation.contribution import Contribution, Foretold
+from whence.explanation.record import Explanation, Explanations
 from whence.pages.samples import Picture, Sample
 
 __all__ = [
@@ -10,6 +11,7 @@ __all__ = [
     "Contribution",
     "Explanation",
     "Explanations",
+    "Foretold",
     "Picture",
     "Sample",
 ]

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from whence.explanation.record import facts, require_classes
+from whence.explanation.contribution import facts
+from whence.explanation.record import require_classes
 from whence.pages.samples import Array, Sample
 from whence.pages.style import drawn, scale
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from whence.core import store
 from whence.core.checks import check_path
+from whence.explanation.wording import MADE_OF
 from whence.pages.render import Look, read, render
 from whence.pages.style import marks
 
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
 
 def write(explanations: Sequence[Explanation], path: str | PathLike[str] | None) -> str:
     """Render the page, and write it where a path is given."""
-    html = render("page.html", [__package__], Look(style()), explanations=explanations)
+    words = explanations[0].words if explanations else MADE_OF
+    html = render("page.html", [__package__], Look(style()), explanations=explanations, words=words)
     if path is not None:
         store.write_text(check_path("path", path), html)
     return html

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass
 from os import PathLike
 from typing import TYPE_CHECKING, Any, overload
 
@@ -12,6 +12,8 @@ import numpy.typing as npt
 
 from whence.core.checks import is_integer, shown
 from whence.errors import InvalidInputError
+from whence.explanation.contribution import Contribution, Foretold, Full, facts
+from whence.explanation.wording import MADE_OF, Question, Words, would_change
 from whence.pages.samples import Array, Sample
 from whence.pages.style import drawn, scale
 
@@ -21,26 +23,6 @@ if TYPE_CHECKING:
 
 Scores = npt.NDArray[np.float64]
 _POINTS = 60  # of a curve
-
-
-@dataclass(frozen=True)
-class Full:
-    """The relevance of the full colour: in the logit's map, and in those of pairs on either sample."""
-
-    logit: float
-    test: float
-    train: float
-
-
-def facts(record: Any) -> dict[str, Any]:
-    """Give the fields of a record that are numbers or names, or several of them, in types that JSON takes."""
-    found = {}
-    for field in fields(record):
-        value = getattr(record, field.name)
-        several = value if isinstance(value, tuple) else (value,)
-        if all(isinstance(one, int | float | str | None) for one in several):
-            found[field.name] = list(value) if isinstance(value, tuple) else value
-    return found
 
 
 def require_classes(has_classes: bool) -> None:
@@ -53,37 +35,13 @@ def require_classes(has_classes: bool) -> None:
 
 
 @dataclass(frozen=True, eq=False)
-class Contribution:
-    """What one training sample contributes to a prediction.
-
-    Attributes
-    ----------
-    index : its place in the training set
-    label : its class, or its label of another kind
-    score : τ; positive is evidence for the target class, negative evidence against it
-    share : its part of all evidence of its sign, in [0, 1]
-    coefficient : λ, its global attribution for the target class
-    sample : the sample itself
-    test_map, train_map : relevance of the pair's score on the test and on the training sample, in the
-        input's shape; of a text, one value per token. Positive speaks for the target class.
-    """
-
-    index: int
-    label: Any
-    score: float
-    share: float
-    coefficient: float
-    sample: Sample
-    test_map: Array
-    train_map: Array
-
-
-@dataclass(frozen=True, eq=False)
 class Explanation:
-    """Where one prediction comes from.
+    """Where one prediction comes from, or what would change it.
 
     Attributes
     ----------
+    foretold : how, where scores are effects, which say what would change; None where they say what the logit
+        is made of
     sample : the test sample
     predicted, probability : the model's class for it, and the probability the model gives that class; where
         outputs are no classes, the output that is explained unless another is named, and None
@@ -93,15 +51,18 @@ class Explanation:
     target : the class that the scores are about
     class_names : one name per class
     scores : of all training samples that have one, in their order
+    logit : the surrogate's logit of the target; what it is made of sums to it, effects do not
     bias : the part of the logit that comes from the bias, which no feature of an input carries
     proponents, opponents : the strongest samples of either sign, strongest first
-    logit_map : relevance of the surrogate's logit on the test sample, which is the sum of the test maps of
-        all training samples
+    logit_map : relevance of the surrogate's logit on the test sample; the test maps of all training samples
+        sum to it where scores are what it is made of
     method : how relevance was brought to the inputs
-    n_train, n_support : training samples, and how many of them are support vectors and so can score
+    n_train, n_support : training samples, and how many of them can have a score: the support vectors, or
+        those that change some surrogate
     gap : relative duality gap of the surrogate, the certificate of its scores
     """
 
+    foretold: Foretold | None
     sample: Sample
     predicted: int
     probability: float | None
@@ -110,6 +71,7 @@ class Explanation:
     target: int
     class_names: tuple[str, ...]
     scores: Scores
+    logit: float
     bias: float
     proponents: tuple[Contribution, ...]
     opponents: tuple[Contribution, ...]
@@ -130,8 +92,18 @@ class Explanation:
         return float(self.scores.clip(max=0).sum())
 
     @property
-    def logit(self) -> float:
-        """The surrogate's logit of the target: the sum of all scores."""
+    def question(self) -> Question:
+        """What the scores answer: what the logit is "made of", or what "would change" without a sample."""
+        return "made of" if self.foretold is None else "would change"
+
+    @property
+    def words(self) -> Words:
+        """What the scores mean, in words."""
+        return MADE_OF if self.foretold is None else would_change(self.foretold.output)
+
+    @property
+    def total(self) -> float:
+        """The sum of all scores: the logit where they are what it is made of."""
         return self.evidence_for + self.evidence_against
 
     @property
@@ -172,7 +144,7 @@ class Explanation:
     def waterfall(self) -> list[tuple[int, float]]:
         """How scores add up from the strongest to the weakest, whatever their sign: (samples, sum so far).
 
-        It ends at the logit, and has no more points than an eye can tell apart.
+        It ends at ``total``, and has no more points than an eye can tell apart.
         """
         return _running(self.scores, self.scores)
 
@@ -188,8 +160,8 @@ class Explanation:
 
         ``logit`` = ``features`` + ``bias``; ``features`` is what the logit's map starts from and
         ``logit_map`` what arrives at the input: biases and stabilisers inside the model take the rest.
-        ``shown`` is the sum of the shown pairs' scores, ``shown_maps`` that of their test maps, and
-        ``likeness`` the cosine between the sum of their test maps and the logit's map.
+        ``total`` is the sum of all scores, ``shown`` that of the shown pairs', ``shown_maps`` that of their
+        test maps, and ``likeness`` the cosine between the sum of their test maps and the logit's map.
         """
         shown = self.maps["test"].sum(axis=0) if self.pairs else np.zeros_like(self.logit_map)
         lengths = float(np.linalg.norm(shown) * np.linalg.norm(self.logit_map))
@@ -198,6 +170,7 @@ class Explanation:
             "features": self.logit - self.bias,
             "bias": self.bias,
             "logit_map": float(self.logit_map.sum()),
+            "total": self.total,
             "shown": sum(pair.score for pair in self.pairs),
             "shown_maps": float(shown.sum()),
             "likeness": float(np.vdot(shown, self.logit_map)) / lengths if lengths else 0.0,
@@ -205,10 +178,19 @@ class Explanation:
 
     def to_dict(self) -> dict[str, Any]:
         """Everything shown but pixels, in plain types that JSON takes; of texts also tokens and maps."""
-        computed = ("logit", "evidence_for", "evidence_against", "share_for", "share_against", "sums")
+        computed = (
+            "question",
+            "total",
+            "evidence_for",
+            "evidence_against",
+            "share_for",
+            "share_against",
+            "sums",
+        )
         sides = {"proponents": self.proponents, "opponents": self.opponents}
         return {
             **facts(self),
+            "foretold": None if self.foretold is None else asdict(self.foretold),
             **{name: getattr(self, name) for name in computed},
             **{name: [self._plain(pair) for pair in pairs] for name, pairs in sides.items()},
             **_text(self, "logit_map"),

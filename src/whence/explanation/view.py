@@ -11,7 +11,9 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationIn
 from torch.nn.functional import interpolate
 
 from whence.explanation.concepts import ConceptExplanation
-from whence.explanation.record import Explanation, Full
+from whence.explanation.contribution import Foretold, Full
+from whence.explanation.record import Explanation
+from whence.explanation.wording import Question, Words
 from whence.pages.png import data_uri
 from whence.pages.samples import Array, Sample
 from whence.pages.style import drawn
@@ -127,7 +129,9 @@ class Pair(View):
     label: Class
     score: float
     share: float
+    error: float | None
     coefficient: float
+    common: float
     sample: Shown
     test_map: Map
     train_map: Map
@@ -136,6 +140,9 @@ class Pair(View):
 class Explained(View):
     """Where one prediction comes from, see ``Explanation``."""
 
+    question: Question
+    words: Words
+    foretold: Foretold | None
     sample: Shown
     logit_map: Map
     full: Full
@@ -146,6 +153,7 @@ class Explained(View):
     truth: int | None
     target: Class
     logit: float
+    total: float
     bias: float
     evidence_for: float
     evidence_against: float

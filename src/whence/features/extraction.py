@@ -93,8 +93,8 @@ def extract(
     batch_size = check_count("batch_size", batch_size)
     check_flag("show_progress", show_progress)
     check_model(model, layer)
-    if layers is not None and not isinstance(layers, Layers):
-        layers = check_layers("layers", layers)
+    if not isinstance(layers, Layers):
+        layers = check_layers("layers", "last" if layers is None else layers)
     if device is not None:
         device = check_device(device)
     if autocast == "bfloat16":
@@ -112,16 +112,13 @@ def extract(
         samples.targets.check_head(extractor.layer, d, K)
         targets = replace(samples.targets, n_outputs=K)
         source = replace(source, targets=targets)
-        new = None if isinstance(layers, Layers) or layers in (None, "last") else layers
-        if new is not None:
-            layers = choose_layers(extractor.model, first.inputs, extractor.layer, d, new)
-        extractor.layers = layers if isinstance(layers, Layers) else None
+        extractor.layers = _chosen(extractor, first.inputs, d, layers)
         forward = Forward(extractor, targets, np.dtype(dtype), autocast)
         before = fingerprint.structure(extractor.model)
         forward.probe(first)
         after = fingerprint.structure(extractor.model)
         extractor.notes = fingerprint.notes(before, after)
-        if new is not None and extractor.layers is not None:
+        if extractor.layers is not None and extractor.layers is not layers:
             forward.scale(extractor.layers, source.batches())
         job = Job(source, forward, fingerprint.without(after, extractor.notes), show_progress)
         features, labels, parts, checksum, note = (
@@ -129,6 +126,20 @@ def extract(
         )
     bound = BoundModel(extractor, prepare=samples.prepare)
     return FeatureBank(features, labels, extractor.head(), targets, bound, samples, parts, checksum, note)
+
+
+def _chosen(extractor: Extractor, inputs: Any, width: int, asked: Asked | Layers) -> Layers | None:
+    """Give the layers that features come from, or None for the head alone, which has ``width`` features."""
+    if asked == "last":
+        return None
+    if not isinstance(asked, Layers):
+        return choose_layers(extractor.model, inputs, extractor.layer, width, asked)
+    if (asked.names[-1], asked.widths[-1]) != (extractor.layer, width):
+        raise InvalidInputError(
+            f"'layers' must be those of a bank of the same model, whose head {extractor.layer!r} has {width} "
+            f"features. Got layers that end with {asked.names[-1]!r} of {asked.widths[-1]}."
+        )
+    return asked
 
 
 @contextmanager

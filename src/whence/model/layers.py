@@ -76,9 +76,9 @@ class Block:
 
     def __post_init__(self) -> None:
         sizes = (self.channels, self.width, *self.sides, *self.grid)
-        of_grid = len(self.sides) == len(self.grid) == 0 if self.kind != "grid" else len(self.grid) in _POOLS
-        whole = of_grid and all(n > 0 for n in sizes) and self.width <= self.length
-        if not whole or not 0 < self.scale < math.inf:
+        sides = _POOLS if self.kind == "grid" else (0,)
+        placed = len(self.grid) in sides and len(self.sides) in sides
+        if not (placed and min(sizes) > 0 and self.width <= self.length and 0 < self.scale < math.inf):
             raise InvalidInputError(f"A block of features must have a size and a scale. Got {self}.")
 
     @classmethod

@@ -53,27 +53,30 @@ def start(extractor: Extractor, inputs: Any, method: Method) -> Backward:
     return trace(extractor, inputs, as_rules(method, "method"))
 
 
-def pair_maps(test: Backward, train: Backward, lam: Tensor, weight: Tensor) -> PairMaps:
+def pair_maps(test: Backward, train: Backward, on_test: Tensor, on_train: Tensor, weight: Tensor) -> PairMaps:
     """Explain pairs of one test sample and m training samples.
 
-    The relevance of feature j of a pair is R_j = λ_i f(x)_j f(x_i)_j, which sums to the pair's score without
-    the bias. It goes to the input of x, and in a second pass to the input of x_i. On the test sample it is
-    linear in f(x_i): the maps of all pairs sum to that of the surrogate's logit w·f(x).
+    A score is e_i·f(x), and relevance on the test sample is e_ij f(x)_j at feature j. On the training sample
+    it is b_i f(x)_j f(x_i)_j. Where e_i = b_i f(x_i), as for τ with b_i = λ_ic, both are the same and sum to
+    the score without the bias. Either goes to its sample's input. On the test sample that is linear in e_i:
+    maps of pairs whose e_i sum to w sum to that of the surrogate's logit w·f(x).
 
     Parameters
     ----------
     test, train
         Passes of the test sample (1, d) and of the training samples (m, d).
-    lam : (m,)
-        Coefficients λ_ic of the target class c.
+    on_test : (m, d)
+        Vectors e_i.
+    on_train : (m,)
+        Coefficients b_i.
     weight : (d,)
-        The surrogate's weight w_c, without the bias.
+        The surrogate's weight w_c of the target class c, without the bias.
     """
-    f, lam = test.features, lam.to(test.features)
-    coefficients = torch.cat([weight.to(f)[None], lam[:, None] * train.features])  # (1 + m, d)
-    on_test = only(test.maps(coefficients[:, None]))[:, 0]
-    on_train = only(train.maps(lam[:, None] * f))
-    return PairMaps(on_test[0], on_test[1:], on_train)
+    f = test.features
+    coefficients = torch.cat([weight.to(f)[None], on_test.to(f)])  # (1 + m, d)
+    test_maps = only(test.maps(coefficients[:, None]))[:, 0]
+    train_maps = only(train.maps(on_train.to(f)[:, None] * f))
+    return PairMaps(test_maps[0], test_maps[1:], train_maps)
 
 
 def only(maps: Maps) -> Tensor:

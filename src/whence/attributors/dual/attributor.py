@@ -42,12 +42,12 @@ class SurrogateAttributor(PairAttributor):
 
     C: float | Literal["auto"] = "auto"
     bias: bool = True
-    layers: Asked | list[str] = parameter("last", check_layers)
     tol: float = 1e-6
     seed: int = 0
     n_threads: int | None = None
     max_seconds: float | None = None
     device: str | torch.device | None = None
+    layers: Asked | list[str] = parameter("last", check_layers)
 
     def predict(self, x: Any) -> Tensor:
         """Label inputs by the surrogate; where labels are classes, (B,)."""
@@ -150,6 +150,8 @@ class SurrogateAttributor(PairAttributor):
         """Give the surrogate of a saved file, and take over what all methods know after a fit."""
         surrogate = Surrogate.from_arrays(arrays, manifest, self._place(bound))
         shape = len(surrogate.coef), surrogate.vectors.shape[1]
+        if manifest.layers is not None and sum(manifest.layers.widths) != shape[1]:
+            raise contents.refused(f"'layers' must have as many features as 'vectors', {shape[1]}")
         if bound is not None and bound.extractor.head().weight.shape != shape:
             raise contents.refused(f"'coef' must fit the layer {bound.extractor.layer!r}, and does not")
         if surrogate.bias != self.bias:

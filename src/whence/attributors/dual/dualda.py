@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, overload
 
+import numpy as np
 import torch
 from scipy.sparse import csr_array
 from torch import Tensor
@@ -17,6 +18,7 @@ from whence.attributors.dual.attributor import SurrogateAttributor
 from whence.attributors.dual.sketch import sketch
 from whence.attributors.dual.solutions import SurrogateSolver, changed_labels
 from whence.attributors.dual.surrogate import Surrogate
+from whence.attributors.explainer import Parts, Scored
 from whence.attributors.ranking import TopK
 from whence.core import store
 from whence.core.checks import check_flag
@@ -44,11 +46,6 @@ class DualDA(SurrogateAttributor):
         the root of their mean squared norm (``constant_``), so that features in other units give the same
         attributions at the C that belongs to them, and features with a common offset nearly the same
         surrogate; C itself weighs the loss as ever.
-    layers
-        What goes into which layers is a feature: "last", the last linear one's, as the paper has it; "all",
-        every distinct tensor that a linear or convolutional layer reads; a number, so many of these from
-        the end; a list of names; "auto", up to 5 of all. Several are put side by side, each at a mean
-        squared norm of 1 (``layers_``), and scores then sum over layers too.
     tol
         Relative duality gap to reach; at 1e-6 the top proponents no longer change.
     seed
@@ -61,6 +58,11 @@ class DualDA(SurrogateAttributor):
         Inputs per forward pass.
     device
         Where the features and scores are computed; None is the model's device, or the CPU for features.
+    layers
+        What goes into which layers is a feature: "last", the last linear one's, as the paper has it; "all",
+        every distinct tensor that a linear or convolutional layer reads; a number, so many of these from
+        the end; a list of names; "auto", up to 5 of all. Several are put side by side, each at a mean
+        squared norm of 1 (``layers_``), and scores then sum over layers too.
     show_progress
         Show progress bars.
 
@@ -188,6 +190,18 @@ class DualDA(SurrogateAttributor):
         place, vectors = self._place(self.model_), X[solution.support]
         surrogate = Surrogate(self.task_, solution, vectors, labels, before.head, place, known)
         return self._with(surrogate, X, time.perf_counter() - started)
+
+    def scored(self, features: Tensor, target: int) -> Scored:
+        """Score the support vectors of a class for one test with features (1, d)."""
+        row = self.surrogate_.expansion.sparse(features, torch.tensor([target]))
+        return Scored(row.indices.astype(np.int64), row.data.astype(np.float64), None)
+
+    def parts(self, features: Tensor, target: int, indices: Sequence[int]) -> Parts:
+        """Give what scores are at the features: λ_ic f_i on the test, λ_ic on the training sample."""
+        surrogate = self.surrogate_
+        vectors = surrogate.vectors[surrogate.rows(indices)]
+        lam = torch.as_tensor(surrogate.lam[list(indices)][:, [target]].toarray()[:, 0]).to(vectors)
+        return Parts(vectors, lam[:, None] * vectors, lam, lam * surrogate.constant**2)
 
     def _learn(self, training: Training, **given: Any) -> Surrogate:
         return self._surrogate(training)

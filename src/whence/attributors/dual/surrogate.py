@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -140,6 +140,10 @@ class Surrogate:
         self.check_labels(labels, "data")
         found = model.read_batch(to_model(model.extractor.model, batch.inputs)).features
         self.check_training(found.float().cpu().numpy(), rows, "data")
+
+    def rows(self, indices: Sequence[int]) -> Tensor:
+        """Give the rows of ``vectors`` that support vectors have, by their places in the training set."""
+        return torch.as_tensor(np.searchsorted(self.support, indices), device=self.vectors.device)
 
     def support_logits(self) -> Doubles:
         """Compute the logits W f_i (S, K) of the support vectors, in float64."""

@@ -20,11 +20,13 @@ from whence.attributors.effects.halves import CHUNK, Halves, weight_of
 from whence.attributors.effects.outputs import Output, sharpness_of
 from whence.attributors.effects.reliability import out_of_bag, reliability
 from whence.attributors.effects.shifts import Shifts, Solved, checked
+from whence.attributors.explainer import Parts, Scored
 from whence.attributors.parameters import one_of, parameter
 from whence.core import store
 from whence.core.arrays import Floats
 from whence.core.checks import check_count
 from whence.errors import ConvergenceWarning, InvalidInputError, warn
+from whence.explanation import Foretold
 from whence.features import as_float32, taken
 from whence.model.bound import BoundModel
 from whence.model.layers import Asked, check_layers
@@ -198,6 +200,35 @@ class Effects(SurrogateAttributor):
             out[rows, self._places] = (variance / n).sqrt()
         return out
 
+    @property
+    def foretold_(self) -> Foretold:
+        """What the effects are on, of how many halves they are means, and how reliable they are."""
+        return Foretold(self.output, self.solves_, self.reliability_)
+
+    @property
+    def n_scoring_(self) -> int:
+        """The number of training samples that change some surrogate."""
+        return len(self.shifts_.rows)
+
+    def scored(self, features: Tensor, target: int) -> Scored:
+        """Effects of the samples that can have one on one test with features (1, d)."""
+        test, classes = self._extended(features), torch.tensor([target])
+        ((_, mean, variance),) = self.shifts_.moments(test, classes, self.output, self.sharpness_)
+        n = len(self.shifts_.each)
+        errors = (variance[0] / n).sqrt().double().cpu().numpy() if n > 1 else None
+        return Scored(self._scoring, mean[0].double().cpu().numpy(), errors)
+
+    def parts(self, features: Tensor, target: int, indices: Sequence[int]) -> Parts:
+        """Give what effects are at the features: e_i on the test; on the training sample what is common."""
+        test, classes = self._extended(features), torch.tensor([target])
+        rows = torch.as_tensor(np.searchsorted(self._scoring, indices), device=self._places.device)
+        e = self.shifts_.directions(test, classes, self.output, self.sharpness_, rows)
+        d = features.shape[1]
+        vectors, along = self.shifts_.vectors[rows][:, :d], e[:, :d]
+        f = vectors.double()
+        on_train = (along * f).sum(1) / (f * f).sum(1).clamp(min=torch.finfo(torch.float64).tiny)
+        return Parts(vectors, along, on_train, self.constant_ * e[:, d:].sum(1))
+
     def _scores(self, features: Tensor, classes: Tensor, x: Any) -> Tensor:
         tests, n = self._extended(features), len(self._labels)
         return self.shifts_.scores(tests, classes, self.output, self.sharpness_, n)
@@ -276,6 +307,7 @@ class Effects(SurrogateAttributor):
         self.shifts_, self.sharpness_, self.reliability_ = learned[1:]
         self.solves_ = len(self.shifts_.each) if self.method == "halves" else 0
         self._places = torch.as_tensor(self.shifts_.rows, device=learned.surrogate.vectors.device)
+        self._scoring = np.flatnonzero(self.used_)[self.shifts_.rows]
         self.cache_bytes_ += sum(array.nbytes for array in self.shifts_.arrays().values())
 
     def _check_parameters(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from os import PathLike
 from pathlib import Path
 
@@ -64,7 +64,7 @@ class Halves:
         items = list(zip(places, self._lams(list(places)), strict=True))
         return engine.results(linearise, items)
 
-    @property
+    @cached_property
     def extended(self) -> Floats:
         """Features (N, D), with the constant where there is one."""
         return extended(self.features, self.constant)

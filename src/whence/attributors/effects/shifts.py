@@ -172,6 +172,16 @@ class Shifts:
                 out[rows] += shift.own_scores(self.vectors[rows], weights, rows) / len(self.each)
         return out
 
+    def directions(
+        self, test: Tensor, target: Tensor, output: Output, sharpness: float, rows: Tensor
+    ) -> Tensor:
+        """Vectors e_i (r, D) of sample rows (r,), with e_i·f(x) their mean effect on one test (1, D)."""
+        mean = self.vectors.new_zeros(len(rows), self.vectors.shape[1], dtype=torch.float64)
+        for shift in self.each:
+            weights = shift.slopes(test, target, output, sharpness)[0]
+            mean += shift.directions(rows, weights).double() / len(self.each)
+        return mean
+
     def moments(
         self, tests: Tensor, classes: Tensor, output: Output, sharpness: float
     ) -> Iterator[tuple[slice, Tensor, Tensor]]:

@@ -226,7 +226,7 @@ def localise(
     _check_features(explainer, index, there.features)
     lam = torch.as_tensor(explainer.lam_[[index]][:, [target]].toarray()[:, 0])
     weight = torch.as_tensor(explainer.coef_[target, : there.features.shape[1]])
-    maps = pair_maps(here, there, lam, weight)
+    maps = pair_maps(here, there, lam[:, None].to(there.features) * there.features, lam, weight)
     on_test, on_train = (one[0].cpu().numpy() for one in (maps.test, maps.train))
     measured = localisation(on_test, *test[1:]), localisation(on_train, *train[1:])
     return PairLocalisation(*measured, on_test, on_train)

@@ -57,7 +57,9 @@ def caught_shortcuts(case: Case, metric: str, fooled: Mask, n_tests: int) -> lis
         return []
     whole = scene.trainer.whole(scene.trained.model)
     rows = np.flatnonzero(fooled)[:n_tests]
-    if whole is None or not len(rows):
+    # Of cached states, the layers of the whole model are unknown.
+    layered = explainer.layers_ is not None and whole is not scene.trained.model
+    if whole is None or layered or not len(rows):
         return []
     train, tests, names = scene.train, scene.test, scene.train.class_names or ()
     on_tests, on_train = _shortcuts(tests), _shortcuts(train)
@@ -74,7 +76,7 @@ def caught_shortcuts(case: Case, metric: str, fooled: Mask, n_tests: int) -> lis
         for t, i in places
     ]
     first = marked[0][0].inputs
-    extractor = Extractor(whole, find_head(whole, first))
+    extractor = Extractor(whole, find_head(whole, first), layers=explainer.layers_)
     rules = default_rules(extractor, first)
     measured = [
         localise(explainer, extractor, *both, i, int(scene.explained[t]), rules)

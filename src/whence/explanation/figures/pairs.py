@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from matplotlib.figure import Figure
 
+from whence.explanation.contribution import Contribution
 from whence.explanation.figures.canvas import Canvas
 from whence.explanation.figures.parts import balance, caption, legend, verdict
 from whence.explanation.figures.text import Texts
-from whence.explanation.record import Contribution, Explanation
+from whence.explanation.record import Explanation
 from whence.pages.style import BLUE, GREY, INK, ORANGE, a_bar
 
 MARGIN, NAMES, GAP = 0.12, 0.78, 0.09
@@ -38,8 +39,8 @@ class _Overview:
         self.canvas = Canvas(right + MARGIN, bottom + 1.62)
         self.full = why.full
         self._test_sample()
-        self._side(why.proponents, 1, BLUE, "▲ evidence for")
-        self._side(why.opponents, -1, ORANGE, "▼ evidence against")
+        self._side(why.proponents, 1, BLUE, f"▲ {why.words.side[0]}")
+        self._side(why.opponents, -1, ORANGE, f"▼ {why.words.side[1]}")
         if why.pairs:
             self._row_names()
         balance(self.canvas, why, self.left, self.middle, right, bottom + 0.35)
@@ -86,8 +87,8 @@ class _Overview:
         canvas, why = self.canvas, self.why
         canvas.relevance(x, self.rows[0], TILE, pair.sample, pair.train_map, self.full.train)
         canvas.sample(x, self.rows[1], TILE, pair.sample, colour)
-        ys = [self.rows[1] + TILE + down for down in (0.1, 0.225, 0.335, 0.43)]
-        caption(canvas, why, pair, x + TILE / 2, ys, self.step - 0.02, ha="center")
+        below = self.rows[1] + TILE + 0.1
+        caption(canvas, why, pair, x + TILE / 2, below, self.step - 0.02, ha="center")
         canvas.relevance(x, self.rows[2], TILE, why.sample, pair.test_map, self.full.test)
 
     def _row_names(self) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
+from whence.explanation.contribution import Contribution
 from whence.explanation.figures.canvas import Canvas, Line
-from whence.explanation.record import Contribution, Explanation
+from whence.explanation.record import Explanation
 from whence.pages.style import BLUE, GREY, INK, ORANGE, PALE_BLUE, PALE_ORANGE, one_line, percent, signed
 
 BOLD: dict[str, Any] = {"weight": "bold"}
@@ -32,15 +32,23 @@ def verdict(why: Explanation) -> list[Line]:
 
 
 def caption(
-    canvas: Canvas, why: Explanation, pair: Contribution, x: float, ys: Sequence[float], room: float, ha: str
-) -> None:
-    """Write what a training sample is and contributes; a class that is not the target is marked."""
+    canvas: Canvas, why: Explanation, pair: Contribution, x: float, y: float, room: float, ha: str
+) -> float:
+    """Write what a training sample is and contributes, a class that is not the target marked.
+
+    Gives the y of the last line.
+    """
+    words, against = why.words, pair.score < 0
     mark, style = ("", "normal") if pair.label == why.target else ("≠ ", "italic")
-    side, colour = ("for", BLUE) if pair.score > 0 else ("against", ORANGE)
-    canvas.text(x, ys[0], mark + one_line(why.class_names[pair.label]), room, ha=ha, style=style)
-    canvas.text(x, ys[1], f"τ = {signed(pair.score)}", ha=ha, weight="bold", color=colour)
-    canvas.text(x, ys[2], f"{percent(pair.share)} of all {side}", ha=ha, size=5, color=GREY)
-    canvas.text(x, ys[3], f"training #{pair.index}", ha=ha, size=5, color=GREY)
+    canvas.text(x, y, mark + one_line(why.class_names[pair.label]), room, ha=ha, style=style)
+    strong: dict[str, Any] = {"weight": "bold", "color": ORANGE if against else BLUE}
+    canvas.text(x, y + 0.13, f"{words.score} = {signed(pair.score)}", ha=ha, **strong)
+    lines = [f"{percent(pair.share)} of all {words.share[against]}", f"training #{pair.index}"]
+    if pair.error is not None:
+        lines.insert(0, f"± {pair.error:.2g}")
+    for j, line in enumerate(lines):
+        canvas.text(x, y + 0.24 + 0.095 * j, line, ha=ha, size=5, color=GREY)
+    return y + 0.145 + 0.095 * len(lines)
 
 
 def balance(canvas: Canvas, why: Explanation, left: float, zero: float, right: float, y: float) -> None:
@@ -50,19 +58,21 @@ def balance(canvas: Canvas, why: Explanation, left: float, zero: float, right: f
         room_for / why.evidence_for if why.evidence_for else float("inf"),
         room_against / -why.evidence_against if why.evidence_against else float("inf"),
     )
+    words = why.words
+    raising, lowering = words.everything
     sides = (
-        (why.evidence_against, why.share_against, ORANGE, PALE_ORANGE, left, "left", "against"),
-        (why.evidence_for, why.share_for, BLUE, PALE_BLUE, right, "right", "for"),
+        (why.evidence_against, why.share_against, ORANGE, PALE_ORANGE, left, "left", lowering),
+        (why.evidence_for, why.share_for, BLUE, PALE_BLUE, right, "right", raising),
     )
-    for value, share, colour, pale, x, side, word in sides:
+    for value, share, colour, pale, x, side, everything in sides:
         length = value * inches if value else 0.0
         canvas.rectangle(zero, y, length, 0.14, pale)
         canvas.rectangle(zero, y, share * length, 0.14, colour)
-        canvas.text(x, y + 0.23, f"all evidence {word}: {signed(value)}", color=colour, ha=side, size=6)
+        canvas.text(x, y + 0.23, f"{everything}: {signed(value)}", color=colour, ha=side, size=6)
         canvas.text(x, y + 0.35, f"of it shown: {percent(share)}", color=colour, ha=side, size=6)
     canvas.rectangle(zero - 0.006, y - 0.04, 0.012, 0.22, INK)
-    canvas.text(zero, y + 0.23, f"sum: {signed(why.logit)}", ha="center", size=6, weight="bold")
-    canvas.text(zero, y + 0.35, "= surrogate logit", ha="center", size=6)
+    canvas.text(zero, y + 0.23, f"sum: {signed(why.total)}", ha="center", size=6, weight="bold")
+    canvas.text(zero, y + 0.35, words.total, ha="center", size=6)
 
 
 def legend(canvas: Canvas, why: Explanation, left: float, right: float, y: float) -> float:
@@ -70,24 +80,25 @@ def legend(canvas: Canvas, why: Explanation, left: float, right: float, y: float
 
     They stand in three columns, or below each other where these would be too narrow.
     """
-    sums = why.sums
+    sums, words = why.sums, why.words
     blocks: list[list[Line]] = [
         [
-            ("Scores τ and relevance", BOLD),
-            ("▲ blue, positive: evidence for the target class", {"color": BLUE}),
-            ("▼ orange, negative: evidence against it", {"color": ORANGE}),
+            (f"{words.scores} and relevance", BOLD),
+            (f"▲ blue, positive: {words.sign[0]}", {"color": BLUE}),
+            (f"▼ orange, negative: {words.sign[1]}", {"color": ORANGE}),
             ("≠ label differs from the target", {"color": GREY, "style": "italic"}),
         ],
         [
             (f"Maps by {one_line(why.method)}", BOLD),
-            ("of a pair: its score, on either sample", QUIET),
+            *_of_pairs(why),
             (f"of the logit: {signed(sums['features'])} of features, {signed(sums['bias'])} of bias", QUIET),
             (f"arriving at the input: {signed(sums['logit_map'])}", QUIET),
         ],
         [
             ("Certificate", BOLD),
+            *([] if why.foretold is None else [(why.foretold.told, QUIET)]),
             (f"{why.n_support:,} of {why.n_train:,} training samples", QUIET),
-            ("are support vectors, the rest score 0", QUIET),
+            (words.scored, QUIET),
             (f"relative duality gap {why.gap:.1e}", QUIET),
             _agreement(why),
         ],
@@ -102,11 +113,21 @@ def legend(canvas: Canvas, why: Explanation, left: float, right: float, y: float
         places = [left, left + widths[0] + gap, left + widths[0] + widths[1] + 2 * gap]
         for x, block in zip(places, blocks, strict=True):
             canvas.lines(x, y, block, 0.125, size=6)
-        return y + 5 * 0.125
+        return y + max(map(len, blocks)) * 0.125
     for block in blocks:
         canvas.lines(left, y, block, 0.125, size=6)
         y += 0.125 * len(block) + 0.06
     return y
+
+
+def _of_pairs(why: Explanation) -> list[Line]:
+    """Say what the maps of a pair are of."""
+    if why.foretold is None:
+        return [("of a pair: its score, on either sample", QUIET)]
+    return [
+        ("on the test sample: the effect", QUIET),
+        (f"on the training sample: {why.words.train_map.removeprefix('of ')}", QUIET),
+    ]
 
 
 def _agreement(why: Explanation) -> Line:

@@ -8,9 +8,10 @@ from typing import NamedTuple
 import numpy as np
 
 from whence.core.arrays import Mask
+from whence.explanation.contribution import Contribution
 from whence.explanation.figures.canvas import Canvas
 from whence.explanation.figures.parts import balance, caption, legend, verdict
-from whence.explanation.record import Contribution, Explanation
+from whence.explanation.record import Explanation
 from whence.pages.samples import Array, readable
 from whence.pages.style import BLUE, GREY, ORANGE, marker
 
@@ -35,8 +36,8 @@ class Texts:
         self.why, self.canvas = why, Canvas(WIDTH, 1)
         self.full = why.full
         y = self._test_text()
-        y = self._side(y, why.proponents, BLUE, "▲ evidence for")
-        y = self._side(y, why.opponents, ORANGE, "▼ evidence against")
+        y = self._side(y, why.proponents, BLUE, f"▲ {why.words.side[0]}")
+        y = self._side(y, why.opponents, ORANGE, f"▼ {why.words.side[1]}")
         balance(self.canvas, why, MARGIN, WIDTH / 2, WIDTH - MARGIN, y + 0.06)
         y = legend(self.canvas, why, MARGIN, WIDTH - MARGIN, y + 0.66)
         self.canvas.set_height(y + 0.06)
@@ -86,10 +87,10 @@ class Texts:
 
     def _pair(self, y: float, pair: Contribution) -> float:
         why = self.why
-        caption(self.canvas, why, pair, MARGIN, [y, y + 0.135, y + 0.26, y + 0.355], NAMES - 0.08, ha="left")
+        end = caption(self.canvas, why, pair, MARGIN, y, NAMES - 0.08, ha="left") + 0.085
         assert pair.sample.tokens is not None
         assert why.sample.tokens is not None
-        x, end = MARGIN + NAMES, y + 0.42
+        x = MARGIN + NAMES
         for tokens, relevance, full in (
             (pair.sample.tokens, pair.train_map, self.full.train),
             (why.sample.tokens, pair.test_map, self.full.test),

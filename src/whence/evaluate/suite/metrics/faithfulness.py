@@ -52,9 +52,12 @@ class Faithfulness(Metric):
         scene, fitted = case.scene, case.attributor
         layer: Any = fitted  # with coef_, as its limits say
         train, test = scene.banks
-        head = train.extractor.head()
+        own, features = fitted.require_model(), test.features
+        if own.extractor.layers is not None:  # the layer is one on features of its own
+            features = own.read(scene.tests, fitted.batch_size).features.float().cpu().numpy()
+        head = own.extractor.head()
         pair = head.weight, head.bias
-        whole = faithfulness.surrogate_faithfulness(layer.coef_, pair, test.features)
+        whole = faithfulness.surrogate_faithfulness(layer.coef_, pair, features)
         rows = self._rows(case.method.key, whole)
         if type(fitted) is not Representer:
             return rows
