@@ -4,6 +4,7 @@ from whence.audit.classes import ClassSummary, ClassView, class_view
 from whence.audit.groups import Coreset, GroupAttribution, coreset, group_attribution
 from whence.audit.labels import RANKINGS, WrongLabels, wrong_labels
 from whence.audit.shortcuts import Direction, SharedEvidence, shared_evidence
+from whence.audit.values import Values, values
 
 __all__ = [
     "RANKINGS",
@@ -13,10 +14,12 @@ __all__ = [
     "Direction",
     "GroupAttribution",
     "SharedEvidence",
+    "Values",
     "WrongLabels",
     "class_view",
     "coreset",
     "group_attribution",
     "shared_evidence",
+    "values",
     "wrong_labels",
 ]

@@ -41,20 +41,22 @@ def training_features(explainer: SurrogateAttributor, features: Any) -> Floats:
 
 
 def tests_of(
-    explainer: DualDA, x: Any, features: Any, target: Any
+    explainer: SurrogateAttributor, x: Any, features: Any, target: Any, name: str
 ) -> tuple[int, Iterator[tuple[Tensor, Tensor]]]:
     """Give the number of tests, and features (b, d) and classes (b,), ``batch_size`` tests at a time.
 
     Parameters
     ----------
     explainer
-        A fitted DualDA.
+        A fitted DualDA, or Effects.
     x
-        Inputs as for ``DualDA.attribute``, or None.
+        Inputs as for ``explainer.attribute``, or None.
     features
         (B, d), read in slices, or None.
     target
         None for the model's class, one class, or one class per test.
+    name
+        What errors call the target.
     """
     if (x is None) == (features is None):
         raise InvalidInputError("Either 'x' or 'features' must be given, and not both.")
@@ -71,5 +73,7 @@ def tests_of(
         slices = (explainer.check_features(rows[start : start + size]) for start in range(0, count, size))
         found = ((f, explainer.surrogate_.model_logits(f)) for f in slices)
     task = explainer.task_
-    wanted = repeat(None) if target is None else iter(torch.split(task.check_target(target, count), size))
+    wanted = (
+        repeat(None) if target is None else iter(torch.split(task.check_target(target, count, name), size))
+    )
     return count, ((f, task.explained(logits, next(wanted))) for f, logits in found)

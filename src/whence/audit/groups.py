@@ -76,7 +76,7 @@ def group_attribution(
     True
     """
     surrogate = surrogate_of(explainer)
-    n, parts = tests_of(explainer, x, features, target)
+    n, parts = tests_of(explainer, x, features, target, "target")
     K, d = explainer.n_classes_, explainer.vectors_.shape[1]
     sums, counts = np.zeros((K, d)), np.zeros(K, dtype=np.int64)
     absolute = np.zeros(explainer.n_train_)

@@ -164,7 +164,7 @@ def _tests(
         if not (y == target).any():
             raise InvalidInputError(f"'target' must have training samples. Class {target} has none.")
         return X[y == target].astype(np.float64), target
-    parts = list(tests_of(explainer, x, test_features, None)[1])
+    parts = list(tests_of(explainer, x, test_features, None, "target")[1])
     if target is None:
         counts = sum(np.bincount(classes.numpy(), minlength=explainer.n_classes_) for _, classes in parts)
         target = int(np.argmax(counts))

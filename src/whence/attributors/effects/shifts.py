@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -196,6 +196,28 @@ class Shifts:
                 before, mean = mean, mean + (found - mean) / (k + 1)
                 square = square + (found - before) * (found - mean)
             yield rows, mean, square / max(1, len(self.each) - 1)
+
+    def totals(self, parts: Iterable[tuple[Tensor, Tensor]], output: Output, sharpness: float) -> Doubles:
+        """Effects (M, n) by each of M surrogates on the sum of the outputs for tests.
+
+        The derivatives of all tests by W are summed before they meet a sample, so that many tests cost as
+        much as one, and no matrix of tests and samples is made.
+
+        Parameters
+        ----------
+        parts : tests (b, D) and their classes (b,), some at a time
+        output, sharpness : as for ``scores``
+        """
+        weights = [one.weight for one in self.solved]
+        sums = [np.zeros(weight.shape) for weight in weights]
+        for tests, classes in parts:
+            f = tests.double().cpu()
+            for weight, total in zip(weights, sums, strict=True):
+                slope = slopes(output, f @ torch.as_tensor(weight).double().T, classes, sharpness)
+                total += (slope.T @ f).numpy()
+        vectors = self.vectors.cpu().numpy()
+        pairs = zip(self.solved, sums, strict=True)
+        return np.stack([one.change.effects(vectors, total) for one, total in pairs])
 
     def arrays(self) -> Arrays:
         """Everything to save."""
