@@ -20,3 +20,11 @@ def test_explain_writes_a_page_figures_and_data(fitted: Path) -> None:
     assert isinstance(mistake("explain", "x.whence", "--tests", "0", "--out", "x.whence"), InvalidInputError)
     wrong = mistake("explain", "x.whence", "--tests", "0", "--out", "why", "--rules", "magic")
     assert "epsilon_plus_flat" in str(wrong)
+
+
+def test_explain_writes_effects(fitted: Path) -> None:
+    run("explain", "x.whence", "--tests", "1", "-k", "2", "--out", "why", "--effects")
+    (data,) = json.loads((fitted / "why" / "explanations.json").read_text())
+    assert data["question"] == "would change"
+    assert all(pair["error"] > 0 for pair in data["proponents"])
+    assert "What would change" in (fitted / "why" / "index.html").read_text()

@@ -27,3 +27,33 @@ def test_info_of_another_method(place: Path) -> None:
     assert (found["method"], found["samples"], found["layer"]) == ("similarity", 90, "2")
     assert found["parameters"]["metric"] == "dot"
     assert "metric=dot" in run("info", "x.whence").stdout
+
+
+def test_info_of_effects_that_were_fitted_with_options_of_their_own(place: Path) -> None:
+    said = fit("--method", "effects", "--option", "solves=8", "--option", "output=margin").stdout
+    assert "means over 8 random halves, reliability" in said
+    found = json.loads(run("info", "x.whence", "--json").stdout)
+    explainer = whence.load(place / "x.whence")
+    assert (found["effects on"], found["halves"]) == ("margin", 8)
+    assert found["reliability"] == explainer.reliability_
+    assert found["with an effect"] == explainer.n_scoring_
+    assert found["parameters"]["solves"] == 8
+    page = run(
+        "explain",
+        "x.whence",
+        "--trust",
+        "--tests",
+        "0",
+        "-k",
+        "1",
+        "--out",
+        "why",
+        "--test",
+        "my_module:test",
+    )
+    assert "What would change" in Path(page.stdout.strip()).read_text()
+
+
+def test_an_option_that_a_method_has_not_is_named(place: Path) -> None:
+    wrong = fit("--method", "effects", "--option", "halves=8").exception
+    assert "--option must be NAME=VALUE of Effects: bias, layers" in str(wrong)

@@ -18,9 +18,9 @@ from matplotlib.patches import PathPatch, Rectangle
 from matplotlib.text import Text
 
 from tests.helpers.colours import contrast, rgb
-from tests.helpers.explained import TEXT, explanation, pair, random
+from tests.helpers.explained import TEXT, effects, explanation, pair, random
 from whence.errors import InvalidInputError
-from whence.explanation import Explanations, Sample
+from whence.explanation import Explanations, Foretold, Sample
 from whence.explanation.figures.canvas import Canvas
 from whence.explanation.figures.text import lines, passages
 from whence.pages.style import BLUE, INK, ORANGE, drawn, heat, marker, scale
@@ -110,6 +110,47 @@ def test_figure_says_what_was_found(kind: str, tmp_path: Path) -> None:
     figure.savefig(tmp_path / "why.png")
     figure.savefig(tmp_path / "why.svg")
     assert (tmp_path / "why.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("output", "name"), [("logit", "logit"), ("log_prob", "log-probability")])
+def test_figure_of_effects_says_what_would_change(kind: str, output: str, name: str) -> None:
+    why = effects(kind, foretold=Foretold(output, 64, 0.625))
+    assert why.question == "would change"
+    figure = why.plot()
+    for expected in (
+        f"▲ raises the {name} of “cat”",
+        f"▼ lowers the {name} of “cat”",
+        "+2.00",
+        "± 0.25",
+        "50.0 % of all raising",
+        f"blue, positive: without the sample the {name} would be lower",
+        f"orange, negative: without the sample the {name} would be higher",
+        "on the training sample: what both have in common",
+        "+6.75 of features, +0.250 of bias",
+        "means over 64 random halves, reliability 0.62",
+        "all that raises: +4.00",
+        "sum: +3.00",
+        "of all effects, not the logit",
+    ):
+        assert expected in said(figure)
+    for wrong in ("evidence", "τ", "surrogate logit", "support vectors"):
+        assert wrong not in said(figure)
+    assert inside(figure)
+
+
+def test_effects_tell_their_doubt_as_data() -> None:
+    record = json.loads(json.dumps(effects().to_dict()))
+    assert record["question"] == "would change"
+    assert record["foretold"] == {"output": "logit", "solves": 64, "reliability": 0.625}
+    assert (record["logit"], record["sums"]["total"]) == (7.0, 3.0)
+    first = record["proponents"][0]
+    assert (first["score"], first["error"], first["common"]) == (2.0, 0.25, 1.0)
+    assert explanation().to_dict()["question"] == "made of"
+
+
+def test_one_surrogate_is_told_as_such() -> None:
+    assert "to first order" in said(effects(foretold=Foretold("margin", 0, None)).plot())
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -14,7 +14,7 @@ import pytest
 from matplotlib.image import imread
 
 from tests.helpers.colours import contrast, rgb
-from tests.helpers.explained import TEXT, explanation
+from tests.helpers.explained import TEXT, effects, explanation
 from whence.explanation import Explanations, Sample
 from whence.pages.style import drawn, heat, scale
 
@@ -84,6 +84,26 @@ def test_page_says_what_was_found(kind: str) -> None:
     why = explanation(kind)
     for maps in ([(why.sample, why.logit_map)], [(one.sample, one.train_map) for one in why.pairs]):
         assert f"full colour: ±{scale(drawn(*one) for one in maps):.3g}" in words
+
+
+def test_page_of_effects_says_what_would_change() -> None:
+    words = Page(Explanations([effects(), effects("text")]).to_html()).words
+    for expected in (
+        "What would change 2 predictions",
+        "What would change “cat”?",
+        "Positive, blue: without the sample the logit would be lower.",
+        "together they are not the logit",
+        "the part of it that goes by what both samples have in common",
+        "▲ Raises the logit of “cat”",
+        "+2.00 ± 0.25 cat #7, 50.0 % of all; +1.00 by what both have in common",
+        "all that raises +4.00",
+        "sum of all effects, not the logit +3.00",
+        "The logit +7.00 is +6.75 of features and +0.250 of bias",
+        "Effects are means over 64 random halves, reliability 0.62.",
+    ):
+        assert expected in words
+    for wrong in ("evidence", "τ", "support vectors", "score"):
+        assert wrong not in words
 
 
 def test_page_is_written_as_it_is_returned(tmp_path: Path) -> None:

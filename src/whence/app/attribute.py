@@ -8,27 +8,31 @@ from typing import Any
 from whence.app.opening import Saved, as_class, places
 from whence.app.telling import say
 from whence.core.words import plain_line
+from whence.explanation.wording import OUTPUTS
 from whence.pages.style import signed
 from whence.project import Project
 
 
-def run(saved: Saved, tests: str, *, k: int, target: str | None, as_json: bool) -> None:
+def run(saved: Saved, tests: str, *, k: int, target: str | None, effects: bool, as_json: bool) -> None:
     """Print the strongest training samples of some tests, in words or as JSON."""
-    found = scores(saved.open(), tests, k, target)
+    found = scores(saved.open(effects=effects), tests, k, target)
     say(json.dumps(found, indent=2) if as_json else in_words(found))
 
 
 def scores(project: Project, tests: str, k: int, target: str | None) -> list[dict[str, Any]]:
     """Find the strongest training samples of some tests, in plain types."""
     attributor, chosen = project.attributor, places(tests, project)
-    top, predicted = project.top_k(chosen, k, as_class(target, attributor.task_))
-    names = attributor.task_.called
+    wanted = as_class(target, attributor.task_)
+    top, predicted = project.top_k(chosen, k, wanted)
+    errors = project.errors(chosen, wanted)
+    names, foretold = attributor.task_.called, getattr(attributor, "foretold_", None)
     truths = project.test_bank.labels[chosen].tolist()
 
     def side(ranked: Any, b: int) -> list[dict[str, Any]]:
         pairs = zip(ranked.indices[b].tolist(), ranked.scores[b].tolist(), strict=True)
         return [
             {"index": i, "class": names[int(attributor.labels_[i])], "score": score}
+            | ({} if errors is None else {"error": float(errors[b, i])})
             for i, score in pairs
             if i >= 0
         ]
@@ -39,6 +43,7 @@ def scores(project: Project, tests: str, k: int, target: str | None) -> list[dic
             "predicted": names[predicted[b]],
             "truth": names[truths[b]],
             "target": names[int(top.target[b])],
+            "effect_on": None if foretold is None else foretold.output,
             "proponents": side(top.proponents, b),
             "opponents": side(top.opponents, b),
         }
@@ -47,16 +52,23 @@ def scores(project: Project, tests: str, k: int, target: str | None) -> list[dic
 
 
 def in_words(found: list[dict[str, Any]]) -> str:
-    """Write scores for reading. Positive is evidence for the target class."""
+    """Write scores for reading. Positive is evidence for the target class, or raises its output."""
     lines = []
     for test in found:
+        target, output = plain_line(test["target"]), test["effect_on"]
+        about = (
+            f"evidence for (+) and against (−) {target}"
+            if output is None
+            else f"what raises (+) and lowers (−) the {OUTPUTS[output]} of {target} by being there"
+        )
         lines.append(
             f"test {test['test']}: predicted {plain_line(test['predicted'])}, true "
-            f"{plain_line(test['truth'])}; evidence for (+) and against (−) {plain_line(test['target'])}:"
+            f"{plain_line(test['truth'])}; {about}:"
         )
         for sample in test["proponents"] + test["opponents"]:
+            error = f" ± {sample['error']:<8.2g}" if "error" in sample else ""
             lines.append(
-                f"  {signed(sample['score']):>10}  training sample {sample['index']}, "
+                f"  {signed(sample['score']):>10}{error}  training sample {sample['index']}, "
                 f"{plain_line(sample['class'])}"
             )
     return "\n".join(lines)

@@ -12,7 +12,19 @@ import typer
 
 from whence import __version__
 from whence.app import ending
-from whence.app.opening import CACHE, Engine, Explainer, Fit, Json, Saved, Shown, Target, Tests, with_options
+from whence.app.opening import (
+    CACHE,
+    Effects,
+    Engine,
+    Explainer,
+    Fit,
+    Json,
+    Saved,
+    Shown,
+    Target,
+    Tests,
+    with_options,
+)
 from whence.app.telling import say, show_progress
 
 app = typer.Typer(
@@ -70,6 +82,8 @@ def fit(wanted: Fit, context: typer.Context) -> None:
 
     whence fit --model clothes:model --data clothes:train --test clothes:test --out clothes.whence
 
+    whence fit --model clothes:model --data clothes:train --method effects --option solves=64 --out new.whence
+
     whence fit --config clothes.whence.json --trust --out again.whence
     """
     from whence.app.fit import command
@@ -101,15 +115,18 @@ def attribute(
     tests: Tests,
     k: Annotated[int, typer.Option("-k", help="Proponents and opponents to name.", min=1)] = 5,
     target: Target = None,
+    effects: Effects = False,
     as_json: Json = False,
 ) -> None:
     """Name the training samples that predictions come from, with their scores.
 
     whence attribute clothes.whence --trust --tests 0-9
+
+    whence attribute clothes.whence --trust --tests 0 --effects
     """
     from whence.app.attribute import run
 
-    run(saved, tests, k=k, target=target, as_json=as_json)
+    run(saved, tests, k=k, target=target, effects=effects, as_json=as_json)
 
 
 @app.command()
@@ -123,6 +140,7 @@ def explain(
     rules: Annotated[
         str | None, typer.Option(help="Rules of relevance, such as attn_lrp_cp.", metavar="NAME")
     ] = None,
+    effects: Effects = False,
 ) -> None:
     """Explain predictions by training samples and relevance maps: a page, a figure each, and JSON.
 
@@ -130,7 +148,7 @@ def explain(
     """
     from whence.app.explain import run
 
-    run(saved, tests, out, k=k, target=target, rules=rules)
+    run(saved, tests, out, k=k, target=target, rules=rules, effects=effects)
 
 
 @app.command()

@@ -12,12 +12,14 @@ from whence.core import store
 from whence.core.files import replacing
 
 
-def run(saved: Saved, tests: str, out: Path, *, k: int, target: str | None, rules: str | None) -> None:
+def run(
+    saved: Saved, tests: str, out: Path, *, k: int, target: str | None, rules: str | None, effects: bool
+) -> None:
     """Write a page, a figure per test and the data of explanations into a folder; print the page's path."""
     check_folder(out)  # before the explainer is read: a mistake costs no time
-    project = saved.open()
+    project = saved.open(effects=effects)
     chosen = places(tests, project)
-    found = project.explain(chosen, k, as_class(target, project.explainer.task_), rules)
+    found = project.explain(chosen, k, as_class(target, project.attributor.task_), rules)
 
     def write(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)

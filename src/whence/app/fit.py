@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import json
 import shlex
 import time
 from collections.abc import Callable, Collection, Iterator
@@ -16,6 +17,7 @@ from whence.app.opening import Fit
 from whence.app.outputs import check_file, write_out
 from whence.app.telling import say, show_progress
 from whence.attributors import Attributor, DualDA
+from whence.attributors.dual.attributor import SurrogateAttributor
 from whence.core.cache import Cache
 from whence.core.naming import find
 from whence.core.resources import in_words
@@ -69,9 +71,26 @@ def _options(method: type[Attributor], wanted: Fit, given: Collection[str]) -> d
     extra = [name for name in options if name in given and name not in known]
     if extra:
         raise InvalidInputError(f"'{extra[0]}' must be left out: {method.__name__} has no such option.")
-    return {
+    chosen = {
         name: options[name] if name in given else known[name].default for name in options if name in known
     }
+    return chosen | _own_options(method, wanted.option or [], known.keys() - options.keys() - {"device"})
+
+
+def _own_options(method: type[Attributor], told: Collection[str], known: Collection[str]) -> dict[str, Any]:
+    """Read NAME=VALUE of options that a method has of its own; values are JSON where they can be."""
+    found = {}
+    for text in told:
+        name, sign, value = text.partition("=")
+        if not sign or name not in known:
+            raise InvalidInputError(
+                f"--option must be NAME=VALUE of {method.__name__}: {', '.join(sorted(known))}. Got {text!r}."
+            )
+        try:
+            found[name] = json.loads(value)
+        except ValueError:
+            found[name] = value
+    return found
 
 
 def run(configuration: Configuration, out: Path, *, show_progress: bool, say: Callable[[str], None]) -> None:
@@ -110,7 +129,7 @@ def run(configuration: Configuration, out: Path, *, show_progress: bool, say: Ca
 
     write_out(out, save)
     say(f"Saved        {out}, {in_words(out.stat().st_size)}, and {out.name}{SUFFIX}")
-    if held_out is not None and isinstance(attributor, DualDA):
+    if held_out is not None and isinstance(attributor, SurrogateAttributor):
         started = time.perf_counter()
         with _about_test():
             bank = extract(
@@ -158,15 +177,20 @@ def describe(attributor: Attributor) -> list[str]:
         shown = ", ".join(map(str, skipped[:10])) + (" …" if len(skipped) > 10 else "")
         lines.append(f"Skipped      {counted(len(skipped), 'sample')} that could not be read: {shown}")
     solved = f"{origins['solution']}, {seconds['solution']:.1f} s"
-    if not isinstance(attributor, DualDA):
+    if not isinstance(attributor, SurrogateAttributor):
         return [*lines, f"Method       {type(attributor).__name__}, {solved}"]
-    why = "as given" if attributor.C_path_ is None else attributor.C_path_.reason
+    given = "by the length of the features" if attributor.C == "auto" else "as given"
+    why = given if attributor.C_path_ is None else attributor.C_path_.reason
     support = len(attributor.support_)
     lines += [
         f"C            {attributor.C_:.3g}, {why}",
         f"Solution     gap {attributor.gap_:.1e}, {solved}",
         f"Support      {support:,} of {counted(n, 'sample')} ({support / n:.1%})",
     ]
+    if attributor.foretold_ is not None:
+        lines.append(
+            f"Effects      {attributor.foretold_.told}, of {counted(attributor.n_scoring_, 'sample')}"
+        )
     if attributor.agreement_ is not None:
         share = f"{attributor.agreement_:.2%}"
         lines.append(

@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from whence.app.telling import say
-from whence.attributors import DualDA, load
+from whence.attributors import DualDA, Effects, load
+from whence.attributors.dual.attributor import SurrogateAttributor
 from whence.core import contents, store
 from whence.core.resources import in_words
 from whence.core.words import plain_line
 from whence.errors import StoreError
+from whence.explanation.wording import OUTPUTS
 from whence.project import SUFFIX
 
 
@@ -45,9 +47,9 @@ def facts(path: Path) -> dict[str, Any]:
             "layer": (manifest.get("fingerprint") or {}).get("layer"),
             "layers": ", ".join(plain_line(each["name"]) for each in several.get("blocks", [])) or None,
         }
-    if manifest.get("method") == DualDA.name:
+    if manifest.get("method") in (DualDA.name, Effects.name):
         explainer = load(path)
-        assert isinstance(explainer, DualDA)
+        assert isinstance(explainer, SurrogateAttributor)
         found |= {
             "classes": explainer.n_classes_,
             "support vectors": len(explainer.support_),
@@ -56,6 +58,14 @@ def facts(path: Path) -> dict[str, Any]:
             "duality gap": explainer.gap_,
             "agreement": explainer.agreement_,
         }
+        foretold = explainer.foretold_
+        if foretold is not None:
+            found |= {
+                "effects on": OUTPUTS[foretold.output],
+                "halves": foretold.solves,
+                "reliability": foretold.reliability,
+                "with an effect": explainer.n_scoring_,
+            }
     beside = path.with_name(path.name + SUFFIX)
     found["configuration"] = str(beside) if beside.exists() else None
     return found

@@ -29,6 +29,12 @@ Engine = Annotated[
     str | None,
     typer.Option(help="Where work runs: local, processes, processes:4, or module:name.", metavar="NAME"),
 ]
+Effects = Annotated[
+    bool,
+    typer.Option(
+        "--effects", help="What would change without each sample, instead of what the logit is made of."
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
@@ -55,12 +61,16 @@ class Saved:
     ] = False
     engine: Engine = None
 
-    def open(self) -> Project:
-        """Read it with its model, data and tests, which takes time: what can be checked is, before."""
+    def open(self, *, effects: bool = False) -> Project:
+        """Read it with its model, data and tests, which takes time: what can be checked is, before.
+
+        With ``effects`` they are fitted and take the method's place.
+        """
         from whence.project import NAMES, Project
 
         names = {name: getattr(self, name) for name in NAMES}
-        return Project.open(self.explainer, trust=self.trust, show_progress=show_progress(), **names)
+        project = Project.open(self.explainer, trust=self.trust, show_progress=show_progress(), **names)
+        return project.with_effects() if effects else project
 
 
 @dataclass(frozen=True)
@@ -86,6 +96,12 @@ class Fit:
     method: Annotated[
         str, typer.Option(help="The attribution method, or module:name of your own.", metavar="NAME")
     ] = "dualda"
+    option: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="One of the method's own, such as solves=64; may be repeated.", metavar="NAME=VALUE"
+        ),
+    ] = None
     C: Annotated[str, typer.Option("--C", help='A number, or "auto" to choose it.', metavar="C")] = "auto"
     tol: Annotated[float, typer.Option(help="Relative duality gap to reach.")] = 1e-6
     seed: Annotated[int, typer.Option(help="Of the choice of C and of the solver.", min=0)] = 0

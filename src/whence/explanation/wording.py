@@ -24,7 +24,7 @@ class Words:
     title, titles : of a page with one explanation, and with n
     lead, reading : what such a page shows, and how it is read
     asks : the question about one prediction, before the class's name
-    score, scores : what a score is called, and several
+    mark, scores : what stands before a score, and what several are called
     side : what samples of a sign do, before the class's name
     share : whose share a sample has, after "of all"
     everything : all scores of a sign
@@ -41,7 +41,7 @@ class Words:
     lead: str
     reading: str
     asks: str
-    score: str
+    mark: str
     scores: str
     side: Sides
     share: Sides
@@ -64,7 +64,7 @@ MADE_OF = Words(
     "class. Each pair of a training sample and the test sample has two maps, which show the features of "
     "either that its score comes from.",
     asks="Why",
-    score="τ",
+    mark="τ = ",
     scores="Scores τ",
     side=("evidence for", "evidence against"),
     share=("for", "against"),
@@ -94,10 +94,10 @@ def would_change(output: str) -> Words:
         "that goes by what both samples have in common; the rest is how others make up for the sample, "
         "which no part of it shows.",
         asks="What would change",
-        score="effect",
+        mark="",
         scores="Effects",
         side=(f"raises the {name} of", f"lowers the {name} of"),
-        share=("that raises", "that lowers"),
+        share=("raising", "lowering"),
         everything=("all that raises", "all that lowers"),
         nothing=("No training sample raises it.", "No training sample lowers it."),
         sign=(

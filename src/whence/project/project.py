@@ -5,12 +5,13 @@ from __future__ import annotations
 import functools
 import threading
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import torch
+from torch import Tensor
 from tqdm.auto import tqdm
 
-from whence.attributors import Attributor, DualDA, TopK, load
+from whence.attributors import Attributor, DualDA, Effects, TopK, load
 from whence.attributors.pairs import PairAttributor
 from whence.core.checks import check_places
 from whence.core.naming import find
@@ -92,6 +93,42 @@ class Project:
         return self.attributor
 
     @property
+    def pairs(self) -> PairAttributor:
+        """The fitted method where its pairs can be explained; else an error."""
+        if not isinstance(self.attributor, PairAttributor):
+            raise InvalidInputError(
+                f"'{self.path}' must hold a DualDA or Effects, or a method that derives from them, to be "
+                f"explained. It holds a {type(self.attributor).__name__}: 'whence attribute' names its "
+                "training samples."
+            )
+        return self.attributor
+
+    def with_effects(self) -> Project:
+        """Give the project with effects in the place of its method, fitted on its model and training set.
+
+        The features and the halves that they need lie in the cache of the fit, where it kept one.
+        """
+        if isinstance(self.attributor, Effects):
+            return self
+        made = Effects(
+            batch_size=self.attributor.batch_size,
+            seed=getattr(self.attributor, "seed", 0),
+            show_progress=self.attributor.show_progress,
+        )
+        bound, names = self.attributor.require_model(), self.attributor.class_names_
+        layer, reading = bound.extractor.layer, self.configuration.reading
+        made.fit(bound.extractor.model, self._data(), layer, class_names=names, **reading)
+        return Project(self.path, self.configuration, made, self._tests)
+
+    def _data(self) -> TrainingSet:
+        """Give the training set, which methods without pairs do not hold."""
+        if self.attributor.data_ is not None:
+            return self.attributor.data_
+        data: Any = find("data", self.configuration.data, self.path.resolve().parent)
+        model = self.attributor.require_model().extractor.model
+        return self.configuration.samples(data, model, task=self.attributor.task_)
+
+    @property
     def train_bank(self) -> FeatureBank:
         """Features of the whole training set, from the cache of the fit where it kept one; read once."""
         with self._reading:
@@ -142,14 +179,20 @@ class Project:
         x = self.tests.take(self.read_tests(indices))
         return self.attributor.top_k(x, k, target), self.attributor.classes(x, None).tolist()
 
+    def errors(self, indices: list[int], target: int | None) -> Tensor | None:
+        """Standard errors (test, train) of the scores of some tests, where they are means over halves."""
+        if not isinstance(self.attributor, Effects) or self.attributor.solves_ < 2:
+            return None
+        return self.attributor.standard_error(self.tests.take(self.read_tests(indices)), target)
+
     def explain(
         self, indices: list[int], k: int = 5, target: int | None = None, method: str | None = None
     ) -> Explanations:
         """Explain some test samples."""
         tests, chosen = self.tests, self.read_tests(indices)
-        explaining = self.explainer.explaining(k, method)
+        explaining = self.pairs.explaining(k, method)
         truths = self.test_bank.labels[chosen].tolist()
-        rows = tqdm(chosen, "explaining", disable=not self.explainer.show_progress or len(chosen) < 4)
+        rows = tqdm(chosen, "explaining", disable=not self.pairs.show_progress or len(chosen) < 4)
         found = [explaining(i, tests.take([i]), target, y) for i, y in zip(rows, truths, strict=True)]
         return Explanations(found)
 

@@ -42,7 +42,7 @@ def caption(
     mark, style = ("", "normal") if pair.label == why.target else ("≠ ", "italic")
     canvas.text(x, y, mark + one_line(why.class_names[pair.label]), room, ha=ha, style=style)
     strong: dict[str, Any] = {"weight": "bold", "color": ORANGE if against else BLUE}
-    canvas.text(x, y + 0.13, f"{words.score} = {signed(pair.score)}", ha=ha, **strong)
+    canvas.text(x, y + 0.13, words.mark + signed(pair.score), ha=ha, **strong)
     lines = [f"{percent(pair.share)} of all {words.share[against]}", f"training #{pair.index}"]
     if pair.error is not None:
         lines.insert(0, f"± {pair.error:.2g}")
