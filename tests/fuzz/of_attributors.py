@@ -89,6 +89,12 @@ PARAMETERS: dict[str, dict[str, Arg]] = {
     },
     "random": {"seed": Arg(kinds.SEED, lambda: 0), "batch_size": Arg(kinds.count(), lambda: 8)},
 }
+PARAMETERS["effects"] = {
+    **PARAMETERS["dualda"],
+    "method": Arg(kinds.choice(["halves", "first_order"]), lambda: "halves"),
+    "output": Arg(kinds.choice(["logit", "margin", "log_prob"]), lambda: "logit"),
+    "solves": Arg(kinds.without(kinds.count(), "large", "huge") + kinds.odd(auto=lambda v: "auto"), lambda: 2),
+}
 PARAMETERS["gradcos"] = PARAMETERS["graddot"]
 PARAMETERS["tracin"] = {"params": PARAMETERS["graddot"]["params"]}
 
@@ -289,6 +295,33 @@ DUALDA = [
     ),
 ]
 
+GROUP = {
+    "target": TARGET,
+    "remove": Arg(things.INDICES, lambda: [1, 2]),
+    "relabel": Arg(things.RELABEL, lambda: {0: 1}),
+    "training_features": Arg(kinds.without(kinds.matrix(), "none"), world.features),
+}
+
+
+def _effects(name: str) -> Callable[[], Any]:
+    return lambda: getattr(world.fitted("effects"), name)
+
+
+EFFECTS = [
+    Call("Effects.predict", _effects("predict"), {"x": TESTS}),
+    Call("Effects.predict_features", _effects("predict_features"), {"features": TEST_FEATURES}),
+    Call("Effects.faithfulness", _effects("faithfulness"), {"x": TESTS}),
+    Call("Effects.faithfulness_features", _effects("faithfulness_features"), {"features": TEST_FEATURES}),
+    Call("Effects.standard_error", _effects("standard_error"), {"x": TESTS, "target": TARGET}, scored),
+    Call(
+        "Effects.standard_error_features",
+        _effects("standard_error_features"),
+        {"features": TEST_FEATURES, "target": TARGET},
+    ),
+    Call("Effects.effect_of", _effects("effect_of"), {"x": TESTS, **GROUP}),
+    Call("Effects.effect_of_features", _effects("effect_of_features"), {"features": TEST_FEATURES, **GROUP}),
+]
+
 LOADED = [
     Call(
         "load",
@@ -334,4 +367,4 @@ LOADED = [
     *used("ensemble", "Ensemble"),
 ]
 
-ATTRIBUTORS = [*(call for method in world.METHODS for call in of_method(method)), *DUALDA, *LOADED]
+ATTRIBUTORS = [*(call for method in world.METHODS for call in of_method(method)), *DUALDA, *EFFECTS, *LOADED]

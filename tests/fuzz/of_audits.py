@@ -44,6 +44,11 @@ def kept() -> Any:
 
 
 @functools.cache
+def worth() -> Any:
+    return audit.values(world.fitted("effects"), world.X(B), world.y(B))
+
+
+@functools.cache
 def why() -> Any:
     return world.fitted_on_images().explain(world.images(2), 1)
 
@@ -104,6 +109,20 @@ AUDIT = [
         },
     ),
     Call(
+        "audit.values",
+        lambda: audit.values,
+        {
+            "explainer": need(
+                kinds.NONE + kinds.JUNK + kinds.wrong(other=lambda v: world.fitted("dualda")),
+                lambda: world.fitted("effects"),
+            ),
+            "x": TESTS,
+            "y": need(kinds.labels(), lambda: world.y(B).numpy()),
+            "ids": IDS,
+        },
+        lambda r, a: r.values.shape == (N,),
+    ),
+    Call(
         "audit.wrong_labels",
         lambda: audit.wrong_labels,
         {
@@ -122,7 +141,7 @@ AUDIT = [
     ),
     *(
         Call(f"{kind}.{name}", lambda make=make, name=name: getattr(make(), name), args)
-        for kind, make in (("WrongLabels", wrong_labels), ("Coreset", kept))
+        for kind, make in (("WrongLabels", wrong_labels), ("Coreset", kept), ("Values", worth))
         for name, args in (
             ("columns", {}),
             ("to_dict", {}),

@@ -22,7 +22,7 @@ MODULES = (
 
 _RECORDS = """
     CChoice PathPoint Solution FeatureBank Entry ClassSummary ClassView Coreset Direction GroupAttribution
-    SharedEvidence WrongLabels Limits Ranked TopK Flow ExplainedPairs FlippingResult Resources Run View
+    SharedEvidence Values WrongLabels Limits Ranked TopK Flow ExplainedPairs FlippingResult Resources Run View
     ConceptExplanation ConceptPart Contribution Explanation Explanations Sample TrainingSet Batch Prepare
     Case Row Outcome
 """  # calls give them back: a user reads and never makes them
@@ -30,7 +30,7 @@ _CONSTANTS = """
     Column Curves Numbers TextInputs Local
 """  # what a user's own metric or network says about itself, and an engine without options
 _CHECKED_LATER = """
-    Concepts DualDA EKFAC TRAK Arnoldi Attributor Ensemble GradCos GradDot HingeRP Influence LiSSA
+    Concepts DualDA Effects EKFAC TRAK Arnoldi Attributor Ensemble GradCos GradDot HingeRP Influence LiSSA
     Representer Similarity TracIn RandomAttributor
 """  # by ``Concepts.of`` and its like, and by ``fit``, since a constructor only stores
 _AMONG_THEMSELVES = """

@@ -15,6 +15,7 @@ from whence.attributors.effects.outputs import Output
 from whence.audit.access import tests_of
 from whence.audit.table import Columns, Table, check_ids, chosen_ids
 from whence.core.arrays import Doubles, Ints
+from whence.core.checks import to_array
 from whence.errors import InvalidInputError
 
 
@@ -97,7 +98,7 @@ def values(
         )
     explainer.check_fitted()
     check_ids(ids, explainer.n_train_)
-    if y is None or np.ndim(y) != 1:
+    if y is None or to_array("y", y).ndim != 1:
         raise InvalidInputError("'y' must be the true classes of the validation set, one per sample.")
     n, parts = tests_of(explainer, x, features, y, "y")
     tests = ((torch.as_tensor(extended(f.cpu().numpy(), explainer.constant_)), c) for f, c in parts)
