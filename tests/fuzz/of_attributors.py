@@ -93,7 +93,9 @@ PARAMETERS["effects"] = {
     **PARAMETERS["dualda"],
     "method": Arg(kinds.choice(["halves", "first_order"]), lambda: "halves"),
     "output": Arg(kinds.choice(["logit", "margin", "log_prob"]), lambda: "logit"),
-    "solves": Arg(kinds.without(kinds.count(), "large", "huge") + kinds.odd(auto=lambda v: "auto"), lambda: 2),
+    "solves": Arg(
+        kinds.without(kinds.count(), "large", "huge") + kinds.odd(auto=lambda v: "auto"), lambda: 2
+    ),
 }
 PARAMETERS["gradcos"] = PARAMETERS["graddot"]
 PARAMETERS["tracin"] = {"params": PARAMETERS["graddot"]["params"]}
