@@ -8,6 +8,7 @@ from pathlib import Path
 from benchmarks import (
     attribution,
     audit,
+    coresets,
     effects,
     explorer,
     flipping,
@@ -31,6 +32,7 @@ PARTS = (
     "methods",
     "flipping",
     "audit",
+    "coresets",
     "xda",
     "explorer",
     "layers",
@@ -72,6 +74,8 @@ if "flipping" in chosen:
     flipping.run(options.data, options.cache)
 if "audit" in chosen:
     audit.run(options.data, options.cache)
+if "coresets" in chosen:
+    coresets.run(options.data, options.cache)
 if "xda" in chosen:
     xda.run()
 if "explorer" in chosen:
