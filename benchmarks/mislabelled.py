@@ -6,7 +6,7 @@ import contextlib
 import functools
 import gzip
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -19,9 +19,10 @@ from torch.nn.functional import cross_entropy
 from whence.model.extractor import Extractor
 from whence.sample.dataset import parse_idx
 
-SHARE = 0.1
 NOISES = ("symmetric", "pairs")
 LENGTH = 64  # tokens of an article that are read
+FITTED = 0.9  # part of the wrong labels that a network has learnt by heart before it stops
+PATIENCE = 80  # further epochs after which it stops in any case
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,7 +32,7 @@ class Planted:
     Attributes
     ----------
     features : (N, d) inputs of the trained network's last layer
-    labels : (N,) that it was trained on, a tenth of them wrong
+    labels : (N,) that it was trained on, some of them wrong
     truth : (N,)
     weight, bias : (K, d) and (K,), its last layer
     """
@@ -48,36 +49,97 @@ class Planted:
         return self.labels != self.truth
 
     @property
+    def fitted(self) -> float:
+        """The part of the wrong labels that the network gives itself."""
+        return float((self.probabilities.argmax(1) == self.labels)[self.wrong].mean())
+
+    @property
     def probabilities(self) -> np.ndarray:
         """The network's own, of the samples it was trained on, (N, K)."""
         logits = torch.from_numpy(self.features @ self.weight.T + self.bias)
         return logits.double().softmax(1).numpy()
 
 
-def planted(name: str, noise: str, seed: int, cache: Path) -> Planted:
-    """Train on wrong labels, once, and give what the network makes of its training set.
+@dataclass(frozen=True)
+class Plan:
+    """Which data, and what was done to them.
 
-    Seeds have different samples, wrong labels and initial weights; of BBC News, whose 2,225 articles are too
-    few for that, samples may be the same.
+    Attributes
+    ----------
+    name : of ``SETS``
+    noise : of ``NOISES``
+    seed : seeds have different samples, wrong labels and initial weights; of BBC News, whose 2,225 articles
+        are too few for that, samples may be the same
+    share : part of the labels that is wrong
+    memorised : whether training goes on until the wrong labels are fitted
     """
-    stored = cache / "mislabelled" / f"{name}-{noise}-{seed}.npz"
+
+    name: str
+    noise: str
+    seed: int
+    share: float = 0.1
+    memorised: bool = False
+
+    @property
+    def stem(self) -> str:
+        """What its files are called."""
+        more = ("" if self.share == 0.1 else f"-{self.share:g}") + ("-memorised" if self.memorised else "")
+        return f"{self.name}-{self.noise}-{self.seed}{more}"
+
+
+def planted(plan: Plan, cache: Path) -> Planted:
+    """Train on wrong labels, once, and give what the network makes of its training set."""
+    stored = _stored(plan, cache)
     if not stored.exists():
         torch.set_num_threads(1)
-        inputs, truth, fit = SETS[name](seed)
-        labels = flipped(truth.numpy(), noise, seed, partners(inputs, truth))
+        inputs, truth, fit = SETS[plan.name](plan.seed)
+        labels = flipped(truth.numpy(), plan, partners(inputs, truth))
+        given = torch.from_numpy(labels)
         with open("/dev/null", "w") as nowhere, contextlib.redirect_stderr(nowhere):
-            features, head = fit(inputs, torch.from_numpy(labels), seed)
-        stored.parent.mkdir(parents=True, exist_ok=True)
-        np.savez(
-            stored,
-            features=features.numpy(),
-            labels=labels,
-            truth=truth.numpy(),
-            weight=head.weight.detach().numpy(),
-            bias=head.bias.detach().numpy(),
-        )
+            model, layer = fit(inputs, given, plan.seed)
+        usual = _stored(replace(plan, memorised=False), cache)
+        if not usual.exists():
+            _store(usual, features_and_head(model, layer, inputs), labels, truth)
+        if plan.memorised:
+            memorise(model, inputs, given, given != truth)
+            _store(stored, features_and_head(model, layer, inputs), labels, truth)
     with np.load(stored) as arrays:
         return Planted(**arrays)
+
+
+def _stored(plan: Plan, cache: Path) -> Path:
+    return cache / "mislabelled" / f"{plan.stem}.npz"
+
+
+def _store(path: Path, last: tuple[Tensor, nn.Linear], labels: np.ndarray, truth: Tensor) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    features, head = last
+    np.savez(
+        path,
+        features=features.numpy(),
+        labels=labels,
+        truth=truth.numpy(),
+        weight=head.weight.detach().numpy(),
+        bias=head.bias.detach().numpy(),
+    )
+
+
+def memorise(model: nn.Module, inputs: Tensor, given: Tensor, wrong: Tensor) -> None:
+    """Train on, at a constant rate and without augmentation, until the wrong labels are fitted."""
+    rate = 2e-4 if isinstance(model, LastLayer) else 2e-3
+    optimizer = torch.optim.AdamW((p for p in model.parameters() if p.requires_grad), lr=rate)
+    for _ in range(PATIENCE):
+        model.train()
+        for rows in torch.randperm(len(inputs)).split(64):
+            loss = cross_entropy(model(inputs[rows]), given[rows])
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        model.eval()
+        with torch.inference_mode():
+            found = torch.cat([model(part).argmax(1) for part in inputs[wrong].split(500)])
+        if (found == given[wrong]).float().mean() >= FITTED:
+            break
 
 
 def partners(inputs: Tensor, truth: Tensor) -> np.ndarray:
@@ -87,17 +149,19 @@ def partners(inputs: Tensor, truth: Tensor) -> np.ndarray:
     return apart.argmin(1).numpy()
 
 
-def flipped(truth: np.ndarray, noise: str, seed: int, partner: np.ndarray) -> np.ndarray:
-    """Make a tenth of the labels wrong: any other class ("symmetric"), or the class's partner ("pairs")."""
-    rng = np.random.default_rng(1000 + seed)
+def flipped(truth: np.ndarray, plan: Plan, partner: np.ndarray) -> np.ndarray:
+    """Make some labels wrong: any other class ("symmetric"), or the class's partner ("pairs")."""
+    rng = np.random.default_rng(1000 + plan.seed)
     labels = truth.astype(np.int64).copy()
-    rows = rng.choice(len(truth), round(SHARE * len(truth)), replace=False)
+    rows = rng.choice(len(truth), round(plan.share * len(truth)), replace=False)
     shift = rng.integers(1, len(partner), len(rows))
-    labels[rows] = (labels[rows] + shift) % len(partner) if noise == "symmetric" else partner[labels[rows]]
+    any_other = plan.noise == "symmetric"
+    labels[rows] = (labels[rows] + shift) % len(partner) if any_other else partner[labels[rows]]
     return labels
 
 
-Fit = Callable[[Tensor, Tensor, int], tuple[Tensor, nn.Linear]]
+Fit = Callable[[Tensor, Tensor, int], tuple[nn.Module, str]]
+"""From inputs, labels and a seed to a trained network and the name of its last layer."""
 
 
 def features_and_head(model: nn.Module, layer: str, inputs: Tensor) -> tuple[Tensor, nn.Linear]:
@@ -119,8 +183,8 @@ def _digits(folder: str, seed: int, n: int = 6_000) -> tuple[Tensor, Tensor, Fit
     images = torch.from_numpy(load("images-idx3").astype(np.float32) / 255)[:, None]
     labels = torch.from_numpy(load("labels-idx1").astype(np.int64))
 
-    def fit(inputs: Tensor, given: Tensor, seed: int) -> tuple[Tensor, nn.Linear]:
-        return features_and_head(mnist_cnn.fit(inputs, given, epochs=6, seed=seed), "head", inputs)
+    def fit(inputs: Tensor, given: Tensor, seed: int) -> tuple[nn.Module, str]:
+        return mnist_cnn.fit(inputs, given, epochs=6, seed=seed), "head"
 
     return images, labels, fit
 
@@ -130,8 +194,8 @@ def _cifar(seed: int, n: int = 3_000) -> tuple[Tensor, Tensor, Fit]:
     path, start = data_folder("cifar-10") / f"data_batch_{seed % 5 + 1}.bin", seed // 5 * n
     images, labels = (part[start:] for part in cifar10_resnet.read(path, start + n).tensors)
 
-    def fit(inputs: Tensor, given: Tensor, seed: int) -> tuple[Tensor, nn.Linear]:
-        return features_and_head(cifar10_resnet.fit(inputs, given, epochs=10, seed=seed), "fc", inputs)
+    def fit(inputs: Tensor, given: Tensor, seed: int) -> tuple[nn.Module, str]:
+        return cifar10_resnet.fit(inputs, given, epochs=10, seed=seed), "fc"
 
     return images, labels, fit
 
@@ -171,7 +235,7 @@ def _bbc(seed: int, n: int = 800) -> tuple[Tensor, Tensor, Fit]:
             parts.append(nn.functional.pad(states, (0, 0, 0, LENGTH - states.shape[1])))
     labels = torch.tensor([bbc_news.TOPICS.index(topic) for topic in topics])
 
-    def fit(inputs: Tensor, given: Tensor, seed: int) -> tuple[Tensor, nn.Linear]:
+    def fit(inputs: Tensor, given: Tensor, seed: int) -> tuple[nn.Module, str]:
         torch.manual_seed(seed)
         model = LastLayer().train()
         optimizer = torch.optim.AdamW((p for p in model.parameters() if p.requires_grad), lr=2e-4)
@@ -181,7 +245,7 @@ def _bbc(seed: int, n: int = 800) -> tuple[Tensor, Tensor, Fit]:
                 optimizer.zero_grad()
                 loss.backward()
                 optimizer.step()
-        return features_and_head(model.eval(), "classifier", inputs)
+        return model.eval(), "classifier"
 
     return torch.cat(parts).clone(), labels, fit
 

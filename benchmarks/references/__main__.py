@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import os
 import subprocess
-import venv
 from datetime import date
 from pathlib import Path
 
@@ -17,6 +16,7 @@ import transformers
 from tests.helpers.reference_models import FOLDER, SPECS, load_reference
 from tqdm import tqdm
 
+from benchmarks.environments import environment
 from benchmarks.references.by_hand import differences
 from benchmarks.references.cases import make_case, save_case
 
@@ -24,8 +24,8 @@ ROOT = Path(__file__).parents[2]
 TORCH = "torch==2.13.0"
 # The last without dependencies: they ask for torchvision, of which the workers supply the names they need.
 ENVIRONMENTS = {
-    "zennit": ([TORCH], ["numpy", "pillow", "safetensors"], ["zennit==0.5.1"]),
-    "lxt": ([TORCH], ["transformers==4.52.4", "safetensors"], ["lxt==2.1"]),
+    "zennit": ([TORCH], ["numpy", "pillow", "safetensors"], ["--no-deps", "zennit==0.5.1"]),
+    "lxt": ([TORCH], ["transformers==4.52.4", "safetensors"], ["--no-deps", "lxt==2.1"]),
 }
 VARIANTS = {
     "llama": ("attnlrp", "cp", "cp_gate"),
@@ -34,20 +34,6 @@ VARIANTS = {
     "vit": ("attnlrp", "cp"),
     "vit_torch": ("cp",),
 }
-
-
-def environment(name: str, folder: Path) -> Path:
-    """Make a virtual environment, unless it is there, and give its interpreter."""
-    python = folder / name / "bin" / "python"
-    done = folder / name / "installed"
-    if not done.exists():
-        venv.create(folder / name, with_pip=True, clear=True)
-        first, more, bare = ENVIRONMENTS[name]
-        install = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        for packages in (first, more, ["--no-deps", *bare]):
-            subprocess.run([*install, *packages], check=True)
-        done.touch()
-    return python.absolute()
 
 
 def work(python: Path, module: str, *arguments: str) -> None:
@@ -65,6 +51,10 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(1)
     FOLDER.mkdir(parents=True, exist_ok=True)
+
+    def python_of(package: str) -> Path:
+        return environment(options.work / package, *ENVIRONMENTS[package])
+
     for name in tqdm(options.names or SPECS, desc="references"):
         provenance = {
             "date": date.today().isoformat(),
@@ -75,9 +65,9 @@ def main() -> None:
         save_case(FOLDER / f"{name}.safetensors", make_case(name), provenance)
         if name in VARIANTS:
             for variant in VARIANTS[name]:
-                work(environment("lxt", options.work), "lxt_maps", str(FOLDER), name, variant)
+                work(python_of("lxt"), "lxt_maps", str(FOLDER), name, variant)
         else:
-            work(environment("zennit", options.work), "zennit_maps", str(FOLDER), name)
+            work(python_of("zennit"), "zennit_maps", str(FOLDER), name)
     for name in options.names or SPECS:
         report(name)
 

@@ -18,7 +18,7 @@ def test_audit_of_labels_goes_to_a_table_json_and_files(fitted: Path) -> None:
         rows = list(csv.DictReader(file))
     assert [int(row["index"]) for row in rows][:5] == found["columns"]["index"]
     assert ".csv" in str(mistake("audit", "x.whence", "--out", "labels.txt"))
-    assert "consensus" in str(mistake("audit", "x.whence", "--ranking", "magic"))
+    assert "confidence" in str(mistake("audit", "x.whence", "--ranking", "magic"))
 
 
 def test_other_views_of_the_audit(fitted: Path) -> None:

@@ -196,7 +196,7 @@ def audit(
     ] = "labels",
     ranking: Annotated[
         str | None,
-        typer.Option(help="Of labels: consensus, held_out, slack or self_influence.", metavar="NAME"),
+        typer.Option(help="Of labels: margin, confidence, slack or self_influence.", metavar="NAME"),
     ] = None,
     n: Annotated[int, typer.Option("-n", help="Samples to list.", min=1)] = 100,
     share: Annotated[float, typer.Option(help="Of a coreset: part of the training set to keep.")] = 0.1,

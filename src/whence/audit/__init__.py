@@ -2,7 +2,8 @@
 
 from whence.audit.classes import ClassSummary, ClassView, class_view
 from whence.audit.groups import Coreset, GroupAttribution, coreset, group_attribution
-from whence.audit.labels import RANKINGS, WrongLabels, wrong_labels
+from whence.audit.labels import WrongLabels, wrong_labels
+from whence.audit.rankings import RANKINGS
 from whence.audit.shortcuts import Direction, SharedEvidence, shared_evidence
 from whence.audit.values import Values, values
 

@@ -15,7 +15,7 @@ from whence.core.arrays import Doubles, Floats, Ints
 from whence.errors import InvalidInputError
 from whence.svm import solve_path
 
-KAPPAS = (30.0, 300.0, 3000.0)
+KAPPAS = (30.0, 300.0, 3000.0, 30000.0)
 """C·N·mean‖f‖² of the surrogates: from one that is hardly more than class means, which a few wrong labels
 hardly move, to one that bends to single samples."""
 

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.special import log_softmax
 from tqdm.auto import tqdm
 
 from whence.attributors import DualDA
 from whence.attributors.ranking import padded
 from whence.audit.access import surrogate_of, training_features
-from whence.audit.heldout import calibrated, held_out_scores
+from whence.audit.rankings import RANKINGS, Evidence, suited
 from whence.audit.table import Columns, Table, check_ids, chosen_ids
 from whence.core.arrays import Doubles, Floats, Ints
 from whence.core.checks import check_count
 from whence.core.words import cell
 from whence.errors import InvalidInputError
-
-MODEL_SHARE = 2 / 3
-"""Weight of the model's own log-probabilities beside those of the held-out surrogates."""
 
 _BLOCK = 1 << 22  # likenesses held at a time
 
@@ -111,11 +107,12 @@ def wrong_labels(
 
     Rankings, larger scores being more suspicious:
 
-    - ``"consensus"``: −log p_i(y_i), where log p is ⅓ of what surrogates say that were solved without the
-      sample (``"held_out"``) and ⅔ of what the model's own last layer says, calibrated in the same way.
-    - ``"held_out"``: −log p_i(y_i) of surrogates at three C that were solved on four fifths of the training
-      set, without the sample. Their scores become probabilities by softmax(β s + b), with the scale β and
-      an offset per class that suit the labels best; the log-probabilities are averaged over C.
+    - ``"margin"``: max_{c≠y_i} p_ic − p_{i,y_i}, where p_i is the softmax of the scores of surrogates that
+      were solved on four fifths of the training set, without the sample, averaged over four C.
+    - ``"confidence"``: −log p_i(y_i), where log p is the mean over the two lowest of these C, with the scale
+      and an offset per class that suit the labels best, mixed with what the model's own last layer says,
+      calibrated in the same way. The model's weight is twice the share of labels that it disagrees with, at
+      most 1; without a known last layer it has none.
     - ``"slack"``: ξ_i = max_c (1 − δ_{c,y_i} − w_{y_i}·f_i + w_c·f_i) at the fitted C, the loss of the
       surrogate that has seen the sample. It is 0 for all samples that are no support vectors.
     - ``"self_influence"``: λ_{i,y_i}‖f_i‖², what the label rests on the sample itself. All bounded support
@@ -126,7 +123,8 @@ def wrong_labels(
     explainer
         A fitted DualDA.
     ranking
-        One of the above; None takes "consensus", or "held_out" where the model's last layer is unknown.
+        One of the above; None takes "margin" where the errors seem to gather in few pairs of classes, and
+        "confidence" where they seem to be spread, or memorised by the model; see docs/audit.md.
     features
         Features (N, d) of all training samples, or their FeatureBank. None computes them again from the
         model and the training set. "slack" and "self_influence" do without: what
@@ -153,8 +151,7 @@ def wrong_labels(
     (7, 1)
     """
     surrogate = surrogate_of(explainer)
-    name = ("held_out" if surrogate.head is None else "consensus") if ranking is None else ranking
-    if not isinstance(name, str) or name not in RANKINGS:
+    if ranking is not None and (not isinstance(ranking, str) or ranking not in RANKINGS):
         raise InvalidInputError(
             f"'ranking' must be one of {', '.join(map(repr, RANKINGS))} or None. Got {ranking!r}."
         )
@@ -163,10 +160,12 @@ def wrong_labels(
         n = check_count("n", n)
     check_ids(ids, explainer.n_train_)
     unknown = explainer.model_ is None or explainer.data_ is None
-    without = features is None and unknown and name in ("slack", "self_influence")
+    without = features is None and unknown and ranking in ("slack", "self_influence")
     X = None if without else training_features(explainer, features)
     samples = np.flatnonzero(explainer.used_)
-    scores, suggested = RANKINGS[name](explainer, X)
+    evidence = Evidence(explainer, X)
+    name = suited(evidence) if ranking is None else ranking
+    scores, suggested = RANKINGS[name](evidence)
     order = np.argsort(-scores, kind="stable")[:n]
     chosen = samples[order]
     pool, pooled = (explainer.support_, explainer.vectors_.cpu().numpy()) if X is None else (samples, X)
@@ -222,77 +221,3 @@ def nearest(features: Floats, rows: Ints, k: int, show_progress: bool = False) -
         order = np.argsort(-np.take_along_axis(alike, best, axis=1), axis=1, kind="stable")
         found[start : start + step, :width] = np.take_along_axis(best, order, axis=1)
     return found
-
-
-def _self_influence(explainer: DualDA, features: Floats | None) -> tuple[Doubles, Ints]:
-    scores = explainer.self_influence().double().cpu().numpy()
-    return scores[explainer.used_], _slack(explainer, features)[1]
-
-
-def _slack(explainer: DualDA, features: Floats | None) -> tuple[Doubles, Ints]:
-    """ξ_i and the surrogate's class of all samples that took part, (M,).
-
-    Support vectors are enough: at the optimum every other sample clears its margin of 1.
-    """
-    support, s = explainer.support_, explainer.surrogate_.support_logits()
-    y = explainer.labels_[support]
-    own = s[np.arange(len(y)), y]
-    violation = s + 1.0 - own[:, None]
-    violation[np.arange(len(y)), y] = 0.0
-    slack, classes = np.zeros(explainer.n_train_), explainer.labels_.copy()
-    slack[support], classes[support] = violation.max(axis=1, initial=0.0), s.argmax(axis=1)
-    return slack[explainer.used_], classes[explainer.used_]
-
-
-def _held_out(explainer: DualDA, features: Floats | None) -> tuple[Doubles, Ints]:
-    return _surprise(_held_out_logs(explainer, features), explainer)
-
-
-def _consensus(explainer: DualDA, features: Floats | None) -> tuple[Doubles, Ints]:
-    head = explainer.head_
-    if head is None:
-        raise InvalidInputError(
-            "'ranking' \"consensus\" needs the model's last layer, which this explainer does not know. "
-            'Pass head=(weight, bias) to FeatureBank.of, or use "held_out".'
-        )
-    assert features is not None
-    logits = features @ head.weight.T + (0.0 if head.bias is None else head.bias)
-    ours = _held_out_logs(explainer, features)
-    theirs = calibrated(logits, explainer.labels_[explainer.used_])
-    return _surprise((1 - MODEL_SHARE) * ours + MODEL_SHARE * theirs, explainer)
-
-
-def _held_out_logs(explainer: DualDA, features: Floats | None) -> Doubles:
-    """Mean log-probabilities (M, K) of the surrogates that did not see the samples."""
-    assert features is not None
-    y = explainer.labels_[explainer.used_]
-    scores = held_out_scores(
-        features,
-        y,
-        explainer.n_classes_,
-        bias=explainer.constant_ or False,
-        n_folds=min(5, len(y)),
-        seed=explainer.seed,
-        n_threads=explainer.n_threads,
-        show_progress=explainer.show_progress,
-    )
-    logs: Doubles = np.mean([calibrated(s, y) for s in scores], axis=0)
-    return logs
-
-
-def _surprise(logs: Doubles, explainer: DualDA) -> tuple[Doubles, Ints]:
-    """−log p_i(y_i) after normalisation, and the likeliest class."""
-    y = explainer.labels_[explainer.used_]
-    normal = log_softmax(logs, axis=1)
-    return -normal[np.arange(len(y)), y], normal.argmax(axis=1)
-
-
-Ranking = Callable[[DualDA, Floats | None], tuple[Doubles, Ints]]
-
-RANKINGS: dict[str, Ranking] = {
-    "consensus": _consensus,
-    "held_out": _held_out,
-    "slack": _slack,
-    "self_influence": _self_influence,
-}
-"""Rankings by name: from an explainer and its training features to scores and suggested classes."""
