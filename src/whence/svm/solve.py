@@ -134,7 +134,7 @@ def solve(
         goal = tol
         try:
             if lam is not None:
-                ascent.start_from(_merge_columns(lam, place))
+                ascent.start_from(merge_columns(lam, place))
             rounds: Iterable[None] = ascent.run(goal)
             while True:
                 for _ in rounds:
@@ -166,7 +166,7 @@ def solve(
     weight = certificate.weight[place]
     weight[:, asked.features.shape[1] :] *= asked.bias
     return Solution(
-        _expand_columns(certificate.lam, place), weight, certificate.primal, certificate.dual, gap,
+        expand_columns(certificate.lam, place), weight, certificate.primal, certificate.dual, gap,
         "converged" if gap <= tol else status, ascent.n_iter, seconds, asked.C, asked.bias, history,
     )  # fmt: skip
 
@@ -200,14 +200,14 @@ def check_warm_start(
     return csr_array(lam)
 
 
-def _merge_columns(lam: csr_array, place: Ints) -> csr_array:
+def merge_columns(lam: csr_array, place: Ints) -> csr_array:
     """λ of all outputs as that of the merged problem, with the mean of the columns that became one."""
     times = np.bincount(place)
     members = csr_array((np.ones(len(place)), (np.arange(len(place)), place)))  # (outputs, merged outputs)
     return lam if len(times) == len(place) else csr_array((lam @ members) / times)
 
 
-def _expand_columns(lam: csr_array, place: Ints) -> csr_array:
+def expand_columns(lam: csr_array, place: Ints) -> csr_array:
     """λ of the merged problem as that of all outputs: every value stays what it is."""
     if lam.shape[1] == len(place):
         return lam
