@@ -1,4 +1,4 @@
-"""What an audit needs of an explainer: features of its training set and of tests, labels and names."""
+"""What an audit needs of an explainer: its surrogate, and features and classes of tests."""
 
 from __future__ import annotations
 
@@ -11,12 +11,9 @@ from torch import Tensor
 
 from whence.attributors import DualDA
 from whence.attributors.dual.surrogate import Surrogate
-from whence.core.arrays import Floats
 from whence.core.checks import to_array
 from whence.errors import InvalidInputError
-from whence.features import FeatureBank, as_float32, extract, taken
 from whence.model.inputs import check_batch
-from whence.svm.inputs import check_features, squared_norms
 
 
 def surrogate_of(explainer: Any) -> Surrogate:
@@ -29,48 +26,6 @@ def surrogate_of(explainer: Any) -> Surrogate:
     explainer.check_fitted()
     explainer.task_.require_classes("An explainer that is audited")
     return explainer.surrogate_
-
-
-def training_features(explainer: DualDA, features: Any) -> Floats:
-    """Features (M, d) of the samples that took part in the fit, in order.
-
-    Taken from ``features`` (N, d), an array or a FeatureBank, or computed by the model from its training set.
-    """
-    if features is None:
-        features = _extracted(explainer)
-    if isinstance(features, FeatureBank):
-        explainer.surrogate_.check_labels(features.labels, "features")
-        features = features.features
-    X = check_features(as_float32(to_array("features", features)))
-    expected = explainer.n_train_, explainer.vectors_.shape[1]
-    if X.shape != expected:
-        raise InvalidInputError(
-            f"'features' must be those of the training set, one row per sample, {expected}. Got {X.shape}."
-        )
-    squared_norms(X)  # raises where a feature is not finite
-    explainer.surrogate_.check_training(X)
-    return taken(X, explainer.used_)
-
-
-def _extracted(explainer: DualDA) -> FeatureBank:
-    """Compute the features again, or raise where the explainer has nothing to compute them with."""
-    bound, data = explainer.model_, explainer.data_
-    if bound is None or data is None:
-        raise InvalidInputError(
-            "'features' must be given: this audit looks at all training samples, and the explainer has "
-            "no model and training set to compute their features with. Pass the features it was fitted "
-            "on, or load it with 'model' and 'data'."
-        )
-    bound.check_unchanged()
-    return extract(
-        bound.extractor.model,
-        data,
-        layer=bound.extractor.layer,
-        layers=bound.extractor.layers,
-        batch_size=explainer.batch_size,
-        on_error="skip" if len(explainer.skipped_) else "raise",
-        show_progress=explainer.show_progress,
-    )
 
 
 def tests_of(

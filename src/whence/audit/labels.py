@@ -11,8 +11,9 @@ from scipy.special import log_softmax
 from tqdm.auto import tqdm
 
 from whence.attributors import DualDA
+from whence.attributors.dual.reading import training_features
 from whence.attributors.ranking import padded
-from whence.audit.access import surrogate_of, training_features
+from whence.audit.access import surrogate_of
 from whence.audit.heldout import calibrated, held_out_scores
 from whence.audit.table import Columns, Table, check_ids, chosen_ids
 from whence.core.arrays import Doubles, Floats, Ints
