@@ -163,7 +163,7 @@ def test_the_explorer_refuses_another_set() -> None:
     explainer.data_ = as_training_set(OTHERS["inputs in another order"](), 64, names=NAMES)
     explorer = Explorer(Project(Path("x.whence"), Configuration(model="", data=""), explainer, tests))
     for ask in (
-        lambda: explorer.at(explorer.Cs()[0]),
+        lambda: explorer.solved.at(explorer.solved.Cs()[0]),
         lambda: explorer.what_if(0, [1], {}, None),
         explorer.classes,
         lambda: explorer.suspects(0, 5),

@@ -147,8 +147,8 @@ def test_the_explorer_shows_the_same(projects: tuple[Project, Project]) -> None:
     rows, expected = some.rows(Wanted(limit=100)), fewer.rows(Wanted(limit=100))
     assert rows.total == expected.total
     assert [row.index for row in rows.rows] == [TESTS[row.index] for row in expected.rows]
-    C = some.Cs()[3]
-    shown, other = some.explain(4, C=C), fewer.explain(TESTS.index(4), C=fewer.Cs()[3])
+    C = some.solved.Cs()[3]
+    shown, other = some.explain(4, C=C), fewer.explain(TESTS.index(4), C=fewer.solved.Cs()[3])
     assert [pair.index for pair in shown.pairs] == [TRAIN[pair.index] for pair in other.pairs]
     gone = int(projects[0].explainer.support_[0])
     answers = some.what_if(4, [gone], {}, None), fewer.what_if(TESTS.index(4), [TRAIN.index(gone)], {}, None)

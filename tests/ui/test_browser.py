@@ -151,10 +151,34 @@ def test_choose_a_test_a_class_pairs_and_C(visit: Any, live: str, explorer: Expl
 
     page.locator("#C").focus()
     page.keyboard.press("ArrowLeft")
-    smaller = explorer.Cs()[1]
+    smaller = explorer.solved.Cs()[1]
     expect(page.locator(".controls")).to_contain_text(f"C = {smaller:g}")
-    n_support = len(explorer.at(smaller).support_)
+    n_support = len(explorer.solved.at(smaller).support_)
     expect(page.locator(".certificate")).to_contain_text(f"{n_support} of 90 training samples")
+
+
+def test_what_would_change_and_how_stable_samples_are(visit: Any, live: str, explorer: Explorer) -> None:
+    page = visit(live)
+    expect(page.locator(".card .doubt").first).to_contain_text("of 20 halves")
+    expect(page.locator("#pair .doubt")).to_contain_text("random halves of the training set that hold it")
+    expect(page.locator("#C")).to_be_visible()
+    page.focus("#made-of")
+    page.keyboard.press("ArrowRight")
+    name = explorer.names[int(explorer.predicted[0])]
+    expect(page.locator(".side h3").first).to_have_text(f"▲ raises the logit of {name}")
+    expect(page.locator("#would-change")).to_be_focused()
+    expect(page.locator("#would-change")).to_be_checked()
+    expect(page.locator(".card").first).to_contain_text("±")
+    expect(page.locator(".certificate")).to_contain_text("random halves, reliability")
+    expect(page.locator("#sign-for")).to_contain_text("would be lower")
+    expect(page.locator("#C, #concepts, .card .doubt")).to_have_count(0)
+    no_sideways_scrolling(page)
+    page.keyboard.press("Tab")
+    page.keyboard.press("j")  # the next test is asked the same
+    expect(title(page)).to_have_text("Test sample 1")
+    expect(page.locator(".side h3").first).to_contain_text("raises the logit of")
+    page.locator("#made-of").check(force=True)
+    expect(page.locator(".side h3").first).to_contain_text("evidence for")
 
 
 def test_maps_and_their_opacity(visit: Any, live: str) -> None:

@@ -28,7 +28,7 @@ from tests.helpers.explored import (
     text_project,
     value_project,
 )
-from whence import DualDA
+from whence import DualDA, Effects
 from whence.audit import wrong_labels
 from whence.errors import InvalidInputError
 from whence.explanation import Sample, view
@@ -178,6 +178,39 @@ def test_an_explanation_at_another_C(client: Any, explorer: Explorer) -> None:
     assert found["n_support"] == len(fresh.support_)
     strip = get(client, f"/api/tests/2/concepts?C={C}&target=1&pair={found['pairs'][0]['index']}")
     assert strip["score"] == pytest.approx(found["pairs"][0]["score"], rel=1e-4)
+
+
+def test_what_would_change(client: Any, explorer: Explorer) -> None:
+    lines = client.post("/api/effects", headers={"x-whence": "1"}).text.splitlines()
+    (told,) = [json.loads(line)["result"] for line in lines if "result" in line]
+    fitted = explorer.solved.effects.attributor
+    assert isinstance(fitted, Effects)
+    assert told["told"] == f"means over {fitted.solves_} random halves, reliability {fitted.reliability_:.2f}"
+    asked = {"question": "would change", "k": 3}
+    found = client.get("/api/tests/4/explanation", params=asked).json()
+    assert (found["question"], found["C"], found["test"]) == ("would change", fitted.C_, 4)
+    x = explorer.project.tests.take([4])
+    effects, errors = fitted.attribute(x)[0], fitted.standard_error(x)[0]
+    best = effects.topk(3)
+    assert [pair["index"] for pair in found["pairs"][:3]] == best.indices.tolist()
+    for pair in found["pairs"]:
+        assert pair["score"] == pytest.approx(float(effects[pair["index"]]), rel=1e-4)
+        assert pair["error"] == pytest.approx(float(errors[pair["index"]]), rel=1e-3)
+    assert found["words"]["side"][0] == "raises the logit of"
+    wrong = client.get("/api/tests/4/explanation", params={**asked, "C": explorer.project.explainer.C_})
+    assert wrong.status_code == 422
+    assert "'C' must be left out" in wrong.json()["detail"]
+    assert client.get("/api/tests/4/explanation", params={"question": "why"}).status_code == 422
+
+
+def test_stability(client: Any, explorer: Explorer) -> None:
+    found = client.get("/api/tests/4/stability", params={"k": 3, "target": 1}).json()
+    own = explorer.project.explainer
+    expected = own.stability(explorer.project.train_bank).top_k(explorer.project.tests.take([4]), 3, 1)
+    pairs = zip(expected.top.proponents.indices[0].tolist(), expected.proponents[0].tolist(), strict=True)
+    assert found["k"] == 3
+    assert found["halves"] == 20
+    assert {int(i): n for i, n in found["among"].items()}.items() >= {(i, n) for i, n in pairs if i >= 0}
 
 
 def test_concepts(client: Any, explorer: Explorer) -> None:

@@ -1,4 +1,4 @@
-"""What an audit needs of an explainer: features of its training set and of tests, labels and names."""
+"""What an audit needs of an explainer: its surrogate, and features and classes of tests."""
 
 from __future__ import annotations
 
@@ -12,11 +12,8 @@ from torch import Tensor
 from whence.attributors import DualDA
 from whence.attributors.dual.attributor import SurrogateAttributor
 from whence.attributors.dual.surrogate import Surrogate
-from whence.attributors.dual.training import all_features
-from whence.core.arrays import Floats
 from whence.core.checks import to_array
 from whence.errors import InvalidInputError
-from whence.features import taken
 from whence.model.inputs import check_batch
 
 
@@ -30,14 +27,6 @@ def surrogate_of(explainer: Any) -> Surrogate:
     explainer.check_fitted()
     explainer.task_.require_classes("An explainer that is audited")
     return explainer.surrogate_
-
-
-def training_features(explainer: SurrogateAttributor, features: Any) -> Floats:
-    """Features (M, d) of the samples that took part in the fit, in order.
-
-    Taken from ``features`` (N, d), an array or a FeatureBank, or computed by the model from its training set.
-    """
-    return taken(all_features(explainer, features), explainer.used_)
 
 
 def tests_of(

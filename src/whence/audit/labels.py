@@ -10,8 +10,9 @@ import numpy as np
 from tqdm.auto import tqdm
 
 from whence.attributors import DualDA
+from whence.attributors.dual.training import training_features
 from whence.attributors.ranking import padded
-from whence.audit.access import surrogate_of, training_features
+from whence.audit.access import surrogate_of
 from whence.audit.rankings import RANKINGS, Evidence, suited
 from whence.audit.table import Columns, Table, check_ids, chosen_ids
 from whence.core.arrays import Doubles, Floats, Ints

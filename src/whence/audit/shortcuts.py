@@ -10,7 +10,8 @@ import numpy as np
 from tqdm.auto import tqdm
 
 from whence.attributors import DualDA
-from whence.audit.access import surrogate_of, tests_of, training_features
+from whence.attributors.dual.training import training_features
+from whence.audit.access import surrogate_of, tests_of
 from whence.audit.groups import group_attribution
 from whence.audit.heldout import total_norm
 from whence.audit.table import plain

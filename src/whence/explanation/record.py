@@ -102,6 +102,11 @@ class Explanation:
         return MADE_OF if self.foretold is None else would_change(self.foretold.output)
 
     @property
+    def told(self) -> str:
+        """How effects were foretold, in words; empty where there are none."""
+        return "" if self.foretold is None else self.foretold.told
+
+    @property
     def total(self) -> float:
         """The sum of all scores: the logit where they are what it is made of."""
         return self.evidence_for + self.evidence_against

@@ -11,7 +11,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationIn
 from torch.nn.functional import interpolate
 
 from whence.explanation.concepts import ConceptExplanation
-from whence.explanation.contribution import Foretold, Full
+from whence.explanation.contribution import Full
 from whence.explanation.record import Explanation
 from whence.explanation.wording import Question, Words
 from whence.pages.png import data_uri
@@ -142,7 +142,7 @@ class Explained(View):
 
     question: Question
     words: Words
-    foretold: Foretold | None
+    told: str
     sample: Shown
     logit_map: Map
     full: Full

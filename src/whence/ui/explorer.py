@@ -12,21 +12,20 @@ import numpy as np
 import torch
 
 from whence.attributors import DualDA
-from whence.audit import WrongLabels, class_view, wrong_labels
+from whence.audit import class_view
 from whence.data import TrainingSet
 from whence.errors import InvalidInputError
 from whence.explanation import Explanation
 from whence.explanation.view import Explained, Strip, shown
+from whence.explanation.wording import Question
 from whence.features import as_float32
 from whence.model.bound import probabilities
 from whence.pages.samples import as_samples
 from whence.project import Project
 from whence.relevance import Concepts
 from whence.ui import schema
+from whence.ui.solved import Solved
 
-C_STEPS = (1e-2, 1e-1, 1.0, 1e1, 1e2)
-"""The values of C on offer, as multiples of the explainer's own."""
-_QUEUE = 1000  # samples in the audit queue: more than anyone looks at
 _NEIGHBOURS = 5  # shown of a sample in the audit queue
 _STRONGEST = 12  # samples of a class in the class view
 
@@ -37,6 +36,7 @@ class Explorer:
     Attributes
     ----------
     project : the explainer with its model, training set and tests
+    solved : what is solved when it is first asked for
     names : one per class
     """
 
@@ -44,8 +44,7 @@ class Explorer:
         self.project = project
         explainer = project.explainer
         self.names = explainer.task_.called
-        self._lock, self._ranking = threading.RLock(), threading.Lock()
-        self._path: dict[float, DualDA] = {explainer.C_: explainer}
+        self.solved, self._lock = Solved(project), threading.Lock()
 
     @functools.cached_property
     def features(self) -> torch.Tensor:
@@ -103,16 +102,11 @@ class Explorer:
             n_tests=int(self.valid.sum()),
             n_support=len(explainer.support_),
             C=explainer.C_,
-            Cs=self.Cs(),
+            Cs=self.solved.Cs(),
             gap=explainer.gap_,
             accuracy=float((self.predicted == self.truths)[self.valid].mean()),
             agreement=float((self.predicted == self.surrogate_classes)[self.valid].mean()),
         )
-
-    def Cs(self) -> list[float]:
-        """The values of C that explanations can be asked for at, ascending."""
-        C = self.project.explainer.C_
-        return [float(f"{C * step:.3g}") if step != 1 else C for step in C_STEPS]
 
     def rows(self, wanted: schema.Wanted) -> schema.Rows:
         """A page of the test samples that fit, with small pictures.
@@ -170,36 +164,53 @@ class Explorer:
         return self._samples(data, indices)
 
     def explain(
-        self, index: int, k: int = 5, target: int | None = None, C: float | None = None
+        self,
+        index: int,
+        k: int = 5,
+        target: int | None = None,
+        C: float | None = None,
+        question: Question = "made of",
     ) -> schema.Explained:
-        """Explain a test sample."""
+        """Explain a test sample: what its logit is made of, or what would change it."""
+        explainer = self.solved.answering(question, C)
         with self._lock:
-            explainer, x = self.at(C), self._test(index)
-            why = explainer.explaining(k, None)(index, x, self._class(target), int(self.truths[index]))
-        return _explained(why, index, explainer.C_)
+            x, truth = self._test(index), int(self.truths[index])
+            why = explainer.explaining(k, None)(index, x, self._class(target), truth)
+        return _explained(why, index, explainer.surrogate_.solution.C)
 
     def explain_own(
-        self, x: Any, k: int = 5, target: int | None = None, C: float | None = None
+        self,
+        x: Any,
+        k: int = 5,
+        target: int | None = None,
+        C: float | None = None,
+        question: Question = "made of",
     ) -> schema.Explained:
         """Explain an input of the user's own, a batch of one as the model or its preprocessing takes it."""
+        explainer = self.solved.answering(question, C)
         with self._lock:
-            explainer = self.at(C)
             why = explainer.explain(x, k, target)[0]
-        return _explained(why, None, explainer.C_)
+        return _explained(why, None, explainer.surrogate_.solution.C)
 
-    def at(self, C: float | None) -> DualDA:
-        """Give the explainer at another C of ``Cs``, solved when it is first asked for."""
-        own = self.project.explainer
-        if C is None:
-            return own
-        if C not in self.Cs():
-            known = ", ".join(f"{c:g}" for c in self.Cs())
-            raise InvalidInputError(f"'C' must be one of {known}. Got {C:g}.")
-        features = as_float32(self.project.train_bank.features)
-        with self._lock:
-            if C not in self._path:
-                self._path[C] = own.what_if(features, C=C)
-            return self._path[C]
+    def foretelling(self) -> schema.Foretelling:
+        """Fit the effects, if they are not yet, and tell what they are."""
+        fitted = self.solved.effects.pairs
+        assert fitted.foretold_ is not None
+        return schema.Foretelling(told=fitted.foretold_.told, seconds=fitted.fit_seconds_)
+
+    def doubt(self, index: int, k: int = 5, target: int | None = None) -> schema.Doubt:
+        """How stable the strongest training samples of a test are, over halves of the training set."""
+        found = self.solved.stability.top_k_features(
+            self.features[self.project.read_tests([index])], k, self._wanted(index, target)
+        )
+        sides = zip(found.top[:2], (found.proponents, found.opponents), strict=True)
+        pairs = [pair for side, among in sides for pair in zip(side.indices[0], among[0], strict=True)]
+        return schema.Doubt(k=k, halves=found.halves, among={int(i): int(n) for i, n in pairs if i >= 0})
+
+    def _wanted(self, index: int, target: int | None) -> int:
+        """Give the class that is explained: the model's where none is named."""
+        target = self._class(target)
+        return int(self.predicted[index]) if target is None else target
 
     def concepts(
         self, index: int, pair: int | None = None, target: int | None = None, C: float | None = None
@@ -208,8 +219,9 @@ class Explorer:
 
         ``pair`` is the training sample; None takes the strongest proponent.
         """
+        explaining = self.solved.at(C).explaining(1, None)
         with self._lock:
-            x, explaining = self._test(index), self.at(C).explaining(1, None)
+            x = self._test(index)
             why = explaining.concepts(index, x, self._class(target), pair, self._components, 3, 9)
         return Strip.of(why)
 
@@ -231,12 +243,12 @@ class Explorer:
         self, index: int, remove: Sequence[int], relabel: dict[int, int], target: int | None
     ) -> schema.Answer:
         """Solve the surrogate without or with other labels of some training samples; compare."""
-        own, target = self.project.explainer, self._class(target)
+        own = self.project.explainer
         f = self.features[self.project.read_tests([index])]
         features = as_float32(self.project.train_bank.features)
         with self._lock:
             other = own.what_if(features, remove=remove, relabel=relabel)
-        wanted = int(self.predicted[index]) if target is None else target
+        wanted = self._wanted(index, target)
         after = other.predict_features(self.features).numpy()
         return schema.Answer(
             test=index,
@@ -250,7 +262,7 @@ class Explorer:
 
     def suspects(self, offset: int, limit: int) -> schema.Suspects:
         """A page of the training samples whose labels may be wrong, the most suspicious first."""
-        found = self._wrong_labels
+        found = self.solved.wrong_labels
         chosen = slice(offset, offset + limit)
         indices, near = found.indices[chosen].tolist(), found.neighbours[chosen]
         nearest = [row[row >= 0][:_NEIGHBOURS].tolist() for row in near]
@@ -272,13 +284,6 @@ class Explorer:
         ]
         ranking = found.ranking.replace("_", " ")
         return schema.Suspects(total=len(found), ranking=ranking, looked_at=near.shape[1], rows=rows)
-
-    @functools.cached_property
-    def _wrong_labels(self) -> WrongLabels:
-        with self._ranking:  # not the lock of the explanations: they go on while labels are ranked
-            if "_wrong_labels" in self.__dict__:
-                return self._wrong_labels
-            return wrong_labels(self.project.explainer, features=self.project.train_bank, n=_QUEUE)
 
     def classes(self) -> list[schema.ClassFacts]:
         """The classes, and the training samples that carry them."""

@@ -78,6 +78,7 @@ def report_page(
         "info": explorer.info(),
         "rows": rows,
         "explanations": explanations,
+        "doubts": {index: explorer.doubt(index, k) for index in explanations},
         "concepts": {index: explorer.concepts(index, pair) for index, pair in strongest.items()},
         "audit": explorer.suspects(0, n_audit),
         "classes": explorer.classes(),

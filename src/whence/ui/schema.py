@@ -63,6 +63,25 @@ class Explained(view.Explained):
     C: float
 
 
+class Foretelling(BaseModel):
+    """The effects that questions of what would change are answered by, once they are fitted."""
+
+    told: str
+    seconds: float
+
+
+class Doubt(BaseModel):
+    """How stable the strongest training samples of a test are.
+
+    ``among`` has the number of halves, of all ``halves`` that hold the sample, in which it is among the ``k``
+    strongest of its sign, by its place.
+    """
+
+    k: int
+    halves: int
+    among: dict[int, int]
+
+
 class Suspect(BaseModel):
     """A training sample whose label may be wrong.
 

@@ -20,6 +20,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse, StreamingResponse
 from whence import __version__
 from whence.errors import WhenceError
 from whence.explanation.view import Strip
+from whence.explanation.wording import Question
 from whence.ui import schema
 from whence.ui.explorer import Explorer
 from whence.ui.listening import LOOPBACK, address, check_token, run
@@ -42,6 +43,7 @@ HEADERS = {
 Chosen = Annotated[int | None, Query(ge=0, description="Class to explain; the model's own if none")]
 Pairs = Annotated[int, Query(ge=1, le=MOST_PAIRS, description="Proponents and opponents")]
 Strength = Annotated[float | None, Query(gt=0, description="One of the C of /api/info")]
+Asked = Annotated[Question, Query(description="What the logit is made of, or what would change")]
 
 
 def create_app(explorer: Explorer, *, hosts: tuple[str, ...], token: str | None = None) -> FastAPI:
@@ -106,9 +108,16 @@ def _routes(app: FastAPI, explorer: Explorer) -> None:
         return explorer.rows(wanted)
 
     @app.get("/api/tests/{test}/explanation")
-    def explanation(test: int, k: Pairs = 5, target: Chosen = None, C: Strength = None) -> schema.Explained:
-        """Where the prediction of a test sample comes from."""
-        return explorer.explain(test, k, target, C)
+    def explanation(
+        test: int, k: Pairs = 5, target: Chosen = None, C: Strength = None, question: Asked = "made of"
+    ) -> schema.Explained:
+        """Where the prediction of a test sample comes from, or what would change it."""
+        return explorer.explain(test, k, target, C, question)
+
+    @app.get("/api/tests/{test}/stability")
+    def stability(test: int, k: Pairs = 5, target: Chosen = None) -> schema.Doubt:
+        """In how many halves of the training set the strongest samples stay so; solved when first asked."""
+        return explorer.doubt(test, k, target)
 
     @app.get("/api/tests/{test}/concepts")
     def concepts(test: int, pair: int | None = None, target: Chosen = None, C: Strength = None) -> Strip:
@@ -122,10 +131,11 @@ def _routes(app: FastAPI, explorer: Explorer) -> None:
         k: Pairs = 5,
         target: Chosen = None,
         C: Strength = None,
+        question: Asked = "made of",
     ) -> schema.Explained:
         """Explain an input of one's own: a picture (image/*) or a text (text/plain) as the body."""
         x = own_input(explorer, request.headers.get("content-type", ""), body)
-        return explorer.explain_own(x, k, target, C)
+        return explorer.explain_own(x, k, target, C, question)
 
     @app.get("/api/audit")
     def audit(
@@ -154,10 +164,17 @@ def _routes(app: FastAPI, explorer: Explorer) -> None:
         """Solve the surrogate at a C on offer; lines of JSON: signs of life, then what was found."""
 
         def work() -> Any:
-            found = explorer.at(C)
+            found = explorer.solved.at(C)
             return {"C": found.C_, "n_support": len(found.support_), "gap": found.gap_}
 
         return StreamingResponse(_streamed(work), media_type="application/x-ndjson")
+
+    @app.post("/api/effects")
+    def effects() -> StreamingResponse:
+        """Fit what would change; lines of JSON: signs of life, then a schema.Foretelling."""
+        return StreamingResponse(
+            _streamed(lambda: explorer.foretelling().model_dump()), media_type="application/x-ndjson"
+        )
 
 
 def _streamed(work: Callable[[], Any], beat: float = 0.5) -> Iterator[str]:

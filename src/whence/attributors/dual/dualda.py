@@ -17,11 +17,13 @@ from whence.attributors.classifier import Training
 from whence.attributors.dual.attributor import SurrogateAttributor
 from whence.attributors.dual.sketch import sketch
 from whence.attributors.dual.solutions import SurrogateSolver, changed_labels
+from whence.attributors.dual.stability import Stability
 from whence.attributors.dual.surrogate import Surrogate
+from whence.attributors.dual.training import training_features
 from whence.attributors.explainer import Parts, Scored
 from whence.attributors.ranking import TopK
 from whence.core import store
-from whence.core.checks import check_flag
+from whence.core.checks import check_count, check_flag
 from whence.model.bound import BoundModel
 from whence.svm.inputs import check_C, check_features
 
@@ -190,6 +192,34 @@ class DualDA(SurrogateAttributor):
         place, vectors = self._place(self.model_), X[solution.support]
         surrogate = Surrogate(self.task_, solution, vectors, labels, before.head, place, known)
         return self._with(surrogate, X, time.perf_counter() - started)
+
+    def stability(self, features: Any = None, *, halves: int = 20) -> Stability:
+        """Solve the surrogate on random halves of the training set, to tell how stable a top k is.
+
+        The training set is divided in two ``halves`` times, and the surrogate solved with the same C on
+        either half, so that every sample is in as many of them. Of each of the k strongest samples
+        ``Stability.top_k`` then tells in how many halves that hold it it is among the k strongest again.
+
+        Parameters
+        ----------
+        features : (train, d)
+            Of all training samples, or a FeatureBank; None has the model compute them from its training set.
+        halves
+            How often the training set is divided.
+
+        Examples
+        --------
+        >>> import torch, whence
+        >>> x, y = torch.randn(40, 3), torch.arange(40) % 2
+        >>> model = torch.nn.Linear(3, 2)
+        >>> explainer = whence.DualDA(C=0.1, show_progress=False).fit(model, (x, y))
+        >>> found = explainer.stability(halves=4).top_k(x[:2], k=3)
+        >>> found.proponents.shape, bool((found.proponents <= found.halves).all())
+        (torch.Size([2, 3]), True)
+        """
+        self.check_fitted()
+        self.task_.require_classes("An explainer whose stability is asked for")
+        return Stability(self, training_features(self, features), check_count("halves", halves))
 
     def scored(self, features: Tensor, target: int) -> Scored:
         """Score the support vectors of a class for one test with features (1, d)."""

@@ -8,7 +8,7 @@ from whence.attributors.dual.attributor import SurrogateAttributor
 from whence.core.arrays import Floats
 from whence.core.checks import to_array
 from whence.errors import InvalidInputError
-from whence.features import FeatureBank, as_float32, extract
+from whence.features import FeatureBank, as_float32, extract, taken
 from whence.svm.inputs import check_features, squared_norms
 
 
@@ -32,6 +32,11 @@ def all_features(explainer: SurrogateAttributor, features: Any = None, argument:
     squared_norms(X)  # raises where a feature is not finite
     explainer.surrogate_.check_training(X, argument=argument)
     return X
+
+
+def training_features(explainer: SurrogateAttributor, features: Any) -> Floats:
+    """Features (M, d) of the samples that took part in the fit, in order; otherwise as ``all_features``."""
+    return taken(all_features(explainer, features), explainer.used_)
 
 
 def _extracted(explainer: SurrogateAttributor, argument: str) -> FeatureBank:

@@ -8,9 +8,9 @@ export function balance(why) {
     h("span", { class: "bar", "--length": Math.abs(value) / most, "--share": share }, h("span", {})));
   return h("div", { class: "balance" },
     half(why.evidence_against, why.share_against, "against"), half(why.evidence_for, why.share_for, "for"),
-    h("p", {}, h("span", { class: "against-ink" }, `all against: ${signed(why.evidence_against)}`),
-      h("b", {}, `logit: ${signed(why.logit)}`),
-      h("span", { class: "for-ink" }, `all for: ${signed(why.evidence_for)}`)),
+    h("p", {}, h("span", { class: "against-ink" }, `${why.words.everything[1]}: ${signed(why.evidence_against)}`),
+      h("b", {}, why.question === "made of" ? `logit: ${signed(why.logit)}` : `sum ${why.words.total}: ${signed(why.total)}`),
+      h("span", { class: "for-ink" }, `${why.words.everything[0]}: ${signed(why.evidence_for)}`)),
     h("p", { class: "quiet" }, "The strong part of each bar is what the samples below hold."));
 }
 
@@ -38,13 +38,13 @@ export function charts(why) {
   const half = why.sparsity.find((p) => p[1] >= 0.5)?.[0] ?? 0;
   return h("div", { class: "charts" },
     chart(why.waterfall, {
-      title: `Running sum of the scores: it ends at the logit, ${signed(why.logit)}`,
+      title: `${why.words.running}, ${signed(why.logit)}`,
       low: Math.min(0, ...sums), high: Math.max(0, ...sums), unit: short,
-      label: `The sum of the scores of the strongest training samples, which ends at the logit ${signed(why.logit)}`,
+      label: `${why.words.running}, ${signed(why.logit)}: it ends at ${signed(why.total)}`,
     }),
     chart(why.sparsity, {
-      title: `Share of all evidence: ${count(half)} samples hold half of it`,
+      title: `${why.words.held}: ${count(half)} samples hold half of it`,
       low: 0, high: 1, unit: (v) => `${100 * v} %`,
-      label: `The share of all evidence that the strongest samples hold; ${half} of them hold half`,
+      label: `${why.words.held} that the strongest samples hold; ${half} of them hold half`,
     }));
 }

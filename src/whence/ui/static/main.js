@@ -4,13 +4,13 @@ import { Name, fail, h, percent, place, replace, short, tell } from "./dom.js";
 import { sampleView, scaleKey } from "./maps.js";
 import { source } from "./source.js";
 import { balance, charts } from "./charts.js";
-import { card, conceptStrip, drawMark, pairView, verdict } from "./panels.js";
+import { card, conceptStrip, doubtWords, drawMark, pairView, verdict } from "./panels.js";
 import { auditView, classView } from "./audit.js";
 import { TestList } from "./list.js";
 import { WhatIf } from "./whatif.js";
 
 const state = { info: null, names: [], list: null, whatIf: null, test: null, own: null, why: null, pair: null, shown: null, asked: 0,
-  choice: { k: 5, target: null, C: null }, solved: new Set() };
+  choice: { k: 5, target: null, C: null, question: "made of" }, solved: new Set(), foretold: false, doubt: null };
 const names = () => state.names;
 
 function choose(test) {
@@ -28,10 +28,15 @@ function chooseOwn(body, type) {
 }
 
 async function explain() {
-  const panel = place("explanation"), mine = ++state.asked, { C } = state.choice;
+  const panel = place("explanation"), mine = ++state.asked, { C, question } = state.choice;
   panel.setAttribute("aria-busy", "true");
   try {
-    if (C !== null && !state.solved.has(C)) {
+    if (question === "would change" && !state.foretold) {
+      const words = "Solving the surrogate on random halves of the training set, to foretell what would change";
+      tell(`${words} …`);
+      await source.foretell((seconds) => { if (mine === state.asked) tell(`${words} … ${seconds.toFixed(1)} s`); });
+      state.foretold = true;
+    } else if (question === "made of" && C !== null && !state.solved.has(C)) {
       tell(`Solving at C = ${short(C)} …`);
       await source.solveAt(C, (seconds) => tell(`Solving at C = ${short(C)} … ${seconds.toFixed(1)} s`));
       state.solved.add(C);
@@ -39,8 +44,9 @@ async function explain() {
     if (mine !== state.asked) return; // a later choice came in between
     const why = state.own ? await source.own(state.own.body, state.own.type, state.choice) : await source.explain(state.test, state.choice);
     if (mine !== state.asked) return;
-    state.why = why;
+    Object.assign(state, { why, doubt: null });
     draw();
+    doubt(why);
     tell(`${why.test === null ? "Your sample" : `Test sample ${why.test}`}: ${names()[why.predicted]}, ${percent(why.probability)}`);
   } catch (error) {
     if (mine !== state.asked) return;
@@ -49,6 +55,34 @@ async function explain() {
   } finally {
     if (mine === state.asked) panel.removeAttribute("aria-busy");
   }
+}
+
+// How stable the samples are comes later than they do: the surrogate is solved on halves for it, once.
+async function doubt(why) {
+  if (why.question !== "made of" || why.test === null || why.C !== state.info.C) return;
+  const found = await source.doubt(why, state.choice.k).catch(() => null); // a hint, without which all else holds
+  if (why !== state.why || !found) return;
+  state.doubt = found;
+  for (const item of place("explanation").querySelectorAll(".card")) {
+    const line = item.querySelector(".doubt"), index = +item.dataset.pair;
+    line.textContent = doubtWords(found, index, true);
+    line.title = doubtWords(found, index);
+  }
+  drawDoubt();
+}
+
+function drawDoubt() {
+  const line = place("pair").querySelector(".doubt"), words = doubtWords(state.doubt, state.shown?.index);
+  if (line) { line.textContent = words; line.hidden = !words; }
+}
+
+// Which question the training samples answer.
+function questions(why) {
+  if (!source.live) return null;
+  const one = (question, id, words) => h("label", {}, h("input", { type: "radio", name: "question", id, checked: why.question === question,
+    onchange: () => { state.choice.question = question; explain(); } }), h("span", {}, words));
+  return h("fieldset", { class: "switch" }, h("legend", {}, "Training samples by"),
+    one("made of", "made-of", "what the logit is made of"), one("would change", "would-change", "what would change without them"));
 }
 
 function controls(why) {
@@ -62,7 +96,7 @@ function controls(why) {
   const C = h("input", { id: "C", type: "range", min: 0, max: Cs.length - 1, step: 1, value: Cs.indexOf(why.C),
     "aria-valuetext": `C = ${short(why.C)}`, onchange: (event) => change({ C: Cs[+event.target.value] }) });
   return h("div", { class: "controls" }, h("label", {}, "explain ", target), h("label", {}, "pairs per side ", k),
-    h("label", {}, "dense ", C, " sparse ", h("span", { class: "quiet" }, `C = ${short(why.C)}`)));
+    why.question === "made of" ? h("label", {}, "dense ", C, " sparse ", h("span", { class: "quiet" }, `C = ${short(why.C)}`)) : null);
 }
 
 function draw() {
@@ -71,8 +105,8 @@ function draw() {
   // Only another pair is drawn anew: a button that a click has begun on must still be there when it ends.
   const peek = (pair) => { if (pair !== state.shown) show(pair); };
   const actions = { choose: pin, peek };
-  const column = (pairs, word, sign) => h("section", { class: "side" },
-    h("h3", { class: `${word}-ink` }, `${sign} evidence ${word} `, names()[why.target]),
+  const column = (pairs, word, sign, at) => h("section", { class: "side" },
+    h("h3", { class: `${word}-ink` }, `${sign} ${why.words.side[at]} `, names()[why.target]),
     pairs.length ? h("ol", { class: "cards" }, pairs.map((pair) => card(pair, why, names(), whatIf?.of(pair.index), actions)))
       : h("p", { class: "quiet" }, "none"));
   const back = (event) => { if (!event.currentTarget.contains(event.relatedTarget)) peek(pinned()); };
@@ -83,12 +117,15 @@ function draw() {
       h("figure", {}, sampleView(why.sample, `${title}, predicted ${names()[why.predicted]}, with the relevance of its logit`, why.logit_map, why.full.logit),
         h("figcaption", {}, "relevance for ", names()[why.target]), scaleKey(why.full.logit)),
       h("div", {}, verdict(why, names()), balance(why))),
+    questions(why),
     h("div", { class: "work" },
       h("div", { class: "sides", onmouseleave: back, onfocusout: back },
-        column(why.pairs.filter((pair) => pair.score > 0), "for", "▲"),
-        column(why.pairs.filter((pair) => pair.score <= 0), "against", "▼")),
+        column(why.pairs.filter((pair) => pair.score > 0), "for", "▲", 0),
+        column(why.pairs.filter((pair) => pair.score <= 0), "against", "▼", 1)),
       h("aside", {}, h("section", { id: "pair", "aria-label": "Pair" }), whatIf && why.test !== null ? whatIf.basket : null)),
     h("section", { id: "strip" }), charts(why));
+  place("sign-for").textContent = why.words.sign[0];
+  place("sign-against").textContent = why.words.sign[1];
   whatIf?.draw(why);
   show(pinned());
   if (!source.live && pinned()) concepts(pinned());
@@ -109,7 +146,7 @@ function pin(pair) {
 function show(pair) {
   const { why, whatIf } = state, box = place("pair"), focus = box.contains(document.activeElement) ? document.activeElement.id : "";
   state.shown = pair;
-  if (!pair) return replace(box, h("p", { class: "quiet" }, "No training sample speaks for or against this class."));
+  if (!pair) return replace(box, h("p", { class: "quiet" }, why.words.nothing.join(" ")));
   const at = why.pairs.indexOf(pair), kept = pinned() === pair;
   const step = (by, id, sign, words) => h("button", { type: "button", id, "aria-label": words, disabled: !why.pairs[at + by], onclick: () => pin(why.pairs[at + by]) }, sign);
   for (const item of place("explanation").querySelectorAll(".card")) {
@@ -122,6 +159,7 @@ function show(pair) {
     pairView(pair, why, names()),
     source.hasConcepts(why, pair) && source.live ? h("p", {}, h("button", { type: "button", id: "concepts", onclick: () => concepts(pair, true) }, "concepts of this pair")) : null,
     whatIf && why.test !== null ? whatIf.tools : null);
+  drawDoubt();
   if (focus) place(focus)?.focus({ preventScroll: true });
 }
 

@@ -9,9 +9,11 @@ export function certificate(why, names) {
     [agrees ? "✓" : "✗", agrees ? "The surrogate predicts the model’s class."
       : `The surrogate predicts ${names[why.surrogate_class]}: do not trust this explanation.`],
     ["≤", `Its relative duality gap is ${short(why.gap)}.`],
-    ["#", `${count(why.n_support)} of ${count(why.n_train)} training samples are support vectors; the rest score 0.`],
-    ["%", `The samples shown hold ${percent(why.share_for)} of the evidence for, ${percent(why.share_against)} of that against.`],
-    ["Σ", `All scores sum to the logit, ${signed(why.logit)}, of which the bias is ${signed(why.bias)}; the map holds ${signed(why.sums.logit_map)} of the other ${signed(why.sums.features)}, by ${why.method}.`],
+    ["#", `${count(why.n_support)} of ${count(why.n_train)} training samples ${why.words.scored}.`],
+    ["%", `The samples shown hold ${percent(why.share_for)} of ${why.words.everything[0]}, ${percent(why.share_against)} of ${why.words.everything[1]}.`],
+    why.question === "made of"
+      ? ["Σ", `All scores sum to the logit, ${signed(why.logit)}, of which the bias is ${signed(why.bias)}; the map holds ${signed(why.sums.logit_map)} of the other ${signed(why.sums.features)}, by ${why.method}.`]
+      : ["±", `Effects are ${why.told}. Each is of one sample alone: together they are not the logit, ${signed(why.logit)}. Maps by ${why.method}.`],
   ];
   return h("ul", { class: agrees ? "certificate" : "certificate broken" },
     lines.map(([mark, text]) => h("li", {}, h("b", { "aria-hidden": "true" }, mark), h("span", {}, text))));
@@ -39,15 +41,17 @@ export function drawMark(card, mark, names) {
 // One training sample. ``actions``: choose(pair) on a click, peek(pair) while the pointer or the focus is on it.
 export function card(pair, why, names, mark, actions) {
   const same = pair.label === why.target;
-  const words = `Training sample ${pair.index}, labelled ${names[pair.label]}, score ${signed(pair.score)}`;
+  const words = `Training sample ${pair.index}, labelled ${names[pair.label]}, ${why.question === "made of" ? "score" : "effect"} ${signed(pair.score)}`;
   const item = h("li", { class: `card ${side(pair.score)}`, "data-pair": pair.index },
     h("button", { type: "button", "aria-pressed": "false", onclick: () => actions.choose(pair),
       onmouseenter: () => actions.peek(pair), onfocus: () => actions.peek(pair) },
       sampleView(pair.sample, words, pair.train_map, why.full.train),
       h("span", { class: "label" }, same ? null : "≠ ", names[pair.label]),
-      h("span", { class: `score ${side(pair.score)}-ink` }, `τ ${signed(pair.score)}`),
+      h("span", { class: `score ${side(pair.score)}-ink` }, `${why.question === "made of" ? "τ " : ""}${signed(pair.score)}`),
+      pair.error === null ? null : h("span", { class: "quiet", title: "Standard error" }, `± ${short(pair.error)}`),
       h("span", { class: "share", "--share": pair.share }),
       h("span", { class: "quiet ends" }, h("span", {}, `#${pair.index}`), h("span", {}, percent(pair.share))),
+      why.question === "made of" ? h("span", { class: "quiet doubt" }) : null,
       h("span", { class: "mark" })));
   drawMark(item, mark, names);
   return item;
@@ -61,8 +65,24 @@ export function pairView(pair, why, names) {
       [`training #${pair.index}, `, h("b", {}, names[pair.label])]),
     figure(why.sample, pair.test_map, why.full.test, `The test sample, with what training sample ${pair.index} finds in it`,
       [why.test === null ? "your sample" : `test #${why.test}`]),
-    h("p", {}, h("b", { class: `${side(pair.score)}-ink` }, `τ = ${signed(pair.score)}`), ` is evidence ${side(pair.score)} `, h("b", {}, names[why.target]),
-      `; λ = ${signed(pair.coefficient)}. Blue parts speak for ${names[why.target]}, orange ones against it.`));
+    h("p", {}, h("b", { class: `${side(pair.score)}-ink` }, `${why.words.mark}${signed(pair.score)}${pair.error === null ? "" : ` ± ${short(pair.error)}`}`),
+      `${why.question === "made of" ? " is" : ": being there, it"} ${why.words.side[pair.score >= 0 ? 0 : 1]} `, h("b", {}, names[why.target]), ...partly(pair, why, names)),
+    h("p", { class: "doubt", hidden: true }));
+}
+
+// What the maps of a pair are of.
+function partly(pair, why, names) {
+  if (why.question === "made of") return [`; λ = ${signed(pair.coefficient)}. Blue parts speak for ${names[why.target]}, orange ones against it.`];
+  return [`. Of that ${signed(pair.common)} goes by what both samples have in common, which the map on the training sample shows; `
+    + "the rest is how others make up for it. The map on the test sample shows all of the effect but the bias’s part."];
+}
+
+// In how many halves of the training set a sample stays among the strongest, in words.
+export function doubtWords(doubt, index, short = false) {
+  const among = doubt?.among[index];
+  if (among === undefined) return "";
+  return short ? `top ${doubt.k} in ${among} of ${doubt.halves} halves`
+    : `Among the top ${doubt.k} in ${among} of the ${doubt.halves} random halves of the training set that hold it.`;
 }
 
 export function conceptStrip(strip) {

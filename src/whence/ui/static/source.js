@@ -16,6 +16,7 @@ export const source = stored ? {
     return { total: rows.length, rows: rows.slice(query.offset, query.offset + query.limit) };
   },
   explain: async (test) => stored.explanations[test],
+  doubt: async (why) => stored.doubts[why.test],
   note: (test) => stored.notes[test],
   hasConcepts: (why, pair) => stored.concepts[why.test]?.index === pair.index,
   concepts: async (why) => stored.concepts[why.test],
@@ -33,9 +34,11 @@ export const source = stored ? {
   note: () => undefined,
   explain: (test, choice) => ask(`api/tests/${test}/explanation?${chosen(choice)}`),
   own: (body, type, choice) => ask(`api/explanation?${chosen(choice)}`, { method: "POST", body, headers: { "content-type": type } }),
+  doubt: (why, k) => ask(`api/tests/${why.test}/stability?${new URLSearchParams({ k, target: why.target })}`),
+  foretell: (onSeconds) => stream("api/effects", "", onSeconds),
   solveAt: (C, onSeconds) => stream(`api/path?${new URLSearchParams({ C })}`, "", onSeconds),
   whatIf: (question, onSeconds) => stream("api/whatif", JSON.stringify(question), onSeconds),
-  hasConcepts: (why) => why.test !== null,
+  hasConcepts: (why) => why.test !== null && why.question === "made of",
   concepts: (why, pair) => ask(`api/tests/${why.test}/concepts?${new URLSearchParams({ pair: pair.index, target: why.target, C: why.C })}`),
   audit: (offset, limit) => ask(`api/audit?offset=${offset}&limit=${limit}`),
   classes: () => ask("api/classes"),
@@ -44,7 +47,8 @@ export const source = stored ? {
 function chosen(choice) {
   const words = new URLSearchParams({ k: choice.k });
   if (choice.target !== null) words.set("target", choice.target);
-  if (choice.C !== null) words.set("C", choice.C);
+  if (choice.question !== "made of") words.set("question", choice.question);
+  else if (choice.C !== null) words.set("C", choice.C);
   return words;
 }
 

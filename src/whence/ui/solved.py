@@ -1,0 +1,79 @@
+"""What the explorer solves when it is first asked for: other C, effects, halves, the ranking of labels."""
+
+from __future__ import annotations
+
+import functools
+import threading
+
+from whence.attributors import DualDA
+from whence.attributors.dual.stability import Stability
+from whence.attributors.pairs import PairAttributor
+from whence.audit import WrongLabels, wrong_labels
+from whence.errors import InvalidInputError
+from whence.explanation.wording import Question
+from whence.features import as_float32
+from whence.project import Project
+
+C_STEPS = (1e-2, 1e-1, 1.0, 1e1, 1e2)
+"""The values of C on offer, as multiples of the explainer's own."""
+_QUEUE = 1000  # samples in the audit queue: more than anyone looks at
+
+
+class Solved:
+    """Surrogates of a project, each solved once. Explanations go on meanwhile: each has a lock of its own."""
+
+    def __init__(self, project: Project) -> None:
+        self.project = project
+        self._path: dict[float, DualDA] = {project.explainer.C_: project.explainer}
+        self._locks = {name: threading.Lock() for name in ("path", "effects", "stability", "wrong_labels")}
+
+    def Cs(self) -> list[float]:
+        """The values of C that explanations can be asked for at, ascending."""
+        C = self.project.explainer.C_
+        return [float(f"{C * step:.3g}") if step != 1 else C for step in C_STEPS]
+
+    def at(self, C: float | None) -> DualDA:
+        """Give the explainer at another C of ``Cs``."""
+        own = self.project.explainer
+        if C is None:
+            return own
+        if C not in self.Cs():
+            known = ", ".join(f"{c:g}" for c in self.Cs())
+            raise InvalidInputError(f"'C' must be one of {known}. Got {C:g}.")
+        features = as_float32(self.project.train_bank.features)
+        with self._locks["path"]:
+            if C not in self._path:
+                self._path[C] = own.what_if(features, C=C)
+            return self._path[C]
+
+    def answering(self, question: Question, C: float | None) -> PairAttributor:
+        """Give what answers a question: the explainer at a C, or effects, which have their own."""
+        if question == "made of":
+            return self.at(C)
+        if C is not None:
+            raise InvalidInputError(f"'C' must be left out where the question is {question!r}. Got {C:g}.")
+        return self.effects.pairs
+
+    @functools.cached_property
+    def effects(self) -> Project:
+        """The project with effects in the place of its explainer."""
+        with self._locks["effects"]:
+            if "effects" in self.__dict__:
+                return self.effects
+            return self.project.with_effects()
+
+    @functools.cached_property
+    def stability(self) -> Stability:
+        """Surrogates on halves of the training set."""
+        with self._locks["stability"]:
+            if "stability" in self.__dict__:
+                return self.stability
+            return self.project.explainer.stability(self.project.train_bank)
+
+    @functools.cached_property
+    def wrong_labels(self) -> WrongLabels:
+        """The ranking of the training set's labels."""
+        with self._locks["wrong_labels"]:
+            if "wrong_labels" in self.__dict__:
+                return self.wrong_labels
+            return wrong_labels(self.project.explainer, features=self.project.train_bank, n=_QUEUE)
