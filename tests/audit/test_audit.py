@@ -17,7 +17,7 @@ from torch import nn
 import whence
 from tests.helpers.oracle import qp
 from whence import audit
-from whence.attributors.dual.reading import training_features
+from whence.attributors.dual.training import training_features
 from whence.audit.heldout import calibrated, folds, held_out_scores
 from whence.audit.labels import nearest
 from whence.errors import InvalidInputError, NotFittedError
