@@ -40,9 +40,6 @@ KAPPA = 1000.0
 
 _MOST = 128  # halves that "auto" solves at most
 _GAIN = 0.03  # of the reliability by twice as many halves, below which they are enough
-# Sharper ones leave but the strongest rival of the target, and a network that is trained again moves others
-# too. Chosen on MNIST, with retrained networks.
-_SOFTER = 0.5
 _CALIBRATING = 4  # halves that tell how sharp probabilities are
 
 
@@ -93,8 +90,8 @@ class Effects(SurrogateAttributor):
         "halves" or "first_order".
     output
         What is foretold of the target class: "logit", its logit; "margin", that less the largest other;
-        "log_prob", the logarithm of its probability, the surrogate's logits being made half as sharp as
-        suits the labels of samples outside the halves best.
+        "log_prob", the logarithm of its probability, the surrogate's logits being made as sharp as suits
+        the labels of samples outside the halves best.
     solves
         Halves to solve; "auto" doubles them from 16 until that gains less than 0.03 of ``reliability_``, to
         at most 128.
