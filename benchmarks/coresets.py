@@ -157,7 +157,7 @@ METHODS: dict[str, Callable[[Given], Parts]] = {
     "values, in rounds": lambda given: rounds(given, False),
     "values, in rounds, balanced": lambda given: rounds(given, True),
     "values of pixels, in rounds, balanced": lambda given: rounds(given, True, "pixels"),
-    "audit.coreset, mean |τ|": evidence,
+    "audit.coreset, by τ": evidence,
 }
 
 
@@ -191,7 +191,8 @@ def run(folder: Path, cache: Path, names: tuple[str, ...] = ("fashion-mnist", "c
         print(f"\n| {name} | {' | '.join(f'{p:.0%}' for p in SHARES)} |\n|---|{'---|' * len(SHARES)}")
         for method, cells in found.items():
             shown = [
-                f"{np.mean(cells[p]):.3f}" + f" ± {np.std(cells[p], ddof=1):.3f}" * (len(cells[p]) > 1)
+                f"{np.mean(cells[p]):.3f}"
+                + (f" ± {np.std(cells[p], ddof=1):.3f}" if len(cells[p]) > 1 else "")
                 for p in SHARES
             ]
             print(f"| {method} | {' | '.join(shown)} |", flush=True)
