@@ -230,6 +230,14 @@ CONCEPTS = kinds.JUNK + kinds.wrong(
 )
 SPARSE = Arg(kinds.FLAG, lambda: False)
 
+EXPLAINED = {
+    "x": need(things.INPUTS, lambda: world.X(2)),
+    "k": K_ARG,
+    "target": Arg(things.target(2), lambda: None),
+    "truth": Arg(things.target(2), lambda: None),
+    "method": Arg(METHOD, lambda: None),
+}
+
 DUALDA = [
     Call("register", lambda: whence.register, {"thing": need(kinds.JUNK, lambda: get("similarity"))}),
     Call(
@@ -263,13 +271,7 @@ DUALDA = [
     Call(
         "DualDA.explain",
         _dualda("explain"),
-        {
-            "x": need(things.INPUTS, lambda: world.X(2)),
-            "k": K_ARG,
-            "target": Arg(things.target(2), lambda: None),
-            "truth": Arg(things.target(2), lambda: None),
-            "method": Arg(METHOD, lambda: None),
-        },
+        EXPLAINED,
         lambda r, a: len(r) == n_rows(a["x"]),
     ),
     Call(
@@ -283,6 +285,14 @@ DUALDA = [
             "k": K_ARG,
             "target": Arg(things.target(2), lambda: None),
             "method": Arg(METHOD, lambda: None),
+        },
+    ),
+    Call(
+        "DualDA.stability",
+        _dualda("stability"),
+        {
+            "features": Arg(kinds.without(kinds.matrix(), "none"), world.features),
+            "halves": Arg(kinds.without(kinds.count(), "large", "huge"), lambda: 2),
         },
     ),
     Call(
@@ -320,6 +330,8 @@ EFFECTS = [
         _effects("standard_error_features"),
         {"features": TEST_FEATURES, "target": TARGET},
     ),
+    Call("Effects.explain", _effects("explain"), EXPLAINED, lambda r, a: len(r) == n_rows(a["x"])),
+    Call("Effects.explain_concepts", _effects("explain_concepts"), {"x": TESTS}, refuses=True),
     Call("Effects.effect_of", _effects("effect_of"), {"x": TESTS, **GROUP}),
     Call("Effects.effect_of_features", _effects("effect_of_features"), {"features": TEST_FEATURES, **GROUP}),
 ]
