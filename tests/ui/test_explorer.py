@@ -539,7 +539,8 @@ def test_the_interface_is_documented(client: Any) -> None:
     found = get(client, "/openapi.json")
     assert set(found["paths"]) == {
         "/api/info", "/api/tests", "/api/tests/{test}/explanation", "/api/tests/{test}/concepts",
-        "/api/explanation", "/api/audit", "/api/classes", "/api/whatif", "/api/path",
+        "/api/explanation", "/api/audit", "/api/classes", "/api/whatif", "/api/path", "/api/effects",
+        "/api/tests/{test}/stability",
     }  # fmt: skip
     assert all(way["description"] for path in found["paths"].values() for way in path.values())
 
