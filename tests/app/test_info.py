@@ -56,4 +56,4 @@ def test_info_of_effects_that_were_fitted_with_options_of_their_own(place: Path)
 
 def test_an_option_that_a_method_has_not_is_named(place: Path) -> None:
     wrong = fit("--method", "effects", "--option", "halves=8").exception
-    assert "--option must be NAME=VALUE of Effects: bias, layers" in str(wrong)
+    assert "--option must be NAME=VALUE of Effects: bias, max_seconds" in str(wrong)

@@ -49,8 +49,8 @@ def test_an_evaluation_gives_the_same_in_processes(place: Path) -> None:
     for where in ("local", "processes:2"):
         run("evaluate", "--protocol", "mine.toml", "--out", where[:5], "--engine", where)
         rows = results.read(place / where[:5] / "results.parquet").select("lds")
-        found.append([row for row in rows if row.quantity != "error"])
-        assert rows == found[-1]
+        assert all(row.quantity != "error" for row in rows)
+        found.append([row for row in rows if not row.quantity.endswith("_seconds")])
     assert found[0] == found[1]
     assert {row.method for row in found[0]} >= {"random", "dualda(C=0.001)"}
 

@@ -12,7 +12,7 @@ from scipy.sparse import csr_array
 from whence.core.arrays import Doubles, Floats, Ints, Mask
 from whence.errors import InvalidInputError
 
-_BOUND = 1e-6  # of C: λ nearer to a bound than that is at it
+_BOUND = 1e-4  # of C: λ nearer to a bound than that is at it, as far as a gap of 1e-6 can tell
 _JITTER = 1e-8  # of the mean squared length of the constraints, so that dependent ones have an inverse
 _MOST = 20_000  # constraints whose Gram matrix is held: 3.2 GB
 

@@ -77,7 +77,7 @@ class Effects(SurrogateAttributor):
     layers
         Which layers features come from, as for ``DualDA``; "auto" takes up to 5 of all.
     tol
-        Relative duality gap of the surrogate of the whole training set; halves are solved to 1e-4.
+        Relative duality gap of the surrogate of the whole training set; halves are solved to 1e-6.
     seed
         Draws the halves.
     n_threads

@@ -24,7 +24,7 @@ from whence.svm.subsets import Subsets
 CHUNK = 16
 """Halves that are solved, and kept in the cache, at a time."""
 
-TOL = 1e-4
+TOL = 1e-6
 """Duality gap of a half: below it effects stay as they are."""
 
 
