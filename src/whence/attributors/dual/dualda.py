@@ -230,7 +230,7 @@ class DualDA(SurrogateAttributor):
         """Give what scores are at the features: λ_ic f_i on the test, λ_ic on the training sample."""
         surrogate = self.surrogate_
         vectors = surrogate.vectors[surrogate.rows(indices)]
-        lam = torch.as_tensor(surrogate.lam[list(indices)][:, [target]].toarray()[:, 0]).to(vectors)
+        lam = torch.as_tensor(surrogate.lam[list(indices)][:, [target]].toarray()[:, 0]).to(vectors.device)
         return Parts(vectors, lam[:, None] * vectors, lam, lam * surrogate.constant**2)
 
     def _learn(self, training: Training, **given: Any) -> Surrogate:
