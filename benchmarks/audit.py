@@ -29,8 +29,9 @@ from benchmarks import cleanlab_scores, shortcuts
 from benchmarks.environments import environment
 from benchmarks.mislabelled import NOISES, Plan, Planted, planted
 from whence import DualDA
-from whence.audit import RANKINGS, wrong_labels
-from whence.audit.heldout import calibrated, held_out_scores
+from whence.audit import RANKINGS
+from whence.audit.heldout import calibrated
+from whence.audit.rankings import Evidence, suited
 from whence.features import FeatureBank
 
 CLEANLAB = ["cleanlab[datalab]==2.9.0"]
@@ -85,25 +86,23 @@ def ours(case: Planted) -> tuple[dict[str, np.ndarray], str]:
             features=FeatureBank.of(X, y, head=(case.weight, case.bias))
         )
         headless = DualDA(show_progress=False, C=explainer.C_).fit(features=FeatureBank.of(X, y))
-    found, taken = {}, ""
-    rows = [(DEFAULT, explainer, None), (f"{DEFAULT}, head unknown", headless, None)]
-    for key, fitted, ranking in [*rows, *((f"whence {name}", explainer, name) for name in RANKINGS)]:
-        listed = wrong_labels(fitted, ranking=ranking, features=X, k=1)
-        found[key] = np.empty(len(y))
-        found[key][listed.indices] = listed.scores
-        taken = taken or listed.ranking
-    return found | tried(case), taken
+    # What wrong_labels does, but for holding out anew for each ranking.
+    evidence, less = Evidence(explainer, X), Evidence(headless, X)
+    taken = suited(evidence)
+    found = {name: ranking(evidence)[0] for name, ranking in RANKINGS.items()}
+    rows = {DEFAULT: found[taken], f"{DEFAULT}, head unknown": RANKINGS[suited(less)](less)[0]}
+    rows |= {f"whence {name}": scores for name, scores in found.items()}
+    return rows | tried(case, evidence.held_out[:3]), taken
 
 
-def tried(case: Planted) -> dict[str, np.ndarray]:
+def tried(case: Planted, held_out: list[np.ndarray]) -> dict[str, np.ndarray]:
     """Rankings that whence does not offer."""
     y, rows = case.labels, np.arange(len(case.labels))
     head = calibrated(np.log(case.probabilities + 1e-300), y)
-    three = held_out_scores(case.features, y, case.weight.shape[0], kappas=(30.0, 300.0, 3000.0))
-    held_out = np.mean([calibrated(scores, y) for scores in three], axis=0)
+    three = np.mean([calibrated(scores, y) for scores in held_out], axis=0)
     logs = {
-        "tried: held out, κ to 3,000, alone": held_out,
-        "tried: held out ⅓, model ⅔": held_out / 3 + head * 2 / 3,
+        "tried: held out, κ to 3,000, alone": three,
+        "tried: held out ⅓, model ⅔": three / 3 + head * 2 / 3,
         "tried: model alone, calibrated": head,
     }
     return {key: np.logaddexp.reduce(part, axis=1) - part[rows, y] for key, part in logs.items()}
