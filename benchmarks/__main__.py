@@ -18,6 +18,7 @@ from benchmarks import (
     methods,
     scale,
     solver,
+    subsets,
     tolerance,
     xda,
 )
@@ -28,6 +29,7 @@ PARTS = (
     "attribution",
     "memory",
     "tolerance",
+    "subsets",
     "scale",
     "methods",
     "flipping",
@@ -68,6 +70,8 @@ if "scale" in chosen:
     scale.run()
 if "tolerance" in chosen:
     tolerance.run(options.data, options.cache)
+if "subsets" in chosen:
+    subsets.run(options.data, options.cache)
 if "methods" in chosen:
     methods.run(options.data, options.cache)
 if "flipping" in chosen:

@@ -60,7 +60,7 @@ def check(found: SubsetSolution, X, y, C, K, members, tol, b=1.0) -> float:
     return float(primal - dual)
 
 
-@pytest.mark.parametrize("size", [SMALL, LARGE], ids=["gram", "weights"])
+@pytest.mark.parametrize("size", [SMALL, LARGE], ids=["small", "large"])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("kappa", [100, 2000, 20000])
 def test_halves_are_within_what_the_gap_allows(size, dtype, kappa):
@@ -76,7 +76,7 @@ def test_halves_are_within_what_the_gap_allows(size, dtype, kappa):
 
 
 @pytest.mark.parametrize("tol", [1e-2, 1e-4, 1e-6])
-@pytest.mark.parametrize("size", [SMALL, LARGE], ids=["gram", "weights"])
+@pytest.mark.parametrize("size", [SMALL, LARGE], ids=["small", "large"])
 def test_other_tolerances_are_reached(size, tol):
     N, d, K = size
     X, y = clusters(N, d, K, noise=1.0, dtype=np.float32)
@@ -98,7 +98,7 @@ def test_optimum_is_that_of_a_generic_qp_solver(C, bias):
     assert 0.5 * ((found.weight - W) ** 2).sum() <= 2e-5 * value * max(float(bias), 1.0) ** 2
 
 
-@pytest.mark.parametrize("size", [SMALL, LARGE], ids=["gram", "weights"])
+@pytest.mark.parametrize("size", [SMALL, LARGE], ids=["small", "large"])
 @pytest.mark.parametrize("given", [False, True])
 def test_without_one_sample(size, given):
     N, d, K = size
@@ -129,7 +129,7 @@ def test_a_start_of_another_C_is_made_feasible():
         check(Subsets(X, y, C=0.1, start=start).solve(members), X, y, 0.1, 4, members, 1e-3)
 
 
-@pytest.mark.parametrize("size", [SMALL, LARGE], ids=["gram", "weights"])
+@pytest.mark.parametrize("size", [SMALL, LARGE], ids=["small", "large"])
 def test_classes_without_a_sample(size):
     N, d, K = size
     X, y = clusters(N, d, K)
@@ -161,7 +161,7 @@ def test_copies_and_zeros():
     check(Subsets(X, y, C=0.5).solve(members), X, y, 0.5, 3, members, 1e-3)
 
 
-@pytest.mark.parametrize("size", [SMALL, LARGE], ids=["gram", "weights"])
+@pytest.mark.parametrize("size", [SMALL, LARGE], ids=["small", "large"])
 def test_a_subset_is_the_same_whatever_was_solved_before_and_where(size):
     N, d, K = size
     X, y = clusters(N, d, K, noise=1.2, dtype=np.float32)

@@ -140,9 +140,10 @@ def move_on(W, centre, mean, pull, share):
 
 
 @jit
-def average(alpha, share, mean):
-    """Take α into its mean with a share."""
-    for i in range(alpha.shape[0]):
+def average(alpha, rows, share, mean):
+    """Take α of some rows into its mean with a share."""
+    for o in range(len(rows)):
+        i = rows[o]
         for c in range(alpha.shape[1]):
             mean[i, c] += share * (alpha[i, c] - mean[i, c])
 
@@ -163,7 +164,8 @@ def ascend_by_gram(G, y, S, centre, alpha, times, C, rho, slack, outside, tol, s
     back = 1.0 + rho
     pull = rho / back
     mean, mean_S = alpha.copy(), S.copy()
-    order = np.arange(len(alpha))
+    every = np.arange(len(alpha))
+    order = every.copy()
     active = len(alpha)
     made = 0
     while True:
@@ -178,7 +180,7 @@ def ascend_by_gram(G, y, S, centre, alpha, times, C, rho, slack, outside, tol, s
         active = sweep(G, y, S, alpha, times, C, slack, order, active, rng)
         share = share_of(made)
         slack = move_on(S, centre, mean_S, pull, share) / S.size
-        average(alpha, share, mean)
+        average(alpha, every, share, mean)
     alpha[:] = mean
     return made
 
@@ -210,12 +212,23 @@ def ascend_by_weights(
     ``done`` counts the sweeps before these.
     """
     pull = rho / (1.0 + rho)
+    kept = 1.0
     for made in range(done + 1, done + sweeps + 1):
         W += W.dtype.type(pull) * centre
         descend(X, y, norms, rows, ptr, classes, len(rows), W, alpha, times, C, bias, 1, slack, rng)
         share = share_of(made)
+        kept *= 1.0 - share
         move_on(W, centre, mean_W, pull, share)
-        average(alpha, share, mean)
+        average(alpha, rows, share, mean)
+    # The others stood still, and their mean came nearer to them.
+    others = np.empty(len(alpha) - len(rows), np.int32)
+    o = 0
+    for i in range(len(alpha)):
+        if o < len(rows) and rows[o] == i:
+            o += 1
+        else:
+            others[i - o] = i
+    average(alpha, others, 1.0 - kept, mean)
 
 
 @jit

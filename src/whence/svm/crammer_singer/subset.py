@@ -21,6 +21,7 @@ _DOUBLE_ABOVE = 5e4  # C·Σ‖f_i‖² above which it does not either
 _STORED_BYTES = 1 << 28  # of a Gram matrix of all samples
 _FEW, _WIDE, _MOST = 1000, 8, 8192  # rows that a Gram matrix is made for: always, by column, at most
 _NEARLY = 0.7  # of the samples are near a change: then all may be
+_SLACK = 0.25  # by which samples count as near a change, of the mean change of the scores
 _STRENGTH = 0.7  # ρ against the fourth root of C·Σ‖f_i‖²
 _SWEEPS = 400  # after which the search gives up
 _STEEPEST = 5e5  # C·Σ‖f_i‖² above which so many are not enough
@@ -170,9 +171,7 @@ class Search:
     def _is_done(self, goal: float) -> bool:
         """Whether the gap is small enough as it is."""
         p = self.problem
-        gap, primal = proximal.values(
-            _by_class(self.scores), p.labels, self.alpha, self.ground.times, p.C, 1.0
-        )
+        gap, primal = proximal.values(self.scores.T, p.labels, self.alpha, self.ground.times, p.C, 1.0)
         return bool(gap <= goal * primal)
 
     def _by_gram(self, rows: Ints, reach: float, goal: float) -> None:
@@ -186,7 +185,7 @@ class Search:
         others = np.ones(len(self.rows), bool)
         others[rows] = False
         _, outside = proximal.values(
-            _by_class(self.scores[others]), p.labels[others], self.alpha[others], ground.times, p.C, 1.0
+            self.scores[others].T, p.labels[others], self.alpha[others], ground.times, p.C, 1.0
         )
         back = 1.0 + self.rho
         now = _by_class(self.scores[rows]) / p.features.dtype.type(back)
@@ -211,10 +210,11 @@ class Search:
         mean = alpha.copy()
         W = (self.W / back).astype(dtype)
         mean_W, centre_W = W.copy(), self.centre_W.astype(dtype)
-        scores, made = self.centre, 0
+        before, made = self.centre, 0
+        # What the first sweep begins with; later on the mean is near enough to tell who may move.
+        scores: Floats = (self.scores + dtype.type(self.rho) * self.centre) / dtype.type(back)
         while made < _SWEEPS:
-            before, scores = scores, score(p.features, W + self.rho / back * centre_W, p.bias)
-            slack = 0.5 * float(np.abs(scores - before).mean())
+            slack = _SLACK * float(np.abs(scores - before).mean())
             found = p.select(scores, alpha, slack, room)
             listed = room.rows[: found.n], room.ptr[: found.n + 1], room.outputs
             sweeps = max(4, made // 4)
@@ -224,7 +224,8 @@ class Search:
             )  # fmt: skip
             made += sweeps
             np.multiply(mean, back, out=self.alpha)
-            self.scores = score(p.features, back * mean_W, p.bias)
+            before, scores = scores, score(p.features, back * mean_W, p.bias)
+            self.scores = scores
             if self._is_done(goal):
                 break
         self.sweeps += made
