@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import nullcontext
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import torch
 from torch import Tensor, nn
@@ -83,6 +83,7 @@ class Extractor:
         (B, D), see ``Layers``
     exact : whether the model's output has the layer's values, or (False) only its first class; None until
         the first batch tells
+    paired : whether one logit z stands for two classes: head and output are then given for −z/2 and z/2
     notes : what the model writes down whenever it runs, such as a counter, by the lines of its
         ``fingerprint.structure``; None until a run has told
 
@@ -95,9 +96,15 @@ class Extractor:
     """
 
     def __init__(
-        self, model: nn.Module, layer: str, exact: bool | None = None, layers: Layers | None = None
+        self,
+        model: nn.Module,
+        layer: str,
+        exact: bool | None = None,
+        layers: Layers | None = None,
+        paired: bool = False,
     ) -> None:
         self.model = unwrap(model)
+        self.paired = paired
         self.layer = layer
         self.layers = layers
         self.exact = exact
@@ -117,12 +124,26 @@ class Extractor:
             if self.exact is None:
                 self.exact = any(not mask.any() for mask in wrong)
             if not self.exact:
-                wrong = [heads.misranked(found, logits) for found, logits in passes]
+                wrong = [self._misranked(found, logits) for found, logits in passes]
             best = min(range(len(passes)), key=lambda j: int(wrong[j].sum()))
             found, logits = passes[best]
             if wrong[best].any():
                 self._refuse(int(wrong[best].int().argmax()), found, logits)
-            return Outputs(self._joined(before, found.features).detach(), logits.detach())
+            return Outputs(self._joined(before, found.features).detach(), self._whole(logits.detach()))
+
+    def _misranked(self, found: HeadInputs, logits: Tensor) -> Tensor:
+        """Mark the samples (B,) for which the model's output decides otherwise than the layer."""
+        if not self.paired:
+            return heads.misranked(found, logits)
+        # One output that is not the logit itself can be but the probability that it stands for.
+        apart = (logits.detach() - found.logits.sigmoid()).abs() > 1e-3
+        return apart[:, 0]
+
+    def _whole(self, logits: Tensor) -> Tensor:
+        """Give the model's output (B, K), of one logit or one probability that of both classes (B, 2)."""
+        if not self.paired:
+            return logits
+        return heads.paired(logits) if self.exact else torch.cat([1 - logits, logits], 1)
 
     def forward(self, inputs: Any) -> Tensor:
         """Features (B, d) of the model's inputs, in the caller's own modes; autograd follows if it is on."""
@@ -163,6 +184,8 @@ class Extractor:
 
     def _refuse(self, row: int, found: HeadInputs, logits: Tensor) -> None:
         ours, theirs = found.logits[row], logits[row].detach()
+        if self.paired and not self.exact:
+            ours = ours.sigmoid()
         what = f"the model puts class {int(theirs.argmax())} first, the layer class {int(ours.argmax())}"
         if ours.argmax() == theirs.argmax():
             what = f"its values differ from the layer's by up to {float((ours - theirs).abs().max()):.3g}"
@@ -177,7 +200,7 @@ class Extractor:
             weight, bias = heads.effective(self.model.get_submodule(self.layer))
         arrays = [None if t is None else t.float().cpu().numpy().copy() for t in (weight, bias)]
         assert arrays[0] is not None
-        head = Head(arrays[0], arrays[1])
+        head = Head(arrays[0], arrays[1]).paired() if self.paired else Head(arrays[0], arrays[1])
         return head if self.layers is None else self.layers.head(head)
 
 
@@ -219,14 +242,42 @@ def logits_in(output: Any) -> list[Tensor]:
         parts = [output.logits]
     else:
         parts = list(output) if isinstance(output, tuple | list) else [output]
-    found = [p for p in parts if isinstance(p, Tensor) and p.ndim == 2 and p.is_floating_point()]
+    tensors = [p for p in parts if isinstance(p, Tensor) and p.is_floating_point()]
+    # One output per sample may be without a dimension of its own.
+    found = [p for p in tensors if p.ndim == 2] or [p[:, None] for p in tensors if p.ndim == 1]
     if not found:
-        got = f"shape {tuple(output.shape)}" if isinstance(output, Tensor) else type(output).__name__
-        raise ModelError(
-            "The model must return logits, shape (B, K), alone, as output.logits, or in a tuple or dict. "
-            f"Got {got}. Is the input a batch?"
-        )
+        _refuse(output, parts)
     return found
+
+
+_BOXES = {"boxes", "pred_boxes", "masks", "pred_masks", "bboxes"}  # in outputs of models that find objects
+_SUPPORTED = (
+    "What is supported: one class per sample, one logit, several labels per sample, and numbers, with "
+    "outputs of shape (B, K) or (B,); see whence.tasks."
+)
+
+
+def _refuse(output: Any, parts: list[Any]) -> NoReturn:
+    """Say what a model's output is that has no logits (B, K)."""
+    several = [part for part in parts if isinstance(part, Mapping)] or [output]
+    names = {name for part in several if isinstance(part, Mapping) for name in part}
+    names |= _BOXES & set(dir(output))
+    if names & _BOXES:
+        raise ModelError(
+            f"Detection is not supported: the model returns {', '.join(sorted(names & _BOXES))}. {_SUPPORTED}"
+        )
+    shapes = [tuple(part.shape) for part in parts if isinstance(part, Tensor)]
+    if any(len(shape) in (4, 5) for shape in shapes):
+        shape = next(shape for shape in shapes if len(shape) in (4, 5))
+        raise ModelError(
+            f"Segmentation, or another output per place, is not supported: the model returns shape {shape}. "
+            f"{_SUPPORTED}"
+        )
+    got = f"shape {tuple(output.shape)}" if isinstance(output, Tensor) else type(output).__name__
+    raise ModelError(
+        "The model must return logits, shape (B, K), or one output per sample, shape (B,), alone, as "
+        f"output.logits, or in a tuple or dict. Got {got}. Is the input a batch?"
+    )
 
 
 def _only_head(calls: list[Call], outputs: list[Tensor], layers: Mapping[str, nn.Module]) -> str:
@@ -252,7 +303,7 @@ def _only_head(calls: list[Call], outputs: list[Tensor], layers: Mapping[str, nn
         "No linear layer's output is the model's output, so the head is unknown. Expected one whose output, "
         f"at one place per sample or averaged over places, equals the logits of shape {shapes}. "
         f"{listed(layers, outputs[0].shape[1])} If the model does something after its last linear layer that "
-        "keeps the order of the classes, such as a softmax, pass that layer's name as 'layer'."
+        "keeps the order of the classes, such as a softmax or a sigmoid, pass that layer's name as 'layer'."
     )
 
 

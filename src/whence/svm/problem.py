@@ -102,6 +102,9 @@ class Problem(ABC):
     judges: ClassVar[tuple[str, str]] = "the model's classes", "the labels"
     """What it compares with: of a model, and where there is none."""
 
+    margin: ClassVar[str] = "one standard error"
+    """What ``error`` is."""
+
     features: Floats
     n_outputs: int
     C: float

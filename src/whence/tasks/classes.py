@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,7 +12,10 @@ from torch import Tensor
 
 from whence.core import contents
 from whence.core.arrays import Array, Doubles, Ints
+from whence.core.checks import to_array
+from whence.data import Targets
 from whence.data.labels import Labels
+from whence.errors import InvalidInputError, ModelError, SampleError
 from whence.svm import CrammerSinger
 from whence.svm.crammer_singer.problem import check_labels, check_n_classes
 from whence.tasks.task import TASKS, Task
@@ -35,6 +39,12 @@ class Classes(Labels, Task):
     def saved(self) -> dict[str, Any]:
         """Nothing: the first files had no other task. A task that derives from this one has a name."""
         return {} if self.name == Classes.name else super().saved
+
+    def for_head(self, layer: str, d: int, n_outputs: int) -> Targets:
+        """Give the same with K classes; where there is one output only and nobody chose, two by one logit."""
+        if n_outputs == 1 and type(self) is Classes:
+            return OneLogit(self.n_outputs, self.names).for_head(layer, d, n_outputs)
+        return super().for_head(layer, d, n_outputs)
 
     def check_labels(self, labels: Any, n_samples: int, n_outputs: int | None) -> tuple[Ints, int]:
         """Give labels as int64 (N,) in [0, K), and K, or raise."""
@@ -65,3 +75,61 @@ class Classes(Labels, Task):
     def decided(self, outputs: Tensor) -> Tensor:
         """Give the class of the largest output, (B,)."""
         return outputs.argmax(1)
+
+
+@TASKS.add
+@dataclass(frozen=True)
+class OneLogit(Classes):
+    """Two classes by one logit z, (B,) or (B, 1), which stands for the logits −z/2 and z/2.
+
+    Their softmax is z's sigmoid and their cross-entropy the binary one, so that all that can be done with two
+    classes can be done here. The surrogate's two outputs are each other's negative too: w₁ = −w₀, where
+    2 w₁ is the binary machine whose C is twice as large.
+    """
+
+    name: ClassVar[str] = "one-logit"
+    paired: ClassVar[bool] = True
+
+    @property
+    def labels(self) -> str:
+        """Zeros and ones."""
+        return "0 or 1"
+
+    def for_head(self, layer: str, d: int, n_outputs: int) -> Targets:
+        """Give the same with two classes, or raise where there is not one output."""
+        self.check_head(layer, d, n_outputs)
+        return replace(self, n_outputs=2)
+
+    def check_head(self, layer: str, d: int, n_outputs: int) -> None:
+        """Raise where there is not one output."""
+        if n_outputs != 1:
+            raise ModelError(
+                f"The model must give one logit where labels are 0 and 1 as numbers. Layer {layer!r} gives "
+                f"{n_outputs} outputs. For classes give integers, 0 … {n_outputs - 1}; for another task pass "
+                f'task=, such as task="regression".'
+            )
+
+    def encode(self, labels: Any, indices: Sequence[int] | None = None) -> Ints:
+        """Give classes of zeros and ones of any type, (N,) or (N, 1), or of names."""
+        if isinstance(labels, list):
+            labels = [
+                label.item() if getattr(label, "shape", None) in ((), (1,)) else label for label in labels
+            ]
+        found = to_array("data", labels)
+        if found.ndim == 2 and found.shape[1] == 1:
+            found = found[:, 0]
+        if found.dtype.kind not in "bf":
+            return super().encode(found, indices)
+        wrong = (found != 0) & (found != 1)
+        if found.ndim != 1:
+            raise InvalidInputError(
+                f"'data' must give one label per sample, 0 or 1. Got shape {found.shape}."
+            )
+        if wrong.any():
+            i = int(wrong.argmax())
+            raise SampleError(
+                i if indices is None else int(indices[i]),
+                f"its label must be 0 or 1; it is {found[i]:g}",
+                'Pass task="regression" where labels are numbers.',
+            )
+        return found.astype(np.int64)

@@ -20,7 +20,7 @@ from whence.core.registry import Registry
 from whence.data import Targets
 from whence.data.labels import some_names
 from whence.errors import DataWarning, InvalidInputError, StoreError, warn
-from whence.svm import Makes
+from whence.svm import CChoice, Makes
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,24 @@ class Task(Targets):
     @abstractmethod
     def problem(self) -> Makes:
         """The dual problem that stands for it: a class of problems, or what makes one of its parameters."""
+
+    @property
+    def problems(self) -> tuple[Makes, ...]:
+        """The problems that one is chosen of together with C; the same but for a parameter."""
+        return (self.problem,)
+
+    @property
+    def base(self) -> Doubles:
+        """What outputs (K,) are where no sample has a score; scores sum to what they are above it."""
+        return np.zeros(self.n_outputs)
+
+    def fitted(self, labels: Array) -> Self:
+        """Take what the task needs to know of a training set from its labels (N, …), which are known."""
+        return self
+
+    def settled(self, choice: CChoice | None) -> Self:
+        """Take what was chosen together with C."""
+        return self
 
     @property
     def called(self) -> tuple[str, ...]:
@@ -106,6 +124,10 @@ class Task(Targets):
     def decided(self, outputs: Tensor) -> Tensor:
         """Give the labels (B, …) that a model's outputs (B, K) stand for."""
 
+    def compared(self, ours: Doubles, theirs: Doubles) -> tuple[float, float]:
+        """Tell how well outputs (B, K) agree with a model's, and how alike they are, both at most 1."""
+        raise InvalidInputError(f"The task {self.name!r} must say how outputs compare. It does not.")
+
     def predicted(self, outputs: Tensor) -> Tensor:
         """Give the output (B,) that is explained where the user names none, of the model's outputs (B, K)."""
         if self.has_classes:
@@ -152,7 +174,7 @@ class Task(Targets):
         if not self.has_classes:
             raise InvalidInputError(
                 f"{who} must have classes, of which every sample has one. Got the task {self.name!r}: fit, "
-                "attribute, top_k and explain of DualDA can do it, save and load too."
+                "attribute, top_k, explain and what_if of DualDA can do it, save and load too."
             )
 
 
@@ -171,14 +193,20 @@ def as_task(task: Any) -> Any:
     return task() if _is_task(task) else task
 
 
-def restored(saved: dict[str, Any] | None, n_outputs: int, names: tuple[str, ...] | None) -> Task:
-    """Rebuild the task of a saved file, which says nothing of classes, or raise StoreError."""
-    parameters = {"name": "classes"} if saved is None else dict(saved)
-    name = parameters.pop("name", None)
+def kind(saved: dict[str, Any] | None) -> type[Task]:
+    """Give the task's class by what a saved file tells, which is nothing for classes, or raise StoreError."""
+    name = "classes" if saved is None else saved.get("name")
     if name not in TASKS:
         raise StoreError(
             f"The explainer was fitted for the task {name!r}, which is not registered. Import the module "
             "that registers it with whence.register, or use the version of whence that has it."
         )
+    return TASKS.get(name)
+
+
+def restored(saved: dict[str, Any] | None, n_outputs: int, names: tuple[str, ...] | None) -> Task:
+    """Rebuild the task of a saved file, which says nothing of classes, or raise StoreError."""
+    parameters = {name: value for name, value in (saved or {}).items() if name != "name"}
+    made = kind(saved)
     with contents.restoring():
-        return TASKS.get(name)(n_outputs, names, **parameters)
+        return made(n_outputs, names, **parameters)

@@ -80,7 +80,9 @@ class SurrogateAttributor(PairAttributor):
         C = self._weight_of_loss(taken(features, bank.valid))
         solution = SurrogateSolver(training.task, self).of_bank(bank, features, C, training.cache_dir)
         vectors, known = np.asarray(features[solution.support]), sketch(features, bank.labels)
-        return Surrogate(training.task, solution, vectors, bank.labels, bank.head, place, known)
+        return Surrogate(
+            training.task.settled(solution.choice), solution, vectors, bank.labels, bank.head, place, known
+        )
 
     def _weight_of_loss(self, features: Floats) -> float | Literal["auto"]:
         """Tell C, of features (N, d); "auto" chooses the one whose surrogate agrees best with the model."""
@@ -89,6 +91,7 @@ class SurrogateAttributor(PairAttributor):
     def _take(self, surrogate: Surrogate) -> None:
         """Take over a surrogate."""
         solution = surrogate.solution
+        self.task_ = surrogate.task
         self.origins_["solution"] = solution.note
         self.C_, self.C_path_, self.gap_ = solution.C, solution.choice, solution.gap
         self.surrogate_, self.lam_, self.coef_ = surrogate, surrogate.lam, surrogate.coef

@@ -148,11 +148,11 @@ class Surrogate:
     def support_logits(self) -> Doubles:
         """Compute the logits W f_i (S, K) of the support vectors, in float64."""
         f, d = self.vectors.double().cpu().numpy(), self.vectors.shape[1]
-        return f @ self.coef[:, :d].T + (self.coef[:, -1] if self.bias else 0.0)
+        return f @ self.coef[:, :d].T + (self.coef[:, -1] if self.bias else 0.0) + self.task.base
 
     def logits(self, features: Tensor) -> Tensor:
-        """Compute the surrogate's logits W f(x), (B, K), in float64."""
-        return new_logits(self.coef, features)
+        """Compute the surrogate's outputs W f(x), (B, K), and their base where there is one, in float64."""
+        return new_logits(self.coef, features) + torch.as_tensor(self.task.base, device=features.device)
 
     def classes(self, features: Tensor) -> Tensor:
         """Give the output that the model predicts, or the surrogate where the head is unknown, (B,)."""

@@ -18,7 +18,7 @@ from whence.core.naming import asking
 from whence.errors import InvalidInputError, ModelError
 from whence.features import teller
 from whence.model.extractor import logits_in
-from whence.model.heads import made_by, recording
+from whence.model.heads import made_by, paired, recording
 from whence.model.inputs import n_rows, run, take
 from whence.model.modules import eagerly, evaluating
 
@@ -244,7 +244,8 @@ class Gradients:
         layer = self.model.get_submodule(self.layer)
         with layer.register_forward_hook(lambda *call: outputs.append(call[-1])):
             output = at(self.model, {**(weights or {}), **parameters}, lambda: run(self.model, inputs))
-            return outputs[0] if self._output is None else logits_in(output)[self._output]
+            found = outputs[0] if self._output is None else logits_in(output)[self._output]
+            return paired(found) if self.classifier.bound.extractor.paired else found
 
     def _find_output(self, inputs: Any) -> int | None:
         """Find which of the model's outputs are the logits; None where only the layer's own output is."""

@@ -23,6 +23,8 @@ class Hinges(Boxed):
     """
 
     one_sided: ClassVar[bool] = True
+    measures: ClassVar[tuple[str, str]] = "agreement", "logit correlation"
+    judges: ClassVar[tuple[str, str]] = "the model's labels", "the labels"
 
     @classmethod
     def make(
@@ -38,9 +40,10 @@ class Hinges(Boxed):
 
     @property
     def strata(self) -> Ints:
-        """Which labels are on: a group for every combination."""
-        kinds: Ints = np.unique(self.targets, axis=0, return_inverse=True)[1].reshape(-1)
-        return kinds
+        """The rarest label that is on, counted from 1; 0 where none is."""
+        on = self.targets > 0
+        rarity = np.where(on, 1.0 / np.maximum(on.sum(axis=0), 1), 0.0)
+        return np.where(on.any(axis=1), rarity.argmax(axis=1) + 1, 0)
 
     def compare(self, scores: Doubles, theirs: Doubles | None, rows: Ints) -> tuple[float, float | None]:
         """The share of labels that are on or off in both, and the correlation of their logits."""

@@ -30,6 +30,8 @@ class EpsilonInsensitive(Boxed):
     measures: ClassVar[tuple[str, str]] = "R²", "rank correlation"
     judges: ClassVar[tuple[str, str]] = "the model's outputs", "the targets"
 
+    margin: ClassVar[str] = "one standard error, or 0.01,"
+
     centre: Doubles
     scale: Doubles
 
