@@ -5,13 +5,16 @@ from whence.tasks.finding import task_of_labels
 from whence.tasks.many_labels import ManyLabels
 from whence.tasks.regression import Regression
 from whence.tasks.task import Task, as_task, kind, restored
+from whence.tasks.verdict import Speech, Verdict
 
 __all__ = [
     "Classes",
     "ManyLabels",
     "OneLogit",
     "Regression",
+    "Speech",
     "Task",
+    "Verdict",
     "as_task",
     "kind",
     "restored",

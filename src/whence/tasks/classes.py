@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
+import torch
 from scipy.sparse import csr_array
 from torch import Tensor
 
@@ -16,9 +17,11 @@ from whence.core.checks import to_array
 from whence.data import Targets
 from whence.data.labels import Labels
 from whence.errors import InvalidInputError, ModelError, SampleError
+from whence.model.bound import probabilities
 from whence.svm import CrammerSinger
 from whence.svm.crammer_singer.problem import check_labels, check_n_classes
 from whence.tasks.task import TASKS, Task
+from whence.tasks.verdict import Speech, Verdict
 
 
 @TASKS.add
@@ -29,6 +32,7 @@ class Classes(Labels, Task):
     name: ClassVar[str] = "classes"
     problem = CrammerSinger
     outputs: ClassVar[str] = "classes"
+    speech: ClassVar[Speech] = "class"
 
     @property
     def labels(self) -> str:
@@ -75,6 +79,27 @@ class Classes(Labels, Task):
     def decided(self, outputs: Tensor) -> Tensor:
         """Give the class of the largest output, (B,)."""
         return outputs.argmax(1)
+
+    def told(self, label: Any) -> str:
+        """Give the class's name."""
+        return self.called[int(label)]
+
+    def differs(self, label: Any, target: int) -> bool:
+        """Tell whether it is another class."""
+        return int(label) != target
+
+    def verdict(self, theirs: Doubles, ours: Doubles, target: int, truth: Any) -> Verdict:
+        """Name the classes, with the probability of the model's."""
+        chances = probabilities(torch.from_numpy(theirs)[None])[0]
+        predicted, surrogate = int(chances.argmax()), int(ours.argmax())
+        return Verdict(
+            self.called[predicted],
+            float(chances[predicted]),
+            None if truth is None else self.called[truth],
+            None if truth is None else truth == predicted,
+            self.called[surrogate],
+            surrogate == predicted,
+        )
 
 
 @TASKS.add

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+from scipy.special import expit
 from torch import Tensor
 
 from whence.core.arrays import Array, Doubles, Ints, Mask
@@ -15,6 +16,7 @@ from whence.errors import InvalidInputError, SampleError
 from whence.svm import Hinges
 from whence.svm.likeness import correlation
 from whence.tasks.task import TASKS, Task
+from whence.tasks.verdict import Speech, Verdict
 
 
 @TASKS.add
@@ -29,6 +31,7 @@ class ManyLabels(Task):
 
     name: ClassVar[str] = "many-labels"
     outputs: ClassVar[str] = "labels"
+    speech: ClassVar[Speech] = "label"
     problem = Hinges
 
     @property
@@ -80,6 +83,26 @@ class ManyLabels(Task):
     def predicted(self, outputs: Tensor) -> Tensor:
         """Give the label with the largest logit, (B,)."""
         return outputs.argmax(1)
+
+    def told(self, label: Any) -> str:
+        """Name the labels that are on."""
+        return ", ".join(name for name, on in zip(self.called, label, strict=True) if on > 0) or "no label"
+
+    def differs(self, label: Any, target: int) -> bool:
+        """Tell whether a sample is without the label that is explained."""
+        return bool(label[target] < 1)
+
+    def verdict(self, theirs: Doubles, ours: Doubles, target: int, truth: Any) -> Verdict:
+        """Name the labels that are on, with the probability of the one that is explained."""
+        on, here = (theirs > 0).astype(int), bool(ours[target] > 0)
+        return Verdict(
+            self.told(on),
+            float(expit(theirs[target])),
+            None if truth is None else self.told(truth),
+            None if truth is None else bool((on == np.asarray(truth)).all()),
+            f"{self.called[target]} {'on' if here else 'off'}",
+            here == bool(on[target]),
+        )
 
     def compared(self, ours: Doubles, theirs: Doubles) -> tuple[float, float]:
         """The share of labels that are on or off in both, and the correlation of their logits."""

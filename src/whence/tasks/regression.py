@@ -139,6 +139,10 @@ class Regression(Task):
         """Give the outputs themselves, (B,) of one, (B, K) of several."""
         return outputs[:, 0] if self.n_outputs == 1 else outputs
 
+    def near(self, ours: Doubles, theirs: Doubles) -> Mask:
+        """Tell where both are within half a standard deviation of the targets."""
+        return np.asarray(np.abs(ours - theirs) <= 0.5 * np.array(self.scale))
+
     def compared(self, ours: Doubles, theirs: Doubles) -> tuple[float, float]:
         """R² and rank correlation, means over outputs."""
         return explained(ours, theirs), rank_correlation(ours, theirs)

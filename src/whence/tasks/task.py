@@ -14,13 +14,15 @@ from scipy.sparse import csr_array
 from torch import Tensor
 
 from whence.core import contents
-from whence.core.arrays import Array, Doubles
+from whence.core.arrays import Array, Doubles, Mask
 from whence.core.checks import shown, to_array
 from whence.core.registry import Registry
+from whence.core.words import number
 from whence.data import Targets
 from whence.data.labels import some_names
 from whence.errors import DataWarning, InvalidInputError, StoreError, warn
 from whence.svm import CChoice, Makes
+from whence.tasks.verdict import Speech, Verdict
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,9 @@ class Task(Targets):
 
     outputs: ClassVar[str] = "outputs"
     """What outputs are, in messages."""
+
+    speech: ClassVar[Speech] = "number"
+    """Which words explanations are told in."""
 
     @property
     @abstractmethod
@@ -168,6 +173,45 @@ class Task(Targets):
             i = int(outside.argmax())
             raise InvalidInputError(f"'{name}' must lie in [0, {K}), {what}. Got {places[i]} for test {i}.")
         return torch.from_numpy(places.astype(np.int64))
+
+    def check_truth(self, truth: Any, n_tests: int) -> list[Any]:
+        """Give the true labels of tests in plain types, or raise."""
+        if self.has_classes:
+            return self.check_target(truth, n_tests, "truth").tolist()
+        found = self.encode(truth)
+        if found.shape != (n_tests, *self.blank(0).shape[1:]):
+            raise InvalidInputError(
+                f"'truth' must be {self.labels} per test, for {n_tests} tests. Got shape {found.shape}."
+            )
+        known: list[Any] = found.tolist()
+        return known
+
+    # In words
+
+    def told(self, label: Any) -> str:
+        """Write a label, as ``encode`` gives one."""
+        return ", ".join(number(float(one)) for one in np.ravel(label))
+
+    def differs(self, label: Any, target: int) -> bool:
+        """Tell whether a training sample's label is another than the output that is explained."""
+        return False
+
+    def near(self, ours: Doubles, theirs: Doubles) -> Mask:
+        """Tell for which outputs (K,) a surrogate's are as good as a model's."""
+        spread = np.maximum(np.abs(theirs - self.base), np.abs(ours - self.base))
+        return np.asarray(np.abs(ours - theirs) <= 0.5 * np.maximum(spread, 1e-12))
+
+    def verdict(self, theirs: Doubles, ours: Doubles, target: int, truth: Any) -> Verdict:
+        """Say what a model's outputs (K,) and its surrogate's mean for one sample, and what is true of it."""
+        known = None if truth is None else np.ravel(truth)
+        return Verdict(
+            number(float(theirs[target])),
+            None,
+            None if known is None else number(float(known[target])),
+            None,
+            number(float(ours[target])),
+            bool(self.near(ours, theirs)[target]),
+        )
 
     def require_classes(self, who: str) -> None:
         """Raise where outputs are not classes; ``who`` names what needs them."""
