@@ -97,8 +97,8 @@ _OF_LABELS = replace(
     reading="A score τ is large when the training sample matters to the surrogate and looks like the test "
     "sample to the model. The scores of all training samples sum to the surrogate’s logit of the label that "
     "is explained, which is on where that is above 0: samples with the label speak for it, others against. "
-    "Each pair of a training sample and the test sample has two maps, which show the features of either that its "
-    "score comes from.",
+    "Each pair of a training sample and the test sample has two maps, which show the features of either that "
+    "its score comes from.",
     nothing=("No training sample speaks for this label.", "No training sample speaks against this label."),
     sign=("evidence that the label is on", "evidence that it is off"),
     colours=("for the label", "against it"),
@@ -114,8 +114,8 @@ _OF_NUMBERS = replace(
     "sample to the model. The surrogate’s prediction is a base, which for a regression is the mean of the "
     "training targets, and the scores of all training samples, in the units of the targets: samples whose "
     "target is above what the others foretell pull up what looks like them, those below it pull it down. "
-    "Each pair of a training sample and the test sample has two maps, which show the features of either that its "
-    "score comes from.",
+    "Each pair of a training sample and the test sample has two maps, which show the features of either that "
+    "its score comes from.",
     side=("pulls up", "pulls down"),
     share=("pulling up", "pulling down"),
     everything=("all that pulls up", "all that pulls down"),

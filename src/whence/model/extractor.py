@@ -46,12 +46,12 @@ def find_head(model: nn.Module, inputs: Any, layer: str | None = None) -> str:
     with evaluating(model), eagerly(model), running_on(inputs):
         if layer is None:
             # Known now, K keeps the second pass from holding the tensors of every layer of a large model.
-            K = {logits.shape[1] for logits in logits_in(run(model, inputs))}
+            K = {logits.shape[1] for logits in logits_in(run(model, inputs), n_rows(inputs))}
             wanted = {name: module for name, module in layers.items() if widths(module)[1] in K}
         else:
             wanted = {layer: layers[layer]}
         with heads.recording(wanted) as calls:
-            outputs = logits_in(run(model, inputs))
+            outputs = logits_in(run(model, inputs), n_rows(inputs))
         if layer is None:
             layer = _only_head(calls, outputs, layers)
         else:
@@ -165,7 +165,7 @@ class Extractor:
         layer = self.model.get_submodule(self.layer)
         reading: Any = nullcontext({}) if self.layers is None else self.layers.reading(self.model, inputs)
         with eagerly(self.model), reading as before, heads.recording({self.layer: layer}) as calls:
-            outputs = logits_in(run(self.model, inputs))
+            outputs = logits_in(run(self.model, inputs), n_rows(inputs))
             call = _single_call(calls, self.layer)
             tries = [(heads.head_inputs(call, logits), logits) for logits in outputs]
         passes = [(found, logits) for found, logits in tries if found is not None]
@@ -234,8 +234,11 @@ def _check_same(a: Tensor, b: Tensor, tolerance: float, when: str, why: str) -> 
         )
 
 
-def logits_in(output: Any) -> list[Tensor]:
-    """List what may be the logits in a model's output: floating-point tensors (B, K)."""
+def logits_in(output: Any, n: int | None = None) -> list[Tensor]:
+    """List what may be the logits in a model's output: floating-point tensors (B, K), or (B,) as (B, 1).
+
+    ``n`` is B, where it is known, without which (B,) could be the K outputs of one sample.
+    """
     if isinstance(output, Mapping):
         parts = [output["logits"]] if "logits" in output else list(output.values())
     elif hasattr(output, "logits"):
@@ -243,8 +246,9 @@ def logits_in(output: Any) -> list[Tensor]:
     else:
         parts = list(output) if isinstance(output, tuple | list) else [output]
     tensors = [p for p in parts if isinstance(p, Tensor) and p.is_floating_point()]
+    found = [p for p in tensors if p.ndim == 2]
     # One output per sample may be without a dimension of its own.
-    found = [p for p in tensors if p.ndim == 2] or [p[:, None] for p in tensors if p.ndim == 1]
+    found = found or [p[:, None] for p in tensors if p.ndim == 1 and len(p) == n]
     if not found:
         _refuse(output, parts)
     return found

@@ -240,7 +240,7 @@ def choose_C(
         support = float(np.count_nonzero(np.diff(previous.lam.indptr))) / len(fitted)
         tube = each.make(X[:1], y[:1], p.n_outputs, 1.0, bias).tube
         path.append(PathPoint(kappa / scale, kappa, agreement, cosine, support, previous.gap, tube))
-    best, reason = _best(path, len(judged), head is not None, p)
+    best, reason = _best(path, len(judged), head is not None, type(p))
     if best.kappa in (_KAPPAS[0], _KAPPAS[-1]):
         edge = "smallest" if best.kappa == _KAPPAS[0] else "largest"
         warn(
@@ -306,7 +306,9 @@ def _judge(
     return lambda W: p.compare(logits(W[:, :d], W[:, d] if p.bias else None), theirs, rows)
 
 
-def _best(path: list[PathPoint], n: int, with_head: bool, problem: Problem) -> tuple[PathPoint, str]:
+def _best(
+    path: list[PathPoint], n: int, with_head: bool, problem: type[Problem] = CrammerSinger
+) -> tuple[PathPoint, str]:
     """Find the point that the three steps of ``choose_C`` lead to, and the reason in words."""
     top = max(p.agreement for p in path)
     error = problem.error(top, n)

@@ -32,6 +32,7 @@ class Classes(Labels, Task):
     name: ClassVar[str] = "classes"
     problem = CrammerSinger
     outputs: ClassVar[str] = "classes"
+    output: ClassVar[str] = "class"
     speech: ClassVar[Speech] = "class"
 
     @property

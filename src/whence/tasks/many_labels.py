@@ -31,6 +31,8 @@ class ManyLabels(Task):
 
     name: ClassVar[str] = "many-labels"
     outputs: ClassVar[str] = "labels"
+    output: ClassVar[str] = "label"
+    measures: ClassVar[tuple[str, str]] = Hinges.measures
     speech: ClassVar[Speech] = "label"
     problem = Hinges
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from whence.core.arrays import Array, Doubles, Mask
 from whence.core.checks import check_positive, real_array, to_array
 from whence.errors import InvalidInputError, SampleError
-from whence.svm import CChoice, Tube
+from whence.svm import CChoice, EpsilonInsensitive, Tube
 from whence.svm.likeness import explained, rank_correlation
 from whence.tasks.task import TASKS, Task
 
@@ -38,7 +38,7 @@ class Regression(Task):
     """
 
     name: ClassVar[str] = "regression"
-    outputs: ClassVar[str] = "outputs"
+    measures: ClassVar[tuple[str, str]] = EpsilonInsensitive.measures
 
     epsilon: float | Literal["auto"] = "auto"
     centre: tuple[float, ...] = ()

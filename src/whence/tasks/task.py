@@ -21,7 +21,7 @@ from whence.core.words import number
 from whence.data import Targets
 from whence.data.labels import some_names
 from whence.errors import DataWarning, InvalidInputError, StoreError, warn
-from whence.svm import CChoice, Makes
+from whence.svm import CChoice, Makes, Problem
 from whence.tasks.verdict import Speech, Verdict
 
 
@@ -39,6 +39,12 @@ class Task(Targets):
 
     outputs: ClassVar[str] = "outputs"
     """What outputs are, in messages."""
+
+    output: ClassVar[str] = "output"
+    """The same of one."""
+
+    measures: ClassVar[tuple[str, str]] = Problem.measures
+    """What agreement and likeness are."""
 
     speech: ClassVar[Speech] = "number"
     """Which words explanations are told in."""

@@ -111,8 +111,8 @@ class SurrogateAttributor(PairAttributor):
     def _finish(self, training: Training) -> None:
         self._measure(training.bank.features)
         warn_of_data(self.task_, training.bank.features, self.labels_)
-        if self.agreement_ is not None and self.task_.has_classes:
-            warn_of_low(self.agreement_, len(self._unseen))
+        if self.agreement_ is not None:
+            warn_of_low(self.task_, self.agreement_, len(self._unseen))
 
     def _measure(self, features: Floats, unseen: Ints | None = None) -> None:
         """Measure agreement with the head on samples that had no part in choosing C, by their features."""

@@ -172,13 +172,19 @@ class Surrogate:
 
     def faithfulness(self, features: Tensor, logits: Tensor | None = None) -> Faithfulness:
         """Compare with the model's output (B, K) for features (B, d); None takes what the head makes."""
-        self.task.require_classes("A surrogate that is compared with its model")
         if self.head is None:
             raise InvalidInputError(
                 "'head' must be known to compare the surrogate with the model. It is not: pass "
                 "head=(weight, bias) to FeatureBank.of, or use fit(model, data)."
             )
-        return faithfulness(self.coef, self.head, features, logits)
+        if self.task.has_classes:
+            return faithfulness(self.coef, self.head, features, logits)
+        theirs = (head_logits(self.head, features) if logits is None else logits).double().cpu().numpy()
+        agreement, alike = self.task.compared(self.logits(features).cpu().numpy(), theirs)
+        weights = self.coef[:, : features.shape[1]], self.head.weight.astype(np.float64)
+        lengths = float(np.linalg.norm(weights[0]) * np.linalg.norm(weights[1]))
+        cosine = float(np.vdot(*weights)) / lengths if lengths > 0 else 0.0
+        return Faithfulness(agreement, None, cosine, alike, len(features))
 
 
 def _checked(arrays: Arrays, task_of: Callable[[int], Task]) -> Task:

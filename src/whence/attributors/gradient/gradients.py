@@ -244,7 +244,7 @@ class Gradients:
         layer = self.model.get_submodule(self.layer)
         with layer.register_forward_hook(lambda *call: outputs.append(call[-1])):
             output = at(self.model, {**(weights or {}), **parameters}, lambda: run(self.model, inputs))
-            found = outputs[0] if self._output is None else logits_in(output)[self._output]
+            found = outputs[0] if self._output is None else logits_in(output, n_rows(inputs))[self._output]
             return paired(found) if self.classifier.bound.extractor.paired else found
 
     def _find_output(self, inputs: Any) -> int | None:
@@ -252,7 +252,7 @@ class Gradients:
         layer = self.model.get_submodule(self.layer)
         with evaluating(self.model), eagerly(self.model):
             with recording({self.layer: layer}) as calls:
-                outputs = logits_in(run(self.model, inputs))
+                outputs = logits_in(run(self.model, inputs), n_rows(inputs))
             found = next((j for j, logits in enumerate(outputs) if made_by(calls[0], logits)), None)
         if found is None and calls[0].output.ndim != 2:
             raise ModelError(
