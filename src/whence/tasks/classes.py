@@ -135,6 +135,10 @@ class OneLogit(Classes):
                 f'task=, such as task="regression".'
             )
 
+    def check_labels(self, labels: Any, n_samples: int, n_outputs: int | None) -> tuple[Ints, int]:
+        """Give zeros and ones as int64 (N,), and 2, or raise."""
+        return super().check_labels(self.encode(labels), n_samples, 2)
+
     def encode(self, labels: Any, indices: Sequence[int] | None = None) -> Ints:
         """Give classes of zeros and ones of any type, (N,) or (N, 1), or of names."""
         if isinstance(labels, list):

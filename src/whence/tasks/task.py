@@ -224,7 +224,8 @@ class Task(Targets):
         if not self.has_classes:
             raise InvalidInputError(
                 f"{who} must have classes, of which every sample has one. Got the task {self.name!r}: fit, "
-                "attribute, top_k, explain and what_if of DualDA can do it, save and load too."
+                "attribute, top_k, explain and what_if of DualDA can do it, save, load, 'whence attribute' "
+                "and 'whence explain' too."
             )
 
 

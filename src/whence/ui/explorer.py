@@ -43,6 +43,7 @@ class Explorer:
     def __init__(self, project: Project) -> None:
         self.project = project
         explainer = project.explainer
+        explainer.task_.require_classes("An explainer that the explorer shows")
         self.names = explainer.task_.called
         self.solved, self._lock = Solved(project), threading.Lock()
 
