@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from scipy.special import expit
@@ -40,6 +40,11 @@ class ManyLabels(Task):
     def labels(self) -> str:
         """Zeros and ones."""
         return f"{self.n_outputs} zeros and ones"
+
+    def named(self, model_names: Sequence[str] | None, data_names: Sequence[str] | None) -> Self:
+        """Take the model's names, or those it has, else the data's."""
+        names = model_names or self.names or data_names
+        return replace(self, names=None if names is None else tuple(names))
 
     def encode(self, labels: Any, indices: Sequence[int] | None = None) -> Ints:
         """Give zeros and ones as int64 (N, K)."""
