@@ -73,7 +73,7 @@ def _attributes(images: Tensor, digits: Tensor) -> Tensor:
 
 QUESTIONS = {
     "ink": Question(1, True, _ink, lambda z, y: mse_loss(z / 40, y / 40), 40.0),
-    "even": Question(1, False, _even, binary_cross_entropy_with_logits),
+    "even": Question(1, False, _even, binary_cross_entropy_with_logits, names=("odd", "even")),
     "attributes": Question(4, False, _attributes, binary_cross_entropy_with_logits, names=tuple(ATTRIBUTES)),
 }
 
@@ -186,7 +186,7 @@ def main() -> None:
     """Train, measure and save."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("question", choices=QUESTIONS)
-    parser.add_argument("--epochs", type=int, default=6)
+    parser.add_argument("--epochs", type=int, default=4)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     data, started = asked(options.question, mnist_cnn.train()), time.perf_counter()

@@ -144,20 +144,18 @@ def run(configuration: Configuration, out: Path, *, show_progress: bool, say: Ca
                 **reading,
             )
         faith = attributor.faithfulness_features(taken(as_float32(bank.features), bank.valid))
-        said = f"{faith.agreement:.2%} agreement with the model, MCC {faith.mcc:.4f}"
-        if faith.mcc is None:
-            first, second = attributor.task_.measures
-            said = f"{first} {faith.agreement:.4f} with the model, {second} {faith.logit_cosine:.4f}"
-        tests_seen = f"{counted(faith.n_tests, 'held-out sample')}, {time.perf_counter() - started:.1f} s"
-        say(f"Faithfulness {said}, on {tests_seen}")
+        first, second = attributor.task_.measures
+        said = f"{first} {faith.agreement:.4f} with the model, {second} {faith.logit_cosine:.4f}"
+        if faith.mcc is not None:
+            said = f"{faith.agreement:.2%} agreement with the model, MCC {faith.mcc:.4f}"
+        seen = f"{counted(faith.n_tests, 'held-out sample')}, {time.perf_counter() - started:.1f} s"
+        say(f"Faithfulness {said}, on {seen}")
     # Its configuration names code, and this fit ran it: the one who reads this line may trust it.
     if isinstance(attributor, DualDA):
-        following = "audit" if held_out is None else "serve"
-        if not attributor.task_.has_classes:
-            following = "info" if held_out is None else "explain"
-        more = " --tests 0 --out why" if following == "explain" else ""
-        trust = "" if following == "info" else " --trust"
-        say(f"Next         whence {following} {shlex.quote(str(out))}{trust}{more}")
+        if held_out is not None:
+            say(f"Next         whence serve {shlex.quote(str(out))} --trust")
+        elif attributor.task_.has_classes:
+            say(f"Next         whence audit {shlex.quote(str(out))} --trust")
     elif held_out is not None:
         say(f"Next         whence attribute {shlex.quote(str(out))} --trust --tests 0")
     cache_dir = reading.get("cache_dir")

@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 
 from whence.core.checks import is_integer, shown
-from whence.core.words import number
 from whence.errors import InvalidInputError
 from whence.explanation.contribution import Contribution, Foretold, Full, facts
 from whence.explanation.wording import MADE_OF, Question, Words, would_change
@@ -108,7 +107,7 @@ class Explanation:
         name = self.class_names[self.target]
         if self.speech != "number":
             return name
-        return number(self.logit) if len(self.class_names) == 1 else f"{name}: {number(self.logit)}"
+        return self.verdict.predicted if len(self.class_names) == 1 else f"{name}: {self.verdict.predicted}"
 
     @property
     def told(self) -> str:

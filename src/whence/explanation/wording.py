@@ -39,7 +39,7 @@ class Words:
     colours : what either colour means, in three words
     output : what is explained, in a word
     predicted, true : what stands before what the model says, and before what is true
-    other : what a training sample marked by ≠ is; empty where none is marked
+    other, others : what a training sample marked by ≠ is, in short and as a sentence; empty where none is
     says : what a surrogate does, before what it says
     """
 
@@ -65,6 +65,7 @@ class Words:
     predicted: str = "predicted"
     true: str = "true label"
     other: str = "label differs from the target"
+    others: str = "The training sample’s label differs from the target class."
     says: str = "predicts"
 
 
@@ -104,7 +105,8 @@ _OF_LABELS = replace(
     colours=("for the label", "against it"),
     predicted="labels on",
     true="true labels",
-    other="is without the label that is explained",
+    other="without the label that is explained",
+    others="The training sample is without the label that is explained.",
     says="has",
 )
 
@@ -129,6 +131,7 @@ _OF_NUMBERS = replace(
     output="prediction",
     true="true value",
     other="",
+    others="",
 )
 
 MADE_OF: dict[Speech, Words] = {"class": _OF_CLASSES, "label": _OF_LABELS, "number": _OF_NUMBERS}

@@ -47,7 +47,7 @@ async function explain() {
     Object.assign(state, { why, doubt: null });
     draw();
     doubt(why);
-    tell(`${why.test === null ? "Your sample" : `Test sample ${why.test}`}: ${new Name(why.verdict.predicted)}${why.probability === null ? "" : `, ${percent(why.probability)}`}`);
+    tell(`${why.test === null ? "Your sample" : `Test sample ${why.test}`}: ${new Name(why.verdict.predicted)}${why.speech !== "class" ? "" : `, ${percent(why.probability)}`}`);
   } catch (error) {
     if (mine !== state.asked) return;
     fail(panel, error);
