@@ -4,8 +4,8 @@
 - ``even``: whether it is even: one logit (B, 1)
 - ``attributes``: is it even, is it above four, has it a loop, has it a straight stroke: four labels
 
-``python -m examples.mnist_tasks ink`` trains one; ``whence fit`` takes ``ink_model``, ``ink_train``, ``ink_test``
-and so on, and finds the task by the labels.
+``python -m examples.mnist_tasks ink`` trains one; ``whence fit`` takes ``ink_model``, ``ink_train``,
+``ink_test`` and so on, and finds the task by the labels.
 """
 
 from __future__ import annotations

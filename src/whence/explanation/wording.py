@@ -119,7 +119,7 @@ _OF_NUMBERS = replace(
     "Each pair of a training sample and the test sample has two maps, which show the features of either that "
     "its score comes from.",
     side=("pulls up", "pulls down"),
-    share=("pulling up", "pulling down"),
+    share=("upward", "downward"),
     everything=("all that pulls up", "all that pulls down"),
     nothing=("No training sample pulls it up.", "No training sample pulls it down."),
     sign=("pulls the prediction up", "pulls the prediction down"),
