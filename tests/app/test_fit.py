@@ -244,11 +244,7 @@ def test_every_task_is_fitted_attributed_explained_and_reported(
         assert found["Next"] == "whence serve x.whence --trust"
     assert json.loads((place / "x.whence.json").read_text())["task"] == task
     told = run("attribute", "x.whence", "--tests", "0", "-k", "2")
-    sides = (
-        "pulls up (+) and pulls down (−)"
-        if task == "regression"
-        else "evidence for (+) and evidence against (−)"
-    )
+    sides = "pulls up (+) and down (−)" if task == "regression" else "evidence for (+) and against (−)"
     assert sides in told.stdout
     run("explain", "x.whence", "--tests", "0-1", "--out", "why")
     assert (place / "why" / "index.html").exists()

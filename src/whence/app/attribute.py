@@ -58,7 +58,7 @@ def in_words(found: list[dict[str, Any]]) -> str:
     for test in found:
         target, output = plain_line(test["target"]), test["effect_on"]
         about = (
-            f"{test['sides'][0]} (+) and {test['sides'][1]} (−) {target}"
+            f"{test['sides'][0]} (+) and {test['sides'][1].split()[-1]} (−) {target}"
             if output is None
             else f"what raises (+) and lowers (−) the {OUTPUTS[output]} of {target} by being there"
         )
