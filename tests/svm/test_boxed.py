@@ -188,6 +188,8 @@ def test_copies_share_and_single_precision_reaches_the_gap() -> None:
         (Tube(), np.zeros((3, 2)), r"'targets' must have shape \(4, 2\), one row per sample. Got \(3, 2\)"),
         (Tube(), np.array([0, 1, np.nan, 0]), r"'targets' must be finite. Got nan at row 2"),
         (Tube(), np.array(["a"] * 4), "'targets' must hold real numbers"),
+        (Tube(-0.1), np.zeros(4), "'epsilon' must be .*, or 0"),
+        (Tube(0.1, (1.0,), (1.0,)), np.zeros((4, 2)), "'centre' and 'scale' must be 2 numbers"),
         (Hinges, np.array([0, 1, 2, 0]), "'labels' must be zeros and ones. Got 2 at row 2"),
     ],
 )

@@ -53,7 +53,7 @@ def facts(path: Path) -> dict[str, Any]:
         explainer = load(path)
         assert isinstance(explainer, SurrogateAttributor)
         found |= {
-            "classes": explainer.n_classes_,
+            explainer.task_.outputs: explainer.n_classes_,
             "support vectors": len(explainer.support_),
             "features": int(explainer.vectors_.shape[1]),
             "C": explainer.C_,

@@ -9,6 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from whence.core.arrays import Doubles, Ints
+from whence.core.checks import check_positive
+from whence.errors import InvalidInputError
 from whence.svm.boxed.problem import Boxed, check_rows
 from whence.svm.likeness import explained, rank_correlation
 
@@ -83,7 +85,10 @@ class Tube:
         """Check features (N, d) and targets (N,) or (N, K), finite numbers."""
         y = check_rows("targets", targets, len(np.asarray(features)), n_outputs)
         K = y.shape[1]
+        epsilon = 0.0 if self.epsilon == 0 else check_positive("epsilon", self.epsilon, ", or 0")
         centre, scale = np.array(self.centre or [0.0] * K), np.array(self.scale or [1.0] * K)
-        return EpsilonInsensitive.of(
-            features, (y - centre) / scale, C, bias, float(self.epsilon), centre, scale
-        )
+        if centre.shape != (K,) or scale.shape != (K,):
+            raise InvalidInputError(
+                f"'centre' and 'scale' must be {K} numbers, one per output. Got {centre.size} and {scale.size}."
+            )
+        return EpsilonInsensitive.of(features, (y - centre) / scale, C, bias, epsilon, centre, scale)
