@@ -89,6 +89,7 @@ class Tube:
         centre, scale = np.array(self.centre or [0.0] * K), np.array(self.scale or [1.0] * K)
         if centre.shape != (K,) or scale.shape != (K,):
             raise InvalidInputError(
-                f"'centre' and 'scale' must be {K} numbers, one per output. Got {centre.size} and {scale.size}."
+                f"'centre' and 'scale' must be {K} numbers, one per output. Got {centre.size} and "
+                f"{scale.size}."
             )
         return EpsilonInsensitive.of(features, (y - centre) / scale, C, bias, epsilon, centre, scale)
