@@ -92,7 +92,7 @@ def test_the_report_works_in_a_browser(K: int, numbers: bool, words: str, tmp_pa
         page.goto((tmp_path / "report.html").as_uri())
         page.wait_for_selector(".card")
         page.locator("#tests button").nth(2).click()
-        page.wait_for_function("document.querySelector('#status').textContent.includes('sample 2')")
+        playwright.expect(page.locator("#status")).to_contain_text("sample 2", timeout=60_000)
         text = page.inner_text("#explanation")
         assert words in text
         assert page.locator("nav button").count() == 1
