@@ -24,7 +24,7 @@ def verdict(why: Explanation) -> list[Line]:
         mark = {True: " ✓", False: " ✗", None: ""}[said.right]
         lines.append((f"{words.true}: {one_line(said.truth)}{mark}", BOLD if said.right is False else QUIET))
     if why.speech == "label":
-        lines.append((f"explained: {name}, {percent(said.probability or 0.0)}", BOLD))
+        lines += [(f"explained: {name}", BOLD), (f"probability {percent(said.probability or 0.0)}", QUIET)]
     elif why.target != why.predicted or (len(why.class_names) > 1 and why.speech == "number"):
         lines.append((f"explained: {name}", BOLD))
     return lines
