@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import nullcontext
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +15,7 @@ from whence.model.heads import Call, Head, HeadInputs, listed, widths
 from whence.model.inputs import n_rows, run, running_on, take, to_model
 from whence.model.layers import Layers
 from whence.model.modules import check_model, eagerly, evaluating, unwrap
+from whence.model.outputs import logits_in
 
 
 def find_head(model: nn.Module, inputs: Any, layer: str | None = None) -> str:
@@ -232,56 +233,6 @@ def _check_same(a: Tensor, b: Tensor, tolerance: float, when: str, why: str) -> 
             "The model must give a sample the same features every time. It is run in eval mode, and when "
             f"{when}, those of sample {j} differed by {float(apart[j]):.2g} of their length: {why}"
         )
-
-
-def logits_in(output: Any, n: int | None = None) -> list[Tensor]:
-    """List what may be the logits in a model's output: floating-point tensors (B, K), or (B,) as (B, 1).
-
-    ``n`` is B, where it is known, without which (B,) could be the K outputs of one sample.
-    """
-    if isinstance(output, Mapping):
-        parts = [output["logits"]] if "logits" in output else list(output.values())
-    elif hasattr(output, "logits"):
-        parts = [output.logits]
-    else:
-        parts = list(output) if isinstance(output, tuple | list) else [output]
-    tensors = [p for p in parts if isinstance(p, Tensor) and p.is_floating_point()]
-    found = [p for p in tensors if p.ndim == 2]
-    # One output per sample may be without a dimension of its own.
-    found = found or [p[:, None] for p in tensors if p.ndim == 1 and len(p) == n]
-    if not found:
-        _refuse(output, parts)
-    return found
-
-
-_BOXES = {"boxes", "pred_boxes", "masks", "pred_masks", "bboxes"}  # in outputs of models that find objects
-_SUPPORTED = (
-    "What is supported: one class per sample, one logit, several labels per sample, and numbers, with "
-    "outputs of shape (B, K) or (B,); see whence.tasks."
-)
-
-
-def _refuse(output: Any, parts: list[Any]) -> NoReturn:
-    """Say what a model's output is that has no logits (B, K)."""
-    several = [part for part in parts if isinstance(part, Mapping)] or [output]
-    names = {name for part in several if isinstance(part, Mapping) for name in part}
-    names |= _BOXES & set(dir(output))
-    if names & _BOXES:
-        raise ModelError(
-            f"Detection is not supported: the model returns {', '.join(sorted(names & _BOXES))}. {_SUPPORTED}"
-        )
-    shapes = [tuple(part.shape) for part in parts if isinstance(part, Tensor)]
-    if any(len(shape) in (4, 5) for shape in shapes):
-        shape = next(shape for shape in shapes if len(shape) in (4, 5))
-        raise ModelError(
-            f"Segmentation, or another output per place, is not supported: the model returns shape {shape}. "
-            f"{_SUPPORTED}"
-        )
-    got = f"shape {tuple(output.shape)}" if isinstance(output, Tensor) else type(output).__name__
-    raise ModelError(
-        "The model must return logits, shape (B, K), or one output per sample, shape (B,), alone, as "
-        f"output.logits, or in a tuple or dict. Got {got}. Is the input a batch?"
-    )
 
 
 def _only_head(calls: list[Call], outputs: list[Tensor], layers: Mapping[str, nn.Module]) -> str:

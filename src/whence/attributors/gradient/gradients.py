@@ -17,10 +17,10 @@ from whence.core.checks import shown
 from whence.core.naming import asking
 from whence.errors import InvalidInputError, ModelError
 from whence.features import teller
-from whence.model.extractor import logits_in
 from whence.model.heads import made_by, paired, recording
 from whence.model.inputs import n_rows, run, take
 from whence.model.modules import eagerly, evaluating
+from whence.model.outputs import logits_in
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 """One number per sample: of logits (B, K) and classes (B,), shape (B,)."""
