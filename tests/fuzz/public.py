@@ -43,7 +43,11 @@ _AMONG_THEMSELVES = """
     Case.curve Case.fit Case.resources Case.row Case.rows_of Case.with_options Local.run Processes.run
 """  # what rooms do for each other, with arguments that were checked before
 _SUBCLASSED = (
+    "Boxed",
     "CrammerSinger",
+    "EpsilonInsensitive",
+    "Hinges",
+    "Tube",
     "Problem",
     "Targets",
     "Makes",

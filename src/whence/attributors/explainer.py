@@ -13,7 +13,6 @@ from whence.attributors.classifier import check_tests
 from whence.core.arrays import Doubles, Ints
 from whence.errors import InvalidInputError, StoreError
 from whence.explanation import ConceptExplanation, ConceptPart, Contribution, Explanation, Sample
-from whence.model.bound import probabilities
 from whence.model.extractor import Extractor
 from whence.model.inputs import to_model
 from whence.pages.samples import Array, as_samples, kept_tokens
@@ -73,31 +72,35 @@ class PairExplainer:
         self.model, self.data = explainer.require_model(), explainer.require_data()
         self.surrogate, self.class_names = explainer.surrogate_, explainer.task_.called
 
-    def __call__(self, number: int, inputs: Any, target: int | None, truth: int | None) -> Explanation:
+    def __call__(self, number: int, inputs: Any, target: int | None, truth: Any) -> Explanation:
         """Explain one test sample, a batch of one; ``number`` is its place among the tests."""
         surrogate = self.surrogate
-        predicted, probability = self._predicted(number, inputs, target)
-        target = predicted if target is None else target
+        theirs = self.model.read_batch(inputs, number).logits
+        predicted, target = self._predicted(theirs, target)
         inputs, method, test, f = self._start(inputs)
         scored = self.explainer.scored(f, target)
         sides = [_strongest(scored.scores, self.k, sign) for sign in (1, -1)]
         indices = [int(scored.indices[place]) for place in (*sides[0], *sides[1])]
         parts = self.explainer.parts(f, target, indices)
         logit_map, pairs = self._pairs(inputs, test, method, target, indices, parts)
-        contributions = self._contributions(scored, sides, parts, pairs)
+        contributions = self._contributions(target, scored, sides, parts, pairs)
         n = len(sides[0])
-        logits = surrogate.logits(f)[0]
+        ours = surrogate.logits(f)[0].cpu().numpy()
+        verdict = surrogate.task.verdict(theirs[0].double().cpu().numpy(), ours, target, truth)
         return Explanation(
             foretold=self.explainer.foretold_,
+            speech=surrogate.task.speech,
             sample=as_samples(inputs, self.model.prepare.preprocess)[0],
             predicted=predicted,
-            probability=probability,
-            surrogate_class=int(logits.argmax()),
+            verdict=verdict,
+            probability=verdict.probability,
+            surrogate_class=int(ours.argmax()) if surrogate.task.has_classes else target,
             truth=truth,
             target=target,
             class_names=self.class_names,
             scores=scored.scores,
-            logit=float(logits[target]),
+            logit=float(ours[target]),
+            base=float(surrogate.task.base[target]),
             bias=float(surrogate.coef[target, -1]) if surrogate.bias else 0.0,
             proponents=tuple(contributions[:n]),
             opponents=tuple(contributions[n:]),
@@ -110,6 +113,7 @@ class PairExplainer:
 
     def _contributions(
         self,
+        target: int,
         scored: Scored,
         sides: list[list[int]],
         parts: Parts,
@@ -119,10 +123,13 @@ class PairExplainer:
         scores, coefficients = scored.scores, parts.coefficients
         evidence = [float(side.sum()) for side in (scores.clip(min=0), scores.clip(max=0))]
         places = [(place, side) for side, some in enumerate(sides) for place in some]
+        task, labels = self.surrogate.task, self.surrogate.labels
         return [
             Contribution(
                 index=int(scored.indices[place]),
-                label=self.surrogate.labels[scored.indices[place]].tolist(),
+                label=labels[scored.indices[place]].tolist(),
+                told=task.told(labels[scored.indices[place]]),
+                differs=task.differs(labels[scored.indices[place]], target),
                 score=float(scores[place]),
                 share=float(scores[place]) / evidence[side],
                 bias=float(parts.bias[j]),
@@ -149,7 +156,7 @@ class PairExplainer:
         """Take the score of one pair apart into concepts; the strongest proponent's if no index is given."""
         surrogate = self.surrogate
         if target is None:
-            target = self._predicted(number, inputs, None)[0]
+            target = self._predicted(self.model.read_batch(inputs, number).logits, None)[1]
         inputs, method, test, f = self._start(inputs)
         index = self._strongest(f, target) if index is None else index
         if index not in surrogate.support:
@@ -191,6 +198,8 @@ class PairExplainer:
             train=as_samples(train_inputs, tokenizer)[0],
             index=index,
             label=surrogate.labels[index].tolist(),
+            told=surrogate.task.told(surrogate.labels[index]),
+            speech=surrogate.task.speech,
             target=target,
             class_names=self.class_names,
             score=score,
@@ -203,14 +212,13 @@ class PairExplainer:
             method=_name(method),
         )
 
-    def _predicted(self, number: int, inputs: Any, target: int | None) -> tuple[int, float | None]:
-        """Give the output that the model predicts for one test sample, and of a class its probability."""
-        outputs, task = self.model.read_batch(inputs, number).logits, self.surrogate.task
-        if not task.has_classes:
-            return int(task.predicted(outputs)[0]) if target is None else target, None
-        chances = probabilities(outputs)[0]
-        predicted = int(chances.argmax())
-        return predicted, float(chances[predicted])
+    def _predicted(self, outputs: Tensor, target: int | None) -> tuple[int, int]:
+        """Give the output that the model predicts for one test sample, by its own (1, K), and the target."""
+        task = self.surrogate.task
+        if target is not None and not task.has_classes:
+            return target, target
+        predicted = int(task.predicted(outputs)[0])
+        return predicted, predicted if target is None else target
 
     def _start(self, inputs: Any) -> tuple[Any, Method, Backward, Tensor]:
         """Give the inputs on the model's device, the method, the pass it goes back by, and the features."""

@@ -68,6 +68,8 @@ class Saveable(Frame):
         if manifest.layers is not None and manifest.layers.asked != self.layers:
             raise contents.refused("'layers' must be those of its parameters, and are not")
         bound = None if model is None else BoundModel.match(model, manifest.fingerprint, manifest.layers)
+        if bound is not None:
+            bound.extractor.paired = manifest.paired
         self._restore(arrays, manifest, bound)
         return self
 

@@ -53,6 +53,7 @@ class Contribution:
     ----------
     index : its place in the training set
     label : its class, or its label of another kind
+    told, differs : the label in words, and whether it is another than the target
     score : τ, or the effect; positive is evidence for the target class, or raises its output
     share : its part of all scores of its sign, in [0, 1]
     bias : the part of the score that comes from the bias, which no feature carries
@@ -64,6 +65,8 @@ class Contribution:
 
     index: int
     label: Any
+    told: str
+    differs: bool
     score: float
     share: float
     bias: float

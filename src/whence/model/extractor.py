@@ -15,6 +15,7 @@ from whence.model.heads import Call, Head, HeadInputs, listed, widths
 from whence.model.inputs import n_rows, run, running_on, take, to_model
 from whence.model.layers import Layers
 from whence.model.modules import check_model, eagerly, evaluating, unwrap
+from whence.model.outputs import logits_in
 
 
 def find_head(model: nn.Module, inputs: Any, layer: str | None = None) -> str:
@@ -46,12 +47,12 @@ def find_head(model: nn.Module, inputs: Any, layer: str | None = None) -> str:
     with evaluating(model), eagerly(model), running_on(inputs):
         if layer is None:
             # Known now, K keeps the second pass from holding the tensors of every layer of a large model.
-            K = {logits.shape[1] for logits in logits_in(run(model, inputs))}
+            K = {logits.shape[1] for logits in logits_in(run(model, inputs), n_rows(inputs))}
             wanted = {name: module for name, module in layers.items() if widths(module)[1] in K}
         else:
             wanted = {layer: layers[layer]}
         with heads.recording(wanted) as calls:
-            outputs = logits_in(run(model, inputs))
+            outputs = logits_in(run(model, inputs), n_rows(inputs))
         if layer is None:
             layer = _only_head(calls, outputs, layers)
         else:
@@ -83,6 +84,7 @@ class Extractor:
         (B, D), see ``Layers``
     exact : whether the model's output has the layer's values, or (False) only its first class; None until
         the first batch tells
+    paired : whether one logit z stands for two classes: head and output are then given for −z/2 and z/2
     notes : what the model writes down whenever it runs, such as a counter, by the lines of its
         ``fingerprint.structure``; None until a run has told
 
@@ -95,9 +97,15 @@ class Extractor:
     """
 
     def __init__(
-        self, model: nn.Module, layer: str, exact: bool | None = None, layers: Layers | None = None
+        self,
+        model: nn.Module,
+        layer: str,
+        exact: bool | None = None,
+        layers: Layers | None = None,
+        paired: bool = False,
     ) -> None:
         self.model = unwrap(model)
+        self.paired = paired
         self.layer = layer
         self.layers = layers
         self.exact = exact
@@ -117,12 +125,26 @@ class Extractor:
             if self.exact is None:
                 self.exact = any(not mask.any() for mask in wrong)
             if not self.exact:
-                wrong = [heads.misranked(found, logits) for found, logits in passes]
+                wrong = [self._misranked(found, logits) for found, logits in passes]
             best = min(range(len(passes)), key=lambda j: int(wrong[j].sum()))
             found, logits = passes[best]
             if wrong[best].any():
                 self._refuse(int(wrong[best].int().argmax()), found, logits)
-            return Outputs(self._joined(before, found.features).detach(), logits.detach())
+            return Outputs(self._joined(before, found.features).detach(), self._whole(logits.detach()))
+
+    def _misranked(self, found: HeadInputs, logits: Tensor) -> Tensor:
+        """Mark the samples (B,) for which the model's output decides otherwise than the layer."""
+        if not self.paired:
+            return heads.misranked(found, logits)
+        # One output that is not the logit itself can be but the probability that it stands for.
+        apart = (logits.detach() - found.logits.sigmoid()).abs() > 1e-3
+        return apart[:, 0]
+
+    def _whole(self, logits: Tensor) -> Tensor:
+        """Give the model's output (B, K), of one logit or one probability that of both classes (B, 2)."""
+        if not self.paired:
+            return logits
+        return heads.paired(logits) if self.exact else torch.cat([1 - logits, logits], 1)
 
     def forward(self, inputs: Any) -> Tensor:
         """Features (B, d) of the model's inputs, in the caller's own modes; autograd follows if it is on."""
@@ -144,7 +166,7 @@ class Extractor:
         layer = self.model.get_submodule(self.layer)
         reading: Any = nullcontext({}) if self.layers is None else self.layers.reading(self.model, inputs)
         with eagerly(self.model), reading as before, heads.recording({self.layer: layer}) as calls:
-            outputs = logits_in(run(self.model, inputs))
+            outputs = logits_in(run(self.model, inputs), n_rows(inputs))
             call = _single_call(calls, self.layer)
             tries = [(heads.head_inputs(call, logits), logits) for logits in outputs]
         passes = [(found, logits) for found, logits in tries if found is not None]
@@ -163,6 +185,8 @@ class Extractor:
 
     def _refuse(self, row: int, found: HeadInputs, logits: Tensor) -> None:
         ours, theirs = found.logits[row], logits[row].detach()
+        if self.paired and not self.exact:
+            ours = ours.sigmoid()
         what = f"the model puts class {int(theirs.argmax())} first, the layer class {int(ours.argmax())}"
         if ours.argmax() == theirs.argmax():
             what = f"its values differ from the layer's by up to {float((ours - theirs).abs().max()):.3g}"
@@ -177,7 +201,7 @@ class Extractor:
             weight, bias = heads.effective(self.model.get_submodule(self.layer))
         arrays = [None if t is None else t.float().cpu().numpy().copy() for t in (weight, bias)]
         assert arrays[0] is not None
-        head = Head(arrays[0], arrays[1])
+        head = Head(arrays[0], arrays[1]).paired() if self.paired else Head(arrays[0], arrays[1])
         return head if self.layers is None else self.layers.head(head)
 
 
@@ -211,24 +235,6 @@ def _check_same(a: Tensor, b: Tensor, tolerance: float, when: str, why: str) -> 
         )
 
 
-def logits_in(output: Any) -> list[Tensor]:
-    """List what may be the logits in a model's output: floating-point tensors (B, K)."""
-    if isinstance(output, Mapping):
-        parts = [output["logits"]] if "logits" in output else list(output.values())
-    elif hasattr(output, "logits"):
-        parts = [output.logits]
-    else:
-        parts = list(output) if isinstance(output, tuple | list) else [output]
-    found = [p for p in parts if isinstance(p, Tensor) and p.ndim == 2 and p.is_floating_point()]
-    if not found:
-        got = f"shape {tuple(output.shape)}" if isinstance(output, Tensor) else type(output).__name__
-        raise ModelError(
-            "The model must return logits, shape (B, K), alone, as output.logits, or in a tuple or dict. "
-            f"Got {got}. Is the input a batch?"
-        )
-    return found
-
-
 def _only_head(calls: list[Call], outputs: list[Tensor], layers: Mapping[str, nn.Module]) -> str:
     """Name the one layer that made an output, or raise."""
     found: dict[str, tuple[int, ...]] = {}
@@ -252,7 +258,7 @@ def _only_head(calls: list[Call], outputs: list[Tensor], layers: Mapping[str, nn
         "No linear layer's output is the model's output, so the head is unknown. Expected one whose output, "
         f"at one place per sample or averaged over places, equals the logits of shape {shapes}. "
         f"{listed(layers, outputs[0].shape[1])} If the model does something after its last linear layer that "
-        "keeps the order of the classes, such as a softmax, pass that layer's name as 'layer'."
+        "keeps the order of the classes, such as a softmax or a sigmoid, pass that layer's name as 'layer'."
     )
 
 

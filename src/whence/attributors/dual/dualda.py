@@ -38,6 +38,10 @@ class DualDA(SurrogateAttributor):
     class**, and the scores of all samples sum to the surrogate's logit w_c·f(x). Most λ_i are zero, and only
     the support vectors' features are kept. Self-influence is λ_{i,y_i}‖f_i‖², never negative.
 
+    Of other tasks (``whence.tasks``) the machine is another: of many labels a binary one per label; of
+    numbers a support vector regression, whose scores are positive where they pull the prediction up, and sum
+    to the prediction less its base, ``task_.base``.
+
     Parameters
     ----------
     C
@@ -80,8 +84,9 @@ class DualDA(SurrogateAttributor):
     C_ : float, the C that was used
     C_path_ : CChoice or None, how C was chosen; print it
     agreement_ : float or None, share of training samples for which the surrogate names the model's class,
-        among up to 3,000 that had no part in choosing C; None without a head, or where C was chosen on fewer
-        than 100. The surrogate is fitted on them as on all others: for new inputs ask ``faithfulness``
+        among up to 3,000 that had no part in choosing C; of many labels the share of labels, of numbers R²;
+        None without a head, or where C was chosen on fewer than 100. The surrogate is fitted on them as on
+        all others: for new inputs ask ``faithfulness``
     cache_bytes_ : int, size of λ, W, the support vectors' features and the head
 
     Also what every method has, see ``Attributor``.
@@ -127,7 +132,8 @@ class DualDA(SurrogateAttributor):
         Returns
         -------
         Tensor or csr_array (B, train). Positive is evidence for the target class; a row sums to the
-        surrogate's logit of the target. float32, or float64 where float32 could not hold that sum.
+        surrogate's logit of the target, or to what a prediction is above its base. float32, or float64 where
+        float32 could not hold that sum.
         """
         return self._products(*self._read(x, target), sparse)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
@@ -68,9 +68,13 @@ class SurrogateSolver:
         # much, and counts as much in products of features, as the features do.
         constant = length(X) if self.by.bias else 0.0
         if C == "auto":
-            choice = choose_C(X, y, head=head, show_progress=self.by.show_progress, **self._common(constant))
+            choice = choose_C(
+                X, y, head=head, show_progress=self.by.show_progress,
+                **self._common(constant) | {"problem": self.task.problems},
+            )  # fmt: skip
             C = choice.C
-        solved = self._solve(X, y, C, None, constant)
+        settled = replace(self, task=self.task.settled(choice))
+        solved = settled._solve(X, y, C, None, constant)
         return solved._replace(lam=for_all(solved.lam, some), choice=choice)
 
     def of_bank(

@@ -63,7 +63,7 @@ class _Overview:
         y = self.rows[2] + TILE - LARGE
         canvas.relevance(x, y, LARGE, why.sample, why.logit_map, self.full.logit)
         canvas.key(x, self.rows[2] + TILE + 0.04, LARGE, self.full.logit)
-        canvas.text(self.middle, y - 0.07, "relevance of the logit", size=6, ha="center")
+        canvas.text(self.middle, y - 0.07, f"relevance of the {why.words.output}", size=6, ha="center")
 
     def _side(self, pairs: tuple[Contribution, ...], way: int, colour: str, heading: str) -> None:
         """Draw the pairs of one sign away from the middle, the strongest first."""

@@ -54,7 +54,7 @@ class Texts:
             x += canvas.measure(fitted, SIZE, style.get("weight", "normal"))
         y += 0.22
         full = self.full.logit
-        canvas.text(MARGIN, y, "relevance of the surrogate’s logit on it", size=6, color=GREY)
+        canvas.text(MARGIN, y, f"relevance of the surrogate’s {why.words.output} on it", size=6, color=GREY)
         canvas.key(WIDTH - MARGIN - KEY, y - 0.07, KEY, full, marker)
         assert why.sample.tokens is not None
         width = WIDTH - 2 * MARGIN
