@@ -109,9 +109,10 @@ def run(configuration: Configuration, out: Path, *, show_progress: bool, say: Ca
     """
     folder = out.resolve().parent
     network = configuration.network(folder)
-    samples = find("data", configuration.data, folder)
+    several = "+" in configuration.data
+    samples = configuration.training(network, folder) if several else find("data", configuration.data, folder)
     tests = None if configuration.test is None else find("test", configuration.test, folder)
-    prepare, reading = configuration.prepare(), configuration.reading
+    prepare, reading = None if several else configuration.prepare(), configuration.reading
     attributor = configuration.attributor()(**configuration.options)
     attributor.show_progress = show_progress
     held_out = None

@@ -26,6 +26,8 @@ def run(path: Path, *, as_json: bool) -> None:
         for name, value in found.items():
             if isinstance(value, dict):
                 value = plain_line(", ".join(f"{key}={each}" for key, each in value.items()))
+            if isinstance(value, list):
+                value = plain_line("; ".join(value))
             say(f"{name:16} {value}")
 
 
@@ -58,6 +60,8 @@ def facts(path: Path) -> dict[str, Any]:
             "duality gap": explainer.gap_,
             "agreement": explainer.agreement_,
         }
+        if isinstance(explainer, DualDA) and explainer.history_:
+            found["changes"] = [str(change) for change in explainer.history_]
         foretold = explainer.foretold_
         if foretold is not None:
             found |= {

@@ -41,7 +41,8 @@ class Configuration:
     Attributes
     ----------
     model, data, test : ``module:name`` each, of a thing or of a function that makes it. A function with a
-        parameter ``folder`` is given the folder of the explainer's file.
+        parameter ``folder`` is given the folder of the explainer's file. Several training sets, one after the
+        other, have a + between them: ``whence update`` adds to them.
     preprocess : ``module:name`` of what makes the model's inputs of a batch of inputs
     method : the attribution method, by its registered name or as ``module:name``
     layer, device : the head's name, and where the model runs
@@ -106,7 +107,9 @@ class Configuration:
         foreign = {key: name for key, name in found.names().items() if name not in _MOVED.values()}
         unnamed = {key: name for key, name in foreign.items() if not names.get(key)}
         if unnamed and not trust:
-            told = ", ".join(f"{key} {name} ({origin(name)})" for key, name in unnamed.items())
+            told = ", ".join(
+                f"{key} {part} ({origin(part)})" for key, name in unnamed.items() for part in name.split("+")
+            )
             wanted = " ".join(f"--{key} {shlex.quote(name)}" for key, name in unnamed.items())
             raise InvalidInputError(
                 f"'{path}' names code that would be imported and run: {told}. Pass --trust if the file is "
@@ -151,6 +154,11 @@ class Configuration:
             return None
         found = named("preprocess", self.preprocess)
         return check_callable("preprocess", found, "a function of a batch of inputs")
+
+    def training(self, network: nn.Module, folder: Path, task: Targets | None = None) -> TrainingSet:
+        """Read the training set, or several as one."""
+        sets = [self.samples(find("data", name, folder), network, task=task) for name in self.data.split("+")]
+        return sets[0] if len(sets) == 1 else sets[0].changed(None, *sets[1:])
 
     def samples(
         self, data: Any, network: nn.Module, batch_size: int = 256, task: Targets | None = None

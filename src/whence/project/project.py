@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import threading
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -74,8 +74,7 @@ class Project:
         attributor.task_.require_classes("An explainer that commands open")
         attributor.show_progress = show_progress
         if isinstance(attributor, PairAttributor):  # others have no use for the training set after the fit
-            data = find("data", configuration.data, folder)
-            attributor.take_data(configuration.samples(data, model, task=attributor.task_))
+            attributor.take_data(configuration.training(model, folder, attributor.task_))
         tests = None
         if configuration.test is not None:
             raw = find("test", configuration.test, folder)
@@ -124,16 +123,15 @@ class Project:
         """Give the training set, which methods without pairs do not hold."""
         if self.attributor.data_ is not None:
             return self.attributor.data_
-        data: Any = find("data", self.configuration.data, self.path.resolve().parent)
         model = self.attributor.require_model().extractor.model
-        return self.configuration.samples(data, model, task=self.attributor.task_)
+        return self.configuration.training(model, self.path.resolve().parent, self.attributor.task_)
 
     @property
     def train_bank(self) -> FeatureBank:
         """Features of the whole training set, from the cache of the fit where it kept one; read once."""
         with self._reading:
             if self._train_bank is None:
-                bank, surrogate = self._bank(self.explainer.require_data()), self.explainer.surrogate_
+                bank, surrogate = self.bank_of(self.explainer.require_data()), self.explainer.surrogate_
                 surrogate.check_labels(bank.labels, "data")
                 surrogate.check_training(bank.features, argument="data")
                 self._train_bank = bank
@@ -142,7 +140,7 @@ class Project:
     @functools.cached_property
     def test_bank(self) -> FeatureBank:
         """Features and labels of the test samples."""
-        return self._bank(self.tests)
+        return self.bank_of(self.tests)
 
     @property
     def tests(self) -> TrainingSet:
@@ -196,7 +194,8 @@ class Project:
         found = [explaining(i, tests.take([i]), target, y) for i, y in zip(rows, truths, strict=True)]
         return Explanations(found)
 
-    def _bank(self, samples: TrainingSet) -> FeatureBank:
+    def bank_of(self, samples: TrainingSet) -> FeatureBank:
+        """Features of samples, read as those of the fit were."""
         fitted = self.attributor.require_model()
         return extract(
             fitted.extractor.model,
