@@ -20,6 +20,7 @@ from benchmarks import (
     solver,
     subsets,
     tolerance,
+    update,
     xda,
 )
 from benchmarks.machine import describe
@@ -30,6 +31,7 @@ PARTS = (
     "memory",
     "tolerance",
     "subsets",
+    "update",
     "scale",
     "methods",
     "flipping",
@@ -72,6 +74,8 @@ if "tolerance" in chosen:
     tolerance.run(options.data, options.cache)
 if "subsets" in chosen:
     subsets.run(options.data, options.cache)
+if "update" in chosen:
+    update.run(options.data)
 if "methods" in chosen:
     methods.run(options.data, options.cache)
 if "flipping" in chosen:
