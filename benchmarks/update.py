@@ -71,7 +71,9 @@ def run(data: Path) -> None:
     left = labels >= 0
     relabel = {int(i): int(truth[i]) for i in mended}
     changed = FeatureBank.of(features[left], labels[left], head=bank.head)
-    print("| C | support | W moved | solved anew | from the old solution | ratio | whole fit | update | ratio |")
+    print(
+        "| C | support | W moved | solved anew | from the old solution | ratio | whole fit | update | ratio |"
+    )
     print("|---|---|---|---|---|---|---|---|---|", flush=True)
     for C in CS:
         options = {"C": C, "n_threads": 1, "show_progress": False}
