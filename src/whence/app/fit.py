@@ -16,7 +16,7 @@ from whence import __version__
 from whence.app.opening import Fit
 from whence.app.outputs import check_file, write_out
 from whence.app.telling import say, show_progress
-from whence.attributors import Attributor, DualDA
+from whence.attributors import Attributor, DualDA, Ensemble
 from whence.attributors.dual.attributor import SurrogateAttributor
 from whence.core.cache import Cache
 from whence.core.naming import find
@@ -178,6 +178,9 @@ def describe(attributor: Attributor) -> list[str]:
         shown = ", ".join(map(str, skipped[:10])) + (" …" if len(skipped) > 10 else "")
         lines.append(f"Skipped      {counted(len(skipped), 'sample')} that could not be read: {shown}")
     solved = f"{origins['solution']}, {seconds['solution']:.1f} s"
+    if isinstance(attributor, Ensemble):
+        of = ", ".join(sorted({type(member).__name__ for member in attributor.members_}))
+        lines.append(f"Members      {len(attributor.members_)} of {of}; the head above is the first one's")
     if not isinstance(attributor, SurrogateAttributor):
         return [*lines, f"Method       {type(attributor).__name__}, {solved}"]
     given = "by the length of the features" if attributor.C == "auto" else "as given"

@@ -79,6 +79,13 @@ class EffectsManifest(DualDAManifest):
     reliability: Annotated[float, Field(ge=-1, le=1)] | None
 
 
+class EnsembleManifest(Strict):
+    """What ``Ensemble`` saves: the manifests of its members."""
+
+    method: str
+    members: Annotated[list[dict[str, Any]], Field(min_length=1)]
+
+
 class SolutionManifest(Strict):
     """What a solution in the cache has beside its arrays."""
 

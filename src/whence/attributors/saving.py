@@ -37,6 +37,10 @@ class Saveable(Frame):
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the fitted attributor to one file, which ``whence.load`` reads."""
+        store.write(check_path("path", path), *self.saved())
+
+    def saved(self) -> tuple[store.Arrays, dict[str, Any]]:
+        """Give what ``save`` writes: arrays, and the manifest."""
         self.check_fitted()
         if why := self._not_saved():
             raise StoreError(f"{why}. Fit it again where it is needed.")
@@ -50,7 +54,7 @@ class Saveable(Frame):
         layers = None if self.model_ is None else self.model_.extractor.layers
         if layers is not None:
             manifest["layers"] = dataclasses.asdict(layers)
-        store.write(check_path("path", path), arrays, manifest | self.task_.saved | facts)
+        return arrays, manifest | self.task_.saved | facts
 
     @classmethod
     def restored(cls, arrays: store.Arrays, values: dict[str, Any], model: nn.Module | None) -> Self:

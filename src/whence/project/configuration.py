@@ -42,7 +42,7 @@ class Configuration:
     ----------
     model, data, test : ``module:name`` each, of a thing or of a function that makes it. A function with a
         parameter ``folder`` is given the folder of the explainer's file. Several training sets, one after the
-        other, have a + between them: ``whence update`` adds to them.
+        other, have a + between them, which ``whence update`` adds to; so have the models of an ensemble
     preprocess : ``module:name`` of what makes the model's inputs of a batch of inputs
     method : the attribution method, by its registered name or as ``module:name``
     layer, device : the head's name, and where the model runs
@@ -138,13 +138,17 @@ class Configuration:
         """Names of the options that the method has."""
         return set(inspect.signature(self.attributor()).parameters)
 
-    def network(self, folder: Path) -> nn.Module:
-        """Make the model, on its device."""
-        model = find("model", self.model, folder)
+    def network(self, folder: Path) -> nn.Module | list[nn.Module]:
+        """Make the model, or several, on their device."""
+        models = [self._network(name, folder) for name in self.model.split("+")]
+        return models[0] if len(models) == 1 else models
+
+    def _network(self, name: str, folder: Path) -> nn.Module:
+        model = find("model", name, folder)
         if not isinstance(model, nn.Module):
             raise InvalidInputError(
                 f"'model' must name a torch module or a function that makes one. Got {type(model).__name__} "
-                f"from {self.model!r}."
+                f"from {name!r}."
             )
         return model if self.device is None else model.to(check_device(self.device))
 
@@ -155,14 +159,15 @@ class Configuration:
         found = named("preprocess", self.preprocess)
         return check_callable("preprocess", found, "a function of a batch of inputs")
 
-    def training(self, network: nn.Module, folder: Path, task: Targets | None = None) -> TrainingSet:
+    def training(self, network: Any, folder: Path, task: Targets | None = None) -> TrainingSet:
         """Read the training set, or several as one."""
         sets = [self.samples(find("data", name, folder), network, task=task) for name in self.data.split("+")]
         return sets[0] if len(sets) == 1 else sets[0].changed(None, *sets[1:])
 
     def samples(
-        self, data: Any, network: nn.Module, batch_size: int = 256, task: Targets | None = None
+        self, data: Any, network: Any, batch_size: int = 256, task: Targets | None = None
     ) -> TrainingSet:
         """Read data that were found, by the task, the model's names of the classes and the preprocessing."""
-        names, prepare = class_names(network), self.prepare()
+        first = network[0] if isinstance(network, list) else network
+        names, prepare = class_names(first), self.prepare()
         return as_training_set(data, batch_size, task=task, names=names, preprocess=prepare)

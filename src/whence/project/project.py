@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from whence.attributors import Attributor, DualDA, Effects, TopK, load
+from whence.attributors import Attributor, DualDA, Effects, Ensemble, TopK, load
 from whence.attributors.pairs import PairAttributor
 from whence.core.checks import check_places
 from whence.core.naming import find
@@ -73,7 +73,9 @@ class Project:
         attributor = load(path, model)
         attributor.task_.require_classes("An explainer that commands open")
         attributor.show_progress = show_progress
-        if isinstance(attributor, PairAttributor):  # others have no use for the training set after the fit
+        if isinstance(
+            attributor, PairAttributor | Ensemble
+        ):  # others have no use for the training set after the fit
             attributor.take_data(configuration.training(model, folder, attributor.task_))
         tests = None
         if configuration.test is not None:
@@ -178,7 +180,12 @@ class Project:
         return self.attributor.top_k(x, k, target), self.attributor.classes(x, None).tolist()
 
     def errors(self, indices: list[int], target: int | None) -> Tensor | None:
-        """Standard errors (test, train) of the scores of some tests, where they are means over halves."""
+        """Standard errors (test, train) of the scores of some tests, where they are means over halves.
+
+        Of an ensemble the spread over its members.
+        """
+        if isinstance(self.attributor, Ensemble):
+            return self.attributor.spread(self.tests.take(self.read_tests(indices)), target)
         if not isinstance(self.attributor, Effects) or self.attributor.solves_ < 2:
             return None
         return self.attributor.standard_error(self.tests.take(self.read_tests(indices)), target)
