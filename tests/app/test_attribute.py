@@ -49,7 +49,7 @@ def test_attribute_gives_effects(fitted: Path) -> None:
         (["--tests", "x"], "'tests' must be a list such as 0,4-7"),
         (["--tests", "30"], r"'tests' must lie in [0, 30)"),
         (["--tests", "5-3"], "at least one sample"),
-        (["--tests", "0", "--target", "7"], "'target' must be a class: 0 … 2. Got '7'"),
+        (["--tests", "0", "--target", "7"], "'target' must be one of the classes: 0 … 2. Got '7'"),
     ],
 )
 def test_attribute_names_mistakes(fitted: Path, arguments: list[str], message: str) -> None:

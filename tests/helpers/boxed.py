@@ -125,8 +125,8 @@ class Boxed(Problem):
         found: Doubles = scores - self.wanted[rows]
         return found
 
-    def rise(self, move: Doubles, rows: Ints) -> float:
-        return -float(np.vdot(self.wanted[rows], move))
+    def rise(self, before: Doubles, after: Doubles, rows: Ints) -> float:
+        return float(np.vdot(self.wanted[rows], before - after))
 
     def typical(self, alpha: Doubles, rows: Ints) -> float:
         sizes = np.abs(alpha[alpha != 0])

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from whence.explanation import Contribution, Explanation, Foretold, Sample
+from whence.tasks import Verdict
 
 TEXT = ("[CLS]", " shares", " rose", " 12", "%", " on", " <b>Friday</b>", " after", " profit", "s", "[SEP]")
 
@@ -39,6 +41,8 @@ def pair(
     return Contribution(
         index=index,
         label=label,
+        told=str(label),
+        differs=False,
         score=score,
         share=share,
         error=error,
@@ -56,6 +60,7 @@ def explanation(kind: str = "grey", **changes: Any) -> Explanation:
     shown, shape = sample(kind, 0)
     fields: dict[str, Any] = {
         "foretold": None,
+        "speech": "class",
         "sample": shown,
         "predicted": 0,
         "probability": 0.75,
@@ -65,6 +70,7 @@ def explanation(kind: str = "grey", **changes: Any) -> Explanation:
         "class_names": ("cat", "dog", "owl"),
         "scores": np.array([2.0, 1.0, -0.5, 1.0, -0.5]),
         "logit": 3.0,
+        "base": 0.0,
         "bias": 0.25,
         "proponents": (pair(kind, 7, 0, 2.0, 0.5, shape), pair(kind, 2, 1, 1.0, 0.25, shape)),
         "opponents": (pair(kind, 5, 1, -0.5, 0.5, shape),),
@@ -74,7 +80,29 @@ def explanation(kind: str = "grey", **changes: Any) -> Explanation:
         "n_support": 678,
         "gap": 3e-7,
     }
-    return Explanation(**(fields | changes))
+    return Explanation(**_told(fields | changes))
+
+
+def _told(fields: dict[str, Any]) -> dict[str, Any]:
+    """Put classes into words, as their task does; other tasks say theirs."""
+    if fields["speech"] != "class":
+        return fields
+    names, truth = fields["class_names"], fields["truth"]
+    said = Verdict(
+        names[fields["predicted"]],
+        fields["probability"],
+        None if truth is None else names[truth],
+        None if truth is None else truth == fields["predicted"],
+        names[fields["surrogate_class"]],
+        fields["surrogate_class"] == fields["predicted"],
+    )
+    sides = {
+        side: tuple(
+            replace(one, told=names[one.label], differs=one.label != fields["target"]) for one in fields[side]
+        )
+        for side in ("proponents", "opponents")
+    }
+    return {**fields, **sides, "verdict": said}
 
 
 def effects(kind: str = "grey", **changes: Any) -> Explanation:

@@ -15,6 +15,7 @@ from whence.core.words import plain_line
 from whence.errors import StoreError
 from whence.explanation.wording import OUTPUTS
 from whence.project import SUFFIX
+from whence.tasks import Classes
 
 
 def run(path: Path, *, as_json: bool) -> None:
@@ -44,6 +45,7 @@ def facts(path: Path) -> dict[str, Any]:
             "size": in_words(path.stat().st_size),
             "method": manifest.get("method"),
             "parameters": manifest.get("parameters"),
+            "task": (manifest.get("task") or {}).get("name", Classes.name),
             "samples": None if labels is None else len(labels),
             "class names": None if names is None else ", ".join(map(plain_line, names)),
             "layer": (manifest.get("fingerprint") or {}).get("layer"),

@@ -23,7 +23,9 @@ CACHE = Path("whence-cache")
 
 Tests = Annotated[str, typer.Option(help="Places of test samples, such as 0,4-7.", metavar="LIST")]
 Shown = Annotated[int, typer.Option("-k", help="Proponents and opponents to show.", min=1)]
-Target = Annotated[str | None, typer.Option(help="Class to explain, by number or name; the model's if none.")]
+Target = Annotated[
+    str | None, typer.Option(help="Class or output to explain, by number or name; the model's if none.")
+]
 Explainer = Annotated[Path, typer.Argument(help="The explainer that 'whence fit' wrote.", metavar="FILE")]
 Engine = Annotated[
     str | None,
@@ -55,6 +57,9 @@ class Saved:
     ] = None
     method: Annotated[
         str | None, typer.Option(help="The method, instead of the one the file names.", metavar=NAMED)
+    ] = None
+    task: Annotated[
+        str | None, typer.Option(help="The task, instead of the one the file names.", metavar=NAMED)
     ] = None
     trust: Annotated[
         bool, typer.Option("--trust", help="Import and run the code that the file beside FILE names.")
@@ -96,6 +101,13 @@ class Fit:
     method: Annotated[
         str, typer.Option(help="The attribution method, or module:name of your own.", metavar="NAME")
     ] = "dualda"
+    task: Annotated[
+        str | None,
+        typer.Option(
+            help="classes, one-logit, many-labels, regression, or module:name; told by the labels if none.",
+            metavar="NAME",
+        ),
+    ] = None
     option: Annotated[
         list[str] | None,
         typer.Option(
@@ -183,4 +195,4 @@ def as_class(text: str | None, task: Task, argument: str = "target") -> int | No
     if text.isdigit() and int(text) < task.n_outputs:
         return int(text)
     known = ", ".join(names) or f"0 … {task.n_outputs - 1}"
-    raise InvalidInputError(f"'{argument}' must be a class: {known}. Got {text!r}.")
+    raise InvalidInputError(f"'{argument}' must be one of the {task.outputs}: {known}. Got {text!r}.")

@@ -96,7 +96,7 @@ def load(
         samples = as_training_set(
             data,
             task=attributor.task_,
-            names=class_names(model[0] if isinstance(model, list | tuple) else model),
+            names=class_names(model if isinstance(model, nn.Module) else model[0]),
             preprocess=preprocess,
             collate_fn=collate_fn,
         )

@@ -84,7 +84,7 @@ class PairAttributor(Attributor):
         target
             As for ``attribute``.
         truth
-            The true classes (B,), where they are known, for display.
+            The true classes (B,), or labels of another task (B, …), where they are known, for display.
         method
             How relevance goes from features to inputs: "epsilon_plus_flat", "attn_lrp", "attn_lrp_cp",
             "epsilon", ``whence.relevance.Rules``, or a class of ``captum.attr``. None takes attn_lrp for a
@@ -98,9 +98,7 @@ class PairAttributor(Attributor):
         k = min(check_count("k", k), self.n_train_)
         n = check_batch(x)
         wanted = [None] * n if target is None else self.task_.check_target(target, n).tolist()
-        if truth is not None:
-            self.task_.require_classes("'truth'")
-        truths = [None] * n if truth is None else self.task_.check_target(truth, n, "truth").tolist()
+        truths = [None] * n if truth is None else self.task_.check_truth(truth, n)
         explaining = self.explaining(k, method)
         batches = explaining.model.batches(x, 1)
         tests = tqdm(batches, "explaining", n, disable=not self.show_progress or n < 4)

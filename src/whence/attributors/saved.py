@@ -10,7 +10,7 @@ from whence.attributors.dual.changes import Change
 from whence.core import contents
 from whence.model.layers import Layers
 from whence.svm import CChoice
-from whence.tasks import Task, restored
+from whence.tasks import Task, kind, restored
 
 Positive = Annotated[float, Field(gt=0)]
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -48,6 +48,11 @@ class Manifest(Strict):
     task: dict[str, Any] | None = None
     fingerprint: Fingerprint | None
     layers: Annotated[Layers, AfterValidator(_of_several)] | None = None
+
+    @property
+    def paired(self) -> bool:
+        """Whether the model's one logit stands for two classes."""
+        return kind(self.task).paired
 
     def task_of(self, n_outputs: int) -> Task:
         """Give the task, with K outputs and their names, or raise."""

@@ -8,7 +8,6 @@ from os import PathLike
 from typing import Any, ClassVar, Self
 
 import torch
-from torch import nn
 
 from whence.attributors.classifier import Classifier
 from whence.attributors.frame import Frame
@@ -57,7 +56,7 @@ class Saveable(Frame):
         return arrays, manifest | self.task_.saved | facts
 
     @classmethod
-    def restored(cls, arrays: store.Arrays, values: dict[str, Any], model: nn.Module | None) -> Self:
+    def restored(cls, arrays: store.Arrays, values: dict[str, Any], model: Any) -> Self:
         """Rebuild an attributor from what ``save`` wrote, or raise StoreError for another model."""
         from whence.attributors import saved  # pydantic takes a while to import
 
@@ -72,6 +71,8 @@ class Saveable(Frame):
         if manifest.layers is not None and manifest.layers.asked != self.layers:
             raise contents.refused("'layers' must be those of its parameters, and are not")
         bound = None if model is None else BoundModel.match(model, manifest.fingerprint, manifest.layers)
+        if bound is not None:
+            bound.extractor.paired = manifest.paired
         self._restore(arrays, manifest, bound)
         return self
 

@@ -104,9 +104,9 @@ class Labels(Targets):
         """Raise where there is only one output."""
         if n_outputs == 1:
             raise ModelError(
-                f"The model must give one logit per class. Layer {layer!r} gives one in all. For two "
-                f"classes, put nn.Linear({d}, 2) in its place, the first row 0, the second the old weight: "
-                "the same model."
+                f"The model must give one logit per class. Layer {layer!r} gives one in all. Say what it is: "
+                "task=whence.tasks.OneLogit() where labels are 0 and 1, task=whence.tasks.Regression() where "
+                "they are numbers."
             )
         super().check_head(layer, d, n_outputs)
 

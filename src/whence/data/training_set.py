@@ -22,6 +22,7 @@ from whence.data.sources import Columns, ImageFolder, Joined, Stream, as_source
 from whence.data.targets import Targets
 from whence.errors import InvalidInputError, SampleError
 
+_TELLING = 64  # samples by whose labels the task is told, where it is not told by the first
 _SAMPLED = 64  # samples read one by one whose contents enter a fingerprint
 
 Change = Callable[[Any, np.random.Generator], Any]
@@ -75,15 +76,21 @@ class TrainingSet(Dataset[Any]):
         prepare: Prepare | None = None,
         names: Sequence[str] | None = None,
         workers: Workers | None = None,
-        targets: Targets | None = None,
+        targets: Targets | Callable[[Any], Targets] | None = None,
     ) -> Self:
-        """Take data as they are, without a look at any sample; see ``as_training_set``."""
+        """Take data as they are, without a look at any sample unless its label tells what labels are.
+
+        See ``as_training_set``.
+        """
         data = ImageFolder(Path(data)) if isinstance(data, str | Path) else data
         source = as_source(data)
         if len(source) == 0:
             raise InvalidInputError("'data' must have at least one sample. Got an empty set.")
+        prepare = prepare or Prepare()
+        if not isinstance(targets, Targets | None):
+            targets = targets(_some_labels(source, prepare))
         targets = (targets or Labels()).named(names, data_names(data))
-        found = cls(source, targets, prepare or Prepare(), batch_size, workers or Workers())
+        found = cls(source, targets, prepare, batch_size, workers or Workers())
         return replace(found, labels=targets.encode(source.labels)) if found._sliced else found
 
     @property
@@ -290,6 +297,26 @@ class TrainingSet(Dataset[Any]):
         data = self.source.data if isinstance(self.source, Stream) else self.source
         # Of columns and lists every item is read anyway.
         return lines if isinstance(data, Columns | list | tuple) else lines | anatomy(data, "data")
+
+
+def _some_labels(source: Any, prepare: Prepare) -> Any:
+    """Give labels as they lie in a source: all that it lists, or those of the first samples."""
+    if isinstance(source, Columns):
+        return source.labels
+    known = listed_labels(source)
+    if known is not None:
+        return known
+    found: list[Any] = []
+    for place in range(min(len(source), _TELLING)):
+        try:
+            items = [source[place]]
+            label = split(items[0] if prepare.collate_fn is None else prepare.collate_fn(items))[1]
+        except Exception:  # whoever reads the sample in earnest reports it
+            continue
+        found.append(label if prepare.collate_fn is None else label[0])
+        if isinstance(found[0], int | np.integer | str):  # a class, of which one is enough
+            break
+    return found
 
 
 def _changed(change: Change, inputs: Any, rng: np.random.Generator) -> Any:

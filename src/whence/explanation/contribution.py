@@ -61,6 +61,7 @@ class Contribution:
     ----------
     index : its place in the training set
     label : its class, or its label of another kind
+    told, differs : the label in words, and whether it is another than the target
     score : τ, or the effect; positive is evidence for the target class, or raises its output
     share : its part of all scores of its sign, in [0, 1]
     error : standard error of an effect; None where there is none
@@ -77,6 +78,8 @@ class Contribution:
 
     index: int
     label: Any
+    told: str
+    differs: bool
     score: float
     share: float
     error: float | None

@@ -116,8 +116,8 @@ def extract(
         exact = True if layer is None or not samples.targets.has_classes else None
         extractor = Extractor(model, find_head(model, first.inputs, layer), exact)
         K, d = extractor.head().weight.shape
-        samples.targets.check_head(extractor.layer, d, K)
-        targets = replace(samples.targets, n_outputs=K)
+        targets = samples.targets.for_head(extractor.layer, d, K)
+        extractor.paired = targets.paired
         source = replace(source, targets=targets)
         extractor.layers = _chosen(extractor, first.inputs, d, layers)
         forward = Forward(extractor, targets, np.dtype(dtype), autocast)

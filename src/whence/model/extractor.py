@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import nullcontext
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import torch
 from torch import Tensor, nn
@@ -51,12 +51,12 @@ def find_head(model: nn.Module, inputs: Any, layer: str | None = None) -> str:
     with evaluating(model), eagerly(model), running_on(inputs):
         if layer is None:
             # Known now, K keeps the second pass from holding the tensors of every layer of a large model.
-            K = {logits.shape[1] for logits in logits_in(run(model, inputs))}
+            K = {logits.shape[1] for logits in logits_in(run(model, inputs), n_rows(inputs))}
             wanted = {name: module for name, module in layers.items() if widths(module)[1] in K}
         else:
             wanted = {name: layers[name] for name in asked}
         with heads.recording(wanted) as calls:
-            outputs = logits_in(run(model, inputs))
+            outputs = logits_in(run(model, inputs), n_rows(inputs))
         if layer is None:
             layer = _only_head(calls, outputs, layers)
         else:
@@ -89,6 +89,7 @@ class Extractor:
         (B, D), see ``Layers``
     exact : whether the model's output has the layer's values, or (False) only its first class; None until
         the first batch tells
+    paired : whether one logit z stands for two classes: head and output are then given for −z/2 and z/2
     notes : what the model writes down whenever it runs, such as a counter, by the lines of its
         ``fingerprint.structure``; None until a run has told
 
@@ -101,9 +102,15 @@ class Extractor:
     """
 
     def __init__(
-        self, model: nn.Module, layer: str, exact: bool | None = None, layers: Layers | None = None
+        self,
+        model: nn.Module,
+        layer: str,
+        exact: bool | None = None,
+        layers: Layers | None = None,
+        paired: bool = False,
     ) -> None:
         self.model = unwrap(model)
+        self.paired = paired
         self.layer = layer
         self.layers = layers
         self.exact = exact
@@ -123,12 +130,26 @@ class Extractor:
             if self.exact is None:
                 self.exact = any(not mask.any() for mask in wrong)
             if not self.exact:
-                wrong = [heads.misranked(found, logits) for found, logits in passes]
+                wrong = [self._misranked(found, logits) for found, logits in passes]
             best = min(range(len(passes)), key=lambda j: int(wrong[j].sum()))
             found, logits = passes[best]
             if wrong[best].any():
                 self._refuse(int(wrong[best].int().argmax()), found, logits)
-            return Outputs(self._joined(before, found.features).detach(), logits.detach())
+            return Outputs(self._joined(before, found.features).detach(), self._whole(logits.detach()))
+
+    def _misranked(self, found: HeadInputs, logits: Tensor) -> Tensor:
+        """Mark the samples (B,) for which the model's output decides otherwise than the layer."""
+        if not self.paired:
+            return heads.misranked(found, logits)
+        # One output that is not the logit itself can be but the probability that it stands for.
+        apart = (logits.detach() - found.logits.sigmoid()).abs() > 1e-3
+        return apart[:, 0]
+
+    def _whole(self, logits: Tensor) -> Tensor:
+        """Give the model's output (B, K), of one logit or one probability that of both classes (B, 2)."""
+        if not self.paired:
+            return logits
+        return heads.paired(logits) if self.exact else torch.cat([1 - logits, logits], 1)
 
     def forward(self, inputs: Any) -> Tensor:
         """Features (B, d) of the model's inputs, in the caller's own modes; autograd follows if it is on."""
@@ -154,7 +175,7 @@ class Extractor:
         layers = {name: self.model.get_submodule(name) for _, name in heads.terms(self.layer)}
         reading: Any = nullcontext({}) if self.layers is None else self.layers.reading(self.model, inputs)
         with eagerly(self.model), reading as before, heads.recording(layers) as calls:
-            outputs = logits_in(run(self.model, inputs))
+            outputs = logits_in(run(self.model, inputs), n_rows(inputs))
             shared = _shared(calls, self.layer)
             tries = [(heads.joint_inputs(shared, logits), logits) for logits in outputs]
         passes = [(found, logits) for found, logits in tries if found is not None]
@@ -175,6 +196,8 @@ class Extractor:
 
     def _refuse(self, row: int, found: HeadInputs, logits: Tensor) -> None:
         ours, theirs = found.logits[row], logits[row].detach()
+        if self.paired and not self.exact:
+            ours = ours.sigmoid()
         what = f"the model puts class {int(theirs.argmax())} first, the layer class {int(ours.argmax())}"
         if ours.argmax() == theirs.argmax():
             what = f"its values differ from the layer's by up to {float((ours - theirs).abs().max()):.3g}"
@@ -189,7 +212,7 @@ class Extractor:
             weight, bias = heads.joint_weight(self.layers_of_head())
         arrays = [None if t is None else t.float().cpu().numpy().copy() for t in (weight, bias)]
         assert arrays[0] is not None
-        head = Head(arrays[0], arrays[1])
+        head = Head(arrays[0], arrays[1]).paired() if self.paired else Head(arrays[0], arrays[1])
         return head if self.layers is None else self.layers.head(head)
 
 
@@ -223,22 +246,54 @@ def _check_same(a: Tensor, b: Tensor, tolerance: float, when: str, why: str) -> 
         )
 
 
-def logits_in(output: Any) -> list[Tensor]:
-    """List what may be the logits in a model's output: floating-point tensors (B, K)."""
+def logits_in(output: Any, n: int | None = None) -> list[Tensor]:
+    """List what may be the logits in a model's output: floating-point tensors (B, K), or (B,) as (B, 1).
+
+    ``n`` is B, where it is known, without which (B,) could be the K outputs of one sample.
+    """
     if isinstance(output, Mapping):
         parts = [output["logits"]] if "logits" in output else list(output.values())
     elif hasattr(output, "logits"):
         parts = [output.logits]
     else:
         parts = list(output) if isinstance(output, tuple | list) else [output]
-    found = [p for p in parts if isinstance(p, Tensor) and p.ndim == 2 and p.is_floating_point()]
+    tensors = [p for p in parts if isinstance(p, Tensor) and p.is_floating_point()]
+    found = [p for p in tensors if p.ndim == 2]
+    # One output per sample may be without a dimension of its own.
+    found = found or [p[:, None] for p in tensors if p.ndim == 1 and len(p) == n]
     if not found:
-        got = f"shape {tuple(output.shape)}" if isinstance(output, Tensor) else type(output).__name__
-        raise ModelError(
-            "The model must return logits, shape (B, K), alone, as output.logits, or in a tuple or dict. "
-            f"Got {got}. Is the input a batch?"
-        )
+        _refuse(output, parts)
     return found
+
+
+_BOXES = {"boxes", "pred_boxes", "masks", "pred_masks", "bboxes"}  # in outputs of models that find objects
+_SUPPORTED = (
+    "What is supported: one class per sample, one logit, several labels per sample, and numbers, with "
+    "outputs of shape (B, K) or (B,); see whence.tasks."
+)
+
+
+def _refuse(output: Any, parts: list[Any]) -> NoReturn:
+    """Say what a model's output is that has no logits (B, K)."""
+    several = [part for part in parts if isinstance(part, Mapping)] or [output]
+    names = {name for part in several if isinstance(part, Mapping) for name in part}
+    names |= _BOXES & set(dir(output))
+    if names & _BOXES:
+        raise ModelError(
+            f"Detection is not supported: the model returns {', '.join(sorted(names & _BOXES))}. {_SUPPORTED}"
+        )
+    shapes = [tuple(part.shape) for part in parts if isinstance(part, Tensor)]
+    if any(len(shape) in (4, 5) for shape in shapes):
+        shape = next(shape for shape in shapes if len(shape) in (4, 5))
+        raise ModelError(
+            f"Segmentation, or another output per place, is not supported: the model returns shape {shape}. "
+            f"{_SUPPORTED}"
+        )
+    got = f"shape {tuple(output.shape)}" if isinstance(output, Tensor) else type(output).__name__
+    raise ModelError(
+        "The model must return logits, shape (B, K), or one output per sample, shape (B,), alone, as "
+        f"output.logits, or in a tuple or dict. Got {got}. Is the input a batch?"
+    )
 
 
 def _only_head(calls: list[Call], outputs: list[Tensor], layers: Mapping[str, nn.Module]) -> str:
@@ -267,7 +322,7 @@ def _only_head(calls: list[Call], outputs: list[Tensor], layers: Mapping[str, nn
         "at one place per sample or averaged over places, or several whose sum, equals the logits of shape "
         f"{shapes}. "
         f"{listed(layers, outputs[0].shape[1])} If the model does something after its last linear layer that "
-        "keeps the order of the classes, such as a softmax, pass that layer's name as 'layer'."
+        "keeps the order of the classes, such as a softmax or a sigmoid, pass that layer's name as 'layer'."
     )
 
 

@@ -7,6 +7,7 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -21,6 +22,16 @@ class Head(NamedTuple):
 
     weight: Floats
     bias: Floats | None
+
+    def paired(self) -> Head:
+        """Give the two rows −w/2 and w/2 that stand for one row w, and so for its bias."""
+        pair = np.array([[-0.5], [0.5]], np.float32)
+        return Head(pair * self.weight, None if self.bias is None else pair[:, 0] * self.bias)
+
+
+def paired(logits: Tensor) -> Tensor:
+    """Give two classes' logits −z/2 and z/2 (B, 2), whose softmax is the sigmoid of one logit (B, 1)."""
+    return torch.cat([-0.5 * logits, 0.5 * logits], 1)
 
 
 class Term(NamedTuple):

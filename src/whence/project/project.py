@@ -56,8 +56,7 @@ class Project:
         show_progress
             Whether long steps show their progress.
         names
-            ``model``, ``data``, ``test``, ``preprocess`` and ``method`` in the place of those of the
-            configuration.
+            ``NAMES`` in the place of those of the configuration.
         """
         path = Path(path)
         if not path.is_file():
@@ -70,12 +69,10 @@ class Project:
         folder = path.resolve().parent
         model = configuration.network(folder)
         configuration.attributor()  # registers a method of the user's own, by whose name the file goes
+        configuration.chosen_task()
         attributor = load(path, model)
-        attributor.task_.require_classes("An explainer that commands open")
         attributor.show_progress = show_progress
-        if isinstance(
-            attributor, PairAttributor | Ensemble
-        ):  # others have no use for the training set after the fit
+        if isinstance(attributor, PairAttributor | Ensemble):  # others have no use for it after the fit
             attributor.take_data(configuration.training(model, folder, attributor.task_))
         tests = None
         if configuration.test is not None:
@@ -169,15 +166,19 @@ class Project:
             )
         return chosen
 
-    def top_k(self, indices: list[int], k: int, target: int | None) -> tuple[TopK, list[int]]:
-        """Find the strongest training samples of some tests, and the class that the model gives each."""
+    def top_k(self, indices: list[int], k: int, target: int | None) -> tuple[TopK, list[str]]:
+        """Find the strongest training samples of some tests, and what the model says of each, in words."""
+        task = self.attributor.task_
         if isinstance(self.attributor, DualDA):
             rows = as_float32(self.test_bank.features)[self.read_tests(indices)]
             features = torch.from_numpy(rows)
-            predicted = self.attributor.surrogate_.classes(features)
-            return self.attributor.top_k_features(features, k, target), predicted.tolist()
+            said = task.decided(self.attributor.surrogate_.model_logits(features))
+            return self.attributor.top_k_features(features, k, target), list(
+                map(task.told, said.cpu().numpy())
+            )
         x = self.tests.take(self.read_tests(indices))
-        return self.attributor.top_k(x, k, target), self.attributor.classes(x, None).tolist()
+        said = task.decided(self.attributor.require_model().read(x, self.attributor.batch_size).logits)
+        return self.attributor.top_k(x, k, target), list(map(task.told, said.cpu().numpy()))
 
     def errors(self, indices: list[int], target: int | None) -> Tensor | None:
         """Standard errors (test, train) of the scores of some tests, where they are means over halves.

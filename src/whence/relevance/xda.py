@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -53,8 +54,10 @@ def start(extractor: Extractor, inputs: Any, method: Method) -> Backward:
     return trace(extractor, inputs, as_rules(method, "method"))
 
 
-def pair_maps(test: Backward, train: Backward, on_test: Tensor, on_train: Tensor, weight: Tensor) -> PairMaps:
-    """Explain pairs of one test sample and m training samples.
+def pair_maps(
+    test: Backward, train: Backward, on_test: Tensor, on_train: Tensor, weight: Tensor
+) -> dict[str, PairMaps]:
+    """Explain pairs of one test sample and m training samples, on each of the model's inputs by its name.
 
     A score is e_i·f(x), and relevance on the test sample is e_ij f(x)_j at feature j. On the training sample
     it is b_i f(x)_j f(x_i)_j. Where e_i = b_i f(x_i), as for τ with b_i = λ_ic, both are the same and sum to
@@ -74,15 +77,19 @@ def pair_maps(test: Backward, train: Backward, on_test: Tensor, on_train: Tensor
     """
     f = test.features
     coefficients = torch.cat([weight.to(f)[None], on_test.to(f)])  # (1 + m, d)
-    test_maps = only(test.maps(coefficients[:, None]))[:, 0]
-    train_maps = only(train.maps(on_train.to(f)[:, None] * f))
-    return PairMaps(test_maps[0], test_maps[1:], train_maps)
+    test_maps = test.maps(coefficients[:, None])
+    train_maps = train.maps(on_train.to(f)[:, None] * f)
+    return {
+        name: PairMaps(found[0, 0], found[1:, 0], train_maps[name])
+        for name, found in test_maps.items()
+        if name in train_maps
+    }
 
 
-def only(maps: Maps) -> Tensor:
-    """Give the map of a model's one input, or raise."""
+def only(maps: Mapping[str, Any]) -> Any:
+    """Give the maps of a model's one input, or raise."""
     if len(maps) != 1:
         raise ModelError(
-            f"Explanations are of models with one input. Got {', '.join(maps)}. Use whence.relevance.lrp."
+            f"Concepts and measures of maps are of models with one input. Got {', '.join(maps)}. Use explain."
         )
     return next(iter(maps.values()))

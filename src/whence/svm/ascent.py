@@ -13,7 +13,7 @@ from scipy.sparse import csr_array
 
 from whence.core.arrays import Doubles, Floats
 from whence.svm.newton import Phase
-from whence.svm.passes import Certificate, Rows, certify, in_eight, in_threads, score
+from whence.svm.passes import Certificate, Rows, certify, in_eight, in_threads, relative, score
 from whence.svm.problem import Listed, Problem
 
 _LOOSE = 1e-2  # gap at which the search moves on to a larger C
@@ -119,7 +119,7 @@ class Ascent:
         linear, least_C = self.problem.linear(self.alpha)
         dual = linear - 0.5 * square
         primal = 0.5 * square + C * loss
-        self.gap = (primal - dual) / primal
+        self.gap = relative(primal, dual)
         scale = 1.0
         # P(aW) is at least as curved as a²‖W‖²/2, which bounds what another a can gain.
         if (square + C * slope) ** 2 > 0.6 * square * (primal - dual):
@@ -132,7 +132,7 @@ class Ascent:
         if primal < self.best_primal:
             self.best_primal = primal
             self.best_W = scale * self.W.astype(np.float64)
-        self.bound = max((self.best_primal - dual) / self.best_primal, 0.0)
+        self.bound = max(relative(self.best_primal, dual), 0.0)
 
     def _rescale(self, square: float, loss: float, slope: float) -> tuple[float, float]:
         """Minimise the primal over multiples a·W by secant steps on its slope; returns a and the value."""
@@ -206,7 +206,7 @@ class Ascent:
         move = after - before
         dW = -moving.combine(move)
         square = problem.inner(dW, dW)
-        rise = problem.rise(move, rows) - problem.inner(self.W, dW)
+        rise = problem.rise(before, after, rows) - problem.inner(self.W, dW)
         t = min(max(rise / square, 0.0), 1.0) if square > 0 else 0.0
         self.alpha[rows] = after if t == 1.0 else before + t * move
         self.W += t * dW

@@ -80,7 +80,9 @@ class SurrogateAttributor(PairAttributor):
         C = self._weight_of_loss(taken(features, bank.valid))
         solution = SurrogateSolver(training.task, self).of_bank(bank, features, C, training.cache_dir)
         vectors, known = np.asarray(features[solution.support]), sketch(features, bank.labels)
-        return Surrogate(training.task, solution, vectors, bank.labels, bank.head, place, known)
+        return Surrogate(
+            training.task.settled(solution.choice), solution, vectors, bank.labels, bank.head, place, known
+        )
 
     def _weight_of_loss(self, features: Floats) -> float | Literal["auto"]:
         """Tell C, of features (N, d); "auto" chooses the one whose surrogate agrees best with the model."""
@@ -89,6 +91,7 @@ class SurrogateAttributor(PairAttributor):
     def _take(self, surrogate: Surrogate) -> None:
         """Take over a surrogate."""
         solution = surrogate.solution
+        self.task_ = surrogate.task
         self.origins_["solution"] = solution.note
         self.C_, self.C_path_, self.gap_ = solution.C, solution.choice, solution.gap
         self.surrogate_, self.lam_, self.coef_ = surrogate, surrogate.lam, surrogate.coef
@@ -108,8 +111,8 @@ class SurrogateAttributor(PairAttributor):
     def _finish(self, training: Training) -> None:
         self._measure(training.bank.features)
         warn_of_data(self.task_, training.bank.features, self.labels_)
-        if self.agreement_ is not None and self.task_.has_classes:
-            warn_of_low(self.agreement_, len(self._unseen))
+        if self.agreement_ is not None:
+            warn_of_low(self.task_, self.agreement_, len(self._unseen))
 
     def _measure(self, features: Floats, unseen: Ints | None = None) -> None:
         """Measure agreement with the head on samples that had no part in choosing C, by their features."""

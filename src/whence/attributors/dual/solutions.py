@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -63,9 +63,13 @@ class SurrogateSolver:
         X, y = taken(features, some), labels[some]
         constant = self._constant(X)
         if C == "auto":
-            choice = choose_C(X, y, head=head, show_progress=self.by.show_progress, **self._common(constant))
+            choice = choose_C(
+                X, y, head=head, show_progress=self.by.show_progress,
+                **self._common(constant) | {"problem": self.task.problems},
+            )  # fmt: skip
             C = choice.C
-        solved = self._solve(X, y, C, None, constant)
+        settled = replace(self, task=self.task.settled(choice))
+        solved = settled._solve(X, y, C, None, constant)
         return solved._replace(lam=_for_all(solved.lam, some), choice=choice)
 
     def of_bank(

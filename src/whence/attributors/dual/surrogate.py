@@ -152,11 +152,11 @@ class Surrogate:
     def support_logits(self) -> Doubles:
         """Compute the logits W f_i (S, K) of the support vectors, in float64."""
         f, d = self.vectors.double().cpu().numpy(), self.vectors.shape[1]
-        return f @ self.coef[:, :d].T + (self.coef[:, -1] if self.bias else 0.0)
+        return f @ self.coef[:, :d].T + (self.coef[:, -1] if self.bias else 0.0) + self.task.base
 
     def logits(self, features: Tensor) -> Tensor:
-        """Compute the surrogate's logits W f(x), (B, K), in float64."""
-        return new_logits(self.coef, features)
+        """Compute the surrogate's outputs W f(x), (B, K), and their base where there is one, in float64."""
+        return new_logits(self.coef, features) + torch.as_tensor(self.task.base, device=features.device)
 
     def classes(self, features: Tensor) -> Tensor:
         """Give the output that the model predicts, or the surrogate where the head is unknown, (B,)."""
@@ -176,13 +176,19 @@ class Surrogate:
 
     def faithfulness(self, features: Tensor, logits: Tensor | None = None) -> Faithfulness:
         """Compare with the model's output (B, K) for features (B, d); None takes what the head makes."""
-        self.task.require_classes("A surrogate that is compared with its model")
         if self.head is None:
             raise InvalidInputError(
                 "'head' must be known to compare the surrogate with the model. It is not: pass "
                 "head=(weight, bias) to FeatureBank.of, or use fit(model, data)."
             )
-        return faithfulness(self.coef, self.head, features, logits)
+        if self.task.has_classes:
+            return faithfulness(self.coef, self.head, features, logits)
+        theirs = (head_logits(self.head, features) if logits is None else logits).double().cpu().numpy()
+        agreement, alike = self.task.compared(self.logits(features).cpu().numpy(), theirs)
+        weights = self.coef[:, : features.shape[1]], self.head.weight.astype(np.float64)
+        lengths = float(np.linalg.norm(weights[0]) * np.linalg.norm(weights[1]))
+        cosine = float(np.vdot(*weights)) / lengths if lengths > 0 else 0.0
+        return Faithfulness(agreement, None, cosine, alike, len(features))
 
 
 def _checked(arrays: Arrays, task_of: Callable[[int], Task]) -> Task:

@@ -18,7 +18,7 @@ from whence.core.naming import asking
 from whence.errors import InvalidInputError, ModelError
 from whence.features import teller
 from whence.model.extractor import logits_in
-from whence.model.heads import made_by, recording, terms
+from whence.model.heads import made_by, paired, recording, terms
 from whence.model.inputs import n_rows, run, take
 from whence.model.modules import eagerly, evaluating
 
@@ -244,14 +244,15 @@ class Gradients:
         last = self.classifier.bound.extractor.layers_of_head()[-1][1]
         with last.register_forward_hook(lambda *call: outputs.append(call[-1])):
             output = at(self.model, {**(weights or {}), **parameters}, lambda: run(self.model, inputs))
-            return outputs[0] if self._output is None else logits_in(output)[self._output]
+            found = outputs[0] if self._output is None else logits_in(output, n_rows(inputs))[self._output]
+            return paired(found) if self.classifier.bound.extractor.paired else found
 
     def _find_output(self, inputs: Any) -> int | None:
         """Find which of the model's outputs are the logits; None where only the layer's own output is."""
         named = terms(self.layer)
         with evaluating(self.model), eagerly(self.model):
             with recording({name: self.model.get_submodule(name) for _, name in named}) as calls:
-                outputs = logits_in(run(self.model, inputs))
+                outputs = logits_in(run(self.model, inputs), n_rows(inputs))
             by_name = {call.name: call for call in calls}
             shared = [(share, by_name[name]) for share, name in named]
             found = next((j for j, logits in enumerate(outputs) if made_by(shared, logits)), None)

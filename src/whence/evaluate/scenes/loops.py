@@ -82,7 +82,7 @@ def predict(
             inputs = to_model(model, batch.inputs)
             with running_on(inputs):
                 output = run(model, inputs)
-            parts.append(logits_in(output)[0].float().cpu())
+            parts.append(logits_in(output, len(batch.indices))[0].float().cpu())
     logits = torch.cat(parts)
     if not logits.isfinite().all():
         row = int((~logits.isfinite()).any(1).int().argmax())

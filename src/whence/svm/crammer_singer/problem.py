@@ -181,9 +181,10 @@ class CrammerSinger(Problem):
         g[np.arange(len(rows)), self.labels[rows]] -= 1.0
         return g
 
-    def rise(self, move: Doubles, rows: Ints) -> float:
+    def rise(self, before: Doubles, after: Doubles, rows: Ints) -> float:
         """The change of Σ_i λ_{i,y_i}."""
-        return -float(move[np.arange(len(rows)), self.labels[rows]].sum())
+        own = np.arange(len(rows)), self.labels[rows]
+        return float((before[own] - after[own]).sum())
 
     def typical(self, alpha: Doubles, rows: Ints) -> float:
         """The mean λ_{i,y_i} of support vectors."""
