@@ -116,4 +116,4 @@ def test_one_input_has_no_name() -> None:
     explainer = whence.DualDA(C=0.05, show_progress=False).fit(model, (x, torch.arange(20) % 2))
     (why,) = explainer.explain(x[:1], k=1)
     assert why.inputs == {"": why}
-    assert "input" not in why.to_dict()
+    assert why.to_dict()["others"] == []

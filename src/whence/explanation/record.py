@@ -211,17 +211,14 @@ class Explanation:
             "sums",
         )
         sides = {"proponents": self.proponents, "opponents": self.opponents}
-        own = facts(self)
-        if not self.input:
-            own = {name: value for name, value in own.items() if name not in ("input", "others")}
         return {
-            **own,
+            **facts(self),
             "verdict": self.verdict._asdict(),
             "foretold": None if self.foretold is None else asdict(self.foretold),
             **{name: getattr(self, name) for name in computed},
             **{name: [self._plain(pair) for pair in pairs] for name, pairs in sides.items()},
             **_text(self, "logit_map"),
-            **({"others": [why.to_dict() for why in self.others]} if self.others else {}),
+            "others": [why.to_dict() for why in self.others],
         }
 
     def _plain(self, pair: Contribution) -> dict[str, Any]:
