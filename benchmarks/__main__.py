@@ -16,6 +16,7 @@ from benchmarks import (
     layers,
     memory,
     methods,
+    outliers,
     scale,
     solver,
     subsets,
@@ -42,6 +43,7 @@ PARTS = (
     "layers",
     "effects",
     "kills",
+    "outliers",
 )
 
 parser = argparse.ArgumentParser(description=__doc__)
@@ -94,3 +96,5 @@ if "effects" in chosen:
     effects.run(options.data, options.cache)
 if "kills" in chosen:
     kills.run()
+if "outliers" in chosen:
+    outliers.run(options.data)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import torch
 from torch import Tensor
@@ -16,6 +16,7 @@ from whence.relevance.lrp import Maps, trace
 from whence.relevance.presets import Rules, as_rules
 from whence.relevance.rules import RULES, Rule
 
+Kind = TypeVar("Kind")
 Method = str | Rules | Rule | Captum | type
 """How relevance goes from features to inputs: named rules, ``Rules``, a layer's rule, or a captum method."""
 
@@ -86,7 +87,7 @@ def pair_maps(
     }
 
 
-def only(maps: Mapping[str, Any]) -> Any:
+def only(maps: Mapping[str, Kind]) -> Kind:
     """Give the maps of a model's one input, or raise."""
     if len(maps) != 1:
         raise ModelError(

@@ -27,7 +27,7 @@ class OneClass(Boxed):
         cls, features: npt.ArrayLike, targets: npt.ArrayLike, n_outputs: int | None, C: float, bias: float
     ) -> Self:
         """Check features (N, d); targets say no more than how many there are."""
-        return cls.of(features, np.ones((len(np.asarray(targets)), 1)), C, 0.0, 0.0)
+        return cls.of(features, np.ones((len(np.asarray(targets)), 1)), C, False, 0.0)
 
     @property
     def strata(self) -> Ints:
