@@ -1,10 +1,10 @@
 """Foreign samples among tests: which score of the features tells them, by the area under the curve (AUC).
 
 Protocol: a small network is trained on the first 5,000 images of one set (one seed, two epochs); its 128
-penultimate features of these are the training set. Tests are the first 500 test images of the same set and 500
-of the other one, scaled alike. Scores are of the features as they are, of unit length, and centred on the
-training mean; the linear one-class machine also by the class that the model predicts. ν = 0.1 for all machines,
-k = 5 for neighbours, scikit-learn's defaults for the rest. No parameter is chosen by the result.
+penultimate features of these are the training set. Tests are the first 500 test images of the same set and
+500 of the other one, scaled alike. Scores are of the features as they are, of unit length, and centred on the
+training mean; the linear one-class machine also by the class that the model predicts. ν = 0.1 for all
+machines, k = 5 for neighbours, scikit-learn's defaults for the rest. No parameter is chosen by the result.
 """
 
 from __future__ import annotations
@@ -21,8 +21,7 @@ from sklearn.svm import OneClassSVM
 from torch import nn
 
 from benchmarks.data import read_idx
-from whence.svm import solve
-from whence.svm.boxed.one_class import OneClass
+from whence.svm import OneClass, solve
 
 N, TESTS, NU, K = 5_000, 500, 0.1, 5
 Rows = np.ndarray

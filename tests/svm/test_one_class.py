@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from sklearn.svm import OneClassSVM
 
-from whence.svm import solve
-from whence.svm.boxed.one_class import OneClass
+from whence.svm import OneClass, solve
 
 
 @pytest.mark.parametrize("C", [1e-3, 1e-2, 0.1])
