@@ -137,7 +137,7 @@ def test_one_line_and_its_spread() -> None:
 
 def test_effects_of_several_models() -> None:
     models, x, y, tests = problem(2)
-    ensemble = whence.Ensemble(whence.Effects(solves=1, show_progress=False)).fit(models, (x, y))
+    ensemble = whence.Ensemble(whence.Effects(show_progress=False)).fit(models, (x, y))
     assert ensemble.attribute(tests).shape == ensemble.spread(tests).shape == (B, N)
 
 

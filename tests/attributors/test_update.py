@@ -186,7 +186,7 @@ def test_another_method_is_fitted_on_the_changed_set() -> None:
     with torch.no_grad():
         expected = model.body(X).relu()
     np.testing.assert_allclose(bank.features, expected, rtol=1e-5, atol=1e-6)
-    effects = Effects(solves=1, show_progress=False).fit(model, explainer.data_)
+    effects = Effects(show_progress=False).fit(model, explainer.data_)
     assert effects.attribute(X[:2]).shape == (2, N + MORE)
     assert not effects.attribute(X[:2])[:, 3].any()
 

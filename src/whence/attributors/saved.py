@@ -77,13 +77,6 @@ class DualDAManifest(Manifest):
     history: list[Change] = []
 
 
-class EffectsManifest(DualDAManifest):
-    """What ``Effects`` saves."""
-
-    sharpness: Positive
-    reliability: Annotated[float, Field(ge=-1, le=1)] | None
-
-
 class EnsembleManifest(Strict):
     """What ``Ensemble`` saves: the manifests of its members."""
 

@@ -180,16 +180,11 @@ class Project:
         said = task.decided(self.attributor.require_model().read(x, self.attributor.batch_size).logits)
         return self.attributor.top_k(x, k, target), list(map(task.told, said.cpu().numpy()))
 
-    def errors(self, indices: list[int], target: int | None) -> Tensor | None:
-        """Standard errors (test, train) of the scores of some tests, where they are means over halves.
-
-        Of an ensemble the spread over its members.
-        """
-        if isinstance(self.attributor, Ensemble):
-            return self.attributor.spread(self.tests.take(self.read_tests(indices)), target)
-        if not isinstance(self.attributor, Effects) or self.attributor.solves_ < 2:
+    def spread(self, indices: list[int], target: int | None) -> Tensor | None:
+        """Give the spread (test, train) of the scores of some tests over the members of an ensemble."""
+        if not isinstance(self.attributor, Ensemble):
             return None
-        return self.attributor.standard_error(self.tests.take(self.read_tests(indices)), target)
+        return self.attributor.spread(self.tests.take(self.read_tests(indices)), target)
 
     def explain(
         self, indices: list[int], k: int = 5, target: int | None = None, method: str | None = None
