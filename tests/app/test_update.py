@@ -57,7 +57,7 @@ def test_update_is_a_fit_of_the_changed_set(fitted: Path) -> None:
         (["--remove", "90"], r"Got 90"),
         (["--remove", "a-b"], "'remove' must be a list such as 0,4-7"),
         (["--relabel", "3"], "--relabel must be PLACE=CLASS"),
-        (["--relabel", "3=7"], "'relabel' must be a class"),
+        (["--relabel", "3=7"], "'relabel' must be one of the classes"),
         (["--add", "my_module:nothing"], "'add'"),
     ],
 )

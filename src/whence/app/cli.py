@@ -226,7 +226,7 @@ def serve(
 def audit(
     saved: Saved,
     view: Annotated[
-        str, typer.Option(help="What to look at: labels, classes, coreset or shortcut.")
+        str, typer.Option(help="What to look at: labels, classes, coreset, shortcut or strange.")
     ] = "labels",
     ranking: Annotated[
         str | None,
