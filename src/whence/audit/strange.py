@@ -1,4 +1,4 @@
-"""Strange samples: tests that nothing in the training set is like, by the distance to their neighbours there."""
+"""Strange samples: tests that nothing in the training set is like, by the distance to their neighbours."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ class StrangeSamples:
     def __str__(self) -> str:
         order = np.argsort(-self.distances, kind="stable")[: max(10, int(self.strange.sum()))]
         lines = [
-            f"{counted(int(self.strange.sum()), 'test')} of {len(self.distances):,} further from the training "
-            f"set than {self.quantile:.0%} of its own samples are from the others ({self.threshold:.3f}):"
+            f"{counted(int(self.strange.sum()), 'test')} of {len(self.distances):,} further from the "
+            f"training set than {self.quantile:.0%} of its own samples are from the others ({self.threshold:.3f}):"
         ]
         for i in order.tolist():
             near = ", ".join(map(str, self.neighbours[i, :5].tolist()))
