@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 import whence
-from tests.helpers.commands import mistake, run
+from tests.helpers.commands import fit, mistake, run
+from whence.errors import InvalidInputError
 
 
 def test_attribute_gives_the_scores_of_the_explainer(fitted: Path) -> None:
@@ -45,9 +46,29 @@ def test_attribute_gives_effects(fitted: Path) -> None:
     [
         (["--tests", "x"], "'tests' must be a list such as 0,4-7"),
         (["--tests", "30"], r"'tests' must lie in [0, 30)"),
-        (["--tests", "5-3"], "at least one test sample"),
+        (["--tests", "5-3"], "at least one sample"),
         (["--tests", "0", "--target", "7"], "'target' must be one of the classes: 0 … 2. Got '7'"),
     ],
 )
 def test_attribute_names_mistakes(fitted: Path, arguments: list[str], message: str) -> None:
     assert message in str(mistake("attribute", "x.whence", *arguments))
+
+
+def test_an_ensemble_is_fitted_saved_and_told_with_its_spread(place: Path) -> None:
+    options = [
+        "--method",
+        "ensemble",
+        "--model",
+        "my_module:build+my_module:deep",
+        "--test",
+        "my_module:test",
+    ]
+    said = fit(*options).stdout
+    assert "Members      2 of DualDA" in said
+    (found,) = json.loads(run("attribute", "x.whence", "--tests", "1", "-k", "2", "--json").stdout)
+    ensemble = whence.load(place / "x.whence")
+    assert isinstance(ensemble, whence.Ensemble)
+    assert all(sample["spread"] >= 0 for sample in found["proponents"])
+    assert " ± " in run("attribute", "x.whence", "--tests", "1").stdout
+    assert len(json.loads(run("info", "x.whence", "--json").stdout)["members"]) == 2
+    assert isinstance(mistake("explain", "x.whence", "--tests", "0", "--out", "why"), InvalidInputError)

@@ -24,6 +24,7 @@ def scores(project: Project, tests: str, k: int, target: str | None) -> list[dic
     attributor, chosen = project.attributor, places(tests, project)
     wanted = as_class(target, attributor.task_)
     top, predicted = project.top_k(chosen, k, wanted)
+    spread = project.spread(chosen, wanted)
     task, foretold = attributor.task_, getattr(attributor, "foretold_", None)
     truths = project.test_bank.labels[chosen]
 
@@ -31,6 +32,7 @@ def scores(project: Project, tests: str, k: int, target: str | None) -> list[dic
         pairs = zip(ranked.indices[b].tolist(), ranked.scores[b].tolist(), strict=True)
         return [
             {"index": i, "class": task.told(attributor.labels_[i]), "score": score}
+            | ({} if spread is None else {"spread": float(spread[b, i])})
             for i, score in pairs
             if i >= 0
         ]
@@ -65,8 +67,9 @@ def in_words(found: list[dict[str, Any]]) -> str:
             f"{plain_line(test['truth'])}; {about}:"
         )
         for sample in test["proponents"] + test["opponents"]:
+            spread = f" ± {sample['spread']:<8.2g}" if "spread" in sample else ""
             lines.append(
-                f"  {signed(sample['score']):>10}  training sample {sample['index']}, "
+                f"  {signed(sample['score']):>10}{spread}  training sample {sample['index']}, "
                 f"{plain_line(sample['class'])}"
             )
     return "\n".join(lines)

@@ -16,7 +16,7 @@ from whence import __version__
 from whence.app.opening import Fit
 from whence.app.outputs import check_file, write_out
 from whence.app.telling import say, show_progress
-from whence.attributors import Attributor, DualDA
+from whence.attributors import Attributor, DualDA, Ensemble
 from whence.attributors.dual.attributor import SurrogateAttributor
 from whence.core.cache import Cache
 from whence.core.naming import find
@@ -110,16 +110,17 @@ def run(configuration: Configuration, out: Path, *, show_progress: bool, say: Ca
     """
     folder = out.resolve().parent
     network = configuration.network(folder)
-    samples = find("data", configuration.data, folder)
+    several = "+" in configuration.data
+    samples = configuration.training(network, folder) if several else find("data", configuration.data, folder)
     tests = None if configuration.test is None else find("test", configuration.test, folder)
-    prepare, reading = configuration.prepare(), configuration.reading
+    prepare, reading = None if several else configuration.prepare(), configuration.reading
     attributor = configuration.attributor()(**configuration.options)
     attributor.show_progress = show_progress
     held_out = None
     if tests is not None:
         with _about_test():
             held_out = configuration.samples(tests, network, attributor.batch_size)
-    task = configuration.chosen_task()
+    task = None if several else configuration.chosen_task()
     attributor.fit(network, samples, configuration.layer, task=task, preprocess=prepare, **reading)
     for line in describe(attributor):
         say(line)
@@ -136,7 +137,7 @@ def run(configuration: Configuration, out: Path, *, show_progress: bool, say: Ca
         with _about_test():
             held_out = configuration.samples(tests, network, attributor.batch_size, attributor.task_)
             bank = extract(
-                network,
+                attributor.require_model().extractor.model,
                 held_out,
                 layer=configuration.layer,
                 layers=attributor.layers_,
@@ -185,6 +186,9 @@ def describe(attributor: Attributor) -> list[str]:
         shown = ", ".join(map(str, skipped[:10])) + (" …" if len(skipped) > 10 else "")
         lines.append(f"Skipped      {counted(len(skipped), 'sample')} that could not be read: {shown}")
     solved = f"{origins['solution']}, {seconds['solution']:.1f} s"
+    if isinstance(attributor, Ensemble):
+        of = ", ".join(sorted({type(member).__name__ for member in attributor.members_}))
+        lines.append(f"Members      {len(attributor.members_)} of {of}; the head above is the first one's")
     if not isinstance(attributor, SurrogateAttributor):
         return [*lines, f"Method       {type(attributor).__name__}, {solved}"]
     given = "by the length of the features" if attributor.C == "auto" else "as given"

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from whence.app.telling import say
-from whence.attributors import DualDA, Effects, load
+from whence.attributors import DualDA, Effects, Ensemble, load
 from whence.attributors.dual.attributor import SurrogateAttributor
 from whence.core import contents, store
 from whence.core.resources import in_words
@@ -27,6 +27,8 @@ def run(path: Path, *, as_json: bool) -> None:
         for name, value in found.items():
             if isinstance(value, dict):
                 value = plain_line(", ".join(f"{key}={each}" for key, each in value.items()))
+            if isinstance(value, list):
+                value = plain_line("; ".join(value))
             say(f"{name:16} {value}")
 
 
@@ -49,6 +51,13 @@ def facts(path: Path) -> dict[str, Any]:
             "layer": (manifest.get("fingerprint") or {}).get("layer"),
             "layers": ", ".join(plain_line(each["name"]) for each in several.get("blocks", [])) or None,
         }
+    if manifest.get("method") == Ensemble.name:
+        ensemble = load(path)
+        assert isinstance(ensemble, Ensemble)
+        members = [
+            f"{type(member).__name__}, {in_words(member.cache_bytes_)}" for member in ensemble.members_
+        ]
+        found |= {"samples": ensemble.n_train_, "classes": ensemble.n_classes_, "members": members}
     if manifest.get("method") in (DualDA.name, Effects.name):
         explainer = load(path)
         assert isinstance(explainer, SurrogateAttributor)
@@ -60,6 +69,8 @@ def facts(path: Path) -> dict[str, Any]:
             "duality gap": explainer.gap_,
             "agreement": explainer.agreement_,
         }
+        if isinstance(explainer, DualDA) and explainer.history_:
+            found["changes"] = [str(change) for change in explainer.history_]
         foretold = explainer.foretold_
         if foretold is not None:
             found |= {

@@ -166,21 +166,26 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-def places(text: str, project: Project) -> list[int]:
-    """Read a list of test samples such as ``0,4-7``, or raise."""
+def numbers(text: str, argument: str) -> list[int]:
+    """Read a list such as ``0,4-7``, or raise."""
     found: list[int] = []
     try:
         for part in text.split(","):
             first, dash, last = part.strip().partition("-")
             found += range(int(first), int(last) + 1) if dash else [int(first)]
     except ValueError:
-        raise InvalidInputError(f"'tests' must be a list such as 0,4-7. Got {text!r}.") from None
+        raise InvalidInputError(f"'{argument}' must be a list such as 0,4-7. Got {text!r}.") from None
     if not found:
-        raise InvalidInputError(f"'tests' must name at least one test sample. Got {text!r}.")
-    return project.check_tests(found)
+        raise InvalidInputError(f"'{argument}' must name at least one sample. Got {text!r}.")
+    return found
 
 
-def as_class(text: str | None, task: Task) -> int | None:
+def places(text: str, project: Project) -> list[int]:
+    """Read a list of test samples such as ``0,4-7``, or raise."""
+    return project.check_tests(numbers(text, "tests"))
+
+
+def as_class(text: str | None, task: Task, argument: str = "target") -> int | None:
     """Read a class by its number or its name, or raise."""
     if text is None:
         return None
@@ -190,4 +195,4 @@ def as_class(text: str | None, task: Task) -> int | None:
     if text.isdigit() and int(text) < task.n_outputs:
         return int(text)
     known = ", ".join(names) or f"0 … {task.n_outputs - 1}"
-    raise InvalidInputError(f"'target' must be one of the {task.outputs}: {known}. Got {text!r}.")
+    raise InvalidInputError(f"'{argument}' must be one of the {task.outputs}: {known}. Got {text!r}.")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -19,8 +21,8 @@ from whence.pages.samples import Array, as_samples, kept_tokens
 from whence.relevance.concepts import Concepts, concept_maps
 from whence.relevance.lrp import default_rules
 from whence.relevance.presets import PRESETS, Rules
-from whence.relevance.sources import floating
-from whence.relevance.xda import Backward, Method, only, pair_maps, start
+from whence.relevance.sources import floating, one_of
+from whence.relevance.xda import Backward, Method, PairMaps, pair_maps, start
 
 if TYPE_CHECKING:
     from whence.attributors.pairs import PairAttributor
@@ -57,6 +59,22 @@ class Parts(NamedTuple):
     coefficients: Tensor | None
 
 
+class OnInput(NamedTuple):
+    """What is shown of one of a model's inputs.
+
+    Attributes
+    ----------
+    name : of the input; empty where the model has only one
+    sample, logit_map : of the test
+    pairs : training samples, with the maps of their pairs on the test and on themselves
+    """
+
+    name: str
+    sample: Sample
+    logit_map: Array
+    pairs: list[tuple[Sample, Array, Array]]
+
+
 class PairExplainer:
     """Explains test samples one at a time: one pass of the sample, one of its training samples, two back.
 
@@ -82,15 +100,15 @@ class PairExplainer:
         sides = [_strongest(scored.scores, self.k, sign) for sign in (1, -1)]
         indices = [int(scored.indices[place]) for place in (*sides[0], *sides[1])]
         parts = self.explainer.parts(f, target, indices)
-        logit_map, pairs = self._pairs(inputs, test, method, target, indices, parts)
-        contributions = self._contributions(target, scored, sides, parts, pairs)
+        first, *others = self._pairs(inputs, test, method, target, indices, parts)
+        shown = [self._contributions(target, scored, sides, parts, each.pairs) for each in (first, *others)]
         n = len(sides[0])
         ours = surrogate.logits(f)[0].cpu().numpy()
         verdict = surrogate.task.verdict(theirs[0].double().cpu().numpy(), ours, target, truth)
-        return Explanation(
+        why = Explanation(
             foretold=self.explainer.foretold_,
             speech=surrogate.task.speech,
-            sample=as_samples(inputs, self.model.prepare.preprocess)[0],
+            sample=first.sample,
             predicted=predicted,
             verdict=verdict,
             probability=verdict.probability,
@@ -102,14 +120,27 @@ class PairExplainer:
             logit=float(ours[target]),
             base=float(surrogate.task.base[target]),
             bias=float(surrogate.coef[target, -1]) if surrogate.bias else 0.0,
-            proponents=tuple(contributions[:n]),
-            opponents=tuple(contributions[n:]),
-            logit_map=logit_map,
+            proponents=tuple(shown[0][:n]),
+            opponents=tuple(shown[0][n:]),
+            logit_map=first.logit_map,
             method=_name(method),
             n_train=len(surrogate.labels),
             n_support=self.explainer.n_scoring_,
             gap=self.explainer.gap_,
+            input=first.name,
         )
+        more = [
+            replace(
+                why,
+                sample=each.sample,
+                proponents=tuple(some[:n]),
+                opponents=tuple(some[n:]),
+                logit_map=each.logit_map,
+                input=each.name,
+            )
+            for each, some in zip(others, shown[1:], strict=True)
+        ]
+        return replace(why, others=tuple(more))
 
     def _contributions(
         self,
@@ -241,21 +272,29 @@ class PairExplainer:
 
     def _pairs(
         self, inputs: Any, test: Backward, method: Method, target: int, indices: list[int], parts: Parts
-    ) -> tuple[Array, list[tuple[Sample, Array, Array]]]:
-        """Give the map of the logit, and some training samples with the maps of their pairs on both sides."""
+    ) -> list[OnInput]:
+        """Give the maps of the logit and of pairs with some training samples, on each input of the model."""
         weight = torch.as_tensor(self.surrogate.coef[target, : test.features.shape[1]])
-        logit, pairs = None, list[tuple[Sample, Array, Array]]()
-        size = self.explainer.batch_size
+        tokenizer, size = self.model.prepare.preprocess, self.explainer.batch_size
+        batches: list[tuple[Any, dict[str, PairMaps]]] = []
         for begin in range(0, len(indices), size):
             some = slice(begin, begin + size)
             train_inputs, train = self._train(indices[some], parts.vectors[some], inputs, method)
             maps = pair_maps(test, train, parts.on_test[some], parts.on_train[some], weight)
-            logit = maps.logit[None] if logit is None else logit
-            samples = as_samples(train_inputs, self.model.prepare.preprocess)
-            sides = _shown(inputs, maps.test), _shown(train_inputs, maps.train)
-            pairs += zip(samples, *sides, strict=True)
-        logit = only(test.maps(weight[None])) if logit is None else logit
-        return _shown(inputs, logit)[0], pairs
+            batches.append((train_inputs, maps))
+        first = {name: each.logit[None] for name, each in batches[0][1].items()} if batches else None
+        logit = test.maps(weight[None]) if first is None else first
+        found = []
+        for name, relevance in logit.items():
+            own = partial(one_of, name=name) if len(logit) > 1 else _as_it_is
+            pairs: list[tuple[Sample, Array, Array]] = []
+            for train_inputs, maps in batches:
+                theirs = own(train_inputs)
+                sides = _shown(own(inputs), maps[name].test), _shown(theirs, maps[name].train)
+                pairs += zip(as_samples(theirs, tokenizer), *sides, strict=True)
+            sample, shown = as_samples(own(inputs), tokenizer)[0], _shown(own(inputs), relevance)[0]
+            found.append(OnInput(name if len(logit) > 1 else "", sample, shown, pairs))
+        return found
 
     def _train(
         self, indices: list[int], expected: Tensor, inputs: Any, method: Method
@@ -292,6 +331,10 @@ def _strongest(scores: Doubles, k: int, sign: int) -> list[int]:
     """Give the places of the k largest scores of a sign, the largest first."""
     best, where = torch.from_numpy(scores).topk(min(k, len(scores)), largest=sign > 0)
     return where[best * sign > 0].tolist()
+
+
+def _as_it_is(inputs: Any) -> Any:
+    return inputs
 
 
 def _shown(inputs: Any, maps: Tensor) -> list[Array]:

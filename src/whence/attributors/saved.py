@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
+from whence.attributors.dual.changes import Change
 from whence.core import contents
 from whence.model.layers import Layers
 from whence.svm import CChoice
@@ -64,7 +65,8 @@ class Manifest(Strict):
 class DualDAManifest(Manifest):
     """What ``DualDA`` saves.
 
-    Files of version 0.1 have no class names and no agreement; in them a constant of 1 carries the bias.
+    Files of version 0.1 have no class names, no agreement and no history; in them a constant of 1 carries the
+    bias.
     """
 
     C: Positive
@@ -72,6 +74,14 @@ class DualDAManifest(Manifest):
     gap: float
     agreement: Share | None = None
     constant: Annotated[float, Field(ge=0)] = 1.0
+    history: list[Change] = []
+
+
+class EnsembleManifest(Strict):
+    """What ``Ensemble`` saves: the manifests of its members."""
+
+    method: str
+    members: Annotated[list[dict[str, Any]], Field(min_length=1)]
 
 
 class SolutionManifest(Strict):

@@ -18,7 +18,7 @@ from whence.core.naming import asking
 from whence.data.items import LABEL_NAMES, Prepare, as_fields, is_array, split
 from whence.data.labels import Labels, data_names, listed_labels
 from whence.data.reading import Batch, OnError, Reading, Workers
-from whence.data.sources import Columns, ImageFolder, Stream, as_source
+from whence.data.sources import Columns, ImageFolder, Joined, Stream, as_source
 from whence.data.targets import Targets
 from whence.errors import InvalidInputError, SampleError
 
@@ -42,7 +42,7 @@ class TrainingSet(Dataset[Any]):
     """Samples in the user's own order, read when they are asked for. Nothing is copied.
 
     It is a map-style ``Dataset`` of the samples as the user has them, and it gives batches as the model takes
-    them. ``subset``, ``relabelled`` and ``marked`` give others that read from the same source.
+    them. ``subset``, ``relabelled``, ``marked`` and ``changed`` give others that read from the same source.
 
     Attributes
     ----------
@@ -53,7 +53,8 @@ class TrainingSet(Dataset[Any]):
     workers : processes that read
     on_error : what happens where a sample cannot be read; None where nobody was asked
     places : (N,) of the samples in ``source``; None for all of them
-    labels : (N, …) that stand for those in ``source``; None for its own
+    labels : (N, …) that stand for those in ``source``; None for its own. Those of samples that were left out
+        are blank
     marks : on inputs
     """
 
@@ -128,7 +129,7 @@ class TrainingSet(Dataset[Any]):
         for mark in self.marks:
             if mark.where[index]:
                 inputs = _changed(mark.change, inputs, np.random.default_rng([mark.seed, place]))
-        if self.labels is not None:
+        if self.labels is not None and self.targets.known(self.labels[[index]])[0]:
             label = self.labels[index].tolist()
         fields = as_fields(item)
         if fields is None:
@@ -195,6 +196,20 @@ class TrainingSet(Dataset[Any]):
     def relabelled(self, labels: Array, class_names: tuple[str, ...] | None) -> Self:
         """Give the set with other labels (N, …), and the names of their classes."""
         return replace(self, labels=labels, targets=replace(self.targets, names=class_names))
+
+    def changed(self, labels: Array | None, *added: Self) -> Self:
+        """Give the set with other samples after its own, and labels (N + M, …) of all; None for their own.
+
+        Samples whose label is blank are left out; all keep their places.
+        """
+        parts = tuple(part for each in (self, *added) for part in each.parts)
+        return replace(self, source=Joined(parts), places=None, labels=labels, marks=())
+
+    @property
+    def parts(self) -> tuple[Self, ...]:
+        """The sets that it was put together from by ``changed``; else the set itself."""
+        joined = isinstance(self.source, Joined) and self.places is None and not self.marks
+        return self.source.parts if joined else (self,)
 
     def marked(self, mark: Mark) -> Self:
         """Give the set with a change of some samples' inputs, after those that it has."""

@@ -57,6 +57,8 @@ class Explanation:
     n_train, n_support : training samples, and how many of them can have a score: the support vectors, or
         those that change some surrogate
     gap : relative duality gap of the surrogate, the certificate of its scores
+    input : the name of the input that samples and maps are of, where the model has several; else empty
+    others : the same explanation on each of the model's further inputs
     """
 
     foretold: Foretold | None
@@ -80,6 +82,13 @@ class Explanation:
     n_train: int
     n_support: int
     gap: float
+    input: str = ""
+    others: tuple[Explanation, ...] = ()
+
+    @property
+    def inputs(self) -> dict[str, Explanation]:
+        """The explanation on each of the model's inputs, by their names; scores are the same on all."""
+        return {why.input: why for why in (self, *self.others)}
 
     @property
     def evidence_for(self) -> float:
@@ -209,6 +218,7 @@ class Explanation:
             **{name: getattr(self, name) for name in computed},
             **{name: [self._plain(pair) for pair in pairs] for name, pairs in sides.items()},
             **_text(self, "logit_map"),
+            "others": [why.to_dict() for why in self.others],
         }
 
     def _plain(self, pair: Contribution) -> dict[str, Any]:
@@ -220,8 +230,13 @@ class Explanation:
             **_text(pair, "test_map", "train_map"),
         }
 
-    def plot(self) -> Figure:
+    def plot(self, input: str | None = None) -> Figure:
         """Draw the test sample with its map, its proponents and opponents, and the maps of each pair.
+
+        Parameters
+        ----------
+        input
+            The input to draw, of a model with several; None for the first.
 
         Returns
         -------
@@ -229,7 +244,12 @@ class Explanation:
         """
         from whence.explanation.figures.pairs import draw
 
-        return draw(self)
+        if input is not None and input not in self.inputs:
+            raise InvalidInputError(
+                f"'input' must be one of the model's inputs, {', '.join(map(repr, self.inputs))}. "
+                f"Got {shown(input)}."
+            )
+        return draw(self if input is None else self.inputs[input])
 
 
 def _text(one: Contribution | Explanation, *maps: str) -> dict[str, Any]:
@@ -271,11 +291,11 @@ class Explanations(Sequence[Explanation]):
         """The relevance maps of each test sample, see ``Explanation.maps``."""
         return [why.maps for why in self]
 
-    def plot(self, test: int = 0) -> Figure:
-        """Draw the explanation of one test sample, the first if none is named."""
+    def plot(self, test: int = 0, input: str | None = None) -> Figure:
+        """Draw the explanation of one test sample, the first if none is named, on one of its inputs."""
         if not is_integer(test) or not -len(self) <= test < len(self):
             raise InvalidInputError(f"'test' must be one of the {len(self)} test samples. Got {shown(test)}.")
-        return self[test].plot()
+        return self[test].plot(input)
 
     def to_dict(self) -> list[dict[str, Any]]:
         """Each explanation in plain types that JSON takes."""

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from whence.errors import HeadError, ModelError
 from whence.model import heads
-from whence.model.heads import Call, Head, HeadInputs, listed, widths
+from whence.model.heads import Call, Head, HeadInputs, Shared, listed, widths
 from whence.model.inputs import n_rows, run, running_on, take, to_model
 from whence.model.layers import Layers
 from whence.model.modules import check_model, eagerly, evaluating, unwrap
@@ -23,7 +23,9 @@ def find_head(model: nn.Module, inputs: Any, layer: str | None = None) -> str:
 
     Forward passes on ``inputs`` record what goes through every linear layer and 1×1 convolution. The head
     is the one whose output has the values of the model's logits, or from which the model picks its logits:
-    one place per sample (the last token), or an average over places (pooling). Nothing is guessed from names.
+    one place per sample (the last token), or an average over places (pooling). Where the logits are a sum or
+    a mean of several heads, as of distilled transformers, all of them are named: "0.5*head + 0.5*head_dist".
+    Nothing is guessed from names.
 
     Parameters
     ----------
@@ -41,8 +43,11 @@ def find_head(model: nn.Module, inputs: Any, layer: str | None = None) -> str:
     """
     model = check_model(model, layer)
     layers = heads.candidates(model)
-    if layer is not None and layer not in layers:
-        raise ModelError(f"'layer' must name a linear layer of the model. Got {layer!r}. {listed(layers)}")
+    asked = [] if layer is None else [term.name for term in heads.terms(layer)]
+    if unknown := [name for name in asked if name not in layers]:
+        raise ModelError(
+            f"'layer' must name a linear layer of the model. Got {unknown[0]!r}. {listed(layers)}"
+        )
     inputs = take(to_model(model, inputs), slice(8))  # enough to tell layers apart, and little to record
     with evaluating(model), eagerly(model), running_on(inputs):
         if layer is None:
@@ -50,13 +55,13 @@ def find_head(model: nn.Module, inputs: Any, layer: str | None = None) -> str:
             K = {logits.shape[1] for logits in logits_in(run(model, inputs), n_rows(inputs))}
             wanted = {name: module for name, module in layers.items() if widths(module)[1] in K}
         else:
-            wanted = {layer: layers[layer]}
+            wanted = {name: layers[name] for name in asked}
         with heads.recording(wanted) as calls:
             outputs = logits_in(run(model, inputs), n_rows(inputs))
         if layer is None:
             layer = _only_head(calls, outputs, layers)
         else:
-            _check_ranks(_single_call(calls, layer), outputs, layers)
+            _check_ranks(layer, _shared(calls, layer), outputs, layers)
     return layer
 
 
@@ -68,18 +73,19 @@ class Outputs(NamedTuple):
 
 
 class Extractor:
-    """Features f(x): what goes into the linear layer ``layer`` of ``model`` to make the logits.
+    """Features f(x): what goes into the linear layer ``layer`` of ``model``, or several, to make the logits.
 
     Calling it runs the whole model on a batch in eval mode and returns features (B, d) on the model's
     device. Where the layer runs on many places of a sample, the features are those of the place that the
-    model picks, or averaged as the model does. The model's weights, gradients, training flags and hooks are
+    model picks, or averaged as the model does; where the logits are a sum of several layers' outputs, what
+    goes into each times its share, side by side. The model's weights, gradients, training flags and hooks are
     as before afterwards. Every batch is checked: samples for which the model's output is not what the layer
     makes of the features are refused.
 
     Attributes
     ----------
     model : the model itself, inside ``DataParallel`` and ``torch.compile``
-    layer : the name of its head
+    layer : the name of its head, or several as in "0.5*head + 0.5*head_dist"
     layers : the layers that features come from, where they are not the head's alone: features are then
         (B, D), see ``Layers``
     exact : whether the model's output has the layer's values, or (False) only its first class; None until
@@ -120,8 +126,8 @@ class Extractor:
         with evaluating(self.model):
             inputs = to_model(self.model, inputs)
             with running_on(inputs):
-                call, passes, before = self._passes(inputs)
-            wrong = [heads.differing(call, found, logits) for found, logits in passes]
+                shared, passes, before = self._passes(inputs)
+            wrong = [heads.differing(shared, found, logits) for found, logits in passes]
             if self.exact is None:
                 self.exact = any(not mask.any() for mask in wrong)
             if not self.exact:
@@ -148,40 +154,46 @@ class Extractor:
 
     def forward(self, inputs: Any) -> Tensor:
         """Features (B, d) of the model's inputs, in the caller's own modes; autograd follows if it is on."""
-        call, passes, before = self._passes(inputs)
+        shared, passes, before = self._passes(inputs)
         if len(passes) == 1:
             return self._joined(before, passes[0][0].features)
-        best = min(passes, key=lambda each: int(heads.differing(call, *each).sum()))
+        best = min(passes, key=lambda each: int(heads.differing(shared, *each).sum()))
         return self._joined(before, best[0].features)
 
     def _joined(self, before: Mapping[str, Tensor], features: Tensor) -> Tensor:
         """Features of all layers, of those before the head and of the head (B, d)."""
         return features if self.layers is None else self.layers.joined(before, features)
 
-    def _passes(self, inputs: Any) -> tuple[Call, list[tuple[HeadInputs, Tensor]], Mapping[str, Tensor]]:
-        """Run the model once: the layer's call, what it gave each output that may be the logits, and others.
+    def layers_of_head(self) -> list[tuple[float, nn.Module]]:
+        """Give the layers that the head is made of, with their shares."""
+        return [(share, self.model.get_submodule(name)) for share, name in heads.terms(self.layer)]
+
+    def _passes(self, inputs: Any) -> tuple[Shared, list[tuple[HeadInputs, Tensor]], Mapping[str, Tensor]]:
+        """Run the model once: the head's calls, what they gave each output that may be the logits, others.
 
         These are the vectors of the layers before it, where features come from several.
         """
-        layer = self.model.get_submodule(self.layer)
+        layers = {name: self.model.get_submodule(name) for _, name in heads.terms(self.layer)}
         reading: Any = nullcontext({}) if self.layers is None else self.layers.reading(self.model, inputs)
-        with eagerly(self.model), reading as before, heads.recording({self.layer: layer}) as calls:
+        with eagerly(self.model), reading as before, heads.recording(layers) as calls:
             outputs = logits_in(run(self.model, inputs), n_rows(inputs))
-            call = _single_call(calls, self.layer)
-            tries = [(heads.head_inputs(call, logits), logits) for logits in outputs]
+            shared = _shared(calls, self.layer)
+            tries = [(heads.joint_inputs(shared, logits), logits) for logits in outputs]
         passes = [(found, logits) for found, logits in tries if found is not None]
         if not passes:
+            shape = tuple(shared[0][1].output.shape)
             raise ModelError(
-                f"Layer {self.layer!r} must make the model's logits. Its output {tuple(call.output.shape)} "
+                f"Layer {self.layer!r} must make the model's logits. Its output {shape} "
                 "has no traceable part in them. Find the head again with the batch that was passed."
             )
         n, rows = n_rows(inputs), passes[0][0].features
         if n is not None and len(rows) != n:
+            d = sum(widths(layer)[0] for layer in layers.values())
             raise ModelError(
-                f"Layer {self.layer!r} must see one row per sample, shape ({n}, {widths(layer)[0]}). "
+                f"Layer {self.layer!r} must see one row per sample, shape ({n}, {d}). "
                 f"Got {tuple(rows.shape)}. Is the input a batch?"
             )
-        return call, passes, before
+        return shared, passes, before
 
     def _refuse(self, row: int, found: HeadInputs, logits: Tensor) -> None:
         ours, theirs = found.logits[row], logits[row].detach()
@@ -198,7 +210,7 @@ class Extractor:
         Where features come from several layers, the weight (K, D) is 0 for those of the others.
         """
         with evaluating(self.model), eagerly(self.model):
-            weight, bias = heads.effective(self.model.get_submodule(self.layer))
+            weight, bias = heads.joint_weight(self.layers_of_head())
         arrays = [None if t is None else t.float().cpu().numpy().copy() for t in (weight, bias)]
         assert arrays[0] is not None
         head = Head(arrays[0], arrays[1]).paired() if self.paired else Head(arrays[0], arrays[1])
@@ -240,13 +252,15 @@ def _only_head(calls: list[Call], outputs: list[Tensor], layers: Mapping[str, nn
     found: dict[str, tuple[int, ...]] = {}
     for logits in outputs:
         # Backwards: where an identity repeats its input or a wrapper its content, the later call is the head.
-        name = next((call.name for call in reversed(calls) if heads.made_by(call, logits)), None)
+        name = next((call.name for call in reversed(calls) if heads.made_by([(1.0, call)], logits)), None)
         if name is not None:
             found.setdefault(name, tuple(logits.shape))
     if len(found) == 1:
         (name,) = found
         _single_call([call for call in calls if call.name == name], name)
         return name
+    if not found and (joint := next(filter(None, (heads.sum_of(calls, each) for each in outputs)), None)):
+        return joint
     if found:
         several = ", ".join(f"{name!r} made {shape}" for name, shape in found.items())
         raise ModelError(
@@ -256,24 +270,34 @@ def _only_head(calls: list[Call], outputs: list[Tensor], layers: Mapping[str, nn
     shapes = " or ".join(str(tuple(logits.shape)) for logits in outputs)
     raise ModelError(
         "No linear layer's output is the model's output, so the head is unknown. Expected one whose output, "
-        f"at one place per sample or averaged over places, equals the logits of shape {shapes}. "
+        "at one place per sample or averaged over places, or several whose sum, equals the logits of shape "
+        f"{shapes}. "
         f"{listed(layers, outputs[0].shape[1])} If the model does something after its last linear layer that "
         "keeps the order of the classes, such as a softmax or a sigmoid, pass that layer's name as 'layer'."
     )
 
 
-def _check_ranks(call: Call, outputs: list[Tensor], layers: Mapping[str, nn.Module]) -> None:
+def _check_ranks(layer: str, shared: Shared, outputs: list[Tensor], layers: Mapping[str, nn.Module]) -> None:
     """Raise unless the layer puts the same class first as one of the outputs."""
     for output in outputs:
-        found = heads.head_inputs(call, output)
+        found = heads.joint_inputs(shared, output)
         if found is not None and not heads.misranked(found, output).any():
             return
     shapes = " or ".join(str(tuple(output.shape)) for output in outputs)
     raise ModelError(
-        f"'layer' must rank the classes as the model does. Got {call.name!r}, output "
-        f"{tuple(call.output.shape)}, whose classes differ from those of the model's output {shapes}. "
+        f"'layer' must rank the classes as the model does. Got {layer!r}, output "
+        f"{tuple(shared[0][1].output.shape)}, whose classes differ from those of the model's output "
+        f"{shapes}. "
         f"{listed(layers, outputs[0].shape[1])}"
     )
+
+
+def _shared(calls: list[Call], layer: str) -> Shared:
+    """Give the calls of a head's layers, each once, with their shares."""
+    return [
+        (share, _single_call([call for call in calls if call.name == name], name))
+        for share, name in heads.terms(layer)
+    ]
 
 
 def _single_call(calls: list[Call], layer: str) -> Call:

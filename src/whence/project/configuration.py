@@ -43,7 +43,8 @@ class Configuration:
     Attributes
     ----------
     model, data, test : ``module:name`` each, of a thing or of a function that makes it. A function with a
-        parameter ``folder`` is given the folder of the explainer's file.
+        parameter ``folder`` is given the folder of the explainer's file. Several training sets, one after the
+        other, have a + between them, which ``whence update`` adds to; so have the models of an ensemble
     preprocess : ``module:name`` of what makes the model's inputs of a batch of inputs
     method : the attribution method, by its registered name or as ``module:name``
     task : what labels and outputs stand for, likewise; None where the labels tell
@@ -109,7 +110,9 @@ class Configuration:
         foreign = {key: name for key, name in found.names().items() if name not in _MOVED.values()}
         unnamed = {key: name for key, name in foreign.items() if not names.get(key)}
         if unnamed and not trust:
-            told = ", ".join(f"{key} {name} ({origin(name)})" for key, name in unnamed.items())
+            told = ", ".join(
+                f"{key} {part} ({origin(part)})" for key, name in unnamed.items() for part in name.split("+")
+            )
             wanted = " ".join(f"--{key} {shlex.quote(name)}" for key, name in unnamed.items())
             raise InvalidInputError(
                 f"'{path}' names code that would be imported and run: {told}. Pass --trust if the file is "
@@ -143,13 +146,17 @@ class Configuration:
         """Names of the options that the method has."""
         return set(inspect.signature(self.attributor()).parameters)
 
-    def network(self, folder: Path) -> nn.Module:
-        """Make the model, on its device."""
-        model = find("model", self.model, folder)
+    def network(self, folder: Path) -> nn.Module | list[nn.Module]:
+        """Make the model, or several, on their device."""
+        models = [self._network(name, folder) for name in self.model.split("+")]
+        return models[0] if len(models) == 1 else models
+
+    def _network(self, name: str, folder: Path) -> nn.Module:
+        model = find("model", name, folder)
         if not isinstance(model, nn.Module):
             raise InvalidInputError(
                 f"'model' must name a torch module or a function that makes one. Got {type(model).__name__} "
-                f"from {self.model!r}."
+                f"from {name!r}."
             )
         return model if self.device is None else model.to(check_device(self.device))
 
@@ -160,13 +167,19 @@ class Configuration:
         found = named("preprocess", self.preprocess)
         return check_callable("preprocess", found, "a function of a batch of inputs")
 
+    def training(self, network: Any, folder: Path, task: Task | None = None) -> TrainingSet:
+        """Read the training set, or several as one."""
+        sets = [self.samples(find("data", name, folder), network, task=task) for name in self.data.split("+")]
+        return sets[0] if len(sets) == 1 else sets[0].changed(None, *sets[1:])
+
     def samples(
-        self, data: Any, network: nn.Module, batch_size: int = 256, task: Task | None = None
+        self, data: Any, network: Any, batch_size: int = 256, task: Task | None = None
     ) -> TrainingSet:
         """Read data that were found, by the task, the model's names of the classes and the preprocessing.
 
         Where no task is given, it is the one that is named, or that the labels tell.
         """
-        names, prepare = class_names(network), self.prepare()
+        first = network[0] if isinstance(network, list) else network
+        names, prepare = class_names(first), self.prepare()
         told = task or self.chosen_task() or task_of_labels
         return as_training_set(data, batch_size, task=told, names=names, preprocess=prepare)

@@ -1,6 +1,6 @@
 """Support vector machines: a problem, its certified solver, and its path over C."""
 
-from whence.svm.boxed import Boxed, EpsilonInsensitive, Hinges, Tube
+from whence.svm.boxed import Boxed, EpsilonInsensitive, Hinges, OneClass, Tube
 from whence.svm.crammer_singer import CrammerSinger
 from whence.svm.path import CChoice, PathPoint, choose_C, held_back, solve_path
 from whence.svm.problem import Makes, Problem
@@ -14,6 +14,7 @@ __all__ = [
     "EpsilonInsensitive",
     "Hinges",
     "Makes",
+    "OneClass",
     "PathPoint",
     "Problem",
     "Solution",

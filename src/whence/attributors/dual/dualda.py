@@ -14,23 +14,21 @@ from torch import Tensor
 
 from whence.attributors.base import Limits, register
 from whence.attributors.classifier import Training
-from whence.attributors.dual.attributor import SurrogateAttributor
 from whence.attributors.dual.sketch import sketch
 from whence.attributors.dual.solutions import SurrogateSolver, changed_labels
 from whence.attributors.dual.stability import Stability
 from whence.attributors.dual.surrogate import Surrogate
 from whence.attributors.dual.training import training_features
+from whence.attributors.dual.updating import Updating
 from whence.attributors.explainer import Parts, Scored
 from whence.attributors.ranking import TopK
-from whence.core import store
 from whence.core.checks import check_count, check_flag
-from whence.model.bound import BoundModel
 from whence.svm.inputs import check_C, check_features
 
 
 @register
 @dataclass(eq=False)
-class DualDA(SurrogateAttributor):
+class DualDA(Updating):
     """Attribute predictions to training samples by the dual of a multiclass support vector machine.
 
     A Crammer–Singer machine with weights W = Σ_i λ_i f_iᵀ replaces the model's last linear layer. The score
@@ -88,6 +86,7 @@ class DualDA(SurrogateAttributor):
         None without a head, or where C was chosen on fewer than 100. The surrogate is fitted on them as on
         all others: for new inputs ask ``faithfulness``
     cache_bytes_ : int, size of λ, W, the support vectors' features and the head
+    history_ : tuple of Change, what ``update`` changed since the fit, the oldest first; print one
 
     Also what every method has, see ``Attributor``.
 
@@ -197,7 +196,9 @@ class DualDA(SurrogateAttributor):
         known = sketch(X, before.labels) if before.sketch is None else before.sketch
         place, vectors = self._place(self.model_), X[solution.support]
         surrogate = Surrogate(self.task_, solution, vectors, labels, before.head, place, known)
-        return self._with(surrogate, X, time.perf_counter() - started)
+        other = self._with(surrogate, X, time.perf_counter() - started)
+        other.history_ = self.history_
+        return other
 
     def stability(self, features: Any = None, *, halves: int = 20) -> Stability:
         """Solve the surrogate on random halves of the training set, to tell how stable a top k is.
@@ -245,9 +246,6 @@ class DualDA(SurrogateAttributor):
     def _learn(self, training: Training, **given: Any) -> Surrogate:
         return self._surrogate(training)
 
-    def _keep(self, surrogate: Surrogate) -> None:
-        self._take(surrogate)
-
     def _self_influence(self) -> Tensor:
         return self.surrogate_.self_influence()[torch.as_tensor(self.used_)]
 
@@ -256,6 +254,3 @@ class DualDA(SurrogateAttributor):
 
     def _strongest(self, features: Tensor, classes: Tensor, x: Any, k: int) -> TopK:
         return TopK(*self.surrogate_.expansion.top_k(features, classes, k), classes)
-
-    def _restore(self, arrays: store.Arrays, manifest: Any, bound: BoundModel | None) -> None:
-        self._restore_surrogate(arrays, manifest, bound)

@@ -64,9 +64,7 @@ class SurrogateSolver:
         """Choose C where that is asked for, and solve on the samples whose label is known."""
         some, choice = self.task.known(labels), None
         X, y = taken(features, some), labels[some]
-        # As long as the features: in any units, and with any offset common to all, the bias then costs as
-        # much, and counts as much in products of features, as the features do.
-        constant = length(X) if self.by.bias else 0.0
+        constant = self._constant(X)
         if C == "auto":
             choice = choose_C(
                 X, y, head=head, show_progress=self.by.show_progress,
@@ -139,11 +137,16 @@ class SurrogateSolver:
         return solved._replace(note=note)
 
     def again(
-        self, features: Floats, labels: Array, lam: csr_array, C: float, constant: float
+        self, features: Floats, labels: Array, lam: csr_array, C: float, constant: float | None
     ) -> SurrogateSolution:
-        """Solve on the samples whose label is known, from the λ (N, K) of a similar problem."""
+        """Solve on the samples whose label is known, from the λ (N, K) of a similar problem.
+
+        ``constant`` carries the bias; None makes it as a fit does.
+        """
         some = self.task.known(labels)
-        solved = self._solve(taken(features, some), labels[some], C, lam[some], constant)
+        X = taken(features, some)
+        constant = self._constant(X) if constant is None else constant
+        solved = self._solve(X, labels[some], C, lam[some], constant)
         return solved._replace(lam=for_all(solved.lam, some), note="solved again")
 
     def _solve(
@@ -161,6 +164,14 @@ class SurrogateSolver:
                 **self._common(constant),
             )
         return SurrogateSolution(found.lam, found.weight, found.C, found.gap, None, constant)
+
+    def _constant(self, features: Floats) -> float:
+        """Give what carries the bias, 0 without one.
+
+        As long as the features: in any units, and with any offset common to all, the bias then costs as much,
+        and counts as much in products of features, as the features do.
+        """
+        return length(features) if self.by.bias else 0.0
 
     def _common(self, constant: float) -> dict[str, Any]:
         task = {"problem": self.task.problem, "n_classes": self.task.n_outputs}

@@ -126,8 +126,11 @@ class Surrogate:
                 f"{kept[i].astype(labels.dtype)}. Give the same samples, or fit again."
             )
 
-    def check_data(self, data: TrainingSet, model: BoundModel) -> None:
-        """Raise unless a training set is the one that was fitted, by a look at a few of its samples."""
+    def check_data(self, data: TrainingSet, model: BoundModel, relabelled: Sequence[int] = ()) -> None:
+        """Raise unless a training set is the one that was fitted, by a look at a few of its samples.
+
+        Samples that were ``relabelled`` since may have any label.
+        """
         labels = self.task.blank(len(data))
         self.check_labels(labels, "data")  # as many as there were
         possible = self.support if self.sketch is None else np.flatnonzero(self.task.known(self.labels))
@@ -137,6 +140,7 @@ class Surrogate:
         if known is not None and np.array_equal(known[rows], batch.labels):
             labels = known.copy()
         labels[rows] = batch.labels
+        labels[list(relabelled)] = self.task.blank(1)[0]
         self.check_labels(labels, "data")
         found = model.read_batch(to_model(model.extractor.model, batch.inputs)).features
         self.check_training(found.float().cpu().numpy(), rows, "data")

@@ -54,11 +54,13 @@ class SoftmaxSolver(SurrogateSolver):
         return self._found(F, y, C, start, constant, some)
 
     def again(
-        self, features: Floats, labels: Array, lam: csr_array, C: float, constant: float
+        self, features: Floats, labels: Array, lam: csr_array, C: float, constant: float | None
     ) -> SurrogateSolution:
         """Solve on the samples whose label is known, from the λ (N, K) of a similar problem."""
         some = self.task.known(labels)
-        F = extended(taken(features, some), constant)
+        X = taken(features, some)
+        constant = self._constant(X) if constant is None else constant
+        F = extended(X, constant)
         return self._found(F, labels[some], C, lam[some].toarray(), constant, some)
 
     def _trial(self, F: Floats, y: Ints) -> Callable[[float, Doubles | None], SoftmaxSolution]:
