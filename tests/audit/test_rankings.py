@@ -12,9 +12,8 @@ from sklearn.metrics import average_precision_score
 
 import whence
 from whence import audit
-from whence.audit.confusion import Confusion, confusion
 from whence.audit.heldout import KAPPAS, calibrated, held_out_scores
-from whence.audit.rankings import Evidence, disagreement, suited
+from whence.audit.rankings import Evidence, disagreement, evenness, suited
 from whence.features import FeatureBank
 
 K, N = 8, 1200
@@ -51,13 +50,13 @@ def precision(found: audit.WrongLabels, wrong: np.ndarray) -> float:
 
 
 @pytest.mark.parametrize("head", [True, False])
-@pytest.mark.parametrize(("kind", "suits"), [("symmetric", "confidence"), ("pairs", "confusion")])
+@pytest.mark.parametrize(("kind", "suits"), [("symmetric", "confidence"), ("pairs", "margin")])
 def test_the_ranking_that_suits_the_errors_is_taken(kind: str, suits: str, head: bool) -> None:
     X, y, wrong = planted(kind)
     explainer = fitted(X, y, head)
     found = audit.wrong_labels(explainer, features=X)
     assert found.ranking == suits
-    other = "confusion" if suits == "confidence" else "confidence"
+    other = "margin" if suits == "confidence" else "confidence"
     theirs = audit.wrong_labels(explainer, features=X, ranking=other)
     assert precision(found, wrong) > max(0.7, precision(theirs, wrong) - 0.01)
     # The same samples come first as by the name of the ranking.
@@ -78,59 +77,35 @@ def test_memorised_errors_are_ranked_by_confidence() -> None:
     assert precision(audit.wrong_labels(explainer, features=X), wrong) > 0.9
 
 
-def drawn(rates: np.ndarray, n: int = 6000) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Scores whose softmax is the true class's probability, classes drawn from it, labels drawn by rates."""
-    rng = np.random.default_rng(5)
-    scores = 2.0 * rng.normal(size=(n, len(rates)))
-    truth = (scores + rng.gumbel(size=scores.shape)).argmax(axis=1)
-    labels = (np.log(rates[truth] + 1e-30) + rng.gumbel(size=scores.shape)).argmax(axis=1)
-    return scores, truth, labels
+def test_evenness_counts_places_of_labels() -> None:
+    scores = np.tile(np.arange(5.0)[::-1], (8, 1))  # class c is in place c
+    y = np.array([0, 0, 0, 1, 2, 3, 4, 4])
+    # Five labels are not in the first place; three have more than 2.5 classes before them, by chance 2 of 4.
+    assert disagreement(scores, y) == 5 / 8
+    assert evenness(scores, y) == pytest.approx((3 / 5) / (2 / 4))
+    assert evenness(scores, np.zeros(8, dtype=int)) == 0.0
+    assert evenness(scores[:, :2], np.array([0, 1] * 4)) == 0.0
+    absent = np.hstack([scores, np.full((8, 4), -np.inf)])
+    assert evenness(absent, y) == evenness(scores, y)
 
 
-PAIRED = 0.8 * np.eye(4) + 0.2 * np.eye(4)[[1, 0, 3, 2]]
-SPREAD = 0.8 * np.eye(4) + 0.2 / 3 * (1 - np.eye(4))
+@pytest.mark.parametrize("seed", [0, 1])
+def test_labels_at_random_are_even(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    scores = rng.normal(size=(20_000, 7))
+    # Given that the label is not first, its place is uniform over the other six.
+    assert evenness(scores, rng.integers(0, 7, 20_000)) == pytest.approx(1.0, abs=0.03)
 
 
-@pytest.mark.parametrize(("rates", "low", "high"), [(PAIRED, 0.7, 1.0), (SPREAD, 0.0, 0.1)])
-def test_rates_of_errors_are_found_from_labels_alone(rates: np.ndarray, low: float, high: float) -> None:
-    scores, _, labels = drawn(rates)
-    found = confusion(5.0 * scores + 1.0, labels)  # neither scale nor shift matter
-    np.testing.assert_allclose(found.rates.sum(axis=1), 1.0)
-    assert np.abs(found.rates - rates).max() < 0.06
-    assert low <= found.concentration <= high
-    # The probabilities are those of classes, before errors flattened them.
-    assert np.abs(np.exp(found.logs) - softmax(scores, axis=1)).mean() < 0.02
-
-
-def test_confusion_ranks_by_the_odds_of_an_error() -> None:
-    scores, truth, labels = drawn(PAIRED)
-    found = confusion(scores, labels)
-    p, rows = softmax(scores, axis=1), np.arange(len(labels))
-    known = p * PAIRED[:, labels].T
-    right = known[rows, labels] / known.sum(axis=1)
-    odds = np.exp(found.joint)
-    ours = odds[rows, labels] / odds.sum(axis=1)
-    assert np.abs(ours - right).mean() < 0.03
-    wrong = labels != truth
-    best = average_precision_score(wrong, -right)
-    assert average_precision_score(wrong, -ours) > best - 0.01
-    assert best > average_precision_score(wrong, -p[rows, labels]) + 0.05
-
-
-def test_classes_without_labels_and_single_classes_have_no_rates() -> None:
-    scores, _, labels = drawn(PAIRED, 600)
-    wider = np.hstack([scores, np.full((600, 2), -np.inf)])
-    found = confusion(wider, labels)
-    assert (found.rates[4:] == 0).all()
-    assert (found.rates[:, 4:] == 0).all()
-    assert np.isneginf(found.logs[:, 4:]).all()
-    assert found.concentration == confusion(scores, labels).concentration
-    # One error per class: chance alone makes it the most frequent. Fifty to one other class are no chance.
-    for errors, known in ((1, False), (50, True)):
-        counts = 200 * np.eye(4) + errors * np.eye(4)[[1, 2, 3, 0]]
-        assert (Confusion(found.logs, found.rates, counts, labels).concentration > 0.9) == known
-    assert confusion(scores, np.zeros(600, dtype=int)).concentration == 0.0
-    assert confusion(scores[:, :2], np.arange(600) % 2).concentration == 1.0
+def test_margin_is_a_difference_of_probabilities() -> None:
+    X, y, _ = planted("pairs")
+    explainer = fitted(X, y)
+    options: dict[str, Any] = {"bias": explainer.constant_ or False, "seed": explainer.seed}
+    p = softmax(np.mean(held_out_scores(X, y, K, **options), axis=0), axis=1)
+    found = audit.wrong_labels(explainer, ranking="margin", features=X)
+    for i, score, other in zip(found.indices, found.scores, found.suggested, strict=True):
+        assert score == pytest.approx(np.delete(p[i], y[i]).max() - p[i, y[i]], abs=1e-5)
+        assert other == p[i].argmax()
 
 
 def test_confidence_trusts_the_model_as_far_as_it_disagrees_with_labels() -> None:
@@ -164,5 +139,5 @@ def test_two_classes_are_a_pair() -> None:
     X = 2.0 * np.eye(2)[y] + 0.3 * rng.normal(size=(100, 2))
     y[:4] = 1 - y[:4]
     found = audit.wrong_labels(fitted(X, y, head=False), features=X, n=4)
-    assert found.ranking == "confusion"
+    assert found.ranking == "margin"
     assert set(found.indices) == {0, 1, 2, 3}

@@ -108,14 +108,12 @@ def wrong_labels(
 
     Rankings, larger scores being more suspicious:
 
-    - ``"confidence"``: −log p_i(y_i), where log p is the mean over surrogates of two low C that were solved
-      on four fifths of the training set, without the sample, with the scale and an offset per class that
-      suit the labels best, mixed with what the model's own last layer says, calibrated in the same way. The
-      model's weight is twice the share of labels that it disagrees with, at most 1; without a known last
-      layer it has none.
-    - ``"confusion"``: log Σ_{c≠y_i} p_ic T_{c,y_i} − log p_{i,y_i} T_{y_i,y_i}, the odds that another class
-      was taken for the label; the rates T, and the scale and offsets of the same p, are those that make the
-      labels likeliest.
+    - ``"margin"``: max_{c≠y_i} p_ic − p_{i,y_i}, where p_i is the softmax of the scores of surrogates that
+      were solved on four fifths of the training set, without the sample, averaged over four C.
+    - ``"confidence"``: −log p_i(y_i), where log p is the mean over the two lowest of these C, with the scale
+      and an offset per class that suit the labels best, mixed with what the model's own last layer says,
+      calibrated in the same way. The model's weight is twice the share of labels that it disagrees with, at
+      most 1; without a known last layer it has none.
     - ``"slack"``: ξ_i = max_c (1 − δ_{c,y_i} − w_{y_i}·f_i + w_c·f_i) at the fitted C, the loss of the
       surrogate that has seen the sample. It is 0 for all samples that are no support vectors.
     - ``"self_influence"``: λ_{i,y_i}‖f_i‖², what the label rests on the sample itself. All bounded support
@@ -126,8 +124,8 @@ def wrong_labels(
     explainer
         A fitted DualDA.
     ranking
-        One of the above; None takes "confusion" where the errors seem to gather in few pairs of classes,
-        and "confidence" where they seem to be spread, or memorised by the model; see docs/audit.md.
+        One of the above; None takes "margin" where the errors seem to gather in few pairs of classes, and
+        "confidence" where they seem to be spread, or memorised by the model; see docs/audit.md.
     features
         Features (N, d) of all training samples, or their FeatureBank. None computes them again from the
         model and the training set. "slack" and "self_influence" do without: what

@@ -6,11 +6,9 @@ from collections.abc import Callable
 from functools import cached_property
 
 import numpy as np
-from scipy.special import log_softmax, logsumexp
+from scipy.special import log_softmax, softmax
 
 from whence.attributors import DualDA
-from whence.audit.confusion import Confusion
-from whence.audit.confusion import confusion as estimated
 from whence.audit.heldout import calibrated, held_out_scores
 from whence.core.arrays import Doubles, Floats, Ints
 
@@ -21,8 +19,11 @@ HEAD_SHARE = 2.0
 """Weight of the model's own probabilities for each part of the labels that it disagrees with, up to 1 in all.
 A model that agrees with every label tells nothing about wrong ones."""
 
-CONCENTRATED = 0.35
-"""Concentration of the estimated errors from which classes count as confused in pairs."""
+EVEN = 0.05
+"""Evenness above which errors count as spread over the classes, if the judge makes no mistakes itself …"""
+
+MISTAKEN_MODEL, MISTAKEN_SURROGATE = 0.25, 0.5
+"""… and what is added to that per part of the labels that the judge, model or surrogates, disagrees with."""
 
 MEMORISED = 2.0
 """Disagreement at κ = 300 over that at 3,000 from which the features count as fitted to the wrong labels."""
@@ -71,23 +72,6 @@ class Evidence:
         bias = 0.0 if head.bias is None else head.bias
         return self._labelled((self._features @ head.weight.T + bias).astype(np.float64))
 
-    @cached_property
-    def logs(self) -> Doubles:
-        """log p (M, K): of the held-out surrogates of the lowest κ and of the model, both calibrated."""
-        y, logits = self.labels, self.logits
-        logs: Doubles = np.mean([calibrated(scores, y) for scores in self.held_out[:CRUDE]], axis=0)
-        if logits is not None:
-            share = min(1.0, HEAD_SHARE * disagreement(logits, y))
-            seen = np.unique(y)  # all others are at −∞, and 0 · −∞ is no number
-            logs[:, seen] = (1 - share) * logs[:, seen] + share * calibrated(logits, y)[:, seen]
-        normalised: Doubles = log_softmax(logs, axis=1)
-        return normalised
-
-    @cached_property
-    def confusion(self) -> Confusion:
-        """Which classes are taken for which, by these probabilities."""
-        return estimated(self.logs, self.labels)
-
     def _labelled(self, scores: Doubles) -> Doubles:
         """−∞ for classes without a label, which nothing can be said for."""
         absent = np.setdiff1d(np.arange(scores.shape[1]), self.labels)
@@ -96,39 +80,82 @@ class Evidence:
 
 
 def suited(evidence: Evidence) -> str:
-    """Choose "confusion" where the errors gather in few pairs of classes, "confidence" where they do not.
+    """Choose "margin" where the errors gather in few pairs of classes, "confidence" where they do not.
 
-    Rates of errors are estimated from the labels (``audit.confusion``); they gather in pairs where their
-    concentration is at least 0.35. Confidence is also taken where the features were fitted to the wrong
-    labels, which leaves too few errors to estimate rates from: held-out surrogates then disagree with twice
-    as many labels at κ = 300 as at 3,000.
+    Let δ be the share of labels that a judge (the model's last layer, or without one the mean of the
+    held-out scores) disagrees with, and e the share of these for which more than half of the classes score
+    higher than the label, over what it would be for labels drawn at random. Errors are spread if e exceeds
+    0.05 + δ/4, or 0.05 + δ/2 without a last layer: δ allows for the natural mistakes of a weak judge.
+    Confidence is also taken where the features were fitted to the wrong labels, which shows in held-out
+    surrogates that disagree with twice as many labels at κ = 300 as at 3,000.
     """
-    _, crude, bending = (disagreement(scores, evidence.labels) for scores in evidence.held_out)
-    paired = evidence.confusion.concentration >= CONCENTRATED
-    return "confusion" if paired and crude <= MEMORISED * bending else "confidence"
+    y = evidence.labels
+    judge, mistaken = evidence.logits, MISTAKEN_MODEL
+    if judge is None:
+        judge, mistaken = mean_score(evidence.held_out), MISTAKEN_SURROGATE
+    spread = evenness(judge, y) > EVEN + mistaken * disagreement(judge, y)
+    _, crude, bending, _ = (disagreement(scores, y) for scores in evidence.held_out)
+    return "confidence" if spread or crude > MEMORISED * bending else "margin"
 
 
 def disagreement(scores: Doubles, labels: Ints) -> float:
     """Give the share of samples that a class scores higher for than their label."""
+    return float((_places(scores, labels) > 0).mean())
+
+
+def evenness(scores: Doubles, labels: Ints) -> float:
+    """Tell how far labels that the scores disagree with are spread over all other classes.
+
+    It is the share of them that more than half of the classes score higher than, over the share among labels
+    drawn at random from the other classes: near 1 for random errors of a good judge, near 0 where each wrong
+    label is the second choice. Classes at −∞ do not count; with two classes it is 0.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> scores = np.tile([3.0, 2.0, 1.0], (4, 1))  # the order is always 0, 1, 2
+    >>> evenness(scores, np.array([0, 1, 1, 1])), evenness(scores, np.array([0, 0, 1, 2]))
+    (0.0, 1.0)
+    """
+    n_classes = int(np.isfinite(scores[0]).sum())
+    place = _places(scores, labels)
+    wrong = place[place > 0]
+    by_chance = float((np.arange(1, n_classes) > n_classes / 2).mean()) if n_classes > 2 else 0.0
+    return float((wrong > n_classes / 2).mean()) / by_chance if by_chance and len(wrong) else 0.0
+
+
+def _places(scores: Doubles, labels: Ints) -> Ints:
+    """How many classes score higher than the label, (M,)."""
     own = np.take_along_axis(scores, labels[:, None], axis=1)
-    return float((scores > own).any(axis=1).mean())
+    places: Ints = (scores > own).sum(axis=1)
+    return places
+
+
+def mean_score(scores: list[Doubles]) -> Doubles:
+    """Average over κ, (M, K); the unit of all is the margin of 1."""
+    mean: Doubles = np.mean(scores, axis=0)
+    return mean
+
+
+def margin(evidence: Evidence) -> Ranked:
+    """max_{c≠y} p_c − p_y, with p = softmax of the held-out scores averaged over κ."""
+    p = softmax(mean_score(evidence.held_out), axis=1)
+    rows, y = np.arange(len(p)), evidence.labels
+    others = p.copy()
+    others[rows, y] = 0.0
+    return others.max(axis=1) - p[rows, y], p.argmax(axis=1)
 
 
 def confidence(evidence: Evidence) -> Ranked:
     """−log p_y, p being calibrated: of the held-out surrogates of the lowest κ, and of the model."""
-    logs, y = evidence.logs, evidence.labels
+    y, logits = evidence.labels, evidence.logits
+    logs: Doubles = np.mean([calibrated(scores, y) for scores in evidence.held_out[:CRUDE]], axis=0)
+    if logits is not None:
+        share = min(1.0, HEAD_SHARE * disagreement(logits, y))
+        seen = np.unique(y)  # all others are at −∞, and 0 · −∞ is no number
+        logs[:, seen] = (1 - share) * logs[:, seen] + share * calibrated(logits, y)[:, seen]
+    logs = log_softmax(logs, axis=1)
     return -logs[np.arange(len(y)), y], logs.argmax(axis=1)
-
-
-def confusion(evidence: Evidence) -> Ranked:
-    """log Σ_{c≠y} p_c T_cy − log p_y T_yy, the odds that another class was taken for the label."""
-    found, y = evidence.confusion, evidence.labels
-    joint, rows = found.joint, np.arange(len(y))
-    others = joint.copy()
-    others[rows, y] = -np.inf
-    with np.errstate(divide="ignore"):
-        odds: Doubles = logsumexp(others, axis=1) - joint[rows, y]
-    return np.nan_to_num(odds, neginf=np.finfo(np.float64).min), found.logs.argmax(axis=1)
 
 
 def slack(evidence: Evidence) -> Ranked:
@@ -154,8 +181,8 @@ def self_influence(evidence: Evidence) -> Ranked:
 
 
 RANKINGS: dict[str, Callable[[Evidence], Ranked]] = {
+    "margin": margin,
     "confidence": confidence,
-    "confusion": confusion,
     "slack": slack,
     "self_influence": self_influence,
 }
