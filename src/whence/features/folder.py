@@ -106,8 +106,8 @@ class Folder:
         rows = self.progress.samples
         if rows and not path.is_file():
             raise StoreError(f"{path} is missing.")
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o666)
-        file = InFile(io.FileIO(handle, "r+"), like.shape[1:], like.dtype, rows)
+        # By its path, so that a map of it tells other machines where it is.
+        file = InFile(io.FileIO(path, "r+", opener=_opened), like.shape[1:], like.dtype, rows)
         self.files.append(file)
         size = path.stat().st_size
         expected = file.start + rows * file.row_bytes
@@ -119,3 +119,8 @@ class Folder:
     def _check(self, features: Rows, labels: Array) -> None:
         if (crc(features), crc(labels)) != self.progress.sums:
             raise StoreError(f"{self.slot.path}: the rows are not those that were written (checksum).")
+
+
+def _opened(path: str, flags: int) -> int:
+    """Open a file, or make it."""
+    return os.open(path, flags | os.O_CREAT, 0o666)

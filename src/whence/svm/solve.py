@@ -156,6 +156,17 @@ def solve(
     seconds = time.perf_counter() - started
     gap = certificate.gap
     history.append((seconds, gap))
+    warn_of_gap(status, gap, tol)
+    weight = certificate.weight[place]
+    weight[:, asked.features.shape[1] :] *= asked.bias
+    return Solution(
+        expand_columns(certificate.lam, place), weight, certificate.primal, certificate.dual, gap,
+        "converged" if gap <= tol else status, ascent.n_iter, seconds, asked.C, asked.bias, history,
+    )  # fmt: skip
+
+
+def warn_of_gap(status: Status, gap: float, tol: float) -> None:
+    """Warn where the gap is above what was asked for."""
     if gap > tol:
         warn(
             f"The solver stopped ({status}) at a relative duality gap of {gap:.1e}, above tol = {tol:.1e}. "
@@ -163,12 +174,6 @@ def solve(
             "smaller C.",
             ConvergenceWarning,
         )
-    weight = certificate.weight[place]
-    weight[:, asked.features.shape[1] :] *= asked.bias
-    return Solution(
-        expand_columns(certificate.lam, place), weight, certificate.primal, certificate.dual, gap,
-        "converged" if gap <= tol else status, ascent.n_iter, seconds, asked.C, asked.bias, history,
-    )  # fmt: skip
 
 
 def check_options(tol: float, max_seconds: float | None, n_threads: int | None, seed: int) -> None:

@@ -15,6 +15,7 @@ from torch import Tensor
 from whence.attributors.base import Limits, register
 from whence.attributors.classifier import Training
 from whence.attributors.dual.attributor import SurrogateAttributor
+from whence.attributors.dual.shards import strongest
 from whence.attributors.dual.sketch import sketch
 from whence.attributors.dual.solutions import SurrogateSolver, changed_labels
 from whence.attributors.dual.stability import Stability
@@ -248,7 +249,7 @@ class DualDA(SurrogateAttributor):
         return self.surrogate_.expansion.dense(features, classes)[:, torch.as_tensor(self.used_)]
 
     def _strongest(self, features: Tensor, classes: Tensor, x: Any, k: int) -> TopK:
-        return TopK(*self.surrogate_.expansion.top_k(features, classes, k), classes)
+        return TopK(*strongest(self.surrogate_, features, classes, k), classes)
 
     def _restore(self, arrays: store.Arrays, manifest: Any, bound: BoundModel | None) -> None:
         self._restore_surrogate(arrays, manifest, bound)
