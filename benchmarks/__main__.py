@@ -8,6 +8,7 @@ from pathlib import Path
 from benchmarks import (
     attribution,
     audit,
+    cluster,
     coresets,
     effects,
     explorer,
@@ -40,6 +41,7 @@ PARTS = (
     "layers",
     "effects",
     "kills",
+    "cluster",
 )
 
 parser = argparse.ArgumentParser(description=__doc__)
@@ -90,3 +92,5 @@ if "effects" in chosen:
     effects.run(options.data, options.cache)
 if "kills" in chosen:
     kills.run()
+if "cluster" in chosen:
+    cluster.run(options.data, options.cache)

@@ -17,7 +17,9 @@ from whence.engine.base import ENGINES, Engine, Group, Outcome, Piece
 from whence.engine.local import limited
 from whence.errors import InvalidInputError, LostError, WorkerError
 
-_RETRIES = 3  # of a piece whose worker or node was lost: one that ends its worker every time ends too
+RETRIES = 3
+"""Of a piece whose worker or node was lost: one that ends its worker every time is given up."""
+
 _AHEAD = 2  # pieces that are given out per worker, so that none waits for this process
 _APART = 8  # of these windows between the first piece that is not done and the last that is given out
 
@@ -77,7 +79,7 @@ class Ray(Engine):
         ray = self._connected()
         workers, cpus = self._workers(threads)
         held = self._put("function", function)
-        options = {"num_cpus": cpus, "num_gpus": self.gpus, "max_retries": _RETRIES}
+        options = {"num_cpus": cpus, "num_gpus": self.gpus, "max_retries": RETRIES}
         work = ray.remote(**options, scheduling_strategy="SPREAD")(_work)
         there, window = Surroundings.here(threads), _AHEAD * workers
         pending: dict[Any, int] = {}
