@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -17,14 +18,14 @@ from scipy.sparse import csr_array
 from torch import nn
 
 from benchmarks import cluster_faults
-from benchmarks.data import fashion_features, read_idx
+from benchmarks.data import fashion_features, read_idx, synthetic_features
 from whence import DualDA, engine
 from whence.attributors.effects.halves import Halves
 from whence.engine import Group
 from whence.features import FeatureBank, extract
 from whence.svm import sharded, solve, solve_shards
 
-IMAGES, HALVES_OF = 20_000, 5_000
+IMAGES, HALVES_OF, WIDE = 20_000, 5_000, 20_000
 CS, SHARDS, GAPS = (1e-5, 1e-3, 1e-1), (2, 4, 8), (1e-2, 1e-3, 1e-4)
 STORE = 1 << 28
 
@@ -71,10 +72,10 @@ def _timed(work: Callable[[], object]) -> float:
     return time.perf_counter() - started
 
 
-def _speed(data: Path, cache: Path) -> None:
+def _speed(data: Path) -> None:
     """Seconds of features and of halves, with one worker and with two that have begun."""
     x, y = images(data, IMAGES)
-    X, labels = (part[:HALVES_OF] for part in fashion_features(data, cache))
+    X, labels = synthetic_features(HALVES_OF, 128, 10)
     C = 1000 / float((X**2).sum())
     lam = solve(X, labels, n_classes=10, C=C, tol=1e-6).lam
     halves = Halves(X, labels, 10, C, 1.0, csr_array(lam), 0, {}, None, False)
@@ -116,6 +117,36 @@ def _ray_data(x: np.ndarray) -> float:
         pool = ray.data.ActorPoolStrategy(size=2)
         mapped = rows.map_batches(Forward, batch_size=256, compute=pool, num_cpus=1)
         return _timed(lambda: [len(batch["features"]) for batch in mapped.iter_batches(batch_size=None)])
+
+
+class Wide:
+    """Samples of 4,096 numbers, which cost nothing to make."""
+
+    def __init__(self) -> None:
+        self.rows = np.random.default_rng(0).normal(size=(256, 4096)).astype(np.float32)
+
+    def __len__(self) -> int:
+        return WIDE
+
+    def __getitem__(self, index: int) -> tuple[np.ndarray, int]:
+        return self.rows[index % 256], index % 10
+
+
+def _writer() -> None:
+    """How fast wide rows come from two workers into one file, which the program alone writes."""
+    model = nn.Sequential(nn.Identity(), nn.Linear(4096, 10))
+    with (
+        engine.limited(1),
+        workers(2) as chosen,
+        engine.using(chosen),
+        tempfile.TemporaryDirectory() as folder,
+    ):
+        extract(model, Wide(), batch_size=255, show_progress=False)  # all workers begin
+        took = _timed(lambda: extract(model, Wide(), cache_dir=folder, show_progress=False))
+    size = WIDE * 4096 * 4 / 1e6
+    print(
+        f"Rows of 4,096 from two workers into one bank: {size / took:.0f} MB/s, of {size:.0f} MB.", flush=True
+    )
 
 
 class _Counted(Group):
@@ -214,7 +245,8 @@ def run(data: Path, cache: Path) -> None:
     os.environ.update(QUIET)
     print(f"Ray, workers of one thread; load of the machine {os.getloadavg()[0]:.1f}\n")
     print("| | one worker | two workers | times faster |\n|---|---|---|---|", flush=True)
-    _speed(data, cache)
+    _speed(data)
+    _writer()
     _rounds(data, cache)
     print("\n| C | gap here, on Ray | W apart | same five for, against | solved here, on Ray |")
     print("|---|---|---|---|---|", flush=True)

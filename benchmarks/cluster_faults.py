@@ -125,6 +125,7 @@ class Stopping:
         self.left, self.what = rounds, what
 
     def __call__(self, seconds: float, gap: float) -> None:
+        """Count a round."""
         self.left -= 1
         if self.left == 0:
             self.what()
@@ -218,7 +219,6 @@ from benchmarks.cluster import workers
 from benchmarks.cluster_faults import Samples, network
 from whence import DualDA, engine
 with workers(2), engine.using(engine.Ray(n_shards=2)):
-    print("begun", flush=True)
     explainer = DualDA(C=1e-2, tol=1e-8, batch_size=64, show_progress=False, n_threads=1)
     explainer.fit(network(), Samples(), cache_dir=sys.argv[1])
     print(explainer.origins_["features"], explainer.gap_, flush=True)
@@ -232,16 +232,23 @@ def _driver(folder: Path, features: np.ndarray) -> None:
 
     command = [sys.executable, "-c", DRIVER, str(folder / "cache"), str(folder / "x.whence")]
     kills, told = 0, ""
-    for wait in (2.0, 4.0, None):
+    for share in (
+        0.3,
+        0.6,
+        1.0,
+        None,
+    ):  # of the rows, when it is killed: in extraction twice, then in solving
         with subprocess.Popen(
             command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
         ) as driver:
             assert driver.stdout is not None
-            driver.stdout.readline()
-            if wait is not None:
-                time.sleep(wait)
-                kills += driver.poll() is None
-                driver.kill()
+            while share is not None and driver.poll() is None:
+                time.sleep(0.01)
+                written = sum(path.stat().st_size for path in folder.glob("cache/bank-*/features.npy"))
+                if written >= share * N * 64 * 4:
+                    driver.kill()
+                    kills += 1
+                    break
             told = driver.stdout.read().strip() or told
     found = load(folder / "x.whence")
     here = DualDA(C=1e-2, tol=1e-8, show_progress=False, n_threads=1).fit(

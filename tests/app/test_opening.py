@@ -76,7 +76,9 @@ def test_an_engine_of_ones_own_is_named(fitted: Path) -> None:
 def test_a_wrong_engine_is_told_before_any_work(place: Path) -> None:
     said = whole("fit", *NAMED, "--out", "x.whence", "--engine", "gpu")
     assert said.returncode == 2
-    expected = "Error: --engine must be one of local, processes, or module:name of your own. Got 'gpu'.\n"
+    expected = (
+        "Error: --engine must be one of local, processes, ray, or module:name of your own. Got 'gpu'.\n"
+    )
     assert said.stderr == expected
     assert "Got 'processes:0': 'n' must be an integer" in str(
         mistake("evaluate", "--engine", "processes:0", "--dry-run")

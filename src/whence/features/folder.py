@@ -13,6 +13,7 @@ from whence.core import contents
 from whence.core.arrays import Array
 from whence.core.cache import Slot
 from whence.errors import StoreError
+from whence.features.direct import Written, joined
 from whence.features.rows import InFile, Rows, as_bytes, crc, full_disk
 
 
@@ -58,15 +59,19 @@ class Folder:
             self.close()
             raise
 
-    def append(self, features: Rows, labels: Array) -> None:
-        """Add the rows of the next samples."""
+    def append(self, features: Rows | Written, labels: Array) -> None:
+        """Add the rows of the next samples, whose features may be in the file already."""
         was, sums = self.progress, []
         for file, rows, value in zip(self.files, (features, labels), was.sums, strict=True):
+            if isinstance(rows, Written):
+                file.count += rows.n
+                sums.append(joined(value, rows.crc, rows.n * file.row_bytes))
+                continue
             rows = np.ascontiguousarray(rows, file.dtype)
             file.append(rows)
             sums.append(zlib.crc32(as_bytes(rows), value))
         # All at once, so that it is right whatever ends this function.
-        self.progress = Progress(was.samples + len(features), (sums[0], sums[1]))
+        self.progress = Progress(was.samples + len(labels), (sums[0], sums[1]))
 
     def mapped(self) -> tuple[Rows, Array]:
         """Map the features and labels there are."""
