@@ -72,6 +72,11 @@ def _timed(work: Callable[[], object]) -> float:
     return time.perf_counter() - started
 
 
+def _best(work: Callable[[], object]) -> float:
+    """The shortest of three times, which others on the machine lengthen least."""
+    return min(_timed(work) for _ in range(3))
+
+
 def _speed(data: Path) -> None:
     """Seconds of features and of halves, with one worker and with two that have begun."""
     x, y = images(data, IMAGES)
@@ -85,10 +90,10 @@ def _speed(data: Path) -> None:
             few = x[: 256 * 8 * n], y[: 256 * 8 * n]
             extract(network(), few, show_progress=False)  # all workers begin
             halves.solved(0, 2 * n)
-            seconds["features"].append(_timed(lambda: extract(network(), (x, y), show_progress=False)))
-            seconds["halves"].append(_timed(lambda: halves.solved(1)))
+            seconds["features"].append(_best(lambda: extract(network(), (x, y), show_progress=False)))
+            seconds["halves"].append(_best(lambda: halves.solved(1)))
     with engine.limited(1):
-        here = _timed(lambda: extract(network(), (x, y), show_progress=False))
+        here = _best(lambda: extract(network(), (x, y), show_progress=False))
     for name, (one, two) in seconds.items():
         print(f"| {name} | {one:.1f} s | {two:.1f} s | {one / two:.2f} |", flush=True)
     print(
@@ -124,12 +129,13 @@ class Wide:
 
     def __init__(self) -> None:
         self.rows = np.random.default_rng(0).normal(size=(256, 4096)).astype(np.float32)
+        self.targets = np.arange(WIDE) % 10  # at hand, so that no sample is read for them
 
     def __len__(self) -> int:
         return WIDE
 
     def __getitem__(self, index: int) -> tuple[np.ndarray, int]:
-        return self.rows[index % 256], index % 10
+        return self.rows[index % 256], int(self.targets[index])
 
 
 def _writer() -> None:
