@@ -25,7 +25,7 @@ from whence.engine import Group
 from whence.features import FeatureBank, extract
 from whence.svm import sharded, solve, solve_shards
 
-IMAGES, HALVES_OF, WIDE = 20_000, 5_000, 20_000
+IMAGES, HALVES_OF, CHUNKS, WIDE = 20_000, 10_000, 3, 20_000
 CS, SHARDS, GAPS = (1e-5, 1e-3, 1e-1), (2, 4, 8), (1e-2, 1e-3, 1e-4)
 STORE = 1 << 28
 
@@ -83,15 +83,20 @@ def _speed(data: Path) -> None:
     X, labels = synthetic_features(HALVES_OF, 128, 10)
     C = 1000 / float((X**2).sum())
     lam = solve(X, labels, n_classes=10, C=C, tol=1e-6).lam
-    halves = Halves(X, labels, 10, C, 1.0, csr_array(lam), 0, {}, None, False)
+
+    def halves(seed: int, chunks: int) -> None:
+        drawn = Halves(X, labels, 10, C, 1.0, csr_array(lam), seed, {}, None, False)
+        for chunk in range(chunks):
+            drawn.solved(chunk)
+
     seconds: dict[str, list[float]] = {"features": [], "halves": []}
     for n in (1, 2):
         with engine.limited(1), workers(n) as chosen, engine.using(chosen):
             few = x[: 256 * 8 * n], y[: 256 * 8 * n]
             extract(network(), few, show_progress=False)  # all workers begin
-            halves.solved(0, 2 * n)
+            halves(0, 1)
             seconds["features"].append(_best(lambda: extract(network(), (x, y), show_progress=False)))
-            seconds["halves"].append(_best(lambda: halves.solved(1)))
+            seconds["halves"].append(_best(lambda: halves(1, CHUNKS)))
     with engine.limited(1):
         here = _best(lambda: extract(network(), (x, y), show_progress=False))
     for name, (one, two) in seconds.items():

@@ -21,6 +21,7 @@ RETRIES = 3
 """Of a piece whose worker or node was lost: one that ends its worker every time is given up."""
 
 _AHEAD = 2  # pieces that are given out per worker, so that none waits for this process
+_FUNCTIONS = 2  # that stay in the object store and in workers for another run
 _APART = 8  # of these windows between the first piece that is not done and the last that is given out
 
 
@@ -28,8 +29,9 @@ _APART = 8  # of these windows between the first piece that is not done and the 
 class Ray(Engine):
     """Runs pieces as tasks of Ray: on many machines, with GPUs where they have some.
 
-    A function, with the model or the features it holds, goes to Ray's object store once per run and from
-    there once to each node, whose workers share its numpy arrays, read-only. A worker or a node that is lost
+    A function, with the model or the features it holds, goes to Ray's object store once, even if several
+    runs in a row are given it, and from there once to each node, whose workers share its numpy arrays,
+    read-only. A worker or a node that is lost
     costs time alone: its pieces run again elsewhere, up to three times. Modules and relative paths are looked
     for where they are here, so the machines must have whence, and code and data of one's own at the same
     place: a cluster sees them on shared storage.
@@ -72,6 +74,7 @@ class Ray(Engine):
         ):
             import ray
         self._ray: Any = ray
+        self._sent: list[tuple[Piece, Any]] = []
 
     def run(self, function: Piece, items: list[Any], threads: int | None) -> Generator[Outcome]:
         """Give every item's outcome as it ends."""
@@ -79,7 +82,7 @@ class Ray(Engine):
             return
         ray = self._connected()
         workers, cpus = self._workers(threads)
-        held = self._put("function", function)
+        held = self._held(function)
         options = {"num_cpus": cpus, "num_gpus": self.gpus, "max_retries": RETRIES}
         work = ray.remote(**options, scheduling_strategy="SPREAD")(_work)
         there, window = Surroundings.here(threads), _AHEAD * workers
@@ -108,6 +111,15 @@ class Ray(Engine):
         """Make every object in a worker of its own."""
         self._connected()
         return _Actors(self._ray, make, [self._put("items", item) for item in items], threads)
+
+    def _held(self, function: Piece) -> Any:
+        """Put a function into the object store, unless it is one of the last few that were given."""
+        for known, reference in self._sent:
+            if known is function:
+                return reference
+        reference = self._put("function", function)
+        self._sent = [*self._sent, (function, reference)][-_FUNCTIONS:]
+        return reference
 
     def _put(self, name: str, value: Any) -> Any:
         try:
@@ -145,6 +157,7 @@ class Ray(Engine):
                     f"'address' must be that of a Ray cluster, or None to begin Ray on this machine. Got "
                     f"{self.address!r}: {error}"
                 ) from error
+            self._sent = []  # what another Ray held is gone
             Finalize(self, ray.shutdown, exitpriority=0)
         return ray
 
@@ -210,7 +223,7 @@ class _Member:
             return getattr(self._object, method)(*arguments)
 
 
-_held: dict[str, Piece] = {}  # the function that this worker ran last, by its place in the object store
+_held: dict[str, Piece] = {}  # the functions that this worker ran last, by their place in the object store
 
 
 def _work(there: Surroundings, held: list[Any], sent: bytes) -> bytes:
@@ -220,7 +233,8 @@ def _work(there: Surroundings, held: list[Any], sent: bytes) -> bytes:
     def piece(sent: bytes) -> Any:
         (place,) = held
         if place.hex() not in _held:
-            _held.clear()
+            for old in list(_held)[: 1 - _FUNCTIONS]:
+                del _held[old]
             _move_to(there)
             _held[place.hex()] = ray.get(place)
         with limited(there.threads):

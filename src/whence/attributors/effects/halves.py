@@ -60,17 +60,17 @@ class Halves:
     def solved(self, chunk: int, size: int = CHUNK) -> list[Solved]:
         """Give the surrogates of one chunk of halves, linearised in all samples."""
         places = range(chunk * CHUNK, chunk * CHUNK + size)
-        linearise = partial(_linearise, self.extended, self.labels, self.C, self.seed)
         items = list(zip(places, self._lams(list(places)), strict=True))
-        return engine.results(linearise, items)
+        return engine.results(self._linearise, items)
+
+    # Functions that stay the same for all chunks, so that an engine sends them, with all features, once.
 
     @cached_property
-    def extended(self) -> Floats:
-        """Features (N, D), with the constant where there is one."""
-        return extended(self.features, self.constant)
+    def _linearise(self) -> engine.Piece:
+        return partial(_linearise, self.extended, self.labels, self.C, self.seed)
 
-    def _lams(self, places: list[int]) -> list[csr_array]:
-        """λ of some halves, solved, or from the cache."""
+    @cached_property
+    def _solve(self) -> engine.Piece:
         subsets = Subsets(
             self.features,
             self.labels,
@@ -81,9 +81,17 @@ class Halves:
             seed=self.seed,
             start=self.lam,
         )
+        return partial(_solve, subsets, len(self.labels), self.seed)
+
+    @cached_property
+    def extended(self) -> Floats:
+        """Features (N, D), with the constant where there is one."""
+        return extended(self.features, self.constant)
+
+    def _lams(self, places: list[int]) -> list[csr_array]:
+        """λ of some halves, solved, or from the cache."""
         title = f"Halves {places[0] + 1} to {places[-1] + 1}" if self.show_progress else None
-        solve = partial(_solve, subsets, len(self.labels), self.seed)
-        work = partial(engine.results, solve, places, title=title, unit="half")
+        work = partial(engine.results, self._solve, places, title=title, unit="half")
         if self.cache_dir is None or not self.parts:
             return work()
         code = fingerprint.source("whence.svm", __name__)
