@@ -20,12 +20,11 @@ from torch import nn
 from benchmarks import cluster_faults
 from benchmarks.data import fashion_features, read_idx, synthetic_features
 from whence import DualDA, engine
-from whence.attributors.effects.halves import Halves
 from whence.engine import Group
 from whence.features import FeatureBank, extract
 from whence.svm import sharded, solve, solve_shards
 
-IMAGES, HALVES_OF, CHUNKS, WIDE = 20_000, 10_000, 3, 20_000
+IMAGES, HALVES_OF, HALVES, WIDE = 20_000, 10_000, 20, 20_000
 CS, SHARDS, GAPS = (1e-5, 1e-3, 1e-1), (2, 4, 8), (1e-2, 1e-3, 1e-4)
 STORE = 1 << 28
 
@@ -81,22 +80,16 @@ def _speed(data: Path) -> None:
     """Seconds of features and of halves, with one worker and with two that have begun."""
     x, y = images(data, IMAGES)
     X, labels = synthetic_features(HALVES_OF, 128, 10)
-    C = 1000 / float((X**2).sum())
-    lam = solve(X, labels, n_classes=10, C=C, tol=1e-6).lam
-
-    def halves(seed: int, chunks: int) -> None:
-        drawn = Halves(X, labels, 10, C, 1.0, csr_array(lam), seed, {}, None, False)
-        for chunk in range(chunks):
-            drawn.solved(chunk)
-
+    explainer = DualDA(C=1000 / float((X**2).sum()), n_threads=1, show_progress=False)
+    explainer.fit(features=FeatureBank.of(X, labels))
     seconds: dict[str, list[float]] = {"features": [], "halves": []}
     for n in (1, 2):
         with engine.limited(1), workers(n) as chosen, engine.using(chosen):
             few = x[: 256 * 8 * n], y[: 256 * 8 * n]
             extract(network(), few, show_progress=False)  # all workers begin
-            halves(0, 1)
+            explainer.stability(X, halves=2)
             seconds["features"].append(_best(lambda: extract(network(), (x, y), show_progress=False)))
-            seconds["halves"].append(_best(lambda: halves(1, CHUNKS)))
+            seconds["halves"].append(_best(lambda: explainer.stability(X, halves=HALVES)))
     with engine.limited(1):
         here = _best(lambda: extract(network(), (x, y), show_progress=False))
     for name, (one, two) in seconds.items():

@@ -153,11 +153,12 @@ def test_two_workers_of_which_one_is_killed_in_each_kind_of_work(cluster: Path, 
         torch.testing.assert_close(found[side].scores, local[side].scores)
         assert (found[side].indices == expected[side].indices).all(dim=1).float().mean() >= 0.99
 
-    # Halves of effects: the same bits.
-    effects = functools.partial(whence.Effects, C=0.01, solves=4, layers="last", show_progress=False)
-    scores = effects().fit(features=bank).attribute_features(tests[:3])
+    # Halves of the training set: the same bits.
+    halves = here.stability(bank, halves=2).top_k_features(tests, 5)
     with engine.using(engine.Ray()):
-        assert torch.equal(effects().fit(features=bank).attribute_features(tests[:3]), scores)
+        again = here.stability(bank, halves=2).top_k_features(tests, 5)
+    assert torch.equal(again.proponents, halves.proponents)
+    assert torch.equal(again.opponents, halves.opponents)
 
     # What goes wrong costs its piece alone; a piece that kills every worker is given up.
     monkeypatch.setattr("whence.engine.ray.RETRIES", 0)
