@@ -90,12 +90,10 @@ class Seen(NamedTuple):
     ----------
     loss : Σ of its samples' losses
     linear : D(λ) + ½‖W‖², its samples' part
-    change : mean of how far the scores moved since the pass before
     """
 
     loss: float
     linear: float
-    change: float
 
 
 class Near(NamedTuple):
@@ -134,6 +132,7 @@ class Shard:
         self._listed = Listed(np.empty(N, np.int32), np.empty(N + 1, np.int64), np.empty(N * K, np.int32))
         self._W: Doubles = np.zeros(problem.shape)
         self._near: Ints = np.empty(0, np.int64)
+        self._slack = np.inf  # until the first pass that follows a move
         problem.complete(self._alpha)
 
     def begin(self, lam: csr_array) -> None:
@@ -143,21 +142,26 @@ class Shard:
             self._alpha *= self._problem.C / most
         self._problem.complete(self._alpha)
 
-    def look(self, W: Doubles) -> Seen:
-        """Score all samples with W, in float64."""
+    def look(self, W: Doubles, moved: bool) -> Seen:
+        """Score all samples with W, in float64.
+
+        Where W has moved, samples may move next whose scores are within half of the mean change of doing so.
+        """
         self._W = np.array(W)
         with threadpool_limits(limits=1, user_api="blas"):
             found = score(self._problem, self._W, self._stored, self._parallel)
-        return Seen(found.loss, self._problem.linear(self._alpha)[0], found.change)
+        if moved:
+            self._slack = 0.5 * found.change
+        return Seen(found.loss, self._problem.linear(self._alpha)[0])
 
-    def move(self, shards: int, slack: float) -> Doubles:
+    def move(self, shards: int) -> Doubles:
         """Maximise the shard's part of the dual from the W it saw last, and give the change of W.
 
         CoCoA+ adds the changes of all shards. That they do not overshoot together, each takes its own for as
         many times what it is: max Σ_i λ_{i,y_i} − W·ΔW − (S/2)‖ΔW‖² over its λ, ΔW = Σ_i Δλ_i f_iᵀ. In S·λ
         this is the problem with S·C in the place of C, whose moves the problem has.
         """
-        problem, listed = self._problem, self._listed
+        problem, listed, slack = self._problem, self._listed, self._slack
         N, K = self._stored.shape
         found = problem.select(self._stored, self._alpha, slack, listed)
         epochs = 1 if np.isinf(slack) else min(max(2 * N * K // max(found.used, 1), 5), 1000)

@@ -152,7 +152,7 @@ class _Search:
         self.kept = [csr_array(lam[end - n : end]) for n, end in zip(self.sizes, ends, strict=True)]
         self.W: Doubles = np.zeros(0)
         self.primal = self.dual = 0.0
-        self.gap = self.slack = np.inf
+        self.gap = np.inf
         self.n_iter = self._lost = 0
 
     def rounds(self) -> Iterator[float]:
@@ -175,7 +175,7 @@ class _Search:
     def settle(self) -> bool:
         """Make λ exactly feasible; W, the values and what is kept are then those of this λ, in float64."""
         found = self.shards.call("settle")
-        self._look(np.sum([weight for _, weight in found], axis=0))
+        self._look(np.sum([weight for _, weight in found], axis=0), moved=False)
         self.kept = [lam for lam, _ in found]
         return True
 
@@ -202,21 +202,19 @@ class _Search:
         self.shards.call("begin", each=self.kept)
         return self.settle()
 
-    def _look(self, W: Doubles) -> None:
-        """Score all samples with W = W(λ): the values of both, and how far scores have moved."""
-        seen = [Seen(*each) for each in self.shards.call("look", W)]
+    def _look(self, W: Doubles, moved: bool) -> None:
+        """Score all samples with W = W(λ): the values of both."""
+        seen = [Seen(*each) for each in self.shards.call("look", W, moved)]
         square = float(np.vdot(W, W))
         self.W = W
         self.primal = 0.5 * square + self.parts[0].C * sum(each.loss for each in seen)
         self.dual = sum(each.linear for each in seen) - 0.5 * square
         self.gap = (self.primal - self.dual) / self.primal
-        self.slack = 0.5 * float(np.average([each.change for each in seen], weights=self.sizes))
 
     def _round(self) -> bool:
         """One round of CoCoA+."""
-        slack = self.slack if self.n_iter else np.inf
-        changes = self.shards.call("move", len(self.shards), slack)
-        self._look(self.W + np.sum(changes, axis=0))
+        changes = self.shards.call("move", len(self.shards))
+        self._look(self.W + np.sum(changes, axis=0), moved=True)
         return True
 
     def _long(self, gaps: list[float]) -> bool:
