@@ -8,6 +8,7 @@ from pathlib import Path
 from benchmarks import (
     attribution,
     audit,
+    cluster,
     coresets,
     effects,
     explorer,
@@ -44,6 +45,7 @@ PARTS = (
     "effects",
     "kills",
     "outliers",
+    "cluster",
 )
 
 parser = argparse.ArgumentParser(description=__doc__)
@@ -98,3 +100,5 @@ if "kills" in chosen:
     kills.run()
 if "outliers" in chosen:
     outliers.run(options.data)
+if "cluster" in chosen:
+    cluster.run(options.data, options.cache)

@@ -7,6 +7,10 @@ from tests.helpers.trap import avoid_trap
 
 # Nets this small lose by a second thread, which spins while it waits: the suite took twice the time.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# Ray, where it is installed, listens to this machine alone, which it reads at its import, tells nobody, and
+# has workers that do not stand back behind everything else that runs here.
+for setting in ("ENABLE_WINDOWS_OR_OSX_CLUSTER", "USAGE_STATS_ENABLED", "worker_niceness"):
+    os.environ[f"RAY_{setting}"] = "0"
 avoid_trap()  # before torch is imported
 
 from tests.helpers import commands  # noqa: E402

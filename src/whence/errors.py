@@ -71,6 +71,14 @@ class WorkerError(WhenceError):
     """A process ended before the piece of work that it was given was done."""
 
 
+class LostError(WorkerError):
+    """Some of the objects that an engine held were lost, and made anew without what they knew."""
+
+    def __init__(self, places: list[int], why: str) -> None:
+        super().__init__(why)
+        self.places = places
+
+
 class DataWarning(UserWarning):
     """The training set is not what it seems: its samples change, or its classes go by other names."""
 

@@ -10,6 +10,7 @@ import pytest
 
 from tests.helpers.commands import NAMED, mistake, run, whole
 from whence import engine
+from whence.app.opening import engine_at
 from whence.engine import Local
 from whence.evaluate.suite import results
 
@@ -76,7 +77,9 @@ def test_an_engine_of_ones_own_is_named(fitted: Path) -> None:
 def test_a_wrong_engine_is_told_before_any_work(place: Path) -> None:
     said = whole("fit", *NAMED, "--out", "x.whence", "--engine", "gpu")
     assert said.returncode == 2
-    expected = "Error: --engine must be one of local, processes, or module:name of your own. Got 'gpu'.\n"
+    expected = (
+        "Error: --engine must be one of local, processes, ray, or module:name of your own. Got 'gpu'.\n"
+    )
     assert said.stderr == expected
     assert "Got 'processes:0': 'n' must be an integer" in str(
         mistake("evaluate", "--engine", "processes:0", "--dry-run")
@@ -84,3 +87,11 @@ def test_a_wrong_engine_is_told_before_any_work(place: Path) -> None:
     assert "must name a module" in str(mistake("audit", "x.whence", "--engine", "nowhere:Engine"))
     for command in ("fit", "evaluate", "audit", "attribute", "explain", "report", "serve"):
         assert "--engine" in run(command, "--help").stdout
+
+
+def test_an_address_is_that_of_a_ray_cluster(place: Path) -> None:
+    assert engine_at("ray", "auto") == "ray:auto"
+    assert engine_at("processes:2", None) == "processes:2"
+    said = whole("evaluate", "--engine", "processes", "--address", "auto")
+    assert said.returncode == 2
+    assert said.stderr == "Error: --address must come with --engine ray. Got the engine processes.\n"

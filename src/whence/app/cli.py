@@ -15,6 +15,7 @@ from whence.app import ending
 from whence.app.opening import (
     CACHE,
     NAMED,
+    Address,
     Effects,
     Engine,
     Explainer,
@@ -24,6 +25,7 @@ from whence.app.opening import (
     Shown,
     Target,
     Tests,
+    engine_at,
     with_options,
 )
 from whence.app.telling import say, show_progress
@@ -269,13 +271,14 @@ def evaluate(
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what it would cost.")] = False,
     engine: Engine = None,
+    address: Address = None,
 ) -> None:
     """Compare attribution methods by every metric, as a protocol says."""
     from whence.app.evaluate import run
     from whence.engine import using
 
     only = methods.split(",") if methods else None
-    with using(engine):
+    with using(engine_at(engine, address)):
         pages = run(protocol, data, out, only, dry_run=dry_run, show_progress=show_progress(), say=say)
     for page in pages:
         say(page.resolve())

@@ -54,7 +54,7 @@ def command(wanted: Fit, given: Collection[str]) -> None:
         made = made.with_names(**names, layer=wanted.layer, device=wanted.device)
         made = dataclasses.replace(made, options=_options(made.attributor(), wanted, given))
     else:
-        extra = sorted(set(given) - {"out", "config", "trust", "engine", *names})
+        extra = sorted(set(given) - {"out", "config", "trust", "engine", "address", *names})
         if extra:
             raise InvalidInputError(
                 f"--config must come without other options of the fit. Got {', '.join(extra)} too. "

@@ -29,7 +29,11 @@ Target = Annotated[
 Explainer = Annotated[Path, typer.Argument(help="The explainer that 'whence fit' wrote.", metavar="FILE")]
 Engine = Annotated[
     str | None,
-    typer.Option(help="Where work runs: local, processes, processes:4, or module:name.", metavar="NAME"),
+    typer.Option(help="Where work runs: local, processes, processes:4, ray, or module:name.", metavar="NAME"),
+]
+Address = Annotated[
+    str | None,
+    typer.Option(help="Of the cluster for --engine ray: auto, or host:port; else this machine."),
 ]
 Effects = Annotated[
     bool,
@@ -65,6 +69,7 @@ class Saved:
         bool, typer.Option("--trust", help="Import and run the code that the file beside FILE names.")
     ] = False
     engine: Engine = None
+    address: Address = None
 
     def open(self, *, effects: bool = False) -> Project:
         """Read it with its model, data and tests, which takes time: what can be checked is, before.
@@ -145,6 +150,7 @@ class Fit:
         bool, typer.Option("--trust", help="Import and run the code that the configuration names.")
     ] = False
     engine: Engine = None
+    address: Address = None
 
 
 def with_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -158,12 +164,21 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
         from whence.engine import using
 
         options = made.annotation(**{name: given.pop(name) for name in shared})
-        with using(options.engine):
+        with using(engine_at(options.engine, options.address)):
             command(options, **given)
 
     signature = inspect.Signature([first, *own, *others])
     run.__signature__ = signature  # type: ignore[attr-defined]
     return run
+
+
+def engine_at(engine: str | None, address: str | None) -> str | None:
+    """Give the name of an engine at the address of its cluster, or raise where it has none."""
+    if address is None:
+        return engine
+    if engine != "ray":
+        raise InvalidInputError(f"--address must come with --engine ray. Got the engine {engine or 'local'}.")
+    return f"{engine}:{address}"
 
 
 def numbers(text: str, argument: str) -> list[int]:

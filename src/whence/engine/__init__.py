@@ -1,16 +1,32 @@
-"""Where independent pieces of work run: here, or in processes; a run gives the same bits on either."""
+"""Where independent pieces of work run: here, in processes, or by Ray; a run gives the same bits on each."""
 
-from whence.engine.base import ENGINES, Engine, Outcome, Piece, names, ordered, results, run, using
+from whence.engine.base import (
+    ENGINES,
+    Engine,
+    Group,
+    Outcome,
+    Piece,
+    current,
+    names,
+    ordered,
+    results,
+    run,
+    using,
+)
 from whence.engine.local import Local, limited
 from whence.engine.processes import Processes
+from whence.engine.ray import Ray
 
 __all__ = [
     "ENGINES",
     "Engine",
+    "Group",
     "Local",
     "Outcome",
     "Piece",
     "Processes",
+    "Ray",
+    "current",
     "limited",
     "names",
     "ordered",

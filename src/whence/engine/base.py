@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -38,10 +38,44 @@ class Outcome:
     details: str | None = None
 
 
+class Group:
+    """Objects that stay where an engine runs, one per item, until nobody holds this one."""
+
+    def __init__(self, members: list[Any]) -> None:
+        self._members = members
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    def call(self, method: str, *shared: Any, each: Sequence[Any] | None = None) -> list[Any]:
+        """Call a method of every object, and give what each gave, in order.
+
+        Parameters
+        ----------
+        method
+            Its name.
+        shared
+            What all are given, after what ``each`` has for one.
+        each
+            One value per object, its first argument; None gives none.
+
+        Raises
+        ------
+        LostError
+            When some were lost and made anew; the others have been called.
+        """
+        first = [()] * len(self) if each is None else [(value,) for value in each]
+        return [
+            getattr(member, method)(*own, *shared) for member, own in zip(self._members, first, strict=True)
+        ]
+
+
 class Engine(ABC):
     """Runs a function on items, each independent of the others. Subclass and register it to add one."""
 
     name: ClassVar[str]
+    elsewhere: ClassVar[bool] = False
+    """Whether pieces run on other machines, so that what is large is better put on storage that all share."""
 
     @abstractmethod
     def run(self, function: Piece, items: list[Any], threads: int | None) -> Generator[Outcome]:
@@ -56,6 +90,30 @@ class Engine(ABC):
         threads
             Inside each piece; None leaves them as they are.
         """
+
+    def shards(self, on_disk: bool) -> int:
+        """Into how many shards training samples are divided to be solved or scored; 1 divides nothing.
+
+        Parameters
+        ----------
+        on_disk
+            Whether their features lie in a memory map, since they would fill the memory here.
+        """
+        return 1
+
+    def group(self, make: Callable[[Any], Any], items: list[Any], threads: int | None = None) -> Group:
+        """Make an object of every item, where the engine runs, for calls to come; here unless it says else.
+
+        Parameters
+        ----------
+        make
+            Gives the object of an item.
+        items
+            One per object.
+        threads
+            Inside a call; None leaves them as they are.
+        """
+        return Group([make(item) for item in items])
 
     def __repr__(self) -> str:
         options = ", ".join(f"{name}={value!r}" for name, value in vars(self).items() if name[0] != "_")
@@ -94,6 +152,11 @@ def find(engine: str | Engine | None) -> Engine:
             "'engine' must be a name, and after a colon what that engine takes, as in processes:4. "
             f"Got {engine!r}: {error}"
         ) from error
+
+
+def current() -> Engine:
+    """Give the engine that ``using`` set."""
+    return find(None)
 
 
 @contextmanager

@@ -6,19 +6,17 @@ import os
 import pickle
 import signal
 import sys
-import warnings
 from collections.abc import Generator
 from contextlib import AbstractContextManager, suppress
-from dataclasses import replace
-from importlib import import_module
 from multiprocessing.connection import Connection, wait
 from multiprocessing.util import Finalize
 from typing import Any
 
 from whence.core.checks import check_count
+from whence.engine.answers import Surroundings, answer, answered, sendable
 from whence.engine.base import ENGINES, Engine, Outcome, Piece
-from whence.engine.local import attempt, limited
-from whence.errors import InvalidInputError, WhenceError, WorkerError
+from whence.engine.local import limited
+from whence.errors import WorkerError
 
 
 @ENGINES.add
@@ -57,8 +55,8 @@ class Processes(Engine, AbstractContextManager["Processes"]):
         from joblib import cpu_count
 
         n = self.n or max(1, cpu_count() // (threads or 1))
-        settings = pickle.dumps((threads, "torch" in sys.modules, sys.path, os.getcwd()))
-        start = (settings, _sendable("function", function))
+        settings = pickle.dumps(Surroundings.here(threads))
+        start = (settings, sendable("function", function))
         yield from _Run(self._crew, start, items).outcomes(min(n, len(items)))
 
     def __exit__(self, *error: object) -> None:
@@ -160,7 +158,7 @@ class _Run:
         """Give the next piece to a process that did one, or to another; if none is left, let it wait."""
         if self.left:
             place = self.left.pop()
-            item = _sendable("items", self.items[place])
+            item = sendable("items", self.items[place])
             messages = (item,) if worker else (*self.start, item)
             worker = worker or self.crew.take()
             self.at_work[worker.connection] = worker, place
@@ -173,7 +171,7 @@ class _Run:
         """Take a piece's outcome and give its process more to do; where that died, let another join."""
         worker, place = self.at_work[connection]
         try:
-            answer = connection.recv_bytes()
+            sent = connection.recv_bytes()
         except (EOFError, OSError):
             connection.close()
             worker.process.join()
@@ -181,36 +179,13 @@ class _Run:
             self.crew.dismiss(worker)
             self._give()
             return Outcome(place, error=_lost(worker.process.exitcode))
-        outcome, heard = pickle.loads(answer)
         self._give(worker)
-        return _warned(replace(outcome, place=place), heard)
-
-
-def _sendable(name: str, value: Any) -> bytes:
-    from cloudpickle import dumps
-
-    try:
-        return dumps(value)  # type: ignore[no-any-return]
-    except Exception as error:  # whatever an object's own __reduce__ raises
-        raise InvalidInputError(
-            f"'{name}' must be sendable to other processes, with all in it, as model and data: {error}. "
-            'Leave out what cannot be, such as open files and locks, or use engine="local".'
-        ) from error
+        return answered(sent, place)
 
 
 def _lost(code: int | None) -> WorkerError:
     killed = " (killed, perhaps for want of memory)" if code == -signal.SIGKILL else ""
     return WorkerError(f"its process ended with exit code {code}{killed}")
-
-
-def _warned(outcome: Outcome, heard: list[tuple[str, type[Warning], str, int]]) -> Outcome:
-    """Warn here of what a process was warned of; a warning that is made an error is the piece's error."""
-    for each in heard:
-        try:
-            warnings.warn_explicit(*each)
-        except Warning as error:
-            outcome = replace(outcome, value=None, error=outcome.error or error)
-    return outcome
 
 
 def _work(connection: Connection) -> None:
@@ -223,36 +198,18 @@ def _work(connection: Connection) -> None:
 
 def _serve(connection: Connection) -> None:
     """Do the pieces of one run, until an empty message ends it; then its function is let go."""
-    threads, with_torch, sys.path[:], folder = pickle.loads(connection.recv_bytes())
-    os.chdir(folder)
+    there: Surroundings = pickle.loads(connection.recv_bytes())
+    sys.path[:] = there.path
+    os.chdir(there.folder)
     function: Any = connection.recv_bytes()
 
     def piece(sent: bytes) -> Any:
         nonlocal function
         if isinstance(function, bytes):
             function = pickle.loads(function)
-            if with_torch:  # or a piece that imports it would have other threads than here
-                import_module("torch")
-        with limited(threads):
+            there.import_torch()
+        with limited(there.threads):
             return function(pickle.loads(sent))
 
     while sent := connection.recv_bytes():
-        connection.send_bytes(_answer(piece, sent))
-
-
-def _answer(piece: Piece, sent: bytes) -> bytes:
-    """Run a piece and give its outcome and the warnings it made, as they are sent."""
-    from cloudpickle import dumps
-
-    with warnings.catch_warnings(record=True) as heard:
-        warnings.simplefilter("default")
-        outcome = attempt(piece, 0, sent)
-    told = [(str(each.message), each.category, each.filename, each.lineno) for each in heard]
-    try:
-        if outcome.error is not None:
-            pickle.loads(dumps(outcome.error))
-        return dumps((outcome, told))  # type: ignore[no-any-return]
-    except Exception as error:  # a value that cannot be sent, or an error that cannot be made again
-        why = outcome.error or error
-        line = WhenceError(f"{type(why).__name__}: {why}")
-        return pickle.dumps((Outcome(0, error=line, details=outcome.details), told))
+        connection.send_bytes(answer(piece, sent))

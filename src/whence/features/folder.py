@@ -13,6 +13,7 @@ from whence.core import contents
 from whence.core.arrays import Array
 from whence.core.cache import Slot
 from whence.errors import StoreError
+from whence.features.direct import Written, joined
 from whence.features.rows import InFile, Rows, as_bytes, crc, full_disk
 
 
@@ -58,15 +59,19 @@ class Folder:
             self.close()
             raise
 
-    def append(self, features: Rows, labels: Array) -> None:
-        """Add the rows of the next samples."""
+    def append(self, features: Rows | Written, labels: Array) -> None:
+        """Add the rows of the next samples, whose features may be in the file already."""
         was, sums = self.progress, []
         for file, rows, value in zip(self.files, (features, labels), was.sums, strict=True):
+            if isinstance(rows, Written):
+                file.count += rows.n
+                sums.append(joined(value, rows.crc, rows.n * file.row_bytes))
+                continue
             rows = np.ascontiguousarray(rows, file.dtype)
             file.append(rows)
             sums.append(zlib.crc32(as_bytes(rows), value))
         # All at once, so that it is right whatever ends this function.
-        self.progress = Progress(was.samples + len(features), (sums[0], sums[1]))
+        self.progress = Progress(was.samples + len(labels), (sums[0], sums[1]))
 
     def mapped(self) -> tuple[Rows, Array]:
         """Map the features and labels there are."""
@@ -106,8 +111,8 @@ class Folder:
         rows = self.progress.samples
         if rows and not path.is_file():
             raise StoreError(f"{path} is missing.")
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o666)
-        file = InFile(io.FileIO(handle, "r+"), like.shape[1:], like.dtype, rows)
+        # By its path, so that a map of it tells other machines where it is.
+        file = InFile(io.FileIO(path, "r+", opener=_opened), like.shape[1:], like.dtype, rows)
         self.files.append(file)
         size = path.stat().st_size
         expected = file.start + rows * file.row_bytes
@@ -119,3 +124,8 @@ class Folder:
     def _check(self, features: Rows, labels: Array) -> None:
         if (crc(features), crc(labels)) != self.progress.sums:
             raise StoreError(f"{self.slot.path}: the rows are not those that were written (checksum).")
+
+
+def _opened(path: str, flags: int) -> int:
+    """Open a file, or make it."""
+    return os.open(path, flags | os.O_CREAT, 0o666)

@@ -9,7 +9,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -26,6 +26,7 @@ from whence.core.words import plain_line
 from whence.data import TrainingSet
 from whence.errors import StoreError
 from whence.features.bank import checksum
+from whence.features.direct import Target, Written
 from whence.features.folder import Folder
 from whence.features.forward import Forward
 from whence.features.rows import InFile, Rows, fits, full_disk, room_for
@@ -62,17 +63,21 @@ class Job:
         with room_for(n, self.forward.dimension, self.forward.dtype) as features:
             self.say(self.needs(Path(tempfile.gettempdir()) if isinstance(features, InFile) else None))
             for rows, some in self.rows():
+                assert not isinstance(rows, Written)
                 features.append(rows)
                 labels.append(some)
             return features.whole(), np.concatenate(labels)
 
-    def rows(self, start: int = 0) -> Iterator[tuple[Rows, Array]]:
-        """Give the rows of all samples from ``start`` on, a batch at a time, and show how far they are."""
+    def rows(self, start: int = 0, target: Target | None = None) -> Iterator[tuple[Rows | Written, Array]]:
+        """Give the rows of all samples from ``start`` on, a batch at a time, and show how far they are.
+
+        With a target, those that are made on other machines may be written there and not be given.
+        """
         n, hidden = len(self.samples), not self.show_progress
         with tqdm(desc="Features", total=n, initial=start, unit="sample", disable=hidden) as bar:
-            for rows, labels in self._rows(start):
+            for rows, labels in self._rows(start, target):
                 yield rows, labels
-                bar.update(len(rows))
+                bar.update(len(labels))
 
     def needs(self, folder: Path | None, start: int = 0) -> str:
         """Say what the rows from ``start`` on need and what there is, or raise where the disk is too small.
@@ -102,22 +107,25 @@ class Job:
         known = "" if free_now is None else f" of {in_words(free_now)} free"
         return line + f"memory {in_words(size)}{known}."
 
-    def _rows(self, start: int) -> Iterator[tuple[Rows, Array]]:
+    def _rows(self, start: int, target: Target | None) -> Iterator[tuple[Rows | Written, Array]]:
         """Give the rows of batches from sample ``start`` on, in order."""
         if self.samples.workers.number:  # which read ahead, all batches in one go
             yield from map(self.forward.rows, self.samples.batches(start))
             return
         n, size = len(self.samples), self.samples.batch_size
         ranges = [(first, min(first + size, n)) for first in range(start, n, size)]
-        piece = partial(_rows_of, self.samples, self.forward)
+        piece = partial(_rows_of, self.samples, self.forward, target)
         with closing(engine.ordered(piece, ranges)) as found:
             yield from found
 
 
-def _rows_of(samples: TrainingSet, forward: Forward, places: tuple[int, int]) -> tuple[Rows, Array]:
+def _rows_of(
+    samples: TrainingSet, forward: Forward, target: Target | None, places: tuple[int, int]
+) -> tuple[Rows | Written, Array]:
     """Features and labels of a range of samples, one batch."""
     (batch,) = samples.batches(*places)
-    return forward.rows(batch)
+    features, labels = forward.rows(batch)
+    return features if target is None else target.write(places[0], features), labels
 
 
 def teller(show: bool) -> Say:
@@ -204,9 +212,11 @@ def _fill(job: Job, folder: Folder, path: Path) -> None:
     start = folder.progress.samples
     job.say(job.needs(path, start))
     mark = time.monotonic()
-    with full_disk(path, "What was done so far is kept and is taken up again. "):
+    kept = "What was done so far is kept and is taken up again. "
+    apart = engine.current().elsewhere
+    with full_disk(path, kept), Target.of(folder.files[0]) if apart else nullcontext() as target:
         try:
-            for rows in job.rows(start):
+            for rows in job.rows(start, target):
                 folder.append(*rows)
                 if time.monotonic() - mark >= CHECKPOINT_SECONDS:
                     folder.checkpoint()

@@ -4,6 +4,7 @@ from whence.svm.boxed import Boxed, EpsilonInsensitive, Hinges, OneClass, Tube
 from whence.svm.crammer_singer import CrammerSinger
 from whence.svm.path import CChoice, PathPoint, choose_C, held_back, solve_path
 from whence.svm.problem import Makes, Problem
+from whence.svm.sharded import solve_shards
 from whence.svm.solve import Solution, solve
 from whence.svm.subsets import Subsets, SubsetSolution
 
@@ -25,4 +26,5 @@ __all__ = [
     "held_back",
     "solve",
     "solve_path",
+    "solve_shards",
 ]

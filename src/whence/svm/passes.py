@@ -85,16 +85,21 @@ class Certificate:
 def certify(problem: Problem, alpha: Doubles, stored: Floats, parallel: Parallel) -> Certificate:
     """The certificate of α's λ; the scores of its W replace the stored ones."""
     lam = problem.sparse(alpha)
+    weight = weight_of(problem, lam, parallel)
+    square = problem.inner(weight, weight)
+    found = score(problem, weight, stored, parallel)
+    primal, dual = 0.5 * square + problem.C * found.loss, problem.linear_of(lam) - 0.5 * square
+    return Certificate(lam, weight, primal, dual, found.margin)
+
+
+def weight_of(problem: Problem, lam: csr_array, parallel: Parallel) -> Doubles:
+    """W = Σ λ_i f_iᵀ in float64."""
 
     def add(rows: slice, out: Doubles) -> None:
         indptr = lam.indptr[rows.start : rows.stop + 1]
         loops.weight_of_lam(problem.features[rows], indptr, lam.indices, lam.data, problem.bias, out)
 
-    weight = in_eight(len(alpha), problem.shape, add, parallel)
-    square = problem.inner(weight, weight)
-    found = score(problem, weight, stored, parallel)
-    primal, dual = 0.5 * square + problem.C * found.loss, problem.linear_of(lam) - 0.5 * square
-    return Certificate(lam, weight, primal, dual, found.margin)
+    return in_eight(lam.shape[0], problem.shape, add, parallel)
 
 
 @dataclass

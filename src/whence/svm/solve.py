@@ -157,13 +157,7 @@ def solve(
     seconds = time.perf_counter() - started
     gap = certificate.gap
     history.append((seconds, gap))
-    if gap > tol:
-        warn(
-            f"The solver stopped ({status}) at a relative duality gap of {gap:.1e}, above tol = {tol:.1e}. "
-            "Attributions of this solution are feasible but not final; allow more time, raise tol, or use a "
-            "smaller C.",
-            ConvergenceWarning,
-        )
+    warn_of_gap(status, gap, tol)
     weight = certificate.weight[place]
     weight[:, asked.features.shape[1] :] *= asked.bias
     if asked.units is not None:
@@ -173,6 +167,17 @@ def solve(
         lam, weight, certificate.primal, certificate.dual, gap,
         "converged" if gap <= tol else status, ascent.n_iter, seconds, asked.C, asked.bias, history,
     )  # fmt: skip
+
+
+def warn_of_gap(status: Status, gap: float, tol: float) -> None:
+    """Warn where the gap is above what was asked for."""
+    if gap > tol:
+        warn(
+            f"The solver stopped ({status}) at a relative duality gap of {gap:.1e}, above tol = {tol:.1e}. "
+            "Attributions of this solution are feasible but not final; allow more time, raise tol, or use a "
+            "smaller C.",
+            ConvergenceWarning,
+        )
 
 
 def check_options(tol: float, max_seconds: float | None, n_threads: int | None, seed: int) -> None:

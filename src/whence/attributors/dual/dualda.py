@@ -14,6 +14,7 @@ from torch import Tensor
 
 from whence.attributors.base import Limits, register
 from whence.attributors.classifier import Training
+from whence.attributors.dual.shards import strongest
 from whence.attributors.dual.sketch import sketch
 from whence.attributors.dual.solutions import SurrogateSolver, changed_labels
 from whence.attributors.dual.stability import Stability
@@ -253,4 +254,4 @@ class DualDA(Updating):
         return self.surrogate_.expansion.dense(features, classes)[:, torch.as_tensor(self.used_)]
 
     def _strongest(self, features: Tensor, classes: Tensor, x: Any, k: int) -> TopK:
-        return TopK(*self.surrogate_.expansion.top_k(features, classes, k), classes)
+        return TopK(*strongest(self.surrogate_, features, classes, k), classes)

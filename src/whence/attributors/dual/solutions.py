@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 import numpy as np
 from scipy.sparse import csr_array
 
+from whence.attributors.dual.shards import solver
 from whence.attributors.progress import gap_bar
 from whence.core import contents, fingerprint, store
 from whence.core.arrays import Array, Doubles, Floats, Ints, Mask
@@ -20,7 +21,7 @@ from whence.core.checks import check_is, check_places, shown
 from whence.errors import InvalidInputError, StoreError
 from whence.features import FeatureBank, taken, teller
 from whence.model.heads import Head
-from whence.svm import CChoice, choose_C, solve
+from whence.svm import CChoice, choose_C
 from whence.svm.inputs import length
 from whence.tasks import Task
 
@@ -153,7 +154,7 @@ class SurrogateSolver:
         self, features: Floats, labels: Array, C: float, start: csr_array | None, constant: float
     ) -> SurrogateSolution:
         with gap_bar(self.by.tol, self.by.show_progress) as bar:
-            found = solve(
+            found = solver(features)(
                 features,
                 labels,
                 C=C,
