@@ -21,6 +21,7 @@ from whence.core.arrays import Floats, Ints
 from whence.engine import Engine, Group
 from whence.errors import LostError
 from whence.svm import Solution, solve, solve_shards
+from whence.tasks import Task
 
 if TYPE_CHECKING:
     from whence.attributors.dual.surrogate import Surrogate
@@ -28,8 +29,13 @@ if TYPE_CHECKING:
 _TRIES = 5  # to rank where machines are lost meanwhile
 
 
-def solver(features: Floats) -> Callable[..., Solution]:
-    """Give what solves on features (N, d): here, or divided among the machines of the engine in use."""
+def solver(features: Floats, task: Task) -> Callable[..., Solution]:
+    """Give what solves on features (N, d): here, or divided among the machines of the engine in use.
+
+    Tasks without classes are solved here: their problems take the units of targets off the samples they see.
+    """
+    if not task.has_classes:
+        return solve
     chosen = engine.current()
     n = chosen.shards(isinstance(features, np.memmap))
     return solve if n == 1 else partial(solve_shards, n_shards=n, hold=chosen.group)

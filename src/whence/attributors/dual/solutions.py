@@ -154,7 +154,7 @@ class SurrogateSolver:
         self, features: Floats, labels: Array, C: float, start: csr_array | None, constant: float
     ) -> SurrogateSolution:
         with gap_bar(self.by.tol, self.by.show_progress) as bar:
-            found = solver(features)(
+            found = solver(features, self.task)(
                 features,
                 labels,
                 C=C,
