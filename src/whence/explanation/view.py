@@ -132,9 +132,7 @@ class Pair(View):
     differs: bool
     score: float
     share: float
-    error: float | None
-    coefficient: float
-    common: float
+    coefficient: float | None
     sample: Shown
     test_map: Map
     train_map: Map

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, Self
 
 import torch
-from torch import Tensor
 from tqdm.auto import tqdm
 
 from whence.attributors import Attributor, DualDA, Effects, TopK, load
@@ -181,12 +180,6 @@ class Project:
         x = self.tests.take(self.read_tests(indices))
         said = task.decided(self.attributor.require_model().read(x, self.attributor.batch_size).logits)
         return self.attributor.top_k(x, k, target), list(map(task.told, said.cpu().numpy()))
-
-    def errors(self, indices: list[int], target: int | None) -> Tensor | None:
-        """Standard errors (test, train) of the scores of some tests, where they are means over halves."""
-        if not isinstance(self.attributor, Effects) or self.attributor.solves_ < 2:
-            return None
-        return self.attributor.standard_error(self.tests.take(self.read_tests(indices)), target)
 
     def explain(
         self, indices: list[int], k: int = 5, target: int | None = None, method: str | None = None

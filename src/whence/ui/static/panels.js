@@ -62,7 +62,6 @@ export function card(pair, why, names, mark, actions) {
       sampleView(pair.sample, words, pair.train_map, why.full.train),
       h("span", { class: "label" }, pair.differs ? "≠ " : null, told),
       h("span", { class: `score ${side(pair.score)}-ink` }, `${why.question === "made of" ? "τ " : ""}${signed(pair.score)}`),
-      pair.error === null ? null : h("span", { class: "quiet", title: "Standard error" }, `± ${short(pair.error)}`),
       h("span", { class: "share", "--share": pair.share }),
       h("span", { class: "quiet ends" }, h("span", {}, `#${pair.index}`), h("span", {}, percent(pair.share))),
       why.question === "made of" ? h("span", { class: "quiet doubt" }) : null,
@@ -79,7 +78,7 @@ export function pairView(pair, why, names) {
       [`training #${pair.index}, `, h("b", {}, new Name(pair.told))]),
     figure(why.sample, pair.test_map, why.full.test, `The test sample, with what training sample ${pair.index} finds in it`,
       [why.test === null ? "your sample" : `test #${why.test}`]),
-    h("p", {}, h("b", { class: `${side(pair.score)}-ink` }, `${why.words.mark}${signed(pair.score)}${pair.error === null ? "" : ` ± ${short(pair.error)}`}`),
+    h("p", {}, h("b", { class: `${side(pair.score)}-ink` }, `${why.words.mark}${signed(pair.score)}`),
       `${why.question !== "made of" ? ": being there, it" : why.speech === "number" ? "" : " is"} ${why.words.side[pair.score >= 0 ? 0 : 1]} `, h("b", {}, names[why.target]), ...partly(pair, why, names)),
     h("p", { class: "doubt", hidden: true }));
 }
@@ -88,8 +87,7 @@ export function pairView(pair, why, names) {
 function partly(pair, why, names) {
   const colours = why.speech === "number" ? "Blue parts pull up, orange ones pull down." : `Blue parts speak for ${names[why.target]}, orange ones against it.`;
   if (why.question === "made of") return [`; λ = ${signed(pair.coefficient)}. ${colours}`];
-  return [`. Of that ${signed(pair.common)} goes by what both samples have in common, which the map on the training sample shows; `
-    + "the rest is how others make up for it. The map on the test sample shows all of the effect but the bias’s part."];
+  return [". The maps on both samples show all of the effect but the bias’s part."];
 }
 
 // In how many halves of the training set a sample stays among the strongest, in words.
