@@ -53,7 +53,8 @@ class StrangeSamples:
         order = np.argsort(-self.distances, kind="stable")[: max(10, int(self.strange.sum()))]
         lines = [
             f"{counted(int(self.strange.sum()), 'test')} of {len(self.distances):,} further from the "
-            f"training set than {self.quantile:.0%} of its own samples are from the others ({self.threshold:.3f}):"
+            f"training set than {self.quantile:.0%} of its own samples are from the others "
+            f"({self.threshold:.3f}):"
         ]
         for i in order.tolist():
             near = ", ".join(map(str, self.neighbours[i, :5].tolist()))
@@ -117,7 +118,8 @@ def strange(
 
 def _unit(features: Floats) -> Floats:
     rows = np.asarray(features, np.float32)
-    return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
+    found: Floats = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
+    return found
 
 
 def _nearest(tests: Floats, rows: Floats, k: int, own: Ints | None) -> tuple[Doubles, Ints]:
