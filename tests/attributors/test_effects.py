@@ -220,3 +220,17 @@ def test_a_spent_budget_is_told(data: Any) -> None:
 def test_wrong_parameters_are_refused(data: Any, options: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidInputError, match=message):
         fit(data, **options)
+
+
+def test_effects_are_the_same_where_products_of_samples_have_no_room(
+    data: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    *_, tests = data
+    with_room = fit(data, solves=4, output="log_prob")
+    monkeypatch.setattr("whence.attributors.effects.shift._ROOM", 0)
+    without = fit(data, solves=4, output="log_prob")
+    for a, b in (
+        (with_room.attribute_features(tests), without.attribute_features(tests)),
+        (with_room.self_influence(), without.self_influence()),
+    ):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-6 * float(b.abs().max()))

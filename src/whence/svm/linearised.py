@@ -84,14 +84,15 @@ class Linearised:
         """
         held = constraints_of(lam, labels, C)
         F = features[held.owners].astype(np.float64)
-        inverse = _inverse((F @ F.T) * held.alike(held.plus, held.minus))
+        products = F @ F.T
+        inverse = _inverse(products * held.alike(held.plus, held.minus))
         moves, own = lam.copy(), np.zeros(len(held.owners))
         for block in _blocks(held.owners):
             i = held.owners[block.start]
             entries = slice(lam.indptr[i], lam.indptr[i + 1])
             u = np.zeros(lam.shape[1])
             u[lam.indices[entries]] = lam.data[entries]
-            against = (F @ features[i].astype(np.float64)) * (u[held.plus] - u[held.minus])
+            against = products[block.start] * (u[held.plus] - u[held.minus])
             own[block] = np.linalg.solve(inverse[block, block], inverse[block] @ against)
         if entering:
             moves = moves + _entering(features, labels, lam, C, members, held, F, inverse)

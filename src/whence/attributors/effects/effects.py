@@ -19,7 +19,8 @@ from whence.attributors.effects.groups import GroupEffect, group_effect
 from whence.attributors.effects.halves import CHUNK, Halves, weight_of
 from whence.attributors.effects.outputs import Output, sharpness_of
 from whence.attributors.effects.reliability import out_of_bag, reliability
-from whence.attributors.effects.shifts import Shifts, Solved, checked
+from whence.attributors.effects.shift import Solved
+from whence.attributors.effects.shifts import Shifts, checked
 from whence.attributors.explainer import Parts, Scored
 from whence.attributors.parameters import one_of, parameter
 from whence.core import store

@@ -13,7 +13,7 @@ import numpy as np
 from scipy.sparse import csr_array, vstack
 
 from whence import engine
-from whence.attributors.effects.shifts import Solved
+from whence.attributors.effects.shift import Solved
 from whence.core import contents, fingerprint, store
 from whence.core.arrays import Doubles, Floats, Ints, Mask
 from whence.core.cache import Cache, Parts
@@ -69,9 +69,9 @@ class Halves:
         """Features (N, D), with the constant where there is one."""
         return extended(self.features, self.constant)
 
-    def _lams(self, places: list[int]) -> list[csr_array]:
-        """λ of some halves, solved, or from the cache."""
-        subsets = Subsets(
+    @cached_property
+    def _subsets(self) -> Subsets:
+        return Subsets(
             self.features,
             self.labels,
             n_classes=self.n_classes,
@@ -81,8 +81,11 @@ class Halves:
             seed=self.seed,
             start=self.lam,
         )
+
+    def _lams(self, places: list[int]) -> list[csr_array]:
+        """λ of some halves, solved, or from the cache."""
         title = f"Halves {places[0] + 1} to {places[-1] + 1}" if self.show_progress else None
-        solve = partial(_solve, subsets, len(self.labels), self.seed)
+        solve = partial(_solve, self._subsets, len(self.labels), self.seed)
         work = partial(engine.results, solve, places, title=title, unit="half")
         if self.cache_dir is None or not self.parts:
             return work()

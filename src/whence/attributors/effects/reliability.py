@@ -6,7 +6,8 @@ import numpy as np
 import torch
 
 from whence.attributors.effects.halves import Halves, members
-from whence.attributors.effects.shifts import Shifts, Solved
+from whence.attributors.effects.shift import Solved
+from whence.attributors.effects.shifts import Shifts
 from whence.core.arrays import Doubles, Ints, Mask
 
 _POINTS = 100  # training samples at which effects are compared
@@ -32,10 +33,10 @@ def reliability(halves: Halves, solved: list[Solved]) -> float | None:
     inside = np.array([members(n, halves.seed, j) for j in range(len(solved))])
     found = np.array([(tests @ one.weight.T)[np.arange(len(points)), labels] for one in solved])
     foretold = np.empty_like(found)
+    shifts = Shifts.of(solved, features, None)
+    given = torch.as_tensor(features[points]), torch.as_tensor(labels)
     for part in (0, 1):
-        shifts = Shifts.of(solved[part::2], features, None)
-        given = torch.as_tensor(features[points]), torch.as_tensor(labels)
-        effects = shifts.scores(*given, "logit", 1.0, n)
+        effects = shifts.scores(*given, "logit", 1.0, n, slice(part, None, 2))
         foretold[1 - part :: 2] = inside[1 - part :: 2] @ effects.double().numpy().T
     outside = ~inside[:, points]
     a, b = (_centred(each, outside) for each in (foretold, found))

@@ -1,10 +1,9 @@
-"""Effects of all samples on tests, from one solution or from many that were solved on halves."""
+"""Effects of all samples on tests, from many solutions that were solved on halves, or from one."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -12,6 +11,7 @@ from scipy.sparse import csr_array
 from torch import Tensor
 
 from whence.attributors.effects.outputs import Output, slopes
+from whence.attributors.effects.shift import Products, Shift, Solved
 from whence.core import contents
 from whence.core.arrays import Doubles, Floats, Ints
 from whence.core.store import Arrays
@@ -19,106 +19,6 @@ from whence.svm.linearised import Constraints, Linearised
 
 _BLOCK = 1 << 22  # scores computed at a time
 _OWN = 1024  # samples whose effects on themselves are computed at a time
-
-
-class Solved(NamedTuple):
-    """One surrogate: its W (K, D), and how it changes with its samples."""
-
-    weight: Doubles
-    change: Linearised
-
-
-class Shift:
-    """One surrogate's first-order effects, as tensors.
-
-    Parameters
-    ----------
-    solved : the surrogate; rows of its samples count in ``vectors``
-    vectors : (n, D) features of all samples that can have an effect, the constant among them
-    """
-
-    def __init__(self, solved: Solved, vectors: Tensor) -> None:
-        place, change = vectors.device, solved.change
-        self.vectors = vectors
-        self.weight = torch.as_tensor(solved.weight, dtype=vectors.dtype, device=place)
-        self.inverse = torch.as_tensor(change.inverse, device=place)  # float64: constraints may be near equal
-        self.own = torch.as_tensor(change.own, device=place)
-        owners, plus, minus = (torch.as_tensor(part, device=place) for part in change.constraints)
-        self.owners, self.plus, self.minus = owners, plus, minus
-        columns = change.moves.tocsc()
-        self.moves = {}
-        for c in np.flatnonzero(np.diff(columns.indptr)).tolist():
-            some = slice(columns.indptr[c], columns.indptr[c + 1])
-            rows = torch.as_tensor(columns.indices[some].astype(np.int64), device=place)
-            self.moves[c] = rows, torch.as_tensor(columns.data[some], dtype=vectors.dtype, device=place)
-
-    def slopes(self, tests: Tensor, classes: Tensor, output: Output, sharpness: float) -> Tensor:
-        """Give the output's derivative (B, K) by this surrogate's logits of tests (B, D)."""
-        return slopes(output, tests @ self.weight.T, classes, sharpness)
-
-    def scores(self, tests: Tensor, weights: Tensor) -> Tensor:
-        """Effects (B, n) on Σ_c weights_c w_c·f(x), for tests (B, D) and weights (B, K).
-
-        The test's direction weights ⊗ f(x) is freed of what the constraints hold, and then meets u_i ⊗ f_i;
-        a sample's own constraints go with it.
-        """
-        held, bound = self._held(tests, weights)
-        out = tests.new_zeros(len(tests), len(self.vectors))
-        for c, (rows, data) in self.moves.items():
-            free = self._free(tests, weights, held, bound, c)
-            out[:, rows] += (free @ self.vectors[rows].T) * data
-        return out.index_add_(1, self.owners, (held * self.own).to(out))
-
-    def own_scores(self, tests: Tensor, weights: Tensor, rows: Tensor) -> Tensor:
-        """Effects (B,) of sample rows (B,), each on a test of its own."""
-        held, bound = self._held(tests, weights)
-        out = tests.new_zeros(len(tests))
-        place = torch.full((len(self.vectors),), -1, device=tests.device)
-        for c, (moving, data) in self.moves.items():
-            place[moving] = torch.arange(len(moving), device=tests.device)
-            some = torch.nonzero(place[rows] >= 0)[:, 0]
-            free = self._free(tests[some], weights[some], held[some], bound, c)
-            out[some] += (free * self.vectors[rows[some]]).sum(1) * data[place[rows[some]]]
-            place[moving] = -1
-        mine = self.owners[None] == rows[:, None]
-        return out + (held * self.own * mine).sum(1).to(out)
-
-    def directions(self, rows: Tensor, weights: Tensor) -> Tensor:
-        """Vectors e_i (r, D), for sample rows (r,) and weights (K,), with e_i·f(x) the effect."""
-        V, u = self.vectors[self.owners].double(), self._moves_of(rows, len(weights))
-        p = (u[:, self.plus] - u[:, self.minus]).double()  # (r, m)
-        pulled = (self.vectors[rows].double() @ V.T * p) @ self.inverse
-        for j, row in enumerate(rows.tolist()):
-            own = torch.nonzero(self.owners == row)[:, 0]
-            pulled[j] -= self.own[own] @ self.inverse[own]
-        signs = (weights[self.plus] - weights[self.minus]).double()
-        return ((u.double() @ weights.double())[:, None] * self.vectors[rows] - (pulled * signs) @ V).to(
-            self.vectors
-        )
-
-    def _moves_of(self, rows: Tensor, n_classes: int) -> Tensor:
-        """Coefficients u_i (r, K) of some sample rows."""
-        found = self.vectors.new_zeros(len(rows), n_classes)
-        for c, (moving, data) in self.moves.items():
-            everyone = self.vectors.new_zeros(len(self.vectors))
-            everyone[moving] = data
-            found[:, c] = everyone[rows]
-        return found
-
-    def _held(self, tests: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
-        """Give how far (B, m) each constraint holds on to the tests' directions, and its features (m, D)."""
-        bound = self.vectors[self.owners].double()
-        along = (tests.double() @ bound.T) * (weights[:, self.plus] - weights[:, self.minus])
-        return along @ self.inverse, bound
-
-    def _free(self, tests: Tensor, weights: Tensor, held: Tensor, bound: Tensor, c: int) -> Tensor:
-        """Give row c (B, D) of the tests' directions, without what the constraints hold."""
-        # In float64: what nearly equal constraints hold nearly cancels.
-        free = (weights[:, c : c + 1] * tests).double()
-        for classes, sign in ((self.plus, -1), (self.minus, 1)):
-            some = torch.nonzero(classes == c)[:, 0]
-            free = torch.addmm(free, held[:, some], bound[some], alpha=sign)
-        return free.to(tests)
 
 
 class Shifts:
@@ -137,7 +37,9 @@ class Shifts:
     ) -> None:
         self.solved, self.rows = solved, rows
         self.vectors = torch.as_tensor(vectors, device=device)
-        self.each = [Shift(one, self.vectors) for one in solved]
+        owners = np.unique(np.concatenate([one.change.constraints.owners for one in solved]))
+        self._products = Products(self.vectors, torch.as_tensor(owners, device=self.vectors.device))
+        self.each = [Shift(one, self._products) for one in solved]
 
     @classmethod
     def of(cls, solved: list[Solved], features: Floats, device: torch.device | None) -> Shifts:
@@ -154,11 +56,19 @@ class Shifts:
             )
         return cls(kept, features[rows], rows, device)
 
-    def scores(self, tests: Tensor, classes: Tensor, output: Output, sharpness: float, n: int) -> Tensor:
-        """Mean effects (B, n) of all n samples that took part in the fit on tests (B, D)."""
+    def scores(
+        self,
+        tests: Tensor,
+        classes: Tensor,
+        output: Output,
+        sharpness: float,
+        n: int,
+        some: slice = slice(None),
+    ) -> Tensor:
+        """Mean effects (B, n), over some halves, of all n samples that took part in the fit on tests (B, D)."""
         out = tests.new_zeros(len(tests), n)
         places = torch.as_tensor(self.rows, device=tests.device)
-        for rows, mean, _ in self.moments(tests, classes, output, sharpness):
+        for rows, mean, _ in self.moments(tests, classes, output, sharpness, some):
             # What is below the last digit of a test's largest effect is rounding, whose sign says nothing.
             seen = mean.abs() > torch.finfo(mean.dtype).eps * mean.abs().amax(1, keepdim=True)
             out[rows, places] = mean.where(seen, 0.0)
@@ -185,19 +95,21 @@ class Shifts:
         return mean
 
     def moments(
-        self, tests: Tensor, classes: Tensor, output: Output, sharpness: float
+        self, tests: Tensor, classes: Tensor, output: Output, sharpness: float, some: slice = slice(None)
     ) -> Iterator[tuple[slice, Tensor, Tensor]]:
-        """Yield tests, and mean and variance (b, n) of their effects over the halves, a few at a time."""
+        """Yield tests, and mean and variance (b, n) of their effects over some halves, a few at a time."""
+        each = self.each[some]
         width = max(1, _BLOCK // max(1, len(self.vectors)))
         for start in range(0, len(tests), width):
             rows = slice(start, min(start + width, len(tests)))
+            products = self._products.with_tests(tests[rows])
             mean = square = tests.new_zeros(1)
-            for k, shift in enumerate(self.each):
+            for k, shift in enumerate(each):
                 weights = shift.slopes(tests[rows], classes[rows], output, sharpness)
-                found = shift.scores(tests[rows], weights)
+                found = shift.scores(tests[rows], weights, products)
                 before, mean = mean, mean + (found - mean) / (k + 1)
                 square = square + (found - before) * (found - mean)
-            yield rows, mean, square / max(1, len(self.each) - 1)
+            yield rows, mean, square / max(1, len(each) - 1)
 
     def totals(self, parts: Iterable[tuple[Tensor, Tensor]], output: Output, sharpness: float) -> Doubles:
         """Effects (M, n) by each of M surrogates on the sum of the outputs for tests.
