@@ -6,6 +6,7 @@ import base64
 import io
 import json
 import re
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from html.parser import HTMLParser
 from typing import Any
@@ -30,9 +31,11 @@ from tests.helpers.explored import (
 )
 from whence import DualDA, Effects
 from whence.audit import wrong_labels
-from whence.errors import InvalidInputError
+from whence.core import progress
+from whence.errors import InvalidInputError, WhenceError
 from whence.explanation import Sample, view
 from whence.features import FeatureBank
+from whence.project import Project
 from whence.ui import pages, schema, server, uploads
 from whence.ui.explorer import Explorer
 from whence.ui.server import create_app
@@ -183,7 +186,7 @@ def test_an_explanation_at_another_C(client: Any, explorer: Explorer) -> None:
 def test_what_would_change(client: Any, explorer: Explorer) -> None:
     lines = client.post("/api/effects", headers={"x-whence": "1"}).text.splitlines()
     (told,) = [json.loads(line)["result"] for line in lines if "result" in line]
-    fitted = explorer.solved.effects.attributor
+    fitted = explorer.solved.effects.result()
     assert isinstance(fitted, Effects)
     assert told["told"] == f"means over {fitted.solves_} random halves, reliability {fitted.reliability_:.2f}"
     asked = {"question": "would change", "k": 3}
@@ -197,10 +200,57 @@ def test_what_would_change(client: Any, explorer: Explorer) -> None:
         assert pair["score"] == pytest.approx(float(effects[pair["index"]]), rel=1e-4)
         assert pair["error"] == pytest.approx(float(errors[pair["index"]]), rel=1e-3)
     assert found["words"]["side"][0] == "raises the logit of"
+    tau = explorer.project.explainer.attribute(x)[0]
+    for pair, beside in zip(found["pairs"], found["beside"], strict=True):
+        assert beside["score"] == pytest.approx(float(tau[pair["index"]]), rel=1e-4, abs=1e-9)
+        assert beside["error"] is None
+    made_of = client.get("/api/tests/4/explanation", params={"k": 3}).json()
+    for pair, beside in zip(made_of["pairs"], made_of["beside"], strict=True):
+        assert beside["score"] == pytest.approx(float(effects[pair["index"]]), rel=1e-4, abs=1e-9)
+        if beside["score"]:
+            assert beside["error"] == pytest.approx(float(errors[pair["index"]]), rel=1e-3)
     wrong = client.get("/api/tests/4/explanation", params={**asked, "C": explorer.project.explainer.C_})
     assert wrong.status_code == 422
     assert "'C' must be left out" in wrong.json()["detail"]
     assert client.get("/api/tests/4/explanation", params={"question": "why"}).status_code == 422
+
+
+def test_how_far_effects_are_and_stopping_them() -> None:
+    explorer = Explorer(value_project())
+    client = connect(explorer)
+    held, heard = threading.Event(), threading.Event()
+    real = Project.with_effects
+
+    def slow(project: Project, max_seconds: float | None) -> Project:
+        for done in range(1000):
+            progress.tell("Halves 1 to 16", done, 1000)
+            heard.set()
+            held.wait(0.05)
+        return real(project, max_seconds)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Project, "with_effects", slow)
+        run = explorer.solved.effects.begin()
+        assert heard.wait(30)
+        assert run.progress.what == "Halves 1 to 16"
+        assert (run.progress.total, run is explorer.solved.effects.begin()) == (1000, True)
+        assert client.get("/api/tests/0/explanation").json()["beside"] is None  # all else goes on
+        assert client.post("/api/effects/stop", headers=POST).status_code == 200
+        with pytest.raises(WhenceError, match="It was stopped"):
+            run.result()
+    told = lines(client.post("/api/effects", headers=POST))[-1]["result"]  # asked again, it begins anew
+    assert "random halves" in told["told"]
+    assert client.get("/api/tests/0/explanation").json()["beside"] is not None
+
+
+def test_what_removing_a_sample_without_weight_changes(client: Any, explorer: Explorer) -> None:
+    nobody = sorted(set(range(N)) - set(explorer.project.explainer.support_.tolist()))[0]
+    answer = lines(client.post("/api/whatif", json={"test": 1, "remove": [nobody]}, headers=POST))[-1]
+    told = answer["result"]["first_order"]
+    assert (told["foretold"], told["changed"]) == (0, 0)
+    assert told["exact"] == pytest.approx(0, abs=1e-4)
+    nothing = lines(client.post("/api/whatif", json={"test": 1}, headers=POST))[-1]
+    assert nothing["result"]["first_order"] is None
 
 
 def test_stability(client: Any, explorer: Explorer) -> None:
@@ -252,6 +302,11 @@ def test_what_if_equals_a_fresh_fit(client: Any, explorer: Explorer) -> None:
         assert answer[side]["predicted"] == logits.argmax()
     changed = (before.predict_features(test) != after.predict_features(test)).sum()
     assert answer["changed_tests"] == int(changed)
+    told = answer["first_order"]
+    exact = (after.coef_ - before.coef_)[0] @ np.append(test[5], 1)
+    assert told["exact"] == pytest.approx(exact, rel=1e-3, abs=1e-4)
+    assert told["parted"] == (abs(told["foretold"] - told["exact"]) > 0.2 * abs(told["exact"]))
+    assert told["n_others"] == N - 4
     assert answer["after"]["gap"] <= 1e-9
 
 
@@ -540,6 +595,7 @@ def test_the_interface_is_documented(client: Any) -> None:
     assert set(found["paths"]) == {
         "/api/info", "/api/tests", "/api/tests/{test}/explanation", "/api/tests/{test}/concepts",
         "/api/explanation", "/api/audit", "/api/classes", "/api/whatif", "/api/path", "/api/effects",
+            "/api/effects/stop",
         "/api/tests/{test}/stability",
     }  # fmt: skip
     assert all(way["description"] for path in found["paths"].values() for way in path.values())

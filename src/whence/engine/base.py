@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 from tqdm.auto import tqdm
 
+from whence.core import progress
 from whence.core.checks import check_callable, check_count, shown
 from whence.core.registry import Registry
 from whence.errors import InvalidInputError, WorkerError
@@ -157,6 +158,7 @@ def results(
     threads: int | None = None,
     title: str | None = None,
     unit: str = "it",
+    show: bool = True,
 ) -> list[Any]:
     """Run a function on items and give what it gave, in their order; raise the first error, and end the rest.
 
@@ -166,6 +168,8 @@ def results(
         As for ``run``.
     title, unit
         Of the bar that shows how many are left; None for the title shows none.
+    show
+        Whether there is a bar. Who listens (``core.progress``) is told by the title without it, too.
 
     Examples
     --------
@@ -174,8 +178,19 @@ def results(
     [1, 3]
     """
     listed = _listed(items)
-    with closing(ordered(function, listed, engine, threads=threads)) as values:
-        return list(tqdm(values, title, len(listed), unit=unit, disable=title is None))
+    found: list[Any] = []
+    with (
+        closing(ordered(function, listed, engine, threads=threads)) as values,
+        tqdm(desc=title, total=len(listed), unit=unit, disable=title is None or not show) as bar,
+    ):
+        if title is not None:
+            progress.tell(title, 0, len(listed))
+        for value in values:
+            found.append(value)
+            bar.update()
+            if title is not None:
+                progress.tell(title, len(found), len(listed))
+    return found
 
 
 def ordered(

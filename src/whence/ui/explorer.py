@@ -12,6 +12,8 @@ import numpy as np
 import torch
 
 from whence.attributors import DualDA
+from whence.attributors.effects.groups import compared
+from whence.attributors.pairs import PairAttributor
 from whence.audit import class_view
 from whence.data import TrainingSet
 from whence.errors import InvalidInputError
@@ -23,10 +25,12 @@ from whence.model.bound import probabilities
 from whence.pages.samples import as_samples
 from whence.project import Project
 from whence.relevance import Concepts
+from whence.svm.linearised import constraints_of
 from whence.ui import schema
 from whence.ui.solved import Solved
 
 _NEIGHBOURS = 5  # shown of a sample in the audit queue
+_CONSTRAINTS = 3000  # that hold at a surrogate: with more, first order takes longer than solving again
 _STRONGEST = 12  # samples of a class in the class view
 
 
@@ -38,13 +42,17 @@ class Explorer:
     project : the explainer with its model, training set and tests
     solved : what is solved when it is first asked for
     names : one per class
+
+    Parameters
+    ----------
+    max_seconds : budget of effects: the halves that are solved by then are the answer
     """
 
-    def __init__(self, project: Project) -> None:
+    def __init__(self, project: Project, max_seconds: float | None = None) -> None:
         self.project = project
         explainer = project.explainer
         self.names = explainer.task_.called
-        self.solved, self._lock = Solved(project), threading.Lock()
+        self.solved, self._lock = Solved(project, max_seconds), threading.Lock()
 
     @functools.cached_property
     def features(self) -> torch.Tensor:
@@ -176,7 +184,7 @@ class Explorer:
         with self._lock:
             x, truth = self._test(index), int(self.truths[index])
             why = explainer.explaining(k, None)(index, x, self._class(target), truth)
-        return _explained(why, index, explainer.surrogate_.solution.C)
+        return self._explained(why, x, index, explainer)
 
     def explain_own(
         self,
@@ -190,13 +198,27 @@ class Explorer:
         explainer = self.solved.answering(question, C)
         with self._lock:
             why = explainer.explain(x, k, target)[0]
-        return _explained(why, None, explainer.surrogate_.solution.C)
+        return self._explained(why, x, None, explainer)
 
-    def foretelling(self) -> schema.Foretelling:
-        """Fit the effects, if they are not yet, and tell what they are."""
-        fitted = self.solved.effects.pairs
-        assert fitted.foretold_ is not None
-        return schema.Foretelling(told=fitted.foretold_.told, seconds=fitted.fit_seconds_)
+    def _explained(
+        self, why: Explanation, x: Any, test: int | None, explainer: PairAttributor
+    ) -> schema.Explained:
+        """Give an explanation with what the other question's answer is for its training samples."""
+        made_of = why.foretold is None
+        other = self.solved.effects.ready if made_of else self.project.explainer
+        beside = None
+        if other is not None:
+            found = other.scored_input(x, why.target)
+            rows = {int(i): j for j, i in enumerate(found.indices)}
+            beside = [
+                schema.Beside(
+                    score=0.0 if j is None else float(found.scores[j]),
+                    error=None if j is None or found.errors is None else float(found.errors[j]),
+                )
+                for j in (rows.get(pair.index) for pair in why.pairs)
+            ]
+        C = explainer.surrogate_.solution.C
+        return schema.Explained(test=test, C=C, beside=beside, **dict(Explained.of(why)))
 
     def doubt(self, index: int, k: int = 5, target: int | None = None) -> schema.Doubt:
         """How stable the strongest training samples of a test are, over halves of the training set."""
@@ -258,6 +280,24 @@ class Explorer:
             changed_tests=int((after != self.surrogate_classes)[self.valid].sum()),
             n_tests=int(self.valid.sum()),
             seconds=other.seconds_["solution"],
+            first_order=self._first_order(other, f, wanted),
+        )
+
+    def _first_order(self, other: DualDA, f: torch.Tensor, target: int) -> schema.FirstOrder | None:
+        """What effects foretell to first order of a surrogate that was solved again, and what came of it."""
+        own, features = self.project.explainer, as_float32(self.project.train_bank.features)
+        before, after = own.surrogate_, other.surrogate_
+        moved = (before.labels != after.labels).any()
+        if not moved or len(constraints_of(before.lam, before.labels, own.C_).owners) > _CONSTRAINTS:
+            return None
+        tests = f, torch.tensor([target])
+        found = compared(own, features, after.labels, after.solution, tests, ("logit", 1.0))
+        return schema.FirstOrder(
+            foretold=float(found.first_order[0]),
+            exact=float(found.exact[0]),
+            parted=found.parted,
+            changed=found.changed,
+            n_others=found.n_others,
         )
 
     def suspects(self, offset: int, limit: int) -> schema.Suspects:
@@ -298,10 +338,6 @@ class Explorer:
             )
             for found in class_view(self.project.explainer, _STRONGEST).classes
         ]
-
-
-def _explained(why: Explanation, test: int | None, C: float) -> schema.Explained:
-    return schema.Explained(test=test, C=C, **dict(Explained.of(why)))
 
 
 def _side(explainer: DualDA, f: torch.Tensor, target: int) -> schema.Side:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from whence.attributors import Effects
 from whence.explanation import view
 from whence.explanation.view import Class, Index, Small
 
@@ -56,11 +57,31 @@ class Rows(BaseModel):
     rows: list[Row]
 
 
+class Beside(BaseModel):
+    """The answer to the other question for a training sample: τ beside an effect, an effect beside τ."""
+
+    score: float
+    error: float | None
+
+
 class Explained(view.Explained):
-    """Where one prediction comes from, at one C; ``test`` is None for an input of the user's own."""
+    """Where one prediction comes from, at one C; ``test`` is None for an input of the user's own.
+
+    ``beside`` has the other question's answer for each of ``pairs``; None where effects are not fitted yet.
+    """
 
     test: Index | None
     C: float
+    beside: list[Beside] | None
+
+
+class Progress(BaseModel):
+    """How far work is: ``done`` of ``total`` of what is counted, where that is known."""
+
+    seconds: float
+    what: str = ""
+    done: int = 0
+    total: int = 0
 
 
 class Foretelling(BaseModel):
@@ -68,6 +89,11 @@ class Foretelling(BaseModel):
 
     told: str
     seconds: float
+
+    @classmethod
+    def of(cls, fitted: Effects) -> Self:
+        """Tell of effects that are fitted."""
+        return cls(told=fitted.foretold_.told, seconds=fitted.fit_seconds_)
 
 
 class Doubt(BaseModel):
@@ -140,8 +166,24 @@ class Side(BaseModel):
     gap: float
 
 
+class FirstOrder(BaseModel):
+    """The change of the target's logit, to first order and exactly; whether the two differ by a fifth.
+
+    ``changed`` of the other samples came to a margin or left one, which first order does not see.
+    """
+
+    foretold: float
+    exact: float
+    parted: bool
+    changed: int
+    n_others: int
+
+
 class Answer(BaseModel):
-    """The surrogate before and after, each solved exactly."""
+    """The surrogate before and after, each solved exactly.
+
+    ``first_order`` is None where nothing was asked for, or where it would take longer than solving.
+    """
 
     test: Index
     target: Class
@@ -150,3 +192,4 @@ class Answer(BaseModel):
     changed_tests: int
     n_tests: int
     seconds: float
+    first_order: FirstOrder | None

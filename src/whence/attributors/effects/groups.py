@@ -12,11 +12,11 @@ from scipy.sparse import csr_array
 from torch import Tensor
 
 from whence.attributors.dual.attributor import SurrogateAttributor
-from whence.attributors.dual.solutions import SurrogateSolver, changed_labels
+from whence.attributors.dual.solutions import SurrogateSolution, SurrogateSolver, changed_labels
 from whence.attributors.dual.training import all_features
 from whence.attributors.effects.halves import extended, weight_of
 from whence.attributors.effects.outputs import Output, slopes, values
-from whence.core.arrays import Array, Doubles, Ints, Mask
+from whence.core.arrays import Array, Doubles, Floats, Ints, Mask
 from whence.core.words import cell, counted
 from whence.errors import InvalidInputError
 from whence.svm.linearised import Linearised, activity
@@ -121,14 +121,36 @@ def group_effect(
     before = explainer.surrogate_
     X = all_features(explainer, training, "training_features")
     labels = changed_labels(explainer.task_, before.labels, len(X), remove, relabel or {})
-    moved = np.flatnonzero(labels != before.labels)
-    if not len(moved):
+    if (labels == before.labels).all():
         raise InvalidInputError(
             "'remove' or 'relabel' must name a training sample to leave out, or to give another label. "
             "Got none."
         )
+    solver = SurrogateSolver(explainer.task_, explainer)
+    again = solver.again(X, labels, before.lam, before.solution.C, before.constant)
+    return compared(explainer, X, labels, again, tests, output)
+
+
+def compared(
+    explainer: SurrogateAttributor,
+    X: Floats,
+    labels: Array,
+    again: SurrogateSolution,
+    tests: tuple[Tensor, Tensor],
+    output: tuple[Output, float],
+) -> GroupEffect:
+    """Foretell what a surrogate that was solved again says, and compare.
+
+    Parameters
+    ----------
+    explainer : whose surrogate it was solved again from
+    X, labels : features (N, d), and the labels (N,) it was solved with, those of removed samples unknown
+    again : the solution with them
+    tests, output : as for ``group_effect``
+    """
+    before = explainer.surrogate_
+    moved = np.flatnonzero(labels != before.labels)
     C, constant = before.solution.C, before.constant
-    again = SurrogateSolver(explainer.task_, explainer).again(X, labels, before.lam, C, constant)
     F = extended(X, constant)
     W, new = (weight_of(lam, F) for lam in (before.lam, again.lam))
     left = ~explainer.task_.known(labels[moved])

@@ -62,7 +62,8 @@ class Halves:
         places = range(chunk * CHUNK, chunk * CHUNK + size)
         linearise = partial(_linearise, self.extended, self.labels, self.C, self.seed)
         items = list(zip(places, self._lams(list(places)), strict=True))
-        return engine.results(linearise, items)
+        title = f"Effects of halves {places[0] + 1} to {places[-1] + 1}"
+        return engine.results(linearise, items, title=title, unit="half", show=self.show_progress)
 
     @cached_property
     def extended(self) -> Floats:
@@ -84,9 +85,9 @@ class Halves:
 
     def _lams(self, places: list[int]) -> list[csr_array]:
         """λ of some halves, solved, or from the cache."""
-        title = f"Halves {places[0] + 1} to {places[-1] + 1}" if self.show_progress else None
+        title = f"Halves {places[0] + 1} to {places[-1] + 1}"
         solve = partial(_solve, self._subsets, len(self.labels), self.seed)
-        work = partial(engine.results, solve, places, title=title, unit="half")
+        work = partial(engine.results, solve, places, title=title, unit="half", show=self.show_progress)
         if self.cache_dir is None or not self.parts:
             return work()
         code = fingerprint.source("whence.svm", __name__)

@@ -65,7 +65,7 @@ class Shifts:
         n: int,
         some: slice = slice(None),
     ) -> Tensor:
-        """Mean effects (B, n) over some halves, of all n samples that took part in the fit, on tests (B, D)."""
+        """Mean effects (B, n) on tests (B, D) over some halves, of all n samples that took part in them."""
         out = tests.new_zeros(len(tests), n)
         places = torch.as_tensor(self.rows, device=tests.device)
         for rows, mean, _ in self.moments(tests, classes, output, sharpness, some):
