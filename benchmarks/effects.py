@@ -16,6 +16,7 @@ import torch
 from benchmarks.data import fashion_features
 from whence import DualDA, Effects
 from whence.attributors.effects.effects import KAPPA
+from whence.attributors.effects.halves import TOL
 from whence.engine import limited
 from whence.features import FeatureBank
 from whence.svm import Subsets, solve
@@ -48,7 +49,7 @@ def costs(features: np.ndarray, labels: np.ndarray, order: np.ndarray, tests: to
         f, y = np.ascontiguousarray(features[rows]), labels[rows]
         C = KAPPA / float((f.astype(np.float64) ** 2).sum())
         start = time.process_time()
-        solve(f, y, n_classes=10, C=C, bias=length(f), tol=1e-4, n_threads=1)
+        solve(f, y, n_classes=10, C=C, bias=length(f), tol=TOL, n_threads=1)
         whole = time.process_time() - start
         start = time.process_time()
         effects = Effects(C=C, solves=m, n_threads=1, show_progress=False).fit(features=FeatureBank.of(f, y))
