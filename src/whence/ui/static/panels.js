@@ -44,7 +44,7 @@ const give = (error) => error === null ? "" : ` ± ${short(error)}`;
 function besideWords(pair, why) {
   const other = why.beside?.[why.pairs.indexOf(pair)];
   if (!other) return [];
-  if (why.question === "made of") return other.score === 0 ? ["no effect"] : [`effect ${signed(other.score)}`, give(other.error)];
+  if (why.question === "made of") return other.score === 0 ? ["no effect"] : [`effect ${signed(Number(other.score.toPrecision(2)))}`, give(other.error)];
   return [`τ ${other.score === 0 ? "0" : signed(other.score)}`];
 }
 
