@@ -33,7 +33,7 @@ def pair(
     score: float,
     share: float,
     test: tuple[int, ...],
-    error: float | None = None,
+    coefficient: bool = True,
 ) -> Contribution:
     shown, shape = sample(kind, index)
     return Contribution(
@@ -41,10 +41,8 @@ def pair(
         label=label,
         score=score,
         share=share,
-        error=error,
         bias=score / 8,
-        coefficient=score / 4,
-        common=score * (7 / 8 if error is None else 1 / 2),
+        coefficient=score / 4 if coefficient else None,
         sample=shown,
         test_map=random(test, index),
         train_map=random(shape, index + 1),
@@ -81,9 +79,9 @@ def effects(kind: str = "grey", **changes: Any) -> Explanation:
     """Two samples that raise the output and one that lowers it; effects sum to 3, the logit is 7."""
     shape = sample(kind, 0)[1]
     fields: dict[str, Any] = {
-        "foretold": Foretold("logit", 64, 0.625),
+        "foretold": Foretold("logit"),
         "logit": 7.0,
-        "proponents": (pair(kind, 7, 0, 2.0, 0.5, shape, 0.25), pair(kind, 2, 1, 1.0, 0.25, shape, 0.5)),
-        "opponents": (pair(kind, 5, 1, -0.5, 0.5, shape, 0.125),),
+        "proponents": (pair(kind, 7, 0, 2.0, 0.5, shape, False), pair(kind, 2, 1, 1.0, 0.25, shape, False)),
+        "opponents": (pair(kind, 5, 1, -0.5, 0.5, shape, False),),
     }
     return explanation(kind, **(fields | changes))

@@ -41,7 +41,7 @@ def test_work_tells_how_far_it_is_and_stops_between_pieces() -> None:
             assert second.wait(60)
         return item
 
-    job = Background(lambda: engine.results(piece, range(5), title="Pieces", show=False))
+    job = Background(lambda: engine.results(piece, range(5), title="Pieces"))
     run = job.begin()
     while len(done) < 2:
         assert not run.ends_within(0.01)

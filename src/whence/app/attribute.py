@@ -24,7 +24,6 @@ def scores(project: Project, tests: str, k: int, target: str | None) -> list[dic
     attributor, chosen = project.attributor, places(tests, project)
     wanted = as_class(target, attributor.task_)
     top, predicted = project.top_k(chosen, k, wanted)
-    errors = project.errors(chosen, wanted)
     names, foretold = attributor.task_.called, getattr(attributor, "foretold_", None)
     truths = project.test_bank.labels[chosen].tolist()
 
@@ -32,7 +31,6 @@ def scores(project: Project, tests: str, k: int, target: str | None) -> list[dic
         pairs = zip(ranked.indices[b].tolist(), ranked.scores[b].tolist(), strict=True)
         return [
             {"index": i, "class": names[int(attributor.labels_[i])], "score": score}
-            | ({} if errors is None else {"error": float(errors[b, i])})
             for i, score in pairs
             if i >= 0
         ]
@@ -66,9 +64,8 @@ def in_words(found: list[dict[str, Any]]) -> str:
             f"{plain_line(test['truth'])}; {about}:"
         )
         for sample in test["proponents"] + test["opponents"]:
-            error = f" ± {sample['error']:<8.2g}" if "error" in sample else ""
             lines.append(
-                f"  {signed(sample['score']):>10}{error}  training sample {sample['index']}, "
+                f"  {signed(sample['score']):>10}  training sample {sample['index']}, "
                 f"{plain_line(sample['class'])}"
             )
     return "\n".join(lines)

@@ -82,7 +82,7 @@ def fit(wanted: Fit, context: typer.Context) -> None:
 
     whence fit --model clothes:model --data clothes:train --test clothes:test --out clothes.whence
 
-    whence fit --model clothes:model --data clothes:train --method effects --option solves=64 --out new.whence
+    whence fit --model clothes:model --data clothes:train --method effects --out clothes-effects.whence
 
     whence fit --config clothes.whence.json --trust --out again.whence
     """

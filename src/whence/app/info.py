@@ -62,9 +62,6 @@ def facts(path: Path) -> dict[str, Any]:
         if foretold is not None:
             found |= {
                 "effects on": OUTPUTS[foretold.output],
-                "halves": foretold.solves,
-                "reliability": foretold.reliability,
-                "with an effect": explainer.n_scoring_,
             }
     beside = path.with_name(path.name + SUFFIX)
     found["configuration"] = str(beside) if beside.exists() else None

@@ -99,7 +99,7 @@ class Fit:
     option: Annotated[
         list[str] | None,
         typer.Option(
-            help="One of the method's own, such as solves=64; may be repeated.", metavar="NAME=VALUE"
+            help="One of the method's own, such as output=log_prob; may be repeated.", metavar="NAME=VALUE"
         ),
     ] = None
     C: Annotated[str, typer.Option("--C", help='A number, or "auto" to choose it.', metavar="C")] = "auto"

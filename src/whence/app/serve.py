@@ -8,7 +8,7 @@ from whence.ui.explorer import Explorer
 from whence.ui.listening import listen
 from whence.ui.server import serve
 
-_BUDGET = 60.0  # seconds that a visitor waits for effects, about
+_BUDGET = 60.0  # seconds of the solver that a visitor waits for, when effects are first asked for
 
 
 def run(saved: Saved, host: str, port: int, token: str | None) -> None:

@@ -33,12 +33,10 @@ class Scored(NamedTuple):
     Attributes
     ----------
     indices, scores : (s,) their places, ascending, and their scores
-    errors : (s,) standard errors of the scores, where they are means
     """
 
     indices: Ints
     scores: Doubles
-    errors: Doubles | None
 
 
 class Parts(NamedTuple):
@@ -48,14 +46,16 @@ class Parts(NamedTuple):
     ----------
     vectors : (m, d) features f_i of the training samples, as they were fitted
     on_test : (m, d) vectors e_i: the score is e_i·f(x), and the bias
-    on_train : (m,) coefficients b_i: b_i f_i·f(x) is what of it goes by what both samples have in common
+    on_train : (m, d) vectors t_i: the score is t_i·f_i, and the bias
     bias : (m,) the part of the score that the bias carries
+    coefficients : (m,) λ_ic where the score is λ_ic f_i·f(x); None where it is none of this form
     """
 
     vectors: Tensor
     on_test: Tensor
     on_train: Tensor
     bias: Tensor
+    coefficients: Tensor | None
 
 
 class PairExplainer:
@@ -84,7 +84,7 @@ class PairExplainer:
         indices = [int(scored.indices[place]) for place in (*sides[0], *sides[1])]
         parts = self.explainer.parts(f, target, indices)
         logit_map, pairs = self._pairs(inputs, test, method, target, indices, parts)
-        contributions = self._contributions(f, scored, sides, parts, pairs)
+        contributions = self._contributions(scored, sides, parts, pairs)
         n = len(sides[0])
         logits = surrogate.logits(f)[0]
         return Explanation(
@@ -110,27 +110,23 @@ class PairExplainer:
 
     def _contributions(
         self,
-        f: Tensor,
         scored: Scored,
         sides: list[list[int]],
         parts: Parts,
         pairs: list[tuple[Sample, Array, Array]],
     ) -> list[Contribution]:
         """Put together what is known of the shown samples, proponents first."""
-        scores, errors = scored.scores, scored.errors
+        scores, coefficients = scored.scores, parts.coefficients
         evidence = [float(side.sum()) for side in (scores.clip(min=0), scores.clip(max=0))]
         places = [(place, side) for side, some in enumerate(sides) for place in some]
-        common = parts.on_train.double() * (parts.vectors.double() @ f[0].to(parts.vectors).double())
         return [
             Contribution(
                 index=int(scored.indices[place]),
                 label=self.surrogate.labels[scored.indices[place]].tolist(),
                 score=float(scores[place]),
                 share=float(scores[place]) / evidence[side],
-                error=None if errors is None else float(errors[place]),
                 bias=float(parts.bias[j]),
-                coefficient=float(parts.on_train[j]),
-                common=float(common[j]),
+                coefficient=None if coefficients is None else float(coefficients[j]),
                 sample=sample,
                 test_map=test_map,
                 train_map=train_map,

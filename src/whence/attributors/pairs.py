@@ -76,9 +76,8 @@ class PairAttributor(Attributor):
 
         The relevance of feature j of a pair is λ_ic f(x)_j f(x_i)_j. It is propagated to the input of the
         test sample and to that of the training sample. A test sample costs one pass forward, its training
-        samples one in a batch, and either one pass back. Where scores are effects e_i·f(x), relevance on the
-        test sample is e_ij f(x)_j, which is all of the effect; on the training sample it is b_i f(x)_j
-        f(x_i)_j with b_i = (e_i·f_i)/(f_i·f_i), which is what of it goes by what both have in common.
+        samples one in a batch, and either one pass back. Effects are linear in the features of either sample
+        too, so that on both the relevance is all of the effect but the part of the bias.
 
         Parameters
         ----------

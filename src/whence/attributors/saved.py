@@ -69,13 +69,6 @@ class DualDAManifest(Manifest):
     constant: Annotated[float, Field(ge=0)] = 1.0
 
 
-class EffectsManifest(DualDAManifest):
-    """What ``Effects`` saves."""
-
-    sharpness: Positive
-    reliability: Annotated[float, Field(ge=-1, le=1)] | None
-
-
 class SolutionManifest(Strict):
     """What a solution in the cache has beside its arrays."""
 

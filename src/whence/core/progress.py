@@ -20,7 +20,7 @@ def listening(listener: Listener) -> Iterator[None]:
     --------
     >>> from whence import engine
     >>> with listening(lambda what, done, total: print(what, done, "of", total)):
-    ...     found = engine.results(abs, [-1, 2], title="numbers", show=False)
+    ...     found = engine.results(abs, [-1, 2], title="numbers")
     numbers 0 of 2
     numbers 1 of 2
     numbers 2 of 2

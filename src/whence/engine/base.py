@@ -158,7 +158,6 @@ def results(
     threads: int | None = None,
     title: str | None = None,
     unit: str = "it",
-    show: bool = True,
 ) -> list[Any]:
     """Run a function on items and give what it gave, in their order; raise the first error, and end the rest.
 
@@ -167,9 +166,7 @@ def results(
     function, items, engine, threads
         As for ``run``.
     title, unit
-        Of the bar that shows how many are left; None for the title shows none.
-    show
-        Whether there is a bar. Who listens (``core.progress``) is told by the title without it, too.
+        Of the bar that shows how many are left; None for the title shows none. Who listens is told, too.
 
     Examples
     --------
@@ -181,7 +178,7 @@ def results(
     found: list[Any] = []
     with (
         closing(ordered(function, listed, engine, threads=threads)) as values,
-        tqdm(desc=title, total=len(listed), unit=unit, disable=title is None or not show) as bar,
+        tqdm(desc=title, total=len(listed), unit=unit, disable=title is None) as bar,
     ):
         if title is not None:
             progress.tell(title, 0, len(listed))

@@ -129,9 +129,7 @@ class Pair(View):
     label: Class
     score: float
     share: float
-    error: float | None
-    coefficient: float
-    common: float
+    coefficient: float | None
     sample: Shown
     test_map: Map
     train_map: Map

@@ -88,11 +88,9 @@ def would_change(output: str) -> Words:
         lead="What training samples change by being there: what would be missing if one were gone and the "
         "model trained again, as its surrogate foretells it.",
         reading=f"An effect is how much higher the {name} of the target class is with the training sample "
-        "than without it, where the others make up for it as far as they can; after ± stands its standard "
-        "error. Each is of one sample alone, and together they are not the logit. The map on the test sample "
-        "shows where the effect comes from, all of it. The map on the training sample shows the part of it "
-        "that goes by what both samples have in common; the rest is how others make up for the sample, "
-        "which no part of it shows.",
+        "than without it, where the others make up for it as far as they can. Each is of one sample alone, "
+        "and together they are not the logit. The maps of a pair show the features of either sample that "
+        "its effect comes from.",
         asks="What would change",
         mark="",
         scores="Effects",
@@ -105,8 +103,8 @@ def would_change(output: str) -> Words:
             f"without the sample the {name} would be higher",
         ),
         total="of all effects, not the logit",
-        scored="come near a margin and so have an effect, the rest have none",
+        scored="have an effect, the rest have none",
         running="Running sum of the effects: each is of one sample alone, and it does not end at the logit",
         held="Share of all effects",
-        train_map="of what both have in common",
+        train_map="of its effect, too",
     )

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, Self
 
 import torch
-from torch import Tensor
 from tqdm.auto import tqdm
 
 from whence.attributors import Attributor, DualDA, Effects, TopK, load
@@ -115,12 +114,12 @@ class Project:
     def with_effects(self, max_seconds: float | None = None) -> Project:
         """Give the project with effects in the place of its method, fitted on its model and training set.
 
-        The features and the halves that they need lie in the cache of the fit, where it kept one.
+        The features that they need lie in the cache of the fit, where it kept one.
 
         Parameters
         ----------
         max_seconds
-            Budget of the halves, after which no further ones are begun.
+            Limit of the solver.
         """
         if isinstance(self.attributor, Effects):
             return self
@@ -193,12 +192,6 @@ class Project:
             return self.attributor.top_k_features(features, k, target), predicted.tolist()
         x = self.tests.take(self.read_tests(indices))
         return self.attributor.top_k(x, k, target), self.attributor.classes(x, None).tolist()
-
-    def errors(self, indices: list[int], target: int | None) -> Tensor | None:
-        """Standard errors (test, train) of the scores of some tests, where they are means over halves."""
-        if not isinstance(self.attributor, Effects) or self.attributor.solves_ < 2:
-            return None
-        return self.attributor.standard_error(self.tests.take(self.read_tests(indices)), target)
 
     def explain(
         self, indices: list[int], k: int = 5, target: int | None = None, method: str | None = None

@@ -56,26 +56,24 @@ def start(extractor: Extractor, inputs: Any, method: Method) -> Backward:
 def pair_maps(test: Backward, train: Backward, on_test: Tensor, on_train: Tensor, weight: Tensor) -> PairMaps:
     """Explain pairs of one test sample and m training samples.
 
-    A score is e_i·f(x), and relevance on the test sample is e_ij f(x)_j at feature j. On the training sample
-    it is b_i f(x)_j f(x_i)_j. Where e_i = b_i f(x_i), as for τ with b_i = λ_ic, both are the same and sum to
-    the score without the bias. Either goes to its sample's input. On the test sample that is linear in e_i:
-    maps of pairs whose e_i sum to w sum to that of the surrogate's logit w·f(x).
+    A score is e_i·f(x) and also t_i·f(x_i), each with a part of the bias. Relevance at feature j is
+    e_ij f(x)_j on the test sample and t_ij f(x_i)_j on the training sample; for τ, with e_i = λ_ic f(x_i) and
+    t_i = λ_ic f(x), they are the same. Either goes to its sample's input. On the test sample that is linear
+    in e_i: maps of pairs whose e_i sum to w sum to that of the surrogate's logit w·f(x).
 
     Parameters
     ----------
     test, train
         Passes of the test sample (1, d) and of the training samples (m, d).
-    on_test : (m, d)
-        Vectors e_i.
-    on_train : (m,)
-        Coefficients b_i.
+    on_test, on_train : (m, d)
+        Vectors e_i and t_i.
     weight : (d,)
         The surrogate's weight w_c of the target class c, without the bias.
     """
     f = test.features
     coefficients = torch.cat([weight.to(f)[None], on_test.to(f)])  # (1 + m, d)
     test_maps = only(test.maps(coefficients[:, None]))[:, 0]
-    train_maps = only(train.maps(on_train.to(f)[:, None] * f))
+    train_maps = only(train.maps(on_train.to(f)))
     return PairMaps(test_maps[0], test_maps[1:], train_maps)
 
 

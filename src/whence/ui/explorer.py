@@ -12,7 +12,6 @@ import numpy as np
 import torch
 
 from whence.attributors import DualDA
-from whence.attributors.effects.groups import compared
 from whence.attributors.pairs import PairAttributor
 from whence.audit import class_view
 from whence.data import TrainingSet
@@ -25,12 +24,10 @@ from whence.model.bound import probabilities
 from whence.pages.samples import as_samples
 from whence.project import Project
 from whence.relevance import Concepts
-from whence.svm.linearised import constraints_of
 from whence.ui import schema
 from whence.ui.solved import Solved
 
 _NEIGHBOURS = 5  # shown of a sample in the audit queue
-_CONSTRAINTS = 3000  # that hold at a surrogate: with more, first order takes longer than solving again
 _STRONGEST = 12  # samples of a class in the class view
 
 
@@ -45,7 +42,7 @@ class Explorer:
 
     Parameters
     ----------
-    max_seconds : budget of effects: the halves that are solved by then are the answer
+    max_seconds : limit of the solver of effects
     """
 
     def __init__(self, project: Project, max_seconds: float | None = None) -> None:
@@ -204,19 +201,12 @@ class Explorer:
         self, why: Explanation, x: Any, test: int | None, explainer: PairAttributor
     ) -> schema.Explained:
         """Give an explanation with what the other question's answer is for its training samples."""
-        made_of = why.foretold is None
-        other = self.solved.effects.ready if made_of else self.project.explainer
+        other = self.solved.effects.ready if why.foretold is None else self.project.explainer
         beside = None
         if other is not None:
             found = other.scored_input(x, why.target)
-            rows = {int(i): j for j, i in enumerate(found.indices)}
-            beside = [
-                schema.Beside(
-                    score=0.0 if j is None else float(found.scores[j]),
-                    error=None if j is None or found.errors is None else float(found.errors[j]),
-                )
-                for j in (rows.get(pair.index) for pair in why.pairs)
-            ]
+            scores = dict(zip(found.indices.tolist(), found.scores.tolist(), strict=True))
+            beside = [scores.get(pair.index, 0.0) for pair in why.pairs]
         C = explainer.surrogate_.solution.C
         return schema.Explained(test=test, C=C, beside=beside, **dict(Explained.of(why)))
 
@@ -280,24 +270,23 @@ class Explorer:
             changed_tests=int((after != self.surrogate_classes)[self.valid].sum()),
             n_tests=int(self.valid.sum()),
             seconds=other.seconds_["solution"],
-            first_order=self._first_order(other, f, wanted),
+            first_order=self._first_order(index, remove, relabel, wanted),
         )
 
-    def _first_order(self, other: DualDA, f: torch.Tensor, target: int) -> schema.FirstOrder | None:
-        """What effects foretell to first order of a surrogate that was solved again, and what came of it."""
-        own, features = self.project.explainer, as_float32(self.project.train_bank.features)
-        before, after = own.surrogate_, other.surrogate_
-        moved = (before.labels != after.labels).any()
-        if not moved or len(constraints_of(before.lam, before.labels, own.C_).owners) > _CONSTRAINTS:
+    def _first_order(
+        self, index: int, remove: Sequence[int], relabel: dict[int, int], target: int
+    ) -> schema.FirstOrder | None:
+        """What effects foretell of the same question, where they are fitted: to first order, and exactly."""
+        effects = self.solved.effects.ready
+        if effects is None or not (remove or relabel):
             return None
-        tests = f, torch.tensor([target])
-        found = compared(own, features, after.labels, after.solution, tests, ("logit", 1.0))
+        vectors = effects.surrogate_.vectors.cpu().numpy()
+        known = vectors if len(vectors) == effects.n_train_ else None  # as a rule all of them have weight
+        x = self._test(index)
+        with self._lock:
+            found = effects.effect_of(x, target, remove=remove, relabel=relabel, training_features=known)
         return schema.FirstOrder(
-            foretold=float(found.first_order[0]),
-            exact=float(found.exact[0]),
-            parted=found.parted,
-            changed=found.changed,
-            n_others=found.n_others,
+            foretold=float(found.first_order[0]), exact=float(found.exact[0]), parted=found.parted
         )
 
     def suspects(self, offset: int, limit: int) -> schema.Suspects:

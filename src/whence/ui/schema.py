@@ -57,22 +57,16 @@ class Rows(BaseModel):
     rows: list[Row]
 
 
-class Beside(BaseModel):
-    """The answer to the other question for a training sample: τ beside an effect, an effect beside τ."""
-
-    score: float
-    error: float | None
-
-
 class Explained(view.Explained):
     """Where one prediction comes from, at one C; ``test`` is None for an input of the user's own.
 
-    ``beside`` has the other question's answer for each of ``pairs``; None where effects are not fitted yet.
+    ``beside`` has the other question's answer for each of ``pairs``, τ beside effects, effects beside τ;
+    None where effects are not fitted yet.
     """
 
     test: Index | None
     C: float
-    beside: list[Beside] | None
+    beside: list[float] | None
 
 
 class Progress(BaseModel):
@@ -167,22 +161,20 @@ class Side(BaseModel):
 
 
 class FirstOrder(BaseModel):
-    """The change of the target's logit, to first order and exactly; whether the two differ by a fifth.
+    """The change of the target's logit by effects, to first order and by solving their surrogate again.
 
-    ``changed`` of the other samples came to a margin or left one, which first order does not see.
+    ``parted`` says whether the two differ by more than a fifth.
     """
 
     foretold: float
     exact: float
     parted: bool
-    changed: int
-    n_others: int
 
 
 class Answer(BaseModel):
     """The surrogate before and after, each solved exactly.
 
-    ``first_order`` is None where nothing was asked for, or where it would take longer than solving.
+    ``first_order`` is None where effects are not fitted yet, or where nothing was asked for.
     """
 
     test: Index

@@ -23,11 +23,12 @@ from whence.core.arrays import Floats, Ints
 from whence.core.checks import check_flag
 from whence.data import TrainingSet
 from whence.errors import InvalidInputError
-from whence.features import as_float32, taken
+from whence.features import as_float32
 from whence.model.bound import BoundModel
 from whence.model.layers import Asked, check_layers
 from whence.svm.inputs import check_C
 from whence.svm.solve import check_options
+from whence.tasks import Task
 
 
 @dataclass(eq=False)
@@ -77,14 +78,13 @@ class SurrogateAttributor(PairAttributor):
         """Solve the surrogate, or take it from the cache."""
         bank = training.bank
         features, place = as_float32(bank.features), self._place(bank.model)
-        C = self._weight_of_loss(taken(features, bank.valid))
-        solution = SurrogateSolver(training.task, self).of_bank(bank, features, C, training.cache_dir)
+        solution = self.solver(training.task).of_bank(bank, features, self.C, training.cache_dir)
         vectors, known = np.asarray(features[solution.support]), sketch(features, bank.labels)
         return Surrogate(training.task, solution, vectors, bank.labels, bank.head, place, known)
 
-    def _weight_of_loss(self, features: Floats) -> float | Literal["auto"]:
-        """Tell C, of features (N, d); "auto" chooses the one whose surrogate agrees best with the model."""
-        return self.C
+    def solver(self, task: Task) -> SurrogateSolver:
+        """Give what solves the surrogate of a task."""
+        return SurrogateSolver(task, self)
 
     def _take(self, surrogate: Surrogate) -> None:
         """Take over a surrogate."""

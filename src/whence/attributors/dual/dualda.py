@@ -224,16 +224,17 @@ class DualDA(SurrogateAttributor):
     def scored(self, features: Tensor, target: int) -> Scored:
         """Score the support vectors of a class for one test with features (1, d)."""
         row = self.surrogate_.expansion.sparse(features, torch.tensor([target]))
-        return Scored(row.indices.astype(np.int64), row.data.astype(np.float64), None)
+        return Scored(row.indices.astype(np.int64), row.data.astype(np.float64))
 
     def parts(self, features: Tensor, target: int, indices: Sequence[int]) -> Parts:
-        """Give what scores are at the features: λ_ic f_i on the test, λ_ic on the training sample."""
+        """Give what scores are at the features: λ_ic f_i on the test, λ_ic f(x) on the training sample."""
         surrogate = self.surrogate_
         vectors = surrogate.vectors[surrogate.rows(indices)]
         lam = torch.as_tensor(
             surrogate.lam[list(indices)][:, [target]].toarray()[:, 0], device=vectors.device
         )
-        return Parts(vectors, lam[:, None].to(vectors) * vectors, lam, lam * surrogate.constant**2)
+        each = lam[:, None].to(vectors)
+        return Parts(vectors, each * vectors, each * features.to(vectors), lam * surrogate.constant**2, lam)
 
     def _learn(self, training: Training, **given: Any) -> Surrogate:
         return self._surrogate(training)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -55,6 +55,9 @@ class SurrogateSolver:
     task: Task
     by: SurrogateAttributor
 
+    loss: ClassVar[str] = "hinge"
+    """What solutions in the cache are told apart by."""
+
     def of_features(
         self, features: Floats, labels: Array, head: Head | None, C: float | Literal["auto"]
     ) -> SurrogateSolution:
@@ -68,7 +71,7 @@ class SurrogateSolver:
             choice = choose_C(X, y, head=head, show_progress=self.by.show_progress, **self._common(constant))
             C = choice.C
         solved = self._solve(X, y, C, None, constant)
-        return solved._replace(lam=_for_all(solved.lam, some), choice=choice)
+        return solved._replace(lam=for_all(solved.lam, some), choice=choice)
 
     def of_bank(
         self,
@@ -86,7 +89,7 @@ class SurrogateSolver:
 
         if cache_dir is None or not bank.checksum:  # without which nobody could tell whose solution it is
             return now()
-        options = {"C": C, "bias": self.by.bias, "tol": self.by.tol, "seed": self.by.seed}
+        options = {"loss": self.loss, "C": C, "bias": self.by.bias, "tol": self.by.tol, "seed": self.by.seed}
         parts = {**bank.parts, "data features": f"{bank.features.shape} {bank.checksum}"}
         parts |= {name: str(value) for name, value in options.items()}
         solver = fingerprint.source("whence.svm", "whence.attributors.dual.solutions")
@@ -137,7 +140,7 @@ class SurrogateSolver:
         """Solve on the samples whose label is known, from the λ (N, K) of a similar problem."""
         some = self.task.known(labels)
         solved = self._solve(taken(features, some), labels[some], C, lam[some], constant)
-        return solved._replace(lam=_for_all(solved.lam, some), note="solved again")
+        return solved._replace(lam=for_all(solved.lam, some), note="solved again")
 
     def _solve(
         self, features: Floats, labels: Array, C: float, start: csr_array | None, constant: float
@@ -160,7 +163,7 @@ class SurrogateSolver:
         return {**task, "bias": constant or False, "seed": self.by.seed, "n_threads": self.by.n_threads}
 
 
-def _for_all(lam: csr_array, some: Mask) -> csr_array:
+def for_all(lam: csr_array, some: Mask) -> csr_array:
     """Give λ (N, K) of all samples by that of those where a mask (N,) is True; the others have 0."""
     entries = np.zeros(len(some) + 1, dtype=lam.indptr.dtype)
     entries[1:][some] = np.diff(lam.indptr)

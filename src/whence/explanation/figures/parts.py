@@ -44,8 +44,6 @@ def caption(
     strong: dict[str, Any] = {"weight": "bold", "color": ORANGE if against else BLUE}
     canvas.text(x, y + 0.13, words.mark + signed(pair.score), ha=ha, **strong)
     lines = [f"{percent(pair.share)} of all {words.share[against]}", f"training #{pair.index}"]
-    if pair.error is not None:
-        lines.insert(0, f"± {pair.error:.2g}")
     for j, line in enumerate(lines):
         canvas.text(x, y + 0.24 + 0.095 * j, line, ha=ha, size=5, color=GREY)
     return y + 0.145 + 0.095 * len(lines)
@@ -122,12 +120,8 @@ def legend(canvas: Canvas, why: Explanation, left: float, right: float, y: float
 
 def _of_pairs(why: Explanation) -> list[Line]:
     """Say what the maps of a pair are of."""
-    if why.foretold is None:
-        return [("of a pair: its score, on either sample", QUIET)]
-    return [
-        ("on the test sample: the effect", QUIET),
-        (f"on the training sample: {why.words.train_map.removeprefix('of ')}", QUIET),
-    ]
+    what = "score" if why.foretold is None else "effect"
+    return [(f"of a pair: its {what}, on either sample", QUIET)]
 
 
 def _agreement(why: Explanation) -> Line:

@@ -38,14 +38,12 @@ export function drawMark(card, mark, names) {
   card.querySelector(".mark").textContent = markWords(mark, names);
 }
 
-const give = (error) => error === null ? "" : ` ± ${short(error)}`;
-
 // The other question's answer for a training sample: an effect beside τ, τ beside an effect.
 function besideWords(pair, why) {
   const other = why.beside?.[why.pairs.indexOf(pair)];
-  if (!other) return [];
-  if (why.question === "made of") return other.score === 0 ? ["no effect"] : [`effect ${signed(Number(other.score.toPrecision(2)))}`, give(other.error)];
-  return [`τ ${other.score === 0 ? "0" : signed(other.score)}`];
+  if (other === undefined) return "";
+  const value = other === 0 ? "0" : signed(Number(other.toPrecision(2)));
+  return why.question === "made of" ? `effect ${value}` : `τ ${value}`;
 }
 
 // One training sample. ``actions``: choose(pair) on a click, peek(pair) while the pointer or the focus is on it.
@@ -58,8 +56,7 @@ export function card(pair, why, names, mark, actions) {
       sampleView(pair.sample, words, pair.train_map, why.full.train),
       h("span", { class: "label" }, same ? null : "≠ ", names[pair.label]),
       h("span", { class: `score ${side(pair.score)}-ink` }, `${why.question === "made of" ? "τ " : ""}${signed(pair.score)}`),
-      pair.error === null ? null : h("span", { class: "quiet", title: "Standard error" }, give(pair.error)),
-      why.beside ? h("span", { class: "quiet beside", title: why.question === "made of" ? "What its being there changes, and the standard error" : "Its part of what the logit is made of" }, besideWords(pair, why).map((words) => h("span", {}, words))) : null,
+      why.beside ? h("span", { class: "quiet beside", title: why.question === "made of" ? "What its being there changes" : "Its part of what the logit is made of" }, besideWords(pair, why)) : null,
       h("span", { class: "share", "--share": pair.share }),
       h("span", { class: "quiet ends" }, h("span", {}, `#${pair.index}`), h("span", {}, percent(pair.share))),
       why.question === "made of" ? h("span", { class: "quiet doubt" }) : null,
@@ -76,17 +73,16 @@ export function pairView(pair, why, names) {
       [`training #${pair.index}, `, h("b", {}, names[pair.label])]),
     figure(why.sample, pair.test_map, why.full.test, `The test sample, with what training sample ${pair.index} finds in it`,
       [why.test === null ? "your sample" : `test #${why.test}`]),
-    h("p", {}, h("b", { class: `${side(pair.score)}-ink` }, `${why.words.mark}${signed(pair.score)}${give(pair.error)}`),
+    h("p", {}, h("b", { class: `${side(pair.score)}-ink` }, `${why.words.mark}${signed(pair.score)}`),
       `${why.question === "made of" ? " is" : ": being there, it"} ${why.words.side[pair.score >= 0 ? 0 : 1]} `, h("b", {}, names[why.target]), ...partly(pair, why, names)),
     h("p", { class: "doubt", hidden: true }));
 }
 
 // What the maps of a pair are of.
 function partly(pair, why, names) {
-  const beside = besideWords(pair, why).join(""), also = beside ? `${why.question === "made of" ? "What its being there changes" : "What the logit is made of"}: ${beside}. ` : "";
+  const beside = besideWords(pair, why), also = beside ? `${why.question === "made of" ? "What its being there changes" : "What the logit is made of"}: ${beside}. ` : "";
   if (why.question === "made of") return [`; λ = ${signed(pair.coefficient)}. ${also}Blue parts speak for ${names[why.target]}, orange ones against it.`];
-  return [`. ${also}Of the effect ${signed(pair.common)} goes by what both samples have in common, which the map on the training sample shows; `
-    + "the rest is how others make up for it. The map on the test sample shows all of the effect but the bias’s part."];
+  return [`. ${also}The maps on both samples show all of the effect but the bias’s part.`];
 }
 
 // In how many halves of the training set a sample stays among the strongest, in words.
@@ -123,10 +119,10 @@ export function whatIfAnswer(answer, names) {
     h("p", { class: "quiet" }, `Solved exactly in ${answer.seconds.toFixed(2)} s. Over all ${count(answer.n_tests)} tests its class changes for ${count(answer.changed_tests)}.`));
 }
 
-// Whether what effects foretell to first order came true when the surrogate was solved again.
+// Whether what effects foretell to first order comes true when their surrogate is solved again.
 function firstOrder(found, name) {
   if (!found) return null;
-  const moved = `${count(found.changed)} of ${count(found.n_others)} other samples came to a margin or left one`;
-  return h("p", { class: found.parted ? "parted" : "agreed" }, h("b", {}, `Logit of ${name}: ${signed(found.foretold)} to first order, ${signed(found.exact)} solved again. `),
-    found.parted ? `The two part, since ${moved}: go by the second.` : `They agree; ${moved}.`);
+  return h("p", { class: found.parted ? "parted" : "agreed" },
+    h("b", {}, `Foretold by effects, the logit of ${name}: ${signed(found.foretold)} to first order, ${signed(found.exact)} solved again. `),
+    found.parted ? "The two part: go by the second." : "They agree.", " Theirs is another surrogate, on features of several layers.");
 }
