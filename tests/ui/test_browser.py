@@ -18,6 +18,8 @@ import pytest
 from PIL import Image
 
 from tests.helpers.explored import HOSTILE, M, picture_project, pictures, text_project, value_project
+from whence.core import progress
+from whence.project import Project
 from whence.ui.explorer import Explorer
 from whence.ui.pages import report_page
 from whence.ui.schema import Wanted
@@ -168,8 +170,7 @@ def test_what_would_change_and_how_stable_samples_are(visit: Any, live: str, exp
     expect(page.locator(".side h3").first).to_have_text(f"▲ raises the logit of {name}")
     expect(page.locator("#would-change")).to_be_focused()
     expect(page.locator("#would-change")).to_be_checked()
-    expect(page.locator(".card").first).to_contain_text("±")
-    expect(page.locator(".certificate")).to_contain_text("random halves, reliability")
+    expect(page.locator(".certificate")).to_contain_text("at the softmax surrogate of the whole training set")
     expect(page.locator("#sign-for")).to_contain_text("would be lower")
     expect(page.locator("#C, #concepts, .card .doubt")).to_have_count(0)
     no_sideways_scrolling(page)
@@ -179,6 +180,82 @@ def test_what_would_change_and_how_stable_samples_are(visit: Any, live: str, exp
     expect(page.locator(".side h3").first).to_contain_text("raises the logit of")
     page.locator("#made-of").check(force=True)
     expect(page.locator(".side h3").first).to_contain_text("evidence for")
+
+
+def test_effects_are_shown_as_they_come_and_can_be_stopped(
+    visit: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, enough = Project.with_effects, threading.Event()
+
+    def slow(project: Project, max_seconds: float | None) -> Project:
+        for done in range(2000):
+            progress.tell("Digits of the solution", min(done, 3), 6)
+            if enough.wait(0.03):
+                break
+        return real(project, max_seconds)
+
+    monkeypatch.setattr(Project, "with_effects", slow)
+    with served(Explorer(picture_project())) as address:
+        page = visit(f"{address}#test=2&view=would-change")
+        expect(page.locator("#fitting")).to_contain_text("Digits of the solution · 3 of 6 · ")
+        expect(title(page)).to_have_text("Test sample 2")  # made of what, meanwhile
+        expect(page.locator("#made-of")).to_be_checked()
+        page.click("#tests [data-test='3']")
+        expect(title(page)).to_have_text("Test sample 3")
+        expect(page.locator("#fitting")).to_be_visible()
+        page.click("#stop")
+        expect(page.locator("#fitting")).to_be_hidden()
+        assert page.url.endswith("#test=3")
+        page.locator("#would-change").check(force=True)
+        expect(page.locator("#fitting")).to_be_visible()
+        enough.set()
+        expect(page.locator("#would-change")).to_be_checked()
+        expect(page.locator(".side h3").first).to_contain_text("raises the logit of")
+        expect(page.locator("#fitting")).to_be_hidden()
+        assert page.url.endswith("#test=3&view=would-change")
+        page.locator("#made-of").check(force=True)
+        expect(page.locator(".card .beside").first).to_contain_text("effect")
+
+
+def test_the_address_keeps_what_is_chosen(visit: Any, live: str, explorer: Explorer) -> None:
+    C = explorer.solved.Cs()[1]
+    page = visit(f"{live}#test=3&class=2&k=2&C={C:g}")
+    for _ in range(2):
+        expect(title(page)).to_have_text("Test sample 3")
+        expect(page.locator("#target")).to_have_value("2")
+        expect(page.locator("#k")).to_have_value("2")
+        expect(page.locator(".controls")).to_contain_text(f"C = {C:g}")
+        page.reload()
+        page.wait_for_selector(".card")
+    page.click(".card.against button")
+    pair = page.locator(".card.against").first.get_attribute("data-pair")
+    assert f"pair={pair}" in page.url
+    page.reload()
+    expect(page.locator("#pair figcaption").first).to_contain_text(f"training #{pair}")
+
+    page.click("#tests [data-test='4']")
+    expect(title(page)).to_have_text("Test sample 4")
+    assert "class" not in page.url  # of the test before
+    page.locator("#would-change").check(force=True)
+    expect(page.locator("#would-change")).to_be_checked()
+    assert "view=would-change" in page.url
+    page.reload()
+    expect(page.locator("#would-change")).to_be_checked()
+    page.click("#tab-classes")
+    page.reload()
+    expect(page.locator("#classes")).to_be_visible()
+    page.click("#tab-explore")
+    page.go_back()
+    expect(title(page)).to_have_text("Test sample 3")
+    expect(page.locator("#target")).to_have_value("2")
+
+
+@pytest.mark.parametrize("address", ["#test=x&class=99&k=0&C=7&view=why&tab=none", "#%00<b>", "#test="])
+def test_addresses_of_nothing_show_the_first_test(visit: Any, live: str, address: str) -> None:
+    page = visit(live + address)
+    expect(title(page)).to_have_text("Test sample 0")
+    expect(page.locator("#made-of")).to_be_checked()
+    assert page.url.endswith("#test=0")
 
 
 def test_maps_and_their_opacity(visit: Any, live: str) -> None:
@@ -333,8 +410,6 @@ def test_marks_and_their_export(
     assert found[rows[2]["index"]]["label"] == names[rows[2]["label"]]
     assert found[rows[2]["index"]]["new_label"] == names[third]
     page.reload()
-    page.wait_for_selector(".card")
-    page.click("#tab-audit")
     expect(page.locator("#audit .pager [role=status]")).to_have_text("3 marked")
 
 
@@ -414,6 +489,24 @@ def test_a_report_from_disk(visit: Any, report: str, explorer: Explorer) -> None
     title(page).click()
     page.keyboard.press("ArrowRight")
     expect(page.locator("#pair h3")).to_have_text("Pair 2 of 6")
+
+
+def test_a_report_with_effects(visit: Any, explorer: Explorer, tmp_path: Path) -> None:
+    path = tmp_path / "report.html"
+    path.write_text(report_page(explorer, range(3), k=3, n_audit=5, effects=True), encoding="utf-8")
+    page = visit(f"{path.as_uri()}#test=2")
+    expect(title(page)).to_have_text("Test sample 2")
+    expect(page.locator(".card .beside").first).to_contain_text("effect")
+    page.locator("#would-change").check(force=True)
+    expect(page.locator(".side h3").first).to_contain_text("raises the logit of")
+    expect(page.locator(".card .beside").first).to_contain_text("τ")
+    page.reload()
+    expect(page.locator("#would-change")).to_be_checked()
+    no_sideways_scrolling(page)
+    plain = visit(path.as_uri(), 380, java_script_enabled=False, ready=".summary tbody tr")
+    strongest = explorer.explain(2, 3, question="would change").pairs[0]
+    expect(plain.locator(".summary tbody tr").nth(2)).to_contain_text(f"#{strongest.index}")
+    expect(plain.locator(".summary thead")).to_contain_text("raises the logit most")
 
 
 def test_a_report_without_scripts(visit: Any, report: str, explorer: Explorer) -> None:

@@ -6,6 +6,7 @@ import base64
 import io
 import json
 import re
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from html.parser import HTMLParser
 from typing import Any
@@ -30,9 +31,11 @@ from tests.helpers.explored import (
 )
 from whence import DualDA, Effects
 from whence.audit import wrong_labels
-from whence.errors import InvalidInputError
+from whence.core import progress
+from whence.errors import InvalidInputError, WhenceError
 from whence.explanation import Sample, view
 from whence.features import FeatureBank
+from whence.project import Project
 from whence.ui import pages, schema, server, uploads
 from whence.ui.explorer import Explorer
 from whence.ui.server import create_app
@@ -183,7 +186,7 @@ def test_an_explanation_at_another_C(client: Any, explorer: Explorer) -> None:
 def test_what_would_change(client: Any, explorer: Explorer) -> None:
     lines = client.post("/api/effects", headers={"x-whence": "1"}).text.splitlines()
     (told,) = [json.loads(line)["result"] for line in lines if "result" in line]
-    fitted = explorer.solved.effects.attributor
+    fitted = explorer.solved.effects.result()
     assert isinstance(fitted, Effects)
     assert told["told"] == "to first order, at the softmax surrogate of the whole training set"
     asked = {"question": "would change", "k": 3}
@@ -196,10 +199,63 @@ def test_what_would_change(client: Any, explorer: Explorer) -> None:
     for pair in found["pairs"]:
         assert pair["score"] == pytest.approx(float(effects[pair["index"]]), rel=1e-4)
     assert found["words"]["side"][0] == "raises the logit of"
+    tau = explorer.project.explainer.attribute(x)[0]
+    for pair, beside in zip(found["pairs"], found["beside"], strict=True):
+        assert beside == pytest.approx(float(tau[pair["index"]]), rel=1e-4, abs=1e-9)
+    made_of = client.get("/api/tests/4/explanation", params={"k": 3}).json()
+    for pair, beside in zip(made_of["pairs"], made_of["beside"], strict=True):
+        assert beside == pytest.approx(float(effects[pair["index"]]), rel=1e-3, abs=1e-7)
     wrong = client.get("/api/tests/4/explanation", params={**asked, "C": explorer.project.explainer.C_})
     assert wrong.status_code == 422
     assert "'C' must be left out" in wrong.json()["detail"]
     assert client.get("/api/tests/4/explanation", params={"question": "why"}).status_code == 422
+
+
+def test_how_far_effects_are_and_stopping_them() -> None:
+    explorer = Explorer(value_project())
+    client = connect(explorer)
+    held, heard = threading.Event(), threading.Event()
+    real = Project.with_effects
+
+    def slow(project: Project, max_seconds: float | None) -> Project:
+        for done in range(1000):
+            progress.tell("Digits of the solution", done, 1000)
+            heard.set()
+            held.wait(0.05)
+        return real(project, max_seconds)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Project, "with_effects", slow)
+        run = explorer.solved.effects.begin()
+        assert heard.wait(30)
+        assert run.progress.what == "Digits of the solution"
+        assert (run.progress.total, run is explorer.solved.effects.begin()) == (1000, True)
+        assert client.get("/api/tests/0/explanation").json()["beside"] is None  # all else goes on
+        assert client.post("/api/effects/stop", headers=POST).status_code == 200
+        with pytest.raises(WhenceError, match="It was stopped"):
+            run.result()
+    told = lines(client.post("/api/effects", headers=POST))[-1]["result"]  # asked again, it begins anew
+    assert "softmax surrogate" in told["told"]
+    assert client.get("/api/tests/0/explanation").json()["beside"] is not None
+
+
+def test_what_effects_foretell_of_what_if() -> None:
+    explorer = Explorer(picture_project())
+    client = connect(explorer)
+    question = {"test": 5, "target": 0, "remove": [3, 4], "relabel": {8: 0}}
+
+    def asked(**more: Any) -> Any:
+        return lines(client.post("/api/whatif", json={**question, **more}, headers=POST))[-1]["result"]
+
+    assert asked()["first_order"] is None  # not before effects are fitted
+    effects = explorer.solved.effects.result()
+    told = asked()["first_order"]
+    x = explorer.project.tests.take([5])
+    expected = effects.effect_of(x, 0, remove=[3, 4], relabel={8: 0})  # which computes features again
+    assert told["foretold"] == pytest.approx(float(expected.first_order[0]), rel=1e-3)
+    assert told["exact"] == pytest.approx(float(expected.exact[0]), rel=1e-3)
+    assert told["parted"] == (abs(told["foretold"] - told["exact"]) > 0.2 * abs(told["exact"]))
+    assert asked(remove=[], relabel={})["first_order"] is None
 
 
 def test_stability(client: Any, explorer: Explorer) -> None:
@@ -539,6 +595,7 @@ def test_the_interface_is_documented(client: Any) -> None:
     assert set(found["paths"]) == {
         "/api/info", "/api/tests", "/api/tests/{test}/explanation", "/api/tests/{test}/concepts",
         "/api/explanation", "/api/audit", "/api/classes", "/api/whatif", "/api/path", "/api/effects",
+            "/api/effects/stop",
         "/api/tests/{test}/stability",
     }  # fmt: skip
     assert all(way["description"] for path in found["paths"].values() for way in path.values())

@@ -194,14 +194,20 @@ def report(
     tests: Tests,
     out: Annotated[Path, typer.Option(help="The page to write.", metavar="FILE")],
     k: Shown = 5,
+    effects: Annotated[
+        bool,
+        typer.Option("--effects", help="Also what would change without each sample."),
+    ] = False,
 ) -> None:
     """Write one page with explanations and the audit, which opens from disk and can be mailed.
 
     whence report clothes.whence --trust --tests 0-19 --out report.html
+
+    whence report clothes.whence --trust --tests 0-19 --effects --out report.html
     """
     from whence.app.report import run
 
-    run(saved, tests, out, k=k)
+    run(saved, tests, out, k=k, effects=effects)
 
 
 @app.command()

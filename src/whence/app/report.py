@@ -12,10 +12,10 @@ from whence.ui.explorer import Explorer
 from whence.ui.pages import report_page
 
 
-def run(saved: Saved, tests: str, out: Path, *, k: int) -> None:
+def run(saved: Saved, tests: str, out: Path, *, k: int, effects: bool) -> None:
     """Write a page that opens from disk; print its path."""
     check_file(out)
     project = saved.open()
-    page = report_page(Explorer(project), places(tests, project), k)
+    page = report_page(Explorer(project), places(tests, project), k, effects=effects)
     write_out(out, lambda path: store.write_text(path, page))
     say(out.resolve())

@@ -8,8 +8,10 @@ from whence.ui.explorer import Explorer
 from whence.ui.listening import listen
 from whence.ui.server import serve
 
+_BUDGET = 60.0  # seconds of the solver that a visitor waits for, when effects are first asked for
+
 
 def run(saved: Saved, host: str, port: int, token: str | None) -> None:
     """Serve until interrupted, at an address that is taken before the explainer is read."""
     with listen(host, port, token) as listener:
-        serve(Explorer(saved.open()), listener, token, say)
+        serve(Explorer(saved.open(), _BUDGET), listener, token, say)

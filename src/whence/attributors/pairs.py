@@ -60,6 +60,11 @@ class PairAttributor(Attributor):
     def parts(self, features: Tensor, target: int, indices: Sequence[int]) -> Parts:
         """Give what the scores of some training samples are at the features of one test (1, d)."""
 
+    def scored_input(self, x: Any, target: int | None = None) -> Scored:
+        """``scored`` of one input, a batch of one as for ``attribute``."""
+        features, classes = self._read(x, target)
+        return self.scored(features, int(classes[0]))
+
     def explaining(self, k: int, method: Method | None) -> PairExplainer:
         """Give what explains one test sample, by the k strongest pairs of either sign."""
         return PairExplainer(self, k, method)

@@ -9,6 +9,8 @@ from typing import Any, TypeVar
 
 from tqdm.auto import tqdm
 
+from whence.core import progress
+
 Part = TypeVar("Part")
 
 _LAYOUT = "{desc}: {percentage:3.0f}%|{bar}| {elapsed}{postfix}"
@@ -35,5 +37,8 @@ def gap_bar(tol: float, show: bool) -> Iterator[Callable[[float, float], None]]:
             done = decades if gap <= 0 else min(max(-math.log10(gap), bar.n), decades)
             bar.set_postfix_str(f"gap {gap:.1e}", refresh=False)
             bar.update(done - bar.n)
+            progress.tell("Digits of the solution", min(int(done), digits), digits)
 
+        digits = max(1, round(decades))
+        progress.tell("Digits of the solution", 0, digits)
         yield move

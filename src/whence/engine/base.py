@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 from tqdm.auto import tqdm
 
+from whence.core import progress
 from whence.core.checks import check_callable, check_count, shown
 from whence.core.registry import Registry
 from whence.errors import InvalidInputError, WorkerError
@@ -228,7 +229,7 @@ def results(
     function, items, engine, threads
         As for ``run``.
     title, unit
-        Of the bar that shows how many are left; None for the title shows none.
+        Of the bar that shows how many are left; None for the title shows none. Who listens is told, too.
 
     Examples
     --------
@@ -237,8 +238,19 @@ def results(
     [1, 3]
     """
     listed = _listed(items)
-    with closing(ordered(function, listed, engine, threads=threads)) as values:
-        return list(tqdm(values, title, len(listed), unit=unit, disable=title is None))
+    found: list[Any] = []
+    with (
+        closing(ordered(function, listed, engine, threads=threads)) as values,
+        tqdm(desc=title, total=len(listed), unit=unit, disable=title is None) as bar,
+    ):
+        if title is not None:
+            progress.tell(title, 0, len(listed))
+        for value in values:
+            found.append(value)
+            bar.update()
+            if title is not None:
+                progress.tell(title, len(found), len(listed))
+    return found
 
 
 def ordered(

@@ -18,7 +18,7 @@ import numpy as np
 from tqdm.auto import tqdm
 
 from whence import engine
-from whence.core import fingerprint, store
+from whence.core import fingerprint, progress, store
 from whence.core.arrays import Array
 from whence.core.cache import Cache, Parts, Say, Slot
 from whence.core.resources import free_disk, free_memory, in_words
@@ -77,7 +77,9 @@ class Job:
         with tqdm(desc="Features", total=n, initial=start, unit="sample", disable=hidden) as bar:
             for rows, labels in self._rows(start, target):
                 yield rows, labels
+                start += len(labels)
                 bar.update(len(labels))
+                progress.tell("Features", start, n)
 
     def needs(self, folder: Path | None, start: int = 0) -> str:
         """Say what the rows from ``start`` on need and what there is, or raise where the disk is too small.

@@ -101,16 +101,31 @@ class Project:
             )
         return self.attributor
 
-    def with_effects(self) -> Project:
+    @property
+    def effects(self) -> Effects:
+        """The fitted method where it is Effects; else an error."""
+        if not isinstance(self.attributor, Effects):
+            raise InvalidInputError(
+                f"'{self.path}' must hold Effects. It holds a {type(self.attributor).__name__}."
+            )
+        return self.attributor
+
+    def with_effects(self, max_seconds: float | None = None) -> Project:
         """Give the project with effects in the place of its method, fitted on its model and training set.
 
-        The features and the halves that they need lie in the cache of the fit, where it kept one.
+        The features that they need lie in the cache of the fit, where it kept one.
+
+        Parameters
+        ----------
+        max_seconds
+            Limit of the solver.
         """
         if isinstance(self.attributor, Effects):
             return self
         made = Effects(
             batch_size=self.attributor.batch_size,
             seed=getattr(self.attributor, "seed", 0),
+            max_seconds=max_seconds,
             show_progress=self.attributor.show_progress,
         )
         bound, names = self.attributor.require_model(), self.attributor.class_names_

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from whence.attributors import DualDA
+from whence.attributors.pairs import PairAttributor
 from whence.audit import class_view
 from whence.data import TrainingSet
 from whence.errors import InvalidInputError
@@ -39,13 +40,17 @@ class Explorer:
     project : the explainer with its model, training set and tests
     solved : what is solved when it is first asked for
     task, names : what outputs stand for, and their names
+
+    Parameters
+    ----------
+    max_seconds : limit of the solver of effects
     """
 
-    def __init__(self, project: Project) -> None:
+    def __init__(self, project: Project, max_seconds: float | None = None) -> None:
         self.project = project
         explainer = project.explainer
         self.task, self.names = explainer.task_, explainer.task_.called
-        self.solved, self._lock = Solved(project), threading.Lock()
+        self.solved, self._lock = Solved(project, max_seconds), threading.Lock()
 
     @functools.cached_property
     def features(self) -> torch.Tensor:
@@ -226,7 +231,7 @@ class Explorer:
         with self._lock:
             x, truth = self._test(index), self.truths[index].tolist()
             why = explainer.explaining(k, None)(index, x, self._wanted(index, target), truth)
-        return _explained(why, index, explainer.surrogate_.solution.C)
+        return self._explained(why, x, index, explainer)
 
     def explain_own(
         self,
@@ -241,13 +246,20 @@ class Explorer:
         with self._lock:
             several = self._numbers and len(self.names) > 1
             why = explainer.explain(x, k, 0 if target is None and several else target)[0]
-        return _explained(why, None, explainer.surrogate_.solution.C)
+        return self._explained(why, x, None, explainer)
 
-    def foretelling(self) -> schema.Foretelling:
-        """Fit the effects, if they are not yet, and tell what they are."""
-        fitted = self.solved.effects.pairs
-        assert fitted.foretold_ is not None
-        return schema.Foretelling(told=fitted.foretold_.told, seconds=fitted.fit_seconds_)
+    def _explained(
+        self, why: Explanation, x: Any, test: int | None, explainer: PairAttributor
+    ) -> schema.Explained:
+        """Give an explanation with what the other question's answer is for its training samples."""
+        other = self.solved.effects.ready if why.foretold is None else self.project.explainer
+        beside = None
+        if other is not None:
+            found = other.scored_input(x, why.target)
+            scores = dict(zip(found.indices.tolist(), found.scores.tolist(), strict=True))
+            beside = [scores.get(pair.index, 0.0) for pair in why.pairs]
+        C = explainer.surrogate_.solution.C
+        return schema.Explained(test=test, C=C, beside=beside, **dict(Explained.of(why)))
 
     def doubt(self, index: int, k: int = 5, target: int | None = None) -> schema.Doubt:
         """How stable the strongest training samples of a test are, over halves of the training set."""
@@ -309,6 +321,23 @@ class Explorer:
             changed_tests=int((after != self.surrogate_labels)[self.valid].sum()),
             n_tests=int(self.valid.sum()),
             seconds=other.seconds_["solution"],
+            first_order=self._first_order(index, remove, relabel, wanted),
+        )
+
+    def _first_order(
+        self, index: int, remove: Sequence[int], relabel: dict[int, int], target: int
+    ) -> schema.FirstOrder | None:
+        """What effects foretell of the same question, where they are fitted: to first order, and exactly."""
+        effects = self.solved.effects.ready
+        if effects is None or not (remove or relabel):
+            return None
+        vectors = effects.surrogate_.vectors.cpu().numpy()
+        known = vectors if len(vectors) == effects.n_train_ else None  # as a rule all of them have weight
+        x = self._test(index)
+        with self._lock:
+            found = effects.effect_of(x, target, remove=remove, relabel=relabel, training_features=known)
+        return schema.FirstOrder(
+            foretold=float(found.first_order[0]), exact=float(found.exact[0]), parted=found.parted
         )
 
     def suspects(self, offset: int, limit: int) -> schema.Suspects:
@@ -349,10 +378,6 @@ class Explorer:
             )
             for found in class_view(self.project.explainer, _STRONGEST).classes
         ]
-
-
-def _explained(why: Explanation, test: int | None, C: float) -> schema.Explained:
-    return schema.Explained(test=test, C=C, **dict(Explained.of(why)))
 
 
 def _side(explainer: DualDA, f: torch.Tensor, target: int) -> schema.Side:

@@ -18,6 +18,7 @@ from whence.ui.explorer import Explorer
 
 SCRIPTS = (
     "dom.js",
+    "address.js",
     "maps.js",
     "source.js",
     "charts.js",
@@ -54,6 +55,8 @@ def report_page(
     k: int = 5,
     n_audit: int = 100,
     notes: Mapping[int, Note] | None = None,
+    *,
+    effects: bool = False,
 ) -> str:
     """Render the page with some test samples inside, which needs no server and no network.
 
@@ -69,16 +72,25 @@ def report_page(
         Training samples in the audit queue.
     notes
         Of some of the tests, by their places.
+    effects
+        Fit effects, and show what would change beside what logits are made of.
     """
+    if effects:
+        explorer.solved.effects.result()
     rows = explorer.summaries(explorer.project.check_tests(list(tests)))
     shown = tqdm(tests, "writing", disable=not explorer.project.explainer.show_progress or len(tests) < 4)
-    explanations = {index: explorer.explain(index, k) for index in shown}
+    explanations, changes = {}, {}
+    for index in shown:
+        explanations[index] = explorer.explain(index, k)
+        if effects:
+            changes[index] = explorer.explain(index, k, question="would change")
     strongest = {index: why.pairs[0].index for index, why in explanations.items() if why.pairs}
     whole = explorer.task.has_classes  # of which alone labels can be looked through
     data = {
         "info": explorer.info(),
         "rows": rows,
         "explanations": explanations,
+        "changes": changes,
         "doubts": {index: explorer.doubt(index, k) for index in explanations if whole},
         "concepts": {index: explorer.concepts(index, pair) for index, pair in strongest.items()},
         "audit": explorer.suspects(0, n_audit) if whole else None,

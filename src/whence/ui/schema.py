@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from whence.attributors import Effects
 from whence.explanation import view
 from whence.explanation.view import Class, Index, Small
 from whence.tasks import Speech
@@ -62,10 +63,24 @@ class Rows(BaseModel):
 
 
 class Explained(view.Explained):
-    """Where one prediction comes from, at one C; ``test`` is None for an input of the user's own."""
+    """Where one prediction comes from, at one C; ``test`` is None for an input of the user's own.
+
+    ``beside`` has the other question's answer for each of ``pairs``, τ beside effects, effects beside τ;
+    None where effects are not fitted yet.
+    """
 
     test: Index | None
     C: float
+    beside: list[float] | None
+
+
+class Progress(BaseModel):
+    """How far work is: ``done`` of ``total`` of what is counted, where that is known."""
+
+    seconds: float
+    what: str = ""
+    done: int = 0
+    total: int = 0
 
 
 class Foretelling(BaseModel):
@@ -73,6 +88,11 @@ class Foretelling(BaseModel):
 
     told: str
     seconds: float
+
+    @classmethod
+    def of(cls, fitted: Effects) -> Self:
+        """Tell of effects that are fitted."""
+        return cls(told=fitted.foretold_.told, seconds=fitted.fit_seconds_)
 
 
 class Doubt(BaseModel):
@@ -145,8 +165,22 @@ class Side(BaseModel):
     gap: float
 
 
+class FirstOrder(BaseModel):
+    """The change of the target's logit by effects, to first order and by solving their surrogate again.
+
+    ``parted`` says whether the two differ by more than a fifth.
+    """
+
+    foretold: float
+    exact: float
+    parted: bool
+
+
 class Answer(BaseModel):
-    """The surrogate before and after, each solved exactly."""
+    """The surrogate before and after, each solved exactly.
+
+    ``first_order`` is None where effects are not fitted yet, or where nothing was asked for.
+    """
 
     test: Index
     target: Class
@@ -155,3 +189,4 @@ class Answer(BaseModel):
     changed_tests: int
     n_tests: int
     seconds: float
+    first_order: FirstOrder | None

@@ -6,10 +6,8 @@ import json
 import re
 import secrets
 import socket
-import threading
 import time
 from collections.abc import Callable, Iterator
-from contextvars import copy_context
 from queue import Empty, Queue
 from typing import Annotated, Any
 
@@ -22,6 +20,7 @@ from whence.errors import WhenceError
 from whence.explanation.view import Strip
 from whence.explanation.wording import Question
 from whence.ui import schema
+from whence.ui.background import beside
 from whence.ui.explorer import Explorer
 from whence.ui.listening import LOOPBACK, address, check_token, run
 from whence.ui.pages import live_look, live_page
@@ -171,10 +170,21 @@ def _routes(app: FastAPI, explorer: Explorer) -> None:
 
     @app.post("/api/effects")
     def effects() -> StreamingResponse:
-        """Fit what would change; lines of JSON: signs of life, then a schema.Foretelling."""
-        return StreamingResponse(
-            _streamed(lambda: explorer.foretelling().model_dump()), media_type="application/x-ndjson"
-        )
+        """Fit what would change; lines of JSON: schema.Progress while it works, then a schema.Foretelling."""
+        return StreamingResponse(_followed(explorer), media_type="application/x-ndjson")
+
+    @app.post("/api/effects/stop")
+    def stop() -> None:
+        """Stop fitting what would change, at its next step; who waits for it is told."""
+        explorer.solved.effects.stop()
+
+
+def _followed(explorer: Explorer, beat: float = 0.5) -> Iterator[str]:
+    """Tell every ``beat`` seconds how far the effects are, whoever began them, and then what they are."""
+    run = explorer.solved.effects.begin()
+    while not run.ends_within(beat):
+        yield json.dumps(run.progress.model_dump()) + "\n"
+    yield from _streamed(lambda: schema.Foretelling.of(run.result()).model_dump())
 
 
 def _streamed(work: Callable[[], Any], beat: float = 0.5) -> Iterator[str]:
@@ -190,7 +200,7 @@ def _streamed(work: Callable[[], Any], beat: float = 0.5) -> Iterator[str]:
         except Exception as error:  # the page must hear of it, whatever it is
             said.put(("error", f"{type(error).__name__}: {error}"))
 
-    _beside(run)
+    beside(run)
     while True:
         try:
             kind, line = said.get(timeout=beat)
@@ -199,11 +209,6 @@ def _streamed(work: Callable[[], Any], beat: float = 0.5) -> Iterator[str]:
         else:
             yield json.dumps({kind: line}) + "\n"
             return
-
-
-def _beside(work: Callable[[], Any]) -> None:
-    """Begin work in another thread, on the engine that is used here: of itself a thread has the default."""
-    threading.Thread(target=copy_context().run, args=(work,), daemon=True).start()
 
 
 def _refusal(request: Request, hosts: tuple[str, ...], token: str | None) -> Response | None:
@@ -244,6 +249,6 @@ def serve(explorer: Explorer, listener: socket.socket, token: str | None, say: C
     """Serve until interrupted, at an address that ``listen`` took."""
     app = create_app(explorer, hosts=LOOPBACK, token=token)
     # Read while the first page is looked at, so that the first question of what if need not wait for them.
-    _beside(lambda: explorer.project.train_bank)
+    beside(lambda: explorer.project.train_bank)
     say(f"Serving {explorer.project.path.name} at {address(listener, token)} (Ctrl-C ends it).")
     run(app, listener)

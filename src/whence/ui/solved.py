@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import threading
 
-from whence.attributors import DualDA
+from whence.attributors import DualDA, Effects
 from whence.attributors.dual.stability import Stability
 from whence.attributors.pairs import PairAttributor
 from whence.audit import WrongLabels, wrong_labels
@@ -13,6 +13,7 @@ from whence.errors import InvalidInputError
 from whence.explanation.wording import Question
 from whence.features import as_float32
 from whence.project import Project
+from whence.ui.background import Background
 
 C_STEPS = (1e-2, 1e-1, 1.0, 1e1, 1e2)
 """The values of C on offer, as multiples of the explainer's own."""
@@ -22,10 +23,11 @@ _QUEUE = 1000  # samples in the audit queue: more than anyone looks at
 class Solved:
     """Surrogates of a project, each solved once. Explanations go on meanwhile: each has a lock of its own."""
 
-    def __init__(self, project: Project) -> None:
-        self.project = project
+    def __init__(self, project: Project, max_seconds: float | None) -> None:
+        self.project, self._max_seconds = project, max_seconds
         self._path: dict[float, DualDA] = {project.explainer.C_: project.explainer}
-        self._locks = {name: threading.Lock() for name in ("path", "effects", "stability", "wrong_labels")}
+        self._locks = {name: threading.Lock() for name in ("path", "stability", "wrong_labels")}
+        self.effects: Background[Effects] = Background(self._fit_effects)
 
     def Cs(self) -> list[float]:
         """The values of C that explanations can be asked for at, ascending."""
@@ -52,15 +54,10 @@ class Solved:
             return self.at(C)
         if C is not None:
             raise InvalidInputError(f"'C' must be left out where the question is {question!r}. Got {C:g}.")
-        return self.effects.pairs
+        return self.effects.result()
 
-    @functools.cached_property
-    def effects(self) -> Project:
-        """The project with effects in the place of its explainer."""
-        with self._locks["effects"]:
-            if "effects" in self.__dict__:
-                return self.effects
-            return self.project.with_effects()
+    def _fit_effects(self) -> Effects:
+        return self.project.with_effects(self._max_seconds).effects
 
     @functools.cached_property
     def stability(self) -> Stability:

@@ -69,7 +69,7 @@ export class TestList {
     for (const button of place("tests").querySelectorAll("button")) {
       const here = +button.dataset.test === test;
       button.setAttribute("aria-current", here ? "true" : "false");
-      if (here) button.scrollIntoView({ block: "nearest", inline: "nearest" });
+      if (here) reveal(button, place("tests"), place("tests").parentElement);
     }
   }
 
@@ -79,5 +79,14 @@ export class TestList {
     if ((by > 0 && place("later").disabled) || (by < 0 && place("earlier").disabled)) return;
     await this.page(by);
     return this.choose(this.rows.at(by > 0 ? 0 : -1).index);
+  }
+}
+
+// Scroll what holds an element so that it is seen, and never the page.
+function reveal(element, ...holders) {
+  for (const holder of holders) {
+    const box = holder.getBoundingClientRect(), it = element.getBoundingClientRect();
+    holder.scrollTop += Math.min(0, it.top - box.top) + Math.max(0, it.bottom - box.bottom);
+    holder.scrollLeft += Math.min(0, it.left - box.left) + Math.max(0, it.right - box.right);
   }
 }

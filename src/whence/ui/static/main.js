@@ -1,6 +1,7 @@
 // The page: what is chosen, and how keys and clicks change it.
 
-import { Name, fail, h, percent, place, replace, short, tell } from "./dom.js";
+import { Name, count, fail, h, percent, place, replace, short, tell } from "./dom.js";
+import { readAddress, writeAddress } from "./address.js";
 import { sampleView, scaleKey } from "./maps.js";
 import { source } from "./source.js";
 import { balance, charts } from "./charts.js";
@@ -9,8 +10,8 @@ import { auditView, classView } from "./audit.js";
 import { TestList } from "./list.js";
 import { WhatIf } from "./whatif.js";
 
-const state = { info: null, names: [], list: null, whatIf: null, test: null, own: null, why: null, pair: null, shown: null, asked: 0,
-  choice: { k: 5, target: null, C: null, question: "made of" }, solved: new Set(), foretold: false, doubt: null };
+const state = { info: null, names: [], list: null, whatIf: null, tab: "explore", test: null, own: null, why: null, pair: null, shown: null, asked: 0,
+  choice: { k: 5, target: null, C: null, question: "made of" }, solved: new Set(), foretelling: null, foretold: !source.live, doubt: null };
 const names = () => state.names;
 
 function choose(test) {
@@ -30,31 +31,74 @@ function chooseOwn(body, type) {
 async function explain() {
   const panel = place("explanation"), mine = ++state.asked, { C, question } = state.choice;
   panel.setAttribute("aria-busy", "true");
+  writeAddress(state.info, state);
   try {
-    if (question === "would change" && !state.foretold) {
-      const words = "Solving the surrogate on random halves of the training set, to foretell what would change";
-      tell(`${words} …`);
-      await source.foretell((seconds) => { if (mine === state.asked) tell(`${words} … ${seconds.toFixed(1)} s`); });
-      state.foretold = true;
+    if (question === "would change") {
+      await Promise.race([foretell(), new Promise((go) => { setTimeout(go, 300); })]);
+      if (mine !== state.asked) return;
+      if (!state.foretold) await meanwhile(mine);
+      await foretell();
     } else if (question === "made of" && C !== null && !state.solved.has(C)) {
       tell(`Solving at C = ${short(C)} …`);
-      await source.solveAt(C, (seconds) => tell(`Solving at C = ${short(C)} … ${seconds.toFixed(1)} s`));
+      await source.solveAt(C, ({ seconds }) => tell(`Solving at C = ${short(C)} … ${seconds.toFixed(1)} s`));
       state.solved.add(C);
     }
     if (mine !== state.asked) return; // a later choice came in between
-    const why = state.own ? await source.own(state.own.body, state.own.type, state.choice) : await source.explain(state.test, state.choice);
+    const why = await answer(state.choice);
     if (mine !== state.asked) return;
-    Object.assign(state, { why, doubt: null });
-    draw();
-    doubt(why);
+    drawn(why);
     tell(`${why.test === null ? "Your sample" : `Test sample ${why.test}`}: ${new Name(why.verdict.predicted)}${why.speech !== "class" ? "" : `, ${percent(why.probability)}`}`);
   } catch (error) {
     if (mine !== state.asked) return;
+    state.choice.question = "made of";
     fail(panel, error);
     tell("");
   } finally {
     if (mine === state.asked) panel.removeAttribute("aria-busy");
   }
+}
+
+const answer = (choice) => state.own ? source.own(state.own.body, state.own.type, choice) : source.explain(state.test, choice);
+
+function drawn(why) {
+  Object.assign(state, { why, doubt: null });
+  draw();
+  doubt(why);
+}
+
+// While effects are fitted, what the logit is made of can be looked at.
+async function meanwhile(mine) {
+  if (state.why?.question === "made of" && state.why.test === state.test && !state.own) { place("explanation").removeAttribute("aria-busy"); return; }
+  const why = await answer({ ...state.choice, question: "made of" });
+  if (mine !== state.asked) return;
+  drawn(why);
+  place("explanation").removeAttribute("aria-busy");
+}
+
+// Effects are fitted once, beside all else; whoever asks for them follows the same fit.
+function foretell() {
+  if (state.foretelling) return state.foretelling;
+  const box = place("fitting"), bar = place("fitting-bar"), words = place("fitting-words");
+  const mine = state.foretelling = source.foretell(({ seconds, what, done, total }) => {
+    if (mine !== state.foretelling) return; // it was stopped
+    box.hidden = false;
+    words.textContent = [what, total ? `${count(done)} of ${count(total)}` : "", `${seconds.toFixed(0)} s`].filter(Boolean).join(" · ");
+    if (total) Object.assign(bar, { max: total, value: done }); else bar.removeAttribute("value");
+  });
+  mine.then(() => { state.foretold = true; if (box) box.hidden = true; }, () => { if (mine === state.foretelling) forget(); });
+  return mine;
+}
+
+function forget() {
+  state.foretelling = null;
+  place("fitting").hidden = true;
+}
+
+function stop() {
+  forget();
+  source.stopForetelling().catch(() => null); // it may have ended by itself
+  state.choice.question = "made of";
+  return explain();
 }
 
 // How stable the samples are comes later than they do: the surrogate is solved on halves for it, once.
@@ -78,7 +122,7 @@ function drawDoubt() {
 
 // Which question the training samples answer.
 function questions(why) {
-  if (!source.live || why.speech !== "class") return null;
+  if (!source.answersBoth || why.speech !== "class") return null;
   const one = (question, id, words) => h("label", {}, h("input", { type: "radio", name: "question", id, checked: why.question === question,
     onchange: () => { state.choice.question = question; explain(); } }), h("span", {}, words));
   return h("fieldset", { class: "switch" }, h("legend", {}, "Training samples by"),
@@ -138,6 +182,7 @@ function pinned() {
 
 function pin(pair) {
   state.pair = pair.index;
+  writeAddress(state.info, state);
   show(pair);
   const box = place("pair").getBoundingClientRect();
   if (box.top < 0 || box.top > innerHeight - 120) place("pair").scrollIntoView({ block: "nearest" });
@@ -180,6 +225,7 @@ function tab(name) {
     button.tabIndex = chosen ? 0 : -1;
     place(button.dataset.tab).hidden = !chosen;
   }
+  state.tab = name;
   if (name === "audit" && !place("audit").childElementCount) auditView(place("audit"), source, state.info);
   if (name === "classes" && !place("classes").childElementCount) classView(place("classes"), source);
 }
@@ -207,18 +253,32 @@ function pasted(event) {
 
 function listen() {
   const tabs = [...document.querySelectorAll("nav button")];
-  for (const button of tabs) button.addEventListener("click", () => tab(button.dataset.tab));
+  const turn = (name) => { tab(name); writeAddress(state.info, state); };
+  for (const button of tabs) button.addEventListener("click", () => turn(button.dataset.tab));
   document.querySelector("nav").addEventListener("keydown", (event) => {
     const next = tabs[tabs.indexOf(document.activeElement) + ({ ArrowRight: 1, ArrowLeft: -1 }[event.key] ?? NaN)];
-    if (next) { next.focus(); tab(next.dataset.tab); }
+    if (next) { next.focus(); turn(next.dataset.tab); }
   });
   place("opacity").addEventListener("input", (event) => document.documentElement.style.setProperty("--opacity", event.target.value));
   document.addEventListener("keydown", keys);
+  addEventListener("hashchange", follow);
   if (!source.live) return;
+  place("stop").addEventListener("click", stop);
   const upload = place("upload");
   upload.addEventListener("change", () => { if (upload.files[0]) chooseOwn(upload.files[0], upload.files[0].type); upload.value = ""; });
   place("own-text").addEventListener("submit", (event) => { event.preventDefault(); chooseOwn(place("text").value, "text/plain; charset=utf-8"); });
   document.addEventListener("paste", pasted);
+}
+
+// Show what the address names: when the page is opened, and when the address changes.
+function follow() {
+  const { tab: name, test, pair, choice } = readAddress(state.info), first = state.list.rows[0]?.index ?? null;
+  Object.assign(state, { test: test !== null && source.has(test) ? test : first, own: null, pair, choice });
+  if (!source.answersBoth) choice.question = "made of";
+  tab(name);
+  state.list.show(state.test);
+  if (state.test !== null) return explain();
+  replace(place("explanation"), h("p", {}, "There are no test samples."));
 }
 
 async function begin() {
@@ -232,9 +292,9 @@ async function begin() {
   place("explanation").classList.add(info.kind);
   if (source.live && info.kind !== "values") place(`own-${info.kind}`).hidden = false;
   listen();
-  await state.list.ask();
-  if (state.list.rows.length) await choose(state.list.rows[0].index);
-  else replace(place("explanation"), h("p", {}, "There are no test samples."));
+  const { test } = readAddress(info), { limit } = state.list.query;
+  await state.list.ask({ offset: source.live && test < info.n_tests ? test - (test % limit) : 0 });
+  await follow();
 }
 
 document.documentElement.classList.add("scripted");

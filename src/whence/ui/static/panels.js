@@ -52,6 +52,14 @@ export function drawMark(card, mark, names) {
   card.querySelector(".mark").textContent = markWords(mark, names);
 }
 
+// The other question's answer for a training sample: an effect beside τ, τ beside an effect.
+function besideWords(pair, why) {
+  const other = why.beside?.[why.pairs.indexOf(pair)];
+  if (other === undefined) return "";
+  const value = other === 0 ? "0" : signed(Number(other.toPrecision(2)));
+  return why.question === "made of" ? `effect ${value}` : `τ ${value}`;
+}
+
 // One training sample. ``actions``: choose(pair) on a click, peek(pair) while the pointer or the focus is on it.
 export function card(pair, why, names, mark, actions) {
   const told = new Name(pair.told);
@@ -62,6 +70,7 @@ export function card(pair, why, names, mark, actions) {
       sampleView(pair.sample, words, pair.train_map, why.full.train),
       h("span", { class: "label" }, pair.differs ? "≠ " : null, told),
       h("span", { class: `score ${side(pair.score)}-ink` }, `${why.question === "made of" ? "τ " : ""}${signed(pair.score)}`),
+      why.beside ? h("span", { class: "quiet beside", title: why.question === "made of" ? "What its being there changes" : "Its part of what the logit is made of" }, besideWords(pair, why)) : null,
       h("span", { class: "share", "--share": pair.share }),
       h("span", { class: "quiet ends" }, h("span", {}, `#${pair.index}`), h("span", {}, percent(pair.share))),
       why.question === "made of" ? h("span", { class: "quiet doubt" }) : null,
@@ -86,8 +95,9 @@ export function pairView(pair, why, names) {
 // What the maps of a pair are of.
 function partly(pair, why, names) {
   const colours = why.speech === "number" ? "Blue parts pull up, orange ones pull down." : `Blue parts speak for ${names[why.target]}, orange ones against it.`;
-  if (why.question === "made of") return [`; λ = ${signed(pair.coefficient)}. ${colours}`];
-  return [". The maps on both samples show all of the effect but the bias’s part."];
+  const beside = besideWords(pair, why), also = beside ? `${why.question === "made of" ? "What its being there changes" : "What the logit is made of"}: ${beside}. ` : "";
+  if (why.question === "made of") return [`; λ = ${signed(pair.coefficient)}. ${also}${colours}`];
+  return [`. ${also}The maps on both samples show all of the effect but the bias’s part.`];
 }
 
 // In how many halves of the training set a sample stays among the strongest, in words.
@@ -120,5 +130,14 @@ export function whatIfAnswer(answer, names) {
     h("table", {}, h("thead", {}, h("tr", {}, ["", "before", "after"].map((words) => h("th", { scope: "col" }, words)))),
       h("tbody", {}, line("class", (one) => names[one.predicted]), line(`logit of ${names[answer.target]}`, (one) => signed(one.logit)),
         line("support vectors", (one) => count(one.n_support)), line("duality gap", (one) => short(one.gap)))),
+    firstOrder(answer.first_order, names[answer.target]),
     h("p", { class: "quiet" }, `Solved exactly in ${answer.seconds.toFixed(2)} s. Over all ${count(answer.n_tests)} tests its class changes for ${count(answer.changed_tests)}.`));
+}
+
+// Whether what effects foretell to first order comes true when their surrogate is solved again.
+function firstOrder(found, name) {
+  if (!found) return null;
+  return h("p", { class: found.parted ? "parted" : "agreed" },
+    h("b", {}, `Foretold by effects, the logit of ${name}: ${signed(found.foretold)} to first order, ${signed(found.exact)} solved again. `),
+    found.parted ? "The two part: go by the second." : "They agree.", " Theirs is another surrogate, on features of several layers.");
 }

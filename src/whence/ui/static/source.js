@@ -15,15 +15,20 @@ export const source = stored ? {
       && (!word || named(row) || String(row.index) === word));
     return { total: rows.length, rows: rows.slice(query.offset, query.offset + query.limit) };
   },
-  explain: async (test) => stored.explanations[test],
+  answersBoth: Object.keys(stored.changes).length > 0,
+  has: (test) => test in stored.explanations,
+  explain: async (test, choice) => (choice.question === "made of" ? stored.explanations : stored.changes)[test],
+  foretell: async () => null,
   doubt: async (why) => stored.doubts[why.test],
   note: (test) => stored.notes[test],
-  hasConcepts: (why, pair) => stored.concepts[why.test]?.index === pair.index,
+  hasConcepts: (why, pair) => why.question === "made of" && stored.concepts[why.test]?.index === pair.index,
   concepts: async (why) => stored.concepts[why.test],
   audit: async (offset, limit) => ({ ...stored.audit, total: stored.audit.rows.length, rows: stored.audit.rows.slice(offset, offset + limit) }),
   classes: async () => stored.classes,
 } : {
   live: true,
+  answersBoth: true,
+  has: () => true,
   info: () => ask("api/info"),
   tests: (query) => {
     const words = new URLSearchParams({ offset: query.offset, limit: query.limit });
@@ -35,9 +40,10 @@ export const source = stored ? {
   explain: (test, choice) => ask(`api/tests/${test}/explanation?${chosen(choice)}`),
   own: (body, type, choice) => ask(`api/explanation?${chosen(choice)}`, { method: "POST", body, headers: { "content-type": type } }),
   doubt: (why, k) => ask(`api/tests/${why.test}/stability?${new URLSearchParams({ k, target: why.target })}`),
-  foretell: (onSeconds) => stream("api/effects", "", onSeconds),
-  solveAt: (C, onSeconds) => stream(`api/path?${new URLSearchParams({ C })}`, "", onSeconds),
-  whatIf: (question, onSeconds) => stream("api/whatif", JSON.stringify(question), onSeconds),
+  foretell: (onProgress) => stream("api/effects", "", onProgress),
+  stopForetelling: () => ask("api/effects/stop", { method: "POST", body: "" }),
+  solveAt: (C, onProgress) => stream(`api/path?${new URLSearchParams({ C })}`, "", onProgress),
+  whatIf: (question, onProgress) => stream("api/whatif", JSON.stringify(question), onProgress),
   hasConcepts: (why) => why.test !== null && why.question === "made of",
   concepts: (why, pair) => ask(`api/tests/${why.test}/concepts?${new URLSearchParams({ pair: pair.index, target: why.target, C: why.C })}`),
   audit: (offset, limit) => ask(`api/audit?offset=${offset}&limit=${limit}`),
@@ -61,8 +67,8 @@ async function request(path, options = {}) {
 
 const ask = async (path, options) => (await request(path, options)).json();
 
-// Read lines of JSON: seconds while the machine works, then a result or an error.
-async function stream(path, body, onSeconds) {
+// Read lines of JSON: how far the machine is while it works, then a result or an error.
+async function stream(path, body, onProgress) {
   const response = await request(path, { method: "POST", body, headers: { "content-type": "application/json" } });
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   for (let rest = ""; ;) {
@@ -73,7 +79,7 @@ async function stream(path, body, onSeconds) {
     for (const line of lines.map(JSON.parse)) {
       if (line.error) throw new Error(line.error);
       if (line.result) return line.result;
-      onSeconds(line.seconds);
+      onProgress(line);
     }
   }
 }

@@ -60,7 +60,7 @@ export class WhatIf {
     replace(answer, progress);
     try {
       const found = await this.source.whatIf({ test: why.test, target: why.target, remove, relabel },
-        (seconds) => { progress.textContent = `Solving … ${seconds.toFixed(1)} s`; });
+        ({ seconds }) => { progress.textContent = `Solving … ${seconds.toFixed(1)} s`; });
       if (why !== this.why || !answer.contains(progress)) return; // another test or other marks came in between
       replace(answer, whatIfAnswer(found, names));
     } catch (error) { fail(answer, error); }
