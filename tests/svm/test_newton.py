@@ -128,7 +128,8 @@ def test_projection_onto_the_simplex(n):
     [(50, 60, (10, 2049), "gram"), (9000, 12000, (10, 65), "dense"), (9000, 12000, (50, 2049), "cg")],
 )
 def test_the_cheapest_way_is_taken(free, pairs, shape, method):
-    assert hessian.step_cost(free, pairs, shape)[1] == method
+    assert hessian.step_cost(free, pairs, shape, 2**21)[1] == method
+    assert hessian.step_cost(free, pairs, shape, 100)[1] == "cg"  # where a matrix has no room
 
 
 def test_one_round_in_which_the_gap_rises_is_no_reason_for_newton_steps(monkeypatch):

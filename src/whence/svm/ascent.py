@@ -23,10 +23,9 @@ from whence.svm.passes import (
     Rows,
     add_up,
     certify,
-    gathered,
-    look,
     look_at_all,
     moves,
+    score,
 )
 from whence.svm.problem import Losses, Problem
 
@@ -194,21 +193,10 @@ class Ascent:
     def sweep(self) -> int:
         """Visit every sample once, with W = 0 to begin with; returns the products that were taken.
 
-        Few outputs are all listed. Of many, those are listed that have the largest scores by then, so that
-        samples come in blocks, made of runs of rows from anywhere.
+        Samples come in blocks, made of runs of rows from anywhere: of many outputs those are listed that have
+        the largest scores by then.
         """
-        problem, N, K = self.problem, len(self.kept), self.problem.n_outputs
-        if self.most + 1 >= K:
-            parts = []
-            for span in problem.blocks():
-                rows = np.arange(span.start, span.stop)
-                zeros = np.zeros((len(rows), K), np.float32)
-                parts.append(
-                    problem.look(zeros, rows, self.kept, np.inf, K, self.notes.traces, self.notes.near)
-                )
-            found = gathered(self.kept, parts)
-            self.kept = found.kept
-            return problem.descend(found.moving, self.kept, self.W, 1, np.inf, self.rng)
+        problem, N = self.problem, len(self.kept)
         size = problem.blocks()[0].stop
         starts = np.random.default_rng(int(self.rng[0])).permutation(np.arange(0, N, _RUN))
         pieces, visits = [], 0
@@ -227,11 +215,14 @@ class Ascent:
 
     def _listed(self, rows: Ints, slack: float) -> tuple[Pairs, npt.NDArray[np.int32]]:
         """What is to be kept of some rows, and how many outputs of each may move."""
-        size = self.problem.blocks()[0].stop
-        parts = [
-            look(self.problem, self.W, rows[start : start + size], self.kept, slack, self.most, self.notes)
-            for start in range(0, len(rows), size)
-        ]
+        problem, notes = self.problem, self.notes
+        size, K = problem.blocks()[0].stop, problem.n_outputs
+        parts = []
+        for start in range(0, len(rows), size):
+            some = rows[start : start + size]
+            every = self.most + 1 >= K and np.isinf(slack)  # then scores make no difference
+            scores = np.zeros((len(some), K), np.float32) if every else score(problem, self.W, some)
+            parts.append(problem.look(scores, some, self.kept, slack, self.most, notes.traces, notes.near))
         ptr = pointers(np.concatenate([part.counts for part in parts]))
         pairs = Pairs(rows, ptr, np.concatenate([part.outputs for part in parts]))
         return pairs, np.concatenate([part.moving for part in parts])

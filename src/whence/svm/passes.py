@@ -113,21 +113,16 @@ class Notes:
         return cls(np.zeros((N, problem.trace), np.float32), np.zeros(N, np.float32))
 
 
-def look(
-    problem: Problem, W: Floats, rows: slice | Ints, kept: Kept, slack: float, most: int, notes: Notes
-) -> Seen:
-    """Look at the scores of some rows."""
-    places = np.arange(rows.start, rows.stop) if isinstance(rows, slice) else rows
-    return problem.look(score(problem, W, rows), places, kept, slack, most, notes.traces, notes.near)
-
-
 def look_at_all(
     problem: Problem, W: Floats, kept: Kept, slack: float, most: int, notes: Notes, parallel: Parallel
 ) -> Found:
     """One pass over all samples: score them block by block, and list what may move."""
 
     def one(rows: slice) -> Seen:
-        return look(problem, W, rows, kept, slack, most, notes)
+        places = np.arange(rows.start, rows.stop)
+        return problem.look(
+            score(problem, W, rows), places, kept, slack, most, notes.traces, notes.near
+        )
 
     return gathered(kept, parallel(one, problem.blocks()))
 

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from scipy.sparse import csr_array
 
-from whence.core.arrays import Doubles, Ints
+from whence.core.arrays import Doubles, Floats, Ints
 from whence.svm.crammer_singer import kernels
 from whence.svm.pairs import Pairs, pointers
 from whence.svm.passes import Rows, add_up
@@ -26,38 +26,46 @@ _STEPS = 10  # Newton steps that share one preconditioner
 # division by the preconditioner.
 _PRODUCT, _DIVISION = 16, 12
 _MAX_CG = 150
+_ROOM, _ROOM_SHARE = 1 << 24, 1 / 8  # bytes of a matrix: so many, or a share of the features'
 _ROWS = 1024  # samples whose features are held in float64 at a time
 
 
+def room(features: Floats) -> float:
+    """Numbers that a matrix of a Newton step may have beside features (N, d)."""
+    return max(_ROOM, _ROOM_SHARE * features.nbytes) / 8
+
+
 def step_cost(
-    n_free: float, n_pairs: float, shape: tuple[int, int], by_cg: float | None = None
+    n_free: float, n_pairs: float, shape: tuple[int, int], room: float, by_cg: float | None = None
 ) -> tuple[float, str]:
     """Floating point operations of one Newton step by its cheapest method, and that method's name.
 
-    ``n_pairs`` is the rank Σ (classes in use − 1) of the Hessian's data part, ``by_cg`` what conjugate
-    gradients cost last time.
+    ``n_pairs`` is the rank Σ (classes in use − 1) of the Hessian's data part, ``room`` how many numbers a
+    matrix may have, ``by_cg`` what conjugate gradients cost last time.
     """
     # Conjugate gradients alone would not do. On 60,000 × 128 features of ten classes, to a gap of 1e-5 on one
     # thread, they take 3.4 CPU seconds for 2.4 at C = 0.1 and 12.5 for 8.2 at C = 10; at C = 1000 they are at
     # 3e-3 after 86, where the three ways together are done in 26.
     K, D = shape
-    costs = {
-        "gram": n_free**2 * D + n_pairs**3 / 3,
-        "dense": 4 * n_pairs * D**2 + (K * D) ** 3 / 3,
-        "cg": min(_cg_cost(n_free + n_pairs, shape)) if by_cg is None else by_cg,
-    }
+    costs = {"cg": min(_cg_cost(n_free + n_pairs, shape, room)) if by_cg is None else by_cg}
+    if n_pairs**2 <= room:
+        costs["gram"] = n_free**2 * D + n_pairs**3 / 3
+    if (K * D) ** 2 / 2 <= room:  # of which half is touched
+        costs["dense"] = 4 * n_pairs * D**2 + (K * D) ** 3 / 3
     method = min(costs, key=costs.__getitem__)
     return costs[method], method
 
 
-def _cg_cost(n_used: float, shape: tuple[int, int]) -> tuple[float, float]:
+def _cg_cost(n_used: float, shape: tuple[int, int], room: float) -> tuple[float, float]:
     """Operations of one Newton step by conjugate gradients, plain and preconditioned.
 
     Some ninety products with the Hessian are needed, or fifteen with a preconditioner, which a few steps
-    share.
+    share, and for which there may be no room.
     """
+    K, D = shape
     plain, divided = (_iteration_cost(n_used, shape, conditioned) for conditioned in (False, True))
-    return 90 * plain, 15 * divided + _build_cost(n_used, shape) / _STEPS
+    conditioned = 15 * divided + _build_cost(n_used, shape) / _STEPS
+    return 90 * plain, conditioned if K * D**2 <= room else np.inf
 
 
 def _iteration_cost(n_used: float, shape: tuple[int, int], conditioned: bool) -> float:
@@ -120,7 +128,7 @@ class NewtonSystem:
 
     def __init__(self, rows: Rows, times: Doubles) -> None:
         self.rows, self.times = rows, times
-        self.roots = np.sqrt(times)
+        self.roots, self.room = np.sqrt(times), room(rows.problem.features)
         self.cost: float | None = None  # of the last solve by conjugate gradients, in operations
         self.blocks: BlockInverses | None = None
 
@@ -130,7 +138,7 @@ class NewtonSystem:
         n = len(free.rows)
         if n == 0:
             return residual
-        _, method = step_cost(n, len(free.places) - n, self.rows.shape, self.cost)
+        _, method = step_cost(n, len(free.places) - n, self.rows.shape, self.room, self.cost)
         roots = self.roots[:, None]
         if method != "cg":
             direct = by_gram if method == "gram" else by_dense
@@ -176,15 +184,16 @@ class NewtonSystem:
     def _condition(self, free: Split, sigma: float) -> None:
         """Build the preconditioner where it pays, unless the one at hand was built for a similar σ."""
         shape, n_used = self.rows.shape, len(free.places)
-        plain, preconditioned = _cg_cost(n_used, shape)
+        plain, preconditioned = _cg_cost(n_used, shape, self.room)
         if preconditioned >= plain:
             return
         stale = (self.cost or 0.0) > _build_cost(n_used, shape)
         if self.blocks is None or sigma > 30.0 * self.blocks.sigma or stale:
+            self.blocks = None  # there is room for one
             try:
                 self.blocks = BlockInverses(self.rows, self.times, free, sigma)
             except LinAlgError:
-                self.blocks = None
+                pass
 
     def _product(self, free: Split, sigma: float) -> Callable[[Doubles], Doubles]:
         problem, parallel = self.rows.problem, self.rows.parallel
@@ -260,7 +269,7 @@ def by_gram(rows: Rows, free: Split, roots: Doubles, sigma: float, residual: Dou
     gram[np.diag_indices(n)] += 1.0 / sigma
     basis = csr_array((values, places, ptr), shape=(n, len(residual)))
     each: Doubles = F[at]
-    right: Doubles = (each * (basis @ residual)).sum(axis=1)
+    right: Doubles = np.asarray(each * (basis @ residual)).sum(axis=1)
     found: Doubles = residual - basis.T @ (each * cholesky_solve(gram, right)[:, None])
     return found
 

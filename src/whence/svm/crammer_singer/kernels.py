@@ -1,14 +1,13 @@
 """Compiled loops of the Crammer–Singer problem.
 
 α is kept in compressed rows (``ptr``, ``outputs``, ``alpha``), of which the first entry is the sample's own
-class, whatever its α, and the others are rivals. ``alpha`` is α = C·e_y − λ, on the simplex {α ≥ 0, Σ_c α_c = C}; g is the gradient of the dual in α,
-g_c = w_c·f + [c ≠ y]. A sample is optimal where all its classes with α_c > 0 share the largest g_c. ``times``
+class, whatever its α, and the others are rivals. α = C·e_y − λ is on the simplex {α ≥ 0, Σ_c α_c = C}; g is
+the gradient of the dual in α, g_c = w_c·f + [c ≠ y]. A sample is optimal where all its classes with α_c > 0 share the largest g_c. ``times``
 tells how many classes each one stands for: sums over classes count it so often.
 """
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
 from whence.svm.loops import axpy, gather_scores, jit, random_below
@@ -151,28 +150,50 @@ def quantise(ptr, outputs, alpha, times, C, grid, indptr, indices, data, fill):
     return n
 
 
-@numba.njit(cache=True, nogil=True, fastmath={"reassoc", "nnan", "nsz"})
+@jit
 def largest(row):
-    """The largest of some numbers, none of which is NaN."""
-    top = row[0]
-    for c in range(1, len(row)):
-        top = max(top, row[c])
-    return top
+    """The largest of some numbers."""
+    # One maximum waits for the next; eight of them go side by side.
+    a = b = c = d = e = f = g = h = row[0]
+    k = 0
+    while k + 8 <= len(row):
+        a = max(a, row[k])
+        b = max(b, row[k + 1])
+        c = max(c, row[k + 2])
+        d = max(d, row[k + 3])
+        e = max(e, row[k + 4])
+        f = max(f, row[k + 5])
+        g = max(g, row[k + 6])
+        h = max(h, row[k + 7])
+        k += 8
+    while k < len(row):
+        a = max(a, row[k])
+        k += 1
+    return max(max(max(a, b), max(c, d)), max(max(e, f), max(g, h)))
 
 
 @jit
-def insert(value, c, values, classes, n, most):
-    """Take a class among the ``most`` largest; returns how many there are."""
-    if n < most:
-        values[n], classes[n] = value, c
-        return n + 1
-    least = 0
-    for k in range(1, n):
-        if values[k] < values[least]:
-            least = k
-    if value > values[least]:
-        values[least], classes[least] = value, c
-    return n
+def above(s, start, stop, bar, values, classes, n):
+    """Take the classes from ``start`` to ``stop`` with scores above a bar among the largest, of which n are known.
+
+    Returns how many there are now, and the bar, which rises once there is no more room.
+    """
+    most = len(values)
+    for first in range(start, stop, 32):
+        last = min(first + 32, stop)
+        if largest(s[first:last]) <= bar:  # which is soon told
+            continue
+        for c in range(first, last):
+            if s[c] > bar:
+                k = n
+                if n == most:
+                    k = np.argmin(values)
+                else:
+                    n += 1
+                values[k], classes[k] = s[c], c
+                if n == most:
+                    bar = max(bar, values.min())
+    return n, bar
 
 
 @jit
@@ -236,13 +257,11 @@ def look(scores, rows, ptr, outputs, alpha, slack, most, margins, near, counts, 
             pairs += count - 1
         bar = lowest - slack
         own_moves = own_moves or own > bar
-        if most > 0 and rest + 1.0 > bar:
-            n = 0
-            begin = i % K  # where all are alike, samples should not agree on the first ones
-            for k in range(K):
-                c = begin + k if begin + k < K else begin + k - K
-                if s[c] + 1.0 > bar:
-                    n = insert(s[c], c, values, classes, n, most)
+        if most > 0 and rest > bar - 1.0:
+            # Where all are alike, samples should not agree on the first ones.
+            begin = i % K
+            n, bar = above(s, begin, K, bar - 1.0, values, classes, 0)
+            n, bar = above(s, 0, begin, bar, values, classes, n)
             for k in range(n):
                 listed[used] = classes[k]
                 used += 1

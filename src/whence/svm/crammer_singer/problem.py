@@ -15,7 +15,7 @@ from whence.core.checks import as_int64, check_count, to_array
 from whence.errors import InvalidInputError
 from whence.svm import inputs, loops
 from whence.svm.crammer_singer import kernels
-from whence.svm.crammer_singer.hessian import NewtonSystem, step_cost
+from whence.svm.crammer_singer.hessian import NewtonSystem, room, step_cost
 from whence.svm.likeness import Likeness
 from whence.svm.pairs import Kept, Pairs, small_int
 from whence.svm.passes import Rows
@@ -236,7 +236,7 @@ class CrammerSinger(Problem):
 
     def step_cost(self, free: int, pairs: int) -> float:
         """Operations of one Newton step over the split samples."""
-        return step_cost(free, pairs, self.shape)[0]
+        return step_cost(free, pairs, self.shape, room(self.features))[0]
 
 
 def check_labels(labels: npt.ArrayLike, n: int) -> Ints:
