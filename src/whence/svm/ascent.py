@@ -34,7 +34,8 @@ _FACTOR = 10.0  # ratio of neighbouring C on the way up
 _DOUBLE_BELOW = 1e-4  # relative gap from which float32 products no longer carry the search
 _NEWTON_STEPS = 15  # steps that a Newton phase usually takes
 _REACH = 1e15  # C·Σ‖f_i‖² up to which float64 resolves scores when every sample is at its bound
-_FEWEST, _WIDTH, _MOST = 9, 32, 64  # outputs without α that are listed per sample: one per so many features
+_ALL = 10  # outputs that are all listed where they may all move
+_FEWEST, _MOST, _WIDTH = 4, 32, 64  # of more, so many besides those with α: one per so many features
 _RUN = 64  # rows that lie together in the first sweep
 _PATIENCE = 40  # rounds without a better gap after which the search gives up at this C
 
@@ -66,7 +67,8 @@ class Ascent:
         small = problem.features.dtype == np.float32 and norms.mean() > 1e-12 and norms.max() < 1e12
         self.W: Floats = np.zeros(problem.shape, np.float32 if small else np.float64)
         self.notes, self.probe = Notes.of(problem), Probe(problem)
-        self.most = min(max(_FEWEST, problem.features.shape[1] // _WIDTH), _MOST)
+        wide = problem.features.shape[1] // _WIDTH
+        self.most = K - 1 if K <= _ALL else min(max(wide, _FEWEST), _MOST)  # outputs listed beside those with α
         self.found: Found | None = None  # of the last pass
         self.slack = np.inf  # until the first pass
         self.widest = 0.0  # largest mean change of the scores in a round at this C
@@ -74,7 +76,7 @@ class Ascent:
         self.n_iter = 0
         self.stages = _geometric(min(problem.C, 1.0 / float(norms.mean() or 1.0)), problem.C)
         self.best_primal = np.inf
-        self.best_W: Doubles = np.zeros(problem.shape)
+        self.scale = 1.0  # of W, at which its primal value is the least
         self.by_newton = False
         self.sigma = 0.0  # of the last Newton phase at this C
         self.copies = problem.copies()
@@ -144,16 +146,17 @@ class Ascent:
             scale, primal = a, 0.5 * a * a * square
         if margin > 0.0 and a * least_C <= C:  # then a·λ is feasible, and its W has no loss
             self.gap = min(self.gap, 2.0 - 2.0 * linear / (a * square))
-        if primal < self.best_primal:
-            self.best_primal = primal
-            self.best_W = scale * self.W.astype(np.float64)
+        self.scale = scale
+        self.best_primal = min(self.best_primal, primal)
         self.bound = max((self.best_primal - dual) / self.best_primal, 0.0)
 
     def _look(self, W: Floats) -> Losses:
         """Look at all samples with some W, and list what may move."""
         slack = self.slack if np.isfinite(self.slack) else 0.0
-        self.found = look_at_all(self.problem, W, self.kept, slack, self.most, self.notes, self.parallel)
-        self.kept = self.found.kept
+        self.found, self.kept = None, self.kept.trimmed()  # so that two long lists never stand side by side
+        self.kept, self.found = look_at_all(
+            self.problem, W, self.kept, slack, self.most, self.notes, self.parallel
+        )
         return self.found.losses
 
     def _rescale(self, square: float, loss: float, slope: float) -> tuple[float, float]:
@@ -197,7 +200,7 @@ class Ascent:
         the largest scores by then.
         """
         problem, N = self.problem, len(self.kept)
-        size = problem.blocks()[0].stop
+        size = max(problem.blocks()[0].stop, _RUN)
         starts = np.random.default_rng(int(self.rng[0])).permutation(np.arange(0, N, _RUN))
         pieces, visits = [], 0
         for group in np.array_split(starts, max(1, len(starts) * _RUN // size)):
@@ -229,25 +232,28 @@ class Ascent:
 
     def descend(self, tol: float) -> tuple[float, float]:
         """One round of coordinate descent; returns its cost and that of a Newton phase, in operations."""
-        problem, found = self.problem, self.found
+        problem = self.problem
         N, (K, D) = len(self.kept), problem.shape
-        if found is None:
+        if self.found is None:
             visits = self.sweep()
         else:
-            epochs = min(max(2 * N * K // max(found.moving.used, 1), 5), 1000)
-            visits = problem.descend(found.moving, self.kept, self.W, epochs, self.slack, self.rng)
+            moving = self.found.moving
+            epochs = min(max(2 * N * K // max(moving.used, 1), 5), 1000)
+            visits = problem.descend(moving, self.kept, self.W, epochs, self.slack, self.rng)
+            del moving
         if self.bound < _DOUBLE_BELOW and self.W.dtype == np.float32:
             self.W = self.exact_weight()
         self._measure()
-        assert self.found is not None
-        if found is None:
-            found = self.found
+        free, pairs = self._split()
         single = 1.0 if self.W.dtype == np.float32 else 2.0
         # A Newton phase gains about one digit; each of its steps also scores its rows and sums over them.
-        scored = min(K, self.most + 1)
-        step = problem.step_cost(found.free, found.pairs) + 16.0 * found.free * scored * D
+        step = problem.step_cost(free, pairs) + 16.0 * free * min(K, self.most + 1) * D
         digits = max(np.log10(max(self.gap, tol) / tol), 1.0)
         return 8.0 * single * visits * D, _NEWTON_STEPS * digits * step
+
+    def _split(self) -> tuple[int, int]:
+        """How many samples are between constraints, and the dimensions they can move in."""
+        return (0, 0) if self.found is None else (self.found.free, self.found.pairs)
 
     def newton(self, tol: float, spread: float) -> None:
         """Newton steps over the samples nearest to a change."""
@@ -268,7 +274,7 @@ class Ascent:
         dual_W = self.W[used].astype(np.float64, copy=False)
         before = self.kept.at(pairs)
         target = max(0.1 * self.bound, 0.3 * tol) * self.best_primal
-        phase = Phase(moving, before, dual_W, self.best_W[used], 0.1 * self.sigma)
+        phase = Phase(moving, before, dual_W, self.scale * dual_W, 0.1 * self.sigma)
         after = phase.run(target, self._late)
         self.sigma = phase.sigma
         move = after - before

@@ -82,14 +82,12 @@ class Found:
     ----------
     losses : of all samples
     free, pairs : samples between constraints, and the dimensions they can move in
-    kept : α with what may move
     moving : what may move
     """
 
     losses: Losses
     free: int
     pairs: int
-    kept: Kept
     moving: Moving
 
 
@@ -115,26 +113,23 @@ class Notes:
 
 def look_at_all(
     problem: Problem, W: Floats, kept: Kept, slack: float, most: int, notes: Notes, parallel: Parallel
-) -> Found:
-    """One pass over all samples: score them block by block, and list what may move."""
+) -> tuple[Kept, Found]:
+    """One pass over all samples: score them block by block, and keep what may move with its α."""
 
     def one(rows: slice) -> Seen:
         places = np.arange(rows.start, rows.stop)
-        return problem.look(
-            score(problem, W, rows), places, kept, slack, most, notes.traces, notes.near
-        )
+        return problem.look(score(problem, W, rows), places, kept, slack, most, notes.traces, notes.near)
 
-    return gathered(kept, parallel(one, problem.blocks()))
-
-
-def gathered(kept: Kept, parts: list[Seen]) -> Found:
-    """Put what was seen of all samples, part by part in their order, together."""
+    parts = parallel(one, problem.blocks())
     loss, slope, margin = np.array([part.losses for part in parts]).T
     losses = Losses(float(loss.sum()), float(slope.sum()), float(margin.min()))
+    free, pairs = sum(part.free for part in parts), sum(part.pairs for part in parts)
     counts = np.concatenate([part.counts for part in parts])
-    new = kept.listed(counts, np.concatenate([part.outputs for part in parts]))
-    moving = moves(new.ptr, np.concatenate([part.moving for part in parts]))
-    return Found(losses, sum(part.free for part in parts), sum(part.pairs for part in parts), new, moving)
+    moving = np.concatenate([part.moving for part in parts])
+    outputs = np.concatenate([part.outputs for part in parts])
+    del parts
+    new = kept.listed(counts, outputs)
+    return new, Found(losses, free, pairs, moves(new.ptr, moving))
 
 
 def moves(ptr: Ints, moving: npt.NDArray[np.int32]) -> Moving:
