@@ -68,7 +68,9 @@ class Ascent:
         self.W: Floats = np.zeros(problem.shape, np.float32 if small else np.float64)
         self.notes, self.probe = Notes.of(problem), Probe(problem)
         wide = problem.features.shape[1] // _WIDTH
-        self.most = K - 1 if K <= _ALL else min(max(wide, _FEWEST), _MOST)  # outputs listed beside those with α
+        self.most = (
+            K - 1 if K <= _ALL else min(max(wide, _FEWEST), _MOST)
+        )  # outputs listed beside those with α
         self.found: Found | None = None  # of the last pass
         self.slack = np.inf  # until the first pass
         self.widest = 0.0  # largest mean change of the scores in a round at this C

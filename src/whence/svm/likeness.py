@@ -15,7 +15,7 @@ _BYTES = 1 << 24  # of the outputs held at a time
 def judged(
     problem: Problem, rows: Ints, weight: Doubles, head: tuple[Floats, Floats | None] | None
 ) -> tuple[float, float | None]:
-    """Compare a surrogate W (K, d[+1]), the bias last, with a model's head on rows, by ``Problem.compare``."""
+    """Compare W (K, d[+1]), the bias last, with a model's head on some rows, by ``Problem.compare``."""
     d = problem.features.shape[1]
     layers: list[tuple[Floats, Floats | None]] = [
         (weight[:, :d], weight[:, d] if weight.shape[1] > d else None)

@@ -36,7 +36,7 @@ class Pairs(NamedTuple):
 class Kept:
     """α of the outputs that are kept of every sample; α of all others is 0.
 
-    It grows with what is not zero, whatever the number of outputs. A problem of few outputs may keep them all.
+    It grows with what is not zero, whatever the number of outputs. A problem of few may keep them all.
 
     Attributes
     ----------

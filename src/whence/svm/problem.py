@@ -96,8 +96,8 @@ class Makes(Protocol):
 class Problem(ABC):
     """min_W ½‖W‖² + C Σ_i loss_i(W f_i) and its dual in λ, where W = Σ_i λ_i f_iᵀ.
 
-    The search moves α, with λ_i = corner_i − α_i and every α_i in a convex set of its own. g_i is the gradient
-    of the dual in α_i, which is W f_i and a constant. Of α only some pairs of sample and output are kept, see
+    The search moves α, with λ_i = corner_i − α_i and every α_i in a convex set of its own. g_i is the
+    gradient of the dual in α_i, which is W f_i and a constant. Of α some pairs of sample and output are kept, see
     ``Kept``; nothing here is as large as samples times outputs. The solver speaks to this class alone, so
     that another problem is a file and nothing else, which also has a ``make``, see ``Makes``.
 
@@ -155,7 +155,7 @@ class Problem(ABC):
 
     @abstractmethod
     def inner(self, A: Floats, B: Floats, outputs: Ints | None = None) -> float:
-        """The inner product of two arrays like W, (K, D), or like its rows of some outputs (U,), ascending."""
+        """The inner product of two arrays like W (K, D), or like its rows of some outputs (U,), ascending."""
 
     @property
     @abstractmethod

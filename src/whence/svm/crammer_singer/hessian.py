@@ -8,6 +8,7 @@ its length and its products are theirs, and P_i projects off the vector of these
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -50,7 +51,7 @@ def step_cost(
     costs = {"cg": min(_cg_cost(n_free + n_pairs, shape, room)) if by_cg is None else by_cg}
     if n_pairs**2 <= room:
         costs["gram"] = n_free**2 * D + n_pairs**3 / 3
-    if (K * D) ** 2 / 2 <= room:  # of which half is touched
+    if room >= (K * D) ** 2 / 2:  # of which half is touched
         costs["dense"] = 4 * n_pairs * D**2 + (K * D) ** 3 / 3
     method = min(costs, key=costs.__getitem__)
     return costs[method], method
@@ -65,7 +66,7 @@ def _cg_cost(n_used: float, shape: tuple[int, int], room: float) -> tuple[float,
     K, D = shape
     plain, divided = (_iteration_cost(n_used, shape, conditioned) for conditioned in (False, True))
     conditioned = 15 * divided + _build_cost(n_used, shape) / _STEPS
-    return 90 * plain, conditioned if K * D**2 <= room else np.inf
+    return 90 * plain, conditioned if room >= K * D**2 else np.inf
 
 
 def _iteration_cost(n_used: float, shape: tuple[int, int], conditioned: bool) -> float:
@@ -190,10 +191,8 @@ class NewtonSystem:
         stale = (self.cost or 0.0) > _build_cost(n_used, shape)
         if self.blocks is None or sigma > 30.0 * self.blocks.sigma or stale:
             self.blocks = None  # there is room for one
-            try:
+            with suppress(LinAlgError):
                 self.blocks = BlockInverses(self.rows, self.times, free, sigma)
-            except LinAlgError:
-                pass
 
     def _product(self, free: Split, sigma: float) -> Callable[[Doubles], Doubles]:
         problem, parallel = self.rows.problem, self.rows.parallel
@@ -298,8 +297,8 @@ def by_dense(rows: Rows, free: Split, roots: Doubles, sigma: float, residual: Do
 def zero_sum_bases(free: Split, roots: Doubles) -> tuple[Ints, Ints, npt.NDArray[np.int32], Doubles]:
     """Orthonormal (Helmert) bases of what is orthogonal to ``roots`` on each sample's classes.
 
-    Only the last root may be other than 1. Gives the place in ``free.rows`` of each vector, and the vectors in
-    compressed rows: where they begin, their classes and their values.
+    Only the last root may be other than 1. Gives the place in ``free.rows`` of each vector, and the vectors
+    in compressed rows: where they begin, their classes and their values.
     """
     counts = free.counts
     sorted_places = free.places[np.lexsort((free.places, np.repeat(np.arange(len(counts)), counts)))]

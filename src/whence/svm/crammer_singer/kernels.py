@@ -2,8 +2,9 @@
 
 α is kept in compressed rows (``ptr``, ``outputs``, ``alpha``), of which the first entry is the sample's own
 class, whatever its α, and the others are rivals. α = C·e_y − λ is on the simplex {α ≥ 0, Σ_c α_c = C}; g is
-the gradient of the dual in α, g_c = w_c·f + [c ≠ y]. A sample is optimal where all its classes with α_c > 0 share the largest g_c. ``times``
-tells how many classes each one stands for: sums over classes count it so often.
+the gradient of the dual in α, g_c = w_c·f + [c ≠ y]. A sample is optimal where all its classes with α_c > 0
+share the largest g_c. ``times`` tells how many classes each one stands for: sums over classes count it so
+often.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from whence.svm.loops import axpy, gather_scores, jit, random_below
 
 @jit
 def shift_to_simplex(v, times, classes, m, C):
-    """θ with Σ_c max(v_c − θ, 0) = C over the first m entries of v, of these classes (Michelot's iteration)."""
+    """θ with Σ_c max(v_c − θ, 0) = C over the first m entries of v (Michelot's iteration)."""
     theta = v[0]
     for c in range(1, m):
         theta = max(theta, v[c])
@@ -174,7 +175,7 @@ def largest(row):
 
 @jit
 def above(s, start, stop, bar, values, classes, n):
-    """Take the classes from ``start`` to ``stop`` with scores above a bar among the largest, of which n are known.
+    """Take the classes from ``start`` to ``stop`` above a bar among the largest, of which n are known.
 
     Returns how many there are now, and the bar, which rises once there is no more room.
     """
@@ -392,7 +393,7 @@ def project_classes(X, rows, ptr, places, roots, bias, V, out):
 
 @jit
 def multiply_bases(products, first, at, ptr, places, values, out):
-    """out[r, s] = products[r, at[s]] times the inner product of two sparse vectors, first + r and s ≤ that."""
+    """out[r, s] = products[r, at[s]] times that of two sparse vectors, first + r and s ≤ first + r."""
     for r in range(out.shape[0]):
         q = first + r
         for s in range(q + 1):

@@ -45,7 +45,7 @@ def values(S, y, alpha, times, C, scale):
 
 @jit
 def pack(alpha, y, ptr, outputs, out, fill):
-    """α (n, K) as ``kernels`` keeps it: the own class first, then rivals with α > 0; only counts unless ``fill``."""
+    """α (n, K) as ``kernels`` keeps it: own class first, rivals with α > 0; only counts unless ``fill``."""
     p = 0
     for i in range(alpha.shape[0]):
         if fill:
