@@ -8,6 +8,7 @@ from pathlib import Path
 from benchmarks import (
     attribution,
     audit,
+    classes,
     coresets,
     effects,
     explorer,
@@ -31,6 +32,7 @@ PARTS = (
     "tolerance",
     "subsets",
     "scale",
+    "classes",
     "methods",
     "flipping",
     "audit",
@@ -68,6 +70,8 @@ if "memory" in chosen:
     memory.run(options.data, options.cache)
 if "scale" in chosen:
     scale.run()
+if "classes" in chosen:
+    classes.run()
 if "tolerance" in chosen:
     tolerance.run(options.data, options.cache)
 if "subsets" in chosen:
