@@ -98,8 +98,8 @@ class Problem(ABC):
 
     The search moves α, with λ_i = corner_i − α_i and every α_i in a convex set of its own. g_i is the
     gradient of the dual in α_i, which is W f_i and a constant. Of α some pairs of sample and output are
-    kept, see ``Kept``; nothing here is as large as samples times outputs. The solver speaks to this class alone, so
-    that another problem is a file and nothing else, which also has a ``make``, see ``Makes``.
+    kept, see ``Kept``; nothing here is as large as samples times outputs. The solver speaks to this class
+    alone, so that another problem is a file and nothing else, which also has a ``make``, see ``Makes``.
 
     Attributes
     ----------
