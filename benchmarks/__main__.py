@@ -17,10 +17,12 @@ from benchmarks import (
     layers,
     memory,
     methods,
+    outliers,
     scale,
     solver,
     subsets,
     tolerance,
+    update,
     xda,
 )
 from benchmarks.machine import describe
@@ -31,6 +33,7 @@ PARTS = (
     "memory",
     "tolerance",
     "subsets",
+    "update",
     "scale",
     "classes",
     "methods",
@@ -42,6 +45,7 @@ PARTS = (
     "layers",
     "effects",
     "kills",
+    "outliers",
 )
 
 parser = argparse.ArgumentParser(description=__doc__)
@@ -76,6 +80,8 @@ if "tolerance" in chosen:
     tolerance.run(options.data, options.cache)
 if "subsets" in chosen:
     subsets.run(options.data, options.cache)
+if "update" in chosen:
+    update.run(options.data)
 if "methods" in chosen:
     methods.run(options.data, options.cache)
 if "flipping" in chosen:
@@ -94,3 +100,5 @@ if "effects" in chosen:
     effects.run(options.data, options.cache)
 if "kills" in chosen:
     kills.run()
+if "outliers" in chosen:
+    outliers.run(options.data)

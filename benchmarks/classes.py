@@ -86,9 +86,7 @@ def _solve(pipe, path: Path, y: np.ndarray, k: int, C: float) -> None:
 
 def run() -> None:
     print(f"\nSolutions of many classes to a gap of {TOL:g}, from memory maps of float32.\n")
-    print(
-        "| rows × features × classes | C | features | W | λ | peak | beyond W and λ | time (CPU) | rounds | gap |"
-    )
+    print("| rows × features × classes | C | features | W | λ | peak | beyond | time (CPU) | rounds | gap |")
     print("|---|---|---|---|---|---|---|---|---|---|", flush=True)
     context = multiprocessing.get_context("spawn")
     with tempfile.TemporaryDirectory() as folder:

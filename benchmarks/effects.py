@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from whence.svm.linearised import constraints_of
 
 from benchmarks.data import fashion_features
 from whence import DualDA, Effects
@@ -20,7 +21,6 @@ from whence.engine import limited
 from whence.features import FeatureBank
 from whence.svm import Subsets, solve
 from whence.svm.inputs import length
-from whence.svm.linearised import constraints_of
 
 SIZES, HALVES, TESTS = (1_000, 5_000, 20_000, 60_000), (8, 16, 32, 64), 200
 

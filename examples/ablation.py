@@ -78,7 +78,8 @@ def explain(
     weight = torch.from_numpy(explainer.coef_[DIGIT, :-1])
     images = image[None], train[indices]
     test, samples = (start(extractor, batch, "epsilon_plus_flat") for batch in images)
-    maps = pair_maps(test, samples, lam[:, None].float() * samples.features, lam, weight)
+    each = lam[:, None].float()
+    maps = pair_maps(test, samples, each * samples.features, each * test.features, weight)
     parts = (*images, maps.test, maps.train)
     shown, digits, test_maps, train_maps = (part[:, 0].numpy() for part in parts)
     return Pairs(shown[0], digits, scores.numpy(), test_maps, train_maps)

@@ -10,12 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from examples import ablation, bbc_news, cifar10_resnet, mnist_cnn, places
+from examples import ablation, bbc_news, cifar10_resnet, diabetes, mnist_cnn, mnist_tasks, places
 from safetensors.torch import save_file
 
 from whence import DualDA
 from whence.data import as_training_set
 from whence.model.extractor import Extractor, find_head
+from whence.tasks import ManyLabels, OneLogit, Regression
 
 needs_transformers = pytest.mark.skipif(
     importlib.util.find_spec("transformers") is None, reason="transformers is not installed"
@@ -86,6 +87,34 @@ def test_mnist_files_are_read_in_their_order(data: Path) -> None:
     assert as_training_set(mnist_cnn.train()).class_names == tuple("0123456789")
     with pytest.raises(SystemExit, match=r"Make them with: python -m examples.mnist_cnn"):
         mnist_cnn.build()
+
+
+def test_the_diabetes_network_begins_at_the_mean_and_gives_a_number_per_patient() -> None:
+    x, y = diabetes.train().tensors
+    assert (len(x), len(diabetes.test())) == (350, 92)
+    whole = torch.cat([x, diabetes.test().tensors[0]])
+    torch.testing.assert_close(whole.std(0, correction=0), torch.ones(10), atol=1e-4, rtol=0)
+    model = diabetes.fit(x, y, epochs=1)
+    explainer = DualDA(C=0.1, show_progress=False).fit(model, (x, y))
+    assert isinstance(explainer.task_, Regression)
+    assert model(x).shape == (350,)
+    assert explainer.task_.base[0] == pytest.approx(float(y.mean()), rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("question", "task", "label"),
+    [("ink", Regression, 784.0), ("even", OneLogit, [0.0]), ("attributes", ManyLabels, [0.0, 1.0, 0.0, 1.0])],
+)
+def test_questions_about_digits_are_told_by_their_labels(question: str, task: type, label: object) -> None:
+    digits = mnist_cnn.Digits(torch.rand(40, 1, 28, 28), torch.arange(40) % 10)
+    digits.tensors[0][7] = 1.0  # a seven that is all ink
+    asked = mnist_tasks.asked(question, digits)
+    assert asked.tensors[1][7].tolist() == label
+    model = mnist_tasks.fit(question, asked, epochs=1)
+    explainer = DualDA(C=1e-3, show_progress=False).fit(model, asked)
+    assert type(explainer.task_) is task
+    assert explainer.class_names_ == (mnist_tasks.QUESTIONS[question].names or None)
+    assert mnist_tasks.measured(question, model, asked)
 
 
 def test_the_ablation_keeps_its_training_samples_and_loses_what_was_erased(tmp_path: Path) -> None:

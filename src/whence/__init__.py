@@ -19,7 +19,7 @@ from whence.errors import (
 )
 
 if TYPE_CHECKING:
-    from whence.attributors import DualDA, Effects, load
+    from whence.attributors import DualDA, Effects, Ensemble, load
 
 __version__ = "0.1.0"
 
@@ -30,6 +30,7 @@ __all__ = [
     "DataWarning",
     "DualDA",
     "Effects",
+    "Ensemble",
     "InvalidInputError",
     "ModelError",
     "NotFittedError",
@@ -43,7 +44,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Import what takes time when it is asked for: the command line answers, and can be stopped, before."""
-    if name in ("DualDA", "Effects", "load"):
+    if name in ("DualDA", "Effects", "Ensemble", "load"):
         return getattr(import_module("whence.attributors"), name)
     if not name.startswith("_"):
         try:

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 import whence
-from tests.helpers.commands import mistake, run
+from tests.helpers.commands import fit, mistake, run
+from whence.errors import InvalidInputError
 
 
 def test_attribute_gives_the_scores_of_the_explainer(fitted: Path) -> None:
@@ -32,14 +33,12 @@ def test_attribute_gives_effects(fitted: Path) -> None:
     found = json.loads(run("attribute", "x.whence", "--tests", "1", "-k", "2", "--effects", "--json").stdout)
     explainer = whence.Effects(show_progress=False).fit(my_module.build(), my_module.train)
     x = my_module.test[0][[1]]
-    effects, errors = explainer.attribute(x)[0], explainer.standard_error(x)[0]
+    effects = explainer.attribute(x)[0]
     assert found[0]["effect_on"] == "logit"
     for sample, best in zip(found[0]["proponents"], effects.sort(descending=True).values, strict=False):
         assert sample["score"] == pytest.approx(float(best), rel=1e-4)
-        assert sample["error"] == pytest.approx(float(errors[sample["index"]]), rel=1e-3)
     words = run("attribute", "x.whence", "--tests", "1", "--effects", "--target", "2").stdout
     assert "what raises (+) and lowers (−) the logit of 2 by being there" in words
-    assert " ± " in words
 
 
 @pytest.mark.parametrize(
@@ -47,9 +46,29 @@ def test_attribute_gives_effects(fitted: Path) -> None:
     [
         (["--tests", "x"], "'tests' must be a list such as 0,4-7"),
         (["--tests", "30"], r"'tests' must lie in [0, 30)"),
-        (["--tests", "5-3"], "at least one test sample"),
-        (["--tests", "0", "--target", "7"], "'target' must be a class: 0 … 2. Got '7'"),
+        (["--tests", "5-3"], "at least one sample"),
+        (["--tests", "0", "--target", "7"], "'target' must be one of the classes: 0 … 2. Got '7'"),
     ],
 )
 def test_attribute_names_mistakes(fitted: Path, arguments: list[str], message: str) -> None:
     assert message in str(mistake("attribute", "x.whence", *arguments))
+
+
+def test_an_ensemble_is_fitted_saved_and_told_with_its_spread(place: Path) -> None:
+    options = [
+        "--method",
+        "ensemble",
+        "--model",
+        "my_module:build+my_module:deep",
+        "--test",
+        "my_module:test",
+    ]
+    said = fit(*options).stdout
+    assert "Members      2 of DualDA" in said
+    (found,) = json.loads(run("attribute", "x.whence", "--tests", "1", "-k", "2", "--json").stdout)
+    ensemble = whence.load(place / "x.whence")
+    assert isinstance(ensemble, whence.Ensemble)
+    assert all(sample["spread"] >= 0 for sample in found["proponents"])
+    assert " ± " in run("attribute", "x.whence", "--tests", "1").stdout
+    assert len(json.loads(run("info", "x.whence", "--json").stdout)["members"]) == 2
+    assert isinstance(mistake("explain", "x.whence", "--tests", "0", "--out", "why"), InvalidInputError)

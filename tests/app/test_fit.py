@@ -187,3 +187,82 @@ def test_a_method_that_keeps_nothing_is_not_saved(place: Path) -> None:
         "RandomAttributor keeps no cache that is worth saving"
     )
     assert "'checkpoints' must be a list" in refused(fit("--method", "tracin"))
+
+
+TASKS = """
+import torch
+torch.manual_seed(0)
+x = torch.randn(150, 4)
+body = torch.nn.Linear(4, 6)
+def net(K):
+    torch.manual_seed(1)
+    return torch.nn.Sequential(torch.nn.Linear(4, 6), torch.nn.ReLU(), torch.nn.Linear(6, K))
+with torch.no_grad():
+    z = net(3)(x)
+    z = z - z.mean(0)
+def model(K, offset=True):
+    made = net(K)
+    with torch.no_grad():
+        made[2].bias -= made(x).mean(0)
+    return made
+def one(): return model(1)
+def many(): return model(3)
+with torch.no_grad():
+    numbers, labels = one()(x)[:, 0], (many()(x) > 0).float()
+price = x[:120], numbers[:120]
+price_test = x[120:], numbers[120:]
+sign = x[:120], (numbers[:120] > 0).float()
+sign_test = x[120:], (numbers[120:] > 0).float()
+tags = x[:120], labels[:120]
+tags_test = x[120:], labels[120:]
+"""
+
+
+@pytest.mark.parametrize(
+    ("data", "model", "task", "head", "says"),
+    [
+        ("price", "one", "regression", "6 features to 1 output", "R² "),
+        (
+            "sign",
+            "one",
+            "one-logit",
+            "6 features to one logit of two classes",
+            "agreement with the model, MCC",
+        ),
+        ("tags", "many", "many-labels", "6 features to 3 labels", "agreement 0."),
+    ],
+)
+def test_every_task_is_fitted_attributed_explained_and_reported(
+    place: Path, data: str, model: str, task: str, head: str, says: str
+) -> None:
+    (place / "tasks_of.py").write_text(TASKS)
+    names = "--model", f"tasks_of:{model}", "--data", f"tasks_of:{data}", "--test", f"tasks_of:{data}_test"
+    for more in ((), ("--task", task)):
+        found = facts(run("fit", *names, *more, "--C", "1", "--no-cache", "--out", "x.whence"))
+        assert found["Head"].endswith(head)
+        assert says in found["Faithfulness"]
+        assert found["Next"] == "whence serve x.whence --trust"
+    assert json.loads((place / "x.whence.json").read_text())["task"] == task
+    told = run("attribute", "x.whence", "--tests", "0", "-k", "2")
+    sides = "pulls up (+) and down (−)" if task == "regression" else "evidence for (+) and against (−)"
+    assert sides in told.stdout
+    run("explain", "x.whence", "--tests", "0-1", "--out", "why")
+    assert (place / "why" / "index.html").exists()
+    assert (place / "why" / "test-1.png").exists()
+    run("report", "x.whence", "--tests", "0-2", "-k", "2", "--out", "report.html")
+    page = (place / "report.html").read_text()
+    assert ("Labels to check" in page) == (task == "one-logit")
+    shown = facts(run("info", "x.whence"))
+    assert shown["task"] == task
+    for command in (("audit", "--out", "labels.csv"), ("attribute", "--tests", "0", "--effects")):
+        if task == "one-logit":
+            run(command[0], "x.whence", *command[1:])
+        else:
+            refusal = str(mistake(command[0], "x.whence", *command[1:]))
+            assert f"must have classes, of which every sample has one. Got the task '{task}'" in refusal
+
+
+def test_a_task_that_is_not_there_is_refused(place: Path) -> None:
+    assert "'task' must be one of classes, many-labels, one-logit, regression" in refused(
+        fit("--task", "detection")
+    )

@@ -1,4 +1,4 @@
-"""Effects against surrogates that were solved with and without a sample, by the plain solver."""
+"""Effects against autograd's Hessian, and against scikit-learn's surrogates with and without a sample."""
 
 from __future__ import annotations
 
@@ -8,16 +8,19 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from sklearn.linear_model import LogisticRegression
+from torch.autograd.functional import hessian, jacobian
+from torch.nn.functional import cross_entropy
 
 import whence
-from whence import engine
-from whence.attributors.effects.halves import members
-from whence.attributors.effects.outputs import Output, sharpness_of, slopes, values
+from whence.attributors.effects.outputs import Output, slopes, values
+from whence.attributors.effects.solving import network_loss, suited
 from whence.errors import ConvergenceWarning, InvalidInputError
 from whence.features import FeatureBank
-from whence.svm import solve
+from whence.model.heads import Head
+from whence.svm.softmax import SoftmaxSolution, solve_softmax, spanned
 
-N, D, K, C = 60, 5, 3, 0.05
+N, D, K, C = 60, 5, 3, 0.5
 
 
 @pytest.fixture(scope="module")
@@ -32,190 +35,186 @@ def data() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 def fit(data: Any, **options: Any) -> whence.Effects:
     f, y, _ = data
-    given = {"C": C, "show_progress": False, **options}
+    given = {"C": C, "tol": 1e-12, "show_progress": False, **options}
     return whence.Effects(**given).fit(features=FeatureBank.of(f, y))
 
 
-def logits(f: np.ndarray, y: np.ndarray, rows: np.ndarray, tests: np.ndarray, constant: float) -> np.ndarray:
-    """Logits (T, K) of the surrogate of some rows, by the plain solver."""
-    W = solve(f[rows], y[rows], n_classes=K, C=C, bias=constant, tol=1e-6).weight
-    return tests.astype(np.float64) @ W[:, :D].T + W[:, D]
+def with_constant(f: np.ndarray, constant: float) -> np.ndarray:
+    return np.c_[f.astype(np.float64), np.full(len(f), constant)]
 
 
-def test_first_order_foretells_leaving_one_out(data: Any) -> None:
+def weight(f: np.ndarray, y: np.ndarray, constant: float) -> np.ndarray:
+    """W (K, D + 1) of scikit-learn's softmax regression."""
+    model = LogisticRegression(C=C, fit_intercept=False, tol=1e-10, max_iter=10_000)
+    return model.fit(with_constant(f, constant), y).coef_
+
+
+def test_the_surrogate_is_that_of_scikit_learn(data: Any) -> None:
     f, y, tests = data
-    e = fit(data, method="first_order", tol=1e-9)
-    target = np.arange(len(tests)) % K
-    at = np.arange(len(tests)), target
-    everyone = np.arange(N)
-    whole = logits(f, y, everyone, tests, e.constant_)[at]
-    exact = np.array(
-        [whole - logits(f, y, everyone[everyone != i], tests, e.constant_)[at] for i in range(N)]
+    e = fit(data)
+    expected = weight(f, y, e.constant_)
+    np.testing.assert_allclose(e.coef_[:, :D], expected[:, :D], atol=1e-5)
+    np.testing.assert_allclose(e.coef_[:, D], expected[:, D] * e.constant_, atol=1e-5)
+    assert e.gap_ <= 1e-12
+    np.testing.assert_allclose(e.lam_.sum(axis=1), 0, atol=1e-14)
+    assert (
+        e.predict_features(tests).tolist()
+        == (with_constant(tests, e.constant_) @ expected.T).argmax(1).tolist()
     )
-    scores = e.attribute_features(tests, target).numpy()
-    tau = whence.DualDA(C=C, show_progress=False).fit(features=FeatureBank.of(f, y))
-    plain = tau.attribute_features(tests, target).numpy()
-    alike, plainly = (np.corrcoef(exact.T.ravel(), each.ravel())[0, 1] for each in (scores, plain))
-    # With 60 samples most changes move others onto the margin or off it, which first order does not see.
-    assert alike > 0.6
-    assert alike > plainly + 0.05
-    idle = np.setdiff1d(everyone, e.support_)
-    assert len(idle)
-    assert (scores[:, idle] == 0).all()
-    assert e.reliability_ is None
 
 
-def test_halves_are_the_mean_difference_with_and_without(data: Any) -> None:
+@pytest.mark.parametrize("output", ["logit", "margin", "log_prob"])
+@pytest.mark.parametrize("wide", [False, True])
+def test_scores_are_those_of_the_whole_hessian(data: Any, output: Output, wide: bool) -> None:
+    """Also where there are more features than samples, and the surrogate is solved in their span."""
     f, y, tests = data
-    M = 8
-    e = fit(data, solves=M, seed=3)
-    at = np.arange(len(tests)), np.zeros(len(tests), int)
-    exact = np.zeros((len(tests), N))
-    for j in range(M):
-        inside = members(N, 3, j)
-        assert inside.sum() == N // 2
-        as_it_is = logits(f, y, np.flatnonzero(inside), tests, e.constant_)[at]
-        for i in range(N):
-            rows = inside.copy()
-            rows[i] = not inside[i]
-            other = logits(f, y, np.flatnonzero(rows), tests, e.constant_)[at]
-            exact[:, i] += (as_it_is - other if inside[i] else other - as_it_is) / M
-    scores = e.attribute_features(tests, 0).numpy()
-    assert np.corrcoef(exact.ravel(), scores.ravel())[0, 1] > 0.9
-    assert 0.8 < np.linalg.norm(scores) / np.linalg.norm(exact) < 1.25
-    assert e.solves_ == M
-    assert 0.3 < e.reliability_ <= 1
+    if wide:
+        more = np.random.default_rng(1).normal(size=(D, 80)).astype(np.float32)
+        f, tests = np.tanh(f @ more), np.tanh(tests @ more)
+    e = fit((f, y, tests), output=output)
+    F, T = (torch.from_numpy(with_constant(some, e.constant_)) for some in (f, tests))
+    labels, target = torch.from_numpy(y), torch.arange(len(tests)) % K
+    W = torch.as_tensor(e.coef_).clone()
+    W[:, -1] /= e.constant_
+
+    def objective(W: torch.Tensor) -> torch.Tensor:
+        return 0.5 * (W * W).sum() + C * cross_entropy(F @ W.T, labels, reduction="sum")
+
+    H = hessian(objective, W).reshape(W.numel(), -1)
+    pulls = jacobian(lambda W: values(output, T @ W.T, target), W).reshape(len(T), -1)
+    # Without sample i the objective has less gradient by that of its loss.
+    gradients = jacobian(lambda W: -C * cross_entropy(F @ W.T, labels, reduction="none"), W)
+    expected = pulls @ torch.linalg.solve(H, gradients.reshape(N, -1).T)
+    found = e.attribute_features(tests, target).double()
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5 * float(expected.abs().max()))
+
+
+def test_effects_foretell_leaving_one_out(data: Any) -> None:
+    f, y, tests = data
+    e = fit(data)
+    rows, T = np.arange(N), with_constant(tests, e.constant_)
+    whole = T @ weight(f, y, e.constant_).T
+    exact = np.array([whole - T @ weight(f[rows != i], y[rows != i], e.constant_).T for i in rows])
+    for c in range(K):
+        scores = e.attribute_features(tests, c).numpy()
+        assert np.corrcoef(exact[:, :, c].T.ravel(), scores.ravel())[0, 1] > 0.99
 
 
 @pytest.mark.parametrize("output", ["logit", "margin", "log_prob"])
 def test_slopes_are_derivatives(output: Output) -> None:
     given = torch.randn(6, K, dtype=torch.float64, requires_grad=True)
     classes = torch.arange(6) % K
-    found = values(output, given, classes, 2.0)
+    found = values(output, given, classes)
     expected = torch.autograd.grad(found.sum(), given)[0]
-    torch.testing.assert_close(slopes(output, given.detach(), classes, 2.0), expected)
+    torch.testing.assert_close(slopes(output, given.detach(), classes), expected)
 
 
 def test_log_probabilities_and_margins_are_what_they_say() -> None:
     given, classes = torch.tensor([[1.0, 3.0, 2.0]]), torch.tensor([2])
-    assert values("margin", given, classes, 1.0).tolist() == [-1.0]
-    expected = np.log(np.exp(4.0) / np.exp([2.0, 6.0, 4.0]).sum())
-    assert values("log_prob", given, classes, 2.0).item() == pytest.approx(expected, rel=1e-5)
-
-
-def test_sharpness_is_that_of_logistic_regression() -> None:
-    from sklearn.linear_model import LogisticRegression
-
-    rng = np.random.default_rng(1)
-    s = rng.normal(size=400)
-    y = (rng.random(400) < 1 / (1 + np.exp(-3 * s))).astype(np.int64)
-    # With two classes and logits ±s/2, softmax(β s) is the logistic function of β s.
-    model = LogisticRegression(C=1e6, fit_intercept=False).fit(s[:, None], y)
-    found = sharpness_of(np.column_stack([-s / 2, s / 2]), y)
-    assert found == pytest.approx(float(model.coef_[0, 0]), rel=1e-3)
-
-
-@pytest.mark.parametrize("output", ["margin", "log_prob"])
-def test_other_outputs_are_made_of_the_logits_of_each_half(data: Any, output: Output) -> None:
-    *_, tests = data
-    one = {"solves": 1, "seed": 5}
-    e = fit(data, output=output, **one)
-    target = torch.arange(len(tests)) % K
-    per_class = [fit(data, **one).attribute_features(tests, c) for c in range(K)]
-    weight = e.shifts_.solved[0].weight
-    logits_ = torch.as_tensor(np.c_[tests, np.full(len(tests), e.constant_)] @ weight.T)
-    weights = slopes(output, logits_, target, e.sharpness_)
-    expected = sum(weights[:, c : c + 1] * per_class[c] for c in range(K))
-    torch.testing.assert_close(
-        e.attribute_features(tests, target).double(), expected.double(), rtol=1e-3, atol=1e-6
-    )
-
-
-def test_standard_errors_are_the_spread_over_halves(data: Any) -> None:
-    *_, tests = data
-    e = fit(data, solves=12)
-    f = torch.as_tensor(np.c_[tests, np.full(len(tests), e.constant_, np.float32)])
-    weights = slopes("logit", torch.zeros(len(tests), K), torch.ones(len(tests), dtype=torch.int64), 1.0)
-    each = torch.stack([shift.scores(f, weights) for shift in e.shifts_.each])
-    expected = torch.zeros(len(tests), N)
-    expected[:, e.shifts_.rows] = each.std(0) / np.sqrt(12)
-    torch.testing.assert_close(e.standard_error_features(tests, 1), expected, rtol=1e-3, atol=1e-7)
-    with pytest.raises(InvalidInputError, match="'solves' must be at least 2"):
-        fit(data, method="first_order").standard_error_features(tests, 1)
+    assert values("margin", given, classes).tolist() == [-1.0]
+    expected = np.log(np.exp(2.0) / np.exp([1.0, 3.0, 2.0]).sum())
+    assert values("log_prob", given, classes).item() == pytest.approx(expected, rel=1e-5)
 
 
 def test_an_effect_on_oneself_is_that_of_the_matrix(data: Any) -> None:
     f, y, _ = data
-    e = fit(data, solves=4, output="log_prob")
+    e = fit(data, output="log_prob")
     whole = e.attribute_features(f, y)
     torch.testing.assert_close(e.self_influence(), whole.diagonal(), rtol=1e-3, atol=1e-6)
 
 
-def test_directions_give_the_scores(data: Any) -> None:
-    *_, tests = data
-    e = fit(data, solves=3)
-    shift, rows = e.shifts_.each[1], torch.arange(len(e.shifts_.rows))
-    f = torch.as_tensor(np.c_[tests, np.full(len(tests), e.constant_, np.float32)])
-    weights = torch.tensor([0.2, 1.0, -0.5])
-    expected = shift.scores(f, weights.expand(len(f), K))
-    torch.testing.assert_close(f @ shift.directions(rows, weights).T, expected, rtol=1e-3, atol=1e-6)
+def test_the_gap_bounds_how_far_the_objective_is_from_its_minimum(data: Any) -> None:
+    f, y, _ = data
+    F = with_constant(f, 2.0)
+
+    def primal(W: np.ndarray) -> float:
+        losses = cross_entropy(torch.from_numpy(F @ W.T), torch.from_numpy(y), reduction="sum")
+        return 0.5 * float((W * W).sum()) + C * float(losses)
+
+    best = primal(weight(f, y, 2.0))
+    for tol in (1e-1, 1e-3, 1e-5):
+        found = solve_softmax(F, y, K, C, tol)
+        assert found.gap <= tol
+        np.testing.assert_allclose(found.weight, found.lam.T @ F, atol=1e-12)
+        assert best - 1e-9 <= primal(found.weight) <= best / (1 - found.gap) + 1e-9
+
+
+def test_fewer_samples_than_features_are_taken_by_their_products() -> None:
+    f = np.random.default_rng(0).normal(size=(7, 20))
+    f[3] = f[2]  # dependent
+    few = spanned(f)
+    assert few.shape == (7, 7)
+    np.testing.assert_allclose(few @ few.T, f @ f.T, atol=1e-9)
+    assert spanned(np.zeros((3, 5))).shape == (3, 1)
+
+
+def test_auto_is_no_better_than_the_network(data: Any) -> None:
+    f, y, _ = data
+    rng = np.random.default_rng(2)
+    head = Head((rng.normal(size=(K, D)) * 0.1).astype(np.float32), None)
+    own = float(cross_entropy(torch.from_numpy(f @ head.weight.T), torch.from_numpy(y)))
+    assert network_loss(head, f, y) == pytest.approx(own, rel=1e-5)
+    e = whence.Effects(show_progress=False).fit(features=FeatureBank.of(f, y, head=(head.weight, None)))
+    logits = torch.from_numpy(with_constant(f, 1.0) @ e.coef_.T)
+    assert float(cross_entropy(logits, torch.from_numpy(y))) == pytest.approx(own, rel=0.03)
+    alone = whence.Effects(show_progress=False).fit(features=FeatureBank.of(f, y))
+    squares = (with_constant(f, alone.constant_) ** 2).sum()
+    assert pytest.approx(10_000 / squares, rel=1e-5) == alone.C_
+
+
+def test_c_is_found_where_the_losses_are_equal() -> None:
+    def solve(C: float, start: Any) -> SoftmaxSolution:
+        return SoftmaxSolution(np.zeros((1, 2)), np.zeros((2, 1)), 0.0, 1 / (1 + C))
+
+    assert suited(solve, 100.0, 1e-3, None)[0] == 100.0
+    assert suited(solve, 100.0, 1e-3, 0.001)[0] == 100.0
+    assert suited(solve, 100.0, 1e-3, 0.5)[0] == pytest.approx(1.0, rel=0.1)
 
 
 def test_it_is_saved_whole(data: Any, tmp_path: Path) -> None:
     *_, tests = data
-    e = fit(data, solves=5, output="margin")
+    e = fit(data, output="margin")
     e.save(tmp_path / "it.whence")
     again = whence.load(tmp_path / "it.whence")
     assert isinstance(again, whence.Effects)
     assert torch.equal(again.attribute_features(tests), e.attribute_features(tests))
-    assert torch.equal(again.standard_error_features(tests), e.standard_error_features(tests))
-    assert (again.reliability_, again.solves_, again.sharpness_) == (e.reliability_, 5, e.sharpness_)
+    assert (again.C_, again.gap_, again.output) == (e.C_, e.gap_, "margin")
 
 
-def test_halves_are_kept_and_taken_again(data: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_solutions_are_kept_and_taken_again(
+    data: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     f, y, tests = data
     model = torch.nn.Sequential(torch.nn.Linear(D, 4), torch.nn.ReLU(), torch.nn.Linear(4, K))
-    options = {"solves": 20, "show_progress": False, "layers": "last"}
+    options = {"show_progress": False, "layers": "last"}
     both = torch.from_numpy(f), torch.from_numpy(y)
     e = whence.Effects(**options).fit(model, both, cache_dir=tmp_path)
-    solved = []
-    monkeypatch.setattr("whence.svm.subsets.Subsets.solve", lambda *_: solved.append(1))
+    hinge = whence.DualDA(C=e.C_, show_progress=False).fit(model, both, cache_dir=tmp_path)
+    assert (hinge.coef_ != e.coef_).any()
+    monkeypatch.setattr("whence.attributors.effects.solving.solve_softmax", None)
     again = whence.Effects(**options).fit(model, both, cache_dir=tmp_path)
-    assert not solved
+    assert again.origins_["solution"] == "reused"
     assert torch.equal(again.attribute(torch.from_numpy(tests)), e.attribute(torch.from_numpy(tests)))
 
 
-def test_processes_give_the_same_bits(data: Any) -> None:
-    *_, tests = data
-    e = fit(data, solves=4)
-    with engine.using("processes:2"):
-        other = fit(data, solves=4)
-    assert torch.equal(other.attribute_features(tests), e.attribute_features(tests))
-
-
-def test_auto_solves_until_more_gains_little(data: Any) -> None:
+def test_a_second_fit_forgets_the_first(data: Any) -> None:
+    f, y, tests = data
     e = fit(data)
-    assert e.solves_ in (32, 64, 128)
-    assert e.reliability_ > 0.8
-    f, *_ = data
-    auto = fit(data, C="auto", solves=2)
-    np.testing.assert_allclose(auto.C_, 1000 / (f.astype(np.float64) ** 2).sum())
+    e.attribute_features(tests)
+    e.fit(features=FeatureBank.of(f[::2], y[::2]))
+    torch.testing.assert_close(
+        e.attribute_features(tests), fit((f[::2], y[::2], tests)).attribute_features(tests)
+    )
 
 
-def test_a_spent_budget_is_told(data: Any) -> None:
-    with pytest.warns(ConvergenceWarning, match="max_seconds = 1e-09 was spent after 16 halves"):
-        assert fit(data, max_seconds=1e-9, tol=0.9).solves_ == 16
+def test_spent_time_is_told(data: Any) -> None:
+    with pytest.warns(ConvergenceWarning, match="duality gap of .* more than 'tol' = 1e-12"):
+        fit(data, max_seconds=1e-9)
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
-    [
-        ({"method": "both"}, "'method' must be one of"),
-        ({"output": "loss"}, "'output' must be one of"),
-        ({"solves": 0}, "'solves' must be"),
-        ({"solves": "many"}, "'solves' must be"),
-        ({"C": -1.0}, "'C' must be"),
-    ],
+    [({"output": "loss"}, "'output' must be one of"), ({"C": -1.0}, "'C' must be")],
 )
 def test_wrong_parameters_are_refused(data: Any, options: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidInputError, match=message):

@@ -11,7 +11,9 @@ from torch import Tensor, nn
 
 import whence
 from whence.attributors import Attributor, Ensemble, Representer, Similarity
+from whence.core import store
 from whence.errors import InvalidInputError, NotFittedError, StoreError
+from whence.features import extract
 
 K, D, N, B = 3, 4, 40, 6
 
@@ -108,5 +110,76 @@ def test_bad_input_is_named(tmp_path: Any) -> None:
     ensemble = Ensemble(member).fit(models, (x, y))
     with pytest.raises(InvalidInputError, match="'target' must lie in"):
         ensemble.attribute(tests, K)
-    with pytest.raises(StoreError, match="Save each of its members_"):
-        ensemble.save(tmp_path / "x")
+    with pytest.raises(InvalidInputError, match="'members' must be a method's name or class"):
+        Ensemble(3).fit(models, (x, y))
+    with pytest.raises(InvalidInputError, match=r"'checkpoints' must be of one model\. Got 3"):
+        Ensemble(member).fit(models, (x, y), checkpoints=[models[0].state_dict()])
+
+
+def test_one_line_and_its_spread() -> None:
+    """A class, its name, or an attributor with options of its own, for every model."""
+    models, x, y, tests = problem()
+    ensemble = whence.Ensemble(whence.DualDA(C=0.01, show_progress=False)).fit(models, (x, y))
+    each = []
+    for model in models:
+        scores = whence.DualDA(C=0.01, show_progress=False).fit(model, (x, y)).attribute(tests, 2)
+        each.append((scores / scores.std(1, correction=0, keepdim=True)).double().numpy())
+    np.testing.assert_allclose(ensemble.attribute(tests, 2), np.mean(each, 0), rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(ensemble.spread(tests, 2), np.std(each, 0, ddof=1), rtol=1e-4, atol=1e-6)
+    top = ensemble.top_k(tests, 3, target=2)
+    order = np.argsort(-np.mean(each, 0), axis=1)[:, :3]
+    np.testing.assert_array_equal(top.proponents.indices, order)
+    for members in ("similarity", Similarity):
+        made = whence.Ensemble(members, show_progress=False).fit(models, (x, y))
+        assert [type(m) for m in made.members_] == [Similarity] * 3
+    assert not whence.Ensemble(member).fit(models[0], (x, y)).spread(tests).any()
+
+
+def test_effects_of_several_models() -> None:
+    models, x, y, tests = problem(2)
+    ensemble = whence.Ensemble(whence.Effects(show_progress=False)).fit(models, (x, y))
+    assert ensemble.attribute(tests).shape == ensemble.spread(tests).shape == (B, N)
+
+
+def test_checkpoints_and_banks_stand_for_models(tmp_path: Any) -> None:
+    models, x, y, tests = problem()
+    expected = Ensemble(member).fit(models, (x, y)).attribute(tests, 1)
+    torch.save(models[1].state_dict(), tmp_path / "one.pt")
+    before = {name: value.clone() for name, value in models[0].state_dict().items()}
+    weights = [models[0].state_dict(), tmp_path / "one.pt", models[2]]
+    found = Ensemble(member).fit(models[0], (x, y), checkpoints=weights)
+    torch.testing.assert_close(found.attribute(tests, 1), expected)
+    assert all(torch.equal(value, before[name]) for name, value in models[0].state_dict().items())
+    banks = [extract(model, (x, y), show_progress=False) for model in models]
+    torch.testing.assert_close(Ensemble(member).fit(features=banks).attribute(tests, 1), expected)
+
+
+def test_it_comes_back_from_one_file(tmp_path: Any) -> None:
+    models, x, y, tests = problem()
+    ensemble = whence.Ensemble(whence.DualDA(C=0.01, show_progress=False)).fit(models, (x, y))
+    ensemble.save(tmp_path / "e.whence")
+    back = whence.load(tmp_path / "e.whence", models, (x, y))
+    assert isinstance(back, whence.Ensemble)
+    assert torch.equal(back.attribute(tests), ensemble.attribute(tests))
+    assert torch.equal(back.spread(tests), ensemble.spread(tests))
+    assert len(back.members_[1].explain(tests[:1], k=1)) == 1
+    with pytest.raises(InvalidInputError, match=r"the 3 models of the ensemble, in their order\. Got 2"):
+        whence.load(tmp_path / "e.whence", models[:2])
+    with pytest.raises(StoreError, match="another model"):
+        whence.load(tmp_path / "e.whence", models[::-1])
+    assert isinstance(whence.load(tmp_path / "e.whence"), whence.Ensemble)
+
+
+def test_a_crafted_file_is_refused(tmp_path: Any) -> None:
+    models, x, y, _ = problem(2)
+    whence.Ensemble(whence.DualDA(C=0.01, show_progress=False)).fit(models, (x, y)).save(tmp_path / "e")
+    arrays, manifest = store.read(tmp_path / "e")
+    first = manifest["members"][0]
+    for members in ([], [first], [first, {"method": "ensemble"}], [first, {"method": "no"}], [first, {}], 3):
+        store.write(tmp_path / "f", arrays, {**manifest, "members": members})
+        with pytest.raises(StoreError):
+            whence.load(tmp_path / "f")
+    fewer = {name: array for name, array in arrays.items() if not name.startswith("1/")}
+    store.write(tmp_path / "f", fewer, manifest)
+    with pytest.raises(StoreError):
+        whence.load(tmp_path / "f")

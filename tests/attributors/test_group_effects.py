@@ -6,17 +6,17 @@ import numpy as np
 import pytest
 import torch
 from scipy.special import log_softmax
+from sklearn.linear_model import LogisticRegression
 
 from whence import Effects, load
 from whence.errors import InvalidInputError
 from whence.features import FeatureBank
-from whence.svm import solve
 
 N, K, D = 40, 3, 300
 
 
 def drawn(seed: int = 0, n: int = N) -> tuple[np.ndarray, np.ndarray]:
-    """Classes in many dimensions, where samples move each other so little that active sets can hold."""
+    """Classes in many dimensions."""
     rng = np.random.default_rng(seed)
     y = rng.integers(0, K, n)
     return ((np.eye(K, D)[y] * 4 + rng.normal(size=(n, D))) / np.sqrt(D)).astype(np.float32), y
@@ -28,13 +28,15 @@ TESTS, TARGETS = drawn(1, 6)
 
 def fitted(**options) -> Effects:
     bank = FeatureBank.of(X, Y)
-    defaults = {"C": 1.0, "method": "first_order", "tol": 1e-10, "show_progress": False}
+    defaults = {"C": 1.0, "tol": 1e-10, "show_progress": False}
     return Effects(**{**defaults, **options}).fit(features=bank)
 
 
-def logits(X: np.ndarray, y: np.ndarray, constant: float) -> np.ndarray:
-    W = solve(X, y, n_classes=K, C=1.0, bias=constant, tol=1e-10).weight
-    return TESTS.astype(np.float64) @ W[:, :D].T + W[:, D]
+def logits(X: np.ndarray, y: np.ndarray, constant: float, C: float = 1.0) -> np.ndarray:
+    """Logits of scikit-learn's softmax regression."""
+    model = LogisticRegression(C=C, fit_intercept=False, tol=1e-9, max_iter=10_000)
+    both = [np.c_[some.astype(np.float64), np.full(len(some), constant)] for some in (X, TESTS)]
+    return both[1] @ model.fit(both[0], y).coef_.T
 
 
 def ask(explainer: Effects, **what):
@@ -51,7 +53,6 @@ def test_exact_is_the_surrogate_of_the_remaining_samples():
     np.testing.assert_allclose(found.exact, (after - before)[rows, TARGETS], atol=1e-4)
     assert found.removed == tuple(gone)
     assert found.relabelled == ()
-    assert found.n_others == len(keep)
     assert found.gap <= 1e-10
 
 
@@ -67,7 +68,7 @@ def test_other_outputs_are_taken_of_the_same_surrogates(output):
         expected.append({
             "logit": z[rows, TARGETS],
             "margin": z[rows, TARGETS] - others.max(axis=1),
-            "log_prob": log_softmax(explainer.sharpness_ * z, axis=1)[rows, TARGETS],
+            "log_prob": log_softmax(z, axis=1)[rows, TARGETS],
         }[output])  # fmt: skip
     np.testing.assert_allclose(found.before, expected[0], atol=1e-4)
     np.testing.assert_allclose(found.exact, expected[1] - expected[0], atol=1e-4)
@@ -82,41 +83,35 @@ def test_of_one_sample_first_order_is_its_score_with_the_other_sign(output):
         np.testing.assert_allclose(found.first_order, -scores[:, i], atol=1e-5)
 
 
-def test_first_order_is_exact_where_the_active_set_holds():
-    explainer = fitted()
-    held = [found for found in (ask(explainer, remove=[i]) for i in range(N)) if not found.changed]
-    assert len(held) >= 10
-    for found in held:
-        assert found.difference < 1e-3
-        assert not found.parted
-        assert "agree" in str(found)
+def test_first_order_is_what_happens_for_few_samples_of_many():
+    explainer = fitted(C=0.05)
+    found = ask(explainer, remove=[7, 21])
+    assert found.difference < 0.1
+    assert not found.parted
+    assert "agree" in str(found)
 
 
 def test_a_class_without_most_of_its_samples_is_too_much_for_first_order():
     rng = np.random.default_rng(0)
     y = np.arange(60) % K
     x = np.eye(K, 4)[y] + 0.5 * rng.normal(size=(60, 4))
-    explainer = Effects(C=1.0, method="first_order", show_progress=False).fit(features=FeatureBank.of(x, y))
+    explainer = Effects(C=1.0, show_progress=False).fit(features=FeatureBank.of(x, y))
     gone = np.flatnonzero(y == 0)[:18].tolist()
     found = explainer.effect_of_features(x[:12], 0, remove=gone, training_features=x)
-    assert found.changed
     assert found.parted
-    assert f"{found.changed} of 42 other samples" in str(found)
     assert "part, by" in str(found)
     assert "Without 18 samples" in str(found)
     assert "2 more" in str(found)
 
 
-def test_relabelled_samples_leave_and_enter_again():
+def test_relabelled_samples_pull_the_other_way():
     explainer = fitted(C=0.05)
     wrong = {2: (int(Y[2]) + 1) % K, 9: (int(Y[9]) + 2) % K}
     found = ask(explainer, relabel=wrong)
     labels = Y.copy()
     labels[list(wrong)] = list(wrong.values())
-    rows, z = np.arange(len(TESTS)), []
-    for y in (Y, labels):
-        W = solve(X, y, n_classes=K, C=0.05, bias=explainer.constant_, tol=1e-10).weight
-        z.append((TESTS.astype(np.float64) @ W[:, :D].T + W[:, D])[rows, TARGETS])
+    rows = np.arange(len(TESTS))
+    z = [logits(X, y, explainer.constant_, 0.05)[rows, TARGETS] for y in (Y, labels)]
     np.testing.assert_allclose(found.exact, z[1] - z[0], atol=1e-5)
     assert found.relabelled == (2, 9)
     assert found.removed == ()
@@ -124,17 +119,11 @@ def test_relabelled_samples_leave_and_enter_again():
     assert "With 2 samples under another label" in str(found)
 
 
-def test_halves_answer_by_the_surrogate_of_all_samples_too():
-    ours, theirs = fitted(), fitted(method="halves", solves=2)
-    asked = {"remove": [4], "relabel": {6: (int(Y[6]) + 1) % K}}
-    np.testing.assert_allclose(ask(theirs, **asked).first_order, ask(ours, **asked).first_order, atol=1e-6)
-
-
 def test_features_are_computed_again_from_the_model_and_its_data(tmp_path):
     torch.manual_seed(0)
     model = torch.nn.Sequential(torch.nn.Linear(4, 6), torch.nn.ReLU(), torch.nn.Linear(6, 2)).eval()
     x, y = torch.randn(30, 4), torch.arange(30) % 2
-    explainer = Effects(method="first_order", show_progress=False).fit(model, (x, y))
+    explainer = Effects(show_progress=False).fit(model, (x, y))
     found = explainer.effect_of(x[:3], 1, remove=[0, 1])
     explainer.save(tmp_path / "effects.safetensors")
     again = load(tmp_path / "effects.safetensors", model, (x, y))

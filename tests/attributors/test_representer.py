@@ -15,9 +15,9 @@ from torch.nn import functional
 import whence
 from whence.attributors import HingeRP, Representer
 from whence.attributors.points.hinge import hinge_coefficients
-from whence.attributors.points.softmax import fit_softmax
 from whence.errors import ConvergenceWarning, InvalidInputError
 from whence.svm import solve
+from whence.svm.softmax import fit_softmax
 
 K, D, N, B = 4, 6, 150, 8
 QUIET: dict[str, Any] = {"show_progress": False}
@@ -90,7 +90,7 @@ def test_scores_are_the_closed_form(bias: bool) -> None:
 
 def test_residual_is_what_the_points_leave_of_the_weights(monkeypatch: pytest.MonkeyPatch) -> None:
     model, x, y, _ = problem()
-    monkeypatch.setattr("whence.attributors.points.softmax._STEPS", 2)
+    monkeypatch.setattr("whence.svm.softmax._STEPS", 2)
     with pytest.warns(
         ConvergenceWarning, match=r"residual of .*more than 'tol' = 1e-10.*larger 'l2' than 1e-05"
     ):

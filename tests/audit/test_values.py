@@ -23,7 +23,7 @@ TESTS, TRUTH = clusters(25, 1)
 
 
 def fitted(output: str = "log_prob", **options) -> Effects:
-    defaults = {"solves": 4, "show_progress": False, "batch_size": 7}
+    defaults = {"show_progress": False, "batch_size": 7}
     return Effects(output=output, **{**defaults, **options}).fit(features=FeatureBank.of(X, Y))
 
 
@@ -38,22 +38,11 @@ def test_values_are_the_mean_effects_for_the_true_classes(output):
     np.testing.assert_array_equal(found.labels, Y[found.indices])
 
 
-def test_errors_are_the_spread_over_halves():
-    explainer = fitted("logit")
-    alone = values(explainer, features=TESTS[:1], y=TRUTH[:1])
-    expected = explainer.standard_error_features(TESTS[:1], TRUTH[:1])[0].numpy()
-    np.testing.assert_allclose(alone.errors, expected[alone.indices], atol=1e-6)
-    single = values(fitted(method="first_order"), features=TESTS, y=TRUTH)
-    matters = np.abs(single.values) > 0
-    assert np.isnan(single.errors[matters]).all()
-    assert single.columns()["error"][0] is None
-
-
 def test_wrong_labels_are_worth_least():
     wrong = np.array([3, 20, 41])
     y = Y.copy()
     y[wrong] = (y[wrong] + 1) % 3
-    explainer = Effects(output="log_prob", solves=8, show_progress=False).fit(features=FeatureBank.of(X, y))
+    explainer = Effects(output="log_prob", show_progress=False).fit(features=FeatureBank.of(X, y))
     found = values(explainer, features=TESTS, y=TRUTH)
     assert set(wrong) <= set(found.indices[-10:].tolist())
     assert (found.values[np.isin(found.indices, wrong)] < 0).all()
@@ -62,14 +51,14 @@ def test_wrong_labels_are_worth_least():
 def test_inputs_of_a_model_and_names_of_samples(tmp_path):
     torch.manual_seed(0)
     model = torch.nn.Sequential(torch.nn.Linear(5, 6), torch.nn.ReLU(), torch.nn.Linear(6, 3)).eval()
-    explainer = Effects(solves=4, show_progress=False).fit(model, (torch.tensor(X), torch.tensor(Y)))
+    explainer = Effects(show_progress=False).fit(model, (torch.tensor(X), torch.tensor(Y)))
     ids = [f"image-{i}" for i in range(60)]
     found = values(explainer, torch.tensor(TESTS), TRUTH, ids=ids)
     expected = explainer.attribute(torch.tensor(TESTS), TRUTH).mean(0).numpy()
     np.testing.assert_allclose(found.values, expected[found.indices], atol=1e-6)
     found.to_csv(tmp_path / "values.csv")
     lines = (tmp_path / "values.csv").read_text().splitlines()
-    assert lines[0] == "index,id,label,value,error"
+    assert lines[0] == "index,id,label,value"
     assert lines[1].split(",")[:2] == [str(found.indices[0]), ids[found.indices[0]]]
     assert found.to_dict()["n_tests"] == 25
 

@@ -93,13 +93,13 @@ def test_page_of_effects_says_what_would_change() -> None:
         "What would change “cat”?",
         "Positive, blue: without the sample the logit would be lower.",
         "together they are not the logit",
-        "the part of it that goes by what both samples have in common",
+        "the features of either sample that its effect comes from",
         "▲ Raises the logit of “cat”",
-        "+2.00 ± 0.25 cat #7, 50.0 % of all; +1.00 by what both have in common",
+        "+2.00 cat #7, 50.0 % of all",
         "all that raises +4.00",
         "sum of all effects, not the logit +3.00",
         "The logit +7.00 is +6.75 of features and +0.250 of bias",
-        "Effects are means over 64 random halves, reliability 0.62.",
+        "Effects are to first order, at the softmax surrogate of the whole training set.",
     ):
         assert expected in words
     for wrong in ("evidence", "τ", "support vectors", "score"):

@@ -91,11 +91,7 @@ PARAMETERS: dict[str, dict[str, Arg]] = {
 }
 PARAMETERS["effects"] = {
     **PARAMETERS["dualda"],
-    "method": Arg(kinds.choice(["halves", "first_order"]), lambda: "halves"),
     "output": Arg(kinds.choice(["logit", "margin", "log_prob"]), lambda: "logit"),
-    "solves": Arg(
-        kinds.without(kinds.count(), "large", "huge") + kinds.odd(auto=lambda v: "auto"), lambda: 2
-    ),
 }
 PARAMETERS["gradcos"] = PARAMETERS["graddot"]
 PARAMETERS["tracin"] = {"params": PARAMETERS["graddot"]["params"]}
@@ -324,12 +320,6 @@ EFFECTS = [
     Call("Effects.predict_features", _effects("predict_features"), {"features": TEST_FEATURES}),
     Call("Effects.faithfulness", _effects("faithfulness"), {"x": TESTS}),
     Call("Effects.faithfulness_features", _effects("faithfulness_features"), {"features": TEST_FEATURES}),
-    Call("Effects.standard_error", _effects("standard_error"), {"x": TESTS, "target": TARGET}, scored),
-    Call(
-        "Effects.standard_error_features",
-        _effects("standard_error_features"),
-        {"features": TEST_FEATURES, "target": TARGET},
-    ),
     Call("Effects.explain", _effects("explain"), EXPLAINED, lambda r, a: len(r) == n_rows(a["x"])),
     Call("Effects.explain_concepts", _effects("explain_concepts"), {"x": TESTS}, refuses=True),
     Call("Effects.effect_of", _effects("effect_of"), {"x": TESTS, **GROUP}),

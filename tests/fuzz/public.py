@@ -43,7 +43,11 @@ _AMONG_THEMSELVES = """
     Case.curve Case.fit Case.resources Case.row Case.rows_of Case.with_options Local.run Processes.run
 """  # what rooms do for each other, with arguments that were checked before
 _SUBCLASSED = (
+    "Boxed",
     "CrammerSinger",
+    "EpsilonInsensitive",
+    "Hinges",
+    "Tube",
     "Problem",
     "Targets",
     "Makes",
@@ -55,7 +59,8 @@ _SUBCLASSED = (
 )
 """What users write, asked by whence with arguments that were checked before."""
 _OF_METHODS = """
-    check_features check_fitted classes explaining parts require_data require_model restored scored take_data
+    check_features check_fitted classes explaining parts require_data require_model restored scored solver
+    take_data total
 """
 """What other rooms, ``load`` and ``top_k`` ask of an attribution method."""
 MADE_BY_WHENCE = frozenset(f"{_RECORDS} {_CONSTANTS} {_CHECKED_LATER} {_AMONG_THEMSELVES}".split())

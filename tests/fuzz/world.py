@@ -80,7 +80,7 @@ def texts() -> tuple[list[str], Tensor]:
 
 OPTIONS: dict[str, dict[str, Any]] = {
     "dualda": {"C": 0.1, "n_threads": 1},
-    "effects": {"C": 0.1, "n_threads": 1, "layers": "last", "solves": 2},
+    "effects": {"C": 0.1, "n_threads": 1, "layers": "last"},
     "lissa": {"depth": 20},
     "arnoldi": {"dimension": 6, "projections": 4},
 }

@@ -65,15 +65,16 @@ class Boxed(Problem):
         return kept, float(np.abs(alpha).max())
 
     def dense(self, kept: Kept) -> Doubles:
-        """α (N, K), which may be written on: all outputs are kept, in their order."""
-        return kept.alpha.reshape(self.wanted.shape)
+        """α (N, K)."""
+        return csr_array((kept.alpha, kept.outputs, kept.ptr), shape=self.wanted.shape).toarray()
 
     def complete(self, kept: Kept) -> None:
-        alpha = self.dense(kept)
-        np.clip(alpha, *self.box, out=alpha)
+        low, high = self.box
+        rows = np.repeat(np.arange(len(kept)), np.diff(kept.ptr))
+        np.clip(kept.alpha, low[rows, kept.outputs], high[rows, kept.outputs], out=kept.alpha)
 
     def linear(self, kept: Kept) -> tuple[float, float]:
-        return -float(np.vdot(self.wanted, kept.alpha)), float(np.abs(kept.alpha).max())
+        return -float(np.vdot(self.wanted, self.dense(kept))), float(np.abs(kept.alpha).max())
 
     def coefficients(self, kept: Kept) -> Doubles:
         return -kept.alpha
@@ -115,15 +116,14 @@ class Boxed(Problem):
 
     def descend(self, moving: Moving, kept: Kept, W: Floats, epochs: int, slack: float, rng: Any) -> int:
         low, high = self.box
-        alpha = self.dense(kept)
         for _ in range(min(epochs, 20)):
-            for i in moving.rows:
+            for i, start in zip(moving.rows, moving.starts, strict=True):
                 f = np.append(self.features[i], [self.bias] if self.bias else [])
                 for c in range(self.n_outputs):
                     step = (W[c] @ f - self.wanted[i, c]) / max(self.squared_norms[i], 1e-300)
-                    new = min(max(alpha[i, c] + step, low[i, c]), high[i, c])
-                    W[c] -= (new - alpha[i, c]) * f
-                    alpha[i, c] = new
+                    before = kept.alpha[start + c]  # all outputs may move
+                    kept.alpha[start + c] = min(max(before + step, low[i, c]), high[i, c])
+                    W[c] -= (kept.alpha[start + c] - before) * f
         return len(moving.rows) * min(epochs, 20)
 
     def corner(self, pairs: Pairs) -> Doubles:
@@ -132,8 +132,8 @@ class Boxed(Problem):
     def gradient(self, scores: Doubles, pairs: Pairs) -> Doubles:
         return scores - self.wanted[pairs.rows].ravel()
 
-    def rise(self, move: Doubles, pairs: Pairs) -> float:
-        return -float(np.vdot(self.wanted[pairs.rows], move))
+    def rise(self, before: Doubles, after: Doubles, pairs: Pairs) -> float:
+        return float(np.vdot(self.wanted[pairs.rows], before - after))
 
     def typical(self, alpha: Doubles, pairs: Pairs) -> float:
         sizes = np.abs(alpha[alpha != 0])

@@ -87,7 +87,7 @@ def fit(*arguments: str) -> Result:
 
 def trusted(arguments: tuple[str, ...]) -> list[str]:
     """A command as whoever made the file runs it."""
-    opens = arguments[0] in ("attribute", "explain", "audit", "report") or "--config" in arguments
+    opens = arguments[0] in ("attribute", "explain", "audit", "report", "update") or "--config" in arguments
     return [*arguments, "--trust"] if opens and "--help" not in arguments else list(arguments)
 
 

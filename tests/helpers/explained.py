@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from whence.explanation import Contribution, Explanation, Foretold, Sample
+from whence.tasks import Verdict
 
 TEXT = ("[CLS]", " shares", " rose", " 12", "%", " on", " <b>Friday</b>", " after", " profit", "s", "[SEP]")
 
@@ -33,18 +35,18 @@ def pair(
     score: float,
     share: float,
     test: tuple[int, ...],
-    error: float | None = None,
+    coefficient: bool = True,
 ) -> Contribution:
     shown, shape = sample(kind, index)
     return Contribution(
         index=index,
         label=label,
+        told=str(label),
+        differs=False,
         score=score,
         share=share,
-        error=error,
         bias=score / 8,
-        coefficient=score / 4,
-        common=score * (7 / 8 if error is None else 1 / 2),
+        coefficient=score / 4 if coefficient else None,
         sample=shown,
         test_map=random(test, index),
         train_map=random(shape, index + 1),
@@ -56,6 +58,7 @@ def explanation(kind: str = "grey", **changes: Any) -> Explanation:
     shown, shape = sample(kind, 0)
     fields: dict[str, Any] = {
         "foretold": None,
+        "speech": "class",
         "sample": shown,
         "predicted": 0,
         "probability": 0.75,
@@ -65,6 +68,7 @@ def explanation(kind: str = "grey", **changes: Any) -> Explanation:
         "class_names": ("cat", "dog", "owl"),
         "scores": np.array([2.0, 1.0, -0.5, 1.0, -0.5]),
         "logit": 3.0,
+        "base": 0.0,
         "bias": 0.25,
         "proponents": (pair(kind, 7, 0, 2.0, 0.5, shape), pair(kind, 2, 1, 1.0, 0.25, shape)),
         "opponents": (pair(kind, 5, 1, -0.5, 0.5, shape),),
@@ -74,16 +78,38 @@ def explanation(kind: str = "grey", **changes: Any) -> Explanation:
         "n_support": 678,
         "gap": 3e-7,
     }
-    return Explanation(**(fields | changes))
+    return Explanation(**_told(fields | changes))
+
+
+def _told(fields: dict[str, Any]) -> dict[str, Any]:
+    """Put classes into words, as their task does; other tasks say theirs."""
+    if fields["speech"] != "class":
+        return fields
+    names, truth = fields["class_names"], fields["truth"]
+    said = Verdict(
+        names[fields["predicted"]],
+        fields["probability"],
+        None if truth is None else names[truth],
+        None if truth is None else truth == fields["predicted"],
+        names[fields["surrogate_class"]],
+        fields["surrogate_class"] == fields["predicted"],
+    )
+    sides = {
+        side: tuple(
+            replace(one, told=names[one.label], differs=one.label != fields["target"]) for one in fields[side]
+        )
+        for side in ("proponents", "opponents")
+    }
+    return {**fields, **sides, "verdict": said}
 
 
 def effects(kind: str = "grey", **changes: Any) -> Explanation:
     """Two samples that raise the output and one that lowers it; effects sum to 3, the logit is 7."""
     shape = sample(kind, 0)[1]
     fields: dict[str, Any] = {
-        "foretold": Foretold("logit", 64, 0.625),
+        "foretold": Foretold("logit"),
         "logit": 7.0,
-        "proponents": (pair(kind, 7, 0, 2.0, 0.5, shape, 0.25), pair(kind, 2, 1, 1.0, 0.25, shape, 0.5)),
-        "opponents": (pair(kind, 5, 1, -0.5, 0.5, shape, 0.125),),
+        "proponents": (pair(kind, 7, 0, 2.0, 0.5, shape, False), pair(kind, 2, 1, 1.0, 0.25, shape, False)),
+        "opponents": (pair(kind, 5, 1, -0.5, 0.5, shape, False),),
     }
     return explanation(kind, **(fields | changes))

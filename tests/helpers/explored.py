@@ -68,7 +68,7 @@ def project(
     """A project as ``whence serve`` opens it, without files."""
     explainer = DualDA(C=0.05, tol=1e-9, batch_size=64, show_progress=False)
     explainer.fit(model, train, class_names=names, preprocess=preprocess)
-    tests = as_training_set(test, 64, names=names, preprocess=preprocess)
+    tests = as_training_set(test, 64, task=explainer.task_, names=names, preprocess=preprocess)
     return Project(Path(path), Configuration(model="", data=""), explainer, tests)
 
 

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
 from whence.model.extractor import find_head
-from whence.model.heads import head_inputs, recording, widths
+from whence.model.heads import head_inputs, recording, terms, widths
 from whence.model.inputs import run
 from whence.model.modules import evaluating, unwrap
 
@@ -208,14 +208,14 @@ SMALL = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "nu
 TEXT = {"vocab_size": 50, "max_position_embeddings": 16, "num_labels": 5, "pad_token_id": 0}
 
 
-def transformer(name: str, inputs: Callable[[], Any] = tokens, **config: Any) -> Any:
+def transformer(name: str, inputs: Callable[[], Any] = tokens, teacher: str = "", **config: Any) -> Any:
     """Build a model of transformers with random weights, of which no logit is near another."""
 
     def build() -> tuple[nn.Module, Any]:
         import transformers
 
         kind = "ForImageClassification" if "image_size" in config else "ForSequenceClassification"
-        model = getattr(transformers, name + kind)(getattr(transformers, f"{name}Config")(**config))
+        model = getattr(transformers, name + kind + teacher)(getattr(transformers, f"{name}Config")(**config))
         with torch.no_grad():
             for parameter in model.parameters():
                 parameter.add_(0.2 * torch.randn_like(parameter))
@@ -316,6 +316,20 @@ FAMILIES = [
         "classifier",
         "transformers",
     ),
+    Family(
+        "DeiT with a teacher",
+        transformer(
+            "DeiT",
+            lambda: {"pixel_values": IMAGES},
+            "WithTeacher",
+            **SMALL,
+            image_size=32,
+            patch_size=8,
+            num_labels=5,
+        ),
+        "0.5*cls_classifier + 0.5*distillation_classifier",
+        "transformers",
+    ),
     Family("GPT-2", transformer("GPT2", **GPT2), "score", "transformers"),
     Family(
         "GPT-2, padded on the left",
@@ -354,8 +368,8 @@ def row(family: Family) -> str:
     model, inputs = family.made()
     name = find_head(model, inputs)
     model = unwrap(model)
-    layer = model.get_submodule(name)
-    with evaluating(model), recording({name: layer}) as calls:
+    layers = {part: model.get_submodule(part) for _, part in terms(name)}
+    with evaluating(model), recording(layers) as calls:
         output = run(model, inputs)
         logits = output if isinstance(output, Tensor) else output.logits
         found = head_inputs(calls[0], logits)
@@ -364,8 +378,10 @@ def row(family: Family) -> str:
     places = (
         "the sample" if direct else "average over places" if found.size is not None else "last real token"
     )
+    layer = next(iter(layers.values()))
     kind = type(layer).__name__ + (" (peft)" if type(layer).__module__.startswith("peft") else "")
-    return f"| {family.name} | `{name}` | {kind} | {'→'.join(map(str, widths(layer)))} | {places} |"
+    d, K = sum(widths(each)[0] for each in layers.values()), widths(layer)[1]
+    return f"| {family.name} | `{name}` | {kind} | {d}→{K} | {places} |"
 
 
 if __name__ == "__main__":

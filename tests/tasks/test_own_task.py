@@ -259,7 +259,7 @@ def test_it_is_saved_and_loaded_by_its_name(tmp_path: Path, monkeypatch: pytest.
         whence.load(tmp_path / "renamed.whence")
 
 
-def test_an_explanation_has_maps_and_no_page_yet() -> None:
+def test_an_explanation_has_maps_and_a_page() -> None:
     model, x, tests = net(), inputs(), inputs(2, 3)
     explainer = dualda().fit(model, (x, numbers(model, x)), task="numbers")
     why = explainer.explain(tests, k=3)
@@ -272,11 +272,15 @@ def test_an_explanation_has_maps_and_no_page_yet() -> None:
     assert why.maps[0]["test"].shape == (len(why[0].pairs), 4)
     concepts = explainer.explain_concepts(tests[:1])[0]
     assert concepts.score == pytest.approx(float(explainer.attribute(tests[:1])[0, concepts.index]), rel=1e-4)
-    for ask in (why.to_html, why.plot, why[0].plot, concepts.plot):
-        with pytest.raises(InvalidInputError, match="Figures and pages show classes"):
-            ask()
-    with pytest.raises(InvalidInputError, match="'truth' must have classes"):
-        explainer.explain(tests, truth=[0, 0])
+    page = why.to_html()
+    assert "Pulls up “prediction”" not in page  # which is what a regression of whence calls it
+    assert "Pulls up “0”" in page
+    assert "pulls the prediction down" in page
+    assert [len(figure().axes) > 0 for figure in (why.plot, why[0].plot, concepts.plot)] == [True] * 3
+    true = explainer.explain(tests, truth=[0.25, -3])
+    assert [one.verdict.truth for one in true] == ["0.25", "−3"]
+    with pytest.raises(InvalidInputError, match=r"'truth' must be numbers per test, for 2 tests"):
+        explainer.explain(tests, truth=[0.25])
 
 
 def test_an_ensemble_averages_it() -> None:
@@ -324,15 +328,18 @@ def test_what_can_do_classes_only_refuses_it(tmp_path: Path, monkeypatch: pytest
         audit.wrong_labels,
         audit.class_view,
         lambda e: audit.coreset(e, x),
-        lambda e: e.faithfulness(x),
     ):
         with pytest.raises(InvalidInputError, match="must have classes"):
             ask(explainer)
     explainer.save(tmp_path / "numbers.whence")
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "fitted.py").write_text(OPENED)
-    with pytest.raises(InvalidInputError, match="An explainer that commands open must have classes"):
-        Project.open(tmp_path / "numbers.whence", model="fitted:model", data="fitted:data")
+    with pytest.raises(InvalidInputError, match="'numbers' must say how outputs compare"):
+        explainer.faithfulness(x)
+    opened = Project.open(tmp_path / "numbers.whence", model="fitted:model", data="fitted:data")
+    assert opened.attributor.task_ == explainer.task_
+    with pytest.raises(InvalidInputError, match="The model of Effects must have classes"):
+        opened.with_effects()
     with pytest.raises(InvalidInputError, match="The model of GradDot must have classes"):
         get("graddot")(show_progress=False).fit(model, as_training_set((x, y), task=Numbers()))
     assert get("random")(show_progress=False).fit(model, (x, y), task="numbers").attribute(x).shape == (N, N)
@@ -341,7 +348,10 @@ def test_what_can_do_classes_only_refuses_it(tmp_path: Path, monkeypatch: pytest
 @pytest.mark.parametrize(
     ("task", "message"),
     [
-        ("number", "'task' must be one of classes, numbers, or module:name of your own. Got 'number'"),
+        (
+            "number",
+            "'task' must be one of classes, many-labels, numbers, one-logit, regression, or module:name",
+        ),
         (3, r"'task' must be None for classes, or a task such as whence.tasks.Classes\(\)\. Got 3"),
         (int, "'task' must be None for classes"),
         (Numbers(3), "'task' must have as many outputs as the model, 1 of layer '2'. Got 3"),
@@ -379,10 +389,8 @@ def test_labels_that_do_not_fit_are_refused() -> None:
     y[3] = torch.inf
     with pytest.raises(SampleError, match=r"Sample 3 .*not finite"):
         dualda().fit(model, (x, y), task="numbers")
-    with pytest.raises(ModelError, match="one logit per class"):
-        dualda().fit(net(), (x, torch.zeros(N, dtype=int)))
     with pytest.raises(InvalidInputError, match="must give integer labels"):
-        dualda().fit(net(2), (x, torch.zeros(N)))
+        dualda().fit(net(2), (x, torch.zeros(N)), task="classes")
 
 
 def test_a_named_layer_must_have_the_outputs_own_values() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from whence.app.opening import Saved, as_class, places
 from whence.app.telling import say
 from whence.core.words import plain_line
-from whence.explanation.wording import OUTPUTS
+from whence.explanation.wording import MADE_OF, OUTPUTS
 from whence.pages.style import signed
 from whence.project import Project
 
@@ -24,15 +24,15 @@ def scores(project: Project, tests: str, k: int, target: str | None) -> list[dic
     attributor, chosen = project.attributor, places(tests, project)
     wanted = as_class(target, attributor.task_)
     top, predicted = project.top_k(chosen, k, wanted)
-    errors = project.errors(chosen, wanted)
-    names, foretold = attributor.task_.called, getattr(attributor, "foretold_", None)
-    truths = project.test_bank.labels[chosen].tolist()
+    spread = project.spread(chosen, wanted)
+    task, foretold = attributor.task_, getattr(attributor, "foretold_", None)
+    truths = project.test_bank.labels[chosen]
 
     def side(ranked: Any, b: int) -> list[dict[str, Any]]:
         pairs = zip(ranked.indices[b].tolist(), ranked.scores[b].tolist(), strict=True)
         return [
-            {"index": i, "class": names[int(attributor.labels_[i])], "score": score}
-            | ({} if errors is None else {"error": float(errors[b, i])})
+            {"index": i, "class": task.told(attributor.labels_[i]), "score": score}
+            | ({} if spread is None else {"spread": float(spread[b, i])})
             for i, score in pairs
             if i >= 0
         ]
@@ -40,9 +40,10 @@ def scores(project: Project, tests: str, k: int, target: str | None) -> list[dic
     return [
         {
             "test": place,
-            "predicted": names[predicted[b]],
-            "truth": names[truths[b]],
-            "target": names[int(top.target[b])],
+            "predicted": predicted[b],
+            "truth": task.told(truths[b]),
+            "target": task.called[int(top.target[b])],
+            "sides": MADE_OF[task.speech].side,
             "effect_on": None if foretold is None else foretold.output,
             "proponents": side(top.proponents, b),
             "opponents": side(top.opponents, b),
@@ -57,7 +58,7 @@ def in_words(found: list[dict[str, Any]]) -> str:
     for test in found:
         target, output = plain_line(test["target"]), test["effect_on"]
         about = (
-            f"evidence for (+) and against (−) {target}"
+            f"{test['sides'][0]} (+) and {test['sides'][1].split()[-1]} (−) {target}"
             if output is None
             else f"what raises (+) and lowers (−) the {OUTPUTS[output]} of {target} by being there"
         )
@@ -66,9 +67,9 @@ def in_words(found: list[dict[str, Any]]) -> str:
             f"{plain_line(test['truth'])}; {about}:"
         )
         for sample in test["proponents"] + test["opponents"]:
-            error = f" ± {sample['error']:<8.2g}" if "error" in sample else ""
+            spread = f" ± {sample['spread']:<8.2g}" if "spread" in sample else ""
             lines.append(
-                f"  {signed(sample['score']):>10}{error}  training sample {sample['index']}, "
+                f"  {signed(sample['score']):>10}{spread}  training sample {sample['index']}, "
                 f"{plain_line(sample['class'])}"
             )
     return "\n".join(lines)

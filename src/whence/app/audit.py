@@ -11,7 +11,7 @@ import numpy as np
 from whence.app.opening import Saved, as_class
 from whence.app.outputs import check_file, write_out
 from whence.app.telling import say
-from whence.audit import class_view, coreset, shared_evidence, wrong_labels
+from whence.audit import class_view, coreset, shared_evidence, strange, wrong_labels
 from whence.audit.table import require_parquet
 from whence.core import store
 from whence.core.words import counted, plain_line
@@ -23,6 +23,7 @@ VIEWS = {
     "classes": (".json",),
     "coreset": (".csv", ".parquet", ".json"),
     "shortcut": (".json",),
+    "strange": (".json",),
 }
 """Views, and the endings of the files that they can be written to."""
 
@@ -46,7 +47,7 @@ def run(
         The explainer with its data.
     view
         "labels" that may be wrong, "classes" at a glance, a "coreset" of the training set by the tests,
-        or the samples that carry a class as a "shortcut" would.
+        the samples that carry a class as a "shortcut" would, or "strange" tests that nothing there is like.
     ranking, n
         Of labels: what they are ranked by, and how many are listed.
     share
@@ -75,6 +76,9 @@ def run(
         tests = project.test_bank
         rows = taken(as_float32(tests.features), tests.valid)
         found = coreset(explainer, share=share, features=np.asarray(rows))
+    elif view == "strange":
+        rows = as_float32(project.test_bank.features)
+        found = strange(explainer, features=np.asarray(rows), training=project.train_bank)
     else:
         chosen = as_class(target, explainer.task_)
         if chosen is None:

@@ -14,6 +14,7 @@ from whence import __version__
 from whence.app import ending
 from whence.app.opening import (
     CACHE,
+    NAMED,
     Effects,
     Engine,
     Explainer,
@@ -82,7 +83,7 @@ def fit(wanted: Fit, context: typer.Context) -> None:
 
     whence fit --model clothes:model --data clothes:train --test clothes:test --out clothes.whence
 
-    whence fit --model clothes:model --data clothes:train --method effects --option solves=64 --out new.whence
+    whence fit --model clothes:model --data clothes:train --method effects --out clothes-effects.whence
 
     whence fit --config clothes.whence.json --trust --out again.whence
     """
@@ -95,6 +96,39 @@ def _given(context: typer.Context) -> set[str]:
     """Names of the options that are on the command line."""
     sources = {name: context.get_parameter_source(name) for name in context.params}
     return {name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"}
+
+
+@app.command()
+@with_options
+def update(
+    saved: Saved,
+    add: Annotated[
+        str | None, typer.Option(help="Samples to add after the last, or what makes them.", metavar=NAMED)
+    ] = None,
+    remove: Annotated[
+        str | None,
+        typer.Option(help="Places of training samples to leave out, such as 0,4-7.", metavar="LIST"),
+    ] = None,
+    relabel: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Another class of a training sample, by number or name; may be repeated.",
+            metavar="PLACE=CLASS",
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="File to write, instead of FILE itself.", metavar="FILE")
+    ] = None,
+) -> None:
+    """Change the training set of a saved explainer, without computing what stays as it is.
+
+    Samples keep their places: those left out score 0.
+
+    whence update clothes.whence --trust --remove 17,40-42 --relabel 3=Bag --add clothes:more
+    """
+    from whence.app.update import run
+
+    run(saved, add, remove, relabel or [], out)
 
 
 @app.command()
@@ -192,7 +226,7 @@ def serve(
 def audit(
     saved: Saved,
     view: Annotated[
-        str, typer.Option(help="What to look at: labels, classes, coreset or shortcut.")
+        str, typer.Option(help="What to look at: labels, classes, coreset, shortcut or strange.")
     ] = "labels",
     ranking: Annotated[
         str | None,

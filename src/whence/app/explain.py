@@ -24,8 +24,10 @@ def run(
     def write(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         for place, why in zip(chosen, found, strict=True):
-            with replacing(folder / f"test-{place}.png") as file:
-                why.plot().savefig(file, format="png")
+            for number, each in enumerate(why.inputs.values()):
+                part = f"-{number}" if number else ""  # names of inputs need not be names of files
+                with replacing(folder / f"test-{place}{part}.png") as file:
+                    each.plot().savefig(file, format="png")
         data = [{"test": place} | why.to_dict() for place, why in zip(chosen, found, strict=True)]
         store.write_text(folder / "explanations.json", json.dumps(data, indent=1))
         found.to_html(folder / "index.html")

@@ -16,7 +16,7 @@ from whence import __version__
 from whence.app.opening import Fit
 from whence.app.outputs import check_file, write_out
 from whence.app.telling import say, show_progress
-from whence.attributors import Attributor, DualDA
+from whence.attributors import Attributor, DualDA, Ensemble
 from whence.attributors.dual.attributor import SurrogateAttributor
 from whence.core.cache import Cache
 from whence.core.naming import find
@@ -26,6 +26,7 @@ from whence.errors import InvalidInputError
 from whence.features import as_float32, extract, taken
 from whence.model.layers import WORDS
 from whence.project import NAMES, READING, SUFFIX, Configuration
+from whence.tasks import Task
 
 
 def command(wanted: Fit, given: Collection[str]) -> None:
@@ -109,16 +110,18 @@ def run(configuration: Configuration, out: Path, *, show_progress: bool, say: Ca
     """
     folder = out.resolve().parent
     network = configuration.network(folder)
-    samples = find("data", configuration.data, folder)
+    several = "+" in configuration.data
+    samples = configuration.training(network, folder) if several else find("data", configuration.data, folder)
     tests = None if configuration.test is None else find("test", configuration.test, folder)
-    prepare, reading = configuration.prepare(), configuration.reading
+    prepare, reading = None if several else configuration.prepare(), configuration.reading
     attributor = configuration.attributor()(**configuration.options)
     attributor.show_progress = show_progress
     held_out = None
     if tests is not None:
         with _about_test():
             held_out = configuration.samples(tests, network, attributor.batch_size)
-    attributor.fit(network, samples, configuration.layer, preprocess=prepare, **reading)
+    task = None if several else configuration.chosen_task()
+    attributor.fit(network, samples, configuration.layer, task=task, preprocess=prepare, **reading)
     for line in describe(attributor):
         say(line)
 
@@ -132,8 +135,9 @@ def run(configuration: Configuration, out: Path, *, show_progress: bool, say: Ca
     if held_out is not None and isinstance(attributor, SurrogateAttributor):
         started = time.perf_counter()
         with _about_test():
+            held_out = configuration.samples(tests, network, attributor.batch_size, attributor.task_)
             bank = extract(
-                network,
+                attributor.require_model().extractor.model,
                 held_out,
                 layer=configuration.layer,
                 layers=attributor.layers_,
@@ -141,14 +145,18 @@ def run(configuration: Configuration, out: Path, *, show_progress: bool, say: Ca
                 **reading,
             )
         faith = attributor.faithfulness_features(taken(as_float32(bank.features), bank.valid))
-        say(
-            f"Faithfulness {faith.agreement:.2%} agreement with the model, MCC {faith.mcc:.4f}, on "
-            f"{counted(faith.n_tests, 'held-out sample')}, {time.perf_counter() - started:.1f} s"
-        )
+        first, second = attributor.task_.measures
+        said = f"{first} {faith.agreement:.4f} with the model, {second} {faith.logit_cosine:.4f}"
+        if faith.mcc is not None:
+            said = f"{faith.agreement:.2%} agreement with the model, MCC {faith.mcc:.4f}"
+        seen = f"{counted(faith.n_tests, 'held-out sample')}, {time.perf_counter() - started:.1f} s"
+        say(f"Faithfulness {said}, on {seen}")
     # Its configuration names code, and this fit ran it: the one who reads this line may trust it.
     if isinstance(attributor, DualDA):
-        following = "audit" if held_out is None else "serve"
-        say(f"Next         whence {following} {shlex.quote(str(out))} --trust")
+        if held_out is not None:
+            say(f"Next         whence serve {shlex.quote(str(out))} --trust")
+        elif attributor.task_.has_classes:
+            say(f"Next         whence audit {shlex.quote(str(out))} --trust")
     elif held_out is not None:
         say(f"Next         whence attribute {shlex.quote(str(out))} --trust --tests 0")
     cache_dir = reading.get("cache_dir")
@@ -166,7 +174,8 @@ def describe(attributor: Attributor) -> list[str]:
     extractor, skipped = attributor.require_model().extractor, attributor.skipped_.tolist()
     layers = extractor.layers
     own = d if layers is None else layers.widths[-1]
-    lines = [f"Head         {extractor.layer!r}, {own} features to {n_classes} classes"]
+    task = attributor.task_
+    lines = [f"Head         {extractor.layer!r}, {own} features to {_outputs(task, n_classes)}"]
     if layers is not None:
         parts = zip(layers.names, layers.widths, strict=True)
         lines.append("Layers       " + ", ".join(f"{name!r} {width:,}" for name, width in parts))
@@ -177,13 +186,16 @@ def describe(attributor: Attributor) -> list[str]:
         shown = ", ".join(map(str, skipped[:10])) + (" …" if len(skipped) > 10 else "")
         lines.append(f"Skipped      {counted(len(skipped), 'sample')} that could not be read: {shown}")
     solved = f"{origins['solution']}, {seconds['solution']:.1f} s"
+    if isinstance(attributor, Ensemble):
+        of = ", ".join(sorted({type(member).__name__ for member in attributor.members_}))
+        lines.append(f"Members      {len(attributor.members_)} of {of}; the head above is the first one's")
     if not isinstance(attributor, SurrogateAttributor):
         return [*lines, f"Method       {type(attributor).__name__}, {solved}"]
     given = "by the length of the features" if attributor.C == "auto" else "as given"
     why = given if attributor.C_path_ is None else attributor.C_path_.reason
     support = len(attributor.support_)
     lines += [
-        f"C            {attributor.C_:.3g}, {why}",
+        f"C            {attributor.C_:.3g}{_tube(task)}, {why}",
         f"Solution     gap {attributor.gap_:.1e}, {solved}",
         f"Support      {support:,} of {counted(n, 'sample')} ({support / n:.1%})",
     ]
@@ -193,10 +205,23 @@ def describe(attributor: Attributor) -> list[str]:
         )
     if attributor.agreement_ is not None:
         share = f"{attributor.agreement_:.2%}"
+        if task.speech == "number":
+            share = f"{task.measures[0]} {attributor.agreement_:.4f}"
         lines.append(
             f"Agreement    {share} with the model, on training samples that had no part in choosing C"
         )
     return lines
+
+
+def _outputs(task: Task, n: int) -> str:
+    """Say what the head makes: classes, one logit of two, labels, or outputs."""
+    return "one logit of two classes" if task.paired else counted(n, task.output, task.outputs)
+
+
+def _tube(task: Task) -> str:
+    """Say how wide the tube is, of a task that has one."""
+    epsilon = getattr(task, "epsilon", None)
+    return "" if epsilon is None else f", ε {epsilon:g} standard deviations"
 
 
 def _number(text: str) -> float | str:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from whence.app.telling import say
-from whence.attributors import DualDA, Effects, load
+from whence.attributors import DualDA, Effects, Ensemble, load
 from whence.attributors.dual.attributor import SurrogateAttributor
 from whence.core import contents, store
 from whence.core.resources import in_words
@@ -15,6 +15,7 @@ from whence.core.words import plain_line
 from whence.errors import StoreError
 from whence.explanation.wording import OUTPUTS
 from whence.project import SUFFIX
+from whence.tasks import Classes
 
 
 def run(path: Path, *, as_json: bool) -> None:
@@ -26,6 +27,8 @@ def run(path: Path, *, as_json: bool) -> None:
         for name, value in found.items():
             if isinstance(value, dict):
                 value = plain_line(", ".join(f"{key}={each}" for key, each in value.items()))
+            if isinstance(value, list):
+                value = plain_line("; ".join(value))
             say(f"{name:16} {value}")
 
 
@@ -42,29 +45,36 @@ def facts(path: Path) -> dict[str, Any]:
             "size": in_words(path.stat().st_size),
             "method": manifest.get("method"),
             "parameters": manifest.get("parameters"),
+            "task": (manifest.get("task") or {}).get("name", Classes.name),
             "samples": None if labels is None else len(labels),
             "class names": None if names is None else ", ".join(map(plain_line, names)),
             "layer": (manifest.get("fingerprint") or {}).get("layer"),
             "layers": ", ".join(plain_line(each["name"]) for each in several.get("blocks", [])) or None,
         }
+    if manifest.get("method") == Ensemble.name:
+        ensemble = load(path)
+        assert isinstance(ensemble, Ensemble)
+        members = [
+            f"{type(member).__name__}, {in_words(member.cache_bytes_)}" for member in ensemble.members_
+        ]
+        found |= {"samples": ensemble.n_train_, "classes": ensemble.n_classes_, "members": members}
     if manifest.get("method") in (DualDA.name, Effects.name):
         explainer = load(path)
         assert isinstance(explainer, SurrogateAttributor)
         found |= {
-            "classes": explainer.n_classes_,
+            explainer.task_.outputs: explainer.n_classes_,
             "support vectors": len(explainer.support_),
             "features": int(explainer.vectors_.shape[1]),
             "C": explainer.C_,
             "duality gap": explainer.gap_,
             "agreement": explainer.agreement_,
         }
+        if isinstance(explainer, DualDA) and explainer.history_:
+            found["changes"] = [str(change) for change in explainer.history_]
         foretold = explainer.foretold_
         if foretold is not None:
             found |= {
                 "effects on": OUTPUTS[foretold.output],
-                "halves": foretold.solves,
-                "reliability": foretold.reliability,
-                "with an effect": explainer.n_scoring_,
             }
     beside = path.with_name(path.name + SUFFIX)
     found["configuration"] = str(beside) if beside.exists() else None

@@ -23,7 +23,9 @@ CACHE = Path("whence-cache")
 
 Tests = Annotated[str, typer.Option(help="Places of test samples, such as 0,4-7.", metavar="LIST")]
 Shown = Annotated[int, typer.Option("-k", help="Proponents and opponents to show.", min=1)]
-Target = Annotated[str | None, typer.Option(help="Class to explain, by number or name; the model's if none.")]
+Target = Annotated[
+    str | None, typer.Option(help="Class or output to explain, by number or name; the model's if none.")
+]
 Explainer = Annotated[Path, typer.Argument(help="The explainer that 'whence fit' wrote.", metavar="FILE")]
 Engine = Annotated[
     str | None,
@@ -55,6 +57,9 @@ class Saved:
     ] = None
     method: Annotated[
         str | None, typer.Option(help="The method, instead of the one the file names.", metavar=NAMED)
+    ] = None
+    task: Annotated[
+        str | None, typer.Option(help="The task, instead of the one the file names.", metavar=NAMED)
     ] = None
     trust: Annotated[
         bool, typer.Option("--trust", help="Import and run the code that the file beside FILE names.")
@@ -96,10 +101,17 @@ class Fit:
     method: Annotated[
         str, typer.Option(help="The attribution method, or module:name of your own.", metavar="NAME")
     ] = "dualda"
+    task: Annotated[
+        str | None,
+        typer.Option(
+            help="classes, one-logit, many-labels, regression, or module:name; told by the labels if none.",
+            metavar="NAME",
+        ),
+    ] = None
     option: Annotated[
         list[str] | None,
         typer.Option(
-            help="One of the method's own, such as solves=64; may be repeated.", metavar="NAME=VALUE"
+            help="One of the method's own, such as output=log_prob; may be repeated.", metavar="NAME=VALUE"
         ),
     ] = None
     C: Annotated[str, typer.Option("--C", help='A number, or "auto" to choose it.', metavar="C")] = "auto"
@@ -154,21 +166,26 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-def places(text: str, project: Project) -> list[int]:
-    """Read a list of test samples such as ``0,4-7``, or raise."""
+def numbers(text: str, argument: str) -> list[int]:
+    """Read a list such as ``0,4-7``, or raise."""
     found: list[int] = []
     try:
         for part in text.split(","):
             first, dash, last = part.strip().partition("-")
             found += range(int(first), int(last) + 1) if dash else [int(first)]
     except ValueError:
-        raise InvalidInputError(f"'tests' must be a list such as 0,4-7. Got {text!r}.") from None
+        raise InvalidInputError(f"'{argument}' must be a list such as 0,4-7. Got {text!r}.") from None
     if not found:
-        raise InvalidInputError(f"'tests' must name at least one test sample. Got {text!r}.")
-    return project.check_tests(found)
+        raise InvalidInputError(f"'{argument}' must name at least one sample. Got {text!r}.")
+    return found
 
 
-def as_class(text: str | None, task: Task) -> int | None:
+def places(text: str, project: Project) -> list[int]:
+    """Read a list of test samples such as ``0,4-7``, or raise."""
+    return project.check_tests(numbers(text, "tests"))
+
+
+def as_class(text: str | None, task: Task, argument: str = "target") -> int | None:
     """Read a class by its number or its name, or raise."""
     if text is None:
         return None
@@ -178,4 +195,4 @@ def as_class(text: str | None, task: Task) -> int | None:
     if text.isdigit() and int(text) < task.n_outputs:
         return int(text)
     known = ", ".join(names) or f"0 … {task.n_outputs - 1}"
-    raise InvalidInputError(f"'target' must be a class: {known}. Got {text!r}.")
+    raise InvalidInputError(f"'{argument}' must be one of the {task.outputs}: {known}. Got {text!r}.")

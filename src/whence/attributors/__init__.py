@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from os import PathLike
 from typing import Any
 
@@ -61,7 +61,7 @@ import_all(__name__, but="saved")
 
 def load(
     path: str | PathLike[str],
-    model: nn.Module | None = None,
+    model: nn.Module | Sequence[nn.Module] | None = None,
     data: Any = None,
     *,
     preprocess: Callable[[Any], Any] | None = None,
@@ -75,7 +75,8 @@ def load(
         The file that ``save`` wrote.
     model
         The model it was fitted on, needed to attribute inputs; features can be attributed without it.
-        A model with other weights is refused with StoreError, which says what differs.
+        A model with other weights is refused with StoreError, which says what differs. Of an ensemble, its
+        models in their order.
     data, preprocess, collate_fn
         The training set as it was given to ``fit``, needed to explain: a file does not hold it. A few of its
         samples are compared with those that were fitted, and again all that are shown: another set is
@@ -95,7 +96,7 @@ def load(
         samples = as_training_set(
             data,
             task=attributor.task_,
-            names=class_names(model),
+            names=class_names(model if isinstance(model, nn.Module) else model[0]),
             preprocess=preprocess,
             collate_fn=collate_fn,
         )

@@ -22,7 +22,7 @@ from whence.features import FeatureBank, extract
 from whence.model.inputs import take
 from whence.model.modules import check_model
 from whence.model.modules import class_names as model_class_names
-from whence.tasks import Task, as_task
+from whence.tasks import Task, as_task, task_of_labels
 
 _BLOCK = 1 << 22  # scores that top_k holds at a time
 _USUAL = {"dtype": "float32", "autocast": None, "num_workers": 0, "on_error": "raise"}  # reading of samples
@@ -129,8 +129,10 @@ class Attributor(Saveable):
             A bank in the place of model and data: of ``whence.features.extract``, by which several methods
             share one pass over the training set, or of arrays, by ``FeatureBank.of(features, labels)``.
         task
-            What labels and outputs stand for: None or "classes" for one class per sample, or a task of one's
-            own (``whence.tasks.Task``), its class or its name. A bank has its own.
+            What labels and outputs stand for: "classes" for one class per sample, "one-logit" for two by one
+            output, "many-labels" for zeros and ones, "regression" for numbers, or a task of one's own
+            (``whence.tasks.Task``), its class or its name; None finds it by the labels, or says what is not
+            clear. A bank has its own.
         preprocess
             Makes the model's inputs of a batch of inputs: a tokeniser, an image processor, or any function.
             New inputs go through it as well.
@@ -157,6 +159,7 @@ class Attributor(Saveable):
         started = time.perf_counter()
         names = None if class_names is None else check_names("class_names", class_names)
         form: dict[str, Any] = {"task": as_task(task), "preprocess": preprocess, "collate_fn": collate_fn}
+        finding = {**form, "task": task_of_labels if task is None else form["task"]}
         reading: dict[str, Any] = {
             "dtype": dtype,
             "autocast": autocast,
@@ -166,7 +169,7 @@ class Attributor(Saveable):
         if features is None:
             more = self._check_given(check_model(model, layer), **given)
             known = model_class_names(model) if names is None else names
-            samples = as_training_set(data, self.batch_size, names=known, **form)
+            samples = as_training_set(data, self.batch_size, names=known, **finding)
             self._check_task(samples.targets)
             bank = extract(
                 model,

@@ -16,13 +16,14 @@ from torch.nn import functional
 from whence.core.arrays import Ints
 from whence.core.checks import check_dense, real_array, shown
 from whence.data import Targets, TrainingSet
+from whence.data.labels import Labels
 from whence.errors import InvalidInputError
 from whence.features import FeatureBank, as_float32, taken
 from whence.model.bound import BoundModel
 from whence.model.heads import Head
 from whence.model.inputs import to_model
 from whence.svm.inputs import check_features, check_head
-from whence.tasks import Classes, Task
+from whence.tasks import Classes, Task, task_of_labels
 
 
 class Classifier:
@@ -178,10 +179,17 @@ def checked(bank: Any) -> FeatureBank:
     if bank.model is not None:
         bank.model.check_unchanged()
         return bank
-    X, task = check_features(bank.features), task_of(bank.task)
+    X = check_features(bank.features)
+    chosen = type(bank.task) is not Labels or bank.task.n_outputs
+    task = task_of(bank.task) if chosen else task_of_labels(bank.labels)
     K = task.n_outputs or None
-    head = None if bank.head is None else Head(*check_head(bank.head, X.shape[1], K))
-    y, K = task.check_labels(bank.labels, len(X), K if head is None else len(head.weight))
+    head = None
+    if bank.head is not None:
+        head = Head(*check_head(bank.head, X.shape[1], 1 if task.paired else K))
+        task = task_of(task.for_head("head", X.shape[1], len(head.weight)))
+        K = task.n_outputs
+    y, K = task.check_labels(bank.labels, len(X), K)
+    head = head.paired() if head is not None and task.paired else head
     return replace(bank, features=X, labels=y, head=head, task=replace(task, n_outputs=K))
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -13,15 +15,14 @@ from whence.attributors.classifier import check_tests
 from whence.core.arrays import Doubles, Ints
 from whence.errors import InvalidInputError, StoreError
 from whence.explanation import ConceptExplanation, ConceptPart, Contribution, Explanation, Sample
-from whence.model.bound import probabilities
 from whence.model.extractor import Extractor
 from whence.model.inputs import to_model
 from whence.pages.samples import Array, as_samples, kept_tokens
 from whence.relevance.concepts import Concepts, concept_maps
 from whence.relevance.lrp import default_rules
 from whence.relevance.presets import PRESETS, Rules
-from whence.relevance.sources import floating
-from whence.relevance.xda import Backward, Method, only, pair_maps, start
+from whence.relevance.sources import floating, one_of
+from whence.relevance.xda import Backward, Method, PairMaps, pair_maps, start
 
 if TYPE_CHECKING:
     from whence.attributors.pairs import PairAttributor
@@ -33,12 +34,10 @@ class Scored(NamedTuple):
     Attributes
     ----------
     indices, scores : (s,) their places, ascending, and their scores
-    errors : (s,) standard errors of the scores, where they are means
     """
 
     indices: Ints
     scores: Doubles
-    errors: Doubles | None
 
 
 class Parts(NamedTuple):
@@ -48,14 +47,32 @@ class Parts(NamedTuple):
     ----------
     vectors : (m, d) features f_i of the training samples, as they were fitted
     on_test : (m, d) vectors e_i: the score is e_i·f(x), and the bias
-    on_train : (m,) coefficients b_i: b_i f_i·f(x) is what of it goes by what both samples have in common
+    on_train : (m, d) vectors t_i: the score is t_i·f_i, and the bias
     bias : (m,) the part of the score that the bias carries
+    coefficients : (m,) λ_ic where the score is λ_ic f_i·f(x); None where it is none of this form
     """
 
     vectors: Tensor
     on_test: Tensor
     on_train: Tensor
     bias: Tensor
+    coefficients: Tensor | None
+
+
+class OnInput(NamedTuple):
+    """What is shown of one of a model's inputs.
+
+    Attributes
+    ----------
+    name : of the input; empty where the model has only one
+    sample, logit_map : of the test
+    pairs : training samples, with the maps of their pairs on the test and on themselves
+    """
+
+    name: str
+    sample: Sample
+    logit_map: Array
+    pairs: list[tuple[Sample, Array, Array]]
 
 
 class PairExplainer:
@@ -73,64 +90,81 @@ class PairExplainer:
         self.model, self.data = explainer.require_model(), explainer.require_data()
         self.surrogate, self.class_names = explainer.surrogate_, explainer.task_.called
 
-    def __call__(self, number: int, inputs: Any, target: int | None, truth: int | None) -> Explanation:
+    def __call__(self, number: int, inputs: Any, target: int | None, truth: Any) -> Explanation:
         """Explain one test sample, a batch of one; ``number`` is its place among the tests."""
         surrogate = self.surrogate
-        predicted, probability = self._predicted(number, inputs, target)
-        target = predicted if target is None else target
+        theirs = self.model.read_batch(inputs, number).logits
+        predicted, target = self._predicted(theirs, target)
         inputs, method, test, f = self._start(inputs)
         scored = self.explainer.scored(f, target)
         sides = [_strongest(scored.scores, self.k, sign) for sign in (1, -1)]
         indices = [int(scored.indices[place]) for place in (*sides[0], *sides[1])]
         parts = self.explainer.parts(f, target, indices)
-        logit_map, pairs = self._pairs(inputs, test, method, target, indices, parts)
-        contributions = self._contributions(f, scored, sides, parts, pairs)
+        first, *others = self._pairs(inputs, test, method, target, indices, parts)
+        shown = [self._contributions(target, scored, sides, parts, each.pairs) for each in (first, *others)]
         n = len(sides[0])
-        logits = surrogate.logits(f)[0]
-        return Explanation(
+        ours = surrogate.logits(f)[0].cpu().numpy()
+        verdict = surrogate.task.verdict(theirs[0].double().cpu().numpy(), ours, target, truth)
+        why = Explanation(
             foretold=self.explainer.foretold_,
-            sample=as_samples(inputs, self.model.prepare.preprocess)[0],
+            speech=surrogate.task.speech,
+            sample=first.sample,
             predicted=predicted,
-            probability=probability,
-            surrogate_class=int(logits.argmax()),
+            verdict=verdict,
+            probability=verdict.probability,
+            surrogate_class=int(ours.argmax()) if surrogate.task.has_classes else target,
             truth=truth,
             target=target,
             class_names=self.class_names,
             scores=scored.scores,
-            logit=float(logits[target]),
+            logit=float(ours[target]),
+            base=float(surrogate.task.base[target]),
             bias=float(surrogate.coef[target, -1]) if surrogate.bias else 0.0,
-            proponents=tuple(contributions[:n]),
-            opponents=tuple(contributions[n:]),
-            logit_map=logit_map,
+            proponents=tuple(shown[0][:n]),
+            opponents=tuple(shown[0][n:]),
+            logit_map=first.logit_map,
             method=_name(method),
             n_train=len(surrogate.labels),
             n_support=self.explainer.n_scoring_,
             gap=self.explainer.gap_,
+            input=first.name,
         )
+        more = [
+            replace(
+                why,
+                sample=each.sample,
+                proponents=tuple(some[:n]),
+                opponents=tuple(some[n:]),
+                logit_map=each.logit_map,
+                input=each.name,
+            )
+            for each, some in zip(others, shown[1:], strict=True)
+        ]
+        return replace(why, others=tuple(more))
 
     def _contributions(
         self,
-        f: Tensor,
+        target: int,
         scored: Scored,
         sides: list[list[int]],
         parts: Parts,
         pairs: list[tuple[Sample, Array, Array]],
     ) -> list[Contribution]:
         """Put together what is known of the shown samples, proponents first."""
-        scores, errors = scored.scores, scored.errors
+        scores, coefficients = scored.scores, parts.coefficients
         evidence = [float(side.sum()) for side in (scores.clip(min=0), scores.clip(max=0))]
         places = [(place, side) for side, some in enumerate(sides) for place in some]
-        common = parts.on_train.double() * (parts.vectors.double() @ f[0].to(parts.vectors).double())
+        task, labels = self.surrogate.task, self.surrogate.labels
         return [
             Contribution(
                 index=int(scored.indices[place]),
-                label=self.surrogate.labels[scored.indices[place]].tolist(),
+                label=labels[scored.indices[place]].tolist(),
+                told=task.told(labels[scored.indices[place]]),
+                differs=task.differs(labels[scored.indices[place]], target),
                 score=float(scores[place]),
                 share=float(scores[place]) / evidence[side],
-                error=None if errors is None else float(errors[place]),
                 bias=float(parts.bias[j]),
-                coefficient=float(parts.on_train[j]),
-                common=float(common[j]),
+                coefficient=None if coefficients is None else float(coefficients[j]),
                 sample=sample,
                 test_map=test_map,
                 train_map=train_map,
@@ -153,7 +187,7 @@ class PairExplainer:
         """Take the score of one pair apart into concepts; the strongest proponent's if no index is given."""
         surrogate = self.surrogate
         if target is None:
-            target = self._predicted(number, inputs, None)[0]
+            target = self._predicted(self.model.read_batch(inputs, number).logits, None)[1]
         inputs, method, test, f = self._start(inputs)
         index = self._strongest(f, target) if index is None else index
         if index not in surrogate.support:
@@ -195,6 +229,8 @@ class PairExplainer:
             train=as_samples(train_inputs, tokenizer)[0],
             index=index,
             label=surrogate.labels[index].tolist(),
+            told=surrogate.task.told(surrogate.labels[index]),
+            speech=surrogate.task.speech,
             target=target,
             class_names=self.class_names,
             score=score,
@@ -207,14 +243,13 @@ class PairExplainer:
             method=_name(method),
         )
 
-    def _predicted(self, number: int, inputs: Any, target: int | None) -> tuple[int, float | None]:
-        """Give the output that the model predicts for one test sample, and of a class its probability."""
-        outputs, task = self.model.read_batch(inputs, number).logits, self.surrogate.task
-        if not task.has_classes:
-            return int(task.predicted(outputs)[0]) if target is None else target, None
-        chances = probabilities(outputs)[0]
-        predicted = int(chances.argmax())
-        return predicted, float(chances[predicted])
+    def _predicted(self, outputs: Tensor, target: int | None) -> tuple[int, int]:
+        """Give the output that the model predicts for one test sample, by its own (1, K), and the target."""
+        task = self.surrogate.task
+        if target is not None and not task.has_classes:
+            return target, target
+        predicted = int(task.predicted(outputs)[0])
+        return predicted, predicted if target is None else target
 
     def _start(self, inputs: Any) -> tuple[Any, Method, Backward, Tensor]:
         """Give the inputs on the model's device, the method, the pass it goes back by, and the features."""
@@ -237,21 +272,29 @@ class PairExplainer:
 
     def _pairs(
         self, inputs: Any, test: Backward, method: Method, target: int, indices: list[int], parts: Parts
-    ) -> tuple[Array, list[tuple[Sample, Array, Array]]]:
-        """Give the map of the logit, and some training samples with the maps of their pairs on both sides."""
+    ) -> list[OnInput]:
+        """Give the maps of the logit and of pairs with some training samples, on each input of the model."""
         weight = torch.as_tensor(self.surrogate.coef[target, : test.features.shape[1]])
-        logit, pairs = None, list[tuple[Sample, Array, Array]]()
-        size = self.explainer.batch_size
+        tokenizer, size = self.model.prepare.preprocess, self.explainer.batch_size
+        batches: list[tuple[Any, dict[str, PairMaps]]] = []
         for begin in range(0, len(indices), size):
             some = slice(begin, begin + size)
             train_inputs, train = self._train(indices[some], parts.vectors[some], inputs, method)
             maps = pair_maps(test, train, parts.on_test[some], parts.on_train[some], weight)
-            logit = maps.logit[None] if logit is None else logit
-            samples = as_samples(train_inputs, self.model.prepare.preprocess)
-            sides = _shown(inputs, maps.test), _shown(train_inputs, maps.train)
-            pairs += zip(samples, *sides, strict=True)
-        logit = only(test.maps(weight[None])) if logit is None else logit
-        return _shown(inputs, logit)[0], pairs
+            batches.append((train_inputs, maps))
+        first = {name: each.logit[None] for name, each in batches[0][1].items()} if batches else None
+        logit = test.maps(weight[None]) if first is None else first
+        found = []
+        for name, relevance in logit.items():
+            own = partial(one_of, name=name) if len(logit) > 1 else _as_it_is
+            pairs: list[tuple[Sample, Array, Array]] = []
+            for train_inputs, maps in batches:
+                theirs = own(train_inputs)
+                sides = _shown(own(inputs), maps[name].test), _shown(theirs, maps[name].train)
+                pairs += zip(as_samples(theirs, tokenizer), *sides, strict=True)
+            sample, shown = as_samples(own(inputs), tokenizer)[0], _shown(own(inputs), relevance)[0]
+            found.append(OnInput(name if len(logit) > 1 else "", sample, shown, pairs))
+        return found
 
     def _train(
         self, indices: list[int], expected: Tensor, inputs: Any, method: Method
@@ -288,6 +331,10 @@ def _strongest(scores: Doubles, k: int, sign: int) -> list[int]:
     """Give the places of the k largest scores of a sign, the largest first."""
     best, where = torch.from_numpy(scores).topk(min(k, len(scores)), largest=sign > 0)
     return where[best * sign > 0].tolist()
+
+
+def _as_it_is(inputs: Any) -> Any:
+    return inputs
 
 
 def _shown(inputs: Any, maps: Tensor) -> list[Array]:

@@ -142,7 +142,7 @@ class Frame(Learned, ABC):
         """Tell what the outputs stand for."""
         K = bank.task.n_outputs
         known = bank.task.names if names is None else check_names("class_names", names, K)
-        return task_of(bank.task).of(K, known)
+        return task_of(bank.task).of(K, known).fitted(bank.labels[bank.valid])
 
     def _check_task(self, targets: Targets) -> None:
         """Raise where the method cannot do the task of some labels."""

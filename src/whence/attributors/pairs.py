@@ -71,9 +71,8 @@ class PairAttributor(Attributor):
 
         The relevance of feature j of a pair is λ_ic f(x)_j f(x_i)_j. It is propagated to the input of the
         test sample and to that of the training sample. A test sample costs one pass forward, its training
-        samples one in a batch, and either one pass back. Where scores are effects e_i·f(x), relevance on the
-        test sample is e_ij f(x)_j, which is all of the effect; on the training sample it is b_i f(x)_j
-        f(x_i)_j with b_i = (e_i·f_i)/(f_i·f_i), which is what of it goes by what both have in common.
+        samples one in a batch, and either one pass back. Effects are linear in the features of either sample
+        too, so that on both the relevance is all of the effect but the part of the bias.
 
         Parameters
         ----------
@@ -84,7 +83,7 @@ class PairAttributor(Attributor):
         target
             As for ``attribute``.
         truth
-            The true classes (B,), where they are known, for display.
+            The true classes (B,), or labels of another task (B, …), where they are known, for display.
         method
             How relevance goes from features to inputs: "epsilon_plus_flat", "attn_lrp", "attn_lrp_cp",
             "epsilon", ``whence.relevance.Rules``, or a class of ``captum.attr``. None takes attn_lrp for a
@@ -98,9 +97,7 @@ class PairAttributor(Attributor):
         k = min(check_count("k", k), self.n_train_)
         n = check_batch(x)
         wanted = [None] * n if target is None else self.task_.check_target(target, n).tolist()
-        if truth is not None:
-            self.task_.require_classes("'truth'")
-        truths = [None] * n if truth is None else self.task_.check_target(truth, n, "truth").tolist()
+        truths = [None] * n if truth is None else self.task_.check_truth(truth, n)
         explaining = self.explaining(k, method)
         batches = explaining.model.batches(x, 1)
         tests = tqdm(batches, "explaining", n, disable=not self.show_progress or n < 4)

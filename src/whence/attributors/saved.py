@@ -6,10 +6,11 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
+from whence.attributors.dual.changes import Change
 from whence.core import contents
 from whence.model.layers import Layers
 from whence.svm import CChoice
-from whence.tasks import Task, restored
+from whence.tasks import Task, kind, restored
 
 Positive = Annotated[float, Field(gt=0)]
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -48,6 +49,11 @@ class Manifest(Strict):
     fingerprint: Fingerprint | None
     layers: Annotated[Layers, AfterValidator(_of_several)] | None = None
 
+    @property
+    def paired(self) -> bool:
+        """Whether the model's one logit stands for two classes."""
+        return kind(self.task).paired
+
     def task_of(self, n_outputs: int) -> Task:
         """Give the task, with K outputs and their names, or raise."""
         names = None if self.class_names is None else tuple(self.class_names)
@@ -59,7 +65,8 @@ class Manifest(Strict):
 class DualDAManifest(Manifest):
     """What ``DualDA`` saves.
 
-    Files of version 0.1 have no class names and no agreement; in them a constant of 1 carries the bias.
+    Files of version 0.1 have no class names, no agreement and no history; in them a constant of 1 carries the
+    bias.
     """
 
     C: Positive
@@ -67,13 +74,14 @@ class DualDAManifest(Manifest):
     gap: float
     agreement: Share | None = None
     constant: Annotated[float, Field(ge=0)] = 1.0
+    history: list[Change] = []
 
 
-class EffectsManifest(DualDAManifest):
-    """What ``Effects`` saves."""
+class EnsembleManifest(Strict):
+    """What ``Ensemble`` saves: the manifests of its members."""
 
-    sharpness: Positive
-    reliability: Annotated[float, Field(ge=-1, le=1)] | None
+    method: str
+    members: Annotated[list[dict[str, Any]], Field(min_length=1)]
 
 
 class SolutionManifest(Strict):

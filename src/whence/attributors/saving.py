@@ -8,7 +8,6 @@ from os import PathLike
 from typing import Any, ClassVar, Self
 
 import torch
-from torch import nn
 
 from whence.attributors.classifier import Classifier
 from whence.attributors.frame import Frame
@@ -37,6 +36,10 @@ class Saveable(Frame):
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the fitted attributor to one file, which ``whence.load`` reads."""
+        store.write(check_path("path", path), *self.saved())
+
+    def saved(self) -> tuple[store.Arrays, dict[str, Any]]:
+        """Give what ``save`` writes: arrays, and the manifest."""
         self.check_fitted()
         if why := self._not_saved():
             raise StoreError(f"{why}. Fit it again where it is needed.")
@@ -50,10 +53,10 @@ class Saveable(Frame):
         layers = None if self.model_ is None else self.model_.extractor.layers
         if layers is not None:
             manifest["layers"] = dataclasses.asdict(layers)
-        store.write(check_path("path", path), arrays, manifest | self.task_.saved | facts)
+        return arrays, manifest | self.task_.saved | facts
 
     @classmethod
-    def restored(cls, arrays: store.Arrays, values: dict[str, Any], model: nn.Module | None) -> Self:
+    def restored(cls, arrays: store.Arrays, values: dict[str, Any], model: Any) -> Self:
         """Rebuild an attributor from what ``save`` wrote, or raise StoreError for another model."""
         from whence.attributors import saved  # pydantic takes a while to import
 
@@ -68,6 +71,8 @@ class Saveable(Frame):
         if manifest.layers is not None and manifest.layers.asked != self.layers:
             raise contents.refused("'layers' must be those of its parameters, and are not")
         bound = None if model is None else BoundModel.match(model, manifest.fingerprint, manifest.layers)
+        if bound is not None:
+            bound.extractor.paired = manifest.paired
         self._restore(arrays, manifest, bound)
         return self
 

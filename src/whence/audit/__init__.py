@@ -5,6 +5,7 @@ from whence.audit.groups import Coreset, GroupAttribution, coreset, group_attrib
 from whence.audit.labels import WrongLabels, wrong_labels
 from whence.audit.rankings import RANKINGS
 from whence.audit.shortcuts import Direction, SharedEvidence, shared_evidence
+from whence.audit.strange import StrangeSamples, strange
 from whence.audit.values import Values, values
 
 __all__ = [
@@ -15,12 +16,14 @@ __all__ = [
     "Direction",
     "GroupAttribution",
     "SharedEvidence",
+    "StrangeSamples",
     "Values",
     "WrongLabels",
     "class_view",
     "coreset",
     "group_attribution",
     "shared_evidence",
+    "strange",
     "values",
     "wrong_labels",
 ]

@@ -7,10 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 
 from whence.attributors import Effects
-from whence.attributors.effects.halves import extended
 from whence.attributors.effects.outputs import Output
 from whence.audit.access import tests_of
 from whence.audit.table import Columns, Table, check_ids, chosen_ids
@@ -28,7 +26,6 @@ class Values(Table):
     indices : (n,) their places in the training set
     values : (n,) of each, descending: what its presence adds to the mean output of the true classes.
         **Negative where the model would do better without it**
-    errors : (n,) their standard errors over the halves; NaN with one surrogate only
     labels : (n,) of each
     output : "logit", "margin" or "log_prob"
     n_tests : size of the validation set
@@ -37,16 +34,14 @@ class Values(Table):
 
     indices: Ints
     values: Doubles
-    errors: Doubles
     labels: Ints
     output: Output
     n_tests: int
     ids: tuple[Any, ...] | None = None
 
     def columns(self) -> Columns:
-        """Give the list as columns of plain values; an error that is not known is None."""
-        errors = [None if np.isnan(error) else error for error in self.errors.tolist()]
-        found = {"label": self.labels.tolist(), "value": self.values.tolist(), "error": errors}
+        """Give the list as columns of plain values."""
+        found = {"label": self.labels.tolist(), "value": self.values.tolist()}
         return {"index": self.indices.tolist(), **self._id_column(), **found}
 
 
@@ -61,9 +56,8 @@ def values(
     """Value every training sample by a validation set.
 
     The value of a sample is the mean of its effects on the explainer's ``output`` for the true class, over
-    the validation set. Averaged over random halves, with the sample and without it, that is its Banzhaf value
-    for the mean output, to first order. No (test, train) matrix is made: the outputs' derivatives by W are
-    summed over the validation set first.
+    the validation set. No (test, train) matrix is made: the outputs' derivatives by W are summed over the
+    validation set first, so that any number of tests costs as much as one.
 
     Parameters
     ----------
@@ -87,7 +81,7 @@ def values(
     >>> f, y = np.repeat(np.eye(3), 4, axis=0), np.repeat(np.arange(3), 4)
     >>> y[0] = 1  # a wrong label
     >>> bank = whence.features.FeatureBank.of(f, y)
-    >>> explainer = whence.Effects(solves=8, show_progress=False).fit(features=bank)
+    >>> explainer = whence.Effects(show_progress=False).fit(features=bank)
     >>> int(values(explainer, features=np.eye(3), y=np.arange(3)).indices[-1])
     0
     """
@@ -101,19 +95,13 @@ def values(
     if y is None or to_array("y", y).ndim != 1:
         raise InvalidInputError("'y' must be the true classes of the validation set, one per sample.")
     n, parts = tests_of(explainer, x, features, y, "y")
-    tests = ((torch.as_tensor(extended(f.cpu().numpy(), explainer.constant_)), c) for f, c in parts)
-    each = explainer.shifts_.totals(tests, explainer.output, explainer.sharpness_) / n  # (M, n)
     usable = np.flatnonzero(explainer.used_)
-    found, errors = np.zeros(len(usable)), np.zeros(len(usable))
-    rows = explainer.shifts_.rows
-    found[rows] = each.mean(axis=0)
-    errors[rows] = each.std(axis=0, ddof=1) / np.sqrt(len(each)) if len(each) > 1 else np.nan
+    found = explainer.total(parts)[usable] / n
     order = np.argsort(-found, kind="stable")
     chosen = usable[order]
     return Values(
         indices=chosen,
         values=found[order],
-        errors=errors[order],
         labels=explainer.labels_[chosen],
         output=explainer.output,
         n_tests=n,

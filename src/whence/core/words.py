@@ -45,3 +45,8 @@ def _is_harmless(character: str) -> bool:
 
 def _escape(character: str) -> str:
     return character.encode("unicode_escape", "surrogatepass").decode("ascii")
+
+
+def number(value: float) -> str:
+    """Write a number in four digits, of a large one all before the point."""
+    return f"{value:,.0f}".replace("-", "−") if 1e4 <= abs(value) < 1e12 else f"{value:.4g}".replace("-", "−")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from inspect import isfunction
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,7 @@ def as_training_set(
     data: Any,
     batch_size: int = 256,
     *,
-    task: Targets | None = None,
+    task: Targets | Callable[[Any], Targets] | None = None,
     names: Sequence[str] | None = None,
     preprocess: Callable[[Any], Any] | None = None,
     collate_fn: Callable[[list[Any]], Any] | None = None,
@@ -48,7 +49,8 @@ def as_training_set(
     batch_size
         Samples per batch; a ``DataLoader`` keeps its own.
     task
-        What labels are, see ``whence.tasks``; None takes them for classes.
+        What labels are, see ``whence.tasks``; None takes them for classes; a function tells it of some labels
+        as they are in ``data``, such as ``whence.tasks.task_of_labels``.
     names
         The model's names of the classes, in order.
     preprocess
@@ -62,7 +64,7 @@ def as_training_set(
         When the same sample is not the same twice, or model and data name the classes differently.
     """
     if isinstance(data, TrainingSet):
-        if any(option is not None for option in (task, preprocess, collate_fn)):
+        if isinstance(task, Targets) or preprocess is not None or collate_fn is not None:
             raise InvalidInputError(
                 "'task', 'preprocess' and 'collate_fn' must be given where the samples are first read. "
                 "Got one beside a TrainingSet, which has its own. Pass them to as_training_set."
@@ -83,7 +85,8 @@ def as_training_set(
         assert data.batch_size is not None
         data, batch_size = data.dataset, data.batch_size
     prepare = Prepare(collate_fn, preprocess)
-    samples = TrainingSet.of(data, batch_size, prepare, names, workers, as_targets(task))
+    told = task if isfunction(task) else as_targets(task)
+    samples = TrainingSet.of(data, batch_size, prepare, names, workers, told)
     _warn_if_random(samples)
     return samples
 

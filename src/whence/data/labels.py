@@ -13,6 +13,7 @@ from torch.utils.data import ConcatDataset, Subset, TensorDataset
 from whence.core.arrays import Array, Ints, Mask
 from whence.core.checks import to_array
 from whence.data.items import LABEL_NAMES
+from whence.data.sources import Joined
 from whence.data.targets import Targets
 from whence.errors import DataWarning, InvalidInputError, ModelError, SampleError, warn
 
@@ -103,9 +104,9 @@ class Labels(Targets):
         """Raise where there is only one output."""
         if n_outputs == 1:
             raise ModelError(
-                f"The model must give one logit per class. Layer {layer!r} gives one in all. For two "
-                f"classes, put nn.Linear({d}, 2) in its place, the first row 0, the second the old weight: "
-                "the same model."
+                f"The model must give one logit per class. Layer {layer!r} gives one in all. Say what it is: "
+                "task=whence.tasks.OneLogit() where labels are 0 and 1, task=whence.tasks.Regression() where "
+                "they are numbers."
             )
         super().check_head(layer, d, n_outputs)
 
@@ -148,8 +149,12 @@ def listed_labels(dataset: Any) -> Array | None:
     if isinstance(dataset, Subset):
         known = listed_labels(dataset.dataset)
         return None if known is None else known[np.asarray(dataset.indices)]
-    if isinstance(dataset, ConcatDataset):
-        several = [listed_labels(part) for part in dataset.datasets]
+    if isinstance(dataset, ConcatDataset | Joined):
+        several = (
+            [part.known_labels() for part in dataset.parts]
+            if isinstance(dataset, Joined)
+            else [listed_labels(part) for part in dataset.datasets]
+        )
         parts = [part for part in several if part is not None]
         return np.concatenate(parts) if len(parts) == len(several) else None
     if isinstance(dataset, TensorDataset):

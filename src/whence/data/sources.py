@@ -62,6 +62,23 @@ class Columns:
         return row, self.labels[index]
 
 
+@dataclass(frozen=True)
+class Joined:
+    """Sets of samples one after the other, as one."""
+
+    parts: tuple[Any, ...]
+
+    def __len__(self) -> int:
+        return sum(map(len, self.parts))
+
+    def __getitem__(self, index: int) -> Any:
+        for part in self.parts:
+            if index < len(part):
+                return part[index]
+            index -= len(part)
+        raise IndexError(f"'index' must be below {len(self)}.")
+
+
 class Stream:
     """An iterable read by index: onwards as it goes, back by beginning again."""
 

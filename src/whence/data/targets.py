@@ -27,6 +27,9 @@ class Targets(ABC):
     has_classes: ClassVar[bool] = False
     """Whether outputs are classes and a sample has one of them: the largest output is the prediction."""
 
+    paired: ClassVar[bool] = False
+    """Whether the model has one logit z where two are meant, which then are −z/2 and z/2."""
+
     @abstractmethod
     def encode(self, labels: Any, indices: Sequence[int] | None = None) -> Array:
         """Give labels as an array (N, …) of one kind and shape, whatever a user has them in, or raise.
@@ -57,6 +60,11 @@ class Targets(ABC):
                 f"'task' must have as many outputs as the model, {n_outputs} of layer {layer!r}. "
                 f"Got {self.n_outputs}."
             )
+
+    def for_head(self, layer: str, d: int, n_outputs: int) -> Targets:
+        """Give the same for a model whose last layer makes K outputs of d features, or raise."""
+        self.check_head(layer, d, n_outputs)
+        return replace(self, n_outputs=n_outputs)
 
     def named(self, model_names: Sequence[str] | None, data_names: Sequence[str] | None) -> Self:
         """Give the same with the names that the model or the data have for the outputs."""

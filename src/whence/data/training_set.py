@@ -18,10 +18,11 @@ from whence.core.naming import asking
 from whence.data.items import LABEL_NAMES, Prepare, as_fields, is_array, split
 from whence.data.labels import Labels, data_names, listed_labels
 from whence.data.reading import Batch, OnError, Reading, Workers
-from whence.data.sources import Columns, ImageFolder, Stream, as_source
+from whence.data.sources import Columns, ImageFolder, Joined, Stream, as_source
 from whence.data.targets import Targets
 from whence.errors import InvalidInputError, SampleError
 
+_TELLING = 64  # samples by whose labels the task is told, where it is not told by the first
 _SAMPLED = 64  # samples read one by one whose contents enter a fingerprint
 
 Change = Callable[[Any, np.random.Generator], Any]
@@ -41,7 +42,7 @@ class TrainingSet(Dataset[Any]):
     """Samples in the user's own order, read when they are asked for. Nothing is copied.
 
     It is a map-style ``Dataset`` of the samples as the user has them, and it gives batches as the model takes
-    them. ``subset``, ``relabelled`` and ``marked`` give others that read from the same source.
+    them. ``subset``, ``relabelled``, ``marked`` and ``changed`` give others that read from the same source.
 
     Attributes
     ----------
@@ -52,7 +53,8 @@ class TrainingSet(Dataset[Any]):
     workers : processes that read
     on_error : what happens where a sample cannot be read; None where nobody was asked
     places : (N,) of the samples in ``source``; None for all of them
-    labels : (N, …) that stand for those in ``source``; None for its own
+    labels : (N, …) that stand for those in ``source``; None for its own. Those of samples that were left out
+        are blank
     marks : on inputs
     """
 
@@ -74,15 +76,21 @@ class TrainingSet(Dataset[Any]):
         prepare: Prepare | None = None,
         names: Sequence[str] | None = None,
         workers: Workers | None = None,
-        targets: Targets | None = None,
+        targets: Targets | Callable[[Any], Targets] | None = None,
     ) -> Self:
-        """Take data as they are, without a look at any sample; see ``as_training_set``."""
+        """Take data as they are, without a look at any sample unless its label tells what labels are.
+
+        See ``as_training_set``.
+        """
         data = ImageFolder(Path(data)) if isinstance(data, str | Path) else data
         source = as_source(data)
         if len(source) == 0:
             raise InvalidInputError("'data' must have at least one sample. Got an empty set.")
+        prepare = prepare or Prepare()
+        if not isinstance(targets, Targets | None):
+            targets = targets(_some_labels(source, prepare))
         targets = (targets or Labels()).named(names, data_names(data))
-        found = cls(source, targets, prepare or Prepare(), batch_size, workers or Workers())
+        found = cls(source, targets, prepare, batch_size, workers or Workers())
         return replace(found, labels=targets.encode(source.labels)) if found._sliced else found
 
     @property
@@ -121,7 +129,7 @@ class TrainingSet(Dataset[Any]):
         for mark in self.marks:
             if mark.where[index]:
                 inputs = _changed(mark.change, inputs, np.random.default_rng([mark.seed, place]))
-        if self.labels is not None:
+        if self.labels is not None and self.targets.known(self.labels[[index]])[0]:
             label = self.labels[index].tolist()
         fields = as_fields(item)
         if fields is None:
@@ -188,6 +196,20 @@ class TrainingSet(Dataset[Any]):
     def relabelled(self, labels: Array, class_names: tuple[str, ...] | None) -> Self:
         """Give the set with other labels (N, …), and the names of their classes."""
         return replace(self, labels=labels, targets=replace(self.targets, names=class_names))
+
+    def changed(self, labels: Array | None, *added: Self) -> Self:
+        """Give the set with other samples after its own, and labels (N + M, …) of all; None for their own.
+
+        Samples whose label is blank are left out; all keep their places.
+        """
+        parts = tuple(part for each in (self, *added) for part in each.parts)
+        return replace(self, source=Joined(parts), places=None, labels=labels, marks=())
+
+    @property
+    def parts(self) -> tuple[Self, ...]:
+        """The sets that it was put together from by ``changed``; else the set itself."""
+        joined = isinstance(self.source, Joined) and self.places is None and not self.marks
+        return self.source.parts if joined else (self,)
 
     def marked(self, mark: Mark) -> Self:
         """Give the set with a change of some samples' inputs, after those that it has."""
@@ -275,6 +297,26 @@ class TrainingSet(Dataset[Any]):
         data = self.source.data if isinstance(self.source, Stream) else self.source
         # Of columns and lists every item is read anyway.
         return lines if isinstance(data, Columns | list | tuple) else lines | anatomy(data, "data")
+
+
+def _some_labels(source: Any, prepare: Prepare) -> Any:
+    """Give labels as they lie in a source: all that it lists, or those of the first samples."""
+    if isinstance(source, Columns):
+        return source.labels
+    known = listed_labels(source)
+    if known is not None:
+        return known
+    found: list[Any] = []
+    for place in range(min(len(source), _TELLING)):
+        try:
+            items = [source[place]]
+            label = split(items[0] if prepare.collate_fn is None else prepare.collate_fn(items))[1]
+        except Exception:  # whoever reads the sample in earnest reports it
+            continue
+        found.append(label if prepare.collate_fn is None else label[0])
+        if isinstance(found[0], int | np.integer | str):  # a class, of which one is enough
+            break
+    return found
 
 
 def _changed(change: Change, inputs: Any, rng: np.random.Generator) -> Any:

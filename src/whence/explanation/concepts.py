@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from whence.explanation.contribution import facts
-from whence.explanation.record import require_classes
 from whence.pages.samples import Array, Sample
 from whence.pages.style import drawn, scale
+from whence.tasks.verdict import Speech
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -48,7 +48,8 @@ class ConceptExplanation:
     Attributes
     ----------
     test, train : the two samples
-    index, label : the training sample's place and class
+    index, label, told : the training sample's place and label, and that in words
+    speech : which words are used, of a class, a label or a number
     target : the class that the scores are about
     class_names : one name per class
     score, bias : τ of the pair, and the part of it that comes from the bias and goes through no concept
@@ -63,6 +64,8 @@ class ConceptExplanation:
     train: Sample
     index: int
     label: Any
+    told: str
+    speech: Speech
     target: int
     class_names: tuple[str, ...]
     score: float
@@ -102,5 +105,4 @@ class ConceptExplanation:
         """
         from whence.explanation.figures.concepts import draw
 
-        require_classes(isinstance(self.label, int))
         return draw(self)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def write(explanations: Sequence[Explanation], path: str | PathLike[str] | None) -> str:
     """Render the page, and write it where a path is given."""
-    words = explanations[0].words if explanations else MADE_OF
+    words = explanations[0].words if explanations else MADE_OF["class"]
     html = render("page.html", [__package__], Look(style()), explanations=explanations, words=words)
     if path is not None:
         store.write_text(check_path("path", path), html)

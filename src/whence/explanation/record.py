@@ -16,6 +16,7 @@ from whence.explanation.contribution import Contribution, Foretold, Full, facts
 from whence.explanation.wording import MADE_OF, Question, Words, would_change
 from whence.pages.samples import Array, Sample
 from whence.pages.style import drawn, scale
+from whence.tasks.verdict import Speech, Verdict
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -23,15 +24,6 @@ if TYPE_CHECKING:
 
 Scores = npt.NDArray[np.float64]
 _POINTS = 60  # of a curve
-
-
-def require_classes(has_classes: bool) -> None:
-    """Raise where outputs are no classes, for which figures and pages have no words yet."""
-    if not has_classes:
-        raise InvalidInputError(
-            "Figures and pages show classes, and this explanation is of another task. Read its fields and "
-            "maps, or to_dict."
-        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,16 +34,21 @@ class Explanation:
     ----------
     foretold : how, where scores are effects, which say what would change; None where they say what the logit
         is made of
+    speech : which words it is told in, of a class, of one of many labels, or of a number
     sample : the test sample
-    predicted, probability : the model's class for it, and the probability the model gives that class; where
-        outputs are no classes, the output that is explained unless another is named, and None
+    predicted, probability : the model's class for it, and the probability the model gives that class; of many
+        labels, the one that is explained unless another is named, and its probability; of numbers the output,
+        and None
+    verdict : what the model and the surrogate say of it, and what is true, in words
     surrogate_class : the class that the surrogate gives it, its largest output; where it differs from the
-        model's class, do not trust the explanation
-    truth : its true class, or None where it is not known
-    target : the class that the scores are about
+        model's class, do not trust the explanation. Where there are no classes, the target
+    truth : its true class or label, or None where it is not known
+    target : the class, or the output, that the scores are about
     class_names : one name per class
     scores : of all training samples that have one, in their order
-    logit : the surrogate's logit of the target; what it is made of sums to it, effects do not
+    logit : the surrogate's logit of the target, or its prediction of a number; what it is made of sums to it,
+        less the base, effects do not
+    base : what the output is where nothing scores: 0, and of a regression the mean of the training targets
     bias : the part of the logit that comes from the bias, which no feature of an input carries
     proponents, opponents : the strongest samples of either sign, strongest first
     logit_map : relevance of the surrogate's logit on the test sample; the test maps of all training samples
@@ -60,18 +57,23 @@ class Explanation:
     n_train, n_support : training samples, and how many of them can have a score: the support vectors, or
         those that change some surrogate
     gap : relative duality gap of the surrogate, the certificate of its scores
+    input : the name of the input that samples and maps are of, where the model has several; else empty
+    others : the same explanation on each of the model's further inputs
     """
 
     foretold: Foretold | None
+    speech: Speech
     sample: Sample
     predicted: int
+    verdict: Verdict
     probability: float | None
     surrogate_class: int
-    truth: int | None
+    truth: Any
     target: int
     class_names: tuple[str, ...]
     scores: Scores
     logit: float
+    base: float
     bias: float
     proponents: tuple[Contribution, ...]
     opponents: tuple[Contribution, ...]
@@ -80,6 +82,13 @@ class Explanation:
     n_train: int
     n_support: int
     gap: float
+    input: str = ""
+    others: tuple[Explanation, ...] = ()
+
+    @property
+    def inputs(self) -> dict[str, Explanation]:
+        """The explanation on each of the model's inputs, by their names; scores are the same on all."""
+        return {why.input: why for why in (self, *self.others)}
 
     @property
     def evidence_for(self) -> float:
@@ -99,7 +108,15 @@ class Explanation:
     @property
     def words(self) -> Words:
         """What the scores mean, in words."""
-        return MADE_OF if self.foretold is None else would_change(self.foretold.output)
+        return MADE_OF[self.speech] if self.foretold is None else would_change(self.foretold.output)
+
+    @property
+    def about(self) -> str:
+        """What is explained, in words: the class, the label, or the number."""
+        name = self.class_names[self.target]
+        if self.speech != "number":
+            return name
+        return self.verdict.predicted if len(self.class_names) == 1 else f"{name}: {self.verdict.predicted}"
 
     @property
     def told(self) -> str:
@@ -108,7 +125,7 @@ class Explanation:
 
     @property
     def total(self) -> float:
-        """The sum of all scores: the logit where they are what it is made of."""
+        """The sum of all scores: the logit, less its base, where they are what it is made of."""
         return self.evidence_for + self.evidence_against
 
     @property
@@ -163,7 +180,7 @@ class Explanation:
     def sums(self) -> dict[str, float]:
         """What the maps sum to, beside what they are of.
 
-        ``logit`` = ``features`` + ``bias``; ``features`` is what the logit's map starts from and
+        ``logit`` = ``base`` + ``features`` + ``bias``; ``features`` is what the logit's map starts from and
         ``logit_map`` what arrives at the input: biases and stabilisers inside the model take the rest.
         ``total`` is the sum of all scores, ``shown`` that of the shown pairs', ``shown_maps`` that of their
         test maps, and ``likeness`` the cosine between the sum of their test maps and the logit's map.
@@ -172,7 +189,8 @@ class Explanation:
         lengths = float(np.linalg.norm(shown) * np.linalg.norm(self.logit_map))
         return {
             "logit": self.logit,
-            "features": self.logit - self.bias,
+            "base": self.base,
+            "features": self.logit - self.base - self.bias,
             "bias": self.bias,
             "logit_map": float(self.logit_map.sum()),
             "total": self.total,
@@ -195,23 +213,30 @@ class Explanation:
         sides = {"proponents": self.proponents, "opponents": self.opponents}
         return {
             **facts(self),
+            "verdict": self.verdict._asdict(),
             "foretold": None if self.foretold is None else asdict(self.foretold),
             **{name: getattr(self, name) for name in computed},
             **{name: [self._plain(pair) for pair in pairs] for name, pairs in sides.items()},
             **_text(self, "logit_map"),
+            "others": [why.to_dict() for why in self.others],
         }
 
     def _plain(self, pair: Contribution) -> dict[str, Any]:
         return {
             **facts(pair),
-            **({} if self.probability is None else {"class": self.class_names[pair.label]}),
+            **({"class": pair.told} if self.speech == "class" else {}),
             "test_map_sum": float(pair.test_map.sum()),
             "train_map_sum": float(pair.train_map.sum()),
             **_text(pair, "test_map", "train_map"),
         }
 
-    def plot(self) -> Figure:
+    def plot(self, input: str | None = None) -> Figure:
         """Draw the test sample with its map, its proponents and opponents, and the maps of each pair.
+
+        Parameters
+        ----------
+        input
+            The input to draw, of a model with several; None for the first.
 
         Returns
         -------
@@ -219,8 +244,12 @@ class Explanation:
         """
         from whence.explanation.figures.pairs import draw
 
-        require_classes(self.probability is not None)
-        return draw(self)
+        if input is not None and input not in self.inputs:
+            raise InvalidInputError(
+                f"'input' must be one of the model's inputs, {', '.join(map(repr, self.inputs))}. "
+                f"Got {shown(input)}."
+            )
+        return draw(self if input is None else self.inputs[input])
 
 
 def _text(one: Contribution | Explanation, *maps: str) -> dict[str, Any]:
@@ -262,11 +291,11 @@ class Explanations(Sequence[Explanation]):
         """The relevance maps of each test sample, see ``Explanation.maps``."""
         return [why.maps for why in self]
 
-    def plot(self, test: int = 0) -> Figure:
-        """Draw the explanation of one test sample, the first if none is named."""
+    def plot(self, test: int = 0, input: str | None = None) -> Figure:
+        """Draw the explanation of one test sample, the first if none is named, on one of its inputs."""
         if not is_integer(test) or not -len(self) <= test < len(self):
             raise InvalidInputError(f"'test' must be one of the {len(self)} test samples. Got {shown(test)}.")
-        return self[test].plot()
+        return self[test].plot(input)
 
     def to_dict(self) -> list[dict[str, Any]]:
         """Each explanation in plain types that JSON takes."""
@@ -286,5 +315,4 @@ class Explanations(Sequence[Explanation]):
         """
         from whence.explanation.page import write
 
-        require_classes(all(why.probability is not None for why in self))
         return write(self._all, path)

@@ -17,6 +17,7 @@ from whence.explanation.wording import Question, Words
 from whence.pages.png import data_uri
 from whence.pages.samples import Array, Sample
 from whence.pages.style import drawn
+from whence.tasks.verdict import Speech
 
 Class = Annotated[int, Field(ge=0, description="A class by its number")]
 Index = Annotated[int, Field(ge=0, description="A sample's place")]
@@ -126,15 +127,26 @@ class Pair(View):
     """A training sample and what it contributes; positive is evidence for the target class."""
 
     index: Index
-    label: Class
+    label: Any
+    told: str
+    differs: bool
     score: float
     share: float
-    error: float | None
-    coefficient: float
-    common: float
+    coefficient: float | None
     sample: Shown
     test_map: Map
     train_map: Map
+
+
+class Said(View):
+    """What the model and the surrogate say, in words, see ``Verdict``."""
+
+    predicted: str
+    probability: float | None
+    truth: str | None
+    right: bool | None
+    surrogate: str
+    agrees: bool
 
 
 class Explained(View):
@@ -142,17 +154,21 @@ class Explained(View):
 
     question: Question
     words: Words
+    speech: Speech
+    verdict: Said
+    about: str
     told: str
     sample: Shown
     logit_map: Map
     full: Full
     pairs: list[Pair]
     predicted: Class
-    probability: float
+    probability: float | None
     surrogate_class: Class
-    truth: int | None
+    truth: Any
     target: Class
     logit: float
+    base: float
     total: float
     bias: float
     evidence_for: float

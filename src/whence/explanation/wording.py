@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
+
+from whence.tasks.verdict import Speech
 
 Question = Literal["made of", "would change"]
 """Whether scores are the parts of the surrogate's logit, or what samples change by being there."""
@@ -34,6 +36,11 @@ class Words:
     scored : which samples can have a score, after their number
     running, held : captions of the curves of all scores
     train_map : what the map on a training sample is of
+    colours : what either colour means, in three words
+    output : what is explained, in a word
+    predicted, true : what stands before what the model says, and before what is true
+    other, others : what a training sample marked by ≠ is, in short and as a sentence; empty where none is
+    says : what a surrogate does, before what it says
     """
 
     title: str
@@ -53,9 +60,16 @@ class Words:
     running: str
     held: str
     train_map: str
+    colours: Sides = ("for the target", "against it")
+    output: str = "logit"
+    predicted: str = "predicted"
+    true: str = "true label"
+    other: str = "label differs from the target"
+    others: str = "The training sample’s label differs from the target class."
+    says: str = "predicts"
 
 
-MADE_OF = Words(
+_OF_CLASSES = Words(
     title="Where a prediction comes from",
     titles="Where {n} predictions come from",
     lead="Which training samples a prediction comes from, and which features of them and of the test sample.",
@@ -79,6 +93,51 @@ MADE_OF = Words(
 )
 
 
+_OF_LABELS = replace(
+    _OF_CLASSES,
+    reading="A score τ is large when the training sample matters to the surrogate and looks like the test "
+    "sample to the model. The scores of all training samples sum to the surrogate’s logit of the label that "
+    "is explained, which is on where that is above 0: samples with the label speak for it, others against. "
+    "Each pair of a training sample and the test sample has two maps, which show the features of either that "
+    "its score comes from.",
+    nothing=("No training sample speaks for this label.", "No training sample speaks against this label."),
+    sign=("evidence that the label is on", "evidence that it is off"),
+    colours=("for the label", "against it"),
+    predicted="labels on",
+    true="true labels",
+    other="without the label that is explained",
+    others="The training sample is without the label that is explained.",
+    says="has",
+)
+
+_OF_NUMBERS = replace(
+    _OF_CLASSES,
+    reading="A score τ is large when the training sample matters to the surrogate and looks like the test "
+    "sample to the model. The surrogate’s prediction is a base, which for a regression is the mean of the "
+    "training targets, and the scores of all training samples, in the units of the targets: samples whose "
+    "target is above what the others foretell pull up what looks like them, those below it pull it down. "
+    "Each pair of a training sample and the test sample has two maps, which show the features of either that "
+    "its score comes from.",
+    side=("pulls up", "pulls down"),
+    share=("upward", "downward"),
+    everything=("all that pulls up", "all that pulls down"),
+    nothing=("No training sample pulls it up.", "No training sample pulls it down."),
+    sign=("pulls the prediction up", "pulls the prediction down"),
+    total="= surrogate prediction − {base}",
+    scored="leave the tube or lie at its edge, the rest score 0",
+    running="Running sum of the scores: it ends at the prediction less its base",
+    held="Share of all that pulls",
+    colours=("pulls up", "pulls down"),
+    output="prediction",
+    true="true value",
+    other="",
+    others="",
+)
+
+MADE_OF: dict[Speech, Words] = {"class": _OF_CLASSES, "label": _OF_LABELS, "number": _OF_NUMBERS}
+"""The words of what a prediction is made of."""
+
+
 def would_change(output: str) -> Words:
     """Give the words of effects on an output of the model."""
     name = OUTPUTS[output]
@@ -88,11 +147,9 @@ def would_change(output: str) -> Words:
         lead="What training samples change by being there: what would be missing if one were gone and the "
         "model trained again, as its surrogate foretells it.",
         reading=f"An effect is how much higher the {name} of the target class is with the training sample "
-        "than without it, where the others make up for it as far as they can; after ± stands its standard "
-        "error. Each is of one sample alone, and together they are not the logit. The map on the test sample "
-        "shows where the effect comes from, all of it. The map on the training sample shows the part of it "
-        "that goes by what both samples have in common; the rest is how others make up for the sample, "
-        "which no part of it shows.",
+        "than without it, where the others make up for it as far as they can. Each is of one sample alone, "
+        "and together they are not the logit. The maps of a pair show the features of either sample that "
+        "its effect comes from.",
         asks="What would change",
         mark="",
         scores="Effects",
@@ -105,8 +162,8 @@ def would_change(output: str) -> Words:
             f"without the sample the {name} would be higher",
         ),
         total="of all effects, not the logit",
-        scored="come near a margin and so have an effect, the rest have none",
+        scored="have an effect, the rest have none",
         running="Running sum of the effects: each is of one sample alone, and it does not end at the logit",
         held="Share of all effects",
-        train_map="of what both have in common",
+        train_map="of its effect, too",
     )

@@ -16,11 +16,13 @@ from whence.core import fingerprint
 from whence.core.cache import Cache
 from whence.core.checks import check_choice, check_count, check_flag
 from whence.core.processor import REMEDY, bfloat16_works
-from whence.data import OnError, Targets, as_training_set
+from whence.core.words import counted
+from whence.data import OnError, Targets, TrainingSet, as_training_set
 from whence.errors import InvalidInputError
 from whence.features.bank import FeatureBank
 from whence.features.forward import Forward
 from whence.features.job import Job, cached
+from whence.features.rows import stacked
 from whence.model.bound import BoundModel
 from whence.model.extractor import Extractor, find_head
 from whence.model.inputs import check_device
@@ -100,6 +102,11 @@ def extract(
     if autocast == "bfloat16":
         _check_bfloat16(model, device)
     samples = as_training_set(data, batch_size, task=task)
+    if len(samples.parts) > 1 or samples.parts[0] is not samples:
+        return _joined(
+            model, samples, layers, layer=layer, cache_dir=cache_dir, dtype=dtype, device=device,
+            autocast=autocast, num_workers=num_workers, on_error=on_error, show_progress=show_progress,
+        )  # fmt: skip
     with nullcontext() if device is None else _placed(model, device):
         source = samples.reading(num_workers, on_error)
         first = next((batch for batch in source.batches() if len(batch.indices)), None)
@@ -109,8 +116,8 @@ def extract(
         exact = True if layer is None or not samples.targets.has_classes else None
         extractor = Extractor(model, find_head(model, first.inputs, layer), exact)
         K, d = extractor.head().weight.shape
-        samples.targets.check_head(extractor.layer, d, K)
-        targets = replace(samples.targets, n_outputs=K)
+        targets = samples.targets.for_head(extractor.layer, d, K)
+        extractor.paired = targets.paired
         source = replace(source, targets=targets)
         extractor.layers = _chosen(extractor, first.inputs, d, layers)
         forward = Forward(extractor, targets, np.dtype(dtype), autocast)
@@ -126,6 +133,26 @@ def extract(
         )
     bound = BoundModel(extractor, prepare=samples.prepare)
     return FeatureBank(features, labels, extractor.head(), targets, bound, samples, parts, checksum, note)
+
+
+def _joined(model: nn.Module, samples: TrainingSet, layers: Any, **options: Any) -> FeatureBank:
+    """Extract the parts of a set that was put together, each with a bank of its own in the cache.
+
+    What was added later is all that is computed where the rest is there.
+    """
+    banks: list[FeatureBank] = []
+    for part in samples.parts:
+        banks.append(extract(model, part, layers=layers, **options))
+        layers = banks[0].layers
+    first, valid = banks[0], np.concatenate([bank.valid for bank in banks])
+    own = np.concatenate([bank.labels for bank in banks])
+    labels = own if samples.labels is None else samples.labels.copy()
+    labels[~valid] = first.task.blank(1)[0]
+    features = stacked([bank.features for bank in banks])
+    note = first.note
+    if len({bank.note for bank in banks}) > 1:
+        note = "; ".join(f"{counted(len(bank.labels), 'sample')} {bank.note}" for bank in banks)
+    return replace(first, features=features, labels=labels, data=samples, parts={}, checksum="", note=note)
 
 
 def _chosen(extractor: Extractor, inputs: Any, width: int, asked: Asked | Layers) -> Layers | None:

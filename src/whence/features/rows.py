@@ -11,7 +11,7 @@ import io
 import os
 import tempfile
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import IO, Any
 
@@ -152,6 +152,12 @@ def taken(features: Rows, mask: Mask) -> Rows:
         return features
     parts = (block[some] for block, some in zip(blocks(features), blocks(mask, features), strict=True))
     return _together(parts, int(mask.sum()), features.shape[1], features.dtype)
+
+
+def stacked(several: Sequence[Rows]) -> Rows:
+    """Put the rows of several arrays (n, d) one after the other."""
+    first, n = several[0], sum(map(len, several))
+    return _together((block for rows in several for block in blocks(rows)), n, first.shape[1], first.dtype)
 
 
 def _together(parts: Iterable[Rows], n: int, dimension: int, dtype: np.dtype[Any]) -> Rows:

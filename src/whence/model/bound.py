@@ -73,7 +73,7 @@ class BoundModel:
             parts, last = dict(model.named_modules()), layers.blocks[-1]
             if (last.name, last.width) != (extractor.layer, head.weight.shape[1]):
                 raise contents.refused(f"'layers' must end with the layer {extractor.layer!r}, and does not")
-            if missing := [name for name in layers.names if name not in parts]:
+            if missing := [name for name in layers.names[:-1] if name not in parts]:
                 raise contents.refused(f"'layers' must be the model's, and it has no {missing[0]!r}")
             extractor.layers = layers
         return cls(extractor, fingerprint)

@@ -11,10 +11,11 @@ from torch import Tensor, nn
 
 from whence.errors import HeadError, ModelError
 from whence.model import heads
-from whence.model.heads import Call, Head, HeadInputs, listed, widths
+from whence.model.heads import Call, Head, HeadInputs, Shared, listed, widths
 from whence.model.inputs import n_rows, run, running_on, take, to_model
 from whence.model.layers import Layers
 from whence.model.modules import check_model, eagerly, evaluating, unwrap
+from whence.model.outputs import logits_in
 
 
 def find_head(model: nn.Module, inputs: Any, layer: str | None = None) -> str:
@@ -22,7 +23,9 @@ def find_head(model: nn.Module, inputs: Any, layer: str | None = None) -> str:
 
     Forward passes on ``inputs`` record what goes through every linear layer and 1×1 convolution. The head
     is the one whose output has the values of the model's logits, or from which the model picks its logits:
-    one place per sample (the last token), or an average over places (pooling). Nothing is guessed from names.
+    one place per sample (the last token), or an average over places (pooling). Where the logits are a sum or
+    a mean of several heads, as of distilled transformers, all of them are named: "0.5*head + 0.5*head_dist".
+    Nothing is guessed from names.
 
     Parameters
     ----------
@@ -40,22 +43,25 @@ def find_head(model: nn.Module, inputs: Any, layer: str | None = None) -> str:
     """
     model = check_model(model, layer)
     layers = heads.candidates(model)
-    if layer is not None and layer not in layers:
-        raise ModelError(f"'layer' must name a linear layer of the model. Got {layer!r}. {listed(layers)}")
+    asked = [] if layer is None else [term.name for term in heads.terms(layer)]
+    if unknown := [name for name in asked if name not in layers]:
+        raise ModelError(
+            f"'layer' must name a linear layer of the model. Got {unknown[0]!r}. {listed(layers)}"
+        )
     inputs = take(to_model(model, inputs), slice(8))  # enough to tell layers apart, and little to record
     with evaluating(model), eagerly(model), running_on(inputs):
         if layer is None:
             # Known now, K keeps the second pass from holding the tensors of every layer of a large model.
-            K = {logits.shape[1] for logits in logits_in(run(model, inputs))}
+            K = {logits.shape[1] for logits in logits_in(run(model, inputs), n_rows(inputs))}
             wanted = {name: module for name, module in layers.items() if widths(module)[1] in K}
         else:
-            wanted = {layer: layers[layer]}
+            wanted = {name: layers[name] for name in asked}
         with heads.recording(wanted) as calls:
-            outputs = logits_in(run(model, inputs))
+            outputs = logits_in(run(model, inputs), n_rows(inputs))
         if layer is None:
             layer = _only_head(calls, outputs, layers)
         else:
-            _check_ranks(_single_call(calls, layer), outputs, layers)
+            _check_ranks(layer, _shared(calls, layer), outputs, layers)
     return layer
 
 
@@ -67,22 +73,24 @@ class Outputs(NamedTuple):
 
 
 class Extractor:
-    """Features f(x): what goes into the linear layer ``layer`` of ``model`` to make the logits.
+    """Features f(x): what goes into the linear layer ``layer`` of ``model``, or several, to make the logits.
 
     Calling it runs the whole model on a batch in eval mode and returns features (B, d) on the model's
     device. Where the layer runs on many places of a sample, the features are those of the place that the
-    model picks, or averaged as the model does. The model's weights, gradients, training flags and hooks are
+    model picks, or averaged as the model does; where the logits are a sum of several layers' outputs, what
+    goes into each times its share, side by side. The model's weights, gradients, training flags and hooks are
     as before afterwards. Every batch is checked: samples for which the model's output is not what the layer
     makes of the features are refused.
 
     Attributes
     ----------
     model : the model itself, inside ``DataParallel`` and ``torch.compile``
-    layer : the name of its head
+    layer : the name of its head, or several as in "0.5*head + 0.5*head_dist"
     layers : the layers that features come from, where they are not the head's alone: features are then
         (B, D), see ``Layers``
     exact : whether the model's output has the layer's values, or (False) only its first class; None until
         the first batch tells
+    paired : whether one logit z stands for two classes: head and output are then given for −z/2 and z/2
     notes : what the model writes down whenever it runs, such as a counter, by the lines of its
         ``fingerprint.structure``; None until a run has told
 
@@ -95,9 +103,15 @@ class Extractor:
     """
 
     def __init__(
-        self, model: nn.Module, layer: str, exact: bool | None = None, layers: Layers | None = None
+        self,
+        model: nn.Module,
+        layer: str,
+        exact: bool | None = None,
+        layers: Layers | None = None,
+        paired: bool = False,
     ) -> None:
         self.model = unwrap(model)
+        self.paired = paired
         self.layer = layer
         self.layers = layers
         self.exact = exact
@@ -112,57 +126,79 @@ class Extractor:
         with evaluating(self.model):
             inputs = to_model(self.model, inputs)
             with running_on(inputs):
-                call, passes, before = self._passes(inputs)
-            wrong = [heads.differing(call, found, logits) for found, logits in passes]
+                shared, passes, before = self._passes(inputs)
+            wrong = [heads.differing(shared, found, logits) for found, logits in passes]
             if self.exact is None:
                 self.exact = any(not mask.any() for mask in wrong)
             if not self.exact:
-                wrong = [heads.misranked(found, logits) for found, logits in passes]
+                wrong = [self._misranked(found, logits) for found, logits in passes]
             best = min(range(len(passes)), key=lambda j: int(wrong[j].sum()))
             found, logits = passes[best]
             if wrong[best].any():
                 self._refuse(int(wrong[best].int().argmax()), found, logits)
-            return Outputs(self._joined(before, found.features).detach(), logits.detach())
+            return Outputs(self._joined(before, found.features).detach(), self._whole(logits.detach()))
+
+    def _misranked(self, found: HeadInputs, logits: Tensor) -> Tensor:
+        """Mark the samples (B,) for which the model's output decides otherwise than the layer."""
+        if not self.paired:
+            return heads.misranked(found, logits)
+        # One output that is not the logit itself can be but the probability that it stands for.
+        apart = (logits.detach() - found.logits.sigmoid()).abs() > 1e-3
+        return apart[:, 0]
+
+    def _whole(self, logits: Tensor) -> Tensor:
+        """Give the model's output (B, K), of one logit or one probability that of both classes (B, 2)."""
+        if not self.paired:
+            return logits
+        return heads.paired(logits) if self.exact else torch.cat([1 - logits, logits], 1)
 
     def forward(self, inputs: Any) -> Tensor:
         """Features (B, d) of the model's inputs, in the caller's own modes; autograd follows if it is on."""
-        call, passes, before = self._passes(inputs)
+        shared, passes, before = self._passes(inputs)
         if len(passes) == 1:
             return self._joined(before, passes[0][0].features)
-        best = min(passes, key=lambda each: int(heads.differing(call, *each).sum()))
+        best = min(passes, key=lambda each: int(heads.differing(shared, *each).sum()))
         return self._joined(before, best[0].features)
 
     def _joined(self, before: Mapping[str, Tensor], features: Tensor) -> Tensor:
         """Features of all layers, of those before the head and of the head (B, d)."""
         return features if self.layers is None else self.layers.joined(before, features)
 
-    def _passes(self, inputs: Any) -> tuple[Call, list[tuple[HeadInputs, Tensor]], Mapping[str, Tensor]]:
-        """Run the model once: the layer's call, what it gave each output that may be the logits, and others.
+    def layers_of_head(self) -> list[tuple[float, nn.Module]]:
+        """Give the layers that the head is made of, with their shares."""
+        return [(share, self.model.get_submodule(name)) for share, name in heads.terms(self.layer)]
+
+    def _passes(self, inputs: Any) -> tuple[Shared, list[tuple[HeadInputs, Tensor]], Mapping[str, Tensor]]:
+        """Run the model once: the head's calls, what they gave each output that may be the logits, others.
 
         These are the vectors of the layers before it, where features come from several.
         """
-        layer = self.model.get_submodule(self.layer)
+        layers = {name: self.model.get_submodule(name) for _, name in heads.terms(self.layer)}
         reading: Any = nullcontext({}) if self.layers is None else self.layers.reading(self.model, inputs)
-        with eagerly(self.model), reading as before, heads.recording({self.layer: layer}) as calls:
-            outputs = logits_in(run(self.model, inputs))
-            call = _single_call(calls, self.layer)
-            tries = [(heads.head_inputs(call, logits), logits) for logits in outputs]
+        with eagerly(self.model), reading as before, heads.recording(layers) as calls:
+            outputs = logits_in(run(self.model, inputs), n_rows(inputs))
+            shared = _shared(calls, self.layer)
+            tries = [(heads.joint_inputs(shared, logits), logits) for logits in outputs]
         passes = [(found, logits) for found, logits in tries if found is not None]
         if not passes:
+            shape = tuple(shared[0][1].output.shape)
             raise ModelError(
-                f"Layer {self.layer!r} must make the model's logits. Its output {tuple(call.output.shape)} "
+                f"Layer {self.layer!r} must make the model's logits. Its output {shape} "
                 "has no traceable part in them. Find the head again with the batch that was passed."
             )
         n, rows = n_rows(inputs), passes[0][0].features
         if n is not None and len(rows) != n:
+            d = sum(widths(layer)[0] for layer in layers.values())
             raise ModelError(
-                f"Layer {self.layer!r} must see one row per sample, shape ({n}, {widths(layer)[0]}). "
+                f"Layer {self.layer!r} must see one row per sample, shape ({n}, {d}). "
                 f"Got {tuple(rows.shape)}. Is the input a batch?"
             )
-        return call, passes, before
+        return shared, passes, before
 
     def _refuse(self, row: int, found: HeadInputs, logits: Tensor) -> None:
         ours, theirs = found.logits[row], logits[row].detach()
+        if self.paired and not self.exact:
+            ours = ours.sigmoid()
         what = f"the model puts class {int(theirs.argmax())} first, the layer class {int(ours.argmax())}"
         if ours.argmax() == theirs.argmax():
             what = f"its values differ from the layer's by up to {float((ours - theirs).abs().max()):.3g}"
@@ -174,10 +210,10 @@ class Extractor:
         Where features come from several layers, the weight (K, D) is 0 for those of the others.
         """
         with evaluating(self.model), eagerly(self.model):
-            weight, bias = heads.effective(self.model.get_submodule(self.layer))
+            weight, bias = heads.joint_weight(self.layers_of_head())
         arrays = [None if t is None else t.float().cpu().numpy().copy() for t in (weight, bias)]
         assert arrays[0] is not None
-        head = Head(arrays[0], arrays[1])
+        head = Head(arrays[0], arrays[1]).paired() if self.paired else Head(arrays[0], arrays[1])
         return head if self.layers is None else self.layers.head(head)
 
 
@@ -211,36 +247,20 @@ def _check_same(a: Tensor, b: Tensor, tolerance: float, when: str, why: str) -> 
         )
 
 
-def logits_in(output: Any) -> list[Tensor]:
-    """List what may be the logits in a model's output: floating-point tensors (B, K)."""
-    if isinstance(output, Mapping):
-        parts = [output["logits"]] if "logits" in output else list(output.values())
-    elif hasattr(output, "logits"):
-        parts = [output.logits]
-    else:
-        parts = list(output) if isinstance(output, tuple | list) else [output]
-    found = [p for p in parts if isinstance(p, Tensor) and p.ndim == 2 and p.is_floating_point()]
-    if not found:
-        got = f"shape {tuple(output.shape)}" if isinstance(output, Tensor) else type(output).__name__
-        raise ModelError(
-            "The model must return logits, shape (B, K), alone, as output.logits, or in a tuple or dict. "
-            f"Got {got}. Is the input a batch?"
-        )
-    return found
-
-
 def _only_head(calls: list[Call], outputs: list[Tensor], layers: Mapping[str, nn.Module]) -> str:
     """Name the one layer that made an output, or raise."""
     found: dict[str, tuple[int, ...]] = {}
     for logits in outputs:
         # Backwards: where an identity repeats its input or a wrapper its content, the later call is the head.
-        name = next((call.name for call in reversed(calls) if heads.made_by(call, logits)), None)
+        name = next((call.name for call in reversed(calls) if heads.made_by([(1.0, call)], logits)), None)
         if name is not None:
             found.setdefault(name, tuple(logits.shape))
     if len(found) == 1:
         (name,) = found
         _single_call([call for call in calls if call.name == name], name)
         return name
+    if not found and (joint := next(filter(None, (heads.sum_of(calls, each) for each in outputs)), None)):
+        return joint
     if found:
         several = ", ".join(f"{name!r} made {shape}" for name, shape in found.items())
         raise ModelError(
@@ -250,24 +270,34 @@ def _only_head(calls: list[Call], outputs: list[Tensor], layers: Mapping[str, nn
     shapes = " or ".join(str(tuple(logits.shape)) for logits in outputs)
     raise ModelError(
         "No linear layer's output is the model's output, so the head is unknown. Expected one whose output, "
-        f"at one place per sample or averaged over places, equals the logits of shape {shapes}. "
+        "at one place per sample or averaged over places, or several whose sum, equals the logits of shape "
+        f"{shapes}. "
         f"{listed(layers, outputs[0].shape[1])} If the model does something after its last linear layer that "
-        "keeps the order of the classes, such as a softmax, pass that layer's name as 'layer'."
+        "keeps the order of the classes, such as a softmax or a sigmoid, pass that layer's name as 'layer'."
     )
 
 
-def _check_ranks(call: Call, outputs: list[Tensor], layers: Mapping[str, nn.Module]) -> None:
+def _check_ranks(layer: str, shared: Shared, outputs: list[Tensor], layers: Mapping[str, nn.Module]) -> None:
     """Raise unless the layer puts the same class first as one of the outputs."""
     for output in outputs:
-        found = heads.head_inputs(call, output)
+        found = heads.joint_inputs(shared, output)
         if found is not None and not heads.misranked(found, output).any():
             return
     shapes = " or ".join(str(tuple(output.shape)) for output in outputs)
     raise ModelError(
-        f"'layer' must rank the classes as the model does. Got {call.name!r}, output "
-        f"{tuple(call.output.shape)}, whose classes differ from those of the model's output {shapes}. "
+        f"'layer' must rank the classes as the model does. Got {layer!r}, output "
+        f"{tuple(shared[0][1].output.shape)}, whose classes differ from those of the model's output "
+        f"{shapes}. "
         f"{listed(layers, outputs[0].shape[1])}"
     )
+
+
+def _shared(calls: list[Call], layer: str) -> Shared:
+    """Give the calls of a head's layers, each once, with their shares."""
+    return [
+        (share, _single_call([call for call in calls if call.name == name], name))
+        for share, name in heads.terms(layer)
+    ]
 
 
 def _single_call(calls: list[Call], layer: str) -> Call:

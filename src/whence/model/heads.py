@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from whence.core.arrays import Floats
 from whence.errors import ModelError
+
+_PLUS = " + "
 
 
 class Head(NamedTuple):
@@ -19,6 +22,23 @@ class Head(NamedTuple):
 
     weight: Floats
     bias: Floats | None
+
+    def paired(self) -> Head:
+        """Give the two rows −w/2 and w/2 that stand for one row w, and so for its bias."""
+        pair = np.array([[-0.5], [0.5]], np.float32)
+        return Head(pair * self.weight, None if self.bias is None else pair[:, 0] * self.bias)
+
+
+def paired(logits: Tensor) -> Tensor:
+    """Give two classes' logits −z/2 and z/2 (B, 2), whose softmax is the sigmoid of one logit (B, 1)."""
+    return torch.cat([-0.5 * logits, 0.5 * logits], 1)
+
+
+class Term(NamedTuple):
+    """One of the linear layers whose outputs, each times its share, add up to the logits."""
+
+    share: float
+    name: str
 
 
 class Call(NamedTuple):
@@ -28,6 +48,31 @@ class Call(NamedTuple):
     layer: nn.Module
     inputs: Tensor
     output: Tensor
+
+
+Shared = Sequence[tuple[float, Call]]
+"""The calls of all layers that the logits are a sum of, with their shares; of most models one, share 1."""
+
+
+def terms(layer: str) -> list[Term]:
+    """Read the name of a head: one layer, or several as in "0.5*head + 0.5*head_dist"."""
+    if _PLUS not in layer:
+        return [Term(1.0, layer)]
+    found = []
+    for part in layer.split(_PLUS):
+        share, times, name = part.strip().rpartition("*")
+        try:
+            found.append(Term(float(share) if times else 1.0, name))
+        except ValueError:
+            raise ModelError(
+                f"'layer' must be a layer's name, or several as in '0.5*a + 0.5*b'. Got {layer!r}."
+            ) from None
+    return found
+
+
+def written(several: Sequence[Term]) -> str:
+    """Write the name of a head as ``terms`` reads it."""
+    return _PLUS.join(t.name if t.share == 1 else f"{t.share:.7g}*{t.name}" for t in several)
 
 
 def candidates(model: nn.Module) -> dict[str, nn.Module]:
@@ -101,10 +146,8 @@ def head_inputs(call: Call, logits: Tensor) -> HeadInputs | None:
     mixed = call.output.ndim > 2 and len(call.output) != n
     if mixed or call.inputs.numel() != n * places * d or not logits.requires_grad:
         return None
-    # Different factors for the classes, because the gradient of a sum of softmax values would vanish.
-    factors = torch.linspace(1, 2, K, dtype=logits.dtype, device=logits.device).expand_as(logits)
     gradient: Tensor | None = torch.autograd.grad(
-        logits, call.output, grad_outputs=factors, retain_graph=True, allow_unused=True
+        logits, call.output, grad_outputs=_factors(logits), retain_graph=True, allow_unused=True
     )[0]
     if gradient is None:
         return None
@@ -123,18 +166,64 @@ def head_inputs(call: Call, logits: Tensor) -> HeadInputs | None:
     return HeadInputs(*means)
 
 
-def made_by(call: Call, logits: Tensor) -> bool:
-    """Whether the layer made the logits, by value: they are its output, and its output is x Wᵀ + b."""
-    found = head_inputs(call, logits)
-    return found is not None and not bool(differing(call, found, logits).any())
+def joint_inputs(shared: Shared, logits: Tensor) -> HeadInputs | None:
+    """Find the inputs of all layers that the logits are a sum of, each times its share, side by side.
+
+    The weights of the layers side by side make the logits of them, see ``joint_weight``.
+    """
+    each = [head_inputs(call, logits) for _, call in shared]
+    found = [one for one in each if one is not None]
+    if len(found) < len(each) or len(found) == 1:
+        return found[0] if len(found) == len(each) else None
+    pairs = [(share, one) for (share, _), one in zip(shared, found, strict=True)]
+    sizes = [abs(share) * (one.logits.abs() if one.size is None else one.size) for share, one in pairs]
+    return HeadInputs(
+        torch.cat([share * one.features for share, one in pairs], dim=1),
+        torch.stack([share * one.logits for share, one in pairs]).sum(0),
+        torch.stack(sizes).sum(0),
+    )
 
 
-def differing(call: Call, found: HeadInputs, logits: Tensor) -> Tensor:
-    """Mark the samples (B,) whose logits are not the layer's output, or where that is not x Wᵀ + b."""
+def sum_of(calls: Sequence[Call], logits: Tensor) -> str | None:
+    """Name the layers whose outputs, each times a constant, add up to the logits, by value; None for none.
+
+    Autograd gives the constants: the derivative of the logits by a layer's output, summed over its places.
+    """
+    if not logits.requires_grad:
+        return None
+    n, K = logits.shape
+    factors = _factors(logits)
+    gradients = torch.autograd.grad(
+        logits, [call.output for call in calls], factors, retain_graph=True, allow_unused=True
+    )
+    several, shared = [], []
+    for call, gradient in zip(calls, gradients, strict=True):
+        if gradient is None or not gradient.any() or gradient.numel() % (n * K):
+            continue
+        shares = _rows(call, gradient, n).double().sum(1) / factors.double()
+        share = float(f"{float(shares.mean()):.7g}")  # as it is written
+        if (shares - share).abs().max() > 1e-3 * abs(share):
+            return None
+        several.append(Term(share, call.name))
+        shared.append((share, call))
+    names = {term.name for term in several}
+    return written(several) if len(names) == len(several) > 1 and made_by(shared, logits) else None
+
+
+def made_by(shared: Shared, logits: Tensor) -> bool:
+    """Whether layers made the logits, by value: they are the outputs' sum, and an output is x Wᵀ + b."""
+    found = joint_inputs(shared, logits)
+    return found is not None and not bool(differing(shared, found, logits).any())
+
+
+def differing(shared: Shared, found: HeadInputs, logits: Tensor) -> Tensor:
+    """Mark the samples (B,) whose logits are not the layers' output, or where that is not x Wᵀ + b."""
     out, y, x = (t.detach().double() for t in (logits, found.logits, found.features))
-    eps = max(torch.finfo(t.dtype).eps for t in (call.inputs, call.output, logits))
+    tensors = [logits, *(t for _, call in shared for t in (call.inputs, call.output))]
+    eps = max(torch.finfo(t.dtype).eps for t in tensors)
     rounding = 0 if found.size is None else max(2e-6, 4 * eps) * found.size
-    weight, bias = (None if t is None else t.double() for t in effective(call.layer))
+    layers = [(share, call.layer) for share, call in shared]
+    weight, bias = (None if t is None else t.double() for t in joint_weight(layers))
     assert weight is not None
     plain, size = x @ weight.T, x.abs() @ weight.abs().T
     if bias is not None:
@@ -176,6 +265,16 @@ def effective(layer: nn.Module) -> tuple[Tensor, Tensor | None]:
     return weight.reshape(K, d), value if value.any() else None
 
 
+def joint_weight(layers: Sequence[tuple[float, nn.Module]]) -> tuple[Tensor, Tensor | None]:
+    """Give the weight (K, d) and bias (K,) that layers with their shares stand for, side by side.
+
+    The shares are in the features: weights are as they are, biases times their share.
+    """
+    each = [(share, *effective(layer)) for share, layer in layers]
+    biases = [share * bias for share, _, bias in each if bias is not None]
+    return torch.cat([weight for _, weight, _ in each], dim=1), torch.stack(biases).sum(0) if biases else None
+
+
 def listed(layers: Mapping[str, nn.Module], K: int | None = None) -> str:
     """Name the candidates and their widths, those with K outputs first."""
     if not layers:
@@ -196,6 +295,11 @@ def maps_features(module: nn.Module) -> bool:
         return True
     # Wrapped and quantised layers are no nn.Linear but tell their widths in the same words.
     return all(isinstance(getattr(module, name, None), int) for name in ("in_features", "out_features"))
+
+
+def _factors(logits: Tensor) -> Tensor:
+    """Different factors for the classes, because the gradient of a sum of softmax values would vanish."""
+    return torch.linspace(1, 2, logits.shape[1], dtype=logits.dtype, device=logits.device).expand_as(logits)
 
 
 def _rows(call: Call, tensor: Tensor, n: int) -> Tensor:

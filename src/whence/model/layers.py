@@ -18,7 +18,7 @@ from torch.nn import functional as F  # noqa: N812
 from whence.core.arrays import Floats
 from whence.core.checks import check_count, shown
 from whence.errors import InvalidInputError, ModelError
-from whence.model.heads import Head
+from whence.model.heads import Head, terms
 from whence.model.inputs import n_rows
 
 BUDGET = 1024
@@ -223,21 +223,22 @@ class Layers:
 
         def read(block: Block, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
             x = what_goes_in(args, kwargs)
-            if open_ and isinstance(x, Tensor):
+            if to_run and isinstance(x, Tensor):
                 # Plain torch: relevance that starts at features goes through a linear map by its gradient.
                 with torch._C.DisableTorchFunction():
                     found[block.name] = block.vectors(x, len(x) if n is None else n, mask)
 
-        def close(*_: Any) -> None:
-            open_.clear()
+        def close(layer: nn.Module, *_: Any) -> None:
+            to_run.discard(id(layer))
 
-        open_ = [True]
+        last = [model.get_submodule(name) for _, name in terms(self.names[-1])]
+        to_run = {id(layer) for layer in last}
         with ExitStack() as stack:
             for block in self.blocks[:-1]:
                 layer = model.get_submodule(block.name)
                 stack.enter_context(layer.register_forward_pre_hook(partial(read, block), with_kwargs=True))
-            last = model.get_submodule(self.names[-1])
-            stack.enter_context(last.register_forward_pre_hook(close))
+            for layer in last:
+                stack.enter_context(layer.register_forward_pre_hook(close))
             yield found
 
     def __str__(self) -> str:

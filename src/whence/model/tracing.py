@@ -10,7 +10,7 @@ import numpy as np
 from torch import Tensor, nn
 
 from whence.errors import InvalidInputError
-from whence.model.heads import maps_features
+from whence.model.heads import maps_features, terms
 from whence.model.inputs import each_part, n_rows, run, running_on, take, to_model
 from whence.model.layers import Asked, Block, Layers, token_mask, what_goes_in
 from whence.model.modules import eagerly, evaluating
@@ -45,7 +45,7 @@ def choose_layers(model: nn.Module, inputs: Any, head: str, width: int, asked: A
     inputs
         A small batch.
     head, width
-        The last linear layer, and the number of its features.
+        The last linear layer, or several, and the number of their features.
     asked
         "all" is every distinct tensor that a linear or convolutional layer reads, but the model's own input;
         a number so many of these from the end; "auto" see ``auto``; names those.
@@ -54,7 +54,7 @@ def choose_layers(model: nn.Module, inputs: Any, head: str, width: int, asked: A
     few = take(to_model(model, inputs), slice(2))
     readings, blocks = _read(model, few, head)
     if isinstance(asked, tuple):
-        names = [name for name in asked if name != head]
+        names = [name for name in asked if name not in (head, *(part for _, part in terms(head)))]
         for name in names:
             _check_named(name, model, readings, blocks)
         return Layers(asked, (*(block for name, block in blocks.items() if name in names), last))
@@ -117,20 +117,21 @@ def _read(model: nn.Module, inputs: Any, head: str) -> tuple[dict[str, Reading],
 def _run(model: nn.Module, inputs: Any, head: str) -> dict[str, Reading]:
     """Run the model and note what goes into its layers, up to the head; later runs of a layer count."""
     found: dict[str, Reading] = {}
-    seen = {"weights": False, "head": False}
+    last = {name for _, name in terms(head)}
+    seen, to_run = {"weights": False}, {*last}
 
     def read(name: str, layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         x = what_goes_in(args, kwargs)
-        if not seen["head"] and isinstance(x, Tensor) and x.is_floating_point() and x.ndim > 1:
+        if to_run and isinstance(x, Tensor) and x.is_floating_point() and x.ndim > 1:
             found.pop(name, None)  # so that it stands where it ran last
             found[name] = Reading(name, layer, x.clone(), not seen["weights"])
-        seen["head"] |= name == head
+        to_run.discard(name)
 
     def note(*_: Any) -> None:
         seen["weights"] = True
 
     with ExitStack() as stack:
-        for name, layer in {**weighted(model), head: model.get_submodule(head)}.items():
+        for name, layer in {**weighted(model), **{name: model.get_submodule(name) for name in last}}.items():
             stack.enter_context(layer.register_forward_pre_hook(partial(read, name), with_kwargs=True))
         for module in model.modules():
             if next(module.parameters(recurse=False), None) is not None:
@@ -167,7 +168,7 @@ def _block(reading: Reading, rows: int, mask: Tensor | None) -> Block | None:
 
 def _distinct(inputs: Any, readings: dict[str, Reading], head: str) -> list[str]:
     """Name the layers whose inputs differ from those of the ones before, from the head's and the model's."""
-    known = [readings[head].x] if head in readings else []
+    known = [readings[name].x for _, name in terms(head) if name in readings]
     each_part(inputs, lambda part: known.append(part) if isinstance(part, Tensor) else None)
     names: list[str] = []
     for each in readings.values():

@@ -11,6 +11,7 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
+from whence.core.words import number
 from whence.pages.png import data_uri
 from whence.pages.samples import readable
 from whence.pages.style import a_bar, bars, drawn, ends, heat, heights, level, percent, scale, signed
@@ -75,7 +76,7 @@ def render(template: str, packages: Sequence[str], look: Look, **context: Any) -
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    filters = (a_bar, bars, data_uri, ends, heights, level, named, percent, readable, signed)
+    filters = (a_bar, bars, data_uri, ends, heights, level, named, number, percent, readable, signed)
     environment.filters |= {function.__name__: function for function in filters}
     environment.globals |= {"citation": CITATION, "drawn": drawn, "heat": heat, "scale": scale}
     return environment.get_template(template).render(look=look, **context)

@@ -18,15 +18,17 @@ from whence.attributors.base import METHODS
 from whence.core import contents, store
 from whence.core.checks import check_callable
 from whence.core.naming import find, named, origin
-from whence.data import Targets, TrainingSet, as_training_set
+from whence.data import TrainingSet, as_training_set
 from whence.errors import InvalidInputError, StoreError
 from whence.model.inputs import check_device
 from whence.model.modules import class_names
+from whence.tasks import Task, task_of_labels
+from whence.tasks.task import TASKS
 
 SUFFIX = ".json"
 """What the name of a configuration has beyond that of the explainer that it lies beside."""
 
-NAMES = ("model", "data", "test", "preprocess", "method")
+NAMES = ("model", "data", "test", "preprocess", "method", "task")
 """What a fit is given as the names of code."""
 READING = ("cache_dir", "dtype", "autocast", "num_workers", "on_error")
 """Options of how the samples are read."""
@@ -41,9 +43,11 @@ class Configuration:
     Attributes
     ----------
     model, data, test : ``module:name`` each, of a thing or of a function that makes it. A function with a
-        parameter ``folder`` is given the folder of the explainer's file.
+        parameter ``folder`` is given the folder of the explainer's file. Several training sets, one after the
+        other, have a + between them, which ``whence update`` adds to; so have the models of an ensemble
     preprocess : ``module:name`` of what makes the model's inputs of a batch of inputs
     method : the attribution method, by its registered name or as ``module:name``
+    task : what labels and outputs stand for, likewise; None where the labels tell
     layer, device : the head's name, and where the model runs
     options, reading : of the method itself, and of its ``fit``
     version : of whence
@@ -54,6 +58,7 @@ class Configuration:
     test: str | None = None
     preprocess: str | None = None
     method: str = "dualda"
+    task: str | None = None
     layer: str | None = None
     device: str | None = None
     options: dict[str, Any] = field(default_factory=dict)
@@ -96,8 +101,7 @@ class Configuration:
         path
             The configuration's file.
         names
-            ``model``, ``data``, ``test``, ``preprocess`` and ``method`` in the place of the file's, where
-            not None.
+            ``NAMES`` in the place of the file's, where not None.
         trust
             Whether code that only the file names may be imported and run. Without it everything must be
             given as ``names``, and the file's cache is left alone.
@@ -106,7 +110,9 @@ class Configuration:
         foreign = {key: name for key, name in found.names().items() if name not in _MOVED.values()}
         unnamed = {key: name for key, name in foreign.items() if not names.get(key)}
         if unnamed and not trust:
-            told = ", ".join(f"{key} {name} ({origin(name)})" for key, name in unnamed.items())
+            told = ", ".join(
+                f"{key} {part} ({origin(part)})" for key, name in unnamed.items() for part in name.split("+")
+            )
             wanted = " ".join(f"--{key} {shlex.quote(name)}" for key, name in unnamed.items())
             raise InvalidInputError(
                 f"'{path}' names code that would be imported and run: {told}. Pass --trust if the file is "
@@ -119,8 +125,9 @@ class Configuration:
 
     def names(self) -> dict[str, str]:
         """Names of the code that the configuration imports, by argument."""
-        names = {key: getattr(self, key) for key in NAMES if key != "method" or ":" in self.method}
-        return {key: name for key, name in names.items() if name is not None}
+        names = {key: getattr(self, key) for key in NAMES}
+        own = ("method", "task")  # whence's have names without a module
+        return {key: name for key, name in names.items() if name and (key not in own or ":" in name)}
 
     def with_names(self, **names: str | None) -> Self:
         """Give the same configuration with other names where they are not None."""
@@ -131,17 +138,25 @@ class Configuration:
         """Import the method, and register it: files know methods by their names."""
         return METHODS.add(METHODS.get(self.method, "method"))
 
+    def chosen_task(self) -> Task | None:
+        """Import the task, and register it: files know tasks by their names. None where none is named."""
+        return None if self.task is None else TASKS.add(TASKS.get(self.task, "task"))()
+
     def known_options(self) -> set[str]:
         """Names of the options that the method has."""
         return set(inspect.signature(self.attributor()).parameters)
 
-    def network(self, folder: Path) -> nn.Module:
-        """Make the model, on its device."""
-        model = find("model", self.model, folder)
+    def network(self, folder: Path) -> nn.Module | list[nn.Module]:
+        """Make the model, or several, on their device."""
+        models = [self._network(name, folder) for name in self.model.split("+")]
+        return models[0] if len(models) == 1 else models
+
+    def _network(self, name: str, folder: Path) -> nn.Module:
+        model = find("model", name, folder)
         if not isinstance(model, nn.Module):
             raise InvalidInputError(
                 f"'model' must name a torch module or a function that makes one. Got {type(model).__name__} "
-                f"from {self.model!r}."
+                f"from {name!r}."
             )
         return model if self.device is None else model.to(check_device(self.device))
 
@@ -152,9 +167,19 @@ class Configuration:
         found = named("preprocess", self.preprocess)
         return check_callable("preprocess", found, "a function of a batch of inputs")
 
+    def training(self, network: Any, folder: Path, task: Task | None = None) -> TrainingSet:
+        """Read the training set, or several as one."""
+        sets = [self.samples(find("data", name, folder), network, task=task) for name in self.data.split("+")]
+        return sets[0] if len(sets) == 1 else sets[0].changed(None, *sets[1:])
+
     def samples(
-        self, data: Any, network: nn.Module, batch_size: int = 256, task: Targets | None = None
+        self, data: Any, network: Any, batch_size: int = 256, task: Task | None = None
     ) -> TrainingSet:
-        """Read data that were found, by the task, the model's names of the classes and the preprocessing."""
-        names, prepare = class_names(network), self.prepare()
-        return as_training_set(data, batch_size, task=task, names=names, preprocess=prepare)
+        """Read data that were found, by the task, the model's names of the classes and the preprocessing.
+
+        Where no task is given, it is the one that is named, or that the labels tell.
+        """
+        first = network[0] if isinstance(network, list) else network
+        names, prepare = class_names(first), self.prepare()
+        told = task or self.chosen_task() or task_of_labels
+        return as_training_set(data, batch_size, task=told, names=names, preprocess=prepare)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import functools
 import threading
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import torch
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from whence.attributors import Attributor, DualDA, Effects, TopK, load
+from whence.attributors import Attributor, DualDA, Effects, Ensemble, TopK, load
 from whence.attributors.pairs import PairAttributor
 from whence.core.checks import check_places
 from whence.core.naming import find
@@ -56,8 +56,7 @@ class Project:
         show_progress
             Whether long steps show their progress.
         names
-            ``model``, ``data``, ``test``, ``preprocess`` and ``method`` in the place of those of the
-            configuration.
+            ``NAMES`` in the place of those of the configuration.
         """
         path = Path(path)
         if not path.is_file():
@@ -70,12 +69,11 @@ class Project:
         folder = path.resolve().parent
         model = configuration.network(folder)
         configuration.attributor()  # registers a method of the user's own, by whose name the file goes
+        configuration.chosen_task()
         attributor = load(path, model)
-        attributor.task_.require_classes("An explainer that commands open")
         attributor.show_progress = show_progress
-        if isinstance(attributor, PairAttributor):  # others have no use for the training set after the fit
-            data = find("data", configuration.data, folder)
-            attributor.take_data(configuration.samples(data, model, task=attributor.task_))
+        if isinstance(attributor, PairAttributor | Ensemble):  # others have no use for it after the fit
+            attributor.take_data(configuration.training(model, folder, attributor.task_))
         tests = None
         if configuration.test is not None:
             raw = find("test", configuration.test, folder)
@@ -124,16 +122,15 @@ class Project:
         """Give the training set, which methods without pairs do not hold."""
         if self.attributor.data_ is not None:
             return self.attributor.data_
-        data: Any = find("data", self.configuration.data, self.path.resolve().parent)
         model = self.attributor.require_model().extractor.model
-        return self.configuration.samples(data, model, task=self.attributor.task_)
+        return self.configuration.training(model, self.path.resolve().parent, self.attributor.task_)
 
     @property
     def train_bank(self) -> FeatureBank:
         """Features of the whole training set, from the cache of the fit where it kept one; read once."""
         with self._reading:
             if self._train_bank is None:
-                bank, surrogate = self._bank(self.explainer.require_data()), self.explainer.surrogate_
+                bank, surrogate = self.bank_of(self.explainer.require_data()), self.explainer.surrogate_
                 surrogate.check_labels(bank.labels, "data")
                 surrogate.check_training(bank.features, argument="data")
                 self._train_bank = bank
@@ -142,7 +139,7 @@ class Project:
     @functools.cached_property
     def test_bank(self) -> FeatureBank:
         """Features and labels of the test samples."""
-        return self._bank(self.tests)
+        return self.bank_of(self.tests)
 
     @property
     def tests(self) -> TrainingSet:
@@ -169,21 +166,25 @@ class Project:
             )
         return chosen
 
-    def top_k(self, indices: list[int], k: int, target: int | None) -> tuple[TopK, list[int]]:
-        """Find the strongest training samples of some tests, and the class that the model gives each."""
+    def top_k(self, indices: list[int], k: int, target: int | None) -> tuple[TopK, list[str]]:
+        """Find the strongest training samples of some tests, and what the model says of each, in words."""
+        task = self.attributor.task_
         if isinstance(self.attributor, DualDA):
             rows = as_float32(self.test_bank.features)[self.read_tests(indices)]
             features = torch.from_numpy(rows)
-            predicted = self.attributor.surrogate_.classes(features)
-            return self.attributor.top_k_features(features, k, target), predicted.tolist()
+            said = task.decided(self.attributor.surrogate_.model_logits(features))
+            return self.attributor.top_k_features(features, k, target), list(
+                map(task.told, said.cpu().numpy())
+            )
         x = self.tests.take(self.read_tests(indices))
-        return self.attributor.top_k(x, k, target), self.attributor.classes(x, None).tolist()
+        said = task.decided(self.attributor.require_model().read(x, self.attributor.batch_size).logits)
+        return self.attributor.top_k(x, k, target), list(map(task.told, said.cpu().numpy()))
 
-    def errors(self, indices: list[int], target: int | None) -> Tensor | None:
-        """Standard errors (test, train) of the scores of some tests, where they are means over halves."""
-        if not isinstance(self.attributor, Effects) or self.attributor.solves_ < 2:
+    def spread(self, indices: list[int], target: int | None) -> Tensor | None:
+        """Give the spread (test, train) of the scores of some tests over the members of an ensemble."""
+        if not isinstance(self.attributor, Ensemble):
             return None
-        return self.attributor.standard_error(self.tests.take(self.read_tests(indices)), target)
+        return self.attributor.spread(self.tests.take(self.read_tests(indices)), target)
 
     def explain(
         self, indices: list[int], k: int = 5, target: int | None = None, method: str | None = None
@@ -196,7 +197,8 @@ class Project:
         found = [explaining(i, tests.take([i]), target, y) for i, y in zip(rows, truths, strict=True)]
         return Explanations(found)
 
-    def _bank(self, samples: TrainingSet) -> FeatureBank:
+    def bank_of(self, samples: TrainingSet) -> FeatureBank:
+        """Features of samples, read as those of the fit were."""
         fitted = self.attributor.require_model()
         return extract(
             fitted.extractor.model,

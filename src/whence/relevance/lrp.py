@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
-from torch.utils.hooks import RemovableHandle
 
 from whence.core.checks import check_dense, check_is, real_array
 from whence.errors import InvalidInputError, ModelError
@@ -205,13 +204,19 @@ def default_rules(extractor: Extractor, inputs: Any) -> Rules:
     return EPSILON_PLUS_FLAT if any(name.startswith("conv") for name in seen) else EPSILON
 
 
-def _resting_from_the_head_on(extractor: Extractor, mode: Any) -> RemovableHandle:
-    """Tell the mode when the features are there."""
+@contextmanager
+def _resting_from_the_head_on(extractor: Extractor, mode: Any) -> Iterator[None]:
+    """Tell the mode when the features are there: when the last of the head's layers has run."""
+    to_run = {id(layer) for _, layer in extractor.layers_of_head()}
 
-    def rest(*_: Any) -> None:
-        mode.past_head = True
+    def rest(layer: nn.Module, *_: Any) -> None:
+        to_run.discard(id(layer))
+        mode.past_head = not to_run
 
-    return extractor.model.get_submodule(extractor.layer).register_forward_hook(rest)
+    with ExitStack() as stack:
+        for _, layer in extractor.layers_of_head():
+            stack.enter_context(layer.register_forward_hook(rest))
+        yield
 
 
 @contextmanager

@@ -30,6 +30,15 @@ def floating(inputs: Any) -> dict[str, Tensor]:
     }
 
 
+def one_of(inputs: Any, name: str) -> Any:
+    """Give one of a model's several inputs, by the name that its map has; tokens with their mask."""
+    named = named_inputs(inputs)
+    if name != TOKENS:
+        return named[name]
+    mask = {"attention_mask": named["attention_mask"]} if "attention_mask" in named else {}
+    return {"input_ids": tokens_of(inputs), **mask}
+
+
 def replaced(inputs: Any, values: Mapping[str, Tensor]) -> Any:
     """Put other tensors in the place of some inputs, by the names that ``floating`` gives them."""
     if isinstance(inputs, Tensor):

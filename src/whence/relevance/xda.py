@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import torch
 from torch import Tensor
@@ -15,6 +16,7 @@ from whence.relevance.lrp import Maps, trace
 from whence.relevance.presets import Rules, as_rules
 from whence.relevance.rules import RULES, Rule
 
+Kind = TypeVar("Kind")
 Method = str | Rules | Rule | Captum | type
 """How relevance goes from features to inputs: named rules, ``Rules``, a layer's rule, or a captum method."""
 
@@ -53,36 +55,40 @@ def start(extractor: Extractor, inputs: Any, method: Method) -> Backward:
     return trace(extractor, inputs, as_rules(method, "method"))
 
 
-def pair_maps(test: Backward, train: Backward, on_test: Tensor, on_train: Tensor, weight: Tensor) -> PairMaps:
-    """Explain pairs of one test sample and m training samples.
+def pair_maps(
+    test: Backward, train: Backward, on_test: Tensor, on_train: Tensor, weight: Tensor
+) -> dict[str, PairMaps]:
+    """Explain pairs of one test sample and m training samples, on each of the model's inputs by its name.
 
-    A score is e_i·f(x), and relevance on the test sample is e_ij f(x)_j at feature j. On the training sample
-    it is b_i f(x)_j f(x_i)_j. Where e_i = b_i f(x_i), as for τ with b_i = λ_ic, both are the same and sum to
-    the score without the bias. Either goes to its sample's input. On the test sample that is linear in e_i:
-    maps of pairs whose e_i sum to w sum to that of the surrogate's logit w·f(x).
+    A score is e_i·f(x) and also t_i·f(x_i), each with a part of the bias. Relevance at feature j is
+    e_ij f(x)_j on the test sample and t_ij f(x_i)_j on the training sample; for τ, with e_i = λ_ic f(x_i) and
+    t_i = λ_ic f(x), they are the same. Either goes to its sample's input. On the test sample that is linear
+    in e_i: maps of pairs whose e_i sum to w sum to that of the surrogate's logit w·f(x).
 
     Parameters
     ----------
     test, train
         Passes of the test sample (1, d) and of the training samples (m, d).
-    on_test : (m, d)
-        Vectors e_i.
-    on_train : (m,)
-        Coefficients b_i.
+    on_test, on_train : (m, d)
+        Vectors e_i and t_i.
     weight : (d,)
         The surrogate's weight w_c of the target class c, without the bias.
     """
     f = test.features
     coefficients = torch.cat([weight.to(f)[None], on_test.to(f)])  # (1 + m, d)
-    test_maps = only(test.maps(coefficients[:, None]))[:, 0]
-    train_maps = only(train.maps(on_train.to(f)[:, None] * f))
-    return PairMaps(test_maps[0], test_maps[1:], train_maps)
+    test_maps = test.maps(coefficients[:, None])
+    train_maps = train.maps(on_train.to(f))
+    return {
+        name: PairMaps(found[0, 0], found[1:, 0], train_maps[name])
+        for name, found in test_maps.items()
+        if name in train_maps
+    }
 
 
-def only(maps: Maps) -> Tensor:
-    """Give the map of a model's one input, or raise."""
+def only(maps: Mapping[str, Kind]) -> Kind:
+    """Give the maps of a model's one input, or raise."""
     if len(maps) != 1:
         raise ModelError(
-            f"Explanations are of models with one input. Got {', '.join(maps)}. Use whence.relevance.lrp."
+            f"Concepts and measures of maps are of models with one input. Got {', '.join(maps)}. Use explain."
         )
     return next(iter(maps.values()))

@@ -25,6 +25,7 @@ from whence.svm.passes import (
     certify,
     look_at_all,
     moves,
+    relative,
     score,
 )
 from whence.svm.problem import Losses, Problem
@@ -138,7 +139,7 @@ class Ascent:
         linear, least_C = self.problem.linear(self.kept)
         dual = linear - 0.5 * square
         primal = 0.5 * square + C * loss
-        self.gap = (primal - dual) / primal
+        self.gap = relative(primal, dual)
         scale = 1.0
         # P(aW) is at least as curved as a²‖W‖²/2, which bounds what another a can gain.
         if (square + C * slope) ** 2 > 0.6 * square * (primal - dual):
@@ -150,7 +151,7 @@ class Ascent:
             self.gap = min(self.gap, 2.0 - 2.0 * linear / (a * square))
         self.scale = scale
         self.best_primal = min(self.best_primal, primal)
-        self.bound = max((self.best_primal - dual) / self.best_primal, 0.0)
+        self.bound = max(relative(self.best_primal, dual), 0.0)
 
     def _look(self, W: Floats) -> Losses:
         """Look at all samples with some W, and list what may move."""
@@ -282,7 +283,7 @@ class Ascent:
         move = after - before
         dW = -moving.combine(move)
         square = moving.inner(dW, dW)
-        rise = problem.rise(move, pairs) - moving.inner(dual_W, dW)
+        rise = problem.rise(before, after, pairs) - moving.inner(dual_W, dW)
         t = min(max(rise / square, 0.0), 1.0) if square > 0 else 0.0
         self.kept = self.kept.replaced([(pairs, after if t == 1.0 else before + t * move)])
         self.W[used] += t * dW

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+from scipy.stats import rankdata
 
 from whence.core.arrays import Doubles, Floats, Ints
 from whence.svm.problem import Problem
@@ -50,23 +51,37 @@ class Likeness:
         if a.shape[1] > 2:
             self._cosines += len(a) * mean_cosine(a, b)
         else:
-            self._margins.append(np.stack([a[:, 1] - a[:, 0], b[:, 1] - b[:, 0]]))
+            self._margins.append(np.stack([a[:, 1] - a[:, 0], b[:, 1] - b[:, 0]], axis=1))
 
     @property
     def value(self) -> float | None:
         """The likeness so far, None before the first row."""
         if not self._n:
             return None
-        return (
-            correlation(np.concatenate(self._margins, axis=1)) if self._margins else self._cosines / self._n
-        )
+        if not self._margins:
+            return self._cosines / self._n
+        margins = np.concatenate(self._margins)
+        return correlation(margins[:, :1], margins[:, 1:])
 
 
-def correlation(pair: Doubles) -> float:
-    """The correlation of two rows of numbers (2, n), 0 where one is constant."""
-    pair = pair - pair.mean(axis=1, keepdims=True)
-    lengths = float(np.prod(np.linalg.norm(pair, axis=1)))
-    return float(pair[0] @ pair[1]) / lengths if lengths > 0 else 0.0
+def correlation(a: Floats, b: Floats) -> float:
+    """Correlation of two arrays' columns (n, K), a mean over columns; 0 where one is constant."""
+    a, b = a - a.mean(axis=0), b - b.mean(axis=0)
+    lengths = np.linalg.norm(a, axis=0) * np.linalg.norm(b, axis=0)
+    products = np.einsum("ic,ic->c", a, b)
+    return float(np.divide(products, lengths, out=np.zeros_like(products), where=lengths > 0).mean())
+
+
+def rank_correlation(a: Floats, b: Floats) -> float:
+    """Spearman's correlation of two arrays' columns (n, K), a mean over columns; 0 where one is constant."""
+    return correlation(rankdata(a, axis=0), rankdata(b, axis=0))
+
+
+def explained(a: Floats, b: Floats) -> float:
+    """R², the share of the variance of b (n, K) that a explains, at least 0, a mean over columns."""
+    left, all_of_it = ((b - a) ** 2).sum(axis=0), ((b - b.mean(axis=0)) ** 2).sum(axis=0)
+    share = np.divide(left, all_of_it, out=(left > 0).astype(np.float64), where=all_of_it > 0)
+    return float(np.maximum(1.0 - share, 0.0).mean())
 
 
 def mean_cosine(a: Floats, b: Floats) -> float:

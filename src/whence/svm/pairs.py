@@ -14,7 +14,7 @@ from whence.svm import loops
 
 
 class Pairs(NamedTuple):
-    """Outputs of some samples: outputs[ptr[o]:ptr[o + 1]] of sample rows[o], one or more of each.
+    """Outputs of some samples: outputs[ptr[o]:ptr[o + 1]] of sample rows[o].
 
     Attributes
     ----------
@@ -83,9 +83,8 @@ class Kept:
     def trimmed(self) -> Kept:
         """Let go of outputs whose α is 0, but for the first one of each sample."""
         some = self.alpha != 0.0
-        some[self.ptr[:-1]] = True
-        counts = np.add.reduceat(some, self.ptr[:-1], dtype=np.int64)
-        return Kept(pointers(counts), self.outputs[some], self.alpha[some])
+        some[self.ptr[:-1][self.ptr[:-1] < self.ptr[1:]]] = True
+        return Kept(pointers(some)[self.ptr], self.outputs[some], self.alpha[some])
 
     def averaged(self, groups: Sequence[Ints]) -> Kept:
         """Give every sample of a group the mean α of the group."""

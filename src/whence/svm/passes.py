@@ -153,6 +153,11 @@ def add_up(
     return out
 
 
+def relative(primal: float, dual: float) -> float:
+    """(P − D)/P; 0 where both are, since W = 0 then has no loss."""
+    return (primal - dual) / primal if primal else 0.0
+
+
 @dataclass(frozen=True)
 class Certificate:
     """A feasible λ, its W = Σ λ_i f_iᵀ, W's primal value, λ's dual value and W's least margin, in float64."""
@@ -166,7 +171,7 @@ class Certificate:
     @property
     def gap(self) -> float:
         """(P − D)/P."""
-        return (self.primal - self.dual) / self.primal
+        return relative(self.primal, self.dual)
 
 
 def certify(

@@ -17,7 +17,7 @@ from whence.errors import ChoiceWarning, ConvergenceWarning, InvalidInputError, 
 from whence.svm.crammer_singer import CrammerSinger
 from whence.svm.inputs import check_C, check_features, check_head, spread
 from whence.svm.likeness import judged
-from whence.svm.problem import Makes
+from whence.svm.problem import Makes, Problem
 from whence.svm.solve import Solution, check_options, solve
 
 # κ below 1 leaves every margin unreached: all samples are support vectors at their bound and W only gets
@@ -75,11 +75,13 @@ class PathPoint:
     ----------
     C : in the units of the whole training set
     kappa : C·N·mean‖f − f̄‖², the same setting without units
-    agreement : share of scored rows where surrogate and model name the same class
+    agreement : share of scored rows where surrogate and model name the same class; of numbers R²
     logit_cosine : mean cosine of their logits, centred over classes, or with two classes the correlation of
-        their margins; None without the model's head
+        their margins; of many labels the correlation of logits, of numbers that of ranks; None without the
+        model's head
     support : share of the subsample that are support vectors
     gap : relative duality gap reached
+    epsilon : half the width of the tube of a regression, None of other problems
     """
 
     __pydantic_config__: ClassVar = {"extra": "forbid"}  # of a file that has another field
@@ -90,6 +92,7 @@ class PathPoint:
     logit_cosine: float | None
     support: float
     gap: float
+    epsilon: float | None = None
 
 
 @dataclass(frozen=True)
@@ -103,6 +106,8 @@ class CChoice:
     n_fitted, n_scored : rows each C was solved on and judged on
     held_out : whether the judged rows are outside the solved ones
     reason : the rule that decided, in words
+    epsilon : the chosen half width of the tube of a regression, None of other problems
+    measures : what agreement and likeness are, for the table
     """
 
     __pydantic_config__: ClassVar = PathPoint.__pydantic_config__
@@ -113,20 +118,25 @@ class CChoice:
     n_scored: int
     held_out: bool
     reason: str
+    epsilon: float | None = None
+    measures: tuple[str, str] = Problem.measures
 
     def __str__(self) -> str:
         rows = "held-out rows" if self.held_out else "the same rows"
+        first, second = self.measures
+        wide, tube = len(second), self.epsilon is not None
+        chosen = f"C = {self.C:.3g}" + (f", ε = {self.epsilon:g}" if tube else "")
         lines = [
-            f"C = {self.C:.3g}: {self.reason}.",
+            f"{chosen}: {self.reason}.",
             f"Solved on {self.n_fitted} rows, judged on {self.n_scored} {rows}.",
-            "         C     kappa  agreement  logit cosine  support      gap",
+            f"{'   epsilon' if tube else ''}         C     kappa {first:>10}  {second}  support      gap",
         ]
         for p in self.path:
             cosine = "–" if p.logit_cosine is None else f"{p.logit_cosine:.4f}"
-            mark = "  ← chosen" if self.C == p.C else ""
+            mark = "  ← chosen" if (p.C, p.epsilon) == (self.C, self.epsilon) else ""
             lines.append(
-                f"{p.C:10.3g} {p.kappa:9.3g} {p.agreement:10.4f} {cosine:>13} {p.support:8.1%} "
-                f"{p.gap:8.1e}{mark}"
+                f"{f'{p.epsilon:10.3g}' if tube else ''}{p.C:10.3g} {p.kappa:9.3g} {p.agreement:10.4f} "
+                f"{cosine:>{wide + 1}} {p.support:8.1%} {p.gap:8.1e}{mark}"
             )
         return "\n".join(lines)
 
@@ -136,7 +146,7 @@ def choose_C(
     labels: npt.ArrayLike,
     *,
     head: tuple[Floats, Floats | None] | None = None,
-    problem: Makes = CrammerSinger,
+    problem: Makes | Sequence[Makes] = CrammerSinger,
     n_classes: int | None = None,
     bias: bool | float = True,
     seed: int = 0,
@@ -170,7 +180,7 @@ def choose_C(
         The model's last layer, weight (K, d) and bias (K,) or None. Without it the labels stand in for the
         model's classes, and step 2 falls away.
     problem
-        What is solved, as for ``solve``.
+        What is solved, as for ``solve``; of several, which differ in a parameter, one is chosen with C.
     n_classes
         K, read off the head or the labels when None.
     bias
@@ -193,7 +203,8 @@ def choose_C(
     if head is not None:
         head = check_head(head, X.shape[1], n_classes)
         n_classes = len(head[0])
-    p = problem.make(X, labels, n_classes, 1.0, bias)
+    problems = tuple(problem) if isinstance(problem, Sequence) else (problem,)
+    p = problems[0].make(X, labels, n_classes, 1.0, bias)
     check_options(_TOLS[-1], None, n_threads, seed)
     max_samples = check_count("max_samples", max_samples)
     show_progress = check_flag("show_progress", show_progress)
@@ -207,15 +218,17 @@ def choose_C(
     X, y = X[fitted], to_array("labels", labels)[fitted]
     path: list[PathPoint] = []
     previous: Solution | None = None
+    every = [(each, kappa) for each in problems for kappa in _KAPPAS]
     # Each C starts from the solution of the one before, so these solves are no work for an engine.
-    for kappa in tqdm(_KAPPAS, desc="Choosing C", unit="C", disable=not show_progress):
+    for each, kappa in tqdm(every, desc="Choosing C", unit="C", disable=not show_progress):
+        previous = None if kappa == _KAPPAS[0] else previous
         C = kappa / scale * share
         seen: tuple[float, float | None] | None = None
         for tol in _TOLS:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", ConvergenceWarning)  # the gap is in the table
                 previous = solve(
-                    X, y, problem=problem, n_classes=p.n_outputs, C=C, bias=bias, tol=tol,
+                    X, y, problem=each, n_classes=p.n_outputs, C=C, bias=bias, tol=tol,
                     warm_start=previous, seed=seed, n_threads=n_threads,
                 )  # fmt: skip
             before, seen = seen, judged(p, scored, previous.weight, head)
@@ -225,17 +238,19 @@ def choose_C(
         assert seen is not None
         agreement, cosine = seen
         support = float(np.count_nonzero(np.diff(previous.lam.indptr))) / len(fitted)
-        path.append(PathPoint(kappa / scale, kappa, agreement, cosine, support, previous.gap))
-    best, reason = _best(path, len(scored), head is not None)
-    if best in (path[0], path[-1]):
-        edge = "smallest" if best is path[0] else "largest"
+        tube = each.make(X[:1], y[:1], p.n_outputs, 1.0, bias).tube
+        path.append(PathPoint(kappa / scale, kappa, agreement, cosine, support, previous.gap, tube))
+    best, reason = _best(path, len(scored), head is not None, type(p))
+    if best.kappa in (_KAPPAS[0], _KAPPAS[-1]):
+        edge = "smallest" if best.kappa == _KAPPAS[0] else "largest"
         warn(
             f"The chosen C = {best.C:.3g} is the {edge} of the path (kappa = {best.kappa:.3g}): a value "
             "beyond it may agree better still with the model. Print the path, which an explainer keeps as "
             "C_path_, and pass C as a number if another one suits.",
             ChoiceWarning,
         )
-    return CChoice(best.C, tuple(path), len(fitted), len(scored), held_out, reason)
+    counts = len(fitted), len(scored), held_out
+    return CChoice(best.C, tuple(path), *counts, reason, best.epsilon, p.measures)
 
 
 def held_back(labels: Ints, seed: int) -> Ints:
@@ -276,19 +291,20 @@ def _still(before: tuple[float, float | None], now: tuple[float, float | None]) 
     return all(abs((a or 0.0) - (b or 0.0)) <= _STILL for a, b in zip(before, now, strict=True))
 
 
-def _best(path: list[PathPoint], n: int, with_head: bool) -> tuple[PathPoint, str]:
+def _best(
+    path: list[PathPoint], n: int, with_head: bool, problem: type[Problem] = CrammerSinger
+) -> tuple[PathPoint, str]:
     """Find the point that the three steps of ``choose_C`` lead to, and the reason in words."""
     top = max(p.agreement for p in path)
-    # Smoothed by one hit and one miss, so that a perfect score on few rows still has an error.
-    rate = (top * n + 1) / (n + 2)
-    error = float(np.sqrt(rate * (1 - rate) / n))
+    error = problem.error(top, n)
     left = [p for p in path if p.agreement >= top - error]
-    model = "the model's classes" if with_head else "the labels"
-    reason = f"agreement with {model} within one standard error ({error:.2g}) of the best, {top:.4f}"
+    (first, second), model = problem.measures, problem.judges[0 if with_head else 1]
+    reason = f"{first} with {model} within {problem.margin} ({error:.2g}) of the best, {top:.4f}"
     if with_head:
         cosine = max(p.logit_cosine or 0.0 for p in left)
         left = [p for p in left if (p.logit_cosine or 0.0) >= cosine - _COSINE_TIE]
-        reason += f"; logit cosine within {_COSINE_TIE} of the best of those, {cosine:.4f}"
+        reason += f"; {second} within {_COSINE_TIE} of the best of those, {cosine:.4f}"
     fewest = min(p.support for p in left)
-    chosen = next(p for p in left if p.support <= fewest * 1.1)  # the path ascends in C
+    # The path ascends in C.
+    chosen = min((p for p in left if p.support <= fewest * 1.1), key=lambda p: p.kappa)
     return chosen, f"{reason}; of those the fewest support vectors, {chosen.support:.1%}"

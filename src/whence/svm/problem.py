@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -109,11 +109,37 @@ class Problem(ABC):
     squared_norms : (N,) float64, ‖f_i‖² with the constant counted in
     """
 
+    measures: ClassVar[tuple[str, str]] = "agreement", "logit cosine"
+    """What ``compare`` measures."""
+
+    judges: ClassVar[tuple[str, str]] = "the model's classes", "the labels"
+    """What it compares with: of a model, and where there is none."""
+
+    margin: ClassVar[str] = "one standard error"
+    """What ``error`` is."""
+
     features: Floats
     n_outputs: int
     C: float
     bias: float
     squared_norms: Doubles
+
+    @property
+    def units(self) -> Doubles | None:
+        """What the outputs (K,) are measured in: solutions give λ and W times it; None where it is 1."""
+        return None
+
+    @property
+    def tube(self) -> float | None:
+        """Half the width of the tube in which an error costs nothing, None of a problem that has none."""
+        return None
+
+    @classmethod
+    def error(cls, agreement: float, n: int) -> float:
+        """One standard error of an agreement that was measured on n rows; here of a share."""
+        # Smoothed by one hit and one miss, so that a perfect score on few rows still has an error.
+        rate = (agreement * n + 1) / (n + 2)
+        return float(np.sqrt(rate * (1 - rate) / n))
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -218,8 +244,8 @@ class Problem(ABC):
         """The gradient g (P,) of the dual in α, of scores w_c·f_i, which it may write on."""
 
     @abstractmethod
-    def rise(self, move: Doubles, pairs: Pairs) -> float:
-        """What D(λ) + ½‖W‖² gains by a move (P,) of α."""
+    def rise(self, before: Doubles, after: Doubles, pairs: Pairs) -> float:
+        """What D(λ) + ½‖W‖² gains where α (P,) of some pairs becomes another."""
 
     @abstractmethod
     def typical(self, alpha: Doubles, pairs: Pairs) -> float:

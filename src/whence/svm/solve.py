@@ -34,12 +34,13 @@ class Solution:
     ----------
     lam : (N, K) csr_array, float64
         Dual coefficients: rows sum to zero exactly, λ_ic ≤ C·δ_{c,y_i}. A row without entries is no support
-        vector; positive entries are evidence for their class.
+        vector; positive entries are evidence for their class. Of another problem, as its dual has them, times
+        the units of its outputs.
     weight : (K, d) or, with a bias, (K, d + 1) float64
         W = Σ_i λ_i f_iᵀ. The last column is the bias as it is added to the logits, Σ_i λ_i b² with the
         constant b; in ½‖W‖² it counts as a weight on b, divided by b.
     primal, dual : float
-        P(W) of ``weight`` and D(λ) of ``lam`` in float64; the optimum lies between them.
+        P(W) of ``weight`` and D(λ) of ``lam`` in float64; the optimum lies between them. Without units.
     gap : float
         (primal − dual)/primal, which bounds how far ``weight`` and ``lam`` are from optimal.
     status : "converged", "time limit", "interrupted" or "stalled"
@@ -135,7 +136,7 @@ def solve(
         goal = tol
         try:
             if lam is not None:
-                ascent.start_from(merge_columns(lam, place))
+                ascent.start_from(merge_columns(in_units(lam, asked, -1), place))
             rounds: Iterable[None] = ascent.run(goal)
             while True:
                 for _ in rounds:
@@ -168,8 +169,11 @@ def solve(
     if len(weight) != len(place):
         weight = weight[place]
     weight[:, asked.features.shape[1] :] *= asked.bias
+    if asked.units is not None:
+        weight *= asked.units[:, None]
+    lam = in_units(expand_columns(certificate.lam, place), asked)
     return Solution(
-        expand_columns(certificate.lam, place), weight, certificate.primal, certificate.dual, gap,
+        lam, weight, certificate.primal, certificate.dual, gap,
         "converged" if gap <= tol else status, ascent.n_iter, seconds, asked.C, asked.bias, history,
     )  # fmt: skip
 
@@ -208,6 +212,14 @@ def merge_columns(lam: csr_array, place: Ints) -> csr_array:
     times = np.bincount(place)
     members = csr_array((np.ones(len(place)), (np.arange(len(place)), place)))  # (outputs, merged outputs)
     return lam if len(times) == len(place) else csr_array((lam @ members) / times)
+
+
+def in_units(lam: csr_array, problem: Problem, power: int = 1) -> csr_array:
+    """λ (N, K) of the search in the units of the outputs, or with power −1 the other way round."""
+    if problem.units is None:
+        return lam
+    factor = problem.units**power
+    return csr_array((lam.data * factor[lam.indices], lam.indices, lam.indptr), shape=lam.shape)
 
 
 def expand_columns(lam: csr_array, place: Ints) -> csr_array:

@@ -1,6 +1,22 @@
-"""What a model's outputs stand for. Classes are the first case; another one is a file beside it."""
+"""What a model's outputs stand for: classes, one logit, many labels, numbers; another is a file beside."""
 
-from whence.tasks.classes import Classes
-from whence.tasks.task import Task, as_task, restored
+from whence.tasks.classes import Classes, OneLogit
+from whence.tasks.finding import task_of_labels
+from whence.tasks.many_labels import ManyLabels
+from whence.tasks.regression import Regression
+from whence.tasks.task import Task, as_task, kind, restored
+from whence.tasks.verdict import Speech, Verdict
 
-__all__ = ["Classes", "Task", "as_task", "restored"]
+__all__ = [
+    "Classes",
+    "ManyLabels",
+    "OneLogit",
+    "Regression",
+    "Speech",
+    "Task",
+    "Verdict",
+    "as_task",
+    "kind",
+    "restored",
+    "task_of_labels",
+]

@@ -14,13 +14,15 @@ from scipy.sparse import csr_array
 from torch import Tensor
 
 from whence.core import contents
-from whence.core.arrays import Array, Doubles
+from whence.core.arrays import Array, Doubles, Mask
 from whence.core.checks import shown, to_array
 from whence.core.registry import Registry
+from whence.core.words import number
 from whence.data import Targets
 from whence.data.labels import some_names
 from whence.errors import DataWarning, InvalidInputError, StoreError, warn
-from whence.svm import Makes
+from whence.svm import CChoice, Makes, Problem
+from whence.tasks.verdict import Speech, Verdict
 
 
 @dataclass(frozen=True)
@@ -38,10 +40,37 @@ class Task(Targets):
     outputs: ClassVar[str] = "outputs"
     """What outputs are, in messages."""
 
+    output: ClassVar[str] = "output"
+    """The same of one."""
+
+    measures: ClassVar[tuple[str, str]] = Problem.measures
+    """What agreement and likeness are."""
+
+    speech: ClassVar[Speech] = "number"
+    """Which words explanations are told in."""
+
     @property
     @abstractmethod
     def problem(self) -> Makes:
         """The dual problem that stands for it: a class of problems, or what makes one of its parameters."""
+
+    @property
+    def problems(self) -> tuple[Makes, ...]:
+        """The problems that one is chosen of together with C; the same but for a parameter."""
+        return (self.problem,)
+
+    @property
+    def base(self) -> Doubles:
+        """What outputs (K,) are where no sample has a score; scores sum to what they are above it."""
+        return np.zeros(self.n_outputs)
+
+    def fitted(self, labels: Array) -> Self:
+        """Take what the task needs to know of a training set from its labels (N, …), which are known."""
+        return self
+
+    def settled(self, choice: CChoice | None) -> Self:
+        """Take what was chosen together with C."""
+        return self
 
     @property
     def called(self) -> tuple[str, ...]:
@@ -106,6 +135,10 @@ class Task(Targets):
     def decided(self, outputs: Tensor) -> Tensor:
         """Give the labels (B, …) that a model's outputs (B, K) stand for."""
 
+    def compared(self, ours: Doubles, theirs: Doubles) -> tuple[float, float]:
+        """Tell how well outputs (B, K) agree with a model's, and how alike they are, both at most 1."""
+        raise InvalidInputError(f"The task {self.name!r} must say how outputs compare. It does not.")
+
     def predicted(self, outputs: Tensor) -> Tensor:
         """Give the output (B,) that is explained where the user names none, of the model's outputs (B, K)."""
         if self.has_classes:
@@ -147,12 +180,52 @@ class Task(Targets):
             raise InvalidInputError(f"'{name}' must lie in [0, {K}), {what}. Got {places[i]} for test {i}.")
         return torch.from_numpy(places.astype(np.int64))
 
+    def check_truth(self, truth: Any, n_tests: int) -> list[Any]:
+        """Give the true labels of tests in plain types, or raise."""
+        if self.has_classes:
+            return self.check_target(truth, n_tests, "truth").tolist()
+        found = self.encode(truth)
+        if found.shape != (n_tests, *self.blank(0).shape[1:]):
+            raise InvalidInputError(
+                f"'truth' must be {self.labels} per test, for {n_tests} tests. Got shape {found.shape}."
+            )
+        known: list[Any] = found.tolist()
+        return known
+
+    # In words
+
+    def told(self, label: Any) -> str:
+        """Write a label, as ``encode`` gives one."""
+        return ", ".join(number(float(one)) for one in np.ravel(label))
+
+    def differs(self, label: Any, target: int) -> bool:
+        """Tell whether a training sample's label is another than the output that is explained."""
+        return False
+
+    def near(self, ours: Doubles, theirs: Doubles) -> Mask:
+        """Tell for which outputs (K,) a surrogate's are as good as a model's."""
+        spread = np.maximum(np.abs(theirs - self.base), np.abs(ours - self.base))
+        return np.asarray(np.abs(ours - theirs) <= 0.5 * np.maximum(spread, 1e-12))
+
+    def verdict(self, theirs: Doubles, ours: Doubles, target: int, truth: Any) -> Verdict:
+        """Say what a model's outputs (K,) and its surrogate's mean for one sample, and what is true of it."""
+        known = None if truth is None else np.ravel(truth)
+        return Verdict(
+            number(float(theirs[target])),
+            None,
+            None if known is None else number(float(known[target])),
+            None,
+            number(float(ours[target])),
+            bool(self.near(ours, theirs)[target]),
+        )
+
     def require_classes(self, who: str) -> None:
         """Raise where outputs are not classes; ``who`` names what needs them."""
         if not self.has_classes:
             raise InvalidInputError(
                 f"{who} must have classes, of which every sample has one. Got the task {self.name!r}: fit, "
-                "attribute, top_k and explain of DualDA can do it, save and load too."
+                "attribute, top_k, explain and what_if of DualDA can do it, save, load, 'whence attribute' "
+                "and 'whence explain' too."
             )
 
 
@@ -171,14 +244,20 @@ def as_task(task: Any) -> Any:
     return task() if _is_task(task) else task
 
 
-def restored(saved: dict[str, Any] | None, n_outputs: int, names: tuple[str, ...] | None) -> Task:
-    """Rebuild the task of a saved file, which says nothing of classes, or raise StoreError."""
-    parameters = {"name": "classes"} if saved is None else dict(saved)
-    name = parameters.pop("name", None)
+def kind(saved: dict[str, Any] | None) -> type[Task]:
+    """Give the task's class by what a saved file tells, which is nothing for classes, or raise StoreError."""
+    name = "classes" if saved is None else saved.get("name")
     if name not in TASKS:
         raise StoreError(
             f"The explainer was fitted for the task {name!r}, which is not registered. Import the module "
             "that registers it with whence.register, or use the version of whence that has it."
         )
+    return TASKS.get(name)
+
+
+def restored(saved: dict[str, Any] | None, n_outputs: int, names: tuple[str, ...] | None) -> Task:
+    """Rebuild the task of a saved file, which says nothing of classes, or raise StoreError."""
+    parameters = {name: value for name, value in (saved or {}).items() if name != "name"}
+    made = kind(saved)
     with contents.restoring():
-        return TASKS.get(name)(n_outputs, names, **parameters)
+        return made(n_outputs, names, **parameters)

@@ -16,13 +16,14 @@ from whence.audit import class_view
 from whence.data import TrainingSet
 from whence.errors import InvalidInputError
 from whence.explanation import Explanation
-from whence.explanation.view import Explained, Strip, shown
+from whence.explanation.view import Explained, Said, Strip, shown
 from whence.explanation.wording import Question
 from whence.features import as_float32
-from whence.model.bound import probabilities
 from whence.pages.samples import as_samples
 from whence.project import Project
 from whence.relevance import Concepts
+from whence.svm.likeness import explained
+from whence.tasks import Verdict
 from whence.ui import schema
 from whence.ui.solved import Solved
 
@@ -37,13 +38,13 @@ class Explorer:
     ----------
     project : the explainer with its model, training set and tests
     solved : what is solved when it is first asked for
-    names : one per class
+    task, names : what outputs stand for, and their names
     """
 
     def __init__(self, project: Project) -> None:
         self.project = project
         explainer = project.explainer
-        self.names = explainer.task_.called
+        self.task, self.names = explainer.task_, explainer.task_.called
         self.solved, self._lock = Solved(project), threading.Lock()
 
     @functools.cached_property
@@ -53,7 +54,7 @@ class Explorer:
 
     @functools.cached_property
     def truths(self) -> Any:
-        """True classes (M,) of the test samples; −1 of those that could not be read."""
+        """True labels (M, …) of the test samples; of classes −1 for those that could not be read."""
         return self.project.test_bank.labels
 
     @property
@@ -62,18 +63,31 @@ class Explorer:
         return self.project.test_bank.valid
 
     @functools.cached_property
-    def probabilities(self) -> torch.Tensor:
-        """The model's probabilities (M, K)."""
+    def outputs(self) -> torch.Tensor:
+        """The model's outputs (M, K), of samples that could not be read 0."""
         explainer, bank = self.project.explainer, self.project.test_bank
         if bank.extractor.exact:
-            return probabilities(explainer.surrogate_.model_logits(self.features))
+            return explainer.surrogate_.model_logits(self.features).double()
         # What the model does after its head shows in its own output only.
-        found = torch.full((len(self.truths), len(self.names)), 1 / len(self.names), dtype=torch.float64)
+        found = torch.zeros(len(self.truths), len(self.names), dtype=torch.float64)
         places = np.flatnonzero(self.valid).tolist()
         for start in range(0, len(places), explainer.batch_size):
             rows = places[start : start + explainer.batch_size]
-            found[rows] = probabilities(bank.extractor.read(self.project.tests.take(rows)).logits).cpu()
+            found[rows] = bank.extractor.read(self.project.tests.take(rows)).logits.double().cpu()
         return found
+
+    @functools.cached_property
+    def targets(self) -> Any:
+        """What is explained of each test sample (M,) where nobody names it: of several numbers the first."""
+        several = self.task.speech == "number" and len(self.names) > 1
+        return np.zeros(len(self.truths), int) if several else self.task.predicted(self.outputs).numpy()
+
+    @functools.cached_property
+    def verdicts(self) -> list[Verdict]:
+        """What is said of each test sample."""
+        ours = self.project.explainer.surrogate_.logits(self.features).cpu().numpy()
+        said = zip(self.outputs.cpu().numpy(), ours, self.targets.tolist(), self.truths.tolist(), strict=True)
+        return [self.task.verdict(*one) for one in said]
 
     @functools.cached_property
     def kind(self) -> Any:
@@ -82,14 +96,41 @@ class Explorer:
         return shown(self._samples(self.project.tests, [first])[0]).kind
 
     @functools.cached_property
-    def surrogate_classes(self) -> Any:
-        """The surrogate's classes (M,)."""
+    def surrogate_labels(self) -> Any:
+        """What the surrogate says (M, …): of classes, the class."""
         return self.project.explainer.predict_features(self.features).numpy()
 
     @functools.cached_property
     def predicted(self) -> Any:
-        """The model's classes (M,)."""
-        return self.probabilities.argmax(1).numpy()
+        """What the model says (M, …): of classes, the class."""
+        return self.task.decided(self.outputs).numpy()
+
+    def _agreement(self, a: Any, b: Any) -> float:
+        """How far two arrays of labels of all tests agree: the share that is the same, of numbers R²."""
+        a, b = a[self.valid], b[self.valid]
+        return (
+            explained(a.reshape(len(a), -1), b.reshape(len(b), -1))
+            if self._numbers
+            else float((a == b).mean())
+        )
+
+    @property
+    def _numbers(self) -> bool:
+        return self.task.speech == "number"
+
+    def _has(self, labels: Any) -> Any:
+        """Which classes or labels (M, K) are on in labels of all tests; of numbers none."""
+        on = np.zeros((len(labels), len(self.names)), bool)
+        if self.task.has_classes:
+            on[self.valid, labels[self.valid]] = True
+        elif not self._numbers:
+            on[:] = labels > 0
+        return on
+
+    @functools.cached_property
+    def _on(self) -> tuple[Any, Any]:
+        """Which classes or labels (M, K) are true, and which are predicted."""
+        return self._has(self.truths), self._has(self.predicted)
 
     def info(self) -> schema.Info:
         """What holds for all tests."""
@@ -97,6 +138,7 @@ class Explorer:
         return schema.Info(
             title=self.project.path.stem,
             kind=self.kind,
+            speech=self.task.speech,
             classes=list(self.names),
             n_train=explainer.n_train_,
             n_tests=int(self.valid.sum()),
@@ -104,8 +146,8 @@ class Explorer:
             C=explainer.C_,
             Cs=self.solved.Cs(),
             gap=explainer.gap_,
-            accuracy=float((self.predicted == self.truths)[self.valid].mean()),
-            agreement=float((self.predicted == self.surrogate_classes)[self.valid].mean()),
+            accuracy=self._agreement(self.predicted, self.truths),
+            agreement=self._agreement(self.surrogate_labels, self.predicted),
         )
 
     def rows(self, wanted: schema.Wanted) -> schema.Rows:
@@ -113,18 +155,19 @@ class Explorer:
 
         ``search`` is a place, or a part of the name of the true or the predicted class.
         """
-        fits = self.valid.copy()
-        if wanted.label is not None:
-            fits &= self.truths == wanted.label
-        if wanted.predicted is not None:
-            fits &= self.predicted == wanted.predicted
+        fits, (true, predicted) = self.valid.copy(), self._on
+        for c, on in ((wanted.label, true), (wanted.predicted, predicted)):
+            if c is not None:
+                fits &= on[:, c] if c < on.shape[1] else False
         if wanted.wrong:
-            fits &= self.predicted != self.truths
+            fits &= [said.right is False for said in self.verdicts]
         if wanted.disagree:
-            fits &= self.predicted != self.surrogate_classes
+            fits &= [not said.agrees for said in self.verdicts]
         if word := wanted.search.strip().casefold():
-            meant = [c for c, name in enumerate(self.names) if word in name.casefold()]
-            found = np.isin(self.truths, meant) | np.isin(self.predicted, meant)
+            meant = np.array([word in name.casefold() for name in self.names])
+            found = (true & meant).any(1) | (predicted & meant).any(1)
+            if self._numbers:
+                found = np.array([word in f"{said.predicted} {said.truth}" for said in self.verdicts])
             if word.isdecimal() and len(word) < 18:
                 found |= np.arange(len(fits)) == int(word)
             fits &= found
@@ -134,17 +177,24 @@ class Explorer:
 
     def summaries(self, indices: Sequence[int]) -> list[schema.Row]:
         """One line per test sample."""
-        return [
-            schema.Row(
-                index=index,
-                truth=int(self.truths[index]),
-                predicted=int(self.predicted[index]),
-                probability=float(self.probabilities[index].max()),
-                surrogate_class=int(self.surrogate_classes[index]),
-                sample=sample,
+        true, predicted = self._on
+        rows = []
+        for index, sample in zip(indices, self._samples(self.project.tests, indices), strict=True):
+            said, whole = self.verdicts[index], self.task.has_classes
+            rows.append(
+                schema.Row(
+                    index=index,
+                    verdict=Said.model_validate(said),
+                    truths=np.flatnonzero(true[index]).tolist(),
+                    predictions=np.flatnonzero(predicted[index]).tolist(),
+                    truth=int(self.truths[index]) if whole else None,
+                    predicted=int(self.predicted[index]) if whole else None,
+                    probability=said.probability if whole else None,
+                    surrogate_class=int(self.surrogate_labels[index]) if whole else None,
+                    sample=sample,
+                )
             )
-            for index, sample in zip(indices, self._samples(self.project.tests, indices), strict=True)
-        ]
+        return rows
 
     def _samples(self, samples: TrainingSet, indices: Sequence[int]) -> list[Any]:
         """Samples to look at, of the tests or of the training set."""
@@ -174,8 +224,8 @@ class Explorer:
         """Explain a test sample: what its logit is made of, or what would change it."""
         explainer = self.solved.answering(question, C)
         with self._lock:
-            x, truth = self._test(index), int(self.truths[index])
-            why = explainer.explaining(k, None)(index, x, self._class(target), truth)
+            x, truth = self._test(index), self.truths[index].tolist()
+            why = explainer.explaining(k, None)(index, x, self._wanted(index, target), truth)
         return _explained(why, index, explainer.surrogate_.solution.C)
 
     def explain_own(
@@ -189,7 +239,8 @@ class Explorer:
         """Explain an input of the user's own, a batch of one as the model or its preprocessing takes it."""
         explainer = self.solved.answering(question, C)
         with self._lock:
-            why = explainer.explain(x, k, target)[0]
+            several = self._numbers and len(self.names) > 1
+            why = explainer.explain(x, k, 0 if target is None and several else target)[0]
         return _explained(why, None, explainer.surrogate_.solution.C)
 
     def foretelling(self) -> schema.Foretelling:
@@ -210,7 +261,7 @@ class Explorer:
     def _wanted(self, index: int, target: int | None) -> int:
         """Give the class that is explained: the model's where none is named."""
         target = self._class(target)
-        return int(self.predicted[index]) if target is None else target
+        return int(self.targets[index]) if target is None else target
 
     def concepts(
         self, index: int, pair: int | None = None, target: int | None = None, C: float | None = None
@@ -222,7 +273,7 @@ class Explorer:
         explaining = self.solved.at(C).explaining(1, None)
         with self._lock:
             x = self._test(index)
-            why = explaining.concepts(index, x, self._class(target), pair, self._components, 3, 9)
+            why = explaining.concepts(index, x, self._wanted(index, target), pair, self._components, 3, 9)
         return Strip.of(why)
 
     @functools.cached_property
@@ -255,7 +306,7 @@ class Explorer:
             target=wanted,
             before=_side(own, f, wanted),
             after=_side(other, f, wanted),
-            changed_tests=int((after != self.surrogate_classes)[self.valid].sum()),
+            changed_tests=int((after != self.surrogate_labels)[self.valid].sum()),
             n_tests=int(self.valid.sum()),
             seconds=other.seconds_["solution"],
         )

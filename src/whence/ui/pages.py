@@ -74,14 +74,15 @@ def report_page(
     shown = tqdm(tests, "writing", disable=not explorer.project.explainer.show_progress or len(tests) < 4)
     explanations = {index: explorer.explain(index, k) for index in shown}
     strongest = {index: why.pairs[0].index for index, why in explanations.items() if why.pairs}
+    whole = explorer.task.has_classes  # of which alone labels can be looked through
     data = {
         "info": explorer.info(),
         "rows": rows,
         "explanations": explanations,
-        "doubts": {index: explorer.doubt(index, k) for index in explanations},
+        "doubts": {index: explorer.doubt(index, k) for index in explanations if whole},
         "concepts": {index: explorer.concepts(index, pair) for index, pair in strongest.items()},
-        "audit": explorer.suspects(0, n_audit),
-        "classes": explorer.classes(),
+        "audit": explorer.suspects(0, n_audit) if whole else None,
+        "classes": explorer.classes() if whole else [],
         "notes": {index: note._asdict() for index, note in (notes or {}).items()},
     }
     return _render(replace(live_look(), live=False), report=True, **data, data=embedded(data))

@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from whence.explanation import view
 from whence.explanation.view import Class, Index, Small
+from whence.tasks import Speech
 
 
 class Info(BaseModel):
@@ -15,6 +16,7 @@ class Info(BaseModel):
 
     title: str
     kind: Literal["image", "text", "values"]
+    speech: Speech
     classes: list[str]
     n_train: int
     n_tests: int
@@ -27,13 +29,16 @@ class Info(BaseModel):
 
 
 class Row(BaseModel):
-    """A test sample in the list."""
+    """A test sample in the list: what is said of it, and the classes or labels that are true or predicted."""
 
     index: Index
-    truth: Class
-    predicted: Class
-    probability: float
-    surrogate_class: Class
+    verdict: view.Said
+    truths: list[Class]
+    predictions: list[Class]
+    truth: Class | None
+    predicted: Class | None
+    probability: float | None
+    surrogate_class: Class | None
     sample: Small
 
 

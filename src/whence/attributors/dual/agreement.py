@@ -33,11 +33,14 @@ def without_part(task: Task, labels: Array, seed: int, given: bool) -> Ints:
     return used if given and not len(rows) else used[rows]
 
 
-def warn_of_low(share: float, n: int) -> None:
+def warn_of_low(task: Task, share: float, n: int) -> None:
     """Warn where the surrogate does not stand for the model, beyond what chance does on n rows."""
     if share + np.sqrt(share * (1 - share) / n) < LOW:
+        names = f"names the model's class for {share:.1%} of {n:,} training samples only"
+        if not task.has_classes:
+            names = f"has {task.measures[0]} {share:.3f} with the model on {n:,} training samples only"
         warn(
-            f"The surrogate names the model's class for {share:.1%} of {n:,} training samples only, so its "
+            f"The surrogate {names}, so its "
             'scores tell little about the model. Try other values of C or C="auto", and see whether the '
             "model has learned its training set.",
             AgreementWarning,

@@ -23,11 +23,12 @@ from whence.core.arrays import Floats, Ints
 from whence.core.checks import check_flag
 from whence.data import TrainingSet
 from whence.errors import InvalidInputError
-from whence.features import as_float32, taken
+from whence.features import as_float32
 from whence.model.bound import BoundModel
 from whence.model.layers import Asked, check_layers
 from whence.svm.inputs import check_C
 from whence.svm.solve import check_options
+from whence.tasks import Task
 
 
 @dataclass(eq=False)
@@ -77,18 +78,20 @@ class SurrogateAttributor(PairAttributor):
         """Solve the surrogate, or take it from the cache."""
         bank = training.bank
         features, place = as_float32(bank.features), self._place(bank.model)
-        C = self._weight_of_loss(taken(features, bank.valid))
-        solution = SurrogateSolver(training.task, self).of_bank(bank, features, C, training.cache_dir)
+        solution = self.solver(training.task).of_bank(bank, features, self.C, training.cache_dir)
         vectors, known = np.asarray(features[solution.support]), sketch(features, bank.labels)
-        return Surrogate(training.task, solution, vectors, bank.labels, bank.head, place, known)
+        return Surrogate(
+            training.task.settled(solution.choice), solution, vectors, bank.labels, bank.head, place, known
+        )
 
-    def _weight_of_loss(self, features: Floats) -> float | Literal["auto"]:
-        """Tell C, of features (N, d); "auto" chooses the one whose surrogate agrees best with the model."""
-        return self.C
+    def solver(self, task: Task) -> SurrogateSolver:
+        """Give what solves the surrogate of a task."""
+        return SurrogateSolver(task, self)
 
     def _take(self, surrogate: Surrogate) -> None:
         """Take over a surrogate."""
         solution = surrogate.solution
+        self.task_ = surrogate.task
         self.origins_["solution"] = solution.note
         self.C_, self.C_path_, self.gap_ = solution.C, solution.choice, solution.gap
         self.surrogate_, self.lam_, self.coef_ = surrogate, surrogate.lam, surrogate.coef
@@ -108,8 +111,8 @@ class SurrogateAttributor(PairAttributor):
     def _finish(self, training: Training) -> None:
         self._measure(training.bank.features)
         warn_of_data(self.task_, training.bank.features, self.labels_)
-        if self.agreement_ is not None and self.task_.has_classes:
-            warn_of_low(self.agreement_, len(self._unseen))
+        if self.agreement_ is not None:
+            warn_of_low(self.task_, self.agreement_, len(self._unseen))
 
     def _measure(self, features: Floats, unseen: Ints | None = None) -> None:
         """Measure agreement with the head on samples that had no part in choosing C, by their features."""

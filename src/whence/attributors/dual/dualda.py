@@ -14,29 +14,31 @@ from torch import Tensor
 
 from whence.attributors.base import Limits, register
 from whence.attributors.classifier import Training
-from whence.attributors.dual.attributor import SurrogateAttributor
 from whence.attributors.dual.sketch import sketch
 from whence.attributors.dual.solutions import SurrogateSolver, changed_labels
 from whence.attributors.dual.stability import Stability
 from whence.attributors.dual.surrogate import Surrogate
 from whence.attributors.dual.training import training_features
+from whence.attributors.dual.updating import Updating
 from whence.attributors.explainer import Parts, Scored
 from whence.attributors.ranking import TopK
-from whence.core import store
 from whence.core.checks import check_count, check_flag
-from whence.model.bound import BoundModel
 from whence.svm.inputs import check_C, check_features
 
 
 @register
 @dataclass(eq=False)
-class DualDA(SurrogateAttributor):
+class DualDA(Updating):
     """Attribute predictions to training samples by the dual of a multiclass support vector machine.
 
     A Crammer–Singer machine with weights W = Σ_i λ_i f_iᵀ replaces the model's last linear layer. The score
     of training sample i for class c at x is τ_c(x, i) = λ_ic f_i·f(x), **positive is evidence for the target
     class**, and the scores of all samples sum to the surrogate's logit w_c·f(x). Most λ_i are zero, and only
     the support vectors' features are kept. Self-influence is λ_{i,y_i}‖f_i‖², never negative.
+
+    Of other tasks (``whence.tasks``) the machine is another: of many labels a binary one per label; of
+    numbers a support vector regression, whose scores are positive where they pull the prediction up, and sum
+    to the prediction less its base, ``task_.base``.
 
     Parameters
     ----------
@@ -80,9 +82,11 @@ class DualDA(SurrogateAttributor):
     C_ : float, the C that was used
     C_path_ : CChoice or None, how C was chosen; print it
     agreement_ : float or None, share of training samples for which the surrogate names the model's class,
-        among up to 3,000 that had no part in choosing C; None without a head, or where C was chosen on fewer
-        than 100. The surrogate is fitted on them as on all others: for new inputs ask ``faithfulness``
+        among up to 3,000 that had no part in choosing C; of many labels the share of labels, of numbers R²;
+        None without a head, or where C was chosen on fewer than 100. The surrogate is fitted on them as on
+        all others: for new inputs ask ``faithfulness``
     cache_bytes_ : int, size of λ, W, the support vectors' features and the head
+    history_ : tuple of Change, what ``update`` changed since the fit, the oldest first; print one
 
     Also what every method has, see ``Attributor``.
 
@@ -127,7 +131,8 @@ class DualDA(SurrogateAttributor):
         Returns
         -------
         Tensor or csr_array (B, train). Positive is evidence for the target class; a row sums to the
-        surrogate's logit of the target. float32, or float64 where float32 could not hold that sum.
+        surrogate's logit of the target, or to what a prediction is above its base. float32, or float64 where
+        float32 could not hold that sum.
         """
         return self._products(*self._read(x, target), sparse)
 
@@ -191,7 +196,9 @@ class DualDA(SurrogateAttributor):
         known = sketch(X, before.labels) if before.sketch is None else before.sketch
         place, vectors = self._place(self.model_), X[solution.support]
         surrogate = Surrogate(self.task_, solution, vectors, labels, before.head, place, known)
-        return self._with(surrogate, X, time.perf_counter() - started)
+        other = self._with(surrogate, X, time.perf_counter() - started)
+        other.history_ = self.history_
+        return other
 
     def stability(self, features: Any = None, *, halves: int = 20) -> Stability:
         """Solve the surrogate on random halves of the training set, to tell how stable a top k is.
@@ -224,22 +231,20 @@ class DualDA(SurrogateAttributor):
     def scored(self, features: Tensor, target: int) -> Scored:
         """Score the support vectors of a class for one test with features (1, d)."""
         row = self.surrogate_.expansion.sparse(features, torch.tensor([target]))
-        return Scored(row.indices.astype(np.int64), row.data.astype(np.float64), None)
+        return Scored(row.indices.astype(np.int64), row.data.astype(np.float64))
 
     def parts(self, features: Tensor, target: int, indices: Sequence[int]) -> Parts:
-        """Give what scores are at the features: λ_ic f_i on the test, λ_ic on the training sample."""
+        """Give what scores are at the features: λ_ic f_i on the test, λ_ic f(x) on the training sample."""
         surrogate = self.surrogate_
         vectors = surrogate.vectors[surrogate.rows(indices)]
         lam = torch.as_tensor(
             surrogate.lam[list(indices)][:, [target]].toarray()[:, 0], device=vectors.device
         )
-        return Parts(vectors, lam[:, None].to(vectors) * vectors, lam, lam * surrogate.constant**2)
+        each = lam[:, None].to(vectors)
+        return Parts(vectors, each * vectors, each * features.to(vectors), lam * surrogate.constant**2, lam)
 
     def _learn(self, training: Training, **given: Any) -> Surrogate:
         return self._surrogate(training)
-
-    def _keep(self, surrogate: Surrogate) -> None:
-        self._take(surrogate)
 
     def _self_influence(self) -> Tensor:
         return self.surrogate_.self_influence()[torch.as_tensor(self.used_)]
@@ -249,6 +254,3 @@ class DualDA(SurrogateAttributor):
 
     def _strongest(self, features: Tensor, classes: Tensor, x: Any, k: int) -> TopK:
         return TopK(*self.surrogate_.expansion.top_k(features, classes, k), classes)
-
-    def _restore(self, arrays: store.Arrays, manifest: Any, bound: BoundModel | None) -> None:
-        self._restore_surrogate(arrays, manifest, bound)

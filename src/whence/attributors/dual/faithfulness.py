@@ -19,10 +19,13 @@ class Faithfulness:
 
     Attributes
     ----------
-    agreement : share of tests where both name the same class
-    mcc : Matthews correlation of the two classifications; 0 where one of them names a single class
+    agreement : share of tests where both name the same class; of many labels, of labels that both have on or
+        off; of numbers, R²
+    mcc : Matthews correlation of the two classifications; 0 where one of them names a single class, None
+        where there are no classes
     weight_cosine : cosine of its weights and the head's, each centred over classes, without biases
-    logit_cosine : mean cosine of the logits, each centred over classes
+    logit_cosine : mean cosine of the logits, each centred over classes; of many labels, correlation of the
+        logits; of numbers, correlation of ranks
     n_tests : tests compared
 
     Both are centred because no class decision sees a shift common to all classes, and the surrogate's
@@ -30,7 +33,7 @@ class Faithfulness:
     """
 
     agreement: float
-    mcc: float
+    mcc: float | None
     weight_cosine: float
     logit_cosine: float
     n_tests: int

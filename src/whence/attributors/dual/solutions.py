@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -55,20 +55,25 @@ class SurrogateSolver:
     task: Task
     by: SurrogateAttributor
 
+    loss: ClassVar[str] = "hinge"
+    """What solutions in the cache are told apart by."""
+
     def of_features(
         self, features: Floats, labels: Array, head: Head | None, C: float | Literal["auto"]
     ) -> SurrogateSolution:
         """Choose C where that is asked for, and solve on the samples whose label is known."""
         some, choice = self.task.known(labels), None
         X, y = taken(features, some), labels[some]
-        # As long as the features: in any units, and with any offset common to all, the bias then costs as
-        # much, and counts as much in products of features, as the features do.
-        constant = length(X) if self.by.bias else 0.0
+        constant = self._constant(X)
         if C == "auto":
-            choice = choose_C(X, y, head=head, show_progress=self.by.show_progress, **self._common(constant))
+            choice = choose_C(
+                X, y, head=head, show_progress=self.by.show_progress,
+                **self._common(constant) | {"problem": self.task.problems},
+            )  # fmt: skip
             C = choice.C
-        solved = self._solve(X, y, C, None, constant)
-        return solved._replace(lam=_for_all(solved.lam, some), choice=choice)
+        settled = replace(self, task=self.task.settled(choice))
+        solved = settled._solve(X, y, C, None, constant)
+        return solved._replace(lam=for_all(solved.lam, some), choice=choice)
 
     def of_bank(
         self,
@@ -86,7 +91,7 @@ class SurrogateSolver:
 
         if cache_dir is None or not bank.checksum:  # without which nobody could tell whose solution it is
             return now()
-        options = {"C": C, "bias": self.by.bias, "tol": self.by.tol, "seed": self.by.seed}
+        options = {"loss": self.loss, "C": C, "bias": self.by.bias, "tol": self.by.tol, "seed": self.by.seed}
         parts = {**bank.parts, "data features": f"{bank.features.shape} {bank.checksum}"}
         parts |= {name: str(value) for name, value in options.items()}
         solver = fingerprint.source("whence.svm", "whence.attributors.dual.solutions")
@@ -132,12 +137,17 @@ class SurrogateSolver:
         return solved._replace(note=note)
 
     def again(
-        self, features: Floats, labels: Array, lam: csr_array, C: float, constant: float
+        self, features: Floats, labels: Array, lam: csr_array, C: float, constant: float | None
     ) -> SurrogateSolution:
-        """Solve on the samples whose label is known, from the λ (N, K) of a similar problem."""
+        """Solve on the samples whose label is known, from the λ (N, K) of a similar problem.
+
+        ``constant`` carries the bias; None makes it as a fit does.
+        """
         some = self.task.known(labels)
-        solved = self._solve(taken(features, some), labels[some], C, lam[some], constant)
-        return solved._replace(lam=_for_all(solved.lam, some), note="solved again")
+        X = taken(features, some)
+        constant = self._constant(X) if constant is None else constant
+        solved = self._solve(X, labels[some], C, lam[some], constant)
+        return solved._replace(lam=for_all(solved.lam, some), note="solved again")
 
     def _solve(
         self, features: Floats, labels: Array, C: float, start: csr_array | None, constant: float
@@ -155,12 +165,20 @@ class SurrogateSolver:
             )
         return SurrogateSolution(found.lam, found.weight, found.C, found.gap, None, constant)
 
+    def _constant(self, features: Floats) -> float:
+        """Give what carries the bias, 0 without one.
+
+        As long as the features: in any units, and with any offset common to all, the bias then costs as much,
+        and counts as much in products of features, as the features do.
+        """
+        return length(features) if self.by.bias else 0.0
+
     def _common(self, constant: float) -> dict[str, Any]:
         task = {"problem": self.task.problem, "n_classes": self.task.n_outputs}
         return {**task, "bias": constant or False, "seed": self.by.seed, "n_threads": self.by.n_threads}
 
 
-def _for_all(lam: csr_array, some: Mask) -> csr_array:
+def for_all(lam: csr_array, some: Mask) -> csr_array:
     """Give λ (N, K) of all samples by that of those where a mask (N,) is True; the others have 0."""
     entries = np.zeros(len(some) + 1, dtype=lam.indptr.dtype)
     entries[1:][some] = np.diff(lam.indptr)

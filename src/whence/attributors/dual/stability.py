@@ -12,9 +12,8 @@ from torch import Tensor
 
 from whence import engine
 from whence.attributors.dual.expansion import Expansion
-from whence.attributors.effects.halves import members
 from whence.attributors.ranking import TopK
-from whence.core.arrays import Floats
+from whence.core.arrays import Floats, Mask
 from whence.errors import ConvergenceWarning
 from whence.svm.subsets import Subsets
 
@@ -97,6 +96,11 @@ def _spread(lam: csr_array, used: Any, n: int) -> Any:
     counts = np.zeros(n, np.int64)
     counts[used] = np.diff(lam.indptr)
     return np.concatenate([[0], np.cumsum(counts)])
+
+
+def members(n: int, seed: int, place: int) -> Mask:
+    """Draw a half of n samples, by its place among all halves."""
+    return np.random.default_rng([seed, place]).permutation(n) < (n + 1) // 2
 
 
 def _solve(subsets: Subsets, n: int, seed: int, half: tuple[int, bool]) -> csr_array:

@@ -127,8 +127,11 @@ class Surrogate:
                 f"{kept[i].astype(labels.dtype)}. Give the same samples, or fit again."
             )
 
-    def check_data(self, data: TrainingSet, model: BoundModel) -> None:
-        """Raise unless a training set is the one that was fitted, by a look at a few of its samples."""
+    def check_data(self, data: TrainingSet, model: BoundModel, relabelled: Sequence[int] = ()) -> None:
+        """Raise unless a training set is the one that was fitted, by a look at a few of its samples.
+
+        Samples that were ``relabelled`` since may have any label.
+        """
         labels = self.task.blank(len(data))
         self.check_labels(labels, "data")  # as many as there were
         possible = self.support if self.sketch is None else np.flatnonzero(self.task.known(self.labels))
@@ -138,6 +141,7 @@ class Surrogate:
         if known is not None and np.array_equal(known[rows], batch.labels):
             labels = known.copy()
         labels[rows] = batch.labels
+        labels[list(relabelled)] = self.task.blank(1)[0]
         self.check_labels(labels, "data")
         found = model.read_batch(to_model(model.extractor.model, batch.inputs)).features
         self.check_training(found.float().cpu().numpy(), rows, "data")
@@ -152,11 +156,11 @@ class Surrogate:
         for start in range(0, len(self.vectors), size):
             some = slice(start, min(start + size, len(self.vectors)))
             f = self.vectors[some].double().cpu().numpy()
-            yield some, f @ self.coef[:, :d].T + (self.coef[:, -1] if self.bias else 0.0)
+            yield some, f @ self.coef[:, :d].T + (self.coef[:, -1] if self.bias else 0.0) + self.task.base
 
     def logits(self, features: Tensor) -> Tensor:
-        """Compute the surrogate's logits W f(x), (B, K), in float64."""
-        return new_logits(self.coef, features)
+        """Compute the surrogate's outputs W f(x), (B, K), and their base where there is one, in float64."""
+        return new_logits(self.coef, features) + torch.as_tensor(self.task.base, device=features.device)
 
     def classes(self, features: Tensor) -> Tensor:
         """Give the output that the model predicts, or the surrogate where the head is unknown, (B,)."""
@@ -176,13 +180,19 @@ class Surrogate:
 
     def faithfulness(self, features: Tensor, logits: Tensor | None = None) -> Faithfulness:
         """Compare with the model's output (B, K) for features (B, d); None takes what the head makes."""
-        self.task.require_classes("A surrogate that is compared with its model")
         if self.head is None:
             raise InvalidInputError(
                 "'head' must be known to compare the surrogate with the model. It is not: pass "
                 "head=(weight, bias) to FeatureBank.of, or use fit(model, data)."
             )
-        return faithfulness(self.coef, self.head, features, logits)
+        if self.task.has_classes:
+            return faithfulness(self.coef, self.head, features, logits)
+        theirs = (head_logits(self.head, features) if logits is None else logits).double().cpu().numpy()
+        agreement, alike = self.task.compared(self.logits(features).cpu().numpy(), theirs)
+        weights = self.coef[:, : features.shape[1]], self.head.weight.astype(np.float64)
+        lengths = float(np.linalg.norm(weights[0]) * np.linalg.norm(weights[1]))
+        cosine = float(np.vdot(*weights)) / lengths if lengths > 0 else 0.0
+        return Faithfulness(agreement, None, cosine, alike, len(features))
 
 
 def _checked(arrays: Arrays, task_of: Callable[[int], Task]) -> Task:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from os import PathLike
 from typing import Any
 
 from whence.attributors.dual.attributor import SurrogateAttributor
@@ -12,14 +13,19 @@ from whence.features import FeatureBank, as_float32, extract, taken
 from whence.svm.inputs import check_features, squared_norms
 
 
-def all_features(explainer: SurrogateAttributor, features: Any = None, argument: str = "features") -> Floats:
+def all_features(
+    explainer: SurrogateAttributor,
+    features: Any = None,
+    argument: str = "features",
+    cache_dir: str | PathLike[str] | None = None,
+) -> Floats:
     """Features (N, d) of all training samples, checked to be those of the fit.
 
-    Taken from ``features`` (N, d), an array or a FeatureBank, or computed by the model from its training set.
-    ``argument`` is what errors call them.
+    Taken from ``features`` (N, d), an array or a FeatureBank, from a cache, or computed by the model from its
+    training set. ``argument`` is what errors call them.
     """
     if features is None:
-        features = _extracted(explainer, argument)
+        features = _extracted(explainer, argument, cache_dir)
     if isinstance(features, FeatureBank):
         explainer.surrogate_.check_labels(features.labels, argument)
         features = features.features
@@ -39,7 +45,9 @@ def training_features(explainer: SurrogateAttributor, features: Any) -> Floats:
     return taken(all_features(explainer, features), explainer.used_)
 
 
-def _extracted(explainer: SurrogateAttributor, argument: str) -> FeatureBank:
+def _extracted(
+    explainer: SurrogateAttributor, argument: str, cache_dir: str | PathLike[str] | None
+) -> FeatureBank:
     """Compute the features again, or raise where the explainer has nothing to compute them with."""
     bound, data = explainer.model_, explainer.data_
     if bound is None or data is None:
@@ -55,6 +63,7 @@ def _extracted(explainer: SurrogateAttributor, argument: str) -> FeatureBank:
         layer=bound.extractor.layer,
         layers=bound.extractor.layers,
         batch_size=explainer.batch_size,
+        cache_dir=cache_dir,
         on_error="skip" if len(explainer.skipped_) else "raise",
         show_progress=explainer.show_progress,
     )

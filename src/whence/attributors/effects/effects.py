@@ -1,11 +1,11 @@
-"""Effects: what would change without a sample, foretold by solving the surrogate again on random halves."""
+"""Effects: what would change without a sample, foretold by a surrogate that answers to each of them."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, NamedTuple
+from functools import cached_property
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -16,38 +16,20 @@ from whence.attributors.classifier import Training
 from whence.attributors.dual.attributor import SurrogateAttributor
 from whence.attributors.dual.surrogate import Surrogate
 from whence.attributors.effects.groups import GroupEffect, group_effect
-from whence.attributors.effects.halves import CHUNK, Halves, weight_of
-from whence.attributors.effects.outputs import Output, sharpness_of
-from whence.attributors.effects.reliability import out_of_bag, reliability
-from whence.attributors.effects.shifts import Shifts, Solved, checked
+from whence.attributors.effects.outputs import Output, slopes
+from whence.attributors.effects.response import Response
+from whence.attributors.effects.solving import SoftmaxSolver
 from whence.attributors.explainer import Parts, Scored
 from whence.attributors.parameters import one_of, parameter
+from whence.attributors.progress import watched
 from whence.core import store
-from whence.core.arrays import Floats
-from whence.core.checks import check_count
-from whence.errors import ConvergenceWarning, InvalidInputError, warn
+from whence.core.arrays import Doubles
 from whence.explanation import Foretold
-from whence.features import as_float32, taken
 from whence.model.bound import BoundModel
 from whence.model.layers import Asked, check_layers
-from whence.svm.inputs import squared_norms
-from whence.svm.linearised import Linearised
+from whence.tasks import Task
 
-Method = Literal["halves", "first_order"]
-
-KAPPA = 1000.0
-"""C·Σ_i‖f_i‖² of the surrogates where C is "auto"."""
-
-_MOST = 128  # halves that "auto" solves at most
-_GAIN = 0.03  # of the reliability by twice as many halves, below which they are enough
-_CALIBRATING = 4  # halves that tell how sharp probabilities are
-
-
-class _Learned(NamedTuple):
-    surrogate: Surrogate
-    shifts: Shifts
-    sharpness: float
-    reliability: float | None
+_HELD = 1 << 22  # numbers of pulls at the weights, or of scores, that are held at a time
 
 
 @register
@@ -59,86 +41,67 @@ class Effects(SurrogateAttributor):
     the sample raises the output of the target class**. τ of ``DualDA`` says what a logit is made of; an
     effect says what would be missing, which others may make up for.
 
-    - ``"halves"``: the surrogate is solved on random halves of the training set, and in each one the change
-      by every sample, leaving it or entering it, is computed to first order from the optimality conditions
-      (``whence.svm.linearised``). The score is the mean over the halves, the sample's Banzhaf value to first
-      order.
-    - ``"first_order"``: the same at the surrogate of the whole training set, for samples that leave it.
-      Samples that are no support vectors have 0.
+    The surrogate is softmax regression on the model's features, min_W ½‖W‖² + C Σ_i ℓ(W f_i, y_i), whose
+    W = Σ_i λ_i f_iᵀ with λ_i = C (e_{y_i} − p_i). When sample i goes, W changes by −H⁻¹ (λ_i ⊗ f_i) to first
+    order, with H the Hessian: the others take up what they can. An output whose derivative by the logits is
+    s changes by −(s ⊗ f(x))ᵀ H⁻¹ (λ_i ⊗ f_i), and the score is the opposite of that.
 
     Features of several layers foretell best: the last layer's alone leaves out how those before it learn.
 
     Parameters
     ----------
     C
-        Weight of the loss in ½‖W‖² + C Σ_i loss_i, the same in every half; "auto" is 1000/Σ_i‖f_i‖².
+        Weight of the loss; "auto" is 10,000/Σ_i‖f_i‖², or the smaller one at which the surrogate's loss on
+        the training set is the network's own: it should not know better.
     bias
         Append a constant to the features, as ``DualDA`` does.
     layers
         Which layers features come from, as for ``DualDA``; "auto" takes up to 5 of all.
     tol
-        Relative duality gap of the surrogate of the whole training set; halves are solved to 1e-6.
+        Relative duality gap of the surrogate.
     seed
-        Draws the halves.
+        Draws the samples that tell how well the surrogate agrees with the model.
     n_threads
         Threads of the solver; None leaves it to the solver.
     max_seconds
-        Budget of the halves, after which no further ones are begun, and limit of the solver.
+        Limit of the solver.
     device
         Where the features and scores are computed; None is the model's device, or the CPU for features.
-    method
-        "halves" or "first_order".
     output
         What is foretold of the target class: "logit", its logit; "margin", that less the largest other;
-        "log_prob", the logarithm of its probability, the surrogate's logits being made as sharp as suits
-        the labels of samples outside the halves best.
-    solves
-        Halves to solve; "auto" doubles them from 16 until that gains less than 0.03 of ``reliability_``, to
-        at most 128.
+        "log_prob", the logarithm of its probability.
     batch_size, show_progress
         As for every method, see ``Attributor``.
 
     Attributes
     ----------
-    reliability_ : float or None, how well the effects of one part of the halves foretell the outputs of the
-        surrogates of the other part: their correlation over halves, at training samples outside them
-    solves_ : int, halves that were solved
-    sharpness_ : float, what logits are multiplied by before they become probabilities
+    response_ : Response, how the surrogate's weights answer to a pull at them, H⁻¹
 
-    Also what ``DualDA`` has of its surrogate, here of the one of the whole training set.
+    Also what ``DualDA`` has of its surrogate, here of the softmax surrogate: ``lam_``, ``coef_``, ``C_``,
+    ``gap_``, ``agreement_`` and so on. Every sample is a support vector.
 
     Examples
     --------
     >>> import torch, whence
     >>> model = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.ReLU(), torch.nn.Linear(3, 2))
     >>> x, y = torch.randn(20, 4), torch.arange(20) % 2
-    >>> explainer = whence.Effects(solves=8, show_progress=False).fit(model, (x, y))
+    >>> explainer = whence.Effects(show_progress=False).fit(model, (x, y))
     >>> explainer.attribute(x[:3]).shape
     torch.Size([3, 20])
     """
 
     name: ClassVar[str] = "effects"
     classes_only = True
-    _manifest: ClassVar[str] = "EffectsManifest"
     limits: ClassVar[Limits] = Limits(
+        needs_loss=True,
         last_layer_only=False,
-        memory="N × d, and the square of the samples on the margin for every half",
-        cost=3.0,
+        memory="N × (d + K), and the square of d, or of N where that is less",
+        cost=1.0,
         new_layer=True,
     )
 
     layers: Asked | list[str] = parameter("auto", check_layers)
-    method: Method = parameter("halves", one_of(Method))
     output: Output = parameter("logit", one_of(Output))
-    solves: int | Literal["auto"] = "auto"
-
-    def standard_error(self, x: Any, target: Any = None) -> Tensor:
-        """Standard errors (test, train) of the scores, from their spread over the halves."""
-        return self._for_all(self._errors(*self._read(x, target)))
-
-    def standard_error_features(self, features: Any, target: Any = None) -> Tensor:
-        """``standard_error`` of features (B, d)."""
-        return self._for_all(self._errors(*self._given(features, target)))
 
     def effect_of(
         self,
@@ -151,11 +114,9 @@ class Effects(SurrogateAttributor):
     ) -> GroupEffect:
         """Foretell what becomes of a batch of inputs without a set of samples, or with other labels.
 
-        Of the surrogate of the whole training set, whatever ``method`` is: to first order, W changes by
-        −(I − P) Σ_i λ_i ⊗ f_i, P projecting onto the constraints that hold at all other samples; exactly, it
-        is solved again from there. **Negative where the samples raise the target's output.** First order
-        holds while the others keep their active set, so for few samples or such as hardly matter; print the
-        record to see.
+        To first order that is the sum of what each of them does; exactly, the surrogate is solved again from
+        there. **Negative where the samples raise the target's output.** Print the record to see both, and
+        whether they part.
 
         Parameters
         ----------
@@ -164,12 +125,11 @@ class Effects(SurrogateAttributor):
         remove
             Training samples to leave out.
         relabel
-            New labels of training samples. To first order, they leave and enter again with their new label.
+            New labels of training samples.
         training_features
             Features (train, d) of all training samples, an array or a FeatureBank; None computes them again.
         """
-        asked = remove, relabel, training_features, (self.output, self.sharpness_)
-        return group_effect(self, self._read(x, target), *asked)
+        return group_effect(self, self._read(x, target), remove, relabel, training_features)
 
     def effect_of_features(
         self,
@@ -181,59 +141,94 @@ class Effects(SurrogateAttributor):
         training_features: Any = None,
     ) -> GroupEffect:
         """``effect_of`` of features (B, d)."""
-        asked = remove, relabel, training_features, (self.output, self.sharpness_)
-        return group_effect(self, self._given(features, target), *asked)
+        return group_effect(self, self._given(features, target), remove, relabel, training_features)
 
-    def _errors(self, features: Tensor, classes: Tensor) -> Tensor:
-        n = len(self.shifts_.each)
-        if n < 2:
-            raise InvalidInputError(
-                "'solves' must be at least 2 for standard errors. There is one surrogate only: use "
-                'method="halves".'
-            )
-        out = features.new_zeros(len(features), len(self._labels))
-        tests = self._extended(features)
-        for rows, _, variance in self.shifts_.moments(tests, classes, self.output, self.sharpness_):
-            out[rows, self._places] = (variance / n).sqrt()
+    def total(self, parts: Iterable[tuple[Tensor, Tensor]]) -> Doubles:
+        """Effects (train,) of every sample on the sum of the outputs for tests, in one answer of W.
+
+        Parameters
+        ----------
+        parts : features (b, d) of tests and their classes (b,), some at a time
+        """
+        vectors = self._extended(self.surrogate_.vectors)
+        pull = torch.zeros(self.n_classes_, vectors.shape[1], dtype=torch.float64, device=vectors.device)
+        for features, classes in parts:
+            f = self._extended(features.to(vectors)).double()
+            pull += self._slopes(features.to(vectors), classes).T @ f
+        answer = self.response_(pull[None])[0]
+        found = ((vectors.double() @ answer.T) * self._coefficients).sum(1)
+        out = np.zeros(self.n_train_)
+        out[self.support_] = found.cpu().numpy()
         return out
+
+    @cached_property
+    def response_(self) -> Response:
+        """How the surrogate's W answers to a pull at it: H⁻¹."""
+        self.check_fitted()
+        own = torch.as_tensor(self.labels_[self.support_], device=self._coefficients.device)
+        chances = -self._coefficients / self.C_
+        chances[torch.arange(len(own), device=own.device), own] += 1.0
+        return Response(self._extended(self.surrogate_.vectors), chances.clamp(0.0, 1.0), self.C_)
 
     @property
     def foretold_(self) -> Foretold:
-        """What the effects are on, of how many halves they are means, and how reliable they are."""
-        return Foretold(self.output, self.solves_, self.reliability_)
-
-    @property
-    def n_scoring_(self) -> int:
-        """The number of training samples that change some surrogate."""
-        return len(self.shifts_.rows)
+        """What the effects are on."""
+        self.check_fitted()
+        return Foretold(self.output)
 
     def scored(self, features: Tensor, target: int) -> Scored:
-        """Effects of the samples that can have one on one test with features (1, d)."""
-        test, classes = self._extended(features), torch.tensor([target])
-        ((_, mean, variance),) = self.shifts_.moments(test, classes, self.output, self.sharpness_)
-        n = len(self.shifts_.each)
-        errors = (variance[0] / n).sqrt().double().cpu().numpy() if n > 1 else None
-        return Scored(self._scoring, mean[0].double().cpu().numpy(), errors)
+        """Effects of all samples on one test with features (1, d)."""
+        found = self._effects(features, torch.tensor([target]))[0]
+        return Scored(self.support_, found.cpu().numpy())
 
     def parts(self, features: Tensor, target: int, indices: Sequence[int]) -> Parts:
-        """Give what effects are at the features: e_i on the test; on the training sample what is common."""
-        test, classes = self._extended(features), torch.tensor([target])
-        rows = torch.as_tensor(np.searchsorted(self._scoring, indices), device=self._places.device)
-        e = self.shifts_.directions(test, classes, self.output, self.sharpness_, rows)
-        d = features.shape[1]
-        vectors, along = self.shifts_.vectors[rows][:, :d], e[:, :d]
-        f = vectors.double()
-        on_train = (along * f).sum(1) / (f * f).sum(1).clamp(min=torch.finfo(torch.float64).tiny)
-        return Parts(vectors, along, on_train, self.constant_ * e[:, d:].sum(1))
+        """Give what effects are at the features of either sample, which they are linear in."""
+        test, d = self._extended(features).double(), features.shape[1]
+        slopes = self._slopes(features, torch.tensor([target]))[0]  # (K,)
+        rows = self.surrogate_.rows(indices)
+        vectors, lam = self.surrogate_.vectors[rows], self._coefficients[rows]
+        answer = self.response_((slopes[:, None] * test)[None])[0]  # (K, D)
+        pulls = lam[:, :, None] * self._extended(vectors).double()[:, None]  # (m, K, D)
+        on_test = torch.einsum("k,mkd->md", slopes, self.response_(pulls))
+        bias = self.constant_ * on_test[:, d:].sum(1)
+        return Parts(vectors, on_test[:, :d], (lam @ answer)[:, :d], bias, None)
+
+    def _effects(self, features: Tensor, classes: Tensor) -> Tensor:
+        """Effects (B, S) on tests with features (B, d), in float64, some tests at a time."""
+        vectors, lam = self._extended(self.surrogate_.vectors), self._coefficients
+        width = max(1, _HELD // (max(vectors.shape) * self.n_classes_))
+        parts = []
+        for f, c in zip(torch.split(features, width), torch.split(classes, width), strict=True):
+            pulls = self._slopes(f, c)[:, :, None] * self._extended(f).double()[:, None]
+            answers = self.response_(pulls)  # (b, K, D)
+            found = answers.new_zeros(len(f), len(vectors))
+            for k in range(self.n_classes_):  # class by class: no array of tests, samples and classes
+                found += (answers[:, k].to(vectors) @ vectors.T) * lam[:, k]
+            parts.append(found)
+        return torch.cat(parts) if parts else lam.new_zeros(0, len(vectors))
 
     def _scores(self, features: Tensor, classes: Tensor, x: Any) -> Tensor:
-        tests, n = self._extended(features), len(self._labels)
-        return self.shifts_.scores(tests, classes, self.output, self.sharpness_, n)
+        out = features.new_zeros(len(features), len(self._labels))
+        out[:, self._places] = self._effects(features, classes).to(out)
+        return out
 
     def _self_influence(self) -> Tensor:
-        out = self.surrogate_.vectors.new_zeros(len(self._labels))
-        out[self._places] = self.shifts_.own(self._labels[self._places], self.output, self.sharpness_)
+        vectors, own = self.surrogate_.vectors, self._labels[self._places].cpu()
+        width = max(1, _HELD // (max(vectors.shape) * self.n_classes_))
+        parts = []
+        rows = torch.split(torch.arange(len(vectors)), width)
+        for some in watched(rows, len(vectors), "Self-influence", self.show_progress):
+            f, lam = vectors[some], self._coefficients[some]
+            pulls = self._slopes(f, own[some])[:, :, None] * self._extended(f).double()[:, None]
+            moves = lam[:, :, None] * self._extended(f).double()[:, None]
+            parts.append((self.response_(pulls) * moves).sum((1, 2)))
+        out = vectors.new_zeros(len(self._labels))
+        out[self._places] = torch.cat(parts).to(out)
         return out
+
+    def _slopes(self, features: Tensor, classes: Tensor) -> Tensor:
+        """Give the output's derivative (B, K) by the surrogate's logits of features (B, d)."""
+        return slopes(self.output, self.surrogate_.logits(features), classes)
 
     def _extended(self, features: Tensor) -> Tensor:
         """Give features (B, D) with the constant that carries the bias."""
@@ -241,86 +236,20 @@ class Effects(SurrogateAttributor):
             return features
         return torch.cat([features, features.new_full((len(features), 1), self.constant_)], dim=1)
 
-    def _weight_of_loss(self, features: Floats) -> float:
-        return KAPPA / (float(squared_norms(features).sum()) or 1.0) if self.C == "auto" else self.C
+    def solver(self, task: Task) -> SoftmaxSolver:
+        """Give what solves the surrogate of a task."""
+        return SoftmaxSolver(task, self)
 
-    def _learn(self, training: Training, **given: Any) -> _Learned:
-        bank, started = training.bank, time.perf_counter()
-        surrogate = self._surrogate(training)
-        solution = surrogate.solution
-        some = bank.valid
-        halves = Halves(
-            np.ascontiguousarray(taken(as_float32(bank.features), some)),
-            bank.labels[some],
-            training.task.n_outputs,
-            solution.C,
-            surrogate.constant,
-            solution.lam[some],
-            self.seed,
-            {**bank.parts, "data features": bank.checksum} if bank.checksum else {},
-            training.cache_dir,
-            self.show_progress,
-        )
-        deadline = np.inf if self.max_seconds is None else started + self.max_seconds
-        if self.method == "halves":
-            solved, score = self._solve_halves(halves, deadline)
-        else:
-            features, y = halves.extended, halves.labels
-            everyone = np.ones(len(y), dtype=bool)
-            change = Linearised.of(features, y, halves.lam, halves.C, everyone, entering=False)
-            solved, score = [Solved(weight_of(halves.lam, features), change)], None
-        sharpness = 1.0
-        if self.output == "log_prob":
-            calibrating = solved if self.method == "halves" else halves.solved(0, _CALIBRATING)
-            sharpness = sharpness_of(*out_of_bag(halves, calibrating[:CHUNK]))
-        return _Learned(
-            surrogate, Shifts.of(solved, halves.extended, surrogate.vectors.device), sharpness, score
-        )
+    def _learn(self, training: Training, **given: Any) -> Surrogate:
+        return self._surrogate(training)
 
-    def _solve_halves(self, halves: Halves, deadline: float) -> tuple[list[Solved], float | None]:
-        """Solve as many halves as asked for, or as it takes; and tell how reliable their effects are."""
-        most = _MOST if self.solves == "auto" else self.solves
-        solved: list[Solved] = []
-        before = score = None
-        while len(solved) < most:
-            wanted = min(most, max(CHUNK, 2 * len(solved)) if self.solves == "auto" else most)
-            while len(solved) < wanted:
-                solved += halves.solved(len(solved) // CHUNK, min(CHUNK, wanted - len(solved)))
-                if time.perf_counter() > deadline and len(solved) < most:
-                    warn(
-                        f"The budget of max_seconds = {self.max_seconds:g} was spent after {len(solved)} "
-                        "halves; the scores are means over these. Allow more time, or see standard_error.",
-                        ConvergenceWarning,
-                    )
-                    return solved, reliability(halves, solved)
-            before, score = score, reliability(halves, solved)
-            enough = before is not None and score is not None and score - before < _GAIN
-            if self.solves == "auto" and enough:
-                break
-        return solved, score
-
-    def _keep(self, learned: _Learned) -> None:
-        self._take(learned.surrogate)
-        self.shifts_, self.sharpness_, self.reliability_ = learned[1:]
-        self.solves_ = len(self.shifts_.each) if self.method == "halves" else 0
-        self._places = torch.as_tensor(self.shifts_.rows, device=learned.surrogate.vectors.device)
-        self._scoring = np.flatnonzero(self.used_)[self.shifts_.rows]
-        self.cache_bytes_ += sum(array.nbytes for array in self.shifts_.arrays().values())
-
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        if self.solves != "auto":
-            self.solves = check_count("solves", self.solves, 1, None, ', or "auto"')
-
-    def _state(self) -> tuple[store.Arrays, dict[str, Any]]:
-        arrays, facts = super()._state()
-        more = {"sharpness": self.sharpness_, "reliability": self.reliability_}
-        return {**arrays, **self.shifts_.arrays()}, {**facts, **more}
+    def _keep(self, surrogate: Surrogate) -> None:
+        self._take(surrogate)
+        self.__dict__.pop("response_", None)  # of a fit before
+        place = surrogate.vectors.device
+        self._coefficients = torch.as_tensor(self.lam_[self.support_].toarray(), device=place)  # (S, K)
+        among = np.searchsorted(np.flatnonzero(self.used_), self.support_)
+        self._places = torch.as_tensor(among, device=place)
 
     def _restore(self, arrays: store.Arrays, manifest: Any, bound: BoundModel | None) -> None:
-        ours = {name: array for name, array in arrays.items() if name.startswith("shift_")}
-        theirs = {name: array for name, array in arrays.items() if name not in ours}
-        surrogate = self._restore_surrogate(theirs, manifest, bound)
-        checked(ours, int(self.used_.sum()), surrogate.coef.shape)
-        shifts = Shifts.from_arrays(ours, self.n_classes_, surrogate.vectors.device)
-        self._keep(_Learned(surrogate, shifts, manifest.sharpness, manifest.reliability))
+        self._keep(self._restore_surrogate(arrays, manifest, bound))

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from scipy.sparse import csr_array
 from torch import Tensor
 
-from whence.attributors.dual.attributor import SurrogateAttributor
-from whence.attributors.dual.solutions import SurrogateSolver, changed_labels
+from whence.attributors.dual.faithfulness import new_logits
+from whence.attributors.dual.solutions import changed_labels
 from whence.attributors.dual.training import all_features
-from whence.attributors.effects.halves import extended, weight_of
 from whence.attributors.effects.outputs import Output, slopes, values
-from whence.core.arrays import Array, Doubles, Ints, Mask
+from whence.attributors.effects.solving import extended
+from whence.core.arrays import Doubles, Ints
 from whence.core.words import cell, counted
 from whence.errors import InvalidInputError
-from whence.svm.linearised import Linearised, activity
+
+if TYPE_CHECKING:
+    from whence.attributors.effects.effects import Effects
 
 _PART = 0.2  # relative difference, above which first order is no longer what happens
 _SHOWN = 10  # tests in a printed record
@@ -39,11 +41,8 @@ class GroupEffect:
     targets : (B,) the class of each test
     names : of all classes
     before : (B,) the output as it is
-    first_order : (B,) its change, foretold from the optimality conditions with the active set held
+    first_order : (B,) its change, the sum of what each sample does by itself
     exact : (B,) its change, by solving the surrogate again
-    changed : how many of the other samples changed their active set in this: no support vector, on the
-        margin or beyond it, and against which rivals
-    n_others : of how many
     gap : relative duality gap of the surrogate that was solved again
     """
 
@@ -55,8 +54,6 @@ class GroupEffect:
     before: Doubles
     first_order: Doubles
     exact: Doubles
-    changed: int
-    n_others: int
     gap: float
 
     @property
@@ -94,19 +91,17 @@ class GroupEffect:
         return f"With {other}" if not self.removed else f"Without {removed} and with {other}"
 
     def _verdict(self) -> str:
-        moved = f"{self.changed:,} of {counted(self.n_others, 'other sample')} changed their active set"
         if self.parted:
-            return f"First order and exact part, by {self.difference:.0%}: {moved}. Go by the exact changes."
-        return f"First order and exact agree, within {self.difference:.0%}: {moved}."
+            return f"First order and exact part, by {self.difference:.0%}. Go by the exact changes."
+        return f"First order and exact agree, within {self.difference:.0%}."
 
 
 def group_effect(
-    explainer: SurrogateAttributor,
+    explainer: Effects,
     tests: tuple[Tensor, Tensor],
     remove: Sequence[int],
     relabel: Mapping[int, Any] | None,
     training: Any,
-    output: tuple[Output, float],
 ) -> GroupEffect:
     """Foretell and solve.
 
@@ -116,7 +111,6 @@ def group_effect(
     tests : features (B, d), and classes (B,)
     remove, relabel : training samples, and new labels of training samples
     training : features (N, d) of all training samples; None computes them again
-    output : of the target class, and its sharpness
     """
     before = explainer.surrogate_
     X = all_features(explainer, training, "training_features")
@@ -128,37 +122,32 @@ def group_effect(
             "Got none."
         )
     C, constant = before.solution.C, before.constant
-    again = SurrogateSolver(explainer.task_, explainer).again(X, labels, before.lam, C, constant)
-    F = extended(X, constant)
-    W, new = (weight_of(lam, F) for lam in (before.lam, again.lam))
     left = ~explainer.task_.known(labels[moved])
-    everyone = explainer.task_.known(before.labels)
-    linear = Linearised.of(F, before.labels, before.lam, C, everyone, entering=False)
-    change = linear.change(F, W, C, moved, moved[~left], labels[moved[~left]])
+    gone, stays = moved[left], moved[~left]
+    pull = -(before.lam[gone].T @ extended(X[gone], constant).astype(np.float64))
+    turned = np.zeros((len(stays), before.lam.shape[1]))
+    at = np.arange(len(stays))
+    turned[at, labels[stays]] += C
+    turned[at, before.labels[stays]] -= C
+    pull += turned.T @ extended(X[stays], constant).astype(np.float64)
+    change = explainer.response_(torch.as_tensor(pull, device=before.vectors.device)[None])[0]
+    start = before.lam.tolil()
+    start[stays] += turned
+    again = explainer.solver(explainer.task_).again(X, labels, csr_array(start), C, constant)
     f, classes = tests
-    f = torch.as_tensor(extended(f.cpu().double().numpy(), constant))
-    logits, then = (f @ torch.as_tensor(weight).T for weight in (W, new))
-    kind, sharpness = output
-    slope = slopes(kind, logits, classes, sharpness)
-    at, after = (values(kind, found, classes, sharpness) for found in (logits, then))
-    others = everyone.copy()
-    others[moved] = False
+    kind = explainer.output
+    logits, then = before.logits(f), new_logits(again.weight, f)
+    slope = slopes(kind, logits, classes)
+    extra = torch.as_tensor(extended(f.double().cpu().numpy(), constant), device=f.device)
+    now, after = (values(kind, found, classes) for found in (logits, then))
     return GroupEffect(
-        removed=tuple(moved[left].tolist()),
-        relabelled=tuple(moved[~left].tolist()),
+        removed=tuple(gone.tolist()),
+        relabelled=tuple(stays.tolist()),
         output=kind,
         targets=classes.numpy(),
         names=explainer.task_.called,
-        before=at.numpy(),
-        first_order=(slope * (f @ torch.as_tensor(change).T)).sum(1).numpy(),
-        exact=(after - at).numpy(),
-        changed=_changed(before.lam, again.lam, labels, C, others),
-        n_others=int(others.sum()),
+        before=now.cpu().numpy(),
+        first_order=(slope * (extra @ change.T)).sum(1).cpu().numpy(),
+        exact=(after - now).cpu().numpy(),
         gap=again.gap,
     )
-
-
-def _changed(before: csr_array, after: csr_array, labels: Array, C: float, others: Mask) -> int:
-    """Count the samples among some whose active set differs between two solutions."""
-    first, then = (activity(lam[others], labels[others], C) for lam in (before, after))
-    return len(np.unique((first - then).nonzero()[0]))

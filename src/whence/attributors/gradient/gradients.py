@@ -17,10 +17,10 @@ from whence.core.checks import shown
 from whence.core.naming import asking
 from whence.errors import InvalidInputError, ModelError
 from whence.features import teller
-from whence.model.extractor import logits_in
-from whence.model.heads import made_by, recording
+from whence.model.heads import made_by, paired, recording, terms
 from whence.model.inputs import n_rows, run, take
 from whence.model.modules import eagerly, evaluating
+from whence.model.outputs import logits_in
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 """One number per sample: of logits (B, K) and classes (B,), shape (B,)."""
@@ -241,19 +241,22 @@ class Gradients:
     def logits(self, parameters: Weights, inputs: Any, weights: Weights | None = None) -> Tensor:
         """Logits (B, K) as a function of the parameters."""
         outputs: list[Tensor] = []  # of the layer, differentiable as they are
-        layer = self.model.get_submodule(self.layer)
-        with layer.register_forward_hook(lambda *call: outputs.append(call[-1])):
+        last = self.classifier.bound.extractor.layers_of_head()[-1][1]
+        with last.register_forward_hook(lambda *call: outputs.append(call[-1])):
             output = at(self.model, {**(weights or {}), **parameters}, lambda: run(self.model, inputs))
-            return outputs[0] if self._output is None else logits_in(output)[self._output]
+            found = outputs[0] if self._output is None else logits_in(output, n_rows(inputs))[self._output]
+            return paired(found) if self.classifier.bound.extractor.paired else found
 
     def _find_output(self, inputs: Any) -> int | None:
         """Find which of the model's outputs are the logits; None where only the layer's own output is."""
-        layer = self.model.get_submodule(self.layer)
+        named = terms(self.layer)
         with evaluating(self.model), eagerly(self.model):
-            with recording({self.layer: layer}) as calls:
-                outputs = logits_in(run(self.model, inputs))
-            found = next((j for j, logits in enumerate(outputs) if made_by(calls[0], logits)), None)
-        if found is None and calls[0].output.ndim != 2:
+            with recording({name: self.model.get_submodule(name) for _, name in named}) as calls:
+                outputs = logits_in(run(self.model, inputs), n_rows(inputs))
+            by_name = {call.name: call for call in calls}
+            shared = [(share, by_name[name]) for share, name in named]
+            found = next((j for j, logits in enumerate(outputs) if made_by(shared, logits)), None)
+        if found is None and (calls[0].output.ndim != 2 or len(named) > 1):
             raise ModelError(
                 f"The model's output must be its logits, or layer {self.layer!r} must give (B, K). It gives "
                 f"{tuple(calls[0].output.shape)}, and something after it changes the logits. "

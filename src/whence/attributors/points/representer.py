@@ -12,12 +12,12 @@ from torch import Tensor
 from whence.attributors.base import Attributor, Limits, register
 from whence.attributors.classifier import Classifier, Training
 from whence.attributors.parameters import parameter
-from whence.attributors.points.softmax import fit_softmax
 from whence.attributors.progress import gap_bar
 from whence.core.arrays import Doubles
 from whence.core.checks import check_flag, check_positive
 from whence.core.contents import Layout
 from whence.errors import ConvergenceWarning, InvalidInputError, warn
+from whence.svm.softmax import fit_softmax
 
 _BLOCK = 1 << 20  # coefficients gathered at a time
 

@@ -17,7 +17,7 @@ from whence.evaluate.metrics.arrays import classes, mask, numbers, split_mask
 from whence.evaluate.scenes.shortcuts import word_starts
 from whence.evaluate.scenes.texts import LENGTH, Backbone
 from whence.model.extractor import Extractor
-from whence.relevance.xda import Method, pair_maps, start
+from whence.relevance.xda import Method, only, pair_maps, start
 
 
 class Localisation(NamedTuple):
@@ -226,7 +226,8 @@ def localise(
     _check_features(explainer, index, there.features)
     lam = torch.as_tensor(explainer.lam_[[index]][:, [target]].toarray()[:, 0])
     weight = torch.as_tensor(explainer.coef_[target, : there.features.shape[1]])
-    maps = pair_maps(here, there, lam[:, None].to(there.features) * there.features, lam, weight)
+    each = lam[:, None].to(there.features)
+    maps = only(pair_maps(here, there, each * there.features, each * here.features, weight))
     on_test, on_train = (one[0].cpu().numpy() for one in (maps.test, maps.train))
     measured = localisation(on_test, *test[1:]), localisation(on_train, *train[1:])
     return PairLocalisation(*measured, on_test, on_train)

@@ -13,9 +13,9 @@ from whence.core.checks import check_count, check_seed
 from whence.data import as_training_set
 from whence.errors import ModelError
 from whence.evaluate.scenes.views import view
-from whence.model.extractor import logits_in
 from whence.model.inputs import run, running_on, to_model
 from whence.model.modules import check_model, evaluating
+from whence.model.outputs import logits_in
 
 
 def fixed_steps(
@@ -82,7 +82,7 @@ def predict(
             inputs = to_model(model, batch.inputs)
             with running_on(inputs):
                 output = run(model, inputs)
-            parts.append(logits_in(output)[0].float().cpu())
+            parts.append(logits_in(output, len(batch.indices))[0].float().cpu())
     logits = torch.cat(parts)
     if not logits.isfinite().all():
         row = int((~logits.isfinite()).any(1).int().argmax())

@@ -7,6 +7,7 @@ from matplotlib.figure import Figure
 
 from whence.explanation.concepts import ConceptExplanation, ConceptPart
 from whence.explanation.figures.canvas import Canvas, Line
+from whence.explanation.wording import MADE_OF
 from whence.pages.samples import Array, Sample
 from whence.pages.style import BLUE, GREY, INK, ORANGE, PALE_BLUE, PALE_ORANGE, one_line, percent, signed
 
@@ -42,14 +43,14 @@ class _Drawing:
     def _pair(self) -> None:
         why, canvas = self.why, self.canvas
         colour = BLUE if why.score > 0 else ORANGE
-        target, label = (one_line(why.class_names[c]) for c in (why.target, why.label))
-        word = "for" if why.score > 0 else "against"
+        target, label = one_line(why.class_names[why.target]), one_line(why.told)
+        side = MADE_OF[why.speech].side[why.score <= 0]
         heading = f"What training sample {why.index} has in common with the test sample"
         canvas.text(LEFT, 0.16, heading, canvas.width - 2 * LEFT, size=8, weight="bold")
         width = self.maps - LEFT - 0.1
         strong = {"weight": "bold", "color": colour}
         lines: list[Line] = [
-            (f"evidence {word} “{target}”", {**strong, "room": width}),
+            (f"{side} “{target}”", {**strong, "room": width}),
             (f"τ = {signed(why.score)}", strong),
             (f"labelled “{label}”", {"room": width}),
             (f"bias {signed(why.bias)}, in no concept", {"color": GREY}),
@@ -135,8 +136,9 @@ class _Drawing:
             (f"maps by {why.method}", {"color": GREY}),
         ]
         canvas.lines(self.grid, y, lines, 0.13, room=canvas.width - self.grid - 0.15, size=6)
-        canvas.text(LEFT, y, "blue: for the target", color=BLUE, size=6)
-        canvas.text(LEFT, y + 0.14, "orange: against it", color=ORANGE, size=6)
+        raises, lowers = MADE_OF[why.speech].colours
+        canvas.text(LEFT, y, f"blue: {raises}", color=BLUE, size=6)
+        canvas.text(LEFT, y + 0.14, f"orange: {lowers}", color=ORANGE, size=6)
 
     def _share(self, score: float) -> float:
         whole = self.why.score

@@ -54,7 +54,8 @@ class _Overview:
     def _test_sample(self) -> None:
         """Draw the test sample, the logit's map on it, and what the model says."""
         canvas, why, x = self.canvas, self.why, self.middle - LARGE / 2
-        canvas.text(self.middle, TOP - 0.12, "test sample", size=8, weight="bold", ha="center")
+        heading = canvas.fit(f"test sample: {why.input}" if why.input else "test sample", 1.6, 8, "bold")
+        canvas.text(self.middle, TOP - 0.12, heading, size=8, weight="bold", ha="center")
         if why.sample.values is not None and a_bar(why.sample) > 1:
             canvas.text(self.middle, TOP - 0.36, f"a bar: {a_bar(why.sample):,} values", size=6, ha="center")
         canvas.sample(x, TOP, LARGE, why.sample, INK)
@@ -63,7 +64,7 @@ class _Overview:
         y = self.rows[2] + TILE - LARGE
         canvas.relevance(x, y, LARGE, why.sample, why.logit_map, self.full.logit)
         canvas.key(x, self.rows[2] + TILE + 0.04, LARGE, self.full.logit)
-        canvas.text(self.middle, y - 0.07, "relevance of the logit", size=6, ha="center")
+        canvas.text(self.middle, y - 0.07, f"relevance of the {why.words.output}", size=6, ha="center")
 
     def _side(self, pairs: tuple[Contribution, ...], way: int, colour: str, heading: str) -> None:
         """Draw the pairs of one sign away from the middle, the strongest first."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from whence.core.words import number
 from whence.explanation.contribution import Contribution
 from whence.explanation.figures.canvas import Canvas, Line
 from whence.explanation.record import Explanation
@@ -15,19 +16,17 @@ QUIET: dict[str, Any] = {"color": GREY}
 
 def verdict(why: Explanation) -> list[Line]:
     """Say what the model predicts, what is true, and what is explained."""
-    names = why.class_names
-    assert why.probability is not None  # or there were no figure
-    lines: list[Line] = [
-        (f"predicted: {one_line(names[why.predicted])}", BOLD),
-        (f"with probability {percent(why.probability)}", QUIET),
-    ]
-    if why.truth is not None:
-        right = why.truth == why.predicted
-        lines.append(
-            (f"true label: {one_line(names[why.truth])} {'✓' if right else '✗'}", QUIET if right else BOLD)
-        )
-    if why.target != why.predicted:
-        lines.append((f"explained: {one_line(names[why.target])}", BOLD))
+    said, words, name = why.verdict, why.words, one_line(why.class_names[why.target])
+    lines: list[Line] = [(f"{words.predicted}: {one_line(said.predicted)}", BOLD)]
+    if said.probability is not None and why.speech == "class":
+        lines.append((f"with probability {percent(said.probability)}", QUIET))
+    if said.truth is not None:
+        mark = {True: " ✓", False: " ✗", None: ""}[said.right]
+        lines.append((f"{words.true}: {one_line(said.truth)}{mark}", BOLD if said.right is False else QUIET))
+    if why.speech == "label":
+        lines += [(f"explained: {name}", BOLD), (f"probability {percent(said.probability or 0.0)}", QUIET)]
+    elif why.target != why.predicted or (len(why.class_names) > 1 and why.speech == "number"):
+        lines.append((f"explained: {name}", BOLD))
     return lines
 
 
@@ -39,13 +38,11 @@ def caption(
     Gives the y of the last line.
     """
     words, against = why.words, pair.score < 0
-    mark, style = ("", "normal") if pair.label == why.target else ("≠ ", "italic")
-    canvas.text(x, y, mark + one_line(why.class_names[pair.label]), room, ha=ha, style=style)
+    mark, style = ("≠ ", "italic") if pair.differs else ("", "normal")
+    canvas.text(x, y, mark + one_line(pair.told), room, ha=ha, style=style)
     strong: dict[str, Any] = {"weight": "bold", "color": ORANGE if against else BLUE}
     canvas.text(x, y + 0.13, words.mark + signed(pair.score), ha=ha, **strong)
     lines = [f"{percent(pair.share)} of all {words.share[against]}", f"training #{pair.index}"]
-    if pair.error is not None:
-        lines.insert(0, f"± {pair.error:.2g}")
     for j, line in enumerate(lines):
         canvas.text(x, y + 0.24 + 0.095 * j, line, ha=ha, size=5, color=GREY)
     return y + 0.145 + 0.095 * len(lines)
@@ -72,7 +69,7 @@ def balance(canvas: Canvas, why: Explanation, left: float, zero: float, right: f
         canvas.text(x, y + 0.35, f"of it shown: {percent(share)}", color=colour, ha=side, size=6)
     canvas.rectangle(zero - 0.006, y - 0.04, 0.012, 0.22, INK)
     canvas.text(zero, y + 0.23, f"sum: {signed(why.total)}", ha="center", size=6, weight="bold")
-    canvas.text(zero, y + 0.35, words.total, ha="center", size=6)
+    canvas.text(zero, y + 0.35, words.total.format(base=number(why.base)), ha="center", size=6)
 
 
 def legend(canvas: Canvas, why: Explanation, left: float, right: float, y: float) -> float:
@@ -86,12 +83,12 @@ def legend(canvas: Canvas, why: Explanation, left: float, right: float, y: float
             (f"{words.scores} and relevance", BOLD),
             (f"▲ blue, positive: {words.sign[0]}", {"color": BLUE}),
             (f"▼ orange, negative: {words.sign[1]}", {"color": ORANGE}),
-            ("≠ label differs from the target", {"color": GREY, "style": "italic"}),
+            *([(f"≠ {words.other}", {"color": GREY, "style": "italic"})] if words.other else []),
         ],
         [
             (f"Maps by {one_line(why.method)}", BOLD),
             *_of_pairs(why),
-            (f"of the logit: {signed(sums['features'])} of features, {signed(sums['bias'])} of bias", QUIET),
+            (f"of the {words.output}: {_made_of(sums)}", QUIET),
             (f"arriving at the input: {signed(sums['logit_map'])}", QUIET),
         ],
         [
@@ -122,20 +119,24 @@ def legend(canvas: Canvas, why: Explanation, left: float, right: float, y: float
 
 def _of_pairs(why: Explanation) -> list[Line]:
     """Say what the maps of a pair are of."""
-    if why.foretold is None:
-        return [("of a pair: its score, on either sample", QUIET)]
-    return [
-        ("on the test sample: the effect", QUIET),
-        (f"on the training sample: {why.words.train_map.removeprefix('of ')}", QUIET),
-    ]
+    what = "score" if why.foretold is None else "effect"
+    return [(f"of a pair: its {what}, on either sample", QUIET)]
+
+
+def _made_of(sums: dict[str, float]) -> str:
+    """Say what parts the output has."""
+    base = f"base {number(sums['base'])}, " if sums["base"] else ""
+    return f"{base}{signed(sums['features'])} of features, {signed(sums['bias'])} of bias"
 
 
 def _agreement(why: Explanation) -> Line:
-    if why.surrogate_class == why.predicted:
-        return "the surrogate predicts the model’s class ✓", QUIET
-    other = one_line(why.class_names[why.surrogate_class])
+    said, words = why.verdict, why.words
+    other = one_line(said.surrogate)
     other = other if len(other) <= 16 else other[:15] + "…"
-    return f"✗ the surrogate predicts “{other}”: do not trust", BOLD
+    if said.agrees:
+        same = "predicts the model’s class" if why.speech == "class" else f"{words.says} {other}"
+        return f"the surrogate {same} ✓", QUIET
+    return f"✗ the surrogate {words.says} “{other}”: do not trust", BOLD
 
 
 def _measured(style: dict[str, Any]) -> dict[str, Any]:

@@ -45,7 +45,7 @@ class Texts:
     def _test_text(self) -> float:
         """Write the test text and what the model says of it; give the y below."""
         canvas, why, y = self.canvas, self.why, 0.2
-        title = "test text   "
+        title = canvas.fit(f"test text: {why.input}" if why.input else "test text", 2, 8, "bold") + "   "
         canvas.text(MARGIN, y, title, size=8, weight="bold")
         x = MARGIN + canvas.measure(title, 8, "bold")
         for text, style in verdict(why):
@@ -54,7 +54,7 @@ class Texts:
             x += canvas.measure(fitted, SIZE, style.get("weight", "normal"))
         y += 0.22
         full = self.full.logit
-        canvas.text(MARGIN, y, "relevance of the surrogate’s logit on it", size=6, color=GREY)
+        canvas.text(MARGIN, y, f"relevance of the surrogate’s {why.words.output} on it", size=6, color=GREY)
         canvas.key(WIDTH - MARGIN - KEY, y - 0.07, KEY, full, marker)
         assert why.sample.tokens is not None
         width = WIDTH - 2 * MARGIN

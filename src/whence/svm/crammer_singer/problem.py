@@ -199,9 +199,10 @@ class CrammerSinger(Problem):
         scores += ~self._own(pairs)
         return scores
 
-    def rise(self, move: Doubles, pairs: Pairs) -> float:
+    def rise(self, before: Doubles, after: Doubles, pairs: Pairs) -> float:
         """The change of Σ_i λ_{i,y_i}."""
-        return -float(move[self._own(pairs)].sum())
+        own = self._own(pairs)
+        return float((before[own] - after[own]).sum())
 
     def typical(self, alpha: Doubles, pairs: Pairs) -> float:
         """The mean λ_{i,y_i} of support vectors."""

@@ -9,7 +9,8 @@ export function balance(why) {
   return h("div", { class: "balance" },
     half(why.evidence_against, why.share_against, "against"), half(why.evidence_for, why.share_for, "for"),
     h("p", {}, h("span", { class: "against-ink" }, `${why.words.everything[1]}: ${signed(why.evidence_against)}`),
-      h("b", {}, why.question === "made of" ? `logit: ${signed(why.logit)}` : `sum ${why.words.total}: ${signed(why.total)}`),
+      h("b", {}, why.question !== "made of" ? `sum ${why.words.total}: ${signed(why.total)}`
+        : why.speech === "number" ? `sum: ${signed(why.total)}, from ${short(why.base)} to ${short(why.logit)}` : `logit: ${signed(why.logit)}`),
       h("span", { class: "for-ink" }, `${why.words.everything[0]}: ${signed(why.evidence_for)}`)),
     h("p", { class: "quiet" }, "The strong part of each bar is what the samples below hold."));
 }
@@ -33,14 +34,17 @@ function chart(points, { title, low, high, unit, label }) {
   return h("figure", { class: "chart" }, h("figcaption", {}, title), drawing);
 }
 
+// What the running sum is to end at.
+const ends = (why) => signed(why.speech === "number" ? why.total : why.logit);
+
 export function charts(why) {
   const sums = why.waterfall.map((p) => p[1]);
   const half = why.sparsity.find((p) => p[1] >= 0.5)?.[0] ?? 0;
   return h("div", { class: "charts" },
     chart(why.waterfall, {
-      title: `${why.words.running}, ${signed(why.logit)}`,
+      title: `${why.words.running}, ${ends(why)}`,
       low: Math.min(0, ...sums), high: Math.max(0, ...sums), unit: short,
-      label: `${why.words.running}, ${signed(why.logit)}: it ends at ${signed(why.total)}`,
+      label: `${why.words.running}, ${ends(why)}: it ends at ${signed(why.total)}`,
     }),
     chart(why.sparsity, {
       title: `${why.words.held}: ${count(half)} samples hold half of it`,

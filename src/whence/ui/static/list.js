@@ -1,7 +1,8 @@
 // The list of test samples: filters, search, pages.
 
-import { count, fail, h, percent, place, replace } from "./dom.js";
+import { Name, count, fail, h, percent, place, replace } from "./dom.js";
 import { sampleView } from "./maps.js";
+import { truth } from "./panels.js";
 
 export class TestList {
   constructor(source, names, choose) {
@@ -53,13 +54,13 @@ export class TestList {
   }
 
   row(row) {
-    const right = row.truth === row.predicted, name = this.names[row.predicted], note = this.source.note(row.index);
+    const note = this.source.note(row.index), chance = row.probability === null ? "" : `${percent(row.probability)} · `;
     return h("button", { type: "button", "data-test": row.index, onclick: () => this.choose(row.index) },
       sampleView(row.sample, `Test sample ${row.index}`),
-      h("span", { class: "words" }, h("b", {}, name), h("span", { class: "quiet" }, `${percent(row.probability)} · #${row.index}`),
-        h("span", { class: right ? "right" : "wrong" }, right ? "✓ right" : ["✗ is ", this.names[row.truth]]),
+      h("span", { class: "words" }, h("b", {}, new Name(row.verdict.predicted)), h("span", { class: "quiet" }, `${chance}#${row.index}`),
+        truth(row.verdict.right, row.verdict.truth, row.verdict.right === null ? "true" : "is"),
         note ? h("span", { class: "noted" }, note.heading) : null,
-        row.surrogate_class === row.predicted ? null : h("span", { class: "wrong" }, "surrogate differs")));
+        row.verdict.agrees ? null : h("span", { class: "wrong" }, "surrogate differs")));
   }
 
   // Show which test is chosen, which may be on another page.

@@ -47,7 +47,7 @@ async function explain() {
     Object.assign(state, { why, doubt: null });
     draw();
     doubt(why);
-    tell(`${why.test === null ? "Your sample" : `Test sample ${why.test}`}: ${names()[why.predicted]}, ${percent(why.probability)}`);
+    tell(`${why.test === null ? "Your sample" : `Test sample ${why.test}`}: ${new Name(why.verdict.predicted)}${why.speech !== "class" ? "" : `, ${percent(why.probability)}`}`);
   } catch (error) {
     if (mine !== state.asked) return;
     fail(panel, error);
@@ -59,7 +59,7 @@ async function explain() {
 
 // How stable the samples are comes later than they do: the surrogate is solved on halves for it, once.
 async function doubt(why) {
-  if (why.question !== "made of" || why.test === null || why.C !== state.info.C) return;
+  if (why.question !== "made of" || why.speech !== "class" || why.test === null || why.C !== state.info.C) return;
   const found = await source.doubt(why, state.choice.k).catch(() => null); // a hint, without which all else holds
   if (why !== state.why || !found) return;
   state.doubt = found;
@@ -78,7 +78,7 @@ function drawDoubt() {
 
 // Which question the training samples answer.
 function questions(why) {
-  if (!source.live) return null;
+  if (!source.live || why.speech !== "class") return null;
   const one = (question, id, words) => h("label", {}, h("input", { type: "radio", name: "question", id, checked: why.question === question,
     onchange: () => { state.choice.question = question; explain(); } }), h("span", {}, words));
   return h("fieldset", { class: "switch" }, h("legend", {}, "Training samples by"),
@@ -89,7 +89,7 @@ function controls(why) {
   if (!source.live) return null;
   const change = (changes) => { Object.assign(state.choice, changes); explain(); };
   const target = h("select", { id: "target", onchange: (event) => change({ target: +event.target.value }) },
-    names().map((name, c) => h("option", { value: c, title: name.whole, selected: c === why.target }, `${name}${c === why.predicted ? " (predicted)" : ""}`)));
+    names().map((name, c) => h("option", { value: c, title: name.whole, selected: c === why.target }, `${name}${c === why.predicted && why.speech === "class" ? " (predicted)" : ""}`)));
   const k = h("input", { id: "k", type: "number", min: 1, max: 20, value: state.choice.k,
     onchange: (event) => change({ k: Math.max(1, Math.min(20, Math.round(+event.target.value) || 5)) }) });
   const Cs = state.info.Cs;
@@ -114,7 +114,7 @@ function draw() {
     h("div", { class: "titled" }, h("h2", {}, title), controls(why)),
     note ? h("p", { class: "note" }, h("b", {}, `${note.heading}. `), note.text) : null,
     h("div", { class: "top" },
-      h("figure", {}, sampleView(why.sample, `${title}, predicted ${names()[why.predicted]}, with the relevance of its logit`, why.logit_map, why.full.logit),
+      h("figure", {}, sampleView(why.sample, `${title}, ${why.words.predicted} ${new Name(why.verdict.predicted)}, with the relevance of its ${why.words.output}`, why.logit_map, why.full.logit),
         h("figcaption", {}, "relevance for ", names()[why.target]), scaleKey(why.full.logit)),
       h("div", {}, verdict(why, names()), balance(why))),
     questions(why),
@@ -226,7 +226,7 @@ async function begin() {
   state.names = info.classes.map((name) => new Name(name));
   state.solved.add(info.C);
   state.list = new TestList(source, state.names, choose);
-  if (source.live) state.whatIf = new WhatIf(source, state.names, (index, mark) => {
+  if (source.live && info.speech === "class") state.whatIf = new WhatIf(source, state.names, (index, mark) => {
     for (const item of document.querySelectorAll(`.card[data-pair="${index}"]`)) drawMark(item, mark, state.names);
   });
   place("explanation").classList.add(info.kind);

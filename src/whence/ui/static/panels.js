@@ -1,31 +1,45 @@
 // The parts of an explanation.
 
-import { count, h, percent, short, side, signed } from "./dom.js";
+import { Name, count, h, percent, short, side, signed } from "./dom.js";
 import { sampleView, scaleKey } from "./maps.js";
 
-export function certificate(why, names) {
-  const agrees = why.surrogate_class === why.predicted;
+export function certificate(why) {
+  const { agrees } = why.verdict, other = `The surrogate ${why.words.says} ${new Name(why.verdict.surrogate)}`;
   const lines = [
-    [agrees ? "✓" : "✗", agrees ? "The surrogate predicts the model’s class."
-      : `The surrogate predicts ${names[why.surrogate_class]}: do not trust this explanation.`],
+    [agrees ? "✓" : "✗", !agrees ? `${other}: do not trust this explanation.`
+      : why.speech === "class" ? "The surrogate predicts the model’s class." : `${other}.`],
     ["≤", `Its relative duality gap is ${short(why.gap)}.`],
     ["#", `${count(why.n_support)} of ${count(why.n_train)} training samples ${why.words.scored}.`],
     ["%", `The samples shown hold ${percent(why.share_for)} of ${why.words.everything[0]}, ${percent(why.share_against)} of ${why.words.everything[1]}.`],
     why.question === "made of"
-      ? ["Σ", `All scores sum to the logit, ${signed(why.logit)}, of which the bias is ${signed(why.bias)}; the map holds ${signed(why.sums.logit_map)} of the other ${signed(why.sums.features)}, by ${why.method}.`]
+      ? ["Σ", `${summed(why)}, of which the bias is ${signed(why.bias)}; the map holds ${signed(why.sums.logit_map)} of the other ${signed(why.sums.features)}, by ${why.method}.`]
       : ["±", `Effects are ${why.told}. Each is of one sample alone: together they are not the logit, ${signed(why.logit)}. Maps by ${why.method}.`],
   ];
   return h("ul", { class: agrees ? "certificate" : "certificate broken" },
     lines.map(([mark, text]) => h("li", {}, h("b", { "aria-hidden": "true" }, mark), h("span", {}, text))));
 }
 
+// What all scores add up to, in words.
+function summed(why) {
+  if (why.speech !== "number") return `All scores sum to the logit, ${signed(why.logit)}`;
+  return `The prediction, ${short(why.logit)}, is a base of ${short(why.base)} and all scores, ${signed(why.total)}`;
+}
+
+// Whether what is predicted is true: yes, no, or what is, where that is a matter of degree.
+export function truth(right, text, words) {
+  if (text === null) return null;
+  if (right === null) return h("span", { class: "quiet" }, `${words} `, new Name(text));
+  return h("span", { class: right ? "right" : "wrong" }, right ? "✓ right" : [`✗ ${words} `, new Name(text)]);
+}
+
 export function verdict(why, names) {
-  const right = why.truth === why.predicted;
+  const said = why.verdict, whole = why.speech === "class", chance = said.probability === null ? "" : ` ${percent(said.probability)}`;
+  const named = whole ? why.target !== why.predicted : why.speech === "label" || names.length > 1;
   return h("div", { class: "verdict" },
-    h("p", { class: "prediction" }, h("b", {}, names[why.predicted]), ` ${percent(why.probability)} `,
-      why.truth === null ? null : h("span", { class: right ? "right" : "wrong" }, right ? "✓ right" : ["✗ labelled ", names[why.truth]])),
-    why.target === why.predicted ? null : h("p", {}, "Explained below: ", h("b", {}, names[why.target])),
-    certificate(why, names));
+    h("p", { class: "prediction" }, h("b", {}, new Name(said.predicted)), `${whole ? chance : ""} `,
+      truth(said.right, said.truth, whole ? "labelled" : why.words.true)),
+    named ? h("p", {}, "Explained below: ", h("b", {}, names[why.target]), whole ? null : chance) : null,
+    certificate(why));
 }
 
 function markWords(mark, names) {
@@ -40,15 +54,14 @@ export function drawMark(card, mark, names) {
 
 // One training sample. ``actions``: choose(pair) on a click, peek(pair) while the pointer or the focus is on it.
 export function card(pair, why, names, mark, actions) {
-  const same = pair.label === why.target;
-  const words = `Training sample ${pair.index}, labelled ${names[pair.label]}, ${why.question === "made of" ? "score" : "effect"} ${signed(pair.score)}`;
+  const told = new Name(pair.told);
+  const words = `Training sample ${pair.index}, labelled ${told}, ${why.question === "made of" ? "score" : "effect"} ${signed(pair.score)}`;
   const item = h("li", { class: `card ${side(pair.score)}`, "data-pair": pair.index },
     h("button", { type: "button", "aria-pressed": "false", onclick: () => actions.choose(pair),
       onmouseenter: () => actions.peek(pair), onfocus: () => actions.peek(pair) },
       sampleView(pair.sample, words, pair.train_map, why.full.train),
-      h("span", { class: "label" }, same ? null : "≠ ", names[pair.label]),
+      h("span", { class: "label" }, pair.differs ? "≠ " : null, told),
       h("span", { class: `score ${side(pair.score)}-ink` }, `${why.question === "made of" ? "τ " : ""}${signed(pair.score)}`),
-      pair.error === null ? null : h("span", { class: "quiet", title: "Standard error" }, `± ${short(pair.error)}`),
       h("span", { class: "share", "--share": pair.share }),
       h("span", { class: "quiet ends" }, h("span", {}, `#${pair.index}`), h("span", {}, percent(pair.share))),
       why.question === "made of" ? h("span", { class: "quiet doubt" }) : null,
@@ -61,20 +74,20 @@ export function card(pair, why, names, mark, actions) {
 export function pairView(pair, why, names) {
   const figure = (sample, map, full, words, caption) => h("figure", {}, sampleView(sample, words, map, full), h("figcaption", {}, caption), scaleKey(full));
   return h("div", { class: "pair" },
-    figure(pair.sample, pair.train_map, why.full.train, `Training sample ${pair.index}, labelled ${names[pair.label]}, with its relevance`,
-      [`training #${pair.index}, `, h("b", {}, names[pair.label])]),
+    figure(pair.sample, pair.train_map, why.full.train, `Training sample ${pair.index}, labelled ${new Name(pair.told)}, with its relevance`,
+      [`training #${pair.index}, `, h("b", {}, new Name(pair.told))]),
     figure(why.sample, pair.test_map, why.full.test, `The test sample, with what training sample ${pair.index} finds in it`,
       [why.test === null ? "your sample" : `test #${why.test}`]),
-    h("p", {}, h("b", { class: `${side(pair.score)}-ink` }, `${why.words.mark}${signed(pair.score)}${pair.error === null ? "" : ` ± ${short(pair.error)}`}`),
-      `${why.question === "made of" ? " is" : ": being there, it"} ${why.words.side[pair.score >= 0 ? 0 : 1]} `, h("b", {}, names[why.target]), ...partly(pair, why, names)),
+    h("p", {}, h("b", { class: `${side(pair.score)}-ink` }, `${why.words.mark}${signed(pair.score)}`),
+      `${why.question !== "made of" ? ": being there, it" : why.speech === "number" ? "" : " is"} ${why.words.side[pair.score >= 0 ? 0 : 1]} `, h("b", {}, names[why.target]), ...partly(pair, why, names)),
     h("p", { class: "doubt", hidden: true }));
 }
 
 // What the maps of a pair are of.
 function partly(pair, why, names) {
-  if (why.question === "made of") return [`; λ = ${signed(pair.coefficient)}. Blue parts speak for ${names[why.target]}, orange ones against it.`];
-  return [`. Of that ${signed(pair.common)} goes by what both samples have in common, which the map on the training sample shows; `
-    + "the rest is how others make up for it. The map on the test sample shows all of the effect but the bias’s part."];
+  const colours = why.speech === "number" ? "Blue parts pull up, orange ones pull down." : `Blue parts speak for ${names[why.target]}, orange ones against it.`;
+  if (why.question === "made of") return [`; λ = ${signed(pair.coefficient)}. ${colours}`];
+  return [". The maps on both samples show all of the effect but the bias’s part."];
 }
 
 // In how many halves of the training set a sample stays among the strongest, in words.

@@ -8,10 +8,10 @@ export const source = stored ? {
   info: async () => stored.info,
   tests: async (query) => {
     const word = query.search.trim().toLowerCase();
-    const named = (row) => [row.truth, row.predicted].some((c) => stored.info.classes[c].toLowerCase().includes(word));
+    const named = ({ verdict }) => [verdict.truth, verdict.predicted].some((text) => text.toLowerCase().includes(word));
     const rows = stored.rows.filter((row) =>
-      (query.label === "" || row.truth === +query.label) && (query.predicted === "" || row.predicted === +query.predicted)
-      && (!query.wrong || row.truth !== row.predicted) && (!query.disagree || row.surrogate_class !== row.predicted)
+      (query.label === "" || row.truths.includes(+query.label)) && (query.predicted === "" || row.predictions.includes(+query.predicted))
+      && (!query.wrong || row.verdict.right === false) && (!query.disagree || !row.verdict.agrees)
       && (!word || named(row) || String(row.index) === word));
     return { total: rows.length, rows: rows.slice(query.offset, query.offset + query.limit) };
   },

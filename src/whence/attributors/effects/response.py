@@ -1,0 +1,93 @@
+"""How a softmax surrogate answers when something pulls at its weights: the inverse of its Hessian."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from whence.errors import ConvergenceWarning, warn
+
+_TOL = 1e-6  # relative error of a response, in the norm of the Hessian, as the preconditioner estimates it
+_STEPS = 500  # of conjugate gradients; some ten to fifty are usual
+_ROWS = 4096  # samples whose features are held in float64 at a time
+
+
+class Response:
+    """Applies H⁻¹, where H = I + C Σ_i (diag p_i − p_i p_iᵀ) ⊗ f_i f_iᵀ is the Hessian at the solution.
+
+    By conjugate gradients, preconditioned by what the classes have on average: I ⊗ (I + C Σ_i q_i f_i f_iᵀ)
+    with q_i the mean of p_ic (1 − p_ic). Where there are fewer samples than features, that is done in the
+    span of the samples, outside of which H is the identity.
+
+    Parameters
+    ----------
+    vectors : (S, D) features of the samples, the constant that carries the bias among them
+    chances : (S, K) float64, p_i
+    C : of the surrogate
+    """
+
+    def __init__(self, vectors: Tensor, chances: Tensor, C: float) -> None:
+        self._chances, self._C = chances, C
+        self._basis: Tensor | None = None  # (D, S), orthonormal
+        self._rows = vectors
+        n, D = vectors.shape
+        if n < D:
+            f = vectors.double()
+            gram = f @ f.T
+            gram.diagonal().add_(1e-12 * gram.diagonal().mean() + torch.finfo(torch.float64).tiny)
+            self._rows = torch.linalg.cholesky(gram)
+            self._basis = torch.linalg.solve_triangular(self._rows, f, upper=False).T
+        width = self._rows.shape[1]
+        mean = torch.eye(width, dtype=torch.float64, device=vectors.device)
+        q = C * (chances * (1 - chances)).mean(1)
+        for some in self._blocks():
+            f = self._rows[some].double()
+            mean.addmm_((q[some, None] * f).T, f)
+        self._about = torch.cholesky_inverse(torch.linalg.cholesky(mean))
+
+    def _blocks(self) -> list[slice]:
+        n = len(self._rows)
+        return [slice(start, min(start + _ROWS, n)) for start in range(0, n, _ROWS)]
+
+    def __call__(self, pulls: Tensor) -> Tensor:
+        """H⁻¹ of pulls (B, K, D), each by itself, in float64."""
+        pulls = pulls.double()
+        if self._basis is None:
+            return self._solved(pulls)
+        inside = pulls @ self._basis
+        return pulls + (self._solved(inside) - inside) @ self._basis.T
+
+    def _product(self, x: Tensor) -> Tensor:
+        """H x of x (B, K, r)."""
+        B, K, r = x.shape
+        out, flat = x.clone().reshape(B * K, r), x.reshape(B * K, r)
+        for some in self._blocks():
+            f, p = self._rows[some].double(), self._chances[some].T  # (s, r), (K, s)
+            moved = (flat @ f.T).reshape(B, K, -1) * p
+            moved -= p * moved.sum(1, keepdim=True)
+            out.addmm_(moved.reshape(B * K, -1), f, alpha=self._C)
+        return out.reshape(B, K, r)
+
+    def _solved(self, pulls: Tensor) -> Tensor:
+        """H⁻¹ of pulls (B, K, r); one that is near enough stays as it is while the others go on."""
+        found, left = torch.zeros_like(pulls), pulls.clone()
+        near = left @ self._about
+        along, size = near.clone(), (left * near).sum((1, 2))
+        enough = _TOL**2 * size
+        for _ in range(_STEPS):
+            going = size > enough
+            if not going.any():
+                return found
+            bent = self._product(along)
+            step = torch.where(going, size / (along * bent).sum((1, 2)), 0.0)[:, None, None]
+            found += step * along
+            left -= step * bent
+            near = left @ self._about
+            before, size = size, torch.where(going, (left * near).sum((1, 2)), size)
+            along = near + torch.where(going, size / before, 0.0)[:, None, None] * along
+        warn(
+            f"{int((size > enough).sum())} of {len(pulls)} effects were not found to their last digits in "
+            f"{_STEPS} steps. Use a smaller C.",
+            ConvergenceWarning,
+        )
+        return found

@@ -1,0 +1,219 @@
+"""Problems whose λ each lie in an interval of their own: numbers, labels that are on or off, one class."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+from scipy.sparse import csr_array
+
+from whence.core.arrays import Doubles, Floats, Ints, Mask
+from whence.core.checks import check_count, real_array
+from whence.errors import InvalidInputError
+from whence.svm import inputs, loops
+from whence.svm.boxed import kernels
+from whence.svm.boxed.system import OutputSystem, cost
+from whence.svm.pairs import Kept, Pairs, small_int
+from whence.svm.passes import Rows
+from whence.svm.problem import Losses, Moving, Problem, Seen
+
+_DIGITS = 2.0**-44  # of the largest λ, or of C: what is nearer to an end than that is at it
+
+
+@dataclass(frozen=True)
+class Boxed(Problem):
+    """A problem that is separable over outputs, in the coefficients λ that attributions use.
+
+    Dual: max_λ Σ_ic (t_ic λ_ic − ε|λ_ic|) − ½‖Σ_i λ_i f_iᵀ‖², with |λ_ic| ≤ C and, where ``one_sided``,
+    t_ic λ_ic ≥ 0. Primal: min_W ½‖W‖² + C Σ_ic loss(w_c·f_i), with the loss max(0, |t − s| − ε), or where
+    ``one_sided`` max(0, sign(t)·(t − s)). α = −λ. A case says what its targets are, ``strata`` and
+    ``compare``.
+
+    Attributes
+    ----------
+    targets : (N, K) float64, t; not 0 where ``one_sided``
+    epsilon : half the width of the tube in which an error costs nothing, 0 where ``one_sided``
+    """
+
+    one_sided: ClassVar[bool]
+    """Whether only being short of the target costs, so that λ has the target's sign."""
+
+    targets: Doubles
+    epsilon: float
+
+    @classmethod
+    def of(cls, features: npt.ArrayLike, targets: Doubles, C: float, bias: float, *more: Any) -> Self:
+        """Make the problem of features (N, d) and targets t (N, K) that are checked."""
+        X, C, constant = inputs.check_features(features), inputs.check_C(C), inputs.check_bias(bias)
+        norms = inputs.squared_norms(X)
+        norms += constant**2
+        inputs.check_range(C, norms)
+        return cls(X, targets.shape[1], C, constant, norms, np.ascontiguousarray(targets), *more)
+
+    def merged(self) -> tuple[Self, Ints]:
+        """The problem as it is."""
+        return self, np.arange(self.n_outputs)
+
+    def copies(self) -> list[Ints]:
+        """Groups of samples with equal features and targets."""
+        kinds = np.unique(self.targets, axis=0, return_inverse=True)[1]
+        return inputs.find_copies(self.features, self.squared_norms, kinds.reshape(-1))
+
+    # Values
+
+    def inner(self, A: Floats, B: Floats, outputs: Ints | None = None) -> float:
+        """Σ_c A_c·B_c of two arrays like W, (K, D), or like some of its rows."""
+        return float(loops.inner(A, B))
+
+    @property
+    def trace(self) -> int:
+        """All scores."""
+        return self.n_outputs
+
+    def begin(self, lam: csr_array) -> tuple[Kept, float]:
+        """α = −λ where that has the target's sign, if it must; also gives the largest |λ|."""
+        outputs = lam.indices.astype(small_int(self.n_outputs))
+        kept = Kept(lam.indptr.astype(np.int64), outputs, -lam.data.astype(np.float64))
+        self._clip(kept, np.inf)
+        return kept, self.linear(kept)[1]
+
+    def _clip(self, kept: Kept, C: float) -> None:
+        kernels.clip(kept.ptr, kept.outputs, kept.alpha, self.targets, self.one_sided, C)
+
+    def complete(self, kept: Kept) -> None:
+        """Put every α into its interval."""
+        self._clip(kept, self.C)
+
+    def linear(self, kept: Kept) -> tuple[float, float]:
+        """Σ_ic t_ic λ_ic − ε|λ_ic| and the largest |λ_ic|."""
+        total, most = kernels.linear(kept.ptr, kept.outputs, kept.alpha, self.targets, self.epsilon)
+        return float(total), float(most)
+
+    def coefficients(self, kept: Kept) -> Doubles:
+        """λ = −α."""
+        return -kept.alpha
+
+    def linear_of(self, lam: csr_array) -> float:
+        """Σ_ic t_ic λ_ic − ε|λ_ic|."""
+        rows = np.repeat(np.arange(lam.shape[0]), np.diff(lam.indptr))
+        return float(self.targets[rows, lam.indices] @ lam.data - self.epsilon * np.abs(lam.data).sum())
+
+    def sparse(self, kept: Kept) -> csr_array:
+        """λ in its intervals, and exactly at their ends where it all but is."""
+        lam = -kept.alpha
+        size = np.abs(lam)
+        lam[size <= _DIGITS * size.max(initial=0.0)] = 0.0
+        bound = size >= self.C * (1.0 - _DIGITS)
+        lam[bound] = np.copysign(self.C, lam[bound])
+        shape = len(kept), self.n_outputs
+        found = csr_array((lam, kept.outputs.astype(np.int32), kept.ptr.copy()), shape=shape)
+        found.eliminate_zeros()
+        found.sort_indices()
+        return found
+
+    def scaled_losses(self, traces: Floats, rows: slice, scale: float) -> tuple[float, float]:
+        """Σ loss and its slope, of scores times a scale."""
+        found: tuple[float, float] = kernels.scaled_loss(
+            traces[rows], self.targets[rows], self.epsilon, self.one_sided, scale
+        )
+        return found
+
+    # Moves of single samples
+
+    def look(
+        self, scores: Floats, rows: Ints, kept: Kept, slack: float, most: int, traces: Floats, near: Floats
+    ) -> Seen:
+        """List the outputs whose λ is not zero, and all that are within the slack of moving."""
+        counts, moving = np.empty(len(rows), np.int64), np.empty(len(rows), np.int32)
+        listed = np.empty(scores.size, kept.outputs.dtype)
+        *losses, free, pairs, used = kernels.look(
+            scores, rows, self.targets, kept.ptr, kept.outputs, kept.alpha, self.epsilon, self.one_sided,
+            self.C, slack, traces, near, counts, moving, listed,
+        )  # fmt: skip
+        return Seen(Losses(*losses), free, pairs, counts, listed[:used].copy(), moving)
+
+    def descend(self, moving: Moving, kept: Kept, W: Floats, epochs: int, slack: float, rng: Any) -> int:
+        """Soft thresholds and clipping, one λ_ic after the other."""
+        visits: int = kernels.descend(
+            self.features, self.targets, self.squared_norms, *moving, kept.outputs, kept.alpha, W,
+            self.epsilon, self.one_sided, self.C, self.bias, epochs, slack, rng,
+        )  # fmt: skip
+        return visits
+
+    def free(self, alpha: Doubles) -> Mask:
+        """Which α (P,) are between all ends: −C, 0 and C."""
+        found: Mask = (alpha != 0.0) & (np.abs(alpha) < self.C)
+        return found
+
+    # Newton steps
+
+    def _wanted(self, pairs: Pairs) -> Doubles:
+        """The targets (P,) of some pairs."""
+        found: Doubles = self.targets[pairs.spread(pairs.rows), pairs.outputs]
+        return found
+
+    def corner(self, pairs: Pairs) -> Doubles:
+        """Zero: λ = −α."""
+        return np.zeros(len(pairs.outputs))
+
+    def gradient(self, scores: Doubles, pairs: Pairs) -> Doubles:
+        """g_ic = w_c·f_i − t_ic, without what ε adds: that is in ``project`` and ``slackness``."""
+        scores -= self._wanted(pairs)
+        return scores
+
+    def rise(self, before: Doubles, after: Doubles, pairs: Pairs) -> float:
+        """The change of Σ_ic t_ic λ_ic − ε|λ_ic|."""
+        change = np.vdot(self._wanted(pairs), before - after)
+        return float(change - self.epsilon * (np.abs(after) - np.abs(before)).sum())
+
+    def typical(self, alpha: Doubles, pairs: Pairs) -> float:
+        """The mean size of the λ_ic that are not zero."""
+        sizes = np.abs(alpha[alpha != 0.0])
+        return float(sizes.mean()) if len(sizes) else self.C
+
+    def project(
+        self, centre: Doubles, sigma: float, g: Doubles, t: float, dg: Doubles, pairs: Pairs, out: Doubles
+    ) -> None:
+        """Soft thresholds of centre + σ (g + t·dg) by σ·ε, clipped."""
+        kernels.project(
+            centre, sigma, g, t, dg, self.targets, *pairs, self.epsilon, self.one_sided, self.C, out
+        )
+
+    def inner_pairs(self, A: Doubles, B: Doubles, pairs: Pairs) -> float:
+        """Σ_ic A_ic B_ic of two arrays like α, (P,)."""
+        return float(np.vdot(A, B))
+
+    def slackness(self, alpha: Doubles, g: Doubles, pairs: Pairs) -> float:
+        """What g·α − ε|α| is below its largest."""
+        return float(kernels.slackness(alpha, g, self.targets, *pairs, self.epsilon, self.one_sided, self.C))
+
+    def repair(self, alpha: Doubles, pairs: Pairs) -> None:
+        """Nothing: a clipped number is in its interval."""
+
+    def system(self, rows: Rows) -> OutputSystem:
+        """Systems of every output by itself."""
+        return OutputSystem(self, rows)
+
+    def step_cost(self, free: int, pairs: int) -> float:
+        """Operations of one Newton step, with as many free samples at every output."""
+        K, D = self.shape
+        return K * min(cost(pairs / K, D))
+
+
+def check_rows(name: str, values: npt.ArrayLike, n: int, n_outputs: int | None) -> Doubles:
+    """Return finite numbers (N,) or (N, K) as float64 (N, K), a row per sample, or raise."""
+    found = real_array(name, values)
+    K = found.shape[1] if found.ndim == 2 else 1
+    if n_outputs is not None:
+        K = check_count("n_outputs", n_outputs, 1, inputs.MOST_OUTPUTS)
+    if found.shape != (n, K) and not (K == 1 and found.shape == (n,)):
+        shapes = f"({n},) or ({n}, 1)" if K == 1 else f"({n}, {K})"
+        raise InvalidInputError(f"'{name}' must have shape {shapes}, one row per sample. Got {found.shape}.")
+    rows = found.reshape(n, K).astype(np.float64)
+    wrong = ~np.isfinite(rows).all(axis=1)
+    if wrong.any():
+        i = int(wrong.argmax())
+        raise InvalidInputError(f"'{name}' must be finite. Got {found[i]} at row {i}.")
+    return rows

@@ -1,0 +1,148 @@
+"""Numbers: targets are one or several per sample, and outputs their predictions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+from torch import Tensor
+
+from whence.core.arrays import Array, Doubles, Mask
+from whence.core.checks import check_positive, real_array, to_array
+from whence.errors import InvalidInputError, SampleError
+from whence.svm import CChoice, EpsilonInsensitive, Tube
+from whence.svm.likeness import explained, rank_correlation
+from whence.tasks.task import TASKS, Task
+
+_EPSILONS = (0.05, 0.1, 0.2, 0.4)  # of the targets' standard deviation; half of all errors are beyond 0.67
+_USUAL = 0.1
+
+
+@TASKS.add
+@dataclass(frozen=True)
+class Regression(Task):
+    """A number per output: targets (N,) for one output, (B,) or (B, 1); (N, K) for several.
+
+    The surrogate is a support vector regression of every output less its mean and in units of its standard
+    deviation, so that C and ε mean the same for any targets. Its predictions are in the user's units again,
+    mean + Σ_i τ(x, i): positive scores pull the prediction up from the mean, negative ones down. Samples
+    that are predicted to within ε have no score.
+
+    Attributes
+    ----------
+    epsilon : half the width of the tube in which errors cost nothing, in standard deviations of the targets;
+        "auto" chooses it together with C, and is 0.1 where C is given
+    centre, scale : the targets' mean and standard deviation per output, taken from the training set
+    """
+
+    name: ClassVar[str] = "regression"
+    measures: ClassVar[tuple[str, str]] = EpsilonInsensitive.measures
+
+    epsilon: float | Literal["auto"] = "auto"
+    centre: tuple[float, ...] = ()
+    scale: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Check the parameters."""
+        if self.epsilon != "auto":
+            check_positive("epsilon", self.epsilon, ', or "auto"')
+        for name in ("centre", "scale"):
+            values = real_array(name, getattr(self, name)).astype(np.float64)
+            K = len(values) if values.ndim == 1 else -1
+            if not np.isfinite(values).all() or K not in (0, self.n_outputs or K, len(self.centre)):
+                raise InvalidInputError(f"'{name}' must be a number per output. Leave it to fit.")
+            object.__setattr__(self, name, tuple(values.tolist()))
+        if len(self.centre) != len(self.scale) or not all(s > 0 for s in self.scale):
+            raise InvalidInputError("'scale' must be a number above 0 per output. Leave it to fit.")
+
+    @property
+    def labels(self) -> str:
+        """Numbers."""
+        return "numbers" if self.n_outputs < 2 else f"{self.n_outputs} numbers"
+
+    @property
+    def called(self) -> tuple[str, ...]:
+        """Names of the outputs; one output without a name is the prediction."""
+        return self.names or (("prediction",) if self.n_outputs == 1 else super().called)
+
+    @property
+    def problem(self) -> Tube:
+        """A support vector regression."""
+        epsilon = _USUAL if self.epsilon == "auto" else self.epsilon
+        return Tube(float(epsilon), self.centre, self.scale)
+
+    @property
+    def problems(self) -> tuple[Tube, ...]:
+        """One for every ε to choose from."""
+        if self.epsilon != "auto":
+            return (self.problem,)
+        return tuple(replace(self.problem, epsilon=epsilon) for epsilon in _EPSILONS)
+
+    @property
+    def base(self) -> Doubles:
+        """The means."""
+        return np.array(self.centre)
+
+    def fitted(self, labels: Array) -> Self:
+        """Take mean and standard deviation of known labels (N, …) per output."""
+        rows = labels.reshape(len(labels), -1).astype(np.float64)
+        scale = rows.std(axis=0)
+        return replace(self, centre=tuple(rows.mean(axis=0)), scale=tuple(np.where(scale > 0, scale, 1.0)))
+
+    def settled(self, choice: CChoice | None) -> Self:
+        """Take the ε that was chosen with C, or the usual one."""
+        if self.epsilon != "auto":
+            return self
+        chosen = None if choice is None else choice.epsilon
+        return replace(self, epsilon=_USUAL if chosen is None else chosen)
+
+    def encode(self, labels: Any, indices: Sequence[int] | None = None) -> Doubles:
+        """Give finite numbers as float64 (N,) of one output, (N, K) of several."""
+        if isinstance(labels, list):
+            labels = [one.tolist() if isinstance(one, Tensor | np.ndarray) else one for one in labels]
+        found = to_array("data", labels)
+        if found.dtype.kind not in "biuf" or found.ndim not in (1, 2) or found.shape[1:] == (0,):
+            raise InvalidInputError(
+                f"'data' must give numbers as labels, one per output. Got dtype {found.dtype} of shape "
+                f"{found.shape}."
+            )
+        if found.shape[1:] == (1,):
+            found = found[:, 0]
+        wrong = ~np.isfinite(found.reshape(len(found), -1)).all(axis=1)
+        if wrong.any():
+            i = int(wrong.argmax())
+            raise SampleError(
+                i if indices is None else int(indices[i]),
+                f"its label must be finite; it is {found[i]}",
+                "Mend it, or leave the sample out.",
+            )
+        return found.astype(np.float64)
+
+    def blank(self, n: int) -> Doubles:
+        """Give NaN."""
+        return np.full((n,) if self.n_outputs < 2 else (n, self.n_outputs), np.nan)
+
+    def known(self, labels: Array) -> Mask:
+        """Tell where labels are numbers."""
+        return np.asarray(~np.isnan(labels.reshape(len(labels), -1)).any(axis=1))
+
+    def doubts(self, labels: Array) -> str | None:
+        """Tell of targets that are all the same."""
+        rows = labels[self.known(labels)].reshape(-1, max(self.n_outputs, 1))
+        if len(rows) and (rows == rows[0]).all(axis=0).any():
+            return "All training samples have the same target, so nothing pulls up or down"
+        return None
+
+    def decided(self, outputs: Tensor) -> Tensor:
+        """Give the outputs themselves, (B,) of one, (B, K) of several."""
+        return outputs[:, 0] if self.n_outputs == 1 else outputs
+
+    def near(self, ours: Doubles, theirs: Doubles) -> Mask:
+        """Tell where both are within half a standard deviation of the targets."""
+        return np.asarray(np.abs(ours - theirs) <= 0.5 * np.array(self.scale))
+
+    def compared(self, ours: Doubles, theirs: Doubles) -> tuple[float, float]:
+        """R² and rank correlation, means over outputs."""
+        return explained(ours, theirs), rank_correlation(ours, theirs)

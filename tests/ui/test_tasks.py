@@ -1,0 +1,101 @@
+"""The explorer of numbers and of many labels: what it says, what it leaves out, and the page in a browser."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sklearn.metrics import r2_score
+from torch import nn
+
+from tests.helpers.explored import HOSTILE, pictures, project
+from whence.ui.explorer import Explorer
+from whence.ui.pages import report_page
+from whence.ui.schema import Wanted
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+NAMES = ("bright", HOSTILE[0], "low")
+
+
+def explorer(K: int, *, numbers: bool) -> tuple[Explorer, nn.Module, Any]:
+    """Pictures whose targets are numbers, or signs, of an untrained network."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Flatten(), nn.Linear(144, 12), nn.ReLU(), nn.Linear(12, K)).eval()
+    (x, _), (t, _) = pictures(90, 0), pictures(30, 1)
+    with torch.no_grad():
+        model[3].bias -= model(x).mean(0)
+        sets = [(part, 50 * model(part) + 7 if numbers else (model(part) > 0).float()) for part in (x, t)]
+        if numbers:
+            model[3].weight *= 50
+            model[3].bias.copy_(50 * model[3].bias + 7)
+    return Explorer(project(model, *sets, names=NAMES[:K])), model, sets
+
+
+@pytest.mark.parametrize("K", [1, 2])
+def test_numbers_are_listed_explained_and_written(K: int) -> None:
+    shown, model, (_, (t, y)) = explorer(K, numbers=True)
+    info = shown.info()
+    with torch.no_grad():
+        outputs = model(t)
+    assert info.speech == "number"
+    assert info.accuracy == pytest.approx(r2_score(y, outputs), abs=1e-4)
+    rows = shown.rows(Wanted(limit=30)).rows
+    assert [row.verdict.predicted for row in rows] == [
+        f"{z:.4g}".replace("-", "−") for z in outputs[:, 0].tolist()
+    ]
+    assert all(row.truths == [] and row.truth is None for row in rows)
+    assert shown.rows(Wanted(wrong=True)).total == 0
+    apart = [not row.verdict.agrees for row in rows]
+    assert shown.rows(Wanted(disagree=True)).total == sum(apart)
+    assert shown.rows(Wanted(search=rows[4].verdict.predicted)).rows[0].index == 4
+    why = shown.explain(3, k=2)
+    assert why.base + why.total == pytest.approx(why.logit, rel=1e-5)
+    assert why.words.sign[0] == "pulls the prediction up"
+    page = report_page(shown, range(4), k=2)
+    assert "Labels to check" not in page
+    assert "pulls the prediction up" in page
+
+
+def test_labels_are_listed_by_those_that_are_on() -> None:
+    shown, model, (_, (t, y)) = explorer(3, numbers=False)
+    with torch.no_grad():
+        on = model(t) > 0
+    info, rows = shown.info(), shown.rows(Wanted(limit=30)).rows
+    assert info.speech == "label"
+    assert info.accuracy == pytest.approx(float((on == y.bool()).float().mean()))
+    assert [row.predictions for row in rows] == [np.flatnonzero(one).tolist() for one in on.numpy()]
+    assert shown.rows(Wanted(label=2)).total == int(y[:, 2].sum())
+    assert shown.rows(Wanted(predicted=1, label=0)).total == int((on[:, 1] & (y[:, 0] > 0)).sum())
+    assert shown.rows(Wanted(search="BRIGHT")).total == int((on[:, 0] | (y[:, 0] > 0)).sum())
+    why = shown.explain(0, k=2, target=1)
+    assert why.target == 1
+    assert why.probability == pytest.approx(torch.sigmoid(model(t[:1])[0, 1]).item(), abs=1e-6)
+    assert HOSTILE[0] not in report_page(shown, range(3), k=2)
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium on this machine")
+@pytest.mark.parametrize(("K", "numbers", "words"), [(1, True, "pulls up"), (3, False, "evidence for")])
+def test_the_report_works_in_a_browser(K: int, numbers: bool, words: str, tmp_path: Path) -> None:
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    shown, _, _ = explorer(K, numbers=numbers)
+    (tmp_path / "report.html").write_text(report_page(shown, range(5), k=2), encoding="utf-8")
+    wrong: list[str] = []
+    with playwright.sync_playwright() as started:
+        browser = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+        page = browser.new_page()
+        page.on("pageerror", lambda error: wrong.append(str(error)))
+        page.on("console", lambda said: wrong.append(said.text) if said.type == "error" else None)
+        page.goto((tmp_path / "report.html").as_uri())
+        page.wait_for_selector(".card")
+        page.locator("#tests button").nth(2).click()
+        playwright.expect(page.locator("#status")).to_contain_text("sample 2", timeout=60_000)
+        text = page.inner_text("#explanation")
+        assert words in text
+        assert page.locator("nav button").count() == 1
+        assert page.locator("#explanation .certificate li").count() == 5
+        browser.close()
+    assert wrong == []
