@@ -24,7 +24,7 @@ _RECORDS = """
     CChoice PathPoint Solution FeatureBank Entry ClassSummary ClassView Coreset Direction GroupAttribution
     SharedEvidence Values WrongLabels Limits Ranked TopK Flow ExplainedPairs FlippingResult Resources Run View
     ConceptExplanation ConceptPart Contribution Explanation Explanations Sample TrainingSet Batch Prepare
-    Case Row Outcome SubsetSolution Foretold
+    Case Row Outcome SubsetSolution Foretold StrangeSamples Group
 """  # calls give them back: a user reads and never makes them
 _CONSTANTS = """
     Column Curves Numbers TextInputs Local
@@ -41,10 +41,13 @@ _AMONG_THEMSELVES = """
     Prepare.inputs Prepare.labelled Prepare.unlabelled features.teller features.taken
     svm.held_back Rules.beyond_first
     Case.curve Case.fit Case.resources Case.row Case.rows_of Case.with_options Local.run Processes.run
+    Local.group Local.shards Processes.group Processes.shards Ray Ray.group Ray.run Ray.shards Group.call
+    engine.current svm.solve_shards TrainingSet.changed
 """  # what rooms do for each other, with arguments that were checked before
 _SUBCLASSED = (
     "Boxed",
     "CrammerSinger",
+    "OneClass",
     "EpsilonInsensitive",
     "Hinges",
     "Tube",
@@ -59,8 +62,8 @@ _SUBCLASSED = (
 )
 """What users write, asked by whence with arguments that were checked before."""
 _OF_METHODS = """
-    check_features check_fitted classes explaining parts require_data require_model restored scored solver
-    take_data total
+    check_features check_fitted classes explaining parts require_data require_model restored saved scored
+    scored_input solver take_data total
 """
 """What other rooms, ``load`` and ``top_k`` ask of an attribution method."""
 MADE_BY_WHENCE = frozenset(f"{_RECORDS} {_CONSTANTS} {_CHECKED_LATER} {_AMONG_THEMSELVES}".split())

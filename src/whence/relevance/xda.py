@@ -78,10 +78,16 @@ def pair_maps(
     coefficients = torch.cat([weight.to(f)[None], on_test.to(f)])  # (1 + m, d)
     test_maps = test.maps(coefficients[:, None])
     train_maps = train.maps(on_train.to(f))
+    if len(test_maps) == len(train_maps) == 1:  # the same input, named or not
+        train_maps = dict(zip(test_maps, train_maps.values(), strict=True))
+    both = [name for name in test_maps if name in train_maps]
+    if not both:
+        raise ModelError(
+            "A test sample must have the inputs of the training samples, by the same names. Got "
+            f"{', '.join(test_maps)}, and {', '.join(train_maps)} of the training samples."
+        )
     return {
-        name: PairMaps(found[0, 0], found[1:, 0], train_maps[name])
-        for name, found in test_maps.items()
-        if name in train_maps
+        name: PairMaps(test_maps[name][0, 0], test_maps[name][1:, 0], train_maps[name]) for name in both
     }
 
 
