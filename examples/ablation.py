@@ -20,7 +20,7 @@ from torch import Tensor, nn
 import whence
 from examples import mnist_cnn
 from whence.model.extractor import Extractor
-from whence.relevance.xda import pair_maps, start
+from whence.relevance.xda import only, pair_maps, start
 
 DIGIT, K = 2, 5
 CUT = 0.5  # where a digit is cut, as a share of its height from the top
@@ -79,7 +79,7 @@ def explain(
     images = image[None], train[indices]
     test, samples = (start(extractor, batch, "epsilon_plus_flat") for batch in images)
     each = lam[:, None].float()
-    maps = pair_maps(test, samples, each * samples.features, each * test.features, weight)
+    maps = only(pair_maps(test, samples, each * samples.features, each * test.features, weight))
     parts = (*images, maps.test, maps.train)
     shown, digits, test_maps, train_maps = (part[:, 0].numpy() for part in parts)
     return Pairs(shown[0], digits, scores.numpy(), test_maps, train_maps)

@@ -471,7 +471,7 @@ def test_features_altered_during_a_fit_never_make_a_wrong_solution(
 
     expected = whence.DualDA(C=0.1, show_progress=False).fit(net(), Lazy())
     with monkeypatch.context() as patch:
-        patch.setattr("whence.attributors.dual.solutions.solve", damaging)
+        patch.setattr("whence.attributors.dual.shards.solve", damaging)
         if large:
             with pytest.raises(StoreError, match="altered on disk while they were in use"):
                 fit()
