@@ -27,7 +27,7 @@ from tqdm import tqdm
 
 import whence
 from whence.app import fit as fitting
-from whence.attributors.dual import solutions
+from whence.attributors.dual import shards, solutions
 from whence.core import files, store
 from whence.features import extract
 from whence.features import job as extracting
@@ -112,7 +112,7 @@ def note_stages(path: str) -> None:
         with doing(b"saving ") if kept else nullcontext(), files.replacing(path) as opened:
             yield opened
 
-    solutions.solve, solutions.choose_C = solving(solutions.solve), solving(solutions.choose_C)
+    shards.solve, solutions.choose_C = solving(shards.solve), solving(solutions.choose_C)
     store.replacing = saving
 
 
