@@ -149,22 +149,21 @@ def of_method(method: str) -> list[Call]:
         "preprocess": Arg(things.FUNCTION, lambda: None),
         "collate_fn": Arg(things.FUNCTION, lambda: None),
     }
-    if method != "ensemble":
-        fit |= {
-            "dtype": Arg(kinds.choice(["float32", "float16"]), lambda: "float32"),
-            "autocast": Arg(kinds.choice([None, "bfloat16", "float16"]), lambda: None),
-            "on_error": Arg(kinds.choice(["raise", "skip"]), lambda: "raise"),
-            "num_workers": Arg(
-                kinds.without(kinds.count(0), "large", "huge", "one", "numpy", "short"), lambda: 0
-            ),
-            "class_names": Arg(things.NAMES, lambda: ["a", "b", "c"]),
-            "task": Arg(kinds.JUNK, lambda: "classes"),
-            "cache_dir": Arg(
-                kinds.without(things.PATH, "none", "folder", "blank", "letters"),
-                lambda: world.folder() / "cache",
-            ),
-        }
-        fit["data"] = need(kinds.may(things.DATA, "failing"), PAIR.make)
+    fit |= {
+        "dtype": Arg(kinds.choice(["float32", "float16"]), lambda: "float32"),
+        "autocast": Arg(kinds.choice([None, "bfloat16", "float16"]), lambda: None),
+        "on_error": Arg(kinds.choice(["raise", "skip"]), lambda: "raise"),
+        "num_workers": Arg(
+            kinds.without(kinds.count(0), "large", "huge", "one", "numpy", "short"), lambda: 0
+        ),
+        "class_names": Arg(things.NAMES, lambda: ["a", "b", "c"]),
+        "task": Arg(kinds.JUNK, lambda: "classes"),
+        "cache_dir": Arg(
+            kinds.without(things.PATH, "none", "folder", "blank", "letters"),
+            lambda: world.folder() / "cache",
+        ),
+    }
+    fit["data"] = need(kinds.may(things.DATA, "failing"), PAIR.make)
     if method == "tracin":
         fit["checkpoints"] = need(CHECKPOINTS, lambda: [world.network().state_dict()])
         fit["learning_rates"] = Arg(RATES, lambda: 1.0)
@@ -186,7 +185,7 @@ def used(method: str, name: str) -> list[Call]:
         Call(f"{name}.top_k", of("top_k"), {"x": TESTS, "k": k, "target": TARGET}, ranked),
         *(of_features(method, name, of) if method != "dualda" else ()),
         Call(f"{name}.self_influence", of("self_influence"), {}, lambda r, a: tuple(r.shape) == (N,)),
-        Call(f"{name}.save", of("save"), out, refuses=method in ("tracin", "random", "ensemble", "ekfac")),
+        Call(f"{name}.save", of("save"), out, refuses=method in ("tracin", "random", "ekfac")),
     ]
 
 
@@ -292,6 +291,16 @@ DUALDA = [
         },
     ),
     Call(
+        "DualDA.update",
+        lambda: world.made("dualda").fit(world.network(), (world.X(), world.y())).update,
+        {
+            "add": Arg(kinds.may(things.DATA, "failing"), lambda: (world.X(4), world.y(4))),
+            "remove": Arg(things.INDICES, lambda: [1, 2]),
+            "relabel": Arg(things.RELABEL, lambda: {0: 1}),
+            "features": Arg(kinds.without(kinds.matrix(), "none"), world.features),
+        },
+    ),
+    Call(
         "DualDA.what_if",
         _dualda("what_if"),
         {
@@ -369,6 +378,7 @@ LOADED = [
         },
     ),
     *used("ensemble", "Ensemble"),
+    Call("Ensemble.spread", lambda: world.fitted("ensemble").spread, {"x": TESTS, "target": TARGET}, scored),
 ]
 
 ATTRIBUTORS = [*(call for method in world.METHODS for call in of_method(method)), *DUALDA, *EFFECTS, *LOADED]

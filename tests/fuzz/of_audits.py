@@ -39,6 +39,11 @@ def wrong_labels() -> Any:
 
 
 @functools.cache
+def strange() -> Any:
+    return audit.strange(world.fitted("dualda"), world.X(2), training=world.features())
+
+
+@functools.cache
 def kept() -> Any:
     return audit.coreset(world.fitted("dualda"), features=world.features(B))
 
@@ -63,6 +68,18 @@ def _file(name: str) -> Arg:
 
 
 AUDIT = [
+    Call(
+        "audit.strange",
+        lambda: audit.strange,
+        {
+            "explainer": EXPLAINER,
+            "x": need(things.INPUTS, lambda: world.X(2)),
+            "training": TRAINING,
+            "k": Arg(kinds.count(most=N - 1), lambda: 3),
+            "quantile": PART,
+        },
+    ),
+    Call("StrangeSamples.to_dict", lambda: strange().to_dict, {}),
     Call("audit.class_view", lambda: audit.class_view, {"explainer": EXPLAINER, "k": K_ARG}),
     Call(
         "audit.coreset",

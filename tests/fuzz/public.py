@@ -24,7 +24,7 @@ _RECORDS = """
     CChoice PathPoint Solution FeatureBank Entry ClassSummary ClassView Coreset Direction GroupAttribution
     SharedEvidence Values WrongLabels Limits Ranked TopK Flow ExplainedPairs FlippingResult Resources Run View
     ConceptExplanation ConceptPart Contribution Explanation Explanations Sample TrainingSet Batch Prepare
-    Case Row Outcome SubsetSolution Foretold
+    Case Row Outcome SubsetSolution Foretold StrangeSamples
 """  # calls give them back: a user reads and never makes them
 _CONSTANTS = """
     Column Curves Numbers TextInputs Local
@@ -35,7 +35,7 @@ _CHECKED_LATER = """
 """  # by ``Concepts.of`` and its like, and by ``fit``, since a constructor only stores
 _AMONG_THEMSELVES = """
     Cache.entries Cache.make Cache.slot Cache.sweep TrainingSet.of TrainingSet.batches TrainingSet.every_label
-    TrainingSet.reading TrainingSet.subset TrainingSet.relabelled TrainingSet.marked TrainingSet.contents
+    TrainingSet.changed TrainingSet.reading TrainingSet.subset TrainingSet.relabelled TrainingSet.marked TrainingSet.contents
     TrainingSet.fingerprint TrainingSet.prints View.relabelled View.marked
     Frame.covers CentreBox.covers
     Prepare.inputs Prepare.labelled Prepare.unlabelled features.teller features.taken
@@ -47,6 +47,7 @@ _SUBCLASSED = (
     "CrammerSinger",
     "EpsilonInsensitive",
     "Hinges",
+    "OneClass",
     "Tube",
     "Problem",
     "Targets",
@@ -59,7 +60,7 @@ _SUBCLASSED = (
 )
 """What users write, asked by whence with arguments that were checked before."""
 _OF_METHODS = """
-    check_features check_fitted classes explaining parts require_data require_model restored scored solver
+    check_features check_fitted classes explaining parts require_data require_model restored saved scored scored_input solver
     take_data total
 """
 """What other rooms, ``load`` and ``top_k`` ask of an attribution method."""
