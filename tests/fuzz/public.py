@@ -35,8 +35,8 @@ _CHECKED_LATER = """
 """  # by ``Concepts.of`` and its like, and by ``fit``, since a constructor only stores
 _AMONG_THEMSELVES = """
     Cache.entries Cache.make Cache.slot Cache.sweep TrainingSet.of TrainingSet.batches TrainingSet.every_label
-    TrainingSet.changed TrainingSet.reading TrainingSet.subset TrainingSet.relabelled TrainingSet.marked TrainingSet.contents
-    TrainingSet.fingerprint TrainingSet.prints View.relabelled View.marked
+    TrainingSet.changed TrainingSet.reading TrainingSet.subset TrainingSet.relabelled TrainingSet.marked
+    TrainingSet.contents TrainingSet.fingerprint TrainingSet.prints View.relabelled View.marked
     Frame.covers CentreBox.covers
     Prepare.inputs Prepare.labelled Prepare.unlabelled features.teller features.taken
     svm.held_back Rules.beyond_first
@@ -60,8 +60,8 @@ _SUBCLASSED = (
 )
 """What users write, asked by whence with arguments that were checked before."""
 _OF_METHODS = """
-    check_features check_fitted classes explaining parts require_data require_model restored saved scored scored_input solver
-    take_data total
+    check_features check_fitted classes explaining parts require_data require_model restored saved scored
+    scored_input solver take_data total
 """
 """What other rooms, ``load`` and ``top_k`` ask of an attribution method."""
 MADE_BY_WHENCE = frozenset(f"{_RECORDS} {_CONSTANTS} {_CHECKED_LATER} {_AMONG_THEMSELVES}".split())

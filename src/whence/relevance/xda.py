@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from whence.core.naming import named
-from whence.errors import ModelError
+from whence.errors import InvalidInputError, ModelError
 from whence.model.extractor import Extractor
 from whence.relevance.captum import Attributed, Captum
 from whence.relevance.lrp import Maps, trace
@@ -78,11 +78,14 @@ def pair_maps(
     coefficients = torch.cat([weight.to(f)[None], on_test.to(f)])  # (1 + m, d)
     test_maps = test.maps(coefficients[:, None])
     train_maps = train.maps(on_train.to(f))
-    return {
-        name: PairMaps(found[0, 0], found[1:, 0], train_maps[name])
-        for name, found in test_maps.items()
-        if name in train_maps
-    }
+    if len(test_maps) == len(train_maps) == 1:  # whatever either calls it
+        train_maps = dict(zip(test_maps, train_maps.values(), strict=True))
+    if test_maps.keys() != train_maps.keys():
+        raise InvalidInputError(
+            f"'x' must have the inputs of the training samples, {', '.join(train_maps)}. "
+            f"Got {', '.join(test_maps)}."
+        )
+    return {name: PairMaps(found[0, 0], found[1:, 0], train_maps[name]) for name, found in test_maps.items()}
 
 
 def only(maps: Mapping[str, Kind]) -> Kind:
