@@ -8,6 +8,7 @@ from pathlib import Path
 from benchmarks import (
     attribution,
     audit,
+    classes,
     cluster,
     coresets,
     effects,
@@ -35,6 +36,7 @@ PARTS = (
     "subsets",
     "update",
     "scale",
+    "classes",
     "methods",
     "flipping",
     "audit",
@@ -74,6 +76,8 @@ if "memory" in chosen:
     memory.run(options.data, options.cache)
 if "scale" in chosen:
     scale.run()
+if "classes" in chosen:
+    classes.run()
 if "tolerance" in chosen:
     tolerance.run(options.data, options.cache)
 if "subsets" in chosen:

@@ -7,7 +7,7 @@ The protocol was fixed before Fashion-MNIST and CIFAR-10 were run; variants were
 - The network and its training are those of the protocols cpu-mnist, cpu-fashion and cpu-cifar10: as many
   steps for every part, whatever its size. Two training seeds, other than the explained network's.
 - Shares of 10, 20, 30, 40 and 50 %. Three draws of random parts, plain and with as many of every class.
-- Values: ``Effects(output="log_prob")`` with 16 halves on features of up to five layers of the network that
+- Values: ``Effects(output="log_prob")`` on features of up to five layers of the network that
   was trained on all samples; mean effects for the true classes of the validation set (``audit.values``).
   *Once*: the most valuable, as many of every class. *In rounds*: a fifth of what is left goes, the least
   valuable first, and the rest is valued anew, so that of samples that do the same work some stay; with and
@@ -41,7 +41,7 @@ from whence.tasks import Classes
 
 TRAIN, VALIDATION, TESTS = 2_000, 1_000, 2_000
 SHARES = (0.1, 0.2, 0.3, 0.4, 0.5)
-SEEDS, DRAWS, HALVES, CUT = (1, 2), 3, 16, 0.2
+SEEDS, DRAWS, CUT = (1, 2), 3, 0.2
 CNN = Recipe(name="narrow-cnn", steps=500)
 RECIPES = {
     "mnist": CNN,
@@ -118,7 +118,7 @@ def random(given: Given, draw: int, balanced: bool) -> Parts:
 def valued(features: tuple[np.ndarray, np.ndarray], given: Given, rows: np.ndarray) -> np.ndarray:
     """Value some rows of the training set, (n,), by Effects that are fitted on them."""
     bank = FeatureBank.of(features[0][rows], given.train[1][rows], task=Classes(10))
-    explainer = Effects(output="log_prob", solves=HALVES, show_progress=False, n_threads=1)
+    explainer = Effects(output="log_prob", show_progress=False, n_threads=1)
     found = audit.values(explainer.fit(features=bank), features=features[1], y=given.validation[1])
     out = np.empty(len(rows))
     out[found.indices] = found.values

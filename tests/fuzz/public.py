@@ -24,7 +24,7 @@ _RECORDS = """
     CChoice PathPoint Solution FeatureBank Entry ClassSummary ClassView Coreset Direction GroupAttribution
     SharedEvidence Values WrongLabels Limits Ranked TopK Flow ExplainedPairs FlippingResult Resources Run View
     ConceptExplanation ConceptPart Contribution Explanation Explanations Sample TrainingSet Batch Prepare
-    Case Row Outcome SubsetSolution Foretold StrangeSamples
+    Case Row Outcome SubsetSolution Foretold StrangeSamples Group
 """  # calls give them back: a user reads and never makes them
 _CONSTANTS = """
     Column Curves Numbers TextInputs Local
@@ -35,19 +35,21 @@ _CHECKED_LATER = """
 """  # by ``Concepts.of`` and its like, and by ``fit``, since a constructor only stores
 _AMONG_THEMSELVES = """
     Cache.entries Cache.make Cache.slot Cache.sweep TrainingSet.of TrainingSet.batches TrainingSet.every_label
-    TrainingSet.changed TrainingSet.reading TrainingSet.subset TrainingSet.relabelled TrainingSet.marked
-    TrainingSet.contents TrainingSet.fingerprint TrainingSet.prints View.relabelled View.marked
+    TrainingSet.reading TrainingSet.subset TrainingSet.relabelled TrainingSet.marked TrainingSet.contents
+    TrainingSet.fingerprint TrainingSet.prints View.relabelled View.marked
     Frame.covers CentreBox.covers
     Prepare.inputs Prepare.labelled Prepare.unlabelled features.teller features.taken
     svm.held_back Rules.beyond_first
     Case.curve Case.fit Case.resources Case.row Case.rows_of Case.with_options Local.run Processes.run
+    Local.group Local.shards Processes.group Processes.shards Ray Ray.group Ray.run Ray.shards Group.call
+    engine.current svm.solve_shards TrainingSet.changed
 """  # what rooms do for each other, with arguments that were checked before
 _SUBCLASSED = (
     "Boxed",
     "CrammerSinger",
+    "OneClass",
     "EpsilonInsensitive",
     "Hinges",
-    "OneClass",
     "Tube",
     "Problem",
     "Targets",

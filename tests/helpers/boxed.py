@@ -12,8 +12,9 @@ from scipy.sparse import csr_array
 
 from whence.core.arrays import Doubles, Floats, Ints
 from whence.svm.inputs import check_bias, check_features, find_copies, squared_norms
+from whence.svm.pairs import Kept, Pairs
 from whence.svm.passes import Rows
-from whence.svm.problem import Listed, Losses, Problem, Selected
+from whence.svm.problem import Losses, Moving, Problem, Seen
 
 
 @dataclass(frozen=True)
@@ -49,111 +50,121 @@ class Boxed(Problem):
         keys = np.unique(self.wanted, axis=0, return_inverse=True)[1]
         return find_copies(self.features, self.squared_norms, keys)
 
-    def inner(self, A: Floats, B: Floats) -> float:
+    def inner(self, A: Floats, B: Floats, outputs: Ints | None = None) -> float:
         return float(np.vdot(A, B))
 
-    def begin(self, lam: csr_array, alpha: Doubles) -> float:
+    @property
+    def trace(self) -> int:
+        return self.n_outputs
+
+    def begin(self, lam: csr_array) -> tuple[Kept, float]:
         low, high = self.box
-        alpha[:] = np.clip(-lam.toarray(), np.where(low < 0, -np.inf, 0), np.where(high > 0, np.inf, 0))
-        return float(np.abs(alpha).max())
+        alpha = np.clip(-lam.toarray(), np.where(low < 0, -np.inf, 0), np.where(high > 0, np.inf, 0))
+        N, K = lam.shape
+        kept = Kept(K * np.arange(N + 1), np.tile(np.arange(K), N), alpha.ravel())
+        return kept, float(np.abs(alpha).max())
 
-    def complete(self, alpha: Doubles) -> None:
-        np.clip(alpha, *self.box, out=alpha)
+    def dense(self, kept: Kept) -> Doubles:
+        """α (N, K)."""
+        return csr_array((kept.alpha, kept.outputs, kept.ptr), shape=self.wanted.shape).toarray()
 
-    def linear(self, alpha: Doubles) -> tuple[float, float]:
-        return -float(np.vdot(self.wanted, alpha)), float(np.abs(alpha).max())
+    def complete(self, kept: Kept) -> None:
+        low, high = self.box
+        rows = np.repeat(np.arange(len(kept)), np.diff(kept.ptr))
+        np.clip(kept.alpha, low[rows, kept.outputs], high[rows, kept.outputs], out=kept.alpha)
+
+    def linear(self, kept: Kept) -> tuple[float, float]:
+        return -float(np.vdot(self.wanted, self.dense(kept))), float(np.abs(kept.alpha).max())
+
+    def coefficients(self, kept: Kept) -> Doubles:
+        return -kept.alpha
 
     def linear_of(self, lam: csr_array) -> float:
         return float(lam.multiply(self.wanted).sum())
 
-    def sparse(self, alpha: Doubles) -> csr_array:
-        return csr_array(-np.clip(alpha, *self.box))
+    def sparse(self, kept: Kept) -> csr_array:
+        return csr_array(-np.clip(self.dense(kept), *self.box))
 
-    def add_weight(self, alpha: Doubles, rows: slice, out: Doubles) -> None:
-        part = Rows(self, np.arange(rows.start, rows.stop), lambda f, items: [f(item) for item in items])
-        out += part.combine(-alpha[rows]) if len(part.rows) else 0.0
-
-    def losses(self, scores: Floats, rows: slice, stored: Floats) -> Losses:
-        change = float(np.abs(scores - stored[rows]).sum())
-        stored[rows] = scores
-        loss, slope, margin = self.loss(scores.astype(np.float64), self.wanted[rows])
-        return Losses(loss, slope, change, margin)
-
-    def scaled_losses(self, stored: Floats, rows: slice, scale: float) -> tuple[float, float]:
-        loss, slope, _ = self.loss(scale * stored[rows].astype(np.float64), self.wanted[rows])
+    def scaled_losses(self, traces: Floats, rows: slice, scale: float) -> tuple[float, float]:
+        loss, slope, _ = self.loss(scale * traces[rows].astype(np.float64), self.wanted[rows])
         return loss, slope / scale if scale else 0.0
 
-    def free(self, alpha: Doubles) -> npt.NDArray[np.bool_]:
+    def free(self, alpha: Doubles, rows: Ints) -> npt.NDArray[np.bool_]:
         low, high = self.box
-        return (alpha > low) & (alpha < high)
+        return (alpha > low[rows]) & (alpha < high[rows])
 
-    def select(self, stored: Floats, alpha: Doubles, slack: float, listed: Listed) -> Selected:
-        may = self.apart(stored, alpha) < slack
-        rows, free = np.flatnonzero(may.any(1)), self.free(alpha)
-        n, used = len(rows), int(may.sum())
-        listed.rows[:n], listed.outputs[:used] = rows, np.nonzero(may)[1]
-        listed.ptr[: n + 1] = np.r_[0, np.cumsum(may[rows].sum(1))]
-        return Selected(n, used, int(free.any(1).sum()), int(free.sum()))
+    def look(
+        self, scores: Floats, rows: Ints, kept: Kept, slack: float, most: int, traces: Floats, near: Floats
+    ) -> Seen:
+        alpha, (n, K) = self.dense(kept)[rows], scores.shape
+        loss, slope, margin = self.loss(scores.astype(np.float64), self.wanted[rows])
+        traces[rows] = scores
+        g, free = scores - self.wanted[rows], self.free(alpha, rows)
+        # At the lower end g must not be above 0.
+        apart = np.where(free, -np.inf, np.where(alpha <= self.box[0][rows], -g, g))
+        near[rows] = apart.min(1)
+        moving = np.where((apart < slack).any(1), K, 0).astype(np.int32)
+        outputs = np.tile(np.arange(K), n)
+        return Seen(
+            Losses(loss, slope, margin),
+            int(free.any(1).sum()),
+            int(free.sum()),
+            np.full(n, K),
+            outputs,
+            moving,
+        )
 
-    def descend(
-        self, listed: Listed, n: int, W: Floats, alpha: Doubles, epochs: int, slack: float, rng: Any
-    ) -> int:
+    def descend(self, moving: Moving, kept: Kept, W: Floats, epochs: int, slack: float, rng: Any) -> int:
         low, high = self.box
         for _ in range(min(epochs, 20)):
-            for o, i in enumerate(listed.rows[:n]):
+            for i, start in zip(moving.rows, moving.starts, strict=True):
                 f = np.append(self.features[i], [self.bias] if self.bias else [])
-                for c in listed.outputs[listed.ptr[o] : listed.ptr[o + 1]]:
+                for c in range(self.n_outputs):
                     step = (W[c] @ f - self.wanted[i, c]) / max(self.squared_norms[i], 1e-300)
-                    new = min(max(alpha[i, c] + step, low[i, c]), high[i, c])
-                    W[c] -= (new - alpha[i, c]) * f
-                    alpha[i, c] = new
-        return n * min(epochs, 20)
+                    before = kept.alpha[start + c]  # all outputs may move
+                    kept.alpha[start + c] = min(max(before + step, low[i, c]), high[i, c])
+                    W[c] -= (kept.alpha[start + c] - before) * f
+        return len(moving.rows) * min(epochs, 20)
 
-    def apart(self, stored: Floats, alpha: Doubles) -> Doubles:
-        """How far each α (N, K) is from moving, in g: at the lower end g must not be above 0."""
-        g = stored - self.wanted
-        found: Doubles = np.where(alpha <= self.box[0], -g, g)
-        return np.where(self.free(alpha), -np.inf, found)
+    def corner(self, pairs: Pairs) -> Doubles:
+        return np.zeros(len(pairs.outputs))
 
-    def distances(self, stored: Floats, alpha: Doubles) -> Doubles:
-        return self.apart(stored, alpha).min(1)
+    def gradient(self, scores: Doubles, pairs: Pairs) -> Doubles:
+        return scores - self.wanted[pairs.rows].ravel()
 
-    def corner(self, rows: Ints) -> Doubles:
-        return np.zeros((len(rows), self.n_outputs))
+    def rise(self, before: Doubles, after: Doubles, pairs: Pairs) -> float:
+        return float(np.vdot(self.wanted[pairs.rows], before - after))
 
-    def gradient(self, scores: Doubles, rows: Ints) -> Doubles:
-        found: Doubles = scores - self.wanted[rows]
-        return found
-
-    def rise(self, before: Doubles, after: Doubles, rows: Ints) -> float:
-        return float(np.vdot(self.wanted[rows], before - after))
-
-    def typical(self, alpha: Doubles, rows: Ints) -> float:
+    def typical(self, alpha: Doubles, pairs: Pairs) -> float:
         sizes = np.abs(alpha[alpha != 0])
         return float(sizes.mean()) if len(sizes) else self.C
 
-    def project(
-        self, centre: Doubles, sigma: float, g: Doubles, t: float, dg: Doubles, rows: Ints, out: Doubles
-    ) -> None:
+    def ends(self, pairs: Pairs) -> tuple[Doubles, Doubles]:
+        """The box of some pairs, (P,) each."""
         low, high = self.box
-        np.clip(centre + sigma * (g + t * dg), low[rows], high[rows], out=out)
+        return low[pairs.rows].ravel(), high[pairs.rows].ravel()
 
-    def inner_rows(self, A: Doubles, B: Doubles) -> float:
+    def project(
+        self, centre: Doubles, sigma: float, g: Doubles, t: float, dg: Doubles, pairs: Pairs, out: Doubles
+    ) -> None:
+        np.clip(centre + sigma * (g + t * dg), *self.ends(pairs), out=out)
+
+    def inner_pairs(self, A: Doubles, B: Doubles, pairs: Pairs) -> float:
         return float(np.vdot(A, B))
 
-    def slackness(self, alpha: Doubles, g: Doubles, rows: Ints) -> float:
-        low, high = self.box
-        return float((np.maximum(low[rows] * g, high[rows] * g) - alpha * g).sum())
+    def slackness(self, alpha: Doubles, g: Doubles, pairs: Pairs) -> float:
+        low, high = self.ends(pairs)
+        return float((np.maximum(low * g, high * g) - alpha * g).sum())
 
-    def repair(self, alpha: Doubles, rows: Ints) -> None:
+    def repair(self, alpha: Doubles, pairs: Pairs) -> None:
         pass
 
     def system(self, rows: Rows) -> System:
         return System(self, rows)
 
-    def step_cost(self, selected: Selected) -> float:
+    def step_cost(self, free: int, pairs: int) -> float:
         D = self.shape[1]
-        return float(selected.pairs * D**2 + self.n_outputs * D**3)
+        return float(pairs * D**2 + self.n_outputs * D**3)
 
 
 class System:
@@ -163,9 +174,9 @@ class System:
         self.problem, self.rows = problem, rows
 
     def solve(self, a: Doubles, sigma: float, residual: Doubles, accuracy: float) -> Doubles:
-        low, high = (end[self.rows.rows] for end in self.problem.box)
+        rows = self.rows.pairs.rows
         found = []
-        for c, free in enumerate(((a > low) & (a < high)).T):
-            F = self.rows.block(self.rows.rows[free])
+        for c, free in enumerate(self.problem.free(a.reshape(len(rows), -1), rows).T):
+            F = self.rows.block(rows[free])
             found.append(np.linalg.solve(np.eye(F.shape[1]) + sigma * F.T @ F, residual[c]))
         return np.array(found)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +13,7 @@ from sklearn.svm import LinearSVC
 from tests.helpers.boxed import Boxed
 from whence.core.arrays import Doubles, Ints
 from whence.svm import choose_C, solve
+from whence.svm.problem import joined
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,10 @@ class Hinge(Boxed):
     def strata(self) -> Ints:
         return (self.wanted[:, 0] > 0).astype(np.int64)
 
-    def compare(self, scores: Doubles, theirs: Doubles | None, rows: Ints) -> tuple[float, float | None]:
+    def compare(
+        self, parts: Iterable[tuple[Doubles, Doubles | None]], rows: Ints
+    ) -> tuple[float, float | None]:
+        scores, theirs = joined(parts)
         wanted = self.wanted[rows] if theirs is None else theirs
         return float((scores * wanted > 0).mean()), None if theirs is None else 1.0
 

@@ -1,6 +1,7 @@
 """The solver against a generic QP solver, scikit-learn, closed forms and the optimality conditions."""
 
 import time
+import tracemalloc
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 
@@ -434,3 +435,28 @@ def test_input_past_float64_is_refused(factor, C, message):
     X, y = clusters()
     with pytest.raises(InvalidInputError, match=message):
         solve(X * factor, y, C=C)
+
+
+@pytest.mark.parametrize("C", [1e-2, 1.0])
+def test_many_classes_reach_the_optimum_of_a_generic_solver(C):
+    X, y = clusters(60, 6, 30, noise=0.7)
+    y[:30] = np.arange(30)
+    found = solve(X, y, C=C, tol=1e-8)
+    value, W = oracle.qp(X, y, 30, C, True)
+    assert found.status == "converged"
+    assert found.primal == pytest.approx(value, rel=1e-6)
+    np.testing.assert_allclose(found.weight, W, atol=1e-3 * np.abs(W).max())
+
+
+def test_no_array_is_as_large_as_samples_times_classes():
+    N, K = 6000, 1500
+    rng = np.random.default_rng(0)
+    y = np.arange(N) % K
+    X = (rng.normal(size=(K, 32))[y] + 0.3 * rng.normal(size=(N, 32))).astype(np.float32)
+    solve(X[:300], y[:300] % 100, C=1.0, tol=1e-2, n_threads=1)  # compile
+    tracemalloc.start()
+    found = solve(X, y, C=1.0, tol=1e-2, n_threads=1)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert found.status == "converged"
+    assert peak < 2 * N * K  # two bytes per pair; a float32 would take four

@@ -5,7 +5,7 @@ Nothing of it is known to whence but that it is registered.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -30,6 +30,7 @@ from whence.features import FeatureBank, extract
 from whence.features.forward import Forward
 from whence.project import Project
 from whence.svm import Problem
+from whence.svm.problem import joined
 from whence.tasks import Classes, Task
 
 N, D = 60, 5
@@ -52,8 +53,11 @@ class Absolute(Boxed):
     def strata(self) -> Ints:
         return np.zeros(len(self.wanted), np.int64)
 
-    def compare(self, scores: Doubles, theirs: Doubles | None, rows: Ints) -> tuple[float, float | None]:
+    def compare(
+        self, parts: Iterable[tuple[Doubles, Doubles | None]], rows: Ints
+    ) -> tuple[float, float | None]:
         """R² of the scores, and their correlation."""
+        scores, theirs = joined(parts)
         truth = self.wanted[rows] if theirs is None else theirs
         explained = 1 - ((scores - truth) ** 2).sum() / ((truth - truth.mean(0)) ** 2).sum()
         alike = None if theirs is None else float(np.corrcoef(scores.ravel(), theirs.ravel())[0, 1])

@@ -215,6 +215,7 @@ def test_effects_are_shown_as_they_come_and_can_be_stopped(
         assert page.url.endswith("#test=3&view=would-change")
         page.locator("#made-of").check(force=True)
         expect(page.locator(".card .beside").first).to_contain_text("effect")
+        page.close()  # before the server goes that it asks
 
 
 def test_the_address_keeps_what_is_chosen(visit: Any, live: str, explorer: Explorer) -> None:

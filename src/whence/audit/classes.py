@@ -102,32 +102,39 @@ def class_view(explainer: DualDA, k: int = 5) -> ClassView:
     surrogate = surrogate_of(explainer)
     k = check_count("k", k)
     support, W = explainer.support_, explainer.coef_
-    scores = explainer.surrogate_.support_logits()
-    lam, y, rows = surrogate.lam[support].toarray(), explainer.labels_[support], np.arange(len(support))
-    others = scores.copy()
-    others[rows, y] = -np.inf
-    margins = scores[rows, y] - others.max(axis=1, initial=-np.inf)
-    at_bound = lam[rows, y] >= _AT_BOUND * explainer.C_
+    y, margins = explainer.labels_[support], np.empty(len(support))
+    for some, scores in surrogate.support_logits():
+        each, mine = np.arange(len(scores)), y[some]
+        own = scores[each, mine]
+        scores[each, mine] = -np.inf
+        margins[some] = own - scores.max(axis=1, initial=-np.inf)
     squares = W**2
     if explainer.bias:
         squares[:, -1] /= explainer.constant_**2  # a bias is a weight on the constant times that constant
     lengths = np.maximum(squares.sum(axis=1), np.finfo(np.float64).tiny)
+    columns = surrogate.lam[support].tocsc()
+    n_train = np.bincount(explainer.labels_[explainer.used_], minlength=len(W))
     found = []
     for c, name in enumerate(explainer.task_.called):
-        own, share = y == c, lam[:, c] * scores[:, c] / lengths[c]
-        best = np.lexsort((-share, -np.where(own & at_bound, explainer.C_, lam[:, c])))[:k]
-        best = best[lam[best, c] > 0]
-        n_support, n_bounded = int(own.sum()), int((own & at_bound).sum())
+        own = y == c
+        entries = slice(columns.indptr[c], columns.indptr[c + 1])
+        rows, lam = columns.indices[entries], columns.data[entries]
+        rows, lam = rows[lam > 0], lam[lam > 0]
+        at_bound = lam >= _AT_BOUND * explainer.C_
+        scores = surrogate.vectors[rows].double().cpu().numpy() @ W[c, : surrogate.vectors.shape[1]]
+        share = lam * (scores + (W[c, -1] if explainer.bias else 0.0)) / lengths[c]
+        best = np.lexsort((-share, -np.where(at_bound, explainer.C_, lam)))[:k]
+        n_support, n_bounded = int(own.sum()), int(at_bound.sum())
         found.append(
             ClassSummary(
                 name=name,
-                n_train=int((explainer.labels_ == c).sum()),
+                n_train=int(n_train[c]),
                 n_support=n_support,
                 n_bounded=n_bounded,
                 bounded=n_bounded / n_support if n_support else 0.0,
                 margins=np.sort(margins[own]),
-                proponents=support[best],
-                coefficients=lam[best, c],
+                proponents=support[rows[best]],
+                coefficients=lam[best],
                 shares=share[best],
             )
         )

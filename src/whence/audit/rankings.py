@@ -164,13 +164,14 @@ def slack(evidence: Evidence) -> Ranked:
     Support vectors are enough: at the optimum every other sample clears its margin of 1.
     """
     explainer = evidence.explainer
-    support, s = explainer.support_, explainer.surrogate_.support_logits()
-    y = explainer.labels_[support]
-    own = s[np.arange(len(y)), y]
-    violation = s + 1.0 - own[:, None]
-    violation[np.arange(len(y)), y] = 0.0
     found, classes = np.zeros(explainer.n_train_), explainer.labels_.copy()
-    found[support], classes[support] = violation.max(axis=1, initial=0.0), s.argmax(axis=1)
+    for some, s in explainer.surrogate_.support_logits():
+        rows = explainer.support_[some]
+        y, each = explainer.labels_[rows], np.arange(len(rows))
+        classes[rows] = s.argmax(axis=1)
+        s += 1.0 - s[each, y][:, None]
+        s[each, y] = 0.0
+        found[rows] = s.max(axis=1, initial=0.0)
     return found[explainer.used_], classes[explainer.used_]
 
 

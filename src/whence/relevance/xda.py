@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from whence.core.naming import named
-from whence.errors import InvalidInputError, ModelError
+from whence.errors import ModelError
 from whence.model.extractor import Extractor
 from whence.relevance.captum import Attributed, Captum
 from whence.relevance.lrp import Maps, trace
@@ -78,14 +78,15 @@ def pair_maps(
     coefficients = torch.cat([weight.to(f)[None], on_test.to(f)])  # (1 + m, d)
     test_maps = test.maps(coefficients[:, None])
     train_maps = train.maps(on_train.to(f))
-    if len(test_maps) == len(train_maps) == 1:  # whatever either calls it
+    if len(test_maps) == len(train_maps) == 1:  # the same input, named or not
         train_maps = dict(zip(test_maps, train_maps.values(), strict=True))
-    if test_maps.keys() != train_maps.keys():
-        raise InvalidInputError(
-            f"'x' must have the inputs of the training samples, {', '.join(train_maps)}. "
-            f"Got {', '.join(test_maps)}."
+    both = [name for name in test_maps if name in train_maps]
+    if not both:
+        raise ModelError(
+            "A test sample must have the inputs of the training samples, by the same names. Got "
+            f"{', '.join(test_maps)}, and {', '.join(train_maps)} of the training samples."
         )
-    return {name: PairMaps(found[0, 0], found[1:, 0], train_maps[name]) for name, found in test_maps.items()}
+    return {name: PairMaps(test_maps[name][0, 0], test_maps[name][1:, 0], train_maps[name]) for name in both}
 
 
 def only(maps: Mapping[str, Kind]) -> Kind:

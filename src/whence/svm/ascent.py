@@ -4,23 +4,39 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from concurrent.futures import Executor
 from dataclasses import replace
 from functools import partial
 
 import numpy as np
+import numpy.typing as npt
 from scipy.sparse import csr_array
 
-from whence.core.arrays import Doubles, Floats
+from whence.core.arrays import Doubles, Floats, Ints
 from whence.svm.newton import Phase
-from whence.svm.passes import Certificate, Rows, certify, in_eight, in_threads, relative, score
-from whence.svm.problem import Listed, Problem
+from whence.svm.pairs import Kept, Pairs, pointers
+from whence.svm.passes import (
+    Certificate,
+    Found,
+    Notes,
+    Parallel,
+    Probe,
+    Rows,
+    add_up,
+    certify,
+    look_at_all,
+    most_listed,
+    moves,
+    relative,
+    score,
+)
+from whence.svm.problem import Losses, Problem
 
 _LOOSE = 1e-2  # gap at which the search moves on to a larger C
 _FACTOR = 10.0  # ratio of neighbouring C on the way up
 _DOUBLE_BELOW = 1e-4  # relative gap from which float32 products no longer carry the search
 _NEWTON_STEPS = 15  # steps that a Newton phase usually takes
 _REACH = 1e15  # C·Σ‖f_i‖² up to which float64 resolves scores when every sample is at its bound
+_RUN = 64  # rows that lie together in the first sweep
 _PATIENCE = 40  # rounds without a better gap after which the search gives up at this C
 
 
@@ -40,50 +56,47 @@ class Ascent:
     how far the dual still has to rise and decides when to move on to a larger C.
     """
 
-    def __init__(self, problem: Problem, seed: int, pool: Executor, deadline: float) -> None:
+    def __init__(self, problem: Problem, seed: int, parallel: Parallel, deadline: float) -> None:
         N, K = len(problem.features), problem.n_outputs
         self.problem = problem
-        self.parallel = in_threads(pool, problem)
+        self.parallel = parallel
         self.deadline = deadline
         self.rng = np.random.default_rng(seed).integers(1, 2**63, 1, dtype=np.uint64)
-        self.alpha = np.zeros((N, K))
+        self.kept = problem.begin(csr_array((N, K)))[0]
         norms = problem.squared_norms
         small = problem.features.dtype == np.float32 and norms.mean() > 1e-12 and norms.max() < 1e12
         self.W: Floats = np.zeros(problem.shape, np.float32 if small else np.float64)
-        self.stored = np.zeros((N, K), np.float32)
-        self.listed = Listed(
-            np.empty(N, np.int32),
-            np.empty(N + 1, np.int32 if N * K < 2**31 else np.int64),
-            np.empty(N * K, np.int16 if K < 2**15 else np.int32),
-        )
-        self.slack = np.inf
+        self.notes, self.probe = Notes.of(problem), Probe(problem)
+        self.most = most_listed(problem)
+        self.found: Found | None = None  # of the last pass
+        self.slack = np.inf  # until the first pass
         self.widest = 0.0  # largest mean change of the scores in a round at this C
         self.gap = self.bound = 1.0
         self.n_iter = 0
         self.stages = _geometric(min(problem.C, 1.0 / float(norms.mean() or 1.0)), problem.C)
         self.best_primal = np.inf
-        self.best_W: Doubles = np.zeros(problem.shape)
+        self.scale = 1.0  # of W, at which its primal value is the least
         self.by_newton = False
         self.sigma = 0.0  # of the last Newton phase at this C
         self.copies = problem.copies()
-        self.kept: tuple[float, csr_array] | None = None  # the smallest gap at this C and its λ
+        self.best: tuple[float, csr_array] | None = None  # the smallest gap at this C and its λ
 
     # Where the search stands
 
     def set_C(self, C: float, scale: float) -> None:
         """Continue at another C from ``scale`` times the present λ."""
         self.problem = replace(self.problem, C=C)
-        self.alpha *= scale
+        self.kept.alpha *= scale
         self.W *= scale
-        self.problem.complete(self.alpha)
+        self.problem.complete(self.kept)
         self.best_primal = np.inf
         self.sigma = 0.0
-        self.kept = None
+        self.best = None
 
     def start_from(self, lam: csr_array) -> None:
         """Start from λ of a similar problem, made feasible for this one."""
         C = self.problem.C
-        most = self.problem.begin(lam, self.alpha)
+        self.kept, most = self.problem.begin(lam)
         if most == 0.0:
             return
         self.stages = _geometric(min(C, 4.0 * most), C)
@@ -91,8 +104,7 @@ class Ascent:
         self.set_C(first, min(1.0, C / most))
         self.W = self.exact_weight()
         self.set_C(first, self._best_scale(max(first / most, 1.0)))
-        self._measure()
-        self.slack = np.inf if np.isinf(self.slack) else max(self.slack, self.widest)
+        self._measure(share=1.0)
 
     def beyond(self, C: float) -> bool:
         """Whether W = Σ λ_i f_iᵀ can be lost in rounding at this C, unless it is settled at a smaller one."""
@@ -100,23 +112,27 @@ class Ascent:
 
     def least_C(self) -> float:
         """The smallest C at which λ is feasible."""
-        return self.problem.linear(self.alpha)[1]
+        return self.problem.linear(self.kept)[1]
 
     def _best_scale(self, most: float) -> float:
         """The t in [1, most] that maximises the dual of t·λ."""
         square = self.problem.inner(self.W, self.W)
-        return min(most, max(1.0, self.problem.linear(self.alpha)[0] / square)) if square > 0 else most
+        return min(most, max(1.0, self.problem.linear(self.kept)[0] / square)) if square > 0 else most
 
     # Full passes
 
-    def _measure(self) -> None:
-        """One full pass with W(λ): update both gaps, the best primal point and the slack."""
+    def _measure(self, least: float = 0.0, share: float = 0.5) -> None:
+        """One full pass with W(λ): update both gaps, the best primal point, the slack and what may move.
+
+        The slack is a share of the scores' mean change since the pass before, or the least that is given.
+        """
         C = self.problem.C
-        square = self.problem.inner(self.W.astype(np.float64), self.W)
-        loss, slope, change, margin = score(self.problem, self.W, self.stored, self.parallel)
-        self.slack = 0.5 * change
+        square = self.problem.inner(self.W, self.W)
+        change = self.probe.change(self.problem, self.W)
         self.widest = max(self.widest, change)
-        linear, least_C = self.problem.linear(self.alpha)
+        self.slack = max(share * change, least)
+        loss, slope, margin = self._look(self.W)
+        linear, least_C = self.problem.linear(self.kept)
         dual = linear - 0.5 * square
         primal = 0.5 * square + C * loss
         self.gap = relative(primal, dual)
@@ -129,10 +145,18 @@ class Ascent:
             scale, primal = a, 0.5 * a * a * square
         if margin > 0.0 and a * least_C <= C:  # then a·λ is feasible, and its W has no loss
             self.gap = min(self.gap, 2.0 - 2.0 * linear / (a * square))
-        if primal < self.best_primal:
-            self.best_primal = primal
-            self.best_W = scale * self.W.astype(np.float64)
+        self.scale = scale
+        self.best_primal = min(self.best_primal, primal)
         self.bound = max(relative(self.best_primal, dual), 0.0)
+
+    def _look(self, W: Floats) -> Losses:
+        """Look at all samples with some W, and list what may move."""
+        slack = self.slack if np.isfinite(self.slack) else 0.0
+        self.found, self.kept = None, self.kept.trimmed()  # so that two long lists never stand side by side
+        self.kept, self.found = look_at_all(
+            self.problem, W, self.kept, slack, self.most, self.notes, self.parallel
+        )
+        return self.found.losses
 
     def _rescale(self, square: float, loss: float, slope: float) -> tuple[float, float]:
         """Minimise the primal over multiples a·W by secant steps on its slope; returns a and the value."""
@@ -152,7 +176,7 @@ class Ascent:
                 a /= 1.5
             else:
                 a = low - at_low * (high - low) / (at_high - at_low)
-            scaled = partial(self.problem.scaled_losses, self.stored, scale=a)
+            scaled = partial(self.problem.scaled_losses, self.notes.traces, scale=a)
             parts = self.parallel(scaled, self.problem.blocks())
             total, slope = self.problem.C * np.array(parts).sum(axis=0)
             at = a * square + slope
@@ -161,55 +185,104 @@ class Ascent:
 
     def exact_weight(self) -> Doubles:
         """W = Σ λ_i f_iᵀ of the present α, in float64."""
-        add = partial(self.problem.add_weight, self.alpha)
-        return in_eight(len(self.alpha), self.problem.shape, add, self.parallel)
+        kept = self.kept
+        pairs = Pairs(np.arange(len(kept)), kept.ptr, kept.outputs)
+        lam = self.problem.coefficients(kept)
+        return add_up(self.problem, pairs, lam, self.problem.shape, self.parallel)
 
-    # The two ways to move
+    # The ways to move
+
+    def sweep(self) -> int:
+        """Visit every sample once, with W = 0 to begin with; returns the products that were taken.
+
+        Samples come in blocks, made of runs of rows from anywhere: of many outputs those are listed that have
+        the largest scores by then.
+        """
+        problem, N = self.problem, len(self.kept)
+        size = max(problem.blocks()[0].stop, _RUN)
+        starts = np.random.default_rng(int(self.rng[0])).permutation(np.arange(0, N, _RUN))
+        pieces, visits = [], 0
+        for group in np.array_split(starts, max(1, len(starts) * _RUN // size)):
+            rows = (group[:, None] + np.arange(_RUN)).ravel()
+            rows = rows[rows < N]
+            pairs, moving = self._listed(rows, np.inf)
+            part = Kept(pairs.ptr, pairs.outputs, self.kept.at(pairs))
+            local = moves(part.ptr, moving)
+            local = local._replace(rows=rows[local.rows])
+            visits += problem.descend(local, part, self.W, 1, np.inf, self.rng)
+            part = part.trimmed()
+            pieces.append((Pairs(rows, part.ptr, part.outputs), part.alpha))
+        self.kept = self.kept.replaced(pieces)
+        return visits
+
+    def _listed(self, rows: Ints, slack: float) -> tuple[Pairs, npt.NDArray[np.int32]]:
+        """What is to be kept of some rows, and how many outputs of each may move."""
+        problem, notes = self.problem, self.notes
+        size, K = problem.blocks()[0].stop, problem.n_outputs
+        parts = []
+        for start in range(0, len(rows), size):
+            some = rows[start : start + size]
+            every = self.most + 1 >= K and np.isinf(slack)  # then scores make no difference
+            scores = np.zeros((len(some), K), np.float32) if every else score(problem, self.W, some)
+            parts.append(problem.look(scores, some, self.kept, slack, self.most, notes.traces, notes.near))
+        ptr = pointers(np.concatenate([part.counts for part in parts]))
+        pairs = Pairs(rows, ptr, np.concatenate([part.outputs for part in parts]))
+        return pairs, np.concatenate([part.moving for part in parts])
 
     def descend(self, tol: float) -> tuple[float, float]:
         """One round of coordinate descent; returns its cost and that of a Newton phase, in operations."""
         problem = self.problem
-        N, K = self.stored.shape
-        found = problem.select(self.stored, self.alpha, self.slack, self.listed)
-        epochs = 1 if np.isinf(self.slack) else min(max(2 * N * K // max(found.used, 1), 5), 1000)
-        visits = problem.descend(self.listed, found.n, self.W, self.alpha, epochs, self.slack, self.rng)
+        N, (K, D) = len(self.kept), problem.shape
+        if self.found is None:
+            visits = self.sweep()
+        else:
+            moving = self.found.moving
+            epochs = min(max(2 * N * K // max(moving.used, 1), 5), 1000)
+            visits = problem.descend(moving, self.kept, self.W, epochs, self.slack, self.rng)
+            del moving
         if self.bound < _DOUBLE_BELOW and self.W.dtype == np.float32:
             self.W = self.exact_weight()
         self._measure()
-        D = problem.shape[1]
+        free, pairs = self._split()
         single = 1.0 if self.W.dtype == np.float32 else 2.0
         # A Newton phase gains about one digit; each of its steps also scores its rows and sums over them.
-        step = problem.step_cost(found) + 16.0 * found.free * K * D
+        step = problem.step_cost(free, pairs) + 16.0 * free * min(K, self.most + 1) * D
         digits = max(np.log10(max(self.gap, tol) / tol), 1.0)
         return 8.0 * single * visits * D, _NEWTON_STEPS * digits * step
+
+    def _split(self) -> tuple[int, int]:
+        """How many samples are between constraints, and the dimensions they can move in."""
+        return (0, 0) if self.found is None else (self.found.free, self.found.pairs)
 
     def newton(self, tol: float, spread: float) -> None:
         """Newton steps over the samples nearest to a change."""
         problem = self.problem
         if self.W.dtype == np.float32:
             self.W = self.exact_weight()
-        distance = problem.distances(self.stored, self.alpha)
+        near = self.notes.near
         wanted = max(
-            1000, int(spread * np.isneginf(distance).sum()), int((distance < self.slack).sum()),
-            int(1.3 * (distance < 0).sum()),
+            1000, int(spread * np.isneginf(near).sum()), int((near < self.slack).sum()),
+            int(1.3 * (near < 0).sum()),
         )  # fmt: skip
-        rows = np.arange(len(self.alpha))
+        rows = np.arange(len(near))
         if wanted < len(rows):
-            rows = np.sort(np.argpartition(distance, wanted)[:wanted])
-        moving = Rows(problem, rows, self.parallel)
-        before = self.alpha[rows]
-        dual_W = self.W.astype(np.float64, copy=False)
+            rows = np.sort(np.argpartition(near, wanted)[:wanted])
+        pairs, _ = self._listed(rows, np.inf if self.most + 1 >= problem.n_outputs else spread * self.slack)
+        moving = Rows(problem, pairs, self.parallel)
+        used = moving.used
+        dual_W = self.W[used].astype(np.float64, copy=False)
+        before = self.kept.at(pairs)
         target = max(0.1 * self.bound, 0.3 * tol) * self.best_primal
-        phase = Phase(moving, before, dual_W, self.best_W, 0.1 * self.sigma)
+        phase = Phase(moving, before, dual_W, self.scale * dual_W, 0.1 * self.sigma)
         after = phase.run(target, self._late)
         self.sigma = phase.sigma
         move = after - before
         dW = -moving.combine(move)
-        square = problem.inner(dW, dW)
-        rise = problem.rise(before, after, rows) - problem.inner(self.W, dW)
+        square = moving.inner(dW, dW)
+        rise = problem.rise(before, after, pairs) - moving.inner(dual_W, dW)
         t = min(max(rise / square, 0.0), 1.0) if square > 0 else 0.0
-        self.alpha[rows] = after if t == 1.0 else before + t * move
-        self.W += t * dW
+        self.kept = self.kept.replaced([(pairs, after if t == 1.0 else before + t * move)])
+        self.W[used] += t * dW
         self._measure()
 
     # The plan
@@ -229,7 +302,7 @@ class Ascent:
         while (left > tol or tried == 0) and since < _PATIENCE:
             # The dual only rises, but the gap of W(λ) can rise with it.
             if last and tried > 0 and left == best:
-                self.kept = left, self.problem.sparse(self.alpha)
+                self.best = left, self.problem.sparse(self.kept)
             earlier, before = before, left
             if self.by_newton:
                 self.newton(tol, spread)
@@ -261,15 +334,14 @@ class Ascent:
 
     def run(self, tol: float) -> Iterator[None]:
         """The whole search; yields after every round."""
-        if np.isinf(self.slack):
+        if self.found is None:
             self.set_C(self.stages[0], 0.0)
         stages = [C for C in self.stages if not self.beyond(C)] or self.stages[:1]
         for k, C in enumerate(stages):
             if k > 0:
                 self.set_C(C, self._best_scale(C / self.problem.C))
-                expected = self.widest
-                self._measure()
-                self.slack, self.widest = max(self.slack, expected), 0.0
+                self._measure(self.widest)
+                self.widest = 0.0
             last = stages[-1] == C
             yield from self.rounds(tol if last else _LOOSE, last)
             # Where no sample is at its bound, a larger C has the same solution.
@@ -280,9 +352,9 @@ class Ascent:
 
     def _settle(self, C: float) -> None:
         """Go back to the best λ, or bring a search that ended on its way to the C that was asked for."""
-        if self.kept is not None and self.kept[0] < self.gap:
-            self.gap, lam = self.kept
-            self.problem.begin(lam, self.alpha)
+        if self.best is not None and self.best[0] < self.gap:
+            self.gap, lam = self.best
+            self.kept, _ = self.problem.begin(lam)
             self.set_C(self.problem.C, 1.0)
             self.W = self.exact_weight()
         if self.problem.C != C:
@@ -296,19 +368,21 @@ class Ascent:
         search goes over to that one.
         """
         self._settle(C)
-        for rows in self.copies:
-            self.alpha[rows] = self.alpha[rows].mean(axis=0)  # W and the dual value stay as they are
-        found = certify(self.problem, self.alpha, self.stored, self.parallel)
+        self.kept = self.kept.averaged(self.copies)  # W and the dual value stay as they are
+        found = self._certify()
         a = _without_loss(found.margin)
         if found.gap <= tol or np.isinf(a) or a * self.least_C() > self.problem.C:
             return found
-        before = self.alpha.copy(), self.W
+        before = replace(self.kept, alpha=self.kept.alpha.copy()), self.found, self.W
         self.set_C(self.problem.C, a)
-        other = certify(self.problem, self.alpha, self.stored, self.parallel)
+        other = self._certify()
         if other.gap < found.gap:
             return other
-        self.alpha, self.W = before
+        self.kept, self.found, self.W = before
         return found
+
+    def _certify(self) -> Certificate:
+        return certify(self.problem, self.problem.sparse(self.kept), self.parallel, self._look)
 
 
 def _geometric(first: float, last: float) -> list[float]:

@@ -1,18 +1,67 @@
-"""How alike the outputs of two models are."""
+"""How alike the outputs of two models are, block by block of the rows that they are compared on."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 import numpy as np
 from scipy.stats import rankdata
 
-from whence.core.arrays import Floats
+from whence.core.arrays import Doubles, Floats, Ints
+from whence.svm.problem import Problem
+
+_BYTES = 1 << 24  # of the outputs held at a time
 
 
-def likeness(a: Floats, b: Floats) -> float:
-    """Mean cosine of the rows; with two classes correlation of the margins, 0 where one is constant."""
-    if a.shape[1] > 2:
-        return mean_cosine(a, b)
-    return correlation(a[:, 1:] - a[:, :1], b[:, 1:] - b[:, :1])
+def judged(
+    problem: Problem, rows: Ints, weight: Doubles, head: tuple[Floats, Floats | None] | None
+) -> tuple[float, float | None]:
+    """Compare W (K, d[+1]), the bias last, with a model's head on some rows, by ``Problem.compare``."""
+    d = problem.features.shape[1]
+    layers: list[tuple[Floats, Floats | None]] = [
+        (weight[:, :d], weight[:, d] if weight.shape[1] > d else None)
+    ]
+    if head is not None:
+        layers.append((head[0].astype(np.float64, copy=False), head[1]))
+    size = max(64, _BYTES // (8 * problem.n_outputs))
+
+    def parts() -> Iterator[tuple[Doubles, Doubles | None]]:
+        for start in range(0, len(rows), size):
+            f = problem.features[rows[start : start + size]].astype(np.float64)
+            ours, *theirs = (f @ W.T if b is None else f @ W.T + b for W, b in layers)
+            yield ours, theirs[0] if theirs else None
+
+    return problem.compare(parts(), rows)
+
+
+class Likeness:
+    """The likeness of logits that come in parts.
+
+    It is the mean cosine of the rows; with two classes, where that is ±1, the correlation of the margins, 0
+    where one is constant.
+    """
+
+    def __init__(self) -> None:
+        self._n, self._cosines = 0, 0.0
+        self._margins: list[Doubles] = []
+
+    def add(self, a: Floats, b: Floats) -> None:
+        """Take logits (n, K) of both models for some more rows."""
+        self._n += len(a)
+        if a.shape[1] > 2:
+            self._cosines += len(a) * mean_cosine(a, b)
+        else:
+            self._margins.append(np.stack([a[:, 1] - a[:, 0], b[:, 1] - b[:, 0]], axis=1))
+
+    @property
+    def value(self) -> float | None:
+        """The likeness so far, None before the first row."""
+        if not self._n:
+            return None
+        if not self._margins:
+            return self._cosines / self._n
+        margins = np.concatenate(self._margins)
+        return correlation(margins[:, :1], margins[:, 1:])
 
 
 def correlation(a: Floats, b: Floats) -> float:

@@ -82,11 +82,64 @@ def squared_norms(X, out):
 
 
 @jit
-def weight_of_lam(X, indptr, indices, data, bias, out):
-    """out += Σ_i λ_i f_iᵀ with λ in compressed rows."""
+def inner(A, B):
+    """Σ A_cj B_cj in float64."""
+    total = 0.0
+    for c in range(A.shape[0]):
+        a, b = A[c], B[c]
+        for j in range(len(a)):
+            total += np.float64(a[j]) * np.float64(b[j])
+    return total
+
+
+@jit
+def add_weight(X, rows, ptr, outputs, data, bias, first, last, out):
+    """out[:, first:last] += Σ_i λ_i f_iᵀ in these columns, with λ of some rows in compressed rows.
+
+    Every number is added up in the order of the rows, whoever adds up the other columns.
+    """
     d = X.shape[1]
-    for i in range(X.shape[0]):
-        for p in range(indptr[i], indptr[i + 1]):
-            axpy(data[p], X[i], out[indices[p]], d)
-            if bias != 0.0:
-                out[indices[p], d] += bias * data[p]
+    stop = min(last, d)
+    for o in range(len(rows)):
+        if ptr[o] == ptr[o + 1]:
+            continue
+        f = X[rows[o]][first:stop]
+        for p in range(ptr[o], ptr[o + 1]):
+            if data[p] != 0.0:
+                axpy(data[p], f, out[outputs[p]][first:stop], stop - first)
+                if last > d:
+                    out[outputs[p], d] += bias * data[p]
+
+
+@jit
+def gather_all(X, rows, ptr, outputs, bias, W, out):
+    """out[p] = w_k · f_i of every listed output k of some rows i."""
+    d = X.shape[1]
+    for o in range(len(rows)):
+        start = ptr[o]
+        m = ptr[o + 1] - start
+        gather_scores(W, outputs[start:], m, X[rows[o]], d, bias, out[start:])
+
+
+@jit
+def carry(ptr, outputs, alpha, rows, new_ptr, new_outputs, out):
+    """out = α of listed outputs of some rows: 0 of those that were not kept."""
+    for o in range(len(rows)):
+        i = rows[o]
+        for p in range(new_ptr[o], new_ptr[o + 1]):
+            out[p] = 0.0
+            for q in range(ptr[i], ptr[i + 1]):
+                if outputs[q] == new_outputs[p]:
+                    out[p] = alpha[q]
+                    break
+
+
+@jit
+def place(here, ptr, there, outputs, alpha, new_ptr, new_outputs, new_alpha):
+    """Copy the entries of rows ``here`` to rows ``there`` of other arrays, which have room for them."""
+    for o in range(len(here)):
+        p = new_ptr[there[o]]
+        for q in range(ptr[here[o]], ptr[here[o] + 1]):
+            new_outputs[p] = outputs[q]
+            new_alpha[p] = alpha[q]
+            p += 1

@@ -30,12 +30,12 @@ class Phase:
     Parameters
     ----------
     rows
-        The samples that may move.
-    alpha : (n, K)
+        The samples and outputs that may move.
+    alpha : (P,)
         Their coefficients.
-    dual_W : (K, D)
-        Σ λ_i f_iᵀ over all samples.
-    W : (K, D)
+    dual_W : (U, D)
+        Σ λ_i f_iᵀ over all samples, of the outputs in use.
+    W : (U, D)
         The primal point to start from.
     sigma
         The σ to begin with, unless the usual first one is larger.
@@ -43,17 +43,17 @@ class Phase:
 
     def __init__(self, rows: Rows, alpha: Doubles, dual_W: Doubles, W: Doubles, sigma: float) -> None:
         problem = rows.problem
-        self.rows, self.problem, self.W = rows, problem, W
-        self.corner = problem.corner(rows.rows)
+        self.rows, self.problem, self.W, self.pairs = rows, problem, W, rows.pairs
+        self.corner = problem.corner(self.pairs)
         self.fixed = dual_W - rows.combine(self.corner - alpha)
-        gentle = problem.typical(alpha, rows.rows) / _SHARPNESS
+        gentle = problem.typical(alpha, self.pairs) / _SHARPNESS
         self.sigma = min(max(sigma, gentle), _STEEP_START * gentle)
         self.steepest = _STEEPEST * gentle
         self.centre, self.a = alpha, np.empty_like(alpha)
-        self.g = problem.gradient(rows.scores(W), rows.rows)
+        self.g = problem.gradient(rows.scores(W), self.pairs)
 
     def run(self, target: float, out_of_time: Callable[[], bool]) -> Doubles:
-        """Step until W(α)'s own gap over these samples is at most ``target``; returns α (n, K)."""
+        """Step until W(α)'s own gap over these samples is at most ``target``; returns α (P,)."""
         system = self.problem.system(self.rows)
         steps = 0
         for _ in range(_MAX_PROXIMAL):
@@ -61,7 +61,7 @@ class Phase:
                 self._project(0.0, self.g)
                 residual = self.W - self.fixed - self.rows.combine(self.corner - self.a)
                 slackness = self._slackness(self.g)
-                distance = 0.5 * self.problem.inner(residual, residual)
+                distance = 0.5 * self.rows.inner(residual, residual)
                 near = slackness + distance <= target
                 done = out_of_time() or (near and self._own_gap(residual) <= target)
                 if done or (not near and distance <= 0.1 * slackness):
@@ -78,7 +78,7 @@ class Phase:
             self.centre = self.a.copy()
             self.sigma = min(3.0 * self.sigma, self.steepest)
         # A large σ leaves rounding in the sums, which would part W from what λ gives.
-        self.problem.repair(self.a, self.rows.rows)
+        self.problem.repair(self.a, self.pairs)
         return self.a
 
     def _own_gap(self, residual: Doubles) -> float:
@@ -86,20 +86,20 @@ class Phase:
         return self._slackness(self.g - self.rows.scores(residual))
 
     def _slackness(self, g: Doubles) -> float:
-        return self.problem.slackness(self.a, g, self.rows.rows)
+        return self.problem.slackness(self.a, g, self.pairs)
 
     def _project(self, t: float, dg: Doubles) -> None:
         """a = projection of centre + σ (g + t·dg)."""
-        self.problem.project(self.centre, self.sigma, self.g, t, dg, self.rows.rows, self.a)
+        self.problem.project(self.centre, self.sigma, self.g, t, dg, self.pairs, self.a)
 
     def _line_search(self, residual: Doubles, step: Doubles, dg: Doubles) -> float:
         """A length at which the slope of the smooth objective along ``step`` has fallen to a tenth."""
-        inner = self.problem.inner
+        inner = self.rows.inner
         linear, square = inner(self.W - self.fixed, step), inner(step, step)
 
         def slope(t: float) -> float:
             self._project(t, dg)
-            return linear + t * square - self.problem.inner_rows(self.corner - self.a, dg)
+            return linear + t * square - self.problem.inner_pairs(self.corner - self.a, dg, self.pairs)
 
         first = inner(residual, step)
         low, high, at_low, at_high = 0.0, 1.0, first, slope(1.0)

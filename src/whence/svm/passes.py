@@ -9,56 +9,161 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from scipy.sparse import csr_array
 
 from whence.core.arrays import Doubles, Floats, Ints
 from whence.svm import loops
-from whence.svm.problem import Losses, Problem
-
-Parallel = Callable[[Callable[[Any], Any], Sequence[Any]], list[Any]]
+from whence.svm.pairs import Kept, Pairs
+from whence.svm.problem import Losses, Moving, Problem, Seen
 
 _SMALL = 1 << 20  # products in a pass over all samples and outputs that end before threads have begun
 _PART_BYTES = 1 << 20
+_PROBED = 1 << 14  # scores that tell how far all of them moved
+_FEWEST = 32  # samples that these are of
+_FASTER = 4  # how many scores a matrix product makes in the time of one that is made by itself
+_ALL_LISTED = 10  # outputs that are all listed where they may all move
+_LEAST_LISTED, _MOST_LISTED, _PER_LISTED = (
+    4,
+    32,
+    64,
+)  # of more, so many besides those with α: one per so many features
 
 
-def in_threads(pool: Executor, problem: Problem) -> Parallel:
-    """Give what maps over items in threads, or in turn where a pass is too short; results come in order."""
-    if len(problem.features) * int(np.prod(problem.shape)) < _SMALL:
-        return lambda function, items: [function(item) for item in items]
-    return lambda function, items: list(pool.map(function, items))
+@dataclass(frozen=True)
+class Parallel:
+    """Maps over items in threads; results come in order.
+
+    Attributes
+    ----------
+    pool : None to go through the items in turn
+    threads : how many there are
+    """
+
+    pool: Executor | None = None
+    threads: int = 1
+
+    def __call__(self, function: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
+        """Give what a function makes of each item."""
+        if self.pool is None:
+            return [function(item) for item in items]
+        return list(self.pool.map(function, items))
 
 
-def score(problem: Problem, W: Floats, stored: Floats, parallel: Parallel) -> Losses:
-    """Score every sample with W; the scores replace the stored ones (N, K), and ``change`` is their mean."""
+def in_threads(pool: Executor, threads: int, problem: Problem) -> Parallel:
+    """Give what maps over items in threads, or in turn where a pass is too short."""
+    long = len(problem.features) * int(np.prod(problem.shape)) >= _SMALL
+    return Parallel(pool, threads) if long and threads > 1 else Parallel()
+
+
+def score(problem: Problem, W: Floats, rows: slice | Ints) -> Floats:
+    """W f_i of some rows, (n, K), in W's precision."""
     d = problem.features.shape[1]
-    single = W.dtype == np.float32
-    weight = np.ascontiguousarray(W[:, :d].T)
-
-    def one(rows: slice) -> Losses:
-        block = problem.features[rows]
-        scores = (block if single else block.astype(np.float64, copy=False)) @ weight
-        if problem.bias:
-            scores += np.asarray(problem.bias, W.dtype) * W[:, d]
-        return problem.losses(scores, rows, stored)
-
-    parts = np.array(parallel(one, problem.blocks()))
-    loss, slope, change, _ = parts.sum(axis=0)
-    return Losses(float(loss), float(slope), float(change) / stored.size, float(parts[:, 3].min()))
+    scores: Floats = problem.features[rows].astype(W.dtype, copy=False) @ W[:, :d].T
+    if problem.bias:
+        scores += np.asarray(problem.bias, W.dtype) * W[:, d]
+    return scores
 
 
-def in_eight(
-    n: int, shape: tuple[int, ...], add: Callable[[slice, Doubles], None], parallel: Parallel
+def most_listed(problem: Problem) -> int:
+    """How many outputs of a sample are listed at most, beside those with α."""
+    K = problem.n_outputs
+    wide = problem.features.shape[1] // _PER_LISTED
+    return K - 1 if K <= _ALL_LISTED else min(max(wide, _LEAST_LISTED), _MOST_LISTED)
+
+
+class Probe:
+    """Tells by some samples how far the scores moved from one pass to the next."""
+
+    def __init__(self, problem: Problem) -> None:
+        N, K = len(problem.features), problem.n_outputs
+        n = min(N, max(_FEWEST, _PROBED // K))
+        self._rows = np.linspace(0, N - 1, n).astype(np.int64)
+        self._scores = np.zeros((n, K), np.float32)
+
+    def change(self, problem: Problem, W: Floats) -> float:
+        """The mean change of the scores since W was last looked at; at first since W = 0."""
+        before, self._scores = self._scores, score(problem, W, self._rows).astype(np.float32)
+        return float(np.abs(self._scores - before).mean())
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a pass over all samples found.
+
+    Attributes
+    ----------
+    losses : of all samples
+    free, pairs : samples between constraints, and the dimensions they can move in
+    moving : what may move
+    """
+
+    losses: Losses
+    free: int
+    pairs: int
+    moving: Moving
+
+
+@dataclass
+class Notes:
+    """What a pass writes down of every sample.
+
+    Attributes
+    ----------
+    traces : (N, trace) what the losses of a multiple of W are made of
+    near : (N,) how far each sample is from changing, in g; −inf where it is between constraints
+    """
+
+    traces: Floats
+    near: Floats
+
+    @classmethod
+    def of(cls, problem: Problem) -> Notes:
+        """Make room for them."""
+        N = len(problem.features)
+        return cls(np.zeros((N, problem.trace), np.float32), np.zeros(N, np.float32))
+
+
+def look_at_all(
+    problem: Problem, W: Floats, kept: Kept, slack: float, most: int, notes: Notes, parallel: Parallel
+) -> tuple[Kept, Found]:
+    """One pass over all samples: score them block by block, and keep what may move with its α."""
+
+    def one(rows: slice) -> Seen:
+        places = np.arange(rows.start, rows.stop)
+        return problem.look(score(problem, W, rows), places, kept, slack, most, notes.traces, notes.near)
+
+    parts = parallel(one, problem.blocks())
+    loss, slope, margin = np.array([part.losses for part in parts]).T
+    losses = Losses(float(loss.sum()), float(slope.sum()), float(margin.min()))
+    free, pairs = sum(part.free for part in parts), sum(part.pairs for part in parts)
+    counts = np.concatenate([part.counts for part in parts])
+    moving = np.concatenate([part.moving for part in parts])
+    outputs = np.concatenate([part.outputs for part in parts])
+    del parts
+    new = kept.listed(counts, outputs)
+    return new, Found(losses, free, pairs, moves(new.ptr, moving))
+
+
+def moves(ptr: Ints, moving: npt.NDArray[np.int32]) -> Moving:
+    """The samples of which the last ``moving`` (n,) outputs may move."""
+    rows = np.flatnonzero(moving)
+    stops = ptr[rows + 1]
+    return Moving(rows, stops - moving[rows], stops)
+
+
+def add_up(
+    problem: Problem, pairs: Pairs, coefficients: Doubles, shape: tuple[int, int], parallel: Parallel
 ) -> Doubles:
-    """Σ over eight fixed parts of n rows, each of which ``add`` adds to an array of zeros."""
-    cuts = np.linspace(0, n, 9).astype(int).tolist()
+    """Σ_i coefficients_i f_iᵀ, (U, D), of outputs in [0, U): threads share the columns, not the sums."""
+    out = np.zeros(shape)
+    cuts = np.linspace(0, shape[1], min(parallel.threads, shape[1]) + 1).astype(int).tolist()
 
-    def one(rows: slice) -> Doubles:
-        out = np.zeros(shape)
-        add(rows, out)
-        return out
+    def one(columns: tuple[int, int]) -> None:
+        loops.add_weight(problem.features, *pairs, coefficients, problem.bias, *columns, out)
 
-    total: Doubles = np.sum(parallel(one, [slice(s, e) for s, e in pairwise(cuts)]), axis=0)
-    return total
+    parallel(one, list(pairwise(cuts)))
+    return out
 
 
 def relative(primal: float, dual: float) -> float:
@@ -82,38 +187,58 @@ class Certificate:
         return relative(self.primal, self.dual)
 
 
-def certify(problem: Problem, alpha: Doubles, stored: Floats, parallel: Parallel) -> Certificate:
-    """The certificate of α's λ; the scores of its W replace the stored ones."""
-    lam = problem.sparse(alpha)
+def certify(
+    problem: Problem, lam: csr_array, parallel: Parallel, losses_of: Callable[[Doubles], Losses]
+) -> Certificate:
+    """The certificate of a feasible λ, by what tells the losses of a W."""
     weight = weight_of(problem, lam, parallel)
     square = problem.inner(weight, weight)
-    found = score(problem, weight, stored, parallel)
-    primal, dual = 0.5 * square + problem.C * found.loss, problem.linear_of(lam) - 0.5 * square
-    return Certificate(lam, weight, primal, dual, found.margin)
+    losses = losses_of(weight)
+    primal, dual = 0.5 * square + problem.C * losses.loss, problem.linear_of(lam) - 0.5 * square
+    return Certificate(lam, weight, primal, dual, losses.margin)
 
 
 def weight_of(problem: Problem, lam: csr_array, parallel: Parallel) -> Doubles:
     """W = Σ λ_i f_iᵀ in float64."""
-
-    def add(rows: slice, out: Doubles) -> None:
-        indptr = lam.indptr[rows.start : rows.stop + 1]
-        loops.weight_of_lam(problem.features[rows], indptr, lam.indices, lam.data, problem.bias, out)
-
-    return in_eight(lam.shape[0], problem.shape, add, parallel)
+    pairs = Pairs(np.arange(lam.shape[0]), lam.indptr, lam.indices)
+    return add_up(problem, pairs, lam.data, problem.shape, parallel)
 
 
 @dataclass
 class Rows:
-    """Some rows of the features; products run over parts of them in parallel."""
+    """Some pairs of samples and outputs; products run over parts of the samples in parallel.
+
+    Attributes
+    ----------
+    used : (U,) outputs that any sample has here, ascending: W is (U, D) in what follows
+    place : (P,) each pair's output as its place in ``used``
+    """
 
     problem: Problem
-    rows: Ints
+    pairs: Pairs
     parallel: Parallel
-    parts: list[Ints] = field(init=False)
+    used: Ints = field(init=False)
+    place: npt.NDArray[np.int32] = field(init=False)
+    parts: list[slice] = field(init=False)
 
     def __post_init__(self) -> None:
-        width = max(64, _PART_BYTES // (8 * self.problem.shape[1]))
-        self.parts = [self.rows[start : start + width] for start in range(0, len(self.rows), width)]
+        there = np.zeros(self.problem.n_outputs, bool)
+        there[self.pairs.outputs] = True
+        self.used = np.flatnonzero(there)
+        self.place = (np.cumsum(there, dtype=np.int32) - 1)[self.pairs.outputs]
+        n, width = len(self.pairs.rows), max(64, _PART_BYTES // (8 * self.problem.shape[1]))
+        self.parts = [slice(start, min(start + width, n)) for start in range(0, n, width)]
+        # Where a sample has most of the outputs, scores of all of them are made in less time than of its own.
+        self._whole = len(self.used) * n <= _FASTER * len(self.place)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The shape of W here."""
+        return len(self.used), self.problem.shape[1]
+
+    def inner(self, A: Doubles, B: Doubles) -> float:
+        """The inner product of two arrays like W here."""
+        return self.problem.inner(A, B, self.used)
 
     def block(self, rows: Ints) -> Doubles:
         """The features of some rows in float64, bias column included."""
@@ -123,14 +248,42 @@ class Rows:
         return block
 
     def scores(self, W: Doubles) -> Doubles:
-        """W f_i of the rows, (n, K)."""
-        return np.concatenate(self.parallel(lambda part: self.block(part) @ W.T, self.parts))
+        """w_c·f_i of the pairs, (P,)."""
+        out = np.empty(len(self.place))
+
+        def one(part: slice) -> None:
+            rows, ptr = self.pairs.rows[part], self.pairs.ptr[part.start : part.stop + 1]
+            if self._whole:
+                scores = self.block(rows) @ W.T
+                span = slice(ptr[0], ptr[-1])
+                out[span] = scores[self._within(ptr), self.place[span]]
+            else:
+                problem = self.problem
+                loops.gather_all(problem.features, rows, ptr, self.place, problem.bias, W, out)
+
+        self.parallel(one, self.parts)
+        return out
 
     def combine(self, coefficients: Doubles) -> Doubles:
-        """Σ_i coefficients_i f_iᵀ, (K, D)."""
-        cuts = np.cumsum([len(part) for part in self.parts])[:-1]
-        pairs = list(zip(np.split(coefficients, cuts), self.parts, strict=True))
-        total = np.zeros(self.problem.shape)
-        for piece in self.parallel(lambda pair: pair[0].T @ self.block(pair[1]), pairs):
-            total += piece
-        return total
+        """Σ_i coefficients_i f_iᵀ, (U, D), of one coefficient per pair."""
+        if not self._whole:
+            pairs = Pairs(self.pairs.rows, self.pairs.ptr, self.place)
+            return add_up(self.problem, pairs, coefficients, self.shape, self.parallel)
+
+        def one(part: slice) -> Doubles:
+            ptr = self.pairs.ptr[part.start : part.stop + 1]
+            span = slice(ptr[0], ptr[-1])
+            dense = np.zeros((len(ptr) - 1, len(self.used)))
+            dense[self._within(ptr), self.place[span]] = coefficients[span]
+            found: Doubles = dense.T @ self.block(self.pairs.rows[part])
+            return found
+
+        out = np.zeros(self.shape)
+        for piece in self.parallel(one, self.parts):
+            out += piece
+        return out
+
+    @staticmethod
+    def _within(ptr: Ints) -> Ints:
+        """The row of each pair, counted within a part."""
+        return np.repeat(np.arange(len(ptr) - 1), np.diff(ptr))

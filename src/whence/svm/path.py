@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -11,11 +11,12 @@ import numpy as np
 import numpy.typing as npt
 from tqdm.auto import tqdm
 
-from whence.core.arrays import Doubles, Floats, Ints
+from whence.core.arrays import Floats, Ints
 from whence.core.checks import check_count, check_flag, shown, to_array
 from whence.errors import ChoiceWarning, ConvergenceWarning, InvalidInputError, warn
 from whence.svm.crammer_singer import CrammerSinger
 from whence.svm.inputs import check_C, check_features, check_head, spread
+from whence.svm.likeness import judged
 from whence.svm.problem import Makes, Problem
 from whence.svm.solve import Solution, check_options, solve
 
@@ -210,9 +211,8 @@ def choose_C(
     rng = np.random.default_rng(seed)
     strata = p.strata
     taken = np.setdiff1d(np.arange(len(X)), held_back(strata, seed))
-    fitted, judged, held_out = _split(strata[taken], max_samples, rng)
-    fitted, judged = taken[fitted], taken[judged]
-    judge = _judge(p, judged, head)
+    fitted, scored, held_out = _split(strata[taken], max_samples, rng)
+    fitted, scored = taken[fitted], taken[scored]
     scale = len(X) * spread(X) ** 2
     share = len(X) / len(fitted)
     X, y = X[fitted], to_array("labels", labels)[fitted]
@@ -231,7 +231,7 @@ def choose_C(
                     X, y, problem=each, n_classes=p.n_outputs, C=C, bias=bias, tol=tol,
                     warm_start=previous, seed=seed, n_threads=n_threads,
                 )  # fmt: skip
-            before, seen = seen, judge(previous.weight)
+            before, seen = seen, judged(p, scored, previous.weight, head)
             if before is not None and _still(before, seen):
                 break
         assert previous is not None
@@ -240,7 +240,7 @@ def choose_C(
         support = float(np.count_nonzero(np.diff(previous.lam.indptr))) / len(fitted)
         tube = each.make(X[:1], y[:1], p.n_outputs, 1.0, bias).tube
         path.append(PathPoint(kappa / scale, kappa, agreement, cosine, support, previous.gap, tube))
-    best, reason = _best(path, len(judged), head is not None, type(p))
+    best, reason = _best(path, len(scored), head is not None, type(p))
     if best.kappa in (_KAPPAS[0], _KAPPAS[-1]):
         edge = "smallest" if best.kappa == _KAPPAS[0] else "largest"
         warn(
@@ -249,7 +249,7 @@ def choose_C(
             "C_path_, and pass C as a number if another one suits.",
             ChoiceWarning,
         )
-    counts = len(fitted), len(judged), held_out
+    counts = len(fitted), len(scored), held_out
     return CChoice(best.C, tuple(path), *counts, reason, best.epsilon, p.measures)
 
 
@@ -289,21 +289,6 @@ def _split(labels: Ints, max_samples: int, rng: np.random.Generator) -> tuple[In
 def _still(before: tuple[float, float | None], now: tuple[float, float | None]) -> bool:
     """Whether agreement and cosine are what they were."""
     return all(abs((a or 0.0) - (b or 0.0)) <= _STILL for a, b in zip(before, now, strict=True))
-
-
-def _judge(
-    p: Problem, rows: Ints, head: tuple[Floats, Floats | None] | None
-) -> Callable[[Doubles], tuple[float, float | None]]:
-    """Give what compares a surrogate W (K, d[+1]) with the model on fixed rows by ``Problem.compare``."""
-    features = p.features[rows].astype(np.float64)
-    d = features.shape[1]
-
-    def logits(weight: Floats, offset: Floats | None) -> Doubles:
-        found = features @ weight.astype(np.float64, copy=False).T
-        return found if offset is None else found + offset
-
-    theirs = None if head is None else logits(*head)
-    return lambda W: p.compare(logits(W[:, :d], W[:, d] if p.bias else None), theirs, rows)
 
 
 def _best(

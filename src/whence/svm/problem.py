@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self
 
@@ -11,12 +12,14 @@ import numpy.typing as npt
 from scipy.sparse import csr_array
 
 from whence.core.arrays import Doubles, Floats, Ints
+from whence.svm.pairs import Kept, Pairs
 
 if TYPE_CHECKING:
     from whence.svm.passes import Rows
 
 
 _BLOCK_BYTES = 1 << 20  # float64 copies of feature blocks stay inside the outer cache
+_SCORE_BYTES = 1 << 23  # of a block in float64
 
 
 class Losses(NamedTuple):
@@ -26,49 +29,58 @@ class Losses(NamedTuple):
     ----------
     loss : Σ of their losses
     slope : of that sum in a scale of W
-    change : Σ of how far their scores moved since the pass before
     margin : the least margin m: W/m has no loss on these samples; not above 0 where no multiple is known to
     """
 
     loss: float
     slope: float
-    change: float
     margin: float
 
 
-class Listed(NamedTuple):
-    """Samples and outputs that may move.
+class Seen(NamedTuple):
+    """What a look at the scores of n samples found.
 
     Attributes
     ----------
-    rows, ptr, outputs : arrays to write on: outputs[ptr[o]:ptr[o + 1]] of sample rows[o] may move
-    """
-
-    rows: npt.NDArray[np.int32]
-    ptr: npt.NDArray[Any]
-    outputs: npt.NDArray[Any]
-
-
-class Selected(NamedTuple):
-    """What was listed.
-
-    Attributes
-    ----------
-    n, used : samples, and outputs of them
+    losses : of these samples
     free, pairs : samples between constraints, and the dimensions they can move in
+    counts, outputs : what to keep, so many outputs (n,) of each, one after the other: those with α ≠ 0, and
+        those that may move
+    moving : (n,) int32 how many of these may move, the last ones of each sample
     """
 
-    n: int
-    used: int
+    losses: Losses
     free: int
     pairs: int
+    counts: Ints
+    outputs: npt.NDArray[Any]
+    moving: npt.NDArray[np.int32]
+
+
+class Moving(NamedTuple):
+    """Samples that may move, with the places of their outputs that may.
+
+    Attributes
+    ----------
+    rows : (n,)
+    starts, stops : (n,) kept.outputs[starts[o]:stops[o]] of sample rows[o] may move
+    """
+
+    rows: Ints
+    starts: Ints
+    stops: Ints
+
+    @property
+    def used(self) -> int:
+        """How many outputs may move, of all samples together."""
+        return int((self.stops - self.starts).sum())
 
 
 class System(Protocol):
     """The Newton systems of one phase, (I + σ Σ_i P_i ⊗ f_i f_iᵀ) x = r."""
 
     def solve(self, a: Doubles, sigma: float, residual: Doubles, accuracy: float) -> Doubles:
-        """Solve for a residual (K, D), where P_i is the derivative of the projection that gave a_i."""
+        """Solve for a residual (U, D), where P_i is the derivative of the projection that gave a (P,)."""
 
 
 class Makes(Protocol):
@@ -84,9 +96,10 @@ class Makes(Protocol):
 class Problem(ABC):
     """min_W ½‖W‖² + C Σ_i loss_i(W f_i) and its dual in λ, where W = Σ_i λ_i f_iᵀ.
 
-    The search moves α (N, K), with λ_i = corner_i − α_i and every α_i in a convex set of its own. g_i is the
-    gradient of the dual in α_i, which is W f_i and a constant. The solver speaks to this class alone, so that
-    another problem is a file and nothing else, which also has a ``make``, see ``Makes``.
+    The search moves α, with λ_i = corner_i − α_i and every α_i in a convex set of its own. g_i is the
+    gradient of the dual in α_i, which is W f_i and a constant. Of α some pairs of sample and output are
+    kept, see ``Kept``; nothing here is as large as samples times outputs. The solver speaks to this class
+    alone, so that another problem is a file and nothing else, which also has a ``make``, see ``Makes``.
 
     Attributes
     ----------
@@ -134,9 +147,9 @@ class Problem(ABC):
         return self.n_outputs, self.features.shape[1] + int(self.bias > 0)
 
     def blocks(self) -> list[slice]:
-        """Row slices whose float64 copies fit the cache."""
+        """Row slices whose float64 copies fit the cache, and whose scores take little room."""
         n, d = self.features.shape
-        rows = max(64, _BLOCK_BYTES // (8 * d))
+        rows = max(64, min(_BLOCK_BYTES // (8 * d), _SCORE_BYTES // (8 * self.n_outputs)))
         return [slice(start, min(start + rows, n)) for start in range(0, n, rows)]
 
     # What the problem is
@@ -155,28 +168,36 @@ class Problem(ABC):
         """The group (N,) of each sample; a subsample draws from all groups in proportion."""
 
     @abstractmethod
-    def compare(self, scores: Doubles, theirs: Doubles | None, rows: Ints) -> tuple[float, float | None]:
-        """How well scores (n, K) of some rows agree with a model's, and how alike they are, both at most 1.
+    def compare(
+        self, parts: Iterable[tuple[Doubles, Doubles | None]], rows: Ints
+    ) -> tuple[float, float | None]:
+        """How well scores of some rows agree with a model's, and how alike they are, both at most 1.
 
-        Where the model's are None, the targets take their place, and there is no likeness.
+        They come in parts (n, K), one after the other. Where the model's are None, the targets take their
+        place, and there is no likeness.
         """
 
     # Values
 
     @abstractmethod
-    def inner(self, A: Floats, B: Floats) -> float:
-        """The inner product of two arrays like W, (K, D)."""
+    def inner(self, A: Floats, B: Floats, outputs: Ints | None = None) -> float:
+        """The inner product of two arrays like W (K, D), or like its rows of some outputs (U,), ascending."""
+
+    @property
+    @abstractmethod
+    def trace(self) -> int:
+        """How many numbers of a sample's scores ``scaled_losses`` needs."""
 
     @abstractmethod
-    def begin(self, lam: csr_array, alpha: Doubles) -> float:
-        """Write α of what is feasible of some λ (N, K); returns the C that it needs."""
+    def begin(self, lam: csr_array) -> tuple[Kept, float]:
+        """Give α of what is feasible of some λ (N, K), to be completed, and the C that it needs."""
 
     @abstractmethod
-    def complete(self, alpha: Doubles) -> None:
+    def complete(self, kept: Kept) -> None:
         """Make an α feasible that was begun, or scaled, for another C."""
 
     @abstractmethod
-    def linear(self, alpha: Doubles) -> tuple[float, float]:
+    def linear(self, kept: Kept) -> tuple[float, float]:
         """D(λ) + ½‖W‖², and the smallest C at which λ is feasible."""
 
     @abstractmethod
@@ -184,77 +205,80 @@ class Problem(ABC):
         """D(λ) + ½‖W‖² of a feasible λ."""
 
     @abstractmethod
-    def sparse(self, alpha: Doubles) -> csr_array:
+    def coefficients(self, kept: Kept) -> Doubles:
+        """λ (P,) of the pairs that are kept."""
+
+    @abstractmethod
+    def sparse(self, kept: Kept) -> csr_array:
         """λ (N, K) made exactly feasible, with nothing but zeros where it is all but zero."""
 
     @abstractmethod
-    def add_weight(self, alpha: Doubles, rows: slice, out: Doubles) -> None:
-        """Add Σ_i λ_i f_iᵀ over some rows to ``out`` (K, D)."""
-
-    @abstractmethod
-    def losses(self, scores: Floats, rows: slice, stored: Floats) -> Losses:
-        """What scores (n, K) of some rows tell; they replace the stored ones."""
-
-    @abstractmethod
-    def scaled_losses(self, stored: Floats, rows: slice, scale: float) -> tuple[float, float]:
-        """Σ loss, and its slope in the scale, of the stored scores of some rows times a scale."""
+    def scaled_losses(self, traces: Floats, rows: slice, scale: float) -> tuple[float, float]:
+        """Σ loss, and its slope in the scale, of W times a scale, by the traces (N, trace) of some rows."""
 
     # Moves of single samples
 
     @abstractmethod
-    def select(self, stored: Floats, alpha: Doubles, slack: float, listed: Listed) -> Selected:
-        """List what may move: where α is between constraints, or g is within a slack of moving it."""
+    def look(
+        self, scores: Floats, rows: Ints, kept: Kept, slack: float, most: int, traces: Floats, near: Floats
+    ) -> Seen:
+        """Tell the losses of scores (n, K) of some rows, which it may write on, and list what may move.
+
+        That is where α is between constraints, and where g is within a slack of moving it: of these at most
+        so many per sample, those with the largest g. Writes the rows' traces (N, trace), and to ``near`` (N,)
+        how far each sample is from changing, in g; −inf where it is between constraints.
+        """
 
     @abstractmethod
-    def descend(
-        self, listed: Listed, n: int, W: Floats, alpha: Doubles, epochs: int, slack: float, rng: Any
-    ) -> int:
-        """Maximise the dual over one listed sample after the other, writing W and α; returns products."""
+    def descend(self, moving: Moving, kept: Kept, W: Floats, epochs: int, slack: float, rng: Any) -> int:
+        """Maximise the dual over one sample after the other, writing W and α; returns products."""
+
+    # Newton steps over some pairs, with one number per pair (P,)
 
     @abstractmethod
-    def distances(self, stored: Floats, alpha: Doubles) -> Doubles:
-        """How far (N,) each sample is from changing, in g; −inf where it is between constraints."""
-
-    # Newton steps over some rows, whose α is (n, K)
+    def corner(self, pairs: Pairs) -> Doubles:
+        """The (P,) that λ is taken from: λ = corner − α."""
 
     @abstractmethod
-    def corner(self, rows: Ints) -> Doubles:
-        """The (n, K) that λ is taken from: λ = corner − α."""
+    def gradient(self, scores: Doubles, pairs: Pairs) -> Doubles:
+        """The gradient g (P,) of the dual in α, of scores w_c·f_i, which it may write on."""
 
     @abstractmethod
-    def gradient(self, scores: Doubles, rows: Ints) -> Doubles:
-        """The gradient g (n, K) of the dual in α, of scores W f_i, which it may write on."""
+    def rise(self, before: Doubles, after: Doubles, pairs: Pairs) -> float:
+        """What D(λ) + ½‖W‖² gains where α (P,) of some pairs becomes another."""
 
     @abstractmethod
-    def rise(self, before: Doubles, after: Doubles, rows: Ints) -> float:
-        """What D(λ) + ½‖W‖² gains where α (n, K) of some rows becomes another."""
-
-    @abstractmethod
-    def typical(self, alpha: Doubles, rows: Ints) -> float:
+    def typical(self, alpha: Doubles, pairs: Pairs) -> float:
         """The mean size of the λ_i that are not zero, C where all are."""
 
     @abstractmethod
     def project(
-        self, centre: Doubles, sigma: float, g: Doubles, t: float, dg: Doubles, rows: Ints, out: Doubles
+        self, centre: Doubles, sigma: float, g: Doubles, t: float, dg: Doubles, pairs: Pairs, out: Doubles
     ) -> None:
         """Write the projection of centre + σ (g + t·dg) onto the feasible α to ``out``."""
 
     @abstractmethod
-    def inner_rows(self, A: Doubles, B: Doubles) -> float:
-        """The inner product of two arrays like α, (n, K)."""
+    def inner_pairs(self, A: Doubles, B: Doubles, pairs: Pairs) -> float:
+        """The inner product of two arrays like α, (P,)."""
 
     @abstractmethod
-    def slackness(self, alpha: Doubles, g: Doubles, rows: Ints) -> float:
-        """Σ_i of how far g_i·α_i is below its largest over all feasible α_i."""
+    def slackness(self, alpha: Doubles, g: Doubles, pairs: Pairs) -> float:
+        """Σ_i of how far g_i·α_i is below its largest over all feasible α_i of these pairs."""
 
     @abstractmethod
-    def repair(self, alpha: Doubles, rows: Ints) -> None:
+    def repair(self, alpha: Doubles, pairs: Pairs) -> None:
         """Take rounding out of a projection, in place."""
 
     @abstractmethod
     def system(self, rows: Rows) -> System:
-        """The Newton systems over some rows."""
+        """The Newton systems over some pairs."""
 
     @abstractmethod
-    def step_cost(self, selected: Selected) -> float:
+    def step_cost(self, free: int, pairs: int) -> float:
         """Operations of one Newton step by the cheapest way to solve its system."""
+
+
+def joined(parts: Iterable[tuple[Doubles, Doubles | None]]) -> tuple[Doubles, Doubles | None]:
+    """Scores, and a model's, that come in parts, as ``Problem.compare`` gets them, as one array each."""
+    ours, theirs = zip(*parts, strict=True)
+    return np.concatenate(ours), None if theirs[0] is None else np.concatenate(theirs)

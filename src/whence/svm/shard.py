@@ -13,8 +13,8 @@ from threadpoolctl import threadpool_limits
 
 from whence.core.arrays import Array, Doubles, Floats, Ints
 from whence.errors import InvalidInputError
-from whence.svm.passes import in_threads, score, weight_of
-from whence.svm.problem import Listed, Makes, Problem
+from whence.svm.passes import Notes, Probe, in_threads, look_at_all, most_listed, weight_of
+from whence.svm.problem import Makes, Moving, Problem
 
 
 @dataclass(frozen=True)
@@ -124,35 +124,40 @@ class Shard:
     """
 
     def __init__(self, problem: Problem, seed: int, threads: int) -> None:
-        N, K = len(problem.features), problem.n_outputs
         self._problem, self._pool = problem, ThreadPoolExecutor(threads)
-        self._parallel = in_threads(self._pool, problem)
+        self._parallel = in_threads(self._pool, threads, problem)
         self._rng = np.random.default_rng(seed).integers(1, 2**63, 1, dtype=np.uint64)
-        self._alpha, self._stored = np.zeros((N, K)), np.zeros((N, K), np.float32)
-        self._listed = Listed(np.empty(N, np.int32), np.empty(N + 1, np.int64), np.empty(N * K, np.int32))
+        self._probe, self._notes, self._most = Probe(problem), Notes.of(problem), most_listed(problem)
         self._W: Doubles = np.zeros(problem.shape)
         self._near: Ints = np.empty(0, np.int64)
         self._slack = np.inf  # until the first pass that follows a move
-        problem.complete(self._alpha)
+        self._moving: Moving | None = None
+        self.begin(csr_array((len(problem.features), problem.n_outputs)))
 
     def begin(self, lam: csr_array) -> None:
         """Take over a λ (n, K) of its samples, scaled down where it is not feasible."""
-        most = self._problem.begin(lam, self._alpha)
+        self._kept, most = self._problem.begin(lam)
         if most > self._problem.C:
-            self._alpha *= self._problem.C / most
-        self._problem.complete(self._alpha)
+            self._kept.alpha *= self._problem.C / most
+        self._problem.complete(self._kept)
+        self._moving = None
 
     def look(self, W: Doubles, moved: bool) -> Seen:
-        """Score all samples with W, in float64.
+        """Score all samples with W, in float64, and list what may move.
 
         Where W has moved, samples may move next whose scores are within half of the mean change of doing so.
         """
         self._W = np.array(W)
-        with threadpool_limits(limits=1, user_api="blas"):
-            found = score(self._problem, self._W, self._stored, self._parallel)
+        change = self._probe.change(self._problem, self._W)
         if moved:
-            self._slack = 0.5 * found.change
-        return Seen(found.loss, self._problem.linear(self._alpha)[0])
+            self._slack = 0.5 * change
+        slack = self._slack if np.isfinite(self._slack) else 0.0
+        with threadpool_limits(limits=1, user_api="blas"):
+            self._kept, found = look_at_all(
+                self._problem, self._W, self._kept.trimmed(), slack, self._most, self._notes, self._parallel
+            )
+        self._moving = found.moving
+        return Seen(found.losses.loss, self._problem.linear(self._kept)[0])
 
     def move(self, shards: int) -> Doubles:
         """Maximise the shard's part of the dual from the W it saw last, and give the change of W.
@@ -161,31 +166,29 @@ class Shard:
         many times what it is: max Σ_i λ_{i,y_i} − W·ΔW − (S/2)‖ΔW‖² over its λ, ΔW = Σ_i Δλ_i f_iᵀ. In S·λ
         this is the problem with S·C in the place of C, whose moves the problem has.
         """
-        problem, listed, slack = self._problem, self._listed, self._slack
-        N, K = self._stored.shape
-        found = problem.select(self._stored, self._alpha, slack, listed)
-        epochs = 1 if np.isinf(slack) else min(max(2 * N * K // max(found.used, 1), 5), 1000)
-        alpha, W = shards * self._alpha, self._W.copy()
-        replace(problem, C=shards * problem.C).descend(listed, found.n, W, alpha, epochs, slack, self._rng)
-        self._alpha = alpha / shards
-        problem.complete(self._alpha)
+        problem, moving, slack, kept = self._problem, self._moving, self._slack, self._kept
+        assert moving is not None  # a look comes before every move
+        N, K = len(kept), problem.n_outputs
+        epochs = 1 if np.isinf(slack) else min(max(2 * N * K // max(moving.used, 1), 5), 1000)
+        scaled, W = replace(kept, alpha=shards * kept.alpha), self._W.copy()
+        replace(problem, C=shards * problem.C).descend(moving, scaled, W, epochs, slack, self._rng)
+        kept.alpha[:] = scaled.alpha / shards
+        problem.complete(kept)
         return (W - self._W) / shards
 
     def settle(self) -> tuple[csr_array, Doubles]:
         """Take over λ (n, K) made exactly feasible, and give it with Σ_i λ_i f_iᵀ in float64."""
-        lam = self._problem.sparse(self._alpha)
+        lam = self._problem.sparse(self._kept)
         self.begin(lam)
         return lam, weight_of(self._problem, lam, self._parallel)
 
     def count(self, slack: float) -> int:
         """Find the samples with λ_i ≠ 0, and those whose scores are within a slack of making them so."""
-        found = self._problem.select(self._stored, self._alpha, slack, self._listed)
-        chosen = np.diff(self._problem.sparse(self._alpha).indptr) > 0
-        chosen[self._listed.rows[: found.n]] = True
-        self._near = np.flatnonzero(chosen)
+        chosen = np.diff(self._problem.sparse(self._kept).indptr) > 0
+        self._near = np.flatnonzero(chosen | (self._notes.near < slack))
         return len(self._near)
 
     def near(self) -> Near:
         """Give the samples that were counted."""
-        lam, rows = self._problem.sparse(self._alpha), self._near
+        lam, rows = self._problem.sparse(self._kept), self._near
         return Near(rows, np.asarray(self._problem.features[rows]), csr_array(lam[rows]))

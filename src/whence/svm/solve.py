@@ -19,6 +19,7 @@ from whence.core.checks import check_callable, check_count, check_positive, chec
 from whence.errors import ConvergenceWarning, InvalidInputError, warn
 from whence.svm.ascent import Ascent, OutOfTimeError
 from whence.svm.crammer_singer import CrammerSinger
+from whence.svm.passes import in_threads
 from whence.svm.problem import Makes, Problem
 
 _THREADS = 1024  # more than machines have
@@ -130,7 +131,7 @@ def solve(
     threads = n_threads or os.cpu_count() or 1
     # Products of blocks run side by side; threads inside each would only get in their way.
     with threadpool_limits(limits=1, user_api="blas"), ThreadPoolExecutor(threads) as pool:
-        ascent = Ascent(merged, seed, pool, deadline)
+        ascent = Ascent(merged, seed, in_threads(pool, threads, merged), deadline)
         status: Status = "converged"
         goal = tol
         try:
@@ -158,7 +159,9 @@ def solve(
     gap = certificate.gap
     history.append((seconds, gap))
     warn_of_gap(status, gap, tol)
-    weight = certificate.weight[place]
+    weight = certificate.weight
+    if len(weight) != len(place):
+        weight = weight[place]
     weight[:, asked.features.shape[1] :] *= asked.bias
     if asked.units is not None:
         weight *= asked.units[:, None]

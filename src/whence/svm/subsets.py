@@ -20,6 +20,7 @@ from whence.svm.crammer_singer.subset import Ground, Search, Start
 from whence.svm.solve import check_options, check_warm_start, expand_columns, merge_columns, solve
 
 _TIGHTER = 0.1  # of the tolerance, for the solution on all samples: without a sample it should still be good
+_MOST_PAIRS = 1 << 23  # of samples and classes, which the search on a subset holds all of: 50 bytes each
 _HALVINGS = 6  # of the samples, up to which there are solutions to start from
 
 
@@ -52,7 +53,8 @@ class Subsets:
 
     Every subset starts from a solution on all samples and ends with the certificate of ``solve``, over
     its own samples. It does not depend on the subsets solved before. Where the search does not reach the
-    tolerance, as at a large C, ``solve`` takes its place.
+    tolerance, as at a large C, and where samples times classes are above eight million, ``solve`` takes its
+    place.
 
     λ is feasible to the bit, but it is a mean over the search: it has more small entries than that of
     ``solve``, and copies of a sample or classes without one need not have equal λ. What is unique is W.
@@ -124,9 +126,10 @@ class Subsets:
 
     def _solve(self, rows: Ints) -> tuple[csr_array, Doubles, float]:
         """λ (n, K) of some rows, W (K, D) as it is returned, and the gap."""
-        p = self._problem
-        with _blas().limit(limits=1, user_api="blas"):
-            found = Search(self._start(len(rows)), rows, self._seed).run()
+        p, found = self._problem, None
+        if len(p.labels) * self._ground.problem.n_outputs <= _MOST_PAIRS:
+            with _blas().limit(limits=1, user_api="blas"):
+                found = Search(self._start(len(rows)), rows, self._seed).run()
         if found is None:
             other = solve(
                 p.features[rows], p.labels[rows], n_classes=p.n_outputs, C=p.C, bias=p.bias or False,

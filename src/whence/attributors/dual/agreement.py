@@ -8,6 +8,7 @@ from whence.core.arrays import Array, Doubles, Floats, Ints
 from whence.errors import AgreementWarning, DataWarning, warn
 from whence.model.heads import Head
 from whence.svm import held_back
+from whence.svm.likeness import judged
 from whence.tasks import Task
 
 LOW = 0.9  # below this share of tests with the model's class, explanations are about something else too often
@@ -17,11 +18,8 @@ _ROWS = 4096  # enough to see whether features vary
 
 def agreement(task: Task, weight: Doubles, head: Head, features: Floats, labels: Array) -> float:
     """Measure how far the surrogate W (K, d[+1]) agrees with the head: for classes, how often."""
-    f, d = features.astype(np.float64), features.shape[1]
-    ours = f @ weight[:, :d].T + (weight[:, d] if weight.shape[1] > d else 0.0)
-    theirs = f @ head.weight.astype(np.float64).T + (0.0 if head.bias is None else head.bias)
     problem = task.problem.make(features, labels, task.n_outputs, 1.0, False)
-    return problem.compare(ours, theirs, np.arange(len(f)))[0]
+    return judged(problem, np.arange(len(features)), weight, (head.weight, head.bias))[0]
 
 
 def without_part(task: Task, labels: Array, seed: int, given: bool) -> Ints:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -28,6 +28,7 @@ from whence.model.inputs import to_model
 from whence.tasks import Task
 
 HEAD_LAYOUT: Layout = {"head_weight": ("K", "d"), "head_bias": ("K",)}
+_LOGITS = 1 << 20  # computed at a time
 _KNOWN_BY = 7  # random samples by which a training set is known again, beside the first
 
 
@@ -149,10 +150,13 @@ class Surrogate:
         """Give the rows of ``vectors`` that support vectors have, by their places in the training set."""
         return torch.as_tensor(np.searchsorted(self.support, indices), device=self.vectors.device)
 
-    def support_logits(self) -> Doubles:
-        """Compute the logits W f_i (S, K) of the support vectors, in float64."""
-        f, d = self.vectors.double().cpu().numpy(), self.vectors.shape[1]
-        return f @ self.coef[:, :d].T + (self.coef[:, -1] if self.bias else 0.0) + self.task.base
+    def support_logits(self) -> Iterator[tuple[slice, Doubles]]:
+        """Compute the logits W f_i (s, K) of the support vectors, in float64, some at a time."""
+        d, size = self.vectors.shape[1], max(64, _LOGITS // len(self.coef))
+        for start in range(0, len(self.vectors), size):
+            some = slice(start, min(start + size, len(self.vectors)))
+            f = self.vectors[some].double().cpu().numpy()
+            yield some, f @ self.coef[:, :d].T + (self.coef[:, -1] if self.bias else 0.0) + self.task.base
 
     def logits(self, features: Tensor) -> Tensor:
         """Compute the surrogate's outputs W f(x), (B, K), and their base where there is one, in float64."""

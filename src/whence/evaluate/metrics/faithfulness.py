@@ -45,7 +45,7 @@ def surrogate_faithfulness(coef: Any, head: tuple[Any, Any], features: Any) -> F
 def support_counts(coefficients: Any) -> Ints:
     """Coefficients of each class that are not zero, (K,): DualDA's sparsity, of its ``lam_`` (N, K)."""
     if isinstance(coefficients, csr_array):
-        coefficients = coefficients.toarray()
+        return np.bincount(coefficients.indices[coefficients.data != 0], minlength=coefficients.shape[1])
     counts: Ints = np.count_nonzero(numbers("coefficients", coefficients, (None, None)), axis=0)
     return counts
 

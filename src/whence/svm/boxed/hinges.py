@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
@@ -12,6 +13,7 @@ from whence.core.arrays import Doubles, Ints
 from whence.errors import InvalidInputError
 from whence.svm.boxed.problem import Boxed, check_rows
 from whence.svm.likeness import correlation
+from whence.svm.problem import joined
 
 
 @dataclass(frozen=True)
@@ -45,8 +47,11 @@ class Hinges(Boxed):
         rarity = np.where(on, 1.0 / np.maximum(on.sum(axis=0), 1), 0.0)
         return np.where(on.any(axis=1), rarity.argmax(axis=1) + 1, 0)
 
-    def compare(self, scores: Doubles, theirs: Doubles | None, rows: Ints) -> tuple[float, float | None]:
+    def compare(
+        self, parts: Iterable[tuple[Doubles, Doubles | None]], rows: Ints
+    ) -> tuple[float, float | None]:
         """The share of labels that are on or off in both, and the correlation of their logits."""
+        scores, theirs = joined(parts)
         on = self.targets[rows] > 0 if theirs is None else theirs > 0
         agreement = float(((scores > 0) == on).mean())
         return agreement, None if theirs is None else correlation(scores, theirs)

@@ -1,8 +1,9 @@
 """Compiled loops of problems whose λ_ic each lie in an interval of their own.
 
-``alpha`` is α = −λ, t the targets, ``eps`` the half-width of the tube in which an error costs nothing. Where
-``one_sided``, λ_ic has the sign of t_ic: only being short of the target costs. The dual's slope in λ_ic is
-t_ic − w_c·f_i, less eps to the one side of zero, and more by eps on the other.
+α = −λ is kept in compressed rows (``ptr``, ``outputs``, ``alpha``). t (N, K) are the targets, ``eps`` is the
+half-width of the tube in which an error costs nothing. Where ``one_sided``, λ_ic has the sign of t_ic: only
+being short of the target costs. The dual's slope in λ_ic is t_ic − w_c·f_i, less eps to the one side of zero,
+and more by eps on the other.
 """
 
 from __future__ import annotations
@@ -58,30 +59,6 @@ def loss_of(s, t, eps, one_sided):
 
 
 @jit
-def digest(scores, t, eps, one_sided, stored):
-    """Losses of a block of score rows, which replace the stored ones.
-
-    Returns Σ loss, Σ d loss/d scale of W, Σ |change| against the stored scores, and the least s/t where
-    ``one_sided``, else 0.
-    """
-    loss = 0.0
-    slope = 0.0
-    change = 0.0
-    smallest = np.inf if one_sided else 0.0
-    for i in range(scores.shape[0]):
-        for c in range(scores.shape[1]):
-            s = scores[i, c]
-            found, rate = loss_of(s, t[i, c], eps, one_sided)
-            loss += found
-            slope += rate * s
-            if one_sided:
-                smallest = min(smallest, s / t[i, c])
-            change += abs(s - stored[i, c])
-            stored[i, c] = s
-    return loss, slope, change, smallest
-
-
-@jit
 def scaled_loss(stored, t, eps, one_sided, a):
     """Σ loss and Σ d loss/da of the stored scores times a."""
     loss = 0.0
@@ -96,94 +73,96 @@ def scaled_loss(stored, t, eps, one_sided, a):
 
 
 @jit
-def clip(alpha, t, one_sided, C):
+def clip(ptr, outputs, alpha, t, one_sided, C):
     """Put every α into its interval."""
-    for i in range(alpha.shape[0]):
-        for c in range(alpha.shape[1]):
-            low, high = ends(t[i, c], one_sided, C)
-            alpha[i, c] = -min(max(-alpha[i, c], low), high)
+    for i in range(len(ptr) - 1):
+        for p in range(ptr[i], ptr[i + 1]):
+            low, high = ends(t[i, outputs[p]], one_sided, C)
+            alpha[p] = -min(max(-alpha[p], low), high)
 
 
 @jit
-def linear(alpha, t, eps):
+def linear(ptr, outputs, alpha, t, eps):
     """Σ_ic t_ic λ_ic − eps·|λ_ic|, and the largest |λ_ic|."""
     total = 0.0
     most = 0.0
-    for i in range(alpha.shape[0]):
-        for c in range(alpha.shape[1]):
-            size = abs(alpha[i, c])
-            total -= t[i, c] * alpha[i, c] + eps * size
+    for i in range(len(ptr) - 1):
+        for p in range(ptr[i], ptr[i + 1]):
+            size = abs(alpha[p])
+            total -= t[i, outputs[p]] * alpha[p] + eps * size
             most = max(most, size)
     return total, most
 
 
 @jit
-def weight_of_alpha(X, alpha, bias, out):
-    """out += Σ_i λ_i f_iᵀ."""
-    d = X.shape[1]
-    for i in range(X.shape[0]):
-        for c in range(alpha.shape[1]):
-            if alpha[i, c] != 0.0:
-                axpy(-alpha[i, c], X[i], out[c], d)
-                if bias != 0.0:
-                    out[c, d] -= bias * alpha[i, c]
+def look(
+    scores, rows, t, ptr, outputs, alpha, eps, one_sided, C, slack, stored, near, counts, moving, listed
+):
+    """Losses of a block of scores, which are stored, and the outputs to keep: first those that stay.
 
-
-@jit
-def select(stored, t, alpha, eps, one_sided, C, slack, rows, ptr, outputs):
-    """List the samples and outputs that may move.
-
-    Returns how many of both are listed, how many samples have a λ between all ends, and how many λ are.
+    Returns Σ loss, Σ d loss/d scale of W, the least s/t where ``one_sided``, else 0, how many samples have a
+    λ between all ends, how many λ are, and how many outputs are listed.
     """
-    n = 0
-    used = 0
+    K = scores.shape[1]
+    a = np.zeros(K)
+    away = np.empty(K)
+    loss = 0.0
+    slope = 0.0
+    smallest = np.inf if one_sided else 0.0
     free = 0
     pairs = 0
-    ptr[0] = 0
-    for i in range(stored.shape[0]):
+    used = 0
+    for o in range(len(rows)):
+        i = rows[o]
+        for p in range(ptr[i], ptr[i + 1]):
+            a[outputs[p]] = alpha[p]
         start = used
         before = pairs
-        for c in range(stored.shape[1]):
+        least = np.inf
+        for c in range(K):
+            s = scores[o, c]
+            found, rate = loss_of(s, t[i, c], eps, one_sided)
+            loss += found
+            slope += rate * s
+            if one_sided:
+                smallest = min(smallest, s / t[i, c])
+            stored[i, c] = s
             low, high = ends(t[i, c], one_sided, C)
-            away = apart(t[i, c] - stored[i, c], -alpha[i, c], eps, low, high)
-            if away == -np.inf:
+            away[c] = apart(t[i, c] - s, -a[c], eps, low, high)
+            least = min(least, away[c])
+            if away[c] == -np.inf:
                 pairs += 1
-            if away < slack:
-                outputs[used] = c
+            if a[c] != 0.0 and away[c] >= slack:
+                listed[used] = c
                 used += 1
+        stay = used
+        for c in range(K):
+            if away[c] < slack:
+                listed[used] = c
+                used += 1
+        near[i] = least
+        counts[o] = used - start
+        moving[o] = used - stay
         if pairs > before:
             free += 1
-        if used > start:
-            rows[n] = i
-            n += 1
-            ptr[n] = used
-    return n, used, free, pairs
-
-
-@jit
-def distances(stored, t, alpha, eps, one_sided, C, out):
-    """How far each sample is from changing, by the output that is nearest to it."""
-    for i in range(stored.shape[0]):
-        least = np.inf
-        for c in range(stored.shape[1]):
-            low, high = ends(t[i, c], one_sided, C)
-            least = min(least, apart(t[i, c] - stored[i, c], -alpha[i, c], eps, low, high))
-        out[i] = least
+        for p in range(ptr[i], ptr[i + 1]):
+            a[outputs[p]] = 0.0
+    return loss, slope, smallest, free, pairs, used
 
 
 @jit
 def descend(
-    X, t, norms, rows, ptr, outputs, n, W, alpha, eps, one_sided, C, bias, epochs, slack, rng
+    X, t, norms, rows, starts, stops, outputs, alpha, W, eps, one_sided, C, bias, epochs, slack, rng
 ):  # fmt: skip
-    """Dual coordinate descent over the listed samples and outputs, which keeps W = Σ λ_i f_iᵀ.
+    """Dual coordinate descent over the samples and outputs that may move, which keeps W = Σ λ_i f_iᵀ.
 
     Samples that stay by more than ``slack`` drop out; it ends when an epoch gains little. Returns the number
     of products w·f taken.
     """
     d = X.shape[1]
     scores = np.empty(W.shape[0])
-    order = np.arange(n).astype(np.int32)
-    active = n
+    order = np.arange(len(rows)).astype(np.int32)
+    active = len(rows)
     visits = 0
     first_gain = 0.0
     for _ in range(epochs):
@@ -195,7 +174,8 @@ def descend(
         while p < active:
             o = order[p]
             i = rows[o]
-            listed = outputs[ptr[o] : ptr[o + 1]]
+            listed = outputs[starts[o] : stops[o]]
+            a = alpha[starts[o] : stops[o]]
             m = len(listed)
             f = X[i]
             A = max(norms[i], 1e-300)
@@ -207,13 +187,13 @@ def descend(
                 k = listed[c]
                 low, high = ends(t[i, k], one_sided, C)
                 slope = t[i, k] - scores[c]
-                lam = -alpha[i, k]
+                lam = -a[c]
                 new = best(A * lam + slope, eps, A, low, high)
                 step = new - lam
                 if step != 0.0:
                     moved = True
                     gained += step * (slope - 0.5 * A * step) - eps * (abs(new) - abs(lam))
-                    alpha[i, k] = -new
+                    a[c] = -new
                     axpy(step, f, W[k], d)
                     if bias != 0.0:
                         W[k, d] += bias * step
@@ -231,22 +211,22 @@ def descend(
 
 
 @jit
-def project(centre, sigma, g, step, dg, t, at, eps, one_sided, C, out):
-    """Write the α best for g·α − eps·|α| − (α − centre)²/2σ, g being g + step·dg; t of row i is t[at[i]]."""
-    for i in range(centre.shape[0]):
-        for c in range(centre.shape[1]):
-            low, high = ends(t[at[i], c], one_sided, C)
-            u = centre[i, c] + sigma * (g[i, c] + step * dg[i, c])
-            out[i, c] = -best(-u, sigma * eps, 1.0, low, high)
+def project(centre, sigma, g, step, dg, t, rows, ptr, outputs, eps, one_sided, C, out):
+    """Write the α best for g·α − eps·|α| − (α − centre)²/2σ, g being g + step·dg, of listed outputs."""
+    for o in range(len(rows)):
+        for p in range(ptr[o], ptr[o + 1]):
+            low, high = ends(t[rows[o], outputs[p]], one_sided, C)
+            u = centre[p] + sigma * (g[p] + step * dg[p])
+            out[p] = -best(-u, sigma * eps, 1.0, low, high)
 
 
 @jit
-def slackness(alpha, g, t, at, eps, one_sided, C):
-    """Σ of how far g·α − eps·|α| is below its largest."""
+def slackness(alpha, g, t, rows, ptr, outputs, eps, one_sided, C):
+    """Σ of how far g·α − eps·|α| is below its largest, of listed outputs."""
     total = 0.0
-    for i in range(alpha.shape[0]):
-        for c in range(alpha.shape[1]):
-            want = t[at[i], c]
-            loss, _ = loss_of(g[i, c] + want, want, eps, one_sided)
-            total += C * loss - g[i, c] * alpha[i, c] + eps * abs(alpha[i, c])
+    for o in range(len(rows)):
+        for p in range(ptr[o], ptr[o + 1]):
+            want = t[rows[o], outputs[p]]
+            loss, _ = loss_of(g[p] + want, want, eps, one_sided)
+            total += C * loss - g[p] * alpha[p] + eps * abs(alpha[p])
     return total

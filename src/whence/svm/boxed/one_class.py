@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
@@ -10,6 +11,7 @@ import numpy.typing as npt
 
 from whence.core.arrays import Doubles, Ints
 from whence.svm.boxed.problem import Boxed
+from whence.svm.problem import joined
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,9 @@ class OneClass(Boxed):
         """One group."""
         return np.zeros(len(self.targets), np.int64)
 
-    def compare(self, scores: Doubles, theirs: Doubles | None, rows: Ints) -> tuple[float, float | None]:
+    def compare(
+        self, parts: Iterable[tuple[Doubles, Doubles | None]], rows: Ints
+    ) -> tuple[float, float | None]:
         """The share of samples that are inside."""
+        scores, _ = joined(parts)
         return float((scores >= 1.0).mean()), None

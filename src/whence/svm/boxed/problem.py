@@ -12,11 +12,12 @@ from scipy.sparse import csr_array
 from whence.core.arrays import Doubles, Floats, Ints, Mask
 from whence.core.checks import check_count, real_array
 from whence.errors import InvalidInputError
-from whence.svm import inputs
+from whence.svm import inputs, loops
 from whence.svm.boxed import kernels
 from whence.svm.boxed.system import OutputSystem, cost
+from whence.svm.pairs import Kept, Pairs, small_int
 from whence.svm.passes import Rows
-from whence.svm.problem import Listed, Losses, Problem, Selected
+from whence.svm.problem import Losses, Moving, Problem, Seen
 
 _DIGITS = 2.0**-44  # of the largest λ, or of C: what is nearer to an end than that is at it
 
@@ -62,132 +63,143 @@ class Boxed(Problem):
 
     # Values
 
-    def inner(self, A: Floats, B: Floats) -> float:
-        """Σ_c A_c·B_c of two arrays like W, (K, D)."""
-        return float(np.vdot(A, B))
+    def inner(self, A: Floats, B: Floats, outputs: Ints | None = None) -> float:
+        """Σ_c A_c·B_c of two arrays like W, (K, D), or like some of its rows."""
+        return float(loops.inner(A, B))
 
-    def begin(self, lam: csr_array, alpha: Doubles) -> float:
-        """α = −λ where that has the target's sign, if it must; returns the largest |λ|."""
-        alpha[:] = -lam.toarray()
-        kernels.clip(alpha, self.targets, self.one_sided, np.inf)
-        return float(np.abs(alpha).max())
+    @property
+    def trace(self) -> int:
+        """All scores."""
+        return self.n_outputs
 
-    def complete(self, alpha: Doubles) -> None:
+    def begin(self, lam: csr_array) -> tuple[Kept, float]:
+        """α = −λ where that has the target's sign, if it must; also gives the largest |λ|."""
+        outputs = lam.indices.astype(small_int(self.n_outputs))
+        kept = Kept(lam.indptr.astype(np.int64), outputs, -lam.data.astype(np.float64))
+        self._clip(kept, np.inf)
+        return kept, self.linear(kept)[1]
+
+    def _clip(self, kept: Kept, C: float) -> None:
+        kernels.clip(kept.ptr, kept.outputs, kept.alpha, self.targets, self.one_sided, C)
+
+    def complete(self, kept: Kept) -> None:
         """Put every α into its interval."""
-        kernels.clip(alpha, self.targets, self.one_sided, self.C)
+        self._clip(kept, self.C)
 
-    def linear(self, alpha: Doubles) -> tuple[float, float]:
+    def linear(self, kept: Kept) -> tuple[float, float]:
         """Σ_ic t_ic λ_ic − ε|λ_ic| and the largest |λ_ic|."""
-        total, most = kernels.linear(alpha, self.targets, self.epsilon)
+        total, most = kernels.linear(kept.ptr, kept.outputs, kept.alpha, self.targets, self.epsilon)
         return float(total), float(most)
+
+    def coefficients(self, kept: Kept) -> Doubles:
+        """λ = −α."""
+        return -kept.alpha
 
     def linear_of(self, lam: csr_array) -> float:
         """Σ_ic t_ic λ_ic − ε|λ_ic|."""
         rows = np.repeat(np.arange(lam.shape[0]), np.diff(lam.indptr))
         return float(self.targets[rows, lam.indices] @ lam.data - self.epsilon * np.abs(lam.data).sum())
 
-    def sparse(self, alpha: Doubles) -> csr_array:
+    def sparse(self, kept: Kept) -> csr_array:
         """λ in its intervals, and exactly at their ends where it all but is."""
-        lam = -alpha
+        lam = -kept.alpha
         size = np.abs(lam)
         lam[size <= _DIGITS * size.max(initial=0.0)] = 0.0
         bound = size >= self.C * (1.0 - _DIGITS)
         lam[bound] = np.copysign(self.C, lam[bound])
-        return csr_array(lam)
+        shape = len(kept), self.n_outputs
+        found = csr_array((lam, kept.outputs.astype(np.int32), kept.ptr.copy()), shape=shape)
+        found.eliminate_zeros()
+        found.sort_indices()
+        return found
 
-    def add_weight(self, alpha: Doubles, rows: slice, out: Doubles) -> None:
-        """Add Σ_i λ_i f_iᵀ over some rows to ``out``."""
-        kernels.weight_of_alpha(self.features[rows], alpha[rows], self.bias, out)
-
-    def losses(self, scores: Floats, rows: slice, stored: Floats) -> Losses:
-        """Losses of scores, which replace the stored ones; where ``one_sided`` the margin is s/t."""
-        found = kernels.digest(scores, self.targets[rows], self.epsilon, self.one_sided, stored[rows])
-        return Losses(*found)
-
-    def scaled_losses(self, stored: Floats, rows: slice, scale: float) -> tuple[float, float]:
-        """Σ loss and its slope, of the stored scores times a scale."""
+    def scaled_losses(self, traces: Floats, rows: slice, scale: float) -> tuple[float, float]:
+        """Σ loss and its slope, of scores times a scale."""
         found: tuple[float, float] = kernels.scaled_loss(
-            stored[rows], self.targets[rows], self.epsilon, self.one_sided, scale
+            traces[rows], self.targets[rows], self.epsilon, self.one_sided, scale
         )
         return found
 
     # Moves of single samples
 
-    def select(self, stored: Floats, alpha: Doubles, slack: float, listed: Listed) -> Selected:
-        """List the outputs whose λ is between all ends, or that are within the slack of moving."""
-        return Selected(
-            *kernels.select(stored, self.targets, alpha, self.epsilon, self.one_sided, self.C, slack, *listed)
-        )
+    def look(
+        self, scores: Floats, rows: Ints, kept: Kept, slack: float, most: int, traces: Floats, near: Floats
+    ) -> Seen:
+        """List the outputs whose λ is not zero, and all that are within the slack of moving."""
+        counts, moving = np.empty(len(rows), np.int64), np.empty(len(rows), np.int32)
+        listed = np.empty(scores.size, kept.outputs.dtype)
+        *losses, free, pairs, used = kernels.look(
+            scores, rows, self.targets, kept.ptr, kept.outputs, kept.alpha, self.epsilon, self.one_sided,
+            self.C, slack, traces, near, counts, moving, listed,
+        )  # fmt: skip
+        return Seen(Losses(*losses), free, pairs, counts, listed[:used].copy(), moving)
 
-    def descend(
-        self, listed: Listed, n: int, W: Floats, alpha: Doubles, epochs: int, slack: float, rng: Any
-    ) -> int:
+    def descend(self, moving: Moving, kept: Kept, W: Floats, epochs: int, slack: float, rng: Any) -> int:
         """Soft thresholds and clipping, one λ_ic after the other."""
         visits: int = kernels.descend(
-            self.features, self.targets, self.squared_norms, *listed, n, W, alpha, self.epsilon,
-            self.one_sided, self.C, self.bias, epochs, slack, rng,
+            self.features, self.targets, self.squared_norms, *moving, kept.outputs, kept.alpha, W,
+            self.epsilon, self.one_sided, self.C, self.bias, epochs, slack, rng,
         )  # fmt: skip
         return visits
 
-    def distances(self, stored: Floats, alpha: Doubles) -> Doubles:
-        """How far the output that is nearest to it is from moving; −inf where one is between all ends."""
-        out = np.empty(len(alpha))
-        kernels.distances(stored, self.targets, alpha, self.epsilon, self.one_sided, self.C, out)
-        return out
-
     def free(self, alpha: Doubles) -> Mask:
-        """Which α (n, K) are between all ends: −C, 0 and C."""
+        """Which α (P,) are between all ends: −C, 0 and C."""
         found: Mask = (alpha != 0.0) & (np.abs(alpha) < self.C)
         return found
 
     # Newton steps
 
-    def corner(self, rows: Ints) -> Doubles:
-        """Zero: λ = −α."""
-        return np.zeros((len(rows), self.n_outputs))
+    def _wanted(self, pairs: Pairs) -> Doubles:
+        """The targets (P,) of some pairs."""
+        found: Doubles = self.targets[pairs.spread(pairs.rows), pairs.outputs]
+        return found
 
-    def gradient(self, scores: Doubles, rows: Ints) -> Doubles:
+    def corner(self, pairs: Pairs) -> Doubles:
+        """Zero: λ = −α."""
+        return np.zeros(len(pairs.outputs))
+
+    def gradient(self, scores: Doubles, pairs: Pairs) -> Doubles:
         """g_ic = w_c·f_i − t_ic, without what ε adds: that is in ``project`` and ``slackness``."""
-        scores -= self.targets[rows]
+        scores -= self._wanted(pairs)
         return scores
 
-    def rise(self, before: Doubles, after: Doubles, rows: Ints) -> float:
+    def rise(self, before: Doubles, after: Doubles, pairs: Pairs) -> float:
         """The change of Σ_ic t_ic λ_ic − ε|λ_ic|."""
-        change = np.vdot(self.targets[rows], before - after)
+        change = np.vdot(self._wanted(pairs), before - after)
         return float(change - self.epsilon * (np.abs(after) - np.abs(before)).sum())
 
-    def typical(self, alpha: Doubles, rows: Ints) -> float:
+    def typical(self, alpha: Doubles, pairs: Pairs) -> float:
         """The mean size of the λ_ic that are not zero."""
         sizes = np.abs(alpha[alpha != 0.0])
         return float(sizes.mean()) if len(sizes) else self.C
 
     def project(
-        self, centre: Doubles, sigma: float, g: Doubles, t: float, dg: Doubles, rows: Ints, out: Doubles
+        self, centre: Doubles, sigma: float, g: Doubles, t: float, dg: Doubles, pairs: Pairs, out: Doubles
     ) -> None:
         """Soft thresholds of centre + σ (g + t·dg) by σ·ε, clipped."""
         kernels.project(
-            centre, sigma, g, t, dg, self.targets, rows, self.epsilon, self.one_sided, self.C, out
+            centre, sigma, g, t, dg, self.targets, *pairs, self.epsilon, self.one_sided, self.C, out
         )
 
-    def inner_rows(self, A: Doubles, B: Doubles) -> float:
-        """Σ_ic A_ic B_ic of two arrays like α, (n, K)."""
+    def inner_pairs(self, A: Doubles, B: Doubles, pairs: Pairs) -> float:
+        """Σ_ic A_ic B_ic of two arrays like α, (P,)."""
         return float(np.vdot(A, B))
 
-    def slackness(self, alpha: Doubles, g: Doubles, rows: Ints) -> float:
+    def slackness(self, alpha: Doubles, g: Doubles, pairs: Pairs) -> float:
         """What g·α − ε|α| is below its largest."""
-        return float(kernels.slackness(alpha, g, self.targets, rows, self.epsilon, self.one_sided, self.C))
+        return float(kernels.slackness(alpha, g, self.targets, *pairs, self.epsilon, self.one_sided, self.C))
 
-    def repair(self, alpha: Doubles, rows: Ints) -> None:
+    def repair(self, alpha: Doubles, pairs: Pairs) -> None:
         """Nothing: a clipped number is in its interval."""
 
     def system(self, rows: Rows) -> OutputSystem:
         """Systems of every output by itself."""
         return OutputSystem(self, rows)
 
-    def step_cost(self, selected: Selected) -> float:
+    def step_cost(self, free: int, pairs: int) -> float:
         """Operations of one Newton step, with as many free samples at every output."""
         K, D = self.shape
-        return K * min(cost(selected.pairs / K, D))
+        return K * min(cost(pairs / K, D))
 
 
 def check_rows(name: str, values: npt.ArrayLike, n: int, n_outputs: int | None) -> Doubles:

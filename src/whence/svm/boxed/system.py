@@ -27,12 +27,13 @@ class OutputSystem:
         self.problem, self.rows = problem, rows
 
     def solve(self, a: Doubles, sigma: float, residual: Doubles, accuracy: float) -> Doubles:
-        """Solve for a residual (K, D) at α (n, K)."""
-        free = self.problem.free(a)
+        """Solve for a residual (U, D) at α (P,)."""
+        pairs, free = self.rows.pairs, self.problem.free(a)
+        rows, place = pairs.spread(pairs.rows)[free], self.rows.place[free]
         found = np.empty_like(residual)
 
         def one(c: int) -> None:
-            found[c] = _solved(self.rows.block(self.rows.rows[free[:, c]]), sigma, residual[c])
+            found[c] = _solved(self.rows.block(rows[place == c]), sigma, residual[c])
 
         self.rows.parallel(one, range(len(residual)))
         return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -13,6 +14,7 @@ from whence.core.checks import check_positive
 from whence.errors import InvalidInputError
 from whence.svm.boxed.problem import Boxed, check_rows
 from whence.svm.likeness import explained, rank_correlation
+from whence.svm.problem import joined
 
 
 @dataclass(frozen=True)
@@ -52,8 +54,11 @@ class EpsilonInsensitive(Boxed):
         """One group: numbers need no proportions."""
         return np.zeros(len(self.targets), np.int64)
 
-    def compare(self, scores: Doubles, theirs: Doubles | None, rows: Ints) -> tuple[float, float | None]:
+    def compare(
+        self, parts: Iterable[tuple[Doubles, Doubles | None]], rows: Ints
+    ) -> tuple[float, float | None]:
         """R² of the predictions, 0 where it is below that, and their rank correlation, means over outputs."""
+        scores, theirs = joined(parts)
         predicted = scores + self.centre
         if theirs is None:
             return explained(predicted, self.targets[rows] * self.scale + self.centre), None

@@ -8,50 +8,65 @@ its length and its products are theirs, and P_i projects off the vector of these
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
+from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
+from scipy.sparse import csr_array
 
-from whence.core.arrays import Doubles, Ints, Mask
+from whence.core.arrays import Doubles, Floats, Ints
 from whence.svm.crammer_singer import kernels
-from whence.svm.passes import Rows, in_eight
+from whence.svm.pairs import Pairs, pointers
+from whence.svm.passes import Rows, add_up
 
 _STEPS = 10  # Newton steps that share one preconditioner
 # Costs of reading one number, in operations of a matrix product: in a product with the Hessian, and in a
 # division by the preconditioner.
 _PRODUCT, _DIVISION = 16, 12
 _MAX_CG = 150
+_ROOM, _ROOM_SHARE = 1 << 24, 1 / 8  # bytes of a matrix: so many, or a share of the features'
+_ROWS = 1024  # samples whose features are held in float64 at a time
+
+
+def room(features: Floats) -> float:
+    """Numbers that a matrix of a Newton step may have beside features (N, d)."""
+    return max(_ROOM, _ROOM_SHARE * features.nbytes) / 8
 
 
 def step_cost(
-    n_free: float, n_pairs: float, shape: tuple[int, int], by_cg: float | None = None
+    n_free: float, n_pairs: float, shape: tuple[int, int], room: float, by_cg: float | None = None
 ) -> tuple[float, str]:
     """Floating point operations of one Newton step by its cheapest method, and that method's name.
 
-    ``n_pairs`` is the rank Σ (classes in use − 1) of the Hessian's data part, ``by_cg`` what conjugate
-    gradients cost last time.
+    ``n_pairs`` is the rank Σ (classes in use − 1) of the Hessian's data part, ``room`` how many numbers a
+    matrix may have, ``by_cg`` what conjugate gradients cost last time.
     """
     # Conjugate gradients alone would not do. On 60,000 × 128 features of ten classes, to a gap of 1e-5 on one
     # thread, they take 3.4 CPU seconds for 2.4 at C = 0.1 and 12.5 for 8.2 at C = 10; at C = 1000 they are at
     # 3e-3 after 86, where the three ways together are done in 26.
     K, D = shape
-    costs = {
-        "gram": n_free**2 * D + n_pairs**3 / 3,
-        "dense": 4 * n_pairs * D**2 + (K * D) ** 3 / 3,
-        "cg": min(_cg_cost(n_free + n_pairs, shape)) if by_cg is None else by_cg,
-    }
+    costs = {"cg": min(_cg_cost(n_free + n_pairs, shape, room)) if by_cg is None else by_cg}
+    if n_pairs**2 <= room:
+        costs["gram"] = n_free**2 * D + n_pairs**3 / 3
+    if room >= (K * D) ** 2 / 2:  # of which half is touched
+        costs["dense"] = 4 * n_pairs * D**2 + (K * D) ** 3 / 3
     method = min(costs, key=costs.__getitem__)
     return costs[method], method
 
 
-def _cg_cost(n_used: float, shape: tuple[int, int]) -> tuple[float, float]:
+def _cg_cost(n_used: float, shape: tuple[int, int], room: float) -> tuple[float, float]:
     """Operations of one Newton step by conjugate gradients, plain and preconditioned.
 
     Some ninety products with the Hessian are needed, or fifteen with a preconditioner, which a few steps
-    share.
+    share, and for which there may be no room.
     """
+    K, D = shape
     plain, divided = (_iteration_cost(n_used, shape, conditioned) for conditioned in (False, True))
-    return 90 * plain, 15 * divided + _build_cost(n_used, shape) / _STEPS
+    conditioned = 15 * divided + _build_cost(n_used, shape) / _STEPS
+    return 90 * plain, conditioned if room >= K * D**2 else np.inf
 
 
 def _iteration_cost(n_used: float, shape: tuple[int, int], conditioned: bool) -> float:
@@ -66,38 +81,77 @@ def _build_cost(n_used: float, shape: tuple[int, int]) -> float:
     return 2 * n_used * D**2 + K * D**3
 
 
+class Split(NamedTuple):
+    """The samples that are split between classes, with these.
+
+    Attributes
+    ----------
+    rows : (n,) samples
+    ptr : (n + 1,)
+    places : (P,) places[ptr[o]:ptr[o + 1]] are the classes of sample rows[o], by their places in W
+    """
+
+    rows: Ints
+    ptr: Ints
+    places: npt.NDArray[np.int32]
+
+    @property
+    def counts(self) -> Ints:
+        """How many classes each sample is split between, (n,)."""
+        return np.diff(self.ptr)
+
+    def sums(self, values: Doubles) -> Doubles:
+        """Σ of one value per class (U,) over the classes of each sample, (n,)."""
+        found: Doubles = np.add.reduceat(values[self.places], self.ptr[:-1])
+        return found
+
+    def by_class(self, n_classes: int) -> list[Ints]:
+        """The places in ``rows`` of the samples that use each class, ascending."""
+        order = np.argsort(self.places, kind="stable")
+        owners = np.repeat(np.arange(len(self.rows)), self.counts)[order]
+        return np.split(owners, np.cumsum(np.bincount(self.places, minlength=n_classes))[:-1])
+
+
+def split(rows: Rows, a: Doubles) -> Split:
+    """The samples of which more than one a (P,) is above 0."""
+    used = a > 0
+    counts = np.add.reduceat(used, rows.pairs.ptr[:-1], dtype=np.int64)
+    free = counts > 1
+    used &= rows.pairs.spread(free)
+    return Split(rows.pairs.rows[free], pointers(counts[free]), rows.place[used])
+
+
 class NewtonSystem:
-    """Solves the systems of one phase of Newton steps over ``rows``."""
+    """Solves the systems of one phase of Newton steps over ``rows``.
+
+    ``times`` (U,) tells how many classes each one in use stands for.
+    """
 
     def __init__(self, rows: Rows, times: Doubles) -> None:
         self.rows, self.times = rows, times
-        self.roots = np.sqrt(times)
+        self.roots, self.room = np.sqrt(times), room(rows.problem.features)
         self.cost: float | None = None  # of the last solve by conjugate gradients, in operations
         self.blocks: BlockInverses | None = None
 
     def solve(self, a: Doubles, sigma: float, residual: Doubles, accuracy: float) -> Doubles:
-        """Solve for a residual (K, D), where a (n, K) is above 0 for the classes that a row uses."""
-        used = a > 0
-        counts = used.sum(axis=1)
-        free = np.flatnonzero(counts > 1)
-        if len(free) == 0:
+        """Solve for a residual (U, D), where a (P,) is above 0 for the classes that a row uses."""
+        free = split(self.rows, a)
+        n = len(free.rows)
+        if n == 0:
             return residual
-        used = used[free]
-        n_pairs = int((counts[free] - 1).sum())
-        _, method = step_cost(len(free), n_pairs, self.rows.problem.shape, self.cost)
+        _, method = step_cost(n, len(free.places) - n, self.rows.shape, self.room, self.cost)
         roots = self.roots[:, None]
         if method != "cg":
-            F = self.rows.block(self.rows.rows[free])
             direct = by_gram if method == "gram" else by_dense
             try:
-                return direct(F, used, self.roots, sigma, residual * roots) / roots
+                return direct(self.rows, free, self.roots, sigma, residual * roots) / roots
             except LinAlgError:  # σ is past what float64 factorises; conjugate gradients need no factor
                 pass
-        return self.by_cg(free, used, sigma, residual * roots, accuracy) / roots
+        return self.by_cg(free, sigma, residual * roots, accuracy) / roots
 
-    def by_cg(self, free: Ints, used: Mask, sigma: float, residual: Doubles, accuracy: float) -> Doubles:
+    def by_cg(self, free: Split, sigma: float, residual: Doubles, accuracy: float) -> Doubles:
         """Conjugate gradients, whose products touch only the classes in use."""
-        self._condition(free, used, sigma)
+        self._condition(free, sigma)
         blocks = self.blocks
         # On a shift common to all classes the Hessian is the identity.
         shift = _shift(residual, self.roots)
@@ -106,8 +160,8 @@ class NewtonSystem:
         z = direction = r if blocks is None else blocks.divide(r)
         rz = float(np.vdot(r, z))
         enough = accuracy**2 * float(np.vdot(r, r))
-        product = self._product(free, used, sigma)
-        each = _iteration_cost(int(used.sum()), self.rows.problem.shape, blocks is not None)
+        product = self._product(free, sigma)
+        each = _iteration_cost(len(free.places), self.rows.shape, blocks is not None)
         self.cost = 0.0
         # Exact in as many steps as there are unknowns; well beyond that only rounding is left.
         for _ in range(min(_MAX_CG, 3 * residual.size)):
@@ -128,33 +182,36 @@ class NewtonSystem:
         x += shift
         return x
 
-    def _condition(self, free: Ints, used: Mask, sigma: float) -> None:
+    def _condition(self, free: Split, sigma: float) -> None:
         """Build the preconditioner where it pays, unless the one at hand was built for a similar σ."""
-        shape, n_used = self.rows.problem.shape, int(used.sum())
-        plain, preconditioned = _cg_cost(n_used, shape)
+        shape, n_used = self.rows.shape, len(free.places)
+        plain, preconditioned = _cg_cost(n_used, shape, self.room)
         if preconditioned >= plain:
             return
         stale = (self.cost or 0.0) > _build_cost(n_used, shape)
         if self.blocks is None or sigma > 30.0 * self.blocks.sigma or stale:
-            try:
-                self.blocks = BlockInverses(self.rows, self.times, free, used, sigma)
-            except LinAlgError:
-                self.blocks = None
+            self.blocks = None  # there is room for one
+            with suppress(LinAlgError):
+                self.blocks = BlockInverses(self.rows, self.times, free, sigma)
 
-    def _product(self, free: Ints, used: Mask, sigma: float) -> Callable[[Doubles], Doubles]:
+    def _product(self, free: Split, sigma: float) -> Callable[[Doubles], Doubles]:
         problem, parallel = self.rows.problem, self.rows.parallel
-        rows = self.rows.rows[free]
-        ptr = np.concatenate([[0], np.cumsum(used.sum(axis=1))]).astype(np.int32)
-        classes = np.nonzero(used)[1].astype(np.int16 if problem.n_outputs < 2**15 else np.int32)
+        parts = list(pairwise(np.linspace(0, len(free.rows), parallel.threads + 1).astype(int).tolist()))
+        projected = np.empty(len(free.places))
 
         def product(V: Doubles) -> Doubles:
-            def add(span: slice, out: Doubles) -> None:
-                kernels.hessian_product(
-                    problem.features, rows[span], ptr[span.start : span.stop + 1], classes, self.roots,
-                    problem.bias, V, out,
+            def project(span: tuple[int, int]) -> None:
+                start, stop = span
+                kernels.project_classes(
+                    problem.features, free.rows[start:stop], free.ptr[start : stop + 1], free.places,
+                    self.roots, problem.bias, V, projected,
                 )  # fmt: skip
 
-            return V + sigma * in_eight(len(rows), V.shape, add, parallel)
+            parallel(project, parts)
+            image = add_up(problem, Pairs(*free), projected, V.shape, parallel)
+            image *= sigma
+            image += V
+            return image
 
         return product
 
@@ -168,17 +225,17 @@ class BlockInverses:
     class c, which stands for n_c; m_i is the number of classes that sample i uses.
     """
 
-    def __init__(self, rows: Rows, times: Doubles, free: Ints, used: Mask, sigma: float) -> None:
-        K, D = rows.problem.shape
-        m = used @ times
+    def __init__(self, rows: Rows, times: Doubles, free: Split, sigma: float) -> None:
+        K, D = rows.shape
+        m, users = free.sums(times), free.by_class(K)
         self.sigma, self.roots, self.inverses = sigma, np.sqrt(times), np.empty((K, D, D))
 
         def one(c: int) -> None:
             H = np.eye(D)
-            mine = np.flatnonzero(used[:, c])
-            for start in range(0, len(mine), 1024):
-                some = mine[start : start + 1024]
-                F = rows.block(rows.rows[free[some]])
+            mine = users[c]
+            for start in range(0, len(mine), _ROWS):
+                some = mine[start : start + _ROWS]
+                F = rows.block(free.rows[some])
                 weight = sigma * (1.0 - times[c] / m[some])
                 H += (F * weight[:, None]).T @ F
             self.inverses[c] = cholesky_solve(H, np.eye(D))
@@ -199,58 +256,67 @@ def _shift(V: Doubles, roots: Doubles) -> Doubles:
     return np.outer(roots, roots @ V / (roots @ roots))
 
 
-def by_gram(F: Doubles, used: Mask, roots: Doubles, sigma: float, residual: Doubles) -> Doubles:
+def by_gram(rows: Rows, free: Split, roots: Doubles, sigma: float, residual: Doubles) -> Doubles:
     """Woodbury's identity: a system of the size of the data part's rank."""
-    basis, at = zero_sum_bases(used, roots)
-    products = F @ F.T
-    gram = np.empty((len(at), len(at)))
-    for start in range(0, len(at), 256):  # by parts, so that only one matrix of this size is ever held
-        some = slice(start, start + 256)
-        gram[some] = products[at[some]][:, at]
-        gram[some] *= basis[some] @ basis.T
-    gram[np.diag_indices(len(at))] += 1.0 / sigma
-    right = np.einsum("rk,rk->r", (F @ residual.T)[at], basis)
-    combined = np.zeros(used.shape)
-    np.add.at(combined, at, basis * cholesky_solve(gram, right)[:, None])
-    return residual - combined.T @ F
+    at, ptr, places, values = zero_sum_bases(free, roots)
+    F = rows.block(free.rows)
+    n = len(at)
+    gram = np.zeros((n, n))
+    for start in range(0, n, _ROWS):  # by parts, so that only one matrix of this size is ever held
+        some = at[start : start + _ROWS]
+        kernels.multiply_bases(F[some] @ F.T, start, at, ptr, places, values, gram[start : start + _ROWS])
+    gram[np.diag_indices(n)] += 1.0 / sigma
+    basis = csr_array((values, places, ptr), shape=(n, len(residual)))
+    each: Doubles = F[at]
+    right: Doubles = np.asarray(each * (basis @ residual)).sum(axis=1)
+    found: Doubles = residual - basis.T @ (each * cholesky_solve(gram, right)[:, None])
+    return found
 
 
-def by_dense(F: Doubles, used: Mask, roots: Doubles, sigma: float, residual: Doubles) -> Doubles:
+def by_dense(rows: Rows, free: Split, roots: Doubles, sigma: float, residual: Doubles) -> Doubles:
     """The whole Hessian, (K·D) × (K·D)."""
     K, D = residual.shape
     H = np.zeros((K, D, K, D))
-    share = sigma / (used @ roots**2)
+    share, users = sigma / free.sums(roots**2), free.by_class(K)
     for c in range(K):
+        mine = np.zeros(len(free.rows), bool)
+        mine[users[c]] = True
         for e in range(c, K):
-            both = np.flatnonzero(used[:, c] & used[:, e])
-            weight = (sigma if c == e else 0.0) - roots[c] * roots[e] * share[both]
-            block = (F[both] * weight[:, None]).T @ F[both]
-            H[c, :, e, :] = block
-            H[e, :, c, :] = block
+            both = users[e][mine[users[e]]]
+            block = H[e, :, c, :]  # the lower half is enough
+            for start in range(0, len(both), _ROWS):
+                some = both[start : start + _ROWS]
+                F = rows.block(free.rows[some])
+                weight = (sigma if c == e else 0.0) - roots[c] * roots[e] * share[some]
+                block += (F * weight[:, None]).T @ F
     matrix = H.reshape(K * D, K * D)
     matrix[np.diag_indices(K * D)] += 1.0
     return cholesky_solve(matrix, residual.ravel()).reshape(K, D)
 
 
-def zero_sum_bases(used: Mask, roots: Doubles) -> tuple[Doubles, Ints]:
-    """Orthonormal (Helmert) bases of what is orthogonal to ``roots`` on each row's classes in use.
+def zero_sum_bases(free: Split, roots: Doubles) -> tuple[Ints, Ints, npt.NDArray[np.int32], Doubles]:
+    """Orthonormal (Helmert) bases of what is orthogonal to ``roots`` on each sample's classes.
 
-    Only the last root may be other than 1. Returns the basis vectors (Σ rank, K) and the row of each.
+    Only the last root may be other than 1. Gives the place in ``free.rows`` of each vector, and the vectors
+    in compressed rows: where they begin, their classes and their values.
     """
-    rank = used.sum(axis=1) - 1
-    at = np.repeat(np.arange(len(used)), rank)
-    order = np.arange(len(at)) - np.repeat(np.cumsum(rank) - rank, rank) + 1  # 1 … rank within a row
-    position = np.cumsum(used, axis=1)[at]  # 1 … classes in use
-    mine = used[at]
-    basis = np.where(mine & (position <= order[:, None]), 1.0, 0.0)
-    last = mine & (position == order[:, None] + 1)
-    end = -order / roots[last.argmax(axis=1)]
-    basis[last] = end
-    basis /= np.sqrt(order + end**2)[:, None]
-    return basis, at
+    counts = free.counts
+    sorted_places = free.places[np.lexsort((free.places, np.repeat(np.arange(len(counts)), counts)))]
+    rank = counts - 1
+    at = np.repeat(np.arange(len(counts)), rank)
+    order = np.arange(len(at)) - np.repeat(np.cumsum(rank) - rank, rank) + 1  # 1 … rank within a sample
+    ptr = pointers(order + 1)
+    within = np.arange(ptr[-1]) - np.repeat(ptr[:-1], order + 1)  # 0 … order
+    places = sorted_places[np.repeat(free.ptr[at], order + 1) + within]
+    values = np.ones(ptr[-1])
+    end = -order / roots[places[ptr[1:] - 1]]
+    values[ptr[1:] - 1] = end
+    values /= np.repeat(np.sqrt(order + end**2), order + 1)
+    return at, ptr, places, values
 
 
 def cholesky_solve(matrix: Doubles, right: Doubles) -> Doubles:
-    """Solve a positive definite system; the matrix is overwritten."""
-    factor = cho_factor(matrix, lower=True, overwrite_a=True, check_finite=False)
+    """Solve a positive definite system by the matrix's lower half, which is overwritten."""
+    # LAPACK goes by columns: of the transpose it makes no copy.
+    factor = cho_factor(matrix.T, lower=False, overwrite_a=True, check_finite=False)
     return cho_solve(factor, right, check_finite=False)

@@ -1,8 +1,10 @@
 """Compiled loops of the Crammer–Singer problem.
 
-``alpha`` is α = C·e_y − λ, on the simplex {α ≥ 0, Σ_c α_c = C}; g is the gradient of the dual in α,
-g_c = w_c·f + [c ≠ y]. A sample is optimal where all its classes with α_c > 0 share the largest g_c. ``times``
-tells how many classes each one stands for: sums over classes count it so often.
+α is kept in compressed rows (``ptr``, ``outputs``, ``alpha``), of which the first entry is the sample's own
+class, whatever its α, and the others are rivals. α = C·e_y − λ is on the simplex {α ≥ 0, Σ_c α_c = C}; g is
+the gradient of the dual in α, g_c = w_c·f + [c ≠ y]. A sample is optimal where all its classes with α_c > 0
+share the largest g_c. ``times`` tells how many classes each one stands for: sums over classes count it so
+often.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from whence.svm.loops import axpy, gather_scores, jit, random_below
 
 
 @jit
-def shift_to_simplex(v, times, m, C):
+def shift_to_simplex(v, times, classes, m, C):
     """θ with Σ_c max(v_c − θ, 0) = C over the first m entries of v (Michelot's iteration)."""
     theta = v[0]
     for c in range(1, m):
@@ -24,8 +26,8 @@ def shift_to_simplex(v, times, m, C):
         count = 0.0
         for c in range(m):
             if v[c] > theta:
-                total += times[c] * v[c]
-                count += times[c]
+                total += times[classes[c]] * v[c]
+                count += times[classes[c]]
         new = (total - C) / max(count, 1.0)
         if new <= theta:
             break
@@ -34,203 +36,269 @@ def shift_to_simplex(v, times, m, C):
 
 
 @jit
-def own_of_alpha(a, label, times):
-    """λ_y = Σ_{c ≠ y} α_c, not C − α_y: that would lose the digits of a small λ under a large C."""
-    own = 0.0
-    for c in range(len(a)):
-        if c != label:
-            own += times[c] * a[c]
-    return own
+def total_own(ptr, outputs, alpha, times):
+    """Σ_i λ_{i,y_i} and the largest λ_{i,y_i}.
 
-
-@jit
-def total_own(alpha, y, times):
-    """Σ_i λ_{i,y_i} and the largest λ_{i,y_i}."""
+    λ_y is Σ_{c ≠ y} α_c, not C − α_y: that would lose the digits of a small λ under a large C.
+    """
     total = 0.0
     most = 0.0
-    for i in range(alpha.shape[0]):
-        own = own_of_alpha(alpha[i], y[i], times)
+    for i in range(len(ptr) - 1):
+        own = 0.0
+        for p in range(ptr[i] + 1, ptr[i + 1]):
+            own += times[outputs[p]] * alpha[p]
         total += own
         most = max(most, own)
     return total, most
 
 
 @jit
-def weight_of_alpha(X, y, alpha, times, bias, out):
-    """out += Σ_i λ_i f_iᵀ with λ_i = C·e_{y_i} − α_i."""
-    d = X.shape[1]
-    for i in range(X.shape[0]):
-        own = own_of_alpha(alpha[i], y[i], times)
-        for c in range(alpha.shape[1]):
-            lam = own if c == y[i] else -alpha[i, c]
-            if lam != 0.0:
-                axpy(lam, X[i], out[c], d)
-                if bias != 0.0:
-                    out[c, d] += bias * lam
+def complete(ptr, outputs, alpha, times, C):
+    """Give the own class what the others leave of C."""
+    for i in range(len(ptr) - 1):
+        left = C
+        for p in range(ptr[i] + 1, ptr[i + 1]):
+            left -= times[outputs[p]] * alpha[p]
+        alpha[ptr[i]] = max(left, 0.0)
 
 
 @jit
-def quantise(alpha, y, times, C, grid, indptr, indices, data, fill):
+def coefficients(ptr, outputs, alpha, times, out):
+    """λ of the kept classes."""
+    for i in range(len(ptr) - 1):
+        own = 0.0
+        for p in range(ptr[i] + 1, ptr[i + 1]):
+            own += times[outputs[p]] * alpha[p]
+            out[p] = -alpha[p]
+        out[ptr[i]] = own
+
+
+@jit
+def begin(indptr, indices, data, y, ptr, outputs, alpha, fill):
+    """α_c = −λ_c of rivals where that is above 0, and 0 of the own class; only counts unless ``fill``."""
+    p = 0
+    for i in range(len(y)):
+        if fill:
+            outputs[p] = y[i]
+            alpha[p] = 0.0
+        p += 1
+        for q in range(indptr[i], indptr[i + 1]):
+            if indices[q] != y[i] and data[q] < 0.0:
+                if fill:
+                    outputs[p] = indices[q]
+                    alpha[p] = -data[q]
+                p += 1
+        ptr[i + 1] = p
+
+
+@jit
+def sort_entries(indices, data, start, stop):
+    """Sort a few entries by their index."""
+    for p in range(start + 1, stop):
+        index, value = indices[p], data[p]
+        q = p
+        while q > start and indices[q - 1] > index:
+            indices[q] = indices[q - 1]
+            data[q] = data[q - 1]
+            q -= 1
+        indices[q] = index
+        data[q] = value
+
+
+@jit
+def quantise(ptr, outputs, alpha, times, C, grid, indptr, indices, data, fill):
     """λ = C·e_y − α on a grid, in compressed rows; only counts unless ``fill``.
 
     Entries are multiples of ``grid`` small enough to add without rounding, so that rows sum to exactly zero;
     a sample wholly on one other class is at its bound, exactly (C, −C).
     """
-    K = alpha.shape[1]
-    steps = np.empty(K)
     most = np.floor(C / grid)
-    p = 0
-    for i in range(alpha.shape[0]):
+    n = 0
+    for i in range(len(ptr) - 1):
         count = 0
         total = 0.0
         largest = -1
-        for c in range(K):
-            k = np.floor(alpha[i, c] / grid) if c != y[i] else 0.0
-            steps[c] = k
+        top = 0.0
+        for p in range(ptr[i] + 1, ptr[i + 1]):
+            k = np.floor(alpha[p] / grid)
             if k > 0.0:
                 count += 1
-                total += times[c] * k
-                if largest < 0 or k > steps[largest]:
-                    largest = c
+                total += times[outputs[p]] * k
+                if k > top:
+                    largest, top = p, k
         # Rounding in α can leave the sum a few steps above C.
+        less = 0.0
         if total > most:
-            less = np.ceil((total - most) / times[largest])
-            steps[largest] -= less
-            total -= times[largest] * less
-        bound = count == 1 and times[largest] == 1.0 and total >= most - 1.0
-        if count > 0:
-            if fill:
-                for c in range(K):
-                    if c == y[i]:
-                        indices[p] = c
-                        data[p] = C if bound else total * grid
-                        p += 1
-                    elif steps[c] > 0.0:
-                        indices[p] = c
-                        data[p] = -C if bound else -steps[c] * grid
-                        p += 1
-            else:
-                p += count + 1
-        indptr[i + 1] = p
-    return p
+            less = np.ceil((total - most) / times[outputs[largest]])
+            total -= times[outputs[largest]] * less
+        bound = count == 1 and times[outputs[largest]] == 1.0 and total >= most - 1.0
+        if count > 0 and fill:
+            start = n
+            indices[n] = outputs[ptr[i]]
+            data[n] = C if bound else total * grid
+            n += 1
+            for p in range(ptr[i] + 1, ptr[i + 1]):
+                k = np.floor(alpha[p] / grid)
+                if k > 0.0:
+                    k -= less if p == largest else 0.0
+                    indices[n] = outputs[p]
+                    data[n] = -C if bound else -k * grid
+                    n += 1
+            sort_entries(indices, data, start, n)
+        elif count > 0:
+            n += count + 1
+        indptr[i + 1] = n
+    return n
 
 
 @jit
-def digest(scores, y, stored):
-    """Losses of a block of score rows, which replace the stored ones.
+def largest(row):
+    """The largest of some numbers."""
+    # One maximum waits for the next; eight of them go side by side.
+    a = b = c = d = e = f = g = h = row[0]
+    k = 0
+    while k + 8 <= len(row):
+        a = max(a, row[k])
+        b = max(b, row[k + 1])
+        c = max(c, row[k + 2])
+        d = max(d, row[k + 3])
+        e = max(e, row[k + 4])
+        f = max(f, row[k + 5])
+        g = max(g, row[k + 6])
+        h = max(h, row[k + 7])
+        k += 8
+    while k < len(row):
+        a = max(a, row[k])
+        k += 1
+    return max(max(max(a, b), max(c, d)), max(max(e, f), max(g, h)))
 
-    Returns Σ loss, Σ d loss/d scale of W, Σ |change| against the stored scores, and the smallest margin
-    s_y − s_c.
+
+@jit
+def above(s, start, stop, bar, values, classes, n):
+    """Take the classes from ``start`` to ``stop`` above a bar among the largest, of which n are known.
+
+    Returns how many there are now, and the bar, which rises once there is no more room.
     """
-    loss = 0.0
-    slope = 0.0
-    change = 0.0
-    smallest = np.inf
-    for i in range(scores.shape[0]):
-        own = scores[i, y[i]]
-        worst = 0.0
-        margin = 0.0
-        for c in range(scores.shape[1]):
-            s = scores[i, c]
-            if c != y[i]:
-                smallest = min(smallest, own - s)
-                if 1.0 + s - own > worst:
-                    worst = 1.0 + s - own
-                    margin = s - own
-            change += abs(s - stored[i, c])
-            stored[i, c] = s
-        loss += worst
-        slope += margin
-    return loss, slope, change, smallest
+    most = len(values)
+    for first in range(start, stop, 32):
+        last = min(first + 32, stop)
+        if largest(s[first:last]) <= bar:  # which is soon told
+            continue
+        for c in range(first, last):
+            if s[c] > bar:
+                k = n
+                if n == most:
+                    k = np.argmin(values)
+                else:
+                    n += 1
+                values[k], classes[k] = s[c], c
+                if n == most:
+                    bar = max(bar, values.min())
+    return n, bar
 
 
 @jit
-def scaled_loss(stored, y, a):
-    """Σ loss and Σ d loss/da of the stored scores times a."""
+def look(scores, rows, ptr, outputs, alpha, slack, most, margins, near, counts, moving, listed):
+    """Losses of a block of scores, which are overwritten, and the classes that may move.
+
+    A class may move when α_c > 0, or when its gradient is above the smallest one of those, less ``slack``; of
+    the latter so many are listed as ``most`` says. The own class is listed whether or not it may move, and
+    first. Returns Σ loss, Σ d loss/d scale of W, the smallest margin s_y − s_c, how many samples are split
+    between classes with α_c > 0, Σ (classes − 1) over those, and how many classes are listed.
+    """
+    K = scores.shape[1]
+    values = np.empty(most)
+    classes = np.empty(most, np.int64)
     loss = 0.0
     slope = 0.0
-    for i in range(stored.shape[0]):
-        own = stored[i, y[i]]
-        worst = 0.0
-        margin = 0.0
-        for c in range(stored.shape[1]):
-            m = stored[i, c] - own
-            if c != y[i] and 1.0 + a * m > worst:
-                worst = 1.0 + a * m
-                margin = m
-        loss += worst
-        slope += margin
+    smallest = np.inf
+    free = 0
+    pairs = 0
+    used = 0
+    for o in range(len(rows)):
+        i = rows[o]
+        s = scores[o]
+        start = used
+        first = ptr[i]
+        y = outputs[first]
+        own = s[y]
+        s[y] = -np.inf
+        top = largest(s)
+        margin = own - top
+        smallest = min(smallest, margin)
+        if margin < 1.0:
+            loss += 1.0 - margin
+            slope -= margin
+        margins[i] = margin
+        listed[used] = y
+        used += 1
+        count = 0
+        lowest = np.inf
+        for p in range(first + 1, ptr[i + 1]):
+            if alpha[p] > 0.0:
+                c = outputs[p]
+                count += 1
+                lowest = min(lowest, s[c] + 1.0)
+                s[c] = -np.inf
+                listed[used] = c
+                used += 1
+        rest = largest(s) if count > 0 else top
+        best = rest + 1.0  # the largest g of a class without α
+        at = lowest  # g of the only class with α
+        own_moves = alpha[first] > 0.0
+        if own_moves:
+            count += 1
+            lowest = min(lowest, own)
+            at = own
+        else:
+            best = max(best, own)
+        near[i] = at - best if count == 1 else -np.inf
+        if count > 1:
+            free += 1
+            pairs += count - 1
+        bar = lowest - slack
+        own_moves = own_moves or own > bar
+        if most > 0 and rest > bar - 1.0:
+            # Where all are alike, samples should not agree on the first ones.
+            begin = i % K
+            n, bar = above(s, begin, K, bar - 1.0, values, classes, 0)
+            n, bar = above(s, 0, begin, bar, values, classes, n)
+            for k in range(n):
+                listed[used] = classes[k]
+                used += 1
+        counts[o] = used - start
+        moving[o] = counts[o] if own_moves else counts[o] - 1
+        if moving[o] < 2:
+            moving[o] = 0
+    return loss, slope, smallest, free, pairs, used
+
+
+@jit
+def scaled_loss(margins, a):
+    """Σ loss and Σ d loss/da of scores times a, by the margins."""
+    loss = 0.0
+    slope = 0.0
+    for i in range(len(margins)):
+        if a * margins[i] < 1.0:
+            loss += 1.0 - a * margins[i]
+            slope -= margins[i]
     return loss, slope
 
 
 @jit
-def select(stored, y, alpha, slack, rows, ptr, classes):
-    """List the samples and classes that may move; samples with fewer than two such classes are left out.
-
-    A class may move when α_c > 0, or when its gradient is above the smallest one of those, less ``slack``.
-    Returns how many samples and classes are listed, how many samples are split between classes with
-    α_c > 0, and Σ (classes − 1) over those.
-    """
-    K = stored.shape[1]
-    n = 0
-    used = 0
-    free = 0
-    pairs = 0
-    ptr[0] = 0
-    for i in range(stored.shape[0]):
-        lowest = np.inf
-        count = 0
-        for c in range(K):
-            if alpha[i, c] > 0.0:
-                count += 1
-                lowest = min(lowest, stored[i, c] + (1.0 if c != y[i] else 0.0))
-        if count > 1:
-            free += 1
-            pairs += count - 1
-        start = used
-        for c in range(K):
-            if alpha[i, c] > 0.0 or stored[i, c] + (1.0 if c != y[i] else 0.0) > lowest - slack:
-                classes[used] = c
-                used += 1
-        if used - start < 2:
-            used = start
-        else:
-            rows[n] = i
-            n += 1
-            ptr[n] = used
-    return n, used, free, pairs
-
-
-@jit
-def kink_distance(stored, y, alpha, out):
-    """How far each sample is from changing: g of its class less the largest other; −inf where it is split."""
-    K = stored.shape[1]
-    for i in range(stored.shape[0]):
-        count = 0
-        at = 0.0
-        best = -np.inf
-        for c in range(K):
-            g = stored[i, c] + (1.0 if c != y[i] else 0.0)
-            if alpha[i, c] > 0.0:
-                count += 1
-                at = g
-            else:
-                best = max(best, g)
-        out[i] = at - best if count == 1 else -np.inf
-
-
-@jit
-def descend(X, y, norms, rows, ptr, classes, n, W, alpha, times, C, bias, epochs, slack, rng):
-    """Dual coordinate descent over the listed samples and classes, which keeps W = Σ λ_i f_iᵀ.
+def descend(X, y, norms, rows, starts, stops, outputs, alpha, W, times, C, bias, epochs, slack, rng):
+    """Dual coordinate descent over the samples and classes that may move, which keeps W = Σ λ_i f_iᵀ.
 
     Samples that stay at a corner by more than ``slack`` drop out; it ends when an epoch gains little.
     Returns the number of products w·f taken.
     """
     d = X.shape[1]
-    K = W.shape[0]
-    v = np.empty(K)
-    g = np.empty(K)
-    t = np.empty(K)
+    n = len(rows)
+    most = 0
+    for o in range(n):
+        most = max(most, stops[o] - starts[o])
+    v = np.empty(most)
+    g = np.empty(most)
     order = np.arange(n).astype(np.int32)
     active = n
     visits = 0
@@ -244,7 +312,8 @@ def descend(X, y, norms, rows, ptr, classes, n, W, alpha, times, C, bias, epochs
         while p < active:
             o = order[p]
             i = rows[o]
-            listed = classes[ptr[o] : ptr[o + 1]]
+            listed = outputs[starts[o] : stops[o]]
+            a = alpha[starts[o] : stops[o]]
             m = len(listed)
             f = X[i]
             A = max(norms[i], 1e-300)
@@ -262,18 +331,17 @@ def descend(X, y, norms, rows, ptr, classes, n, W, alpha, times, C, bias, epochs
                     second = g[c]
             # Relative to the largest g, so that v keeps its digits where C·‖f‖² is tiny.
             for c in range(m):
-                v[c] = alpha[i, listed[c]] + (g[c] - top) / A
-                t[c] = times[listed[c]]
-            theta = shift_to_simplex(v, t, m, C)
+                v[c] = a[c] + (g[c] - top) / A
+            theta = shift_to_simplex(v, times, listed, m, C)
             moved = False
             for c in range(m):
                 k = listed[c]
                 new = max(v[c] - theta, 0.0)
-                step = new - alpha[i, k]
+                step = new - a[c]
                 if step != 0.0:
                     moved = True
-                    gained += t[c] * step * (g[c] - 0.5 * A * step)
-                    alpha[i, k] = new
+                    gained += times[k] * step * (g[c] - 0.5 * A * step)
+                    a[c] = new
                     axpy(-step, f, W[k], d)
                     if bias != 0.0:
                         W[k, d] -= bias * step
@@ -289,29 +357,29 @@ def descend(X, y, norms, rows, ptr, classes, n, W, alpha, times, C, bias, epochs
 
 
 @jit
-def project_rows(base, sigma, g, t, dg, times, C, out):
+def project_rows(base, sigma, g, t, dg, ptr, outputs, times, C, out):
     """out = projection of base + σ·(g + t·dg) onto {a ≥ 0, Σ a = C}, row by row."""
-    K = base.shape[1]
-    v = np.empty(K)
-    for i in range(base.shape[0]):
-        for c in range(K):
-            v[c] = base[i, c] + sigma * (g[i, c] + t * dg[i, c])
-        theta = shift_to_simplex(v, times, K, C)
-        for c in range(K):
-            a = v[c] - theta
-            out[i, c] = a if a > 0.0 else 0.0
+    for i in range(len(ptr) - 1):
+        start = ptr[i]
+        m = ptr[i + 1] - start
+        v = out[start : start + m]
+        for c in range(m):
+            v[c] = base[start + c] + sigma * (g[start + c] + t * dg[start + c])
+        theta = shift_to_simplex(v, times, outputs[start:], m, C)
+        for c in range(m):
+            v[c] = max(v[c] - theta, 0.0)
 
 
 @jit
-def hessian_product(X, rows, ptr, classes, roots, bias, V, out):
-    """out += Σ_i P_i V f_i f_iᵀ, P_i the projection of sample i's listed classes off the vector ``roots``."""
+def project_classes(X, rows, ptr, places, roots, bias, V, out):
+    """out = P_i V f_i of the listed classes, P_i projecting those of sample i off the vector ``roots``."""
     d = X.shape[1]
-    z = np.empty(V.shape[0])
     for o in range(len(rows)):
-        f = X[rows[o]]
-        listed = classes[ptr[o] : ptr[o + 1]]
-        m = len(listed)
-        gather_scores(V, listed, m, f, d, bias, z)
+        start = ptr[o]
+        m = ptr[o + 1] - start
+        listed = places[start : start + m]
+        z = out[start : start + m]
+        gather_scores(V, listed, m, X[rows[o]], d, bias, z)
         mean = 0.0
         total = 0.0
         for c in range(m):
@@ -320,7 +388,18 @@ def hessian_product(X, rows, ptr, classes, roots, bias, V, out):
             total += root * root
         mean /= total
         for c in range(m):
-            part = z[c] - roots[listed[c]] * mean
-            axpy(part, f, out[listed[c]], d)
-            if bias != 0.0:
-                out[listed[c], d] += bias * part
+            z[c] -= roots[listed[c]] * mean
+
+
+@jit
+def multiply_bases(products, first, at, ptr, places, values, out):
+    """out[r, s] = products[r, at[s]] times that of two sparse vectors, first + r and s ≤ first + r."""
+    for r in range(out.shape[0]):
+        q = first + r
+        for s in range(q + 1):
+            total = 0.0
+            for a in range(ptr[q], ptr[q + 1]):
+                for b in range(ptr[s], ptr[s + 1]):
+                    if places[a] == places[b]:
+                        total += values[a] * values[b]
+            out[r, s] = products[r, at[s]] * total if total != 0.0 else 0.0

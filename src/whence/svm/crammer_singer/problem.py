@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -9,15 +10,16 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array
 
-from whence.core.arrays import Doubles, Floats, Ints
+from whence.core.arrays import Doubles, Floats, Ints, Mask
 from whence.core.checks import as_int64, check_count, to_array
 from whence.errors import InvalidInputError
-from whence.svm import inputs
+from whence.svm import inputs, loops
 from whence.svm.crammer_singer import kernels
-from whence.svm.crammer_singer.hessian import NewtonSystem, step_cost
-from whence.svm.likeness import likeness
+from whence.svm.crammer_singer.hessian import NewtonSystem, room, step_cost
+from whence.svm.likeness import Likeness
+from whence.svm.pairs import Kept, Pairs, small_int
 from whence.svm.passes import Rows
-from whence.svm.problem import Listed, Losses, Problem, Selected
+from whence.svm.problem import Losses, Moving, Problem, Seen
 
 _UNNAMED = 1000  # classes that labels may speak of without a sample for each
 
@@ -80,11 +82,19 @@ class CrammerSinger(Problem):
         """The labels."""
         return self.labels
 
-    def compare(self, scores: Doubles, theirs: Doubles | None, rows: Ints) -> tuple[float, float | None]:
+    def compare(
+        self, parts: Iterable[tuple[Doubles, Doubles | None]], rows: Ints
+    ) -> tuple[float, float | None]:
         """The share of rows with the same class first, and the likeness of the logits."""
-        classes = self.labels[rows] if theirs is None else theirs.argmax(axis=1)
-        agreement = float((scores.argmax(axis=1) == classes).mean())
-        return agreement, None if theirs is None else likeness(scores, theirs)
+        labels, same, start, likeness = self.labels[rows], 0, 0, Likeness()
+        for scores, theirs in parts:
+            stop = start + len(scores)
+            classes = labels[start:stop] if theirs is None else theirs.argmax(axis=1)
+            same += int((scores.argmax(axis=1) == classes).sum())
+            if theirs is not None:
+                likeness.add(scores, theirs)
+            start = stop
+        return same / start, likeness.value
 
     # Values
 
@@ -93,129 +103,141 @@ class CrammerSinger(Problem):
         """How many classes each one stands for, (K,)."""
         return np.append(np.ones(self.n_outputs - 1), self.multiplicity)
 
-    def inner(self, A: Floats, B: Floats) -> float:
-        """Σ_c A_c·B_c of two arrays like W, (K, D)."""
-        return float(np.vdot(A, B)) + (self.multiplicity - 1) * float(np.vdot(A[-1], B[-1]))
+    def inner(self, A: Floats, B: Floats, outputs: Ints | None = None) -> float:
+        """Σ_c A_c·B_c of two arrays like W, (K, D), or like its rows of some classes."""
+        found = float(loops.inner(A, B))
+        if self.multiplicity > 1 and (outputs is None or outputs[-1] == self.n_outputs - 1):
+            found += (self.multiplicity - 1) * float(loops.inner(A[-1:], B[-1:]))
+        return found
 
-    def begin(self, lam: csr_array, alpha: Doubles) -> float:
-        """α_ic = −λ_ic where that is above 0 and c is another class; returns the largest λ_{i,y_i}."""
-        alpha[:] = -lam.toarray()
-        alpha[np.arange(len(alpha)), self.labels] = 0.0
-        np.maximum(alpha, 0.0, out=alpha)
-        return float((alpha @ self.times).max())
+    @property
+    def trace(self) -> int:
+        """A margin."""
+        return 1
 
-    def complete(self, alpha: Doubles) -> None:
+    def begin(self, lam: csr_array) -> tuple[Kept, float]:
+        """α_ic = −λ_ic where that is above 0 and c is another class; also gives the largest λ_{i,y_i}."""
+        ptr, dtype = np.zeros(len(self.labels) + 1, np.int64), small_int(self.n_outputs)
+        rows = lam.indptr, lam.indices, lam.data, self.labels, ptr
+        kernels.begin(*rows, np.empty(0, dtype), np.empty(0), False)
+        kept = Kept(ptr, np.empty(ptr[-1], dtype), np.empty(ptr[-1]))
+        kernels.begin(*rows, kept.outputs, kept.alpha, True)
+        return kept, self.linear(kept)[1]
+
+    def complete(self, kept: Kept) -> None:
         """Give the own class what the others leave of C."""
-        own = np.arange(len(alpha)), self.labels
-        alpha[own] = 0.0
-        alpha[own] = np.maximum(self.C - alpha @ self.times, 0.0)
+        kernels.complete(kept.ptr, kept.outputs, kept.alpha, self.times, self.C)
 
-    def linear(self, alpha: Doubles) -> tuple[float, float]:
+    def linear(self, kept: Kept) -> tuple[float, float]:
         """Σ_i λ_{i,y_i} and the largest λ_{i,y_i}."""
-        total, most = kernels.total_own(alpha, self.labels, self.times)
+        total, most = kernels.total_own(kept.ptr, kept.outputs, kept.alpha, self.times)
         return float(total), float(most)
+
+    def coefficients(self, kept: Kept) -> Doubles:
+        """λ_ic = −α_ic of other classes, and of the own one what makes the sum 0."""
+        found = np.empty(len(kept.alpha))
+        kernels.coefficients(kept.ptr, kept.outputs, kept.alpha, self.times, found)
+        return found
 
     def linear_of(self, lam: csr_array) -> float:
         """Σ_i λ_{i,y_i}."""
         # Rows sum to zero and only λ_{i,y_i} is positive, so this is the sum of positive entries.
         return float(lam.data[lam.data > 0].sum())
 
-    def sparse(self, alpha: Doubles) -> csr_array:
+    def sparse(self, kept: Kept) -> csr_array:
         """λ on a grid so fine that it costs nothing and so coarse that row sums are exactly zero."""
-        grid = 2.0 ** (np.floor(np.log2(self.linear(alpha)[1] or self.C)) - 44)
-        indptr = np.zeros(len(alpha) + 1, np.int64)
-        fixed = alpha, self.labels, self.times, self.C, grid, indptr
+        grid = 2.0 ** (np.floor(np.log2(self.linear(kept)[1] or self.C)) - 44)
+        indptr = np.zeros(len(kept) + 1, np.int64)
+        fixed = kept.ptr, kept.outputs, kept.alpha, self.times, self.C, grid, indptr
         size = kernels.quantise(*fixed, np.empty(0, np.int32), np.empty(0), False)
         indices, data = np.empty(size, np.int32), np.empty(size)
         kernels.quantise(*fixed, indices, data, True)
-        return csr_array((data, indices, indptr), shape=alpha.shape)
+        return csr_array((data, indices, indptr), shape=(len(kept), self.n_outputs))
 
-    def add_weight(self, alpha: Doubles, rows: slice, out: Doubles) -> None:
-        """Add Σ_i λ_i f_iᵀ over some rows to ``out``."""
-        kernels.weight_of_alpha(
-            self.features[rows], self.labels[rows], alpha[rows], self.times, self.bias, out
-        )
-
-    def losses(self, scores: Floats, rows: slice, stored: Floats) -> Losses:
-        """Losses and margins s_y − s_c of scores, which replace the stored ones."""
-        return Losses(*kernels.digest(scores, self.labels[rows], stored[rows]))
-
-    def scaled_losses(self, stored: Floats, rows: slice, scale: float) -> tuple[float, float]:
-        """Σ loss and its slope, of the stored scores times a scale."""
-        found: tuple[float, float] = kernels.scaled_loss(stored[rows], self.labels[rows], scale)
+    def scaled_losses(self, traces: Floats, rows: slice, scale: float) -> tuple[float, float]:
+        """Σ loss and its slope, by the margins s_y − s_c times a scale."""
+        found: tuple[float, float] = kernels.scaled_loss(traces[rows, 0], scale)
         return found
 
     # Moves of single samples
 
-    def select(self, stored: Floats, alpha: Doubles, slack: float, listed: Listed) -> Selected:
+    def look(
+        self, scores: Floats, rows: Ints, kept: Kept, slack: float, most: int, traces: Floats, near: Floats
+    ) -> Seen:
         """List the classes with α_c > 0, and those whose g comes within the slack of theirs."""
-        return Selected(*kernels.select(stored, self.labels, alpha, slack, *listed))
+        most = min(most, self.n_outputs)
+        room = int((kept.ptr[rows + 1] - kept.ptr[rows]).sum()) + most * len(rows)
+        counts, moving = np.empty(len(rows), np.int64), np.empty(len(rows), np.int32)
+        listed = np.empty(room, kept.outputs.dtype)
+        loss, slope, margin, free, pairs, used = kernels.look(
+            scores, rows, kept.ptr, kept.outputs, kept.alpha, slack, most, traces[:, 0], near, counts,
+            moving, listed,
+        )  # fmt: skip
+        return Seen(Losses(loss, slope, margin), free, pairs, counts, listed[:used].copy(), moving)
 
-    def descend(
-        self, listed: Listed, n: int, W: Floats, alpha: Doubles, epochs: int, slack: float, rng: Any
-    ) -> int:
+    def descend(self, moving: Moving, kept: Kept, W: Floats, epochs: int, slack: float, rng: Any) -> int:
         """α_i becomes the projection of α_i + g_i/‖f_i‖² onto its simplex, for one sample after the other."""
         visits: int = kernels.descend(
-            self.features, self.labels, self.squared_norms, *listed, n, W, alpha, self.times, self.C,
-            self.bias, epochs, slack, rng,
+            self.features, self.labels, self.squared_norms, *moving, kept.outputs, kept.alpha, W, self.times,
+            self.C, self.bias, epochs, slack, rng,
         )  # fmt: skip
         return visits
 
-    def distances(self, stored: Floats, alpha: Doubles) -> Doubles:
-        """G of each sample's class less the largest other; −inf where it is split between classes."""
-        out = np.empty(len(alpha))
-        kernels.kink_distance(stored, self.labels, alpha, out)
-        return out
-
     # Newton steps
 
-    def corner(self, rows: Ints) -> Doubles:
+    def _own(self, pairs: Pairs) -> Mask:
+        """Which pairs are a sample and its own class."""
+        found: Mask = pairs.outputs == pairs.spread(self.labels[pairs.rows])
+        return found
+
+    def corner(self, pairs: Pairs) -> Doubles:
         """C·e_{y_i}."""
-        corner = np.zeros((len(rows), self.n_outputs))
-        corner[np.arange(len(rows)), self.labels[rows]] = self.C
-        return corner
+        return np.where(self._own(pairs), self.C, 0.0)
 
-    def gradient(self, scores: Doubles, rows: Ints) -> Doubles:
+    def gradient(self, scores: Doubles, pairs: Pairs) -> Doubles:
         """g_ic = w_c·f_i + [c ≠ y_i]."""
-        g = scores + 1.0
-        g[np.arange(len(rows)), self.labels[rows]] -= 1.0
-        return g
+        scores += ~self._own(pairs)
+        return scores
 
-    def rise(self, before: Doubles, after: Doubles, rows: Ints) -> float:
+    def rise(self, before: Doubles, after: Doubles, pairs: Pairs) -> float:
         """The change of Σ_i λ_{i,y_i}."""
-        own = np.arange(len(rows)), self.labels[rows]
+        own = self._own(pairs)
         return float((before[own] - after[own]).sum())
 
-    def typical(self, alpha: Doubles, rows: Ints) -> float:
+    def typical(self, alpha: Doubles, pairs: Pairs) -> float:
         """The mean λ_{i,y_i} of support vectors."""
-        own = self.C - alpha[np.arange(len(rows)), self.labels[rows]]
+        own = self.C - alpha[self._own(pairs)]
         return float(own[own > 0].mean() if (own > 0).any() else self.C)
 
     def project(
-        self, centre: Doubles, sigma: float, g: Doubles, t: float, dg: Doubles, rows: Ints, out: Doubles
+        self, centre: Doubles, sigma: float, g: Doubles, t: float, dg: Doubles, pairs: Pairs, out: Doubles
     ) -> None:
         """Project centre + σ (g + t·dg) onto the simplex, row by row."""
-        kernels.project_rows(centre, sigma, g, t, dg, self.times, self.C, out)
+        kernels.project_rows(centre, sigma, g, t, dg, pairs.ptr, pairs.outputs, self.times, self.C, out)
 
-    def inner_rows(self, A: Doubles, B: Doubles) -> float:
-        """Σ_ic A_ic B_ic of two arrays like α, (n, K)."""
-        return float(np.vdot(A, B)) + (self.multiplicity - 1) * float(np.vdot(A[:, -1], B[:, -1]))
+    def inner_pairs(self, A: Doubles, B: Doubles, pairs: Pairs) -> float:
+        """Σ_ic A_ic B_ic of two arrays like α, (P,)."""
+        if self.multiplicity == 1:
+            return float(np.vdot(A, B))
+        return float(np.vdot(A * self.times[pairs.outputs], B))
 
-    def slackness(self, alpha: Doubles, g: Doubles, rows: Ints) -> float:
+    def slackness(self, alpha: Doubles, g: Doubles, pairs: Pairs) -> float:
         """What α is below the best on the simplex."""
-        return self.C * float(g.max(axis=1).sum()) - self.inner_rows(alpha, g)
+        best = float(np.maximum.reduceat(g, pairs.ptr[:-1]).sum())
+        return self.C * best - self.inner_pairs(alpha, g, pairs)
 
-    def repair(self, alpha: Doubles, rows: Ints) -> None:
+    def repair(self, alpha: Doubles, pairs: Pairs) -> None:
         """Scale rows to sum to C."""
-        alpha *= self.C / (alpha @ self.times)[:, None]
+        sums = np.add.reduceat(alpha * self.times[pairs.outputs], pairs.ptr[:-1])
+        alpha *= pairs.spread(self.C / sums)
 
     def system(self, rows: Rows) -> NewtonSystem:
         """Systems in which P_i projects onto the zero-sum vectors of the classes that a sample uses."""
-        return NewtonSystem(rows, self.times)
+        return NewtonSystem(rows, self.times[rows.used])
 
-    def step_cost(self, selected: Selected) -> float:
+    def step_cost(self, free: int, pairs: int) -> float:
         """Operations of one Newton step over the split samples."""
-        return step_cost(selected.free, selected.pairs, self.shape)[0]
+        return step_cost(free, pairs, self.shape, room(self.features))[0]
 
 
 def check_labels(labels: npt.ArrayLike, n: int) -> Ints:

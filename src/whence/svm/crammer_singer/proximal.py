@@ -44,6 +44,85 @@ def values(S, y, alpha, times, C, scale):
 
 
 @jit
+def pack(alpha, y, ptr, outputs, out, fill):
+    """α (n, K) as ``kernels`` keeps it: own class first, rivals with α > 0; only counts unless ``fill``."""
+    p = 0
+    for i in range(alpha.shape[0]):
+        if fill:
+            outputs[p], out[p] = y[i], alpha[i, y[i]]
+        p += 1
+        for c in range(alpha.shape[1]):
+            if c != y[i] and alpha[i, c] > 0.0:
+                if fill:
+                    outputs[p], out[p] = c, alpha[i, c]
+                p += 1
+        ptr[i + 1] = p
+
+
+@jit
+def select(scores, y, alpha, slack, rows, ptr, classes):
+    """List the samples and classes that may move; samples with fewer than two such classes are left out.
+
+    A class may move when α_c > 0, or when its gradient is above the smallest one of those, less ``slack``.
+    Returns how many samples are listed.
+    """
+    K = scores.shape[1]
+    n = 0
+    used = 0
+    ptr[0] = 0
+    for i in range(scores.shape[0]):
+        lowest = np.inf
+        for c in range(K):
+            if alpha[i, c] > 0.0:
+                lowest = min(lowest, scores[i, c] + (1.0 if c != y[i] else 0.0))
+        start = used
+        for c in range(K):
+            if alpha[i, c] > 0.0 or scores[i, c] + (1.0 if c != y[i] else 0.0) > lowest - slack:
+                classes[used] = c
+                used += 1
+        if used - start < 2:
+            used = start
+        else:
+            rows[n] = i
+            n += 1
+            ptr[n] = used
+    return n
+
+
+@jit
+def kink_distance(scores, y, alpha, out):
+    """How far each sample is from changing: g of its class less the largest other; −inf where it is split."""
+    K = scores.shape[1]
+    for i in range(scores.shape[0]):
+        count = 0
+        at = 0.0
+        best = -np.inf
+        for c in range(K):
+            g = scores[i, c] + (1.0 if c != y[i] else 0.0)
+            if alpha[i, c] > 0.0:
+                count += 1
+                at = g
+            else:
+                best = max(best, g)
+        out[i] = at - best if count == 1 else -np.inf
+
+
+@jit
+def losses(scores, y):
+    """Σ loss of scores (n, K), and the smallest margin s_y − s_c."""
+    loss = 0.0
+    smallest = np.inf
+    for i in range(scores.shape[0]):
+        margin = np.inf
+        for c in range(scores.shape[1]):
+            if c != y[i]:
+                margin = min(margin, scores[i, y[i]] - scores[i, c])
+        loss += max(1.0 - margin, 0.0)
+        smallest = min(smallest, margin)
+    return loss, smallest
+
+
+@jit
 def axpy_pair(step0, step1, f, w0, w1):
     """w0 += step0 · f and w1 += step1 · f: most moves are of two classes, and f is read once."""
     s0 = f.dtype.type(step0)
@@ -64,7 +143,6 @@ def sweep(G, y, S, alpha, times, C, slack, order, active, rng):
     K, n = S.shape
     v = np.empty(K)
     g = np.empty(K)
-    t = np.empty(K)
     steps = np.empty(K)
     moving = np.empty(K, np.int64)
     for p in range(active - 1, 0, -1):
@@ -98,9 +176,8 @@ def sweep(G, y, S, alpha, times, C, slack, order, active, rng):
             if alpha[i, c] > 0.0 or g[c] > lowest:
                 moving[m] = c
                 v[m] = alpha[i, c] + (g[c] - top) / max(np.float64(G[i, i]), 1e-300)
-                t[m] = times[c]
                 m += 1
-        theta = shift_to_simplex(v, t, m, C)
+        theta = shift_to_simplex(v, times, moving, m, C)
         last = -1
         for k in range(m):
             c = moving[k]
@@ -213,9 +290,16 @@ def ascend_by_weights(
     """
     pull = rho / (1.0 + rho)
     kept = 1.0
+    listed = np.empty(ptr[-1])
+    for o in range(len(rows)):
+        for p in range(ptr[o], ptr[o + 1]):
+            listed[p] = alpha[rows[o], classes[p]]
     for made in range(done + 1, done + sweeps + 1):
         W += W.dtype.type(pull) * centre
-        descend(X, y, norms, rows, ptr, classes, len(rows), W, alpha, times, C, bias, 1, slack, rng)
+        descend(X, y, norms, rows, ptr[:-1], ptr[1:], classes, listed, W, times, C, bias, 1, slack, rng)
+        for o in range(len(rows)):
+            for p in range(ptr[o], ptr[o + 1]):
+                alpha[rows[o], classes[p]] = listed[p]
         share = share_of(made)
         kept *= 1.0 - share
         move_on(W, centre, mean_W, pull, share)

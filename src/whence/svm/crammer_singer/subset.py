@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -11,10 +10,12 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from whence.core.arrays import Doubles, Floats, Ints
+from whence.svm import passes
 from whence.svm.crammer_singer import proximal
 from whence.svm.crammer_singer.problem import CrammerSinger
-from whence.svm.passes import Certificate, certify
-from whence.svm.problem import Listed
+from whence.svm.pairs import Kept, Pairs, small_int
+from whence.svm.passes import Certificate, Parallel, add_up, certify
+from whence.svm.problem import Losses
 
 _DOUBLE_BELOW = 1e-4  # the tolerance below which float32 does not carry the search
 _DOUBLE_ABOVE = 5e4  # C·Σ‖f_i‖² above which it does not either
@@ -26,6 +27,8 @@ _STRENGTH = 0.7  # ρ against the fourth root of C·Σ‖f_i‖²
 _SWEEPS = 400  # after which the search gives up
 _STEEPEST = 5e5  # C·Σ‖f_i‖² above which so many are not enough
 _CLOSE = 0.95  # of the gap that is asked for, since float32 is not exact
+
+_IN_TURN = Parallel()
 
 
 @dataclass
@@ -78,11 +81,10 @@ class Start:
     def alpha(self) -> Doubles:
         """α of what is feasible of λ, (N, K)."""
         p = self.ground.problem
-        alpha = np.zeros(self.lam.shape)
-        most = p.begin(self.lam, alpha)
-        alpha *= min(1.0, p.C / most) if most > 0.0 else 1.0
-        p.complete(alpha)
-        return alpha
+        kept, most = p.begin(self.lam)
+        kept.alpha *= min(1.0, p.C / most) if most > 0.0 else 1.0
+        p.complete(kept)
+        return csr_array((kept.alpha, kept.outputs, kept.ptr), shape=self.lam.shape).toarray()
 
     @cached_property
     def weight(self) -> Doubles:
@@ -136,8 +138,9 @@ class Search:
         self.steepness = p.C * float(p.squared_norms.sum())
         self.rho = _STRENGTH * self.steepness**0.25
         self.alpha = start.alpha[rows]
-        self.W: Doubles = np.zeros(p.shape)
-        p.add_weight(self.alpha, slice(0, len(rows)), self.W)
+        kept = self._packed()
+        pairs = Pairs(np.arange(len(rows)), kept.ptr, kept.outputs)
+        self.W = add_up(p, pairs, p.coefficients(kept), p.shape, _IN_TURN)
         self.scores = score(p.features, self.W, p.bias)
         self.centre, self.centre_W = start.scores[rows], start.weight
         self.rng = np.random.default_rng(seed).integers(1, 2**63, 1, dtype=np.uint64)
@@ -150,7 +153,7 @@ class Search:
         near = np.zeros(len(self.rows), bool)
         while self.steepness <= _STEEPEST and self.sweeps < _SWEEPS and goal > 1e-2 * tol:
             reach = float(np.abs(self.scores - self.centre).mean())
-            before, near = near, near | (p.distances(self.scores, self.alpha) < reach)
+            before, near = near, near | (self._distances() < reach)
             n = int(near.sum())
             if n > _NEARLY * len(near):  # one that is missed costs more than all the others
                 near[:], n = True, len(near)
@@ -160,13 +163,37 @@ class Search:
                 else:
                     self._by_weights(goal)
             self.centre = self.scores.copy()
-            found = certify(p, self.alpha, self.scores, _in_turn)
+            found = certify(p, p.sparse(self._packed()), _IN_TURN, self._losses)
             if found.gap <= tol:
                 return found
             self.W = self.centre_W = found.weight
             if (near == before).all():
                 goal *= 0.5
         return None
+
+    def _packed(self) -> Kept:
+        """α in compressed rows."""
+        p = self.problem
+        ptr, dtype = np.zeros(len(self.alpha) + 1, np.int64), small_int(p.n_outputs)
+        proximal.pack(self.alpha, p.labels, ptr, np.empty(0, dtype), np.empty(0), False)
+        kept = Kept(ptr, np.empty(ptr[-1], dtype), np.empty(ptr[-1]))
+        proximal.pack(self.alpha, p.labels, ptr, kept.outputs, kept.alpha, True)
+        return kept
+
+    def _losses(self, W: Doubles) -> Losses:
+        """Score all rows with some W, and tell the losses."""
+        loss, margin = 0.0, np.inf
+        for rows in self.problem.blocks():
+            self.scores[rows] = exact = passes.score(self.problem, W, rows)
+            found = proximal.losses(exact, self.problem.labels[rows])
+            loss, margin = loss + found[0], min(margin, found[1])
+        return Losses(loss, 0.0, margin)
+
+    def _distances(self) -> Doubles:
+        """How far each row is from changing."""
+        out = np.empty(len(self.alpha))
+        proximal.kink_distance(self.scores, self.problem.labels, self.alpha, out)
+        return out
 
     def _is_done(self, goal: float) -> bool:
         """Whether the gap is small enough as it is."""
@@ -200,11 +227,8 @@ class Search:
         """Move all rows, in rounds of some sweeps over those near a change."""
         p = self.problem
         (n, K), dtype = self.alpha.shape, p.features.dtype
-        room = Listed(
-            np.empty(n, np.int32),
-            np.empty(n + 1, np.int32 if n * K < 2**31 else np.int64),
-            np.empty(n * K, np.int16 if K < 2**15 else np.int32),
-        )
+        rows, ptr = np.empty(n, np.int32), np.empty(n + 1, np.int64)
+        classes = np.empty(n * K, small_int(K))
         back = 1.0 + self.rho
         alpha = self.alpha / back
         mean = alpha.copy()
@@ -215,8 +239,8 @@ class Search:
         scores: Floats = (self.scores + dtype.type(self.rho) * self.centre) / dtype.type(back)
         while made < _SWEEPS:
             slack = _SLACK * float(np.abs(scores - before).mean())
-            found = p.select(scores, alpha, slack, room)
-            listed = room.rows[: found.n], room.ptr[: found.n + 1], room.outputs
+            count = proximal.select(scores, p.labels, alpha, slack, rows, ptr, classes)
+            listed = rows[:count], ptr[: count + 1], classes
             sweeps = max(4, made // 4)
             proximal.ascend_by_weights(
                 p.features, p.labels, p.squared_norms, *listed, W, centre_W, mean_W, alpha, mean,
@@ -233,7 +257,3 @@ class Search:
 
 def _by_class(scores: Floats) -> Floats:
     return np.ascontiguousarray(scores.T)
-
-
-def _in_turn(function: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
-    return [function(item) for item in items]

@@ -1,0 +1,114 @@
+"""Samples with some of their outputs: all that the search remembers of the dual."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from whence.core.arrays import Doubles, Ints
+from whence.svm import loops
+
+
+class Pairs(NamedTuple):
+    """Outputs of some samples: outputs[ptr[o]:ptr[o + 1]] of sample rows[o].
+
+    Attributes
+    ----------
+    rows : (n,)
+    ptr : (n + 1,)
+    outputs : (P,)
+    """
+
+    rows: npt.NDArray[Any]
+    ptr: npt.NDArray[Any]
+    outputs: npt.NDArray[Any]
+
+    def spread(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Give one value per sample (n,) to each of its pairs, (P,)."""
+        return np.repeat(values, np.diff(self.ptr))
+
+
+@dataclass
+class Kept:
+    """α of the outputs that are kept of every sample; α of all others is 0.
+
+    It grows with what is not zero, whatever the number of outputs. A problem of few may keep them all.
+
+    Attributes
+    ----------
+    ptr : (N + 1,) int64
+    outputs : (P,) outputs[ptr[i]:ptr[i + 1]] are kept of sample i, in the order that the problem gives them
+    alpha : (P,) float64
+    """
+
+    ptr: Ints
+    outputs: npt.NDArray[Any]
+    alpha: Doubles
+
+    def __len__(self) -> int:
+        return len(self.ptr) - 1
+
+    def listed(self, counts: Ints, outputs: npt.NDArray[Any]) -> Kept:
+        """Keep other outputs, so many (N,) of each sample, with their α; what is left out must have 0."""
+        ptr = pointers(counts)
+        alpha = np.empty(len(outputs))
+        loops.carry(self.ptr, self.outputs, self.alpha, np.arange(len(self)), ptr, outputs, alpha)
+        return Kept(ptr, outputs, alpha)
+
+    def at(self, pairs: Pairs) -> Doubles:
+        """α (P,) of some pairs."""
+        alpha = np.empty(len(pairs.outputs))
+        loops.carry(self.ptr, self.outputs, self.alpha, pairs.rows, pairs.ptr, pairs.outputs, alpha)
+        return alpha
+
+    def replaced(self, pieces: Sequence[tuple[Pairs, Doubles]]) -> Kept:
+        """Keep other outputs and α of some samples, each in one piece at most."""
+        counts, source = np.diff(self.ptr), np.zeros(len(self), bool)
+        for pairs, _ in pieces:
+            counts[pairs.rows] = np.diff(pairs.ptr)
+            source[pairs.rows] = True
+        ptr = pointers(counts)
+        found = Kept(ptr, np.empty(ptr[-1], self.outputs.dtype), np.empty(ptr[-1]))
+        rest = np.flatnonzero(~source)
+        loops.place(rest, self.ptr, rest, self.outputs, self.alpha, ptr, found.outputs, found.alpha)
+        for pairs, alpha in pieces:
+            here = np.arange(len(pairs.rows))
+            loops.place(here, pairs.ptr, pairs.rows, pairs.outputs, alpha, ptr, found.outputs, found.alpha)
+        return found
+
+    def trimmed(self) -> Kept:
+        """Let go of outputs whose α is 0, but for the first one of each sample."""
+        some = self.alpha != 0.0
+        some[self.ptr[:-1][self.ptr[:-1] < self.ptr[1:]]] = True
+        return Kept(pointers(some)[self.ptr], self.outputs[some], self.alpha[some])
+
+    def averaged(self, groups: Sequence[Ints]) -> Kept:
+        """Give every sample of a group the mean α of the group."""
+        pieces = []
+        for rows in groups:
+            spans = [slice(self.ptr[i], self.ptr[i + 1]) for i in rows]
+            outputs = np.concatenate([self.outputs[span] for span in spans])
+            alpha = np.concatenate([self.alpha[span] for span in spans])
+            _, first, where = np.unique(outputs, return_index=True, return_inverse=True)
+            order = np.argsort(first)  # so that they stay in the order of the problem
+            mean = (np.bincount(where, alpha) / len(rows))[order]
+            ptr = len(order) * np.arange(len(rows) + 1)
+            pairs = Pairs(rows, ptr, np.tile(outputs[first[order]], len(rows)))
+            pieces.append((pairs, np.tile(mean, len(rows))))
+        return self.replaced(pieces) if pieces else self
+
+
+def pointers(counts: npt.NDArray[Any]) -> Ints:
+    """Where the entries of rows with so many each begin, and where the last one ends."""
+    ptr = np.zeros(len(counts) + 1, np.int64)
+    np.cumsum(counts, out=ptr[1:])
+    return ptr
+
+
+def small_int(n_outputs: int) -> type[np.signedinteger[Any]]:
+    """The integer type that outputs are kept in."""
+    return np.int16 if n_outputs < 2**15 else np.int32
