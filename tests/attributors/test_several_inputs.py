@@ -117,3 +117,15 @@ def test_one_input_has_no_name() -> None:
     (why,) = explainer.explain(x[:1], k=1)
     assert why.inputs == {"": why}
     assert why.to_dict()["others"] == []
+
+
+def test_tests_have_the_inputs_of_training_samples_whatever_a_single_one_is_called() -> None:
+    model, x = nn.Linear(3, 2), torch.randn(20, 3)
+    explainer = whence.DualDA(C=0.05, show_progress=False).fit(model, (x, torch.arange(20) % 2))
+    (named,), (plain,) = (explainer.explain(one, k=1) for one in ({"values": x[:1]}, x[:1]))
+    np.testing.assert_array_equal(named.logit_map, plain.logit_map)
+    np.testing.assert_array_equal(named.pairs[0].train_map, plain.pairs[0].train_map)
+    scan, facts, y = data()
+    both = whence.DualDA(C=0.05, show_progress=False).fit(Both(), ({"scan": scan, "facts": facts}, y))
+    with pytest.raises(InvalidInputError, match="the inputs of the training samples, scan, facts"):
+        both.explain((scan[:1], facts[:1]), k=1)

@@ -86,9 +86,7 @@ def pair_maps(
             "A test sample must have the inputs of the training samples, by the same names. Got "
             f"{', '.join(test_maps)}, and {', '.join(train_maps)} of the training samples."
         )
-    return {
-        name: PairMaps(test_maps[name][0, 0], test_maps[name][1:, 0], train_maps[name]) for name in both
-    }
+    return {name: PairMaps(test_maps[name][0, 0], test_maps[name][1:, 0], train_maps[name]) for name in both}
 
 
 def only(maps: Mapping[str, Kind]) -> Kind:
