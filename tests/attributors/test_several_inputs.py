@@ -127,5 +127,5 @@ def test_tests_have_the_inputs_of_training_samples_whatever_a_single_one_is_call
     np.testing.assert_array_equal(named.pairs[0].train_map, plain.pairs[0].train_map)
     scan, facts, y = data()
     both = whence.DualDA(C=0.05, show_progress=False).fit(Both(), ({"scan": scan, "facts": facts}, y))
-    with pytest.raises(InvalidInputError, match="the inputs of the training samples, scan, facts"):
+    with pytest.raises(ModelError, match="the inputs of the training samples, by the same names"):
         both.explain((scan[:1], facts[:1]), k=1)
