@@ -58,7 +58,8 @@ class Effects(SurrogateAttributor):
     layers
         Which layers features come from, as for ``DualDA``; "auto" takes up to 5 of all.
     tol
-        Relative duality gap of the surrogate.
+        Relative duality gap of the surrogate. Newton's method comes to a small one in a step more, and what
+        ``effect_of`` calls exact is the difference of two surrogates.
     seed
         Draws the samples that tell how well the surrogate agrees with the model.
     n_threads
@@ -100,6 +101,7 @@ class Effects(SurrogateAttributor):
         new_layer=True,
     )
 
+    tol: float = 1e-10
     layers: Asked | list[str] = parameter("auto", check_layers)
     output: Output = parameter("logit", one_of(Output))
 
