@@ -65,7 +65,7 @@ class Effects(SurrogateAttributor):
     n_threads
         Threads of the solver; None leaves it to the solver.
     max_seconds
-        Limit of the solver.
+        Limit of each solution: of those that choose C, and of the surrogate's own.
     device
         Where the features and scores are computed; None is the model's device, or the CPU for features.
     output

@@ -66,7 +66,8 @@ class SoftmaxSolver(SurrogateSolver):
     def _trial(self, F: Floats, y: Ints) -> Callable[[float, Doubles | None], SoftmaxSolution]:
         def solve(C: float, start: Doubles | None) -> SoftmaxSolution:
             with limited(self.by.n_threads):
-                return solve_softmax(F, y, self.task.n_outputs, C, _LOOSE, start=start)
+                K, limit = self.task.n_outputs, self.by.max_seconds
+                return solve_softmax(F, y, K, C, _LOOSE, start=start, max_seconds=limit)
 
         return solve
 
