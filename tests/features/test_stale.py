@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import time
+from collections import UserDict
 from collections.abc import Callable
 from pathlib import Path
 from types import FunctionType, SimpleNamespace
@@ -21,7 +22,7 @@ from torch.utils.data import ConcatDataset, Dataset, Subset
 
 import whence
 from whence.core.cache import Cache
-from whence.core.fingerprint import Digest, notes, source, structure
+from whence.core.fingerprint import Digest, code, notes, source, structure
 from whence.data import as_training_set
 from whence.errors import StoreError
 from whence.features import extract
@@ -341,10 +342,27 @@ class Touchy:
         raise RuntimeError(name)
 
 
+class Generating(UserDict[str, int]):
+    """A mapping whose items have no length, as torch has some."""
+
+    def items(self) -> Any:
+        return (item for item in self.data.items())
+
+
 def digest_of(value: Any) -> str:
     digest = Digest()
     digest.add(value)
     return digest.hexdigest()
+
+
+def test_packages_of_another_environment_are_not_the_users_own(tmp_path: Path) -> None:
+    """A virtual environment may share the system's packages, which lie outside of its own folder."""
+    text = "def double(x):\n    return 2 * x\n"
+    for folder, own in [("mine", True), ("lib/python3/dist-packages/pkg", False), ("site-packages", False)]:
+        path = tmp_path / folder / "part.py"
+        inside: dict[str, Any] = {}
+        exec(compile(text, str(path), "exec"), inside)
+        assert code.is_own(inside["double"]) is own
 
 
 def test_many_kinds_of_objects_are_told_apart_and_known_again() -> None:
@@ -361,6 +379,7 @@ def test_many_kinds_of_objects_are_told_apart_and_known_again() -> None:
         lambda n: {"a": {7, n}},
         lambda n: [("name", n)] * 5000,
         lambda n: {str(i): i * n for i in range(5000)},
+        lambda n: Generating({str(i): i * n for i in range(5000)}),
         lambda n: Path(f"/nowhere/{n}"),
         lambda n: nn.Linear(n, 1, bias=False).requires_grad_(False),
         lambda n: torch.zeros(3, dtype=[torch.int8, torch.uint8][n - 1]),

@@ -18,6 +18,8 @@ _PATHS = sysconfig.get_paths()
 _STANDARD = tuple(_PATHS[name] for name in ("stdlib", "platstdlib"))
 # This package too, wherever it lies: ``source`` stands for its code.
 _INSTALLED = (*(_PATHS[name] for name in ("purelib", "platlib")), str(Path(__file__).parents[2]))
+# Of another Python or of the system, which a virtual environment may share.
+_PACKAGES = {"site-packages", "dist-packages"}
 
 
 def of(code: types.CodeType) -> str:
@@ -149,13 +151,17 @@ def _names(code: types.CodeType) -> list[str]:
 def is_own(thing: Any) -> bool:
     """Whether a function, class or module is the user's own, not Python's and of no installed package."""
     file = _file(thing)
-    return file is not None and not file.startswith((*_STANDARD, *_INSTALLED, "<frozen"))
+    return file is not None and not file.startswith((*_STANDARD, "<frozen")) and not _is_installed(file)
 
 
 def is_standard(kind: type) -> bool:
     """Whether a class comes with Python."""
     file = _file(kind)
-    return file is None or (file.startswith(_STANDARD) and not file.startswith(_INSTALLED))
+    return file is None or (file.startswith(_STANDARD) and not _is_installed(file))
+
+
+def _is_installed(file: str) -> bool:
+    return file.startswith(_INSTALLED) or not _PACKAGES.isdisjoint(Path(file).parts)
 
 
 def _file(thing: Any) -> str | None:

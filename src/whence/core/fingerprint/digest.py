@@ -103,7 +103,8 @@ class Digest:
             self.add(["objects", value.shape, value.tolist()])
         elif isinstance(value, Mapping):
             self._say(f"mapping {len(value)}")
-            if not self._whole(value.items()):
+            # Of other mappings than dictionaries the items need not have a length.
+            if not (isinstance(value, dict) and self._whole(value.items())):
                 for key in sorted(value, key=str):
                     self.add(str(key))
                     self.add(value[key])
