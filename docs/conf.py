@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+import sys
+from pathlib import Path
 from typing import Any
 
 from docutils import nodes
 from docutils.utils.math.latex2mathml import tex2mathml
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxTranslator
-from sphinx_gallery.sorting import ExplicitOrder
 
 import whence
 
@@ -19,6 +20,8 @@ import whence
 os.environ["OMP_NUM_THREADS"] = "1"
 for setting in ("ENABLE_WINDOWS_OR_OSX_CLUSTER", "USAGE_STATS_ENABLED", "worker_niceness"):
     os.environ[f"RAY_{setting}"] = "0"
+
+sys.path.insert(0, str(Path(__file__).parent))  # for gallery_parts
 
 project = "whence"
 author = "The whence developers"
@@ -45,13 +48,14 @@ autodoc_default_options = {"members": True, "show-inheritance": True}
 autodoc_preserve_defaults = True
 napoleon_google_docstring = False
 napoleon_use_rtype = False
+napoleon_use_ivar = True  # fields are listed, and their own docstrings are not repeated
 
-TUTORIALS = ["images", "text", "wrong_labels", "shortcut", "effects", "regression", "methods", "cluster"]
 sphinx_gallery_conf = {
     "examples_dirs": "tutorials",
     "gallery_dirs": "gallery",
     "filename_pattern": r"\.py$",
-    "within_subsection_order": ExplicitOrder([f"{name}.py" for name in TUTORIALS]),
+    "within_subsection_order": "gallery_parts.Order",
+    "image_scrapers": ("gallery_parts.figures",),
     "abort_on_example_error": True,
     "min_reported_time": 10_000,
     "show_memory": False,
@@ -76,9 +80,12 @@ html_math_renderer = "mathml"
 def mathml(tex: str, block: bool) -> str:
     r"""Give a formula as MathML, which browsers draw themselves: no script, no fonts.
 
-    docutils takes the digits of ``\frac12`` for one number, so that they are put into braces first.
+    docutils takes the digits of ``\frac12`` for one number, so that they get braces, and does not
+    know the three dots.
     """
-    return tex2mathml(re.sub(r"(\\t?frac)(\d)(\d)", r"\1{\2}{\3}", tex), as_block=block)
+    tex = re.sub(r"(\\t?frac)(\d)(\d)", r"\1{\2}{\3}", tex).replace("…", r"\ldots ")
+    # Bars of a norm are as high as letters: browsers would stretch the one before an exponent otherwise.
+    return re.sub(r"<mo([^>]*)>‖</mo>", r'<mo\1 stretchy="false">‖</mo>', tex2mathml(tex, as_block=block))
 
 
 def visit_inline(self: SphinxTranslator, node: nodes.math) -> None:
@@ -93,7 +100,29 @@ def visit_block(self: SphinxTranslator, node: nodes.math_block) -> None:
     raise nodes.SkipNode
 
 
+def readable(app: Sphinx, what: str, name: str, thing: Any, options: Any, lines: list[str]) -> None:
+    """Make reStructuredText of a docstring that is written for people.
+
+    ``|τ|`` is an absolute value and no substitution, what follows the colon of an attribute is a sentence and
+    no type whose words would be looked up.
+    """
+    lines[:] = [line if ">>>" in line else re.sub(r"(``[^`]*``)|\|", _escaped, line) for line in lines]
+    section = ""
+    for place, line in enumerate(lines):
+        if set(line.strip()) == {"-"} and place:
+            section = lines[place - 1].strip()
+        elif section == "Attributes" and re.match(r"[\w, ]+ : ", line):
+            field, _, said = line.partition(" : ")
+            lines[place] = f"{field}\n    {said}"
+    lines[:] = "\n".join(lines).split("\n")
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return found[1] or "\\|"
+
+
 def setup(app: Sphinx) -> dict[str, Any]:
-    """Draw formulas by MathML."""
+    """Draw formulas by MathML, and read docstrings before napoleon does."""
+    app.connect("autodoc-process-docstring", readable, priority=400)
     app.add_html_math_renderer("mathml", (visit_inline, None), (visit_block, None))
     return {"parallel_read_safe": False}

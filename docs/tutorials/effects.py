@@ -93,4 +93,4 @@ _ = axis.set_xlabel("rank correlation over halves, one value per test image")
 # -----------------------------------------
 
 why = effects.explain(data.test_images[:1], k=3, truth=data.test_labels[:1])
-why.plot().set_dpi(110)
+figure = why.plot()

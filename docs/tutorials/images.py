@@ -70,7 +70,7 @@ for side in (top.proponents, top.opponents):
 
 why = explainer.explain(x, k=4, truth=data.test_labels[:1])
 print(f"the surrogate's logit is {why[0].logit:.4f}, the sum of all scores")
-why.plot().set_dpi(110)
+figure = why.plot()
 
 # %%
 # A wrong prediction
@@ -81,7 +81,7 @@ why.plot().set_dpi(110)
 
 wrong = int((model(data.test_images).argmax(1) != data.test_labels).nonzero()[0, 0])
 why = explainer.explain(data.test_images[wrong : wrong + 1], k=4, truth=data.test_labels[wrong : wrong + 1])
-why.plot().set_dpi(110)
+figure = why.plot()
 
 # %%
 # To keep

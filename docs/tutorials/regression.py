@@ -72,7 +72,7 @@ with torch.no_grad():
 # The figure has a bar per measure, of the patient and of those who pull.
 
 why = explainer.explain(test[0][:1], k=3, truth=test[1][:1])
-why.plot().set_dpi(110)
+figure = why.plot()
 
 # %%
 # How well the sums follow the model, over all patients who were not trained on:

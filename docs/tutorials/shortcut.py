@@ -87,7 +87,7 @@ low = whence.DualDA(C=shared.C, show_progress=False).fit(
     model, (train_images, data.train_labels), class_names=data.class_names
 )
 why = low.explain(fooled[:1], k=3, target=BAG)
-why.plot().set_dpi(110)
+figure = why.plot()
 
 # %%
 # A person must decide whether a shared trait is a shortcut: honest traits of a class are shared as well.

@@ -159,7 +159,7 @@ for side in (top.proponents, top.opponents):
         print(f"{score:+.2f}  {names[train[index][1]]:10}  {train[index][0]}")
 
 why = explainer.explain(asked, k=3, truth=[test[0][1]])
-why.plot().set_dpi(110)
+figure = why.plot()
 
 # %%
 # A Hugging Face model that you load works the same: ``fit(model, dataset, preprocess=tokeniser)``. Worked
