@@ -8,6 +8,7 @@ from typing import Any
 from whence.app.opening import Saved, as_class, places
 from whence.app.telling import say
 from whence.core.words import plain_line
+from whence.explanation import Usual
 from whence.explanation.wording import MADE_OF, OUTPUTS
 from whence.pages.style import signed
 from whence.project import Project
@@ -24,7 +25,7 @@ def scores(project: Project, tests: str, k: int, target: str | None) -> list[dic
     attributor, chosen = project.attributor, places(tests, project)
     wanted = as_class(target, attributor.task_)
     top, predicted = project.top_k(chosen, k, wanted)
-    spread = project.spread(chosen, wanted)
+    spread, usual = project.spread(chosen, wanted), project.usual(chosen)
     task, foretold = attributor.task_, getattr(attributor, "foretold_", None)
     truths = project.test_bank.labels[chosen]
 
@@ -45,11 +46,16 @@ def scores(project: Project, tests: str, k: int, target: str | None) -> list[dic
             "target": task.called[int(top.target[b])],
             "sides": MADE_OF[task.speech].side,
             "effect_on": None if foretold is None else foretold.output,
+            "usual": None if usual is None else _usual(usual[b]),
             "proponents": side(top.proponents, b),
             "opponents": side(top.opponents, b),
         }
         for b, place in enumerate(chosen)
     ]
+
+
+def _usual(usual: Usual) -> dict[str, Any]:
+    return {"heading": usual.heading, "detail": usual.detail, **usual.to_dict()}
 
 
 def in_words(found: list[dict[str, Any]]) -> str:
@@ -72,4 +78,7 @@ def in_words(found: list[dict[str, Any]]) -> str:
                 f"  {signed(sample['score']):>10}{spread}  training sample {sample['index']}, "
                 f"{plain_line(sample['class'])}"
             )
+        if (usual := test["usual"]) is not None:
+            near = ", ".join(f"{one['index']} ({plain_line(one['told'])})" for one in usual["neighbours"])
+            lines += [f"  {usual['heading']}: {usual['detail']}.", f"  Nearest to training samples {near}."]
     return "\n".join(lines)

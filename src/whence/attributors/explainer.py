@@ -12,9 +12,11 @@ import torch
 from torch import Tensor
 
 from whence.attributors.classifier import check_tests
+from whence.attributors.usual import usual_of
 from whence.core.arrays import Doubles, Ints
 from whence.errors import InvalidInputError, StoreError
 from whence.explanation import ConceptExplanation, ConceptPart, Contribution, Explanation, Sample
+from whence.features import Usualness
 from whence.model.extractor import Extractor
 from whence.model.inputs import to_model
 from whence.pages.samples import Array, as_samples, kept_tokens
@@ -83,10 +85,13 @@ class PairExplainer:
     explainer : fitted, with its model and its training set
     k : pairs of either sign to show
     method : how relevance goes from features to inputs; None leaves it to what the model does
+    usualness : what tells how usual a test is; None leaves that out
     """
 
-    def __init__(self, explainer: PairAttributor, k: int, method: Method | None) -> None:
-        self.explainer, self.k, self.method = explainer, k, method
+    def __init__(
+        self, explainer: PairAttributor, k: int, method: Method | None, usualness: Usualness | None = None
+    ) -> None:
+        self.explainer, self.k, self.method, self.usualness = explainer, k, method, usualness
         self.model, self.data = explainer.require_model(), explainer.require_data()
         self.surrogate, self.class_names = explainer.surrogate_, explainer.task_.called
 
@@ -128,6 +133,9 @@ class PairExplainer:
             n_support=self.explainer.n_scoring_,
             gap=self.explainer.gap_,
             input=first.name,
+            usual=None
+            if self.usualness is None
+            else usual_of(self.explainer, self.usualness, f, first.name)[0],
         )
         more = [
             replace(

@@ -6,15 +6,19 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 from torch import Tensor
 from tqdm.auto import tqdm
 
 from whence.attributors.base import Attributor
 from whence.attributors.dual.surrogate import Surrogate
+from whence.attributors.dual.training import training_features
 from whence.attributors.explainer import PairExplainer, Parts, Scored
+from whence.attributors.usual import check_usualness
 from whence.core.checks import check_count, shown
 from whence.errors import InvalidInputError
 from whence.explanation import ConceptExplanation, Explanations, Foretold
+from whence.features import Usualness
 from whence.model.inputs import check_batch
 from whence.model.layers import Layers
 from whence.relevance.concepts import Concepts
@@ -65,12 +69,49 @@ class PairAttributor(Attributor):
         features, classes = self._read(x, target)
         return self.scored(features, int(classes[0]))
 
-    def explaining(self, k: int, method: Method | None) -> PairExplainer:
+    def usualness(self, training: Any = None, *, k: int = 5, quantile: float = 0.99) -> Usualness:
+        """Make what tells how usual tests are for the training set, by their nearest training samples.
+
+        Features are brought to unit length, and the distance of a test to its k-th nearest training sample is
+        compared with that of training samples to the others: beyond what ``quantile`` of these have, nothing
+        like the test was in the training set. It is of no class, and the same for every task.
+
+        Parameters
+        ----------
+        training
+            Features of the training set, an array (train, d) or a FeatureBank; None has the model compute
+            them, a pass over the training set.
+        k
+            Neighbours that must be near.
+        quantile
+            The share of training samples that count as usual.
+
+        Examples
+        --------
+        >>> import torch, whence
+        >>> x, y = torch.randn(40, 3), torch.arange(40) % 2
+        >>> explainer = whence.DualDA(C=0.1, show_progress=False).fit(torch.nn.Linear(3, 2), (x, y))
+        >>> why = explainer.explain(x[:2], usualness=explainer.usualness())
+        >>> why[0].usual.neighbours[0].index, why[0].usual.strange
+        (0, False)
+        """
+        self.check_fitted()
+        X, places = training_features(self, training, "training"), np.flatnonzero(self.used_)
+        return Usualness(X, places, k, quantile, getattr(self, "seed", 0))
+
+    def explaining(self, k: int, method: Method | None, usualness: Usualness | None = None) -> PairExplainer:
         """Give what explains one test sample, by the k strongest pairs of either sign."""
-        return PairExplainer(self, k, method)
+        return PairExplainer(self, k, method, check_usualness(self, usualness))
 
     def explain(
-        self, x: Any, k: int = 5, target: Any = None, *, truth: Any = None, method: Method | None = None
+        self,
+        x: Any,
+        k: int = 5,
+        target: Any = None,
+        *,
+        truth: Any = None,
+        method: Method | None = None,
+        usualness: Usualness | None = None,
     ) -> Explanations:
         """Explain predictions by their strongest training samples, and these by relevance maps on both.
 
@@ -93,6 +134,9 @@ class PairAttributor(Attributor):
             How relevance goes from features to inputs: "epsilon_plus_flat", "attn_lrp", "attn_lrp_cp",
             "epsilon", ``whence.relevance.Rules``, or a class of ``captum.attr``. None takes attn_lrp for a
             model with attention, epsilon_plus_flat for other convolutional ones, epsilon for the rest.
+        usualness
+            What ``usualness()`` gave, to tell beside each prediction how usual the test is for the training
+            set; None leaves it out.
 
         Returns
         -------
@@ -103,7 +147,7 @@ class PairAttributor(Attributor):
         n = check_batch(x)
         wanted = [None] * n if target is None else self.task_.check_target(target, n).tolist()
         truths = [None] * n if truth is None else self.task_.check_truth(truth, n)
-        explaining = self.explaining(k, method)
+        explaining = self.explaining(k, method, usualness)
         batches = explaining.model.batches(x, 1)
         tests = tqdm(batches, "explaining", n, disable=not self.show_progress or n < 4)
         numbered = zip(range(n), tests, wanted, truths, strict=True)

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from whence.core.checks import is_integer, shown
 from whence.errors import InvalidInputError
 from whence.explanation.contribution import Contribution, Foretold, Full, facts
+from whence.explanation.usual import Usual
 from whence.explanation.wording import MADE_OF, Question, Words, would_change
 from whence.pages.samples import Array, Sample
 from whence.pages.style import drawn, scale
@@ -58,6 +59,8 @@ class Explanation:
         those that change some surrogate
     gap : relative duality gap of the surrogate, the certificate of its scores
     input : the name of the input that samples and maps are of, where the model has several; else empty
+    usual : how usual the test is for the training set, and its nearest training samples; None where nobody
+        asked
     others : the same explanation on each of the model's further inputs
     """
 
@@ -83,6 +86,7 @@ class Explanation:
     n_support: int
     gap: float
     input: str = ""
+    usual: Usual | None = None
     others: tuple[Explanation, ...] = ()
 
     @property
@@ -215,6 +219,7 @@ class Explanation:
             **facts(self),
             "verdict": self.verdict._asdict(),
             "foretold": None if self.foretold is None else asdict(self.foretold),
+            "usual": None if self.usual is None else self.usual.to_dict(),
             **{name: getattr(self, name) for name in computed},
             **{name: [self._plain(pair) for pair in pairs] for name, pairs in sides.items()},
             **_text(self, "logit_map"),
