@@ -61,8 +61,11 @@ class Usual:
         k = len(self.neighbours)
         place = "nearest training sample" if k == 1 else f"{k}th nearest training sample" if k > 3 else ""
         place = place or f"{('', '', 'second', 'third')[k]} nearest training sample"
-        than = "all" if self.share == 1 else "none" if self.share == 0 else percent(self.share)
-        return f"further from its {place} than {than} of {self.asked:,} training samples are from theirs"
+        way, link, share = (
+            ("further", "from", self.share) if self.share > 0.5 else ("nearer", "to", 1 - self.share)
+        )
+        than = "all" if share == 1 else percent(share)
+        return f"{way} {link} its {place} than {than} of {self.asked:,} training samples are {link} theirs"
 
     def to_dict(self) -> dict[str, Any]:
         """Everything but the samples, in plain types that JSON takes."""

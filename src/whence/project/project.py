@@ -155,7 +155,7 @@ class Project:
     @functools.cached_property
     def usualness(self) -> Usualness:
         """What tells how usual tests are for the training set."""
-        return self.pairs.usualness(self.train_bank)
+        return self.pairs.usualness(self.train_bank, k=min(5, int(self.pairs.used_.sum()) - 1))
 
     @functools.cached_property
     def test_bank(self) -> FeatureBank:

@@ -149,7 +149,7 @@ def _usual(usual: Usual | None) -> list[Line]:
         return []
     near = ", ".join(f"#{one.index}" for one in usual.neighbours)
     far = f"further from its neighbours than {percent(usual.share)}"
-    return [(far, QUIET), ("of training samples from theirs", QUIET), (f"nearest: {near}", QUIET)]
+    return [(far, QUIET), ("of training samples are from theirs", QUIET), (f"nearest: {near}", QUIET)]
 
 
 def _measured(style: dict[str, Any]) -> dict[str, Any]:
