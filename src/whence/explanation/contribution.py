@@ -61,6 +61,7 @@ class Contribution:
     sample : the sample itself
     test_map, train_map : relevance of the score on either sample, in the input's shape; of a text, one value
         per token. Positive speaks for the target class.
+    spread : standard deviation of the score over the members of an ensemble; None elsewhere
     """
 
     index: int
@@ -74,3 +75,4 @@ class Contribution:
     sample: Sample
     test_map: Array
     train_map: Array
+    spread: float | None = None

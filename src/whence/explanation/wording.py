@@ -167,3 +167,18 @@ def would_change(output: str) -> Words:
         held="Share of all effects",
         train_map="of its effect, too",
     )
+
+
+def of_members(words: Words, n: int) -> Words:
+    """Give the words of scores that are means over the n members of an ensemble."""
+    return replace(
+        words,
+        reading=words.reading
+        + f" Here scores and maps are means over {n} models, each in units of the standard deviation of its "
+        "own scores, so that they sum to no logit; ± is the standard deviation over the models.",
+        mark="",
+        scores="Mean scores",
+        total=f"of the means over {n} models",
+        scored="score in some model, the rest score 0 in all",
+        running=f"Running sum of the means over {n} models",
+    )

@@ -12,6 +12,7 @@ from torch import Tensor
 from tqdm.auto import tqdm
 
 from whence.attributors import Attributor, DualDA, Effects, Ensemble, TopK, load
+from whence.attributors.explaining import Explains
 from whence.attributors.pairs import PairAttributor
 from whence.attributors.usual import usual_of
 from whence.core.checks import check_places
@@ -96,9 +97,9 @@ class Project:
         """The fitted method where its pairs can be explained; else an error."""
         if not isinstance(self.attributor, PairAttributor):
             raise InvalidInputError(
-                f"'{self.path}' must hold a DualDA or Effects, or a method that derives from them, to be "
-                f"explained. It holds a {type(self.attributor).__name__}: 'whence attribute' names its "
-                "training samples."
+                f"'{self.path}' must hold a DualDA or Effects, a method that derives from them, or an "
+                f"ensemble of these, to be explained. It holds a {type(self.attributor).__name__}: "
+                "'whence attribute' names its training samples."
             )
         return self.attributor
 
@@ -219,9 +220,13 @@ class Project:
     ) -> Explanations:
         """Explain some test samples."""
         tests, chosen = self.tests, self.read_tests(indices)
-        explaining = self.pairs.explaining(k, method, self.usualness)
+        explaining: Explains
+        if isinstance(self.attributor, Ensemble):
+            explaining = self.attributor.explaining(k, method)
+        else:
+            explaining = self.pairs.explaining(k, method, self.usualness)
         truths = self.test_bank.labels[chosen].tolist()
-        rows = tqdm(chosen, "explaining", disable=not self.pairs.show_progress or len(chosen) < 4)
+        rows = tqdm(chosen, "explaining", disable=not self.attributor.show_progress or len(chosen) < 4)
         found = [explaining(i, tests.take([i]), target, y) for i, y in zip(rows, truths, strict=True)]
         return Explanations(found)
 

@@ -44,7 +44,8 @@ def caption(
     mark, style = ("≠ ", "italic") if pair.differs else ("", "normal")
     canvas.text(x, y, mark + one_line(pair.told), room, ha=ha, style=style)
     strong: dict[str, Any] = {"weight": "bold", "color": ORANGE if against else BLUE}
-    canvas.text(x, y + 0.13, words.mark + signed(pair.score), ha=ha, **strong)
+    spread = "" if pair.spread is None else f" ± {number(pair.spread)}"
+    canvas.text(x, y + 0.13, words.mark + signed(pair.score) + spread, ha=ha, **strong)
     lines = [f"{percent(pair.share)} of all {words.share[against]}", f"training #{pair.index}"]
     for j, line in enumerate(lines):
         canvas.text(x, y + 0.24 + 0.095 * j, line, ha=ha, size=5, color=GREY)
