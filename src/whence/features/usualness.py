@@ -61,7 +61,7 @@ class Usualness:
     @property
     def width(self) -> int:
         """The number d of features."""
-        return self._rows.shape[1]
+        return int(self._rows.shape[1])
 
     def of(self, features: Tensor) -> Nearness:
         """Compare tests with features (B, d)."""
