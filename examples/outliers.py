@@ -61,8 +61,8 @@ def told(model: torch.nn.Module, train: mnist_cnn.Digits, shown: mnist_cnn.Digit
             f"{len(machines.support_):,} of {machines.n_train_:,} training samples have a coefficient, "
             f"{len(machines.boundary_):,} make up the boundaries",
             f"The strangest test is {first}, further from its neighbours than {near.shares[first]:.1%} of "
-            f"training samples are from theirs; nearest: {names}. It is as usual as {sums[first]:.2f}, 1 being "
-            f"the boundary, most of it by {parts or 'nobody'}",
+            f"training samples are from theirs; nearest: {names}. It is as usual as {sums[first]:.2f}, 1 "
+            f"being the boundary, most of it by {parts or 'nobody'}",
         ]
     )
 

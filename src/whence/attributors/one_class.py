@@ -47,7 +47,7 @@ class OneClass(Attributor):
 
     Of many labels there is a machine per label, on the samples that have it; numbers have no classes, and ask
     for ``by="whole"``. To tell foreign samples, the distance to neighbours (``DualDA.usualness``) was better
-    on images and a little worse on texts; one machine of the whole training set was of no use (docs/audit.md).
+    on images, a little worse on texts; one machine of the whole training set was of no use (docs/audit.md).
 
     Parameters
     ----------
