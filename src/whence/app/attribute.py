@@ -12,6 +12,7 @@ from whence.explanation import Usual
 from whence.explanation.wording import MADE_OF, OUTPUTS
 from whence.pages.style import signed
 from whence.project import Project
+from whence.tasks import Speech
 
 
 def run(saved: Saved, tests: str, *, k: int, target: str | None, effects: bool, as_json: bool) -> None:
@@ -45,13 +46,22 @@ def scores(project: Project, tests: str, k: int, target: str | None) -> list[dic
             "truth": task.told(truths[b]),
             "target": task.called[int(top.target[b])],
             "sides": MADE_OF[task.speech].side,
-            "effect_on": None if foretold is None else foretold.output,
+            "effect_on": None if foretold is None else _output(foretold.output, task.speech),
             "usual": None if usual is None else _usual(usual[b]),
             "proponents": side(top.proponents, b),
             "opponents": side(top.opponents, b),
         }
         for b, place in enumerate(chosen)
     ]
+
+
+def _output(output: str, speech: Speech) -> str:
+    return "prediction" if speech == "number" else output
+
+
+def _of(output: str) -> str:
+    """Say what of a target is changed; a number is it itself."""
+    return f"the {OUTPUTS[output]} of " if output in OUTPUTS else ""
 
 
 def _usual(usual: Usual) -> dict[str, Any]:
@@ -66,7 +76,7 @@ def in_words(found: list[dict[str, Any]]) -> str:
         about = (
             f"{test['sides'][0]} (+) and {test['sides'][1].split()[-1]} (−) {target}"
             if output is None
-            else f"what raises (+) and lowers (−) the {OUTPUTS[output]} of {target} by being there"
+            else f"what raises (+) and lowers (−) {_of(output)}{target} by being there"
         )
         lines.append(
             f"test {test['test']}: predicted {plain_line(test['predicted'])}, true "

@@ -24,14 +24,16 @@ class Foretold:
     Attributes
     ----------
     output : "logit", "margin" or "log_prob", of the target class
+    surrogate : which, in words
     """
 
     output: str
+    surrogate: str = "softmax surrogate"
 
     @property
     def told(self) -> str:
         """How they are foretold, in words."""
-        return "to first order, at the softmax surrogate of the whole training set"
+        return f"to first order, at the {self.surrogate} of the whole training set"
 
 
 def facts(record: Any) -> dict[str, Any]:

@@ -115,7 +115,9 @@ class Explanation:
     @property
     def words(self) -> Words:
         """What the scores mean, in words."""
-        words = MADE_OF[self.speech] if self.foretold is None else would_change(self.foretold.output)
+        words = MADE_OF[self.speech]
+        if self.foretold is not None:
+            words = would_change(self.foretold.output, self.speech)
         return of_members(words, len(self.members)) if self.members else words
 
     @property
