@@ -19,7 +19,7 @@ from whence.errors import (
 )
 
 if TYPE_CHECKING:
-    from whence.attributors import DualDA, Effects, Ensemble, load
+    from whence.attributors import DualDA, Effects, Ensemble, OneClass, load
 
 __version__ = "0.1.0"
 
@@ -34,6 +34,7 @@ __all__ = [
     "InvalidInputError",
     "ModelError",
     "NotFittedError",
+    "OneClass",
     "StoreError",
     "WhenceError",
     "__version__",
@@ -44,7 +45,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Import what takes time when it is asked for: the command line answers, and can be stopped, before."""
-    if name in ("DualDA", "Effects", "Ensemble", "load"):
+    if name in ("DualDA", "Effects", "Ensemble", "OneClass", "load"):
         return getattr(import_module("whence.attributors"), name)
     if not name.startswith("_"):
         try:

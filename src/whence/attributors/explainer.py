@@ -12,9 +12,11 @@ import torch
 from torch import Tensor
 
 from whence.attributors.classifier import check_tests
+from whence.attributors.usual import usual_of
 from whence.core.arrays import Doubles, Ints
 from whence.errors import InvalidInputError, StoreError
 from whence.explanation import ConceptExplanation, ConceptPart, Contribution, Explanation, Sample
+from whence.features import Usualness
 from whence.model.extractor import Extractor
 from whence.model.inputs import to_model
 from whence.pages.samples import Array, as_samples, kept_tokens
@@ -83,21 +85,33 @@ class PairExplainer:
     explainer : fitted, with its model and its training set
     k : pairs of either sign to show
     method : how relevance goes from features to inputs; None leaves it to what the model does
+    usualness : what tells how usual a test is; None leaves that out
     """
 
-    def __init__(self, explainer: PairAttributor, k: int, method: Method | None) -> None:
-        self.explainer, self.k, self.method = explainer, k, method
+    def __init__(
+        self, explainer: PairAttributor, k: int, method: Method | None, usualness: Usualness | None = None
+    ) -> None:
+        self.explainer, self.k, self.method, self.usualness = explainer, k, method, usualness
         self.model, self.data = explainer.require_model(), explainer.require_data()
         self.surrogate, self.class_names = explainer.surrogate_, explainer.task_.called
 
-    def __call__(self, number: int, inputs: Any, target: int | None, truth: Any) -> Explanation:
-        """Explain one test sample, a batch of one; ``number`` is its place among the tests."""
+    def __call__(
+        self, number: int, inputs: Any, target: int | None, truth: Any, chosen: Ints | None = None
+    ) -> Explanation:
+        """Explain one test sample, a batch of one; ``number`` is its place among the tests.
+
+        ``chosen`` are training samples to show in the place of the strongest.
+        """
         surrogate = self.surrogate
         theirs = self.model.read_batch(inputs, number).logits
         predicted, target = self._predicted(theirs, target)
         inputs, method, test, f = self._start(inputs)
         scored = self.explainer.scored(f, target)
-        sides = [_strongest(scored.scores, self.k, sign) for sign in (1, -1)]
+        if chosen is not None:
+            scored_ones = np.flatnonzero(np.isin(scored.indices, chosen))
+            sides = [scored_ones[sign * scored.scores[scored_ones] > 0].tolist() for sign in (1, -1)]
+        else:
+            sides = [strongest(scored.scores, self.k, sign) for sign in (1, -1)]
         indices = [int(scored.indices[place]) for place in (*sides[0], *sides[1])]
         parts = self.explainer.parts(f, target, indices)
         first, *others = self._pairs(inputs, test, method, target, indices, parts)
@@ -128,6 +142,9 @@ class PairExplainer:
             n_support=self.explainer.n_scoring_,
             gap=self.explainer.gap_,
             input=first.name,
+            usual=None
+            if self.usualness is None
+            else usual_of(self.explainer, self.usualness, f, first.name)[0],
         )
         more = [
             replace(
@@ -262,7 +279,7 @@ class PairExplainer:
     def _strongest(self, f: Tensor, target: int) -> int:
         """Give the strongest proponent."""
         scored = self.explainer.scored(f, target)
-        best = _strongest(scored.scores, 1, 1)
+        best = strongest(scored.scores, 1, 1)
         if not best:
             raise InvalidInputError(
                 f"'x' must have a proponent for class {self.class_names[target]!r}. It has none; "
@@ -327,7 +344,7 @@ def _rules(extractor: Extractor, inputs: Any) -> str:
     return _chosen[extractor]
 
 
-def _strongest(scores: Doubles, k: int, sign: int) -> list[int]:
+def strongest(scores: Doubles, k: int, sign: int) -> list[int]:
     """Give the places of the k largest scores of a sign, the largest first."""
     best, where = torch.from_numpy(scores).topk(min(k, len(scores)), largest=sign > 0)
     return where[best * sign > 0].tolist()

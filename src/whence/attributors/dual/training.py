@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from os import PathLike
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from whence.attributors.dual.attributor import SurrogateAttributor
 from whence.core.arrays import Floats
 from whence.core.checks import to_array
 from whence.errors import InvalidInputError
 from whence.features import FeatureBank, as_float32, extract, taken
 from whence.svm.inputs import check_features, squared_norms
 
+if TYPE_CHECKING:
+    from whence.attributors.pairs import PairAttributor
+
 
 def all_features(
-    explainer: SurrogateAttributor,
+    explainer: PairAttributor,
     features: Any = None,
     argument: str = "features",
     cache_dir: str | PathLike[str] | None = None,
@@ -40,13 +42,13 @@ def all_features(
     return X
 
 
-def training_features(explainer: SurrogateAttributor, features: Any) -> Floats:
+def training_features(explainer: PairAttributor, features: Any, argument: str = "features") -> Floats:
     """Features (M, d) of the samples that took part in the fit, in order; otherwise as ``all_features``."""
-    return taken(all_features(explainer, features), explainer.used_)
+    return taken(all_features(explainer, features, argument), explainer.used_)
 
 
 def _extracted(
-    explainer: SurrogateAttributor, argument: str, cache_dir: str | PathLike[str] | None
+    explainer: PairAttributor, argument: str, cache_dir: str | PathLike[str] | None
 ) -> FeatureBank:
     """Compute the features again, or raise where the explainer has nothing to compute them with."""
     bound, data = explainer.model_, explainer.data_

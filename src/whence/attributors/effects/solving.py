@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, Literal, NoReturn
+from typing import ClassVar, Literal, NoReturn, Protocol
 
 import numpy as np
 import torch
@@ -27,11 +27,25 @@ from whence.svm.softmax import SoftmaxSolution, solve_softmax, spanned
 KAPPA = 10_000.0
 """C·Σ_i‖f_i‖² of the surrogate where C is "auto", and the most that it is."""
 
-_LEAST = 1.0  # of κ: below it a surrogate says next to nothing
+LEAST = 1.0
+"""The least κ: below it a surrogate says next to nothing."""
+
 _NEAR = 0.02  # relative difference of two losses that are as good as equal
 _LOOSE = 1e-3  # gap of surrogates that only tell their loss
 _TRIALS = 12
 _BLOCK = 4096
+
+
+class Solved(Protocol):
+    """What the choice of C asks of a solution: λ, and the mean loss on the training set."""
+
+    @property
+    def lam(self) -> Doubles:
+        """Coefficients (N, K)."""
+
+    @property
+    def loss(self) -> float:
+        """Give the mean loss."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +67,7 @@ class SoftmaxSolver(SurrogateSolver):
             total = float(norms.sum()) or 1.0
             known = None if head is None else network_loss(head, X, y)
             with tqdm(desc="Choosing C", unit="trial", disable=not self.by.show_progress) as bar:
-                C, start = suited(self._trial(F, y, bar), KAPPA / total, _LEAST / total, known)
+                C, start = suited(self._trial(F, y, bar), KAPPA / total, LEAST / total, known)
         check_range(C, norms)
         return self._found(F, y, C, start, constant, some)
 
@@ -103,7 +117,7 @@ class SoftmaxSolver(SurrogateSolver):
 
 
 def suited(
-    solve: Callable[[float, Doubles | None], SoftmaxSolution], most: float, least: float, known: float | None
+    solve: Callable[[float, Doubles | None], Solved], most: float, least: float, known: float | None
 ) -> tuple[float, Doubles | None]:
     """Choose C, and give λ near its solution: ``most``, or less where that would fit better than the network.
 
@@ -126,7 +140,7 @@ def suited(
         if log_C not in tried:
             near, other = min(tried.items(), key=lambda item: abs(item[0] - log_C))
             tried[log_C] = solve(float(np.exp(log_C)), other.lam * np.exp(log_C - near))
-        loss = tried[log_C].loss
+        loss = max(tried[log_C].loss, np.finfo(np.float64).tiny)
         return 0.0 if abs(loss - known) <= _NEAR * known else float(np.log(loss / known))
 
     low = float(np.log(least))
