@@ -388,6 +388,7 @@ class Ascent:
             del lam
             self.set_C(self.problem.C, 1.0)
             self.W = self.exact_weight()
+        self.best = None
         if self.problem.C != C:
             stay = self.beyond(C) or self.least_C() < 0.9 * self.problem.C
             self.set_C(C, 1.0 if stay else self._best_scale(C / self.problem.C))
