@@ -235,7 +235,8 @@ def _same(data: Path, cache: Path) -> None:
             _alike(ours.indices, theirs.indices) for ours, theirs in zip(found[:2], best[:2], strict=True)
         ]
         print(
-            f"| {C:g} | {tol:g} | {here.gap_:.0e}, {there.gap_:.0e} | {apart:.0e} | {same[0]:.1%}, {same[1]:.1%} "
+            f"| {C:g} | {tol:g} | {here.gap_:.0e}, {there.gap_:.0e} | {apart:.0e} "
+            f"| {same[0]:.1%}, {same[1]:.1%} "
             f"| {here.seconds_['solution']:.1f} s, {there.seconds_['solution']:.1f} s |",
             flush=True,
         )
