@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 _BLOCK_BYTES = 1 << 20  # float64 copies of feature blocks stay inside the outer cache
-_SCORE_BYTES = 1 << 22  # of a block in float64
+_SCORE_BYTES = 1 << 23  # of a block in float64
 
 
 class Losses(NamedTuple):
