@@ -62,6 +62,8 @@ parser.add_argument(
     help="cells of the solver's table: what is found there is not measured again",
 )
 parser.add_argument("--shape", action="append", choices=list(solver.SHAPES), help="only these of its rows")
+parser.add_argument("--cell", action="append", type=int, help="only these cells of classes, by their number")
+parser.add_argument("--seconds", type=float, default=600.0, help="for one cell of classes")
 parser.add_argument("--again", action="store_true", help="measure whence's cells of that table anew")
 parser.add_argument(
     "--growth",
@@ -85,7 +87,7 @@ if "growth" in chosen:
     growth.run(options.data, options.cache, options.growth, options.curve or [])
     growth.draw(options.growth, options.growth.with_suffix(".svg"))
 if "classes" in chosen:
-    classes.run()
+    classes.run(options.cell or [], options.seconds)
 if "tolerance" in chosen:
     tolerance.run(options.data, options.cache)
 if "subsets" in chosen:
