@@ -121,7 +121,7 @@ def run(configuration: Configuration, out: Path, *, show_progress: bool, say: Ca
         with _about_test():
             held_out = configuration.samples(tests, network, attributor.batch_size)
     task = None if several else configuration.chosen_task()
-    attributor.fit(network, samples, configuration.layer, task=task, preprocess=prepare, **reading)
+    attributor.fit(network, samples, layer=configuration.layer, task=task, preprocess=prepare, **reading)
     for line in describe(attributor):
         say(line)
 

@@ -71,8 +71,9 @@ class Ensemble(Attributor):
         self,
         model: nn.Module | Sequence[nn.Module] | None = None,
         data: Any = None,
-        layer: str | None = None,
+        y: Any = None,
         *,
+        layer: str | None = None,
         features: FeatureBank | Sequence[FeatureBank] | None = None,
         checkpoints: Checkpoints | None = None,
         **options: Any,
@@ -91,10 +92,11 @@ class Ensemble(Attributor):
         several: list[dict[str, Any]]
         if features is None:
             models = _models(model, layer, checkpoints)
-            several = [{"model": one, "data": data, "layer": layer} for one in models]
+            several = [{"model": one, "data": data, "y": y, "layer": layer} for one in models]
         else:
             banks = list(features) if isinstance(features, list | tuple) else [features]
-            several = [{"model": model, "data": data, "layer": layer, "features": bank} for bank in banks]
+            given = {"model": model, "data": data, "y": y, "layer": layer}
+            several = [{**given, "features": bank} for bank in banks]
         pairs = zip(self._unfitted(len(several)), several, strict=True)
         # Here, one after the other: a process would give back copies of the model and the training set.
         self._take([member.fit(**given, **options) for member, given in pairs])
@@ -177,8 +179,11 @@ class Ensemble(Attributor):
         self.members_ = members
         seconds = {part: sum(member.seconds_.get(part, 0.0) for member in members) for part in first.seconds_}
         self._adopt(first.task_, first.labels_, first.head_, first.model_, first.data_, seconds)
-        self.origins_ = dict(first.origins_)
+        self.origins_, self.reading_ = dict(first.origins_), first.reading_
         self.cache_bytes_ = sum(member.cache_bytes_ for member in members)
+
+    def _facts(self) -> dict[str, Any]:
+        return {**super()._facts(), "members": len(self.members_)}
 
     def _read(self, x: Any, target: Any) -> tuple[Tensor, Tensor]:
         classes = self.classes(x, target)

@@ -83,10 +83,13 @@ class PairExplainer:
     explainer : fitted, with its model and its training set
     k : pairs of either sign to show
     method : how relevance goes from features to inputs; None leaves it to what the model does
+    among : training samples to show in the place of the strongest; None for these
     """
 
-    def __init__(self, explainer: PairAttributor, k: int, method: Method | None) -> None:
-        self.explainer, self.k, self.method = explainer, k, method
+    def __init__(
+        self, explainer: PairAttributor, k: int, method: Method | None, among: Ints | None = None
+    ) -> None:
+        self.explainer, self.k, self.method, self.among = explainer, k, method, among
         self.model, self.data = explainer.require_model(), explainer.require_data()
         self.surrogate, self.class_names = explainer.surrogate_, explainer.task_.called
 
@@ -97,7 +100,7 @@ class PairExplainer:
         predicted, target = self._predicted(theirs, target)
         inputs, method, test, f = self._start(inputs)
         scored = self.explainer.scored(f, target)
-        sides = [_strongest(scored.scores, self.k, sign) for sign in (1, -1)]
+        sides = self._sides(scored)
         indices = [int(scored.indices[place]) for place in (*sides[0], *sides[1])]
         parts = self.explainer.parts(f, target, indices)
         first, *others = self._pairs(inputs, test, method, target, indices, parts)
@@ -141,6 +144,13 @@ class PairExplainer:
             for each, some in zip(others, shown[1:], strict=True)
         ]
         return replace(why, others=tuple(more))
+
+    def _sides(self, scored: Scored) -> list[list[int]]:
+        """Give the places of the scores to show, those for and those against, each the strongest first."""
+        if self.among is None:
+            return [_strongest(scored.scores, self.k, sign) for sign in (1, -1)]
+        chosen = np.where(np.isin(scored.indices, self.among), scored.scores, 0.0)
+        return [_strongest(chosen, len(self.among), sign) for sign in (1, -1)]
 
     def _contributions(
         self,

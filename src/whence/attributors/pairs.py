@@ -6,13 +6,16 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 from torch import Tensor
 from tqdm.auto import tqdm
 
 from whence.attributors.base import Attributor
 from whence.attributors.dual.surrogate import Surrogate
 from whence.attributors.explainer import PairExplainer, Parts, Scored
-from whence.core.checks import check_count, shown
+from whence.core.arrays import Ints
+from whence.core.checks import check_count, check_places, is_integer, shown
+from whence.data import as_new
 from whence.errors import InvalidInputError
 from whence.explanation import ConceptExplanation, Explanations, Foretold
 from whence.model.inputs import check_batch
@@ -65,12 +68,33 @@ class PairAttributor(Attributor):
         features, classes = self._read(x, target)
         return self.scored(features, int(classes[0]))
 
-    def explaining(self, k: int, method: Method | None) -> PairExplainer:
-        """Give what explains one test sample, by the k strongest pairs of either sign."""
-        return PairExplainer(self, k, method)
+    def explaining(self, k: int, method: Method | None, among: Ints | None = None) -> PairExplainer:
+        """Give what explains one test sample, by the k strongest pairs of either sign, or by given ones."""
+        return PairExplainer(self, k, method, among)
+
+    def _check_index(self, index: int | Sequence[int] | None) -> Ints | None:
+        """Give the training samples to explain by, or raise where one can have no score."""
+        if index is None:
+            return None
+        several = check_places("index", [index] if is_integer(index) else index, self.n_train_)
+        never = several[~np.isin(several, self.surrogate_.support)]
+        if not len(several) or len(never):
+            got = f"{never[0]}, whose scores are all 0" if len(never) else "none"
+            raise InvalidInputError(
+                f"'index' must name training samples that can score, the {self.n_scoring_:,} in support_. "
+                f"Got {got}."
+            )
+        return several
 
     def explain(
-        self, x: Any, k: int = 5, target: Any = None, *, truth: Any = None, method: Method | None = None
+        self,
+        x: Any,
+        k: int = 5,
+        target: Any = None,
+        *,
+        index: int | Sequence[int] | None = None,
+        truth: Any = None,
+        method: Method | None = None,
     ) -> Explanations:
         """Explain predictions by their strongest training samples, and these by relevance maps on both.
 
@@ -87,6 +111,9 @@ class PairAttributor(Attributor):
             Proponents and opponents to show; fewer where there are fewer.
         target
             As for ``attribute``.
+        index
+            Training samples to explain by, in the place of the k strongest. Those that have a score of 0 for
+            a test are not shown there.
         truth
             The true classes (B,), or labels of another task (B, …), where they are known, for display.
         method
@@ -100,10 +127,11 @@ class PairAttributor(Attributor):
         """
         self.check_fitted()
         k = min(check_count("k", k), self.n_train_)
+        x = as_new(x)
         n = check_batch(x)
         wanted = [None] * n if target is None else self.task_.check_target(target, n).tolist()
         truths = [None] * n if truth is None else self.task_.check_truth(truth, n)
-        explaining = self.explaining(k, method)
+        explaining = self.explaining(k, method, self._check_index(index))
         batches = explaining.model.batches(x, 1)
         tests = tqdm(batches, "explaining", n, disable=not self.show_progress or n < 4)
         numbered = zip(range(n), tests, wanted, truths, strict=True)

@@ -12,13 +12,15 @@ from tqdm.auto import tqdm
 
 from whence.attributors import DualDA
 from whence.audit.access import surrogate_of, tests_of
-from whence.audit.table import Columns, Table, check_ids, chosen_ids
+from whence.audit.table import Table, check_ids, chosen_ids
 from whence.core.arrays import Doubles, Ints
 from whence.core.checks import check_count, check_share
+from whence.core.display import Columns, displayed
 
 _ENTRIES = 1 << 20  # scores held at a time, whatever the number of tests
 
 
+@displayed()
 @dataclass(frozen=True, eq=False)
 class GroupAttribution:
     """What each training sample contributes to a set of tests.
@@ -97,6 +99,7 @@ def group_attribution(
     return GroupAttribution(mean, absolute / n, n, counts)
 
 
+@displayed("indices", "coverage", "n_train", rows="columns")
 @dataclass(frozen=True, eq=False)
 class Coreset(Table):
     """The training samples to keep.

@@ -14,15 +14,17 @@ from whence.attributors.dual.training import training_features
 from whence.attributors.ranking import padded
 from whence.audit.access import surrogate_of
 from whence.audit.rankings import RANKINGS, Evidence, suited
-from whence.audit.table import Columns, Table, check_ids, chosen_ids
+from whence.audit.table import Table, check_ids, chosen_ids
 from whence.core.arrays import Doubles, Floats, Ints
 from whence.core.checks import check_count
+from whence.core.display import Columns, displayed
 from whence.core.words import cell
 from whence.errors import InvalidInputError
 
 _BLOCK = 1 << 22  # likenesses held at a time
 
 
+@displayed("ranking", "__len__", "among", rows="columns")
 @dataclass(frozen=True, eq=False)
 class WrongLabels(Table):
     """Training samples ranked by how likely their label is wrong, the most suspicious first.

@@ -17,6 +17,7 @@ from whence.audit.heldout import total_norm
 from whence.audit.table import plain
 from whence.core.arrays import Doubles, Floats, Ints
 from whence.core.checks import check_count, to_array
+from whence.core.display import Columns, displayed
 from whence.errors import InvalidInputError
 from whence.features import FeatureBank
 from whence.relevance.concepts import Concepts
@@ -28,6 +29,7 @@ _BOUNDED = 0.999
 _TOL = 1e-3
 
 
+@displayed()
 @dataclass(frozen=True, eq=False)
 class Direction:
     """A principal component of the training features that carries evidence.
@@ -46,6 +48,7 @@ class Direction:
     samples: Ints
 
 
+@displayed("class_name", "C", "bounded", "logit", "n_tests", rows="columns")
 @dataclass(frozen=True, eq=False)
 class SharedEvidence:
     """What a set of samples rests on together.
@@ -74,6 +77,10 @@ class SharedEvidence:
     logit: float
     directions: tuple[Direction, ...]
     n_tests: int
+
+    def columns(self) -> Columns:
+        """Give the samples as columns of plain values, the strongest first."""
+        return {"index": self.samples.tolist(), "score": self.scores.tolist()}
 
     def to_dict(self) -> dict[str, Any]:
         """Everything in plain types that JSON takes."""

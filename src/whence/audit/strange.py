@@ -11,12 +11,14 @@ from whence.attributors.dual.training import training_features
 from whence.audit.access import surrogate_of, tests_of
 from whence.core.arrays import Doubles, Floats, Ints, Mask
 from whence.core.checks import check_count, check_share
+from whence.core.display import Columns, displayed
 from whence.core.words import counted
 
 _ASKED = 2000  # training samples that tell how far apart usual ones are
 _BLOCK = 1 << 24  # products at a time
 
 
+@displayed("distances", "threshold", "quantile", rows="columns")
 @dataclass(frozen=True, eq=False)
 class StrangeSamples:
     """How far tests are from the training set.
@@ -47,6 +49,16 @@ class StrangeSamples:
                     zip(self.distances, self.strange, self.neighbours, strict=True)
                 )
             ],
+        }
+
+    def columns(self) -> Columns:
+        """Give the list as columns of plain values, the strangest test first."""
+        order = np.argsort(-self.distances, kind="stable")
+        return {
+            "test": order.tolist(),
+            "distance": self.distances[order].tolist(),
+            "strange": self.strange[order].tolist(),
+            "neighbours": self.neighbours[order].tolist(),
         }
 
     def __str__(self) -> str:

@@ -13,6 +13,7 @@ from tqdm.auto import tqdm
 
 from whence.core.arrays import Array, Ints, Mask
 from whence.core.checks import check_places
+from whence.core.display import displayed
 from whence.core.fingerprint import Digest, anatomy, notes, without
 from whence.core.naming import asking
 from whence.data.items import LABEL_NAMES, Prepare, as_fields, is_array, split
@@ -37,6 +38,7 @@ class Mark(NamedTuple):
     seed: int
 
 
+@displayed("__len__", "kind", "class_names", "batch_size")
 @dataclass(frozen=True, eq=False)
 class TrainingSet(Dataset[Any]):
     """Samples in the user's own order, read when they are asked for. Nothing is copied.
@@ -97,6 +99,11 @@ class TrainingSet(Dataset[Any]):
     def class_names(self) -> tuple[str, ...] | None:
         """One per class, for display; None where nobody names them."""
         return self.targets.names
+
+    @property
+    def kind(self) -> str:
+        """What the samples lie in, in a word."""
+        return type(self.source).__name__
 
     @property
     def is_stream(self) -> bool:

@@ -14,6 +14,7 @@ from whence import engine
 from whence.attributors.dual.expansion import Expansion
 from whence.attributors.ranking import TopK
 from whence.core.arrays import Floats, Mask
+from whence.core.display import displayed
 from whence.errors import ConvergenceWarning
 from whence.svm.subsets import Subsets
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from whence.attributors.dual.dualda import DualDA
 
 
+@displayed()
 class StableTopK(NamedTuple):
     """The strongest training samples, and in how many halves each stays among them.
 

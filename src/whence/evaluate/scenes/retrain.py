@@ -20,6 +20,7 @@ from whence import engine as engines
 from whence.core import store
 from whence.core.cache import Cache, Slot
 from whence.core.checks import check_callable, check_flag, check_is, check_seed, shown
+from whence.core.display import displayed
 from whence.core.fingerprint import Digest, source
 from whence.engine import Engine, Outcome
 from whence.errors import InvalidInputError, StoreError, WhenceError
@@ -36,6 +37,7 @@ class RetrainingWarning(UserWarning):
     """A model could not be trained; the others were."""
 
 
+@displayed("seed", "seconds", "cached", "error")
 @dataclass(frozen=True, eq=False)
 class Run:
     """A model that was to be trained.
