@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 from torch import Tensor
-from tqdm.auto import tqdm
 
 from whence.attributors.base import Attributor
 from whence.attributors.dual.surrogate import Surrogate
 from whence.attributors.explainer import PairExplainer, Parts, Scored
 from whence.core.arrays import Ints
 from whence.core.checks import check_count, check_places, is_integer, shown
+from whence.core.progress import bar
 from whence.data import as_new
 from whence.errors import InvalidInputError
 from whence.explanation import ConceptExplanation, Explanations, Foretold
@@ -133,7 +133,7 @@ class PairAttributor(Attributor):
         truths = [None] * n if truth is None else self.task_.check_truth(truth, n)
         explaining = self.explaining(k, method, self._check_index(index))
         batches = explaining.model.batches(x, 1)
-        tests = tqdm(batches, "explaining", n, disable=not self.show_progress or n < 4)
+        tests = bar("Explaining", n, "tests", parts=batches, show=self.show_progress and n >= 4)
         numbered = zip(range(n), tests, wanted, truths, strict=True)
         return Explanations([explaining(*test) for test in numbered])
 

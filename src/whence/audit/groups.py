@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from tqdm.auto import tqdm
 
 from whence.attributors import DualDA
 from whence.audit.access import surrogate_of, tests_of
@@ -16,6 +15,7 @@ from whence.audit.table import Table, check_ids, chosen_ids
 from whence.core.arrays import Doubles, Ints
 from whence.core.checks import check_count, check_share
 from whence.core.display import Columns, displayed
+from whence.core.progress import bar
 
 _ENTRIES = 1 << 20  # scores held at a time, whatever the number of tests
 
@@ -85,7 +85,7 @@ def group_attribution(
     width = max(1, _ENTRIES // max(1, len(explainer.support_)))
     n_parts = math.ceil(n / explainer.batch_size)
     quiet = not explainer.show_progress or n_parts < 4
-    for f, classes in tqdm(parts, "Attributing", n_parts, unit="batch", disable=quiet):
+    for f, classes in bar("Attributing", n_parts, "batches", parts=parts, show=not quiet):
         np.add.at(sums, classes.numpy(), f.double().cpu().numpy())
         counts += np.bincount(classes.numpy(), minlength=K)
         for start in range(0, len(f), width):

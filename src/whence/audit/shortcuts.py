@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from tqdm.auto import tqdm
 
 from whence.attributors import DualDA
 from whence.attributors.dual.training import training_features
@@ -18,6 +17,7 @@ from whence.audit.table import plain
 from whence.core.arrays import Doubles, Floats, Ints
 from whence.core.checks import check_count, to_array
 from whence.core.display import Columns, displayed
+from whence.core.progress import bar
 from whence.errors import InvalidInputError
 from whence.features import FeatureBank
 from whence.relevance.concepts import Concepts
@@ -191,7 +191,8 @@ def _dense(explainer: DualDA, X: Floats, y: Ints, C: float | None) -> tuple[Dual
 
     if C is None:
         scale = total_norm(X)
-        for kappa in tqdm(_KAPPAS, "Choosing C", unit="C", disable=not explainer.show_progress):
+        show = explainer.show_progress
+        for kappa in bar("Choosing C", len(_KAPPAS), "values of C", parts=_KAPPAS, show=show):
             C = kappa / scale
             if at_bound(solve(X, y, C=C, **common).lam, C) >= _BOUNDED:
                 break

@@ -53,14 +53,15 @@ def displayed(*names: str, rows: str = "") -> Callable[[Kind], Kind]:
     def facts(thing: Any) -> Facts:
         return {name.strip("_"): _value(thing, name) for name in names or _fields(thing)}
 
-    def short(self: Any) -> str:
+    def _repr(self: Any) -> str:
         return line(type(self).__name__, facts(self))
 
-    def long(self: Any) -> str:
+    def _repr_html_(self: Any) -> str:
         return table(type(self).__name__, facts(self), _value(self, rows) if rows else None)
 
     def decorate(kind: Kind) -> Kind:
-        kind.__repr__, kind._repr_html_ = short, long  # type: ignore[attr-defined, assignment]
+        setattr(kind, "__repr__", _repr)  # noqa: B010
+        setattr(kind, "_repr_html_", _repr_html_)  # noqa: B010
         return kind
 
     return decorate

@@ -9,12 +9,12 @@ from typing import Self
 
 import torch
 from torch import Tensor
-from tqdm.auto import tqdm
 
 from whence.attributors import Attributor, DualDA, Effects, Ensemble, TopK, load
 from whence.attributors.pairs import PairAttributor
 from whence.core.checks import check_places
 from whence.core.naming import find
+from whence.core.progress import bar
 from whence.data import TrainingSet
 from whence.errors import InvalidInputError, StoreError
 from whence.explanation import Explanations
@@ -208,7 +208,13 @@ class Project:
         tests, chosen = self.tests, self.read_tests(indices)
         explaining = self.pairs.explaining(k, method)
         truths = self.test_bank.labels[chosen].tolist()
-        rows = tqdm(chosen, "explaining", disable=not self.pairs.show_progress or len(chosen) < 4)
+        rows = bar(
+            "Explaining",
+            len(chosen),
+            "tests",
+            parts=chosen,
+            show=self.pairs.show_progress and len(chosen) >= 4,
+        )
         found = [explaining(i, tests.take([i]), target, y) for i, y in zip(rows, truths, strict=True)]
         return Explanations(found)
 

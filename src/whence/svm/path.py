@@ -9,11 +9,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
-from tqdm.auto import tqdm
 
 from whence.core.arrays import Floats, Ints
 from whence.core.checks import check_count, check_flag, shown, to_array
 from whence.core.display import Columns, displayed
+from whence.core.progress import bar
 from whence.errors import ChoiceWarning, ConvergenceWarning, InvalidInputError, warn
 from whence.svm.crammer_singer import CrammerSinger
 from whence.svm.inputs import check_C, check_features, check_head, spread
@@ -229,7 +229,7 @@ def choose_C(
     previous: Solution | None = None
     every = [(each, kappa) for each in problems for kappa in _KAPPAS]
     # Each C starts from the solution of the one before, so these solves are no work for an engine.
-    for each, kappa in tqdm(every, desc="Choosing C", unit="C", disable=not show_progress):
+    for each, kappa in bar("Choosing C", len(every), "values of C", parts=every, show=show_progress):
         previous = None if kappa == _KAPPAS[0] else previous
         C = kappa / scale * share
         seen: tuple[float, float | None] | None = None

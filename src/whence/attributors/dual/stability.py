@@ -66,9 +66,9 @@ class Stability:
         )
         solve = partial(_solve, subsets, len(used), explainer.seed)
         items = [(place, side) for place in range(halves) for side in (True, False)]
-        title = "Halves" if explainer.show_progress else None
+        title = "Solving halves" if explainer.show_progress else None
         self._each = []
-        for lam in engine.results(solve, items, title=title, unit="half"):
+        for lam in engine.results(solve, items, title=title, unit="halves"):
             support = np.flatnonzero(np.diff(lam.indptr))
             vectors = surrogate.vectors.new_tensor(features[support])
             entries = lam.data, lam.indices, _spread(lam, used, explainer.n_train_)

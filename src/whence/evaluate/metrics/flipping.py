@@ -9,12 +9,12 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 from torch import Tensor
-from tqdm.auto import tqdm
 
 from whence.attributors.dual.dualda import DualDA
 from whence.core.arrays import Doubles, Ints, Mask
 from whence.core.checks import check_choice, check_count, check_is, check_seed, shown, to_array
 from whence.core.display import Columns, displayed
+from whence.core.progress import bar
 from whence.errors import InvalidInputError
 from whence.evaluate.metrics.comparison import standard_error, table, ties
 from whence.evaluate.metrics.removal import Baseline, Removable, removal_order
@@ -154,7 +154,15 @@ class ExplainedPairs:
         self.explainer.require_model().check_unchanged()
         shares = np.arange(steps + 1) / steps
         scores, curves, areas = [], [], []
-        for p, pair in enumerate(tqdm(self.pairs, "flipping", disable=not self.explainer.show_progress)):
+        for p, pair in enumerate(
+            bar(
+                "Flipping pairs",
+                len(self.pairs),
+                "pairs",
+                parts=self.pairs,
+                show=self.explainer.show_progress,
+            )
+        ):
             sample = Removable.of(pair.inputs[side], baseline, patch, keep)
             counts = np.rint(shares * sample.n_units).astype(np.int64)
             tau = self._scores(pair, side, pair.features[side][None])[0]
@@ -236,7 +244,7 @@ def explain_pairs(
     n = check_batch(x)
     targets = [None] * n if target is None else explainer.task_.check_target(target, n).tolist()
     pairs: list[Pair] = []
-    tests = tqdm(range(n), "explaining", disable=not explainer.show_progress)
+    tests = bar("Explaining", n, "tests", parts=range(n), show=explainer.show_progress)
     for test in tests:
         one = take(x, slice(test, test + 1))
         of_test = next(model.batches(one, 1))
