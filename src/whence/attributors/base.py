@@ -282,10 +282,11 @@ def _labelled(data: Any, y: Any) -> Any:
         raise InvalidInputError(
             f"'y' must be labels, one per sample of 'data'. Got {shown(y)}. A layer is named by 'layer'."
         )
-    if data is None or (isinstance(data, tuple) and len(data) == 2):
+    pair = isinstance(data, tuple) and len(data) == 2
+    if pair or data is None:
         raise InvalidInputError(
-            f"'data' must be the inputs that 'y' has the labels of. Got {shown(data)}. Pass fit(model, X, y) "
-            "or fit(model, (X, y))."
+            f"'data' must be the inputs that 'y' has the labels of. Got {'a pair' if pair else 'None'}. Pass "
+            "fit(model, X, y) or fit(model, (X, y))."
         )
     return data, y
 

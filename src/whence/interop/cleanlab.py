@@ -24,14 +24,7 @@ class WhenceLabelIssues(IssueManager):  # type: ignore[misc]
 
     def find_issues(self, found: WrongLabels | None = None, **_: Any) -> None:
         """Take the scores of all samples: near 0 where the label is most suspicious."""
-        check_is("found", found, WrongLabels, "what whence.audit.wrong_labels gave")
-        assert found is not None
-        n = len(self.datalab.data)
-        if sorted(found.indices.tolist()) != list(range(n)):
-            raise InvalidInputError(
-                f"'found' must list each of the {n:,} samples of the Datalab once. Got {len(found):,}. Leave "
-                "'n' of wrong_labels out, and give both the same samples."
-            )
+        assert found is not None  # add_to_datalab has checked it; what is raised here, a Datalab only prints
         order = np.argsort(found.indices)
         scores = quality(found)[order]
         given, suggested = found.labels[order], found.suggested[order]
@@ -59,4 +52,11 @@ def add_to_datalab(lab: Any, found: WrongLabels) -> None:
     found
         What ``whence.audit.wrong_labels(explainer)`` gave, of all samples.
     """
+    check_is("found", found, WrongLabels, "what whence.audit.wrong_labels gave")
+    n = len(lab.labels)
+    if sorted(found.indices.tolist()) != list(range(n)):
+        raise InvalidInputError(
+            f"'found' must list each of the {n:,} samples of the Datalab once. Got {len(found):,}. Leave "
+            "'n' of wrong_labels out, and give both the same samples."
+        )
     lab.find_issues(issue_types={WhenceLabelIssues.issue_name: {"found": found}})
