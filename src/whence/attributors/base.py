@@ -177,6 +177,7 @@ class Attributor(Saveable):
         form: dict[str, Any] = {"task": as_task(task), "preprocess": preprocess, "collate_fn": collate_fn}
         finding = {**form, "task": task_of_labels if task is None else form["task"]}
         reading: Reading = {
+            "cache_dir": cache_dir,
             "dtype": dtype,
             "autocast": autocast,
             "num_workers": num_workers,
@@ -193,16 +194,14 @@ class Attributor(Saveable):
                 layer=layer,
                 layers=self.layers,
                 batch_size=self.batch_size,
-                cache_dir=cache_dir,
                 device=self.device,
                 show_progress=self.show_progress,
                 **reading,
             )
-            reading["cache_dir"] = cache_dir
         else:
             made_by = {"model": model, "data": data, "layer": layer, **form}
             told = [name for name, value in made_by.items() if value is not None]
-            told += [name for name, value in reading.items() if value != _USUAL[name]]
+            told += [name for name, usual in _USUAL.items() if reading.get(name) != usual]
             bank = self._check_bank(features, told)
             more = self._check_given(None if bank.model is None else bank.extractor.model, **given)
         training = Training(bank, self._task(bank, names), self.batch_size, cache_dir)
