@@ -22,7 +22,7 @@ _ROWS = 10  # of a table
 _LONGEST = 40  # letters of a value on a line
 _WHOLE = 240  # and in a table
 _LINE = "border-bottom: 1px solid rgba(128, 128, 128, 0.35)"
-_CELL = "padding: 0.15em 0.8em; text-align: left; vertical-align: top; overflow-wrap: anywhere"
+_CELL = "padding: 0.15em 0.8em; text-align: left; vertical-align: top; max-width: 40em"
 
 
 def displayed(*names: str, rows: str = "") -> Callable[[Kind], Kind]:
@@ -51,7 +51,8 @@ def displayed(*names: str, rows: str = "") -> Callable[[Kind], Kind]:
     """
 
     def facts(thing: Any) -> Facts:
-        return {name.strip("_"): _value(thing, name) for name in names or _fields(thing)}
+        told = {name: _value(thing, name) for name in names or _fields(thing)}
+        return {"n" if name == "__len__" else name: value for name, value in told.items()}
 
     def _repr(self: Any) -> str:
         return line(type(self).__name__, facts(self))
@@ -83,17 +84,17 @@ def line(title: str, facts: Facts) -> str:
 
 def table(title: str, facts: Facts, rows: Columns | None = None) -> str:
     """Write what is told of an object as HTML, which takes its colours from the page: light or dark."""
-    lines = [_row([name, brief(value, quoted=False)], "th") for name, value in facts.items()]
+    lines = [_row([_words(name), brief(value, quoted=False)], "th") for name, value in facts.items()]
     parts = [f"<strong>{escape(plain_line(title))}</strong>", _table(lines)] if lines else []
     if rows:
         n = max(map(len, rows.values()))
-        heads = _row(list(rows), "th", "th")
+        heads = _row([_words(name) for name in rows], "th", "th")
         some = islice(zip(*rows.values(), strict=True), _ROWS)
         each = [_row([brief(value, quoted=False) for value in row], "td") for row in some]
         parts.append(_table([heads, *each]))
         if n > _ROWS:
             parts.append(f"<small>… {n - _ROWS:,} more</small>")
-    return f'<div style="font-size: 0.9em; color: inherit">{"".join(parts)}</div>'
+    return f'<div style="font-size: 0.9em; color: inherit; overflow-x: auto">{"".join(parts)}</div>'
 
 
 def brief(value: Any, *, quoted: bool = True) -> str:
@@ -121,12 +122,22 @@ _LISTS = {kind.__repr__ for kind in (dict, list, tuple, set, frozenset)}
 
 def _listed(values: Any, quoted: bool) -> str:
     """Write a short list as it is, a long one by its length."""
-    plain = all(value is None or isinstance(value, str | int | float) for value in values)
-    flat = plain and not isinstance(values, Mapping)
-    text = ", ".join(brief(v, quoted=quoted) for v in values) if flat and len(values) <= 8 else ""
-    if not text or len(text) > 2 * _LONGEST:
-        return "nothing" if not len(values) else f"{len(values):,} item{'s' * (len(values) != 1)}"
-    return f"[{text}]" if quoted else text
+    if not values:
+        return "–"
+    held = values.values() if isinstance(values, Mapping) else values
+    if len(values) <= 8 and all(value is None or isinstance(value, str | int | float) for value in held):
+        each = [brief(value, quoted=quoted) for value in held]
+        if isinstance(values, Mapping):
+            each = [f"{name}={value}" for name, value in zip(values, each, strict=True)]
+        text = ", ".join(each)
+        if len(text) <= 2 * _LONGEST:
+            return f"[{text}]" if quoted else text
+    return f"{len(values):,} item{'s' * (len(values) != 1)}"
+
+
+def _words(name: str) -> str:
+    """Write a name as words; it does not break within one."""
+    return name.replace("_", " ")
 
 
 def _row(cells: Sequence[str], first: str, others: str = "td") -> str:
