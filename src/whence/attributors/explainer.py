@@ -212,7 +212,7 @@ class PairExplainer:
                 f"'index' must be one of the {len(surrogate.support):,} support vectors, in support_. "
                 f"Got {index}, whose scores are all 0."
             )
-        fitted = surrogate.vectors[surrogate.rows([index])]
+        fitted = surrogate.stored[surrogate.rows([index])]
         train_inputs, train = self._train([index], fitted, inputs, method)
         lam = float(surrogate.lam[index, target])
         scores = concepts.scores(f[0].cpu(), train.features.cpu(), [lam])[0]
@@ -274,7 +274,7 @@ class PairExplainer:
         inputs = to_model(extractor.model, inputs)
         method = _rules(extractor, inputs) if self.method is None else self.method
         test = start(extractor, inputs, method)
-        return inputs, method, test, check_tests(test.features, self.surrogate.vectors, "x")
+        return inputs, method, test, check_tests(test.features, self.surrogate.stored.like, "x")
 
     def _strongest(self, f: Tensor, target: int) -> int:
         """Give the strongest proponent."""

@@ -150,6 +150,6 @@ class PairAttributor(Explaining):
         count = check_batch(x)
         wanted = [None] * count if target is None else self.task_.check_target(target, count).tolist()
         explaining = self.explaining(1, method)
-        chosen = Concepts.neurons(self.vectors_.shape[1]) if concepts is None else concepts
+        chosen = Concepts.neurons(self.surrogate_.stored.shape[1]) if concepts is None else concepts
         tests = zip(range(count), explaining.model.batches(x, 1), wanted, strict=True)
         return [explaining.concepts(*test, index, chosen, n, k) for test in tests]

@@ -72,7 +72,7 @@ class Project:
         model = configuration.network(folder)
         configuration.attributor()  # registers a method of the user's own, by whose name the file goes
         configuration.chosen_task()
-        attributor = load(path, model)
+        attributor = load(path, model, cache_dir=configuration.reading.get("cache_dir"))
         attributor.show_progress = show_progress
         if isinstance(attributor, PairAttributor | Ensemble):  # others have no use for it after the fit
             attributor.take_data(configuration.training(model, folder, attributor.task_))

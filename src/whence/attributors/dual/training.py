@@ -32,7 +32,7 @@ def all_features(
         explainer.surrogate_.check_labels(features.labels, argument)
         features = features.features
     X = check_features(as_float32(to_array(argument, features)))
-    expected = explainer.n_train_, explainer.vectors_.shape[1]
+    expected = explainer.n_train_, explainer.surrogate_.stored.shape[1]
     if X.shape != expected:
         raise InvalidInputError(
             f"'{argument}' must be those of the training set, one row per sample, {expected}. Got {X.shape}."

@@ -281,7 +281,7 @@ class Effects(SurrogateAttributor):
     def _keep(self, surrogate: Surrogate) -> None:
         self._take(surrogate)
         self.__dict__.pop("response_", None)  # of a fit before
-        place = surrogate.vectors.device
+        place = surrogate.stored.like.device
         self._coefficients = torch.as_tensor(self.lam_[self.support_].toarray(), device=place)  # (S, K)
         among = np.searchsorted(np.flatnonzero(self.used_), self.support_)
         self._places = torch.as_tensor(among, device=place)

@@ -128,7 +128,7 @@ def group_effect(
     pull = -(before.lam[gone].T @ extended(X[gone], constant).astype(np.float64))
     turned = explainer.turned(labels[stays], before.labels[stays])
     pull += turned.T @ extended(X[stays], constant).astype(np.float64)
-    change = explainer.response_(torch.as_tensor(pull, device=before.vectors.device)[None])[0]
+    change = explainer.response_(torch.as_tensor(pull, device=before.stored.like.device)[None])[0]
     start = before.lam.tolil()
     start[stays] += turned
     again = explainer.solver(explainer.task_).again(X, labels, csr_array(start), C, constant)
