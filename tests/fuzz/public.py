@@ -66,7 +66,7 @@ _SUBCLASSED = (
 """What users write, asked by whence with arguments that were checked before."""
 _OF_METHODS = """
     check_features check_fitted classes explaining parts require_data require_model restored saved scored
-    scored_input solver take_data total
+    scored_input solver take_data total turned
 """
 """What other rooms, ``load`` and ``top_k`` ask of an attribution method."""
 MADE_BY_WHENCE = frozenset(f"{_RECORDS} {_CONSTANTS} {_CHECKED_LATER} {_AMONG_THEMSELVES}".split())

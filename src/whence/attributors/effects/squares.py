@@ -123,7 +123,8 @@ def solve_ridge(F: Doubles, t: Doubles, C: float) -> RidgeSolution:
 def standard(task: object, labels: Array) -> Doubles:
     """Give targets (N, K) less their mean and in units of their deviation."""
     centre, scale = _parameters(task)
-    found: Doubles = (labels.reshape(len(labels), -1).astype(np.float64) - np.array(centre)) / np.array(scale)
+    rows = labels.reshape(len(labels), len(centre)).astype(np.float64)
+    found: Doubles = (rows - np.array(centre)) / np.array(scale)
     return found
 
 
