@@ -54,7 +54,7 @@ class EKFAC(Method):
         return size(folder)
 
     def explain(self, scene: Scene) -> np.ndarray:
-        queries = 1_000 if self.last else 200  # the whole network's gradients of so many are held
+        queries = 2_000 if self.last else 500  # the whole network's gradients of so many are held
         self.analyzer.compute_pairwise_scores(
             "scores",
             "ekfac",

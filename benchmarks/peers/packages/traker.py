@@ -11,7 +11,7 @@ import numpy as np
 from benchmarks.peers.contract import TORCH, Method, Package, Row, size
 from benchmarks.peers.scene import Scene
 
-BATCH = 100
+BATCH = 500  # the projection is made anew for every batch
 
 
 class TRAK(Method):
@@ -26,7 +26,7 @@ class TRAK(Method):
 
         n = len(scene.x)
         numbers = sum(part.numel() for part in scene.model.parameters())
-        options: dict[str, object] = {"proj_dim": min(2_048, numbers // 2, n // 2)}
+        options: dict[str, object] = {"proj_dim": min(2_048, numbers // 2)}
         if self.last:
             options = {"projector": NoOpProjector(device="cpu"), "grad_wrt": ["head.weight", "head.bias"]}
         self.explainer = TRAKer(
