@@ -83,7 +83,7 @@ PACKAGE = Package(
     "dattri",
     (TORCH, ("scipy", "pyyaml", "tqdm"), ("--no-deps", "dattri==0.3.0")),
     (
-        Row("TRAK, last layer", TRAK, like=("trak", {"params": "last"})),
+        Row("TRAK, last layer", TRAK, like=("trak", {"params": "last", "ridge": 1e-4})),
         Row(
             "TracIn, last layer",
             TracIn,

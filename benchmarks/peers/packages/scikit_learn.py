@@ -58,7 +58,7 @@ PACKAGE = Package(
         Row(
             "LinearSVC and a product",
             Surrogate,
-            like=("dualda", {"C": 1e-3}),
+            like=("dualda", {"C": 1e-3, "bias": False}),
         ),
     ),
     ("sklearn.svm",),

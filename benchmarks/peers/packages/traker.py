@@ -58,8 +58,8 @@ PACKAGE = Package(
     "traker",
     (TORCH, ("tqdm",), ("--no-deps", "traker==0.3.2")),
     (
-        Row("TRAK, last layer", partial(TRAK, True), like=("trak", {"params": "last"})),
-        Row("TRAK, whole network", partial(TRAK, False), like=("trak", {})),
+        Row("TRAK, last layer", partial(TRAK, True), like=("trak", {"params": "last", "ridge": 1e-4})),
+        Row("TRAK, whole network", partial(TRAK, False), like=("trak", {"ridge": 1e-4})),
     ),
     ("trak", "trak.projectors"),
 )
