@@ -46,6 +46,7 @@ autodoc_typehints = "none"  # the signature says them
 autodoc_member_order = "bysource"
 autodoc_default_options = {"members": True, "show-inheritance": True}
 autodoc_preserve_defaults = True
+autodoc_mock_imports = ["quanda", "cleanlab"]  # whose adapters are documented without them
 napoleon_google_docstring = False
 napoleon_use_rtype = False
 napoleon_use_ivar = True  # fields are listed, and their own docstrings are not repeated

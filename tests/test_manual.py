@@ -78,18 +78,25 @@ def test_every_public_name_of_a_room_is_in_the_reference(room: str) -> None:
     page = DOCS / "api" / f"{room}.md"
     assert page.is_file(), f"write {name_of(page)}, with an automodule of whence.{room}"
     text = page.read_text()
-    assert f".. automodule:: whence.{room}\n" in text  # which lists all of __all__
-    left_out = re.search(r":exclude-members: (.*)", text)
-    first = (DOCS / "api" / "whence.md").read_text() + (DOCS / "api" / "attributors.md").read_text()
-    for name in left_out[1].split(", ") if left_out else ():
-        assert re.search(rf":: {name}$|automodule:: whence.attributors", first, re.M), name
+    if f".. automodule:: whence.{room}\n" in text:  # which lists all of __all__
+        left_out = re.search(r":exclude-members: (.*)", text)
+        told = (DOCS / "api" / "whence.md").read_text() + (DOCS / "api" / "attributors.md").read_text()
+        names = left_out[1].split(", ") if left_out else []
+        names = [name for name in names if name not in whence.attributors.__all__ or name in whence.__all__]
+    else:
+        told, names = text, importlib.import_module(f"whence.{room}").__all__
+    missing = [name for name in names if not re.search(rf":: (\w+\.)*{name}$", told, re.M)]
+    assert not missing
 
 
 @pytest.mark.parametrize("room", ["", *ROOMS])
 def test_every_public_name_says_what_it_is(room: str) -> None:
     module = importlib.import_module(f"whence.{room}".rstrip("."))
     for name in module.__all__:
-        thing = getattr(module, name)
+        try:
+            thing = getattr(module, name)
+        except whence.InvalidInputError:  # an adapter of a library that is not installed
+            continue
         if not (inspect.isclass(thing) or inspect.isfunction(thing)):
             continue
         assert inspect.getdoc(thing), f"{module.__name__}.{name}"
@@ -125,6 +132,8 @@ def test_names_on_a_page_are_there(page: Path) -> None:
         for dotted in re.findall(r"(?<![\w./-])(whence(?:\.[A-Za-z_]\w*)+)", code):
             try:
                 resolve(dotted)
+            except whence.InvalidInputError:  # an adapter of a library that is not installed
+                pass
             except (AttributeError, ImportError) as error:
                 pytest.fail(f"{name_of(page)} names {dotted}: {error}")
 
@@ -143,7 +152,7 @@ def test_an_explainer_has_what_a_page_asks_of_it(page: Path) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_commands_on_a_page_are_there_with_their_options(page: Path) -> None:
     for code in code_of(page):
-        for line in code.replace("\\\n", " ").splitlines():
+        for line in re.split(r"[\n;]", code.replace("\\\n", " ")):
             called = re.match(r"\s*(?:\$ )?(whence(?: [a-z]+)+)(.*)", line)
             if not called or called[1] == "whence cache":
                 continue
