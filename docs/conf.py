@@ -49,7 +49,7 @@ autodoc_preserve_defaults = True
 autodoc_mock_imports = ["quanda", "cleanlab"]  # whose adapters are documented without them
 napoleon_google_docstring = False
 napoleon_use_rtype = False
-napoleon_use_ivar = True  # fields are listed, and their own docstrings are not repeated
+napoleon_custom_sections = ["Attributes"]  # which ``readable`` makes a list of
 
 sphinx_gallery_conf = {
     "examples_dirs": "tutorials",
@@ -104,18 +104,18 @@ def visit_block(self: SphinxTranslator, node: nodes.math_block) -> None:
 def readable(app: Sphinx, what: str, name: str, thing: Any, options: Any, lines: list[str]) -> None:
     """Make reStructuredText of a docstring that is written for people.
 
-    ``|τ|`` is an absolute value and no substitution, what follows the colon of an attribute is a sentence and
-    no type whose words would be looked up.
+    ``|τ|`` is an absolute value and no substitution. Attributes, ``name : what it is``, become a list.
     """
     lines[:] = [line if ">>>" in line else re.sub(r"(``[^`]*``)|\|", _escaped, line) for line in lines]
     section = ""
     for place, line in enumerate(lines):
-        if set(line.strip()) == {"-"} and place:
-            section = lines[place - 1].strip()
-        elif section == "Attributes" and re.match(r"[\w, ]+ : ", line):
-            field, _, said = line.partition(" : ")
-            lines[place] = f"{field}\n    {said}"
-    lines[:] = "\n".join(lines).split("\n")
+        if place + 1 < len(lines) and line.strip() and set(lines[place + 1].strip()) == {"-"}:
+            section = line.strip()
+        elif section == "Attributes" and line.startswith(" "):
+            lines[place] = f"  {line.strip()}"
+        elif section == "Attributes" and " : " in line:
+            fields, _, said = line.partition(" : ")
+            lines[place] = f"* ``{fields}``: {said}"
 
 
 def _escaped(found: re.Match[str]) -> str:

@@ -40,12 +40,9 @@ class Sample:
 
     Attributes
     ----------
-    train_images, test_images : Tensor
-        Float images in [0, 1], shape (N, 1, 28, 28).
-    train_labels, test_labels : Tensor
-        Class indices (int64), shape (N,).
-    class_names : tuple of str
-        One name per class; ``class_names[label]`` names a label.
+    train_images, test_images : float images in [0, 1], shape (N, 1, 28, 28)
+    train_labels, test_labels : class indices (int64), shape (N,)
+    class_names : one name per class; ``class_names[label]`` names a label
     """
 
     train_images: Tensor
