@@ -83,10 +83,10 @@ for name, values in found.items():
 # A few networks make a coarse measure, and each is trained once; over many, on three data sets and beside
 # nine other methods: :doc:`/effects`.
 
-figure, axis = plt.subplots(figsize=(6, 2.6), layout="constrained")
-axis.boxplot(list(found.values()), vert=False, tick_labels=list(found))
-axis.axvline(0, color="grey", linewidth=1)
-_ = axis.set_xlabel("rank correlation over halves, one value per test image")
+figure, axis = plt.subplots(figsize=(5, 3.4), layout="constrained")
+axis.boxplot(list(found.values()), tick_labels=list(found))
+axis.axhline(0, color="grey", linewidth=1)
+_ = axis.set_ylabel("rank correlation over halves,\none value per test image")
 
 # %%
 # The two questions also name other samples
