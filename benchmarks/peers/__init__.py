@@ -1,7 +1,7 @@
 """whence beside other packages, on the same networks, training sets and tests.
 
 ``scene`` has what every package is given, ``packages`` one file per package, ``worker`` runs a method in
-its package's environment and measures it, ``run`` all of them, ``check`` compares scores with whence's own
+its package's environment and measures it, ``cells`` all of them, ``check`` compares scores with whence's own
 version of a method, and ``render`` makes the table and the figure of what was saved.
 """
 
@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.peers import check, render, scene
+from benchmarks.peers.cells import run as measure
 from benchmarks.peers.contract import NAMES
-from benchmarks.peers.run import run as measure
 
 IMAGE = Path("docs/images/peers.svg")
 
@@ -36,5 +36,4 @@ def run(
     check.run(scenes, folder, results, names)
     for name in names:
         print(f"\n{scene.SCENES[name]}\n\n{render.table(results, name)}", flush=True)
-    if set(names) == set(scene.SCENES):
-        render.figure(results, IMAGE)
+    render.figure(results, IMAGE)

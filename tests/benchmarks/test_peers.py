@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 from benchmarks.peers import contract, render, scene, worker
-from benchmarks.peers.run import attempt, fitting, foretold, scaled
+from benchmarks.peers.cells import attempt, fitting, foretold, scaled
 
 NUMBERS = 384  # features of the scene "bbc"
 
