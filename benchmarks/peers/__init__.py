@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.peers import check, render, scene
-from benchmarks.peers.cells import run as measure
+from benchmarks.peers import scene
 from benchmarks.peers.contract import NAMES
 
 IMAGE = Path("docs/images/peers.svg")
@@ -27,10 +26,13 @@ def run(
     pilots: bool,
 ) -> None:
     """Measure what is missing, and print the tables of all that is known."""
+    # Only here: other packages' environments, which read this file too, need not have what these import.
+    from benchmarks.peers import cells, check, render
+
     names, scenes = names or list(scene.SCENES), folder / "scenes"
     for name in names:
         scene.prepare(scenes, name, data)
-    measure(scenes, folder, results, names, packages or NAMES, budget, pilots)
+    cells.run(scenes, folder, results, names, packages or NAMES, budget, pilots)
     if pilots:
         return
     check.run(scenes, folder, results, names)
