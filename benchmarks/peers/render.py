@@ -152,9 +152,8 @@ def figure(results: Path, out: Path) -> None:
             label, (x / 1e6, total), xytext=(6, 3), textcoords="offset points", fontsize=8, color=colour
         )
     axes.set(xscale="log", yscale="log", xlabel="cache, MB", ylabel="caching and explaining, s")
-    axes.set_title(
-        "Geometric means over MNIST, CIFAR-10 and BBC News; lower left is better", fontsize=10, loc="left"
-    )
+    scenes = ", ".join(SCENES[scene].split(",")[0] for scene in measured(results))
+    axes.set_title(f"Geometric means over {scenes}; lower left is better", fontsize=10, loc="left")
     axes.grid(True, which="major", color="#dddddd", linewidth=0.6)
     axes.spines[["top", "right"]].set_visible(False)
     low, high = axes.get_xlim()
