@@ -15,6 +15,7 @@ from tqdm.auto import tqdm
 from whence.attributors.base import Attributor, Limits, register
 from whence.attributors.classifier import Classifier, Training
 from whence.attributors.dual.expansion import Expansion
+from whence.attributors.dual.vectors import Vectors
 from whence.attributors.parameters import a_seed, one_of, parameter
 from whence.core import contents, store
 from whence.core.arrays import Floats, Ints, Mask
@@ -181,7 +182,7 @@ class OneClass(Attributor):
     @cached_property
     def _expansion(self) -> Expansion:
         rows = np.flatnonzero(np.diff(self._lam.indptr))
-        return Expansion(self._cache["vectors"], rows, self._lam, constant=0.0)
+        return Expansion(Vectors(self._cache["vectors"]), rows, self._lam, constant=0.0)
 
     def _scores(self, features: Tensor, classes: Tensor, x: Any) -> Tensor:
         return self._expansion.dense(features - self._cache["centre"], self._machine(classes))
