@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
+from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any
 
 from whence.core.registry import register
@@ -41,6 +42,12 @@ __all__ = [
     "load",
     "register",
 ]
+
+
+def __dir__() -> list[str]:
+    """Name what there is, rooms too, which are imported when they are asked for."""
+    rooms = {room.name for room in iter_modules(__path__)}
+    return sorted({*__all__, *rooms - {"__main__"}})
 
 
 def __getattr__(name: str) -> Any:

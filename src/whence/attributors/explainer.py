@@ -96,22 +96,18 @@ class PairExplainer:
         self.surrogate, self.class_names = explainer.surrogate_, explainer.task_.called
 
     def __call__(
-        self, number: int, inputs: Any, target: int | None, truth: Any, chosen: Ints | None = None
+        self, number: int, inputs: Any, target: int | None, truth: Any, among: Ints | None = None
     ) -> Explanation:
         """Explain one test sample, a batch of one; ``number`` is its place among the tests.
 
-        ``chosen`` are training samples to show in the place of the strongest.
+        ``among`` are training samples to show in the place of the strongest.
         """
         surrogate = self.surrogate
         theirs = self.model.read_batch(inputs, number).logits
         predicted, target = self._predicted(theirs, target)
         inputs, method, test, f = self._start(inputs)
         scored = self.explainer.scored(f, target)
-        if chosen is not None:
-            scored_ones = np.flatnonzero(np.isin(scored.indices, chosen))
-            sides = [scored_ones[sign * scored.scores[scored_ones] > 0].tolist() for sign in (1, -1)]
-        else:
-            sides = [strongest(scored.scores, self.k, sign) for sign in (1, -1)]
+        sides = self._sides(scored, among)
         indices = [int(scored.indices[place]) for place in (*sides[0], *sides[1])]
         parts = self.explainer.parts(f, target, indices)
         first, *others = self._pairs(inputs, test, method, target, indices, parts)
@@ -139,7 +135,7 @@ class PairExplainer:
             logit_map=first.logit_map,
             method=_name(method),
             n_train=len(surrogate.labels),
-            n_support=self.explainer.n_scoring_,
+            n_support=len(self.explainer.scoring_),
             gap=self.explainer.gap_,
             input=first.name,
             usual=None
@@ -158,6 +154,13 @@ class PairExplainer:
             for each, some in zip(others, shown[1:], strict=True)
         ]
         return replace(why, others=tuple(more))
+
+    def _sides(self, scored: Scored, among: Ints | None) -> list[list[int]]:
+        """Give the places of the scores to show, those for and those against, each the strongest first."""
+        if among is None:
+            return [strongest(scored.scores, self.k, sign) for sign in (1, -1)]
+        chosen = np.where(np.isin(scored.indices, among), scored.scores, 0.0)
+        return [strongest(chosen, len(among), sign) for sign in (1, -1)]
 
     def _contributions(
         self,

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from typing import Any, Protocol
 
-from tqdm.auto import tqdm
+import numpy as np
 
 from whence.attributors.base import Attributor
-from whence.core.checks import check_count
+from whence.core.arrays import Ints
+from whence.core.checks import check_count, check_places, is_integer
+from whence.core.progress import bar
+from whence.data import as_new
+from whence.errors import InvalidInputError
 from whence.explanation import Explanation, Explanations
 from whence.features import Usualness
 from whence.model.bound import BoundModel
@@ -21,12 +26,22 @@ class Explains(Protocol):
 
     model: BoundModel
 
-    def __call__(self, number: int, inputs: Any, target: int | None, truth: Any) -> Explanation:
-        """Explain one test sample, a batch of one; ``number`` is its place among the tests."""
+    def __call__(
+        self, number: int, inputs: Any, target: int | None, truth: Any, among: Ints | None = None
+    ) -> Explanation:
+        """Explain one test sample, a batch of one; ``number`` is its place among the tests.
+
+        ``among`` are training samples to show in the place of the strongest.
+        """
 
 
 class Explaining(Attributor):
     """An attributor that explains predictions by pairs of training samples and tests."""
+
+    @property
+    @abstractmethod
+    def scoring_(self) -> Ints:
+        """Places of the training samples that can have a score, ascending."""
 
     @abstractmethod
     def explaining(self, k: int, method: Method | None, usualness: Usualness | None = None) -> Explains:
@@ -38,6 +53,7 @@ class Explaining(Attributor):
         k: int = 5,
         target: Any = None,
         *,
+        index: int | Sequence[int] | None = None,
         truth: Any = None,
         method: Method | None = None,
         usualness: Usualness | None = None,
@@ -57,6 +73,9 @@ class Explaining(Attributor):
             Proponents and opponents to show; fewer where there are fewer.
         target
             As for ``attribute``.
+        index
+            Training samples to explain by, in the place of the k strongest. Those that have a score of 0 for
+            a test are not shown there.
         truth
             The true classes (B,), or labels of another task (B, …), where they are known, for display.
         method
@@ -73,11 +92,26 @@ class Explaining(Attributor):
         """
         self.check_fitted()
         k = min(check_count("k", k), self.n_train_)
-        n = check_batch(x)
+        x = as_new(x)
+        n, among = check_batch(x), self._check_index(index)
         wanted = [None] * n if target is None else self.task_.check_target(target, n).tolist()
         truths = [None] * n if truth is None else self.task_.check_truth(truth, n)
         explaining = self.explaining(k, method, usualness)
         batches = explaining.model.batches(x, 1)
-        tests = tqdm(batches, "explaining", n, disable=not self.show_progress or n < 4)
+        tests = bar("Explaining", n, "tests", parts=batches, show=self.show_progress and n >= 4)
         numbered = zip(range(n), tests, wanted, truths, strict=True)
-        return Explanations([explaining(*test) for test in numbered])
+        return Explanations([explaining(*test, among) for test in numbered])
+
+    def _check_index(self, index: int | Sequence[int] | None) -> Ints | None:
+        """Give the training samples to explain by, or raise where one can have no score."""
+        if index is None:
+            return None
+        several = check_places("index", [index] if is_integer(index) else index, self.n_train_)
+        never = several[~np.isin(several, self.scoring_)]
+        if not len(several) or len(never):
+            got = f"{never[0]}, whose scores are all 0" if len(never) else "none"
+            raise InvalidInputError(
+                f"'index' must name training samples that can score, of which there are "
+                f"{len(self.scoring_):,}. Got {got}."
+            )
+        return several

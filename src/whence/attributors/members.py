@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from whence.attributors.explainer import strongest
-from whence.core.arrays import Doubles
+from whence.core.arrays import Doubles, Ints
 from whence.explanation import Contribution, Explanation
 from whence.model.bound import probabilities
 from whence.model.extractor import Outputs
@@ -39,8 +39,13 @@ class MembersExplainer:
         self.members, self.k, self.model = members, k, members[0].require_model()
         self._each = [member.explaining(k, method) for member in members]
 
-    def __call__(self, number: int, inputs: Any, target: int | None, truth: Any) -> Explanation:
-        """Explain one test sample, a batch of one; ``number`` is its place among the tests."""
+    def __call__(
+        self, number: int, inputs: Any, target: int | None, truth: Any, among: Ints | None = None
+    ) -> Explanation:
+        """Explain one test sample, a batch of one; ``number`` is its place among the tests.
+
+        ``among`` are training samples to show in the place of the strongest.
+        """
         first = self.members[0]
         task, used = first.task_, int(first.used_.sum())
         reads = [member.require_model().read_batch(inputs, number) for member in self.members]
@@ -53,7 +58,9 @@ class MembersExplainer:
             scales[m] = np.sqrt(np.sum((scores[m][first.used_] - scores[m].sum() / used) ** 2) / used)
         scores /= np.where(scales > 0, scales, np.inf)[:, None]  # who says the same of all says nothing
         mean = scores.mean(axis=0)
-        sides = [strongest(mean, self.k, sign) for sign in (1, -1)]
+        shown = mean if among is None else np.where(np.isin(np.arange(len(mean)), among), mean, 0.0)
+        most = self.k if among is None else len(among)
+        sides = [strongest(shown, most, sign) for sign in (1, -1)]
         chosen = np.array([*sides[0], *sides[1]], np.int64)
         each = [explain(number, inputs, wanted, truth, chosen) for explain in self._each]
         said, predicted = self._said(reads, wanted, truth)

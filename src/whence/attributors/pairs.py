@@ -14,6 +14,7 @@ from whence.attributors.dual.training import training_features
 from whence.attributors.explainer import PairExplainer, Parts, Scored
 from whence.attributors.explaining import Explaining
 from whence.attributors.usual import check_usualness
+from whence.core.arrays import Ints
 from whence.core.checks import check_count, shown
 from whence.errors import InvalidInputError
 from whence.explanation import ConceptExplanation, Foretold
@@ -51,9 +52,10 @@ class PairAttributor(Explaining):
         return None
 
     @property
-    def n_scoring_(self) -> int:
-        """The number of training samples that can have a score."""
-        return len(self.surrogate_.support)
+    def scoring_(self) -> Ints:
+        """Places of the training samples that can have a score, ascending."""
+        self.check_fitted()
+        return self.surrogate_.support
 
     @abstractmethod
     def scored(self, features: Tensor, target: int) -> Scored:

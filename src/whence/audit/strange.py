@@ -10,11 +10,13 @@ import numpy as np
 from whence.attributors.pairs import PairAttributor
 from whence.audit.access import features_of
 from whence.core.arrays import Doubles, Ints, Mask
+from whence.core.display import Columns, displayed
 from whence.core.words import counted
 from whence.errors import InvalidInputError
 from whence.pages.style import percent
 
 
+@displayed("distances", "threshold", "quantile", rows="columns")
 @dataclass(frozen=True, eq=False)
 class StrangeSamples:
     """How far tests are from the training set.
@@ -51,6 +53,16 @@ class StrangeSamples:
                 }
                 for i in range(len(self.distances))
             ],
+        }
+
+    def columns(self) -> Columns:
+        """Give the list as columns of plain values, the strangest test first."""
+        order = np.argsort(-self.distances, kind="stable")
+        return {
+            "test": order.tolist(),
+            "distance": self.distances[order].tolist(),
+            "strange": self.strange[order].tolist(),
+            "neighbours": self.neighbours[order].tolist(),
         }
 
     def __str__(self) -> str:

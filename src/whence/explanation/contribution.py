@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any
 
+from whence.core.display import displayed
 from whence.pages.samples import Array, Sample
 
 
@@ -17,6 +18,7 @@ class Full:
     train: float
 
 
+@displayed()
 @dataclass(frozen=True)
 class Foretold:
     """What effects are on, and how far to trust them.
@@ -47,6 +49,7 @@ def facts(record: Any) -> dict[str, Any]:
     return found
 
 
+@displayed()
 @dataclass(frozen=True, eq=False)
 class Contribution:
     """What one training sample contributes to a prediction.

@@ -11,8 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 from whence.core.checks import is_integer, shown
+from whence.core.display import line
+from whence.core.words import counted
 from whence.errors import InvalidInputError
 from whence.explanation.contribution import Contribution, Foretold, Full, facts
+from whence.explanation.notebook import as_html
 from whence.explanation.usual import Usual
 from whence.explanation.wording import MADE_OF, Question, Words, of_members, would_change
 from whence.pages.samples import Array, Sample
@@ -25,9 +28,10 @@ if TYPE_CHECKING:
 
 Scores = npt.NDArray[np.float64]
 _POINTS = 60  # of a curve
+_SHOWN = 3  # explanations in a cell of a notebook
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Explanation:
     """Where one prediction comes from, or what would change it.
 
@@ -242,6 +246,14 @@ class Explanation:
             **_text(pair, "test_map", "train_map"),
         }
 
+    def __repr__(self) -> str:
+        sides = {"proponents": len(self.proponents), "opponents": len(self.opponents)}
+        facts = {"predicted": self.verdict.predicted, "about": self.about, "logit": self.logit, **sides}
+        return line("Explanation", facts)
+
+    def _repr_html_(self) -> str:
+        return as_html([(repr(self), why.plot()) for why in self.inputs.values()])
+
     def plot(self, input: str | None = None) -> Figure:
         """Draw the test sample with its map, its proponents and opponents, and the maps of each pair.
 
@@ -296,7 +308,12 @@ class Explanations(Sequence[Explanation]):
         return Explanations(self._all[test]) if isinstance(test, slice) else self._all[test]
 
     def __repr__(self) -> str:
-        return f"Explanations of {len(self)} predictions"
+        return f"Explanations of {counted(len(self), 'prediction')}"
+
+    def _repr_html_(self) -> str:
+        left = len(self) - _SHOWN
+        note = f"{counted(left, 'more explanation')}: plot(test) draws one, to_html(path) writes all"
+        return as_html([(repr(why), why.plot()) for why in self[:_SHOWN]], note if left > 0 else "")
 
     @property
     def maps(self) -> list[dict[str, Any]]:

@@ -9,7 +9,6 @@ from typing import Self
 
 import torch
 from torch import Tensor
-from tqdm.auto import tqdm
 
 from whence.attributors import Attributor, DualDA, Effects, Ensemble, TopK, load
 from whence.attributors.explaining import Explains
@@ -17,6 +16,7 @@ from whence.attributors.pairs import PairAttributor
 from whence.attributors.usual import usual_of
 from whence.core.checks import check_places
 from whence.core.naming import find
+from whence.core.progress import bar
 from whence.data import TrainingSet
 from whence.errors import InvalidInputError, StoreError
 from whence.explanation import Explanations, Usual
@@ -226,7 +226,8 @@ class Project:
         else:
             explaining = self.pairs.explaining(k, method, self.usualness)
         truths = self.test_bank.labels[chosen].tolist()
-        rows = tqdm(chosen, "explaining", disable=not self.attributor.show_progress or len(chosen) < 4)
+        show = self.attributor.show_progress and len(chosen) >= 4
+        rows = bar("Explaining", len(chosen), "tests", parts=chosen, show=show)
         found = [explaining(i, tests.take([i]), target, y) for i, y in zip(rows, truths, strict=True)]
         return Explanations(found)
 

@@ -10,9 +10,9 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from pydantic_core import to_jsonable_python
-from tqdm.auto import tqdm
 
 from whence import __version__
+from whence.core.progress import bar
 from whence.pages.render import Look, read, render
 from whence.ui.explorer import Explorer
 
@@ -79,7 +79,13 @@ def report_page(
         explorer.solved.effects.result()
     usual = {index: explorer.usual(index) for index in explorer.project.read_tests(list(tests))}
     rows = explorer.summaries(explorer.project.check_tests(list(tests)))
-    shown = tqdm(tests, "writing", disable=not explorer.project.explainer.show_progress or len(tests) < 4)
+    shown = bar(
+        "Writing explanations",
+        len(tests),
+        "tests",
+        parts=tests,
+        show=explorer.project.explainer.show_progress and len(tests) >= 4,
+    )
     explanations, changes = {}, {}
     for index in shown:
         explanations[index] = explorer.explain(index, k)

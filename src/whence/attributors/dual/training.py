@@ -5,6 +5,7 @@ from __future__ import annotations
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
+from whence.attributors.frame import Reading
 from whence.core.arrays import Floats
 from whence.core.checks import to_array
 from whence.errors import InvalidInputError
@@ -23,8 +24,9 @@ def all_features(
 ) -> Floats:
     """Features (N, d) of all training samples, checked to be those of the fit.
 
-    Taken from ``features`` (N, d), an array or a FeatureBank, from a cache, or computed by the model from its
-    training set. ``argument`` is what errors call them.
+    Taken from ``features`` (N, d), an array or a FeatureBank, from the cache, or computed by the model from
+    its training set. ``cache_dir`` is the fit's own where none is named. ``argument`` is what errors call
+    them.
     """
     if features is None:
         features = _extracted(explainer, argument, cache_dir)
@@ -65,7 +67,13 @@ def _extracted(
         layer=bound.extractor.layer,
         layers=bound.extractor.layers,
         batch_size=explainer.batch_size,
-        cache_dir=cache_dir,
-        on_error="skip" if len(explainer.skipped_) else "raise",
         show_progress=explainer.show_progress,
+        **_reading(explainer, cache_dir),
     )
+
+
+def _reading(explainer: PairAttributor, cache_dir: str | PathLike[str] | None) -> Reading:
+    """Give the options that the fit's features were read with, as far as they are known."""
+    usual: Reading = {"on_error": "skip" if len(explainer.skipped_) else "raise"}
+    named: Reading = {} if cache_dir is None else {"cache_dir": cache_dir}
+    return {**usual, **explainer.reading_, **named}

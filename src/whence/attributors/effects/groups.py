@@ -17,6 +17,7 @@ from whence.attributors.dual.training import all_features
 from whence.attributors.effects.outputs import Output, slopes, values
 from whence.attributors.effects.solving import extended
 from whence.core.arrays import Doubles, Ints
+from whence.core.display import Columns, displayed
 from whence.core.words import cell, counted
 from whence.errors import InvalidInputError
 
@@ -27,6 +28,7 @@ _PART = 0.2  # relative difference, above which first order is no longer what ha
 _SHOWN = 10  # tests in a printed record
 
 
+@displayed("output", "difference", "gap", rows="columns")
 @dataclass(frozen=True, eq=False)
 class GroupEffect:
     """What becomes of the surrogate's output for each test, without some samples or with other labels.
@@ -66,6 +68,16 @@ class GroupEffect:
     def parted(self) -> bool:
         """Whether the two differ by more than a fifth."""
         return self.difference > _PART
+
+    def columns(self) -> Columns:
+        """Give the list as columns of plain values, one row per test."""
+        return {
+            "test": list(range(len(self.targets))),
+            "target": [self.names[target] for target in self.targets],
+            "before": self.before.tolist(),
+            "first_order": self.first_order.tolist(),
+            "exact": self.exact.tolist(),
+        }
 
     def __str__(self) -> str:
         """Write a table in Markdown, and say whether first order and exact part."""
