@@ -135,7 +135,7 @@ def run(
         with _about_test():
             held_out = configuration.samples(tests, network, attributor.batch_size)
     task = None if several else configuration.chosen_task()
-    attributor.fit(network, samples, configuration.layer, task=task, preprocess=prepare, **reading)
+    attributor.fit(network, samples, layer=configuration.layer, task=task, preprocess=prepare, **reading)
     for line in describe(attributor):
         say(line)
 
@@ -226,7 +226,7 @@ def describe(attributor: Attributor) -> list[str]:
     ]
     if attributor.foretold_ is not None:
         lines.append(
-            f"Effects      {attributor.foretold_.told}, of {counted(attributor.n_scoring_, 'sample')}"
+            f"Effects      {attributor.foretold_.told}, of {counted(len(attributor.scoring_), 'sample')}"
         )
     if attributor.agreement_ is not None:
         share = f"{attributor.agreement_:.2%}"

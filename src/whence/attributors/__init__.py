@@ -19,6 +19,7 @@ from whence.attributors.influence.arnoldi import Arnoldi
 from whence.attributors.influence.ekfac import EKFAC
 from whence.attributors.influence.exact import Influence
 from whence.attributors.influence.lissa import LiSSA
+from whence.attributors.one_class import OneClass
 from whence.attributors.points.hinge import HingeRP
 from whence.attributors.points.representer import Representer
 from whence.attributors.random import RandomAttributor
@@ -45,6 +46,7 @@ __all__ = [
     "Influence",
     "LiSSA",
     "Limits",
+    "OneClass",
     "RandomAttributor",
     "Ranked",
     "Representer",

@@ -12,11 +12,13 @@ from whence.audit.access import surrogate_of
 from whence.audit.table import plain
 from whence.core.arrays import Doubles, Ints
 from whence.core.checks import check_count
+from whence.core.display import Columns, displayed
 from whence.core.words import cell
 
 _AT_BOUND = 1 - 1e-9
 
 
+@displayed()
 @dataclass(frozen=True, eq=False)
 class ClassSummary:
     """One class.
@@ -48,6 +50,7 @@ class ClassSummary:
     shares: Doubles
 
 
+@displayed("C", rows="columns")
 @dataclass(frozen=True, eq=False)
 class ClassView:
     """All classes, in order.
@@ -64,6 +67,15 @@ class ClassView:
     def to_dict(self) -> dict[str, Any]:
         """Everything in plain types that JSON takes."""
         return {"C": self.C, "classes": [plain(found) for found in self.classes]}
+
+    def columns(self) -> Columns:
+        """Give the list as columns of plain values, one row per class."""
+        names = ("name", "n_train", "n_support", "bounded")
+        return {
+            **{name: [getattr(found, name) for found in self.classes] for name in names},
+            "median_margin": [float(np.median(f.margins)) if f.n_support else None for f in self.classes],
+            "proponents": [found.proponents.tolist() for found in self.classes],
+        }
 
     def __str__(self) -> str:
         """Write a table in Markdown."""

@@ -8,17 +8,19 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from tqdm.auto import tqdm
 
 from whence.attributors import DualDA
 from whence.audit.access import surrogate_of, tests_of
-from whence.audit.table import Columns, Table, check_ids, chosen_ids
+from whence.audit.table import Table, check_ids, chosen_ids
 from whence.core.arrays import Doubles, Ints
 from whence.core.checks import check_count, check_share
+from whence.core.display import Columns, displayed
+from whence.core.progress import bar
 
 _ENTRIES = 1 << 20  # scores held at a time, whatever the number of tests
 
 
+@displayed()
 @dataclass(frozen=True, eq=False)
 class GroupAttribution:
     """What each training sample contributes to a set of tests.
@@ -83,7 +85,7 @@ def group_attribution(
     width = max(1, _ENTRIES // max(1, len(explainer.support_)))
     n_parts = math.ceil(n / explainer.batch_size)
     quiet = not explainer.show_progress or n_parts < 4
-    for f, classes in tqdm(parts, "Attributing", n_parts, unit="batch", disable=quiet):
+    for f, classes in bar("Attributing", n_parts, "batches", parts=parts, show=not quiet):
         np.add.at(sums, classes.numpy(), f.double().cpu().numpy())
         counts += np.bincount(classes.numpy(), minlength=K)
         for start in range(0, len(f), width):
@@ -99,6 +101,7 @@ def group_attribution(
     return GroupAttribution(mean, absolute / n, n, counts)
 
 
+@displayed("indices", "coverage", "n_train", rows="columns")
 @dataclass(frozen=True, eq=False)
 class Coreset(Table):
     """The training samples to keep.

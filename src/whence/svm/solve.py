@@ -16,6 +16,7 @@ from threadpoolctl import threadpool_limits
 
 from whence.core.arrays import Doubles, Ints
 from whence.core.checks import check_callable, check_count, check_positive, check_seed, check_share
+from whence.core.display import displayed
 from whence.errors import ConvergenceWarning, InvalidInputError, warn
 from whence.svm.ascent import Ascent, OutOfTimeError
 from whence.svm.crammer_singer import CrammerSinger
@@ -26,6 +27,7 @@ _THREADS = 1024  # more than machines have
 Status = Literal["converged", "time limit", "interrupted", "stalled"]
 
 
+@displayed("C", "gap", "status", "n_support", "lam", "weight", "seconds")
 @dataclass(frozen=True)
 class Solution:
     """A feasible λ with the certificate of how good it is.
@@ -64,6 +66,11 @@ class Solution:
     C: float
     bias: float
     history: list[tuple[float, float]] = field(repr=False)
+
+    @property
+    def n_support(self) -> int:
+        """The number of samples with λ_i ≠ 0."""
+        return int((np.diff(self.lam.indptr) > 0).sum())
 
 
 def solve(

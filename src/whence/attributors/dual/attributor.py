@@ -23,7 +23,7 @@ from whence.attributors.parameters import parameter
 from whence.core import contents, store
 from whence.core.arrays import Floats, Ints
 from whence.core.checks import check_choice, check_flag, check_path
-from whence.data import TrainingSet
+from whence.data import NewSamples, TrainingSet, as_new
 from whence.errors import InvalidInputError
 from whence.features import as_float32
 from whence.features.place import BankPlace
@@ -88,14 +88,65 @@ class SurrogateAttributor(PairAttributor):
         facts["bank"] = dataclasses.asdict(bank)
         store.write(check_path("path", path), *self._described(arrays, facts))
 
+    @property
+    def classes_(self) -> Ints:
+        """The classes (K,) as ``predict`` names them, 0 … K−1; their names are in ``class_names_``."""
+        self.check_fitted()
+        self.task_.require_classes("An explainer whose classes are asked for")
+        return np.arange(self.n_classes_)
+
     def predict(self, x: Any) -> Tensor:
         """Label inputs by the surrogate; where labels are classes, (B,)."""
-        found = self.require_model().read(x, self.batch_size)
-        return self.predict_features(found.features)
+        return self.predict_features(self._features(x))
 
     def predict_features(self, features: Any) -> Tensor:
         """Label features (B, d) by the surrogate; where labels are classes, (B,)."""
-        return self.task_.decided(self.surrogate_.logits(self.check_features(features)))
+        return self.task_.decided(self._outputs(features))
+
+    def decision_function(self, x: Any) -> Tensor:
+        """Give the surrogate's outputs for inputs, as scikit-learn shapes them.
+
+        They are logits (B, K), float64; of two classes (B,), how far the second is above the first.
+
+        Examples
+        --------
+        >>> import torch, whence
+        >>> x, y = torch.randn(30, 4), torch.arange(30) % 3
+        >>> explainer = whence.DualDA(C=0.1, show_progress=False).fit(torch.nn.Linear(4, 3), x, y)
+        >>> bool((explainer.decision_function(x).argmax(1) == explainer.predict(x)).all())
+        True
+        """
+        outputs = self._outputs(self._features(x))
+        two = self.task_.has_classes and outputs.shape[1] == 2
+        return outputs[:, 1] - outputs[:, 0] if two else outputs
+
+    def score(self, x: Any, y: Any = None) -> float:
+        """Tell how right the surrogate is on labelled inputs: the share of right labels, of numbers R².
+
+        Parameters
+        ----------
+        x
+            As for ``attribute``.
+        y
+            The true labels, of classes numbers or names; None takes those of a data set or ``DataLoader``.
+        """
+        found = as_new(x)
+        if y is None and not isinstance(found, NewSamples):
+            raise InvalidInputError("'y' must be the true labels. Got None; only a data set has its own.")
+        labels = self.task_.encode(found.labels() if y is None else y)
+        decided = self.predict(found).cpu().numpy()
+        if labels.shape != decided.shape:
+            raise InvalidInputError(
+                f"'y' must be {self.task_.labels} for each of {len(decided)} inputs. Got shape "
+                f"{labels.shape}."
+            )
+        return self.task_.score(decided, labels)
+
+    def _features(self, x: Any) -> Tensor:
+        return self.require_model().read(x, self.batch_size).features
+
+    def _outputs(self, features: Any) -> Tensor:
+        return self.surrogate_.logits(self.check_features(features))
 
     def faithfulness(self, x: Any) -> Faithfulness:
         """How well the surrogate stands for the model, by its own output for a batch of inputs."""
@@ -143,9 +194,10 @@ class SurrogateAttributor(PairAttributor):
 
     def _with(self, surrogate: Surrogate, features: Floats, seconds: float) -> Self:
         """Give the same explainer with another surrogate, for features (N, d) of all training samples."""
-        other = type(self)(**{name: getattr(self, name) for name in self._parameters()}, device=self.device)
+        other = type(self)(**self.get_params(deep=False))
         known = self.task_, surrogate.labels, surrogate.head, self.model_, self.data_
         other._adopt(*known, {"solution": seconds})
+        other.reading_ = self.reading_
         other._take(surrogate)
         other._measure(features, self._unseen[other.used_[self._unseen]])
         return other
@@ -166,6 +218,11 @@ class SurrogateAttributor(PairAttributor):
         if self.head_ is not None and len(self._unseen):
             some = np.asarray(features[unseen]), self.labels_[unseen]
             self.agreement_ = agreement(self.task_, self.coef_, self.head_, *some)
+
+    def _facts(self) -> dict[str, Any]:
+        found = {"C": self.C_, "agreement": self.agreement_, "gap": self.gap_}
+        size = {"features": self.surrogate_.stored.shape[1], "support_vectors": len(self.support_)}
+        return {**super()._facts(), **size, **found}
 
     def _like(self) -> Tensor:
         return self.surrogate_.stored.like

@@ -61,9 +61,9 @@ class Updating(SurrogateAttributor):
             New labels, by the places of training samples.
         features
             Of the training set before the change: an array (train, d) or a FeatureBank. None takes them from
-            ``cache_dir``, where ``fit`` was given the same; else the model computes them again.
+            ``cache_dir``; where they are not there, the model computes them again.
         cache_dir
-            Folder that keeps features, as for ``fit``.
+            Folder that keeps features; None takes that of ``fit``, if it had one.
 
         Examples
         --------
