@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from os import PathLike
 from typing import Any, NamedTuple
 
@@ -66,6 +67,13 @@ class TopK(NamedTuple):
 def padded(n_train: int) -> int:
     """Give the most samples per side that a ranking can have: all of them, or some columns of padding."""
     return max(n_train, _COLUMNS)
+
+
+def merged(several: Sequence[Ranked], k: int, side: int) -> Ranked:
+    """Rank what several rankings (B, …) hold of one side, 0 for proponents or 1 for opponents, as (B, k)."""
+    indices, scores = (torch.cat([each[part] for each in several], dim=1) for part in (0, 1))
+    best = rank(scores, k)[side]
+    return Ranked(indices.gather(1, best.indices.clamp(min=0)).where(best.indices >= 0, -1), best.scores)
 
 
 def rank(scores: Tensor, k: int) -> tuple[Ranked, Ranked]:

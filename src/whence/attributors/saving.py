@@ -42,7 +42,10 @@ class Saveable(Frame):
         self.check_fitted()
         if why := self._not_saved():
             raise StoreError(f"{why}. Fit it again where it is needed.")
-        arrays, facts = self._state()
+        return self._described(*self._state())
+
+    def _described(self, arrays: store.Arrays, facts: dict[str, Any]) -> tuple[store.Arrays, dict[str, Any]]:
+        """Give arrays with the whole manifest, by what of it is the method's own."""
         manifest = {
             "method": self.name,
             "parameters": {name: getattr(self, name) for name in self._parameters()},

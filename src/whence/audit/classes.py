@@ -133,7 +133,7 @@ def class_view(explainer: DualDA, k: int = 5) -> ClassView:
         rows, lam = columns.indices[entries], columns.data[entries]
         rows, lam = rows[lam > 0], lam[lam > 0]
         at_bound = lam >= _AT_BOUND * explainer.C_
-        scores = surrogate.vectors[rows].double().cpu().numpy() @ W[c, : surrogate.vectors.shape[1]]
+        scores = surrogate.stored[rows].double().cpu().numpy() @ W[c, : surrogate.stored.shape[1]]
         share = lam * (scores + (W[c, -1] if explainer.bias else 0.0)) / lengths[c]
         best = np.lexsort((-share, -np.where(at_bound, explainer.C_, lam)))[:k]
         n_support, n_bounded = int(own.sum()), int(at_bound.sum())

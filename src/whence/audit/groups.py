@@ -79,7 +79,7 @@ def group_attribution(
     """
     surrogate = surrogate_of(explainer)
     n, parts = tests_of(explainer, x, features, target, "target")
-    K, d = explainer.n_classes_, explainer.vectors_.shape[1]
+    K, d = explainer.n_classes_, surrogate.stored.shape[1]
     sums, counts = np.zeros((K, d)), np.zeros(K, dtype=np.int64)
     absolute = np.zeros(explainer.n_train_)
     width = max(1, _ENTRIES // max(1, len(explainer.support_)))
@@ -93,7 +93,9 @@ def group_attribution(
             scores = surrogate.expansion.sparse(f[rows], classes[rows])
             absolute += np.bincount(scores.indices, np.abs(scores.data), minlength=len(absolute))
     lam = surrogate.lam[explainer.support_]
-    products = explainer.vectors_.double().cpu().numpy() @ sums.T + surrogate.constant**2 * counts  # (S, K)
+    blocks = (surrogate.stored[part] for part in surrogate.stored.parts(len(surrogate.stored)))
+    products = np.concatenate([f.double().cpu().numpy() @ sums.T for f in blocks])  # (S, K)
+    products += surrogate.constant**2 * counts
     mean = np.zeros(explainer.n_train_)
     mean[explainer.support_] = lam.multiply(products).sum(axis=1) / n
     return GroupAttribution(mean, absolute / n, n, counts)

@@ -16,7 +16,8 @@ from whence.core.words import counted
 from whence.errors import InvalidInputError
 from whence.explanation.contribution import Contribution, Foretold, Full, facts
 from whence.explanation.notebook import as_html
-from whence.explanation.wording import MADE_OF, Question, Words, would_change
+from whence.explanation.usual import Usual
+from whence.explanation.wording import MADE_OF, Question, Words, of_members, would_change
 from whence.pages.samples import Array, Sample
 from whence.pages.style import drawn, scale
 from whence.tasks.verdict import Speech, Verdict
@@ -62,6 +63,10 @@ class Explanation:
         those that change some surrogate
     gap : relative duality gap of the surrogate, the certificate of its scores
     input : the name of the input that samples and maps are of, where the model has several; else empty
+    usual : how usual the test is for the training set, and its nearest training samples; None where nobody
+        asked
+    members : of an ensemble, what each of its members says of the same pairs; scores and maps here are means
+        of theirs, each in units of the standard deviation of the member's own scores
     others : the same explanation on each of the model's further inputs
     """
 
@@ -87,6 +92,8 @@ class Explanation:
     n_support: int
     gap: float
     input: str = ""
+    usual: Usual | None = None
+    members: tuple[Explanation, ...] = ()
     others: tuple[Explanation, ...] = ()
 
     @property
@@ -112,7 +119,10 @@ class Explanation:
     @property
     def words(self) -> Words:
         """What the scores mean, in words."""
-        return MADE_OF[self.speech] if self.foretold is None else would_change(self.foretold.output)
+        words = MADE_OF[self.speech]
+        if self.foretold is not None:
+            words = would_change(self.foretold.output, self.speech)
+        return of_members(words, len(self.members)) if self.members else words
 
     @property
     def about(self) -> str:
@@ -219,6 +229,8 @@ class Explanation:
             **facts(self),
             "verdict": self.verdict._asdict(),
             "foretold": None if self.foretold is None else asdict(self.foretold),
+            "usual": None if self.usual is None else self.usual.to_dict(),
+            "members": [why.to_dict() for why in self.members],
             **{name: getattr(self, name) for name in computed},
             **{name: [self._plain(pair) for pair in pairs] for name, pairs in sides.items()},
             **_text(self, "logit_map"),

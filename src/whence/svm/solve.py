@@ -20,7 +20,7 @@ from whence.core.display import displayed
 from whence.errors import ConvergenceWarning, InvalidInputError, warn
 from whence.svm.ascent import Ascent, OutOfTimeError
 from whence.svm.crammer_singer import CrammerSinger
-from whence.svm.passes import in_threads
+from whence.svm.passes import Certificate, in_threads
 from whence.svm.problem import Makes, Problem
 
 _THREADS = 1024  # more than machines have
@@ -141,6 +141,7 @@ def solve(
         ascent = Ascent(merged, seed, in_threads(pool, threads, merged), deadline)
         status: Status = "converged"
         goal = tol
+        certificate: Certificate | None = None
         try:
             if lam is not None:
                 ascent.start_from(merge_columns(in_units(lam, asked, -1), place))
@@ -161,7 +162,9 @@ def solve(
                 rounds = ascent.rounds(goal)
         except (OutOfTimeError, KeyboardInterrupt) as stop:
             status = "time limit" if isinstance(stop, OutOfTimeError) else "interrupted"
-            certificate = ascent.certificate(asked.C, tol)
+            earlier, certificate = certificate, ascent.certificate(asked.C, tol)
+            if earlier is not None and earlier.gap < certificate.gap:
+                certificate = earlier
     seconds = time.perf_counter() - started
     gap = certificate.gap
     history.append((seconds, gap))

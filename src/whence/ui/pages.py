@@ -77,6 +77,7 @@ def report_page(
     """
     if effects:
         explorer.solved.effects.result()
+    usual = {index: explorer.usual(index) for index in explorer.project.read_tests(list(tests))}
     rows = explorer.summaries(explorer.project.check_tests(list(tests)))
     shown = bar(
         "Writing explanations",
@@ -97,6 +98,7 @@ def report_page(
         "rows": rows,
         "explanations": explanations,
         "changes": changes,
+        "usual": usual,
         "doubts": {index: explorer.doubt(index, k) for index in explanations if whole},
         "concepts": {index: explorer.concepts(index, pair) for index, pair in strongest.items()},
         "audit": explorer.suspects(0, n_audit) if whole else None,

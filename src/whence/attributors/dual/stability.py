@@ -12,6 +12,7 @@ from torch import Tensor
 
 from whence import engine
 from whence.attributors.dual.expansion import Expansion
+from whence.attributors.dual.vectors import Vectors
 from whence.attributors.ranking import TopK
 from whence.core.arrays import Floats, Mask
 from whence.core.display import displayed
@@ -70,7 +71,7 @@ class Stability:
         self._each = []
         for lam in engine.results(solve, items, title=title, unit="halves"):
             support = np.flatnonzero(np.diff(lam.indptr))
-            vectors = surrogate.vectors.new_tensor(features[support])
+            vectors = Vectors(surrogate.stored.like.new_tensor(features[support]))
             entries = lam.data, lam.indices, _spread(lam, used, explainer.n_train_)
             rows = csr_array(entries, shape=surrogate.lam.shape)
             self._each.append(Expansion(vectors, used[support], rows, constant=surrogate.constant))

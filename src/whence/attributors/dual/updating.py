@@ -104,8 +104,8 @@ class Updating(SurrogateAttributor):
         self.surrogate_.check_data(data, bound, fixed)
         self.data_, bound.prepare = data.changed(self.labels_) if self.history_ else data, data.prepare
 
-    def _state(self) -> tuple[store.Arrays, dict[str, Any]]:
-        arrays, facts = super()._state()
+    def _state(self, vectors: bool = True) -> tuple[store.Arrays, dict[str, Any]]:
+        arrays, facts = super()._state(vectors)
         return arrays, facts | {"history": [dataclasses.asdict(change) for change in self.history_]}
 
     def _keep(self, surrogate: Surrogate) -> None:
