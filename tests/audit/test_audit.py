@@ -188,7 +188,7 @@ def test_features_come_from_the_model_where_none_are_given() -> None:
     ours = audit.wrong_labels(explainer)
     bank = extract(model, (x, y), show_progress=False)
     same = audit.wrong_labels(explainer, features=bank)
-    assert ours.ranking == "confidence"
+    assert ours.ranking == "odds"
     np.testing.assert_array_equal(ours.indices, same.indices)
     assert set(ours.indices[: len(wrong)]) == set(wrong)
     np.testing.assert_allclose(training_features(explainer, None), x.abs().numpy())
