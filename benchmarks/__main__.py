@@ -14,12 +14,13 @@ from benchmarks import (
     effects,
     explorer,
     flipping,
+    growth,
     kills,
     layers,
     memory,
     methods,
     outliers,
-    scale,
+    peers,
     solver,
     subsets,
     tolerance,
@@ -35,7 +36,7 @@ PARTS = (
     "tolerance",
     "subsets",
     "update",
-    "scale",
+    "growth",
     "classes",
     "methods",
     "flipping",
@@ -49,9 +50,12 @@ PARTS = (
     "outliers",
     "cluster",
 )
+ALONE = ("peers",)  # parts that run only where they are asked for
 
 parser = argparse.ArgumentParser(description=__doc__)
-parser.add_argument("parts", nargs="*", choices=[*PARTS, []], help="what to run; everything by default")
+parser.add_argument(
+    "parts", nargs="*", choices=[*PARTS, *ALONE, []], help="what to run; all but peers by default"
+)
 parser.add_argument("--data", type=Path, default=Path.home() / ".cache/whence/data", help="data folder")
 parser.add_argument("--cache", type=Path, default=Path("bench-data"), help="where features are kept")
 parser.add_argument("--limit", type=float, default=600.0, help="seconds for one fit of LinearSVC")
@@ -62,7 +66,23 @@ parser.add_argument(
     help="cells of the solver's table: what is found there is not measured again",
 )
 parser.add_argument("--shape", action="append", choices=list(solver.SHAPES), help="only these of its rows")
+parser.add_argument("--cell", action="append", type=int, help="only these cells of classes, by their number")
+parser.add_argument("--seconds", type=float, default=600.0, help="for one cell of classes")
 parser.add_argument("--again", action="store_true", help="measure whence's cells of that table anew")
+parser.add_argument(
+    "--growth",
+    type=Path,
+    default=Path("bench-data/growth.json"),
+    help="points of the growth curves: what is found there is not measured again",
+)
+parser.add_argument("--curve", action="append", choices=list(growth.CURVES), help="only these of them")
+parser.add_argument(
+    "--peers", type=Path, default=Path("bench-data/peers"), help="environments of other packages"
+)
+parser.add_argument("--peer", action="append", choices=peers.NAMES, help="only these of them")
+parser.add_argument("--scene", action="append", choices=list(peers.scene.SCENES), help="only these data sets")
+parser.add_argument("--budget", type=float, default=480.0, help="seconds for one of their cells")
+parser.add_argument("--pilots", action="store_true", help="their small runs alone")
 options = parser.parse_args()
 chosen = options.parts or PARTS
 print(describe(), "\n", flush=True)
@@ -74,10 +94,11 @@ if "attribution" in chosen:
     attribution.run()
 if "memory" in chosen:
     memory.run(options.data, options.cache)
-if "scale" in chosen:
-    scale.run()
+if "growth" in chosen:
+    growth.run(options.data, options.cache, options.growth, options.curve or [])
+    growth.draw(options.growth, options.growth.with_suffix(".svg"))
 if "classes" in chosen:
-    classes.run()
+    classes.run(options.cell or [], options.seconds)
 if "tolerance" in chosen:
     tolerance.run(options.data, options.cache)
 if "subsets" in chosen:
@@ -106,3 +127,13 @@ if "outliers" in chosen:
     outliers.run(options.data)
 if "cluster" in chosen:
     cluster.run(options.data, options.cache)
+if "peers" in chosen:
+    peers.run(
+        options.data,
+        options.peers,
+        Path("docs/results/peers.json"),
+        options.scene or [],
+        options.peer or [],
+        options.budget,
+        options.pilots,
+    )

@@ -260,7 +260,7 @@ def _bbc(seed: int, n: int = 800) -> tuple[Tensor, Tensor, Fit]:
         model = LastLayer().train()
         optimizer = torch.optim.AdamW((p for p in model.parameters() if p.requires_grad), lr=2e-4)
         for _ in range(3):
-            for rows in torch.randperm(n).split(32):
+            for rows in torch.randperm(len(inputs)).split(32):
                 loss = cross_entropy(model(inputs[rows]), given[rows])
                 optimizer.zero_grad()
                 loss.backward()

@@ -77,7 +77,7 @@ def held_out_scores(
     )
     title = "Holding out" if show_progress else None
     found = [np.empty((n, n_classes)) for _ in kappas]
-    for j, parts in enumerate(engine.results(score, range(n_folds), title=title, unit="fold")):
+    for j, parts in enumerate(engine.results(score, range(n_folds), title=title, unit="folds")):
         for scores, part in zip(found, parts, strict=True):
             scores[fold == j] = part
     return found

@@ -7,22 +7,24 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from tqdm.auto import tqdm
 
 from whence.attributors import DualDA
 from whence.attributors.dual.training import training_features
 from whence.attributors.ranking import padded
 from whence.audit.access import surrogate_of
 from whence.audit.rankings import RANKINGS, Evidence
-from whence.audit.table import Columns, Table, check_ids, chosen_ids
+from whence.audit.table import Table, check_ids, chosen_ids
 from whence.core.arrays import Doubles, Floats, Ints
 from whence.core.checks import check_count
+from whence.core.display import Columns, displayed
+from whence.core.progress import bar
 from whence.core.words import cell
 from whence.errors import InvalidInputError
 
 _BLOCK = 1 << 22  # likenesses held at a time
 
 
+@displayed("ranking", "__len__", "among", rows="columns")
 @dataclass(frozen=True, eq=False)
 class WrongLabels(Table):
     """Training samples ranked by how likely their label is wrong, the most suspicious first.
@@ -213,7 +215,7 @@ def nearest(features: Floats, rows: Ints, k: int, show_progress: bool = False) -
     step = max(1, _BLOCK // len(features))
     starts = range(0, len(rows), step)
     quiet = not show_progress or len(starts) < 4
-    for start in tqdm(starts, "Finding neighbours", unit="block", disable=quiet):
+    for start in bar("Finding neighbours", len(starts), "blocks", parts=starts, show=not quiet):
         part = rows[start : start + step]
         alike = unit[part] @ unit.T
         alike[np.arange(len(part)), part] = -np.inf

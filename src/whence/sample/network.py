@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
-from tqdm.auto import tqdm
 
+from whence.core.progress import bar
 from whence.engine import limited
 from whence.errors import InvalidInputError
 from whence.sample.dataset import CLASS_NAMES, load
@@ -80,7 +80,7 @@ def train(seed: int = 0, *, epochs: int = EPOCHS, show_progress: bool = True) ->
         optimizer, max_lr=LEARNING_RATE, total_steps=n_steps, pct_start=0.2
     )
     # Steps this small gain little from a second thread, and crawl when its core is taken.
-    with limited(1), tqdm(total=n_steps, desc="Training", unit="step", disable=not show_progress) as bar:
+    with limited(1), bar("Training", n_steps, "steps", show=show_progress) as watched:
         for _ in range(epochs):
             order = torch.randperm(len(images), generator=generator)
             for batch in order[: n_batches * BATCH_SIZE].view(n_batches, BATCH_SIZE):
@@ -89,8 +89,8 @@ def train(seed: int = 0, *, epochs: int = EPOCHS, show_progress: bool = True) ->
                 loss.backward()  # type: ignore[no-untyped-call]
                 optimizer.step()
                 schedule.step()
-                bar.update()
-            bar.set_postfix(loss=f"{loss.item():.3f}")
+                watched.update()
+            watched.set_postfix(loss=f"{loss.item():.3f}")
     model.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
     return model.eval()
 

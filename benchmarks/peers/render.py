@@ -1,0 +1,155 @@
+"""The table and the figure, from saved results alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from benchmarks.peers.contract import NAMES, Row, package
+from benchmarks.peers.run import SIZES, read, scaled
+from benchmarks.peers.scene import SCENES
+
+OURS, THEIRS = "#0072b2", "#d55e00"  # of the Okabe–Ito palette
+BASE = "DualDA, sparse"
+
+
+class Line(NamedTuple):
+    """A row of the table on one scene, brought to the whole of it."""
+
+    name: str
+    ours: bool
+    cell: dict[str, Any]
+    error: str | None
+
+    @property
+    def total(self) -> float:
+        """Seconds of caching and explaining."""
+        return float(self.cell["caching"] + (self.cell["explaining"] or 0.0))
+
+    @property
+    def attributes(self) -> bool:
+        """Whether tests were explained."""
+        return self.error is None and self.cell["explaining"] is not None
+
+
+def lines(results: Path, scene: str) -> list[Line]:
+    """Give the rows of a scene, in the packages' order."""
+    return [_line(found, row, cell) for found, row, cell in _cells(results, scene)]
+
+
+def _cells(results: Path, scene: str) -> Iterator[tuple[str, Row, dict[str, Any]]]:
+    known = read(results)
+    for file in NAMES:
+        found = package(file)
+        for row in found.rows:
+            key = f"{scene}/{file}/{row.label}"
+            if key in known:
+                cell = {**known[key], "scene": scene}
+                yield found.name, row, cell
+
+
+def _line(name: str, row: Row, cell: dict[str, Any]) -> Line:
+    measured = cell.get("measured", cell["small"])
+    label = f"{name}: {row.label}"
+    if "error" in measured:
+        return Line(label, name == "whence", {}, measured["error"])
+    whole = {**scaled(measured, row, *SIZES[cell["scene"]]), "agreement": cell.get("agreement")}
+    return Line(label, name == "whence", whole, None)
+
+
+def seconds(value: float, whole: bool = True) -> str:
+    """Write a time in its unit; ≈ marks one that was scaled."""
+    for unit, size in (("h", 3600.0), ("min", 60.0)):
+        if value >= 2 * size:
+            return f"{'' if whole else '≈ '}{value / size:.1f} {unit}"
+    return f"{'' if whole else '≈ '}{value:.{0 if value >= 20 else 1 if value >= 2 else 2}f} s"
+
+
+def times(ratio: float) -> str:
+    """Write a ratio to two or three digits."""
+    return f"{ratio:,.0f}×" if ratio >= 10 else f"{ratio:.1f}×"
+
+
+def megabytes(value: float | None, whole: bool = True) -> str:
+    """Write a size in MB; — where nothing is kept."""
+    if value is None:
+        return "—"
+    return f"{'' if whole else '≈ '}{value / 1e6:,.{0 if value >= 2e7 else 1 if value >= 5e5 else 2}f} MB"
+
+
+def table(results: Path, scene: str) -> str:
+    """Give a Markdown table of a scene."""
+    found = lines(results, scene)
+    base = next(line for line in found if line.name == f"whence: {BASE}")
+    head = "| | caching | cache | explaining | total | total to DualDA's | peak memory | agreement |"
+    rows = [head, "|---|---|---|---|---|---|---|---|"]
+    for line in found:
+        if line.error is not None:
+            rows.append(f"| {line.name} | {line.error} | | | | | | |")
+            continue
+        cell, whole = line.cell, line.cell["whole"]
+        near = "" if cell["agreement"] is None else "{:.2f}, {:.2f}".format(*cell["agreement"])
+        told = ["—"] * 3
+        if line.attributes:
+            told = [
+                seconds(cell["explaining"], whole),
+                seconds(line.total, whole),
+                times(line.total / base.total),
+            ]
+        caching, kept = seconds(cell["caching"], whole), megabytes(cell["bytes"], whole)
+        peak = megabytes(cell["peak"]) if whole else f"> {megabytes(cell['peak'])}"
+        rows.append("| " + " | ".join([line.name, caching, kept, *told, peak, near]) + " |")
+    return "\n".join(rows)
+
+
+def means(results: Path) -> dict[str, tuple[bool, float, float | None, bool]]:
+    """Give the geometric means over scenes of total time and cache, of rows that ran on all of them."""
+    every = [{line.name: line for line in lines(results, scene) if line.attributes} for scene in SCENES]
+    found = {}
+    for name in every[0]:
+        if not all(name in scene for scene in every):
+            continue
+        some = [scene[name] for scene in every]
+        sizes = [line.cell["bytes"] for line in some]
+        kept = None if None in sizes else float(np.exp(np.mean(np.log(sizes))))
+        total = float(np.exp(np.mean(np.log([line.total for line in some]))))
+        found[name] = some[0].ours, total, kept, all(line.cell["whole"] for line in some)
+    return found
+
+
+def figure(results: Path, out: Path) -> None:
+    """Draw total time against the size of the cache."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    pyplot.rcParams["svg.hashsalt"] = "whence"
+    drawing, axes = pyplot.subplots(figsize=(8.2, 5.4))
+    found = means(results)
+    smallest = min(kept for _, _, kept, _ in found.values() if kept is not None)
+    for name, (ours, total, kept, whole) in found.items():
+        x = smallest / 4 if kept is None else kept
+        colour = OURS if ours else THEIRS
+        face = colour if whole else "white"
+        axes.scatter(
+            x / 1e6, total, color=colour, facecolor=face, marker="o" if ours else "s", s=42, zorder=3
+        )
+        label = name + (" (keeps nothing)" if kept is None else "")
+        axes.annotate(
+            label, (x / 1e6, total), xytext=(6, 3), textcoords="offset points", fontsize=8, color=colour
+        )
+    axes.set(xscale="log", yscale="log", xlabel="cache, MB", ylabel="caching and explaining, s")
+    axes.set_title(
+        "Geometric means over MNIST, CIFAR-10 and BBC News; lower left is better", fontsize=10, loc="left"
+    )
+    axes.grid(True, which="major", color="#dddddd", linewidth=0.6)
+    axes.spines[["top", "right"]].set_visible(False)
+    low, high = axes.get_xlim()
+    axes.set_xlim(low, high * 8)  # labels need room
+    drawing.tight_layout()
+    drawing.savefig(out, metadata={"Date": None} if out.suffix == ".svg" else None, dpi=160)
+    pyplot.close(drawing)

@@ -1,0 +1,157 @@
+"""The comparison with other packages, without them: its contract, arithmetic, table and figure."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from benchmarks.peers import contract, render, scene, worker
+from benchmarks.peers.run import attempt, fitting, foretold, scaled
+
+NUMBERS = 384  # features of the scene "bbc"
+
+
+class Products(contract.Method):
+    """A package that keeps the training set and gives products with it."""
+
+    def cache(self, scene: scene.Scene, folder: Path) -> int:
+        self.x = scene.x
+        np.save(folder / "x.npy", self.x.numpy())
+        return contract.size(folder)
+
+    def explain(self, scene: scene.Scene) -> Any:
+        return (scene.tests @ self.x.T).numpy()
+
+
+class Transposed(Products):
+    """One that gives (train, test)."""
+
+    def explain(self, scene: scene.Scene) -> Any:
+        return super().explain(scene).T
+
+
+class Silent(Products):
+    """One that answers another question."""
+
+    def explain(self, scene: scene.Scene) -> None:
+        return None
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> str:
+    """The name of a file of packages with three rows."""
+    module = ModuleType("benchmarks.peers.packages.fake")
+    rows = [contract.Row(kind.__name__, kind) for kind in (Products, Transposed, Silent)]
+    module.PACKAGE = contract.Package("numpy", (), rows, ("json",))  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    return "fake"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A scene of 30 samples and 7 tests."""
+    here = tmp_path / "bbc"
+    here.mkdir()
+    rng = np.random.default_rng(0)
+    x, tests = (rng.normal(size=(n, NUMBERS)).astype(np.float32) for n in (30, 7))
+    np.savez(here / "arrays.npz", x=x, y=np.arange(30) % 5, tests=tests, truth=np.arange(7) % 5)
+    torch.save([scene.network("bbc").state_dict()], here / "weights.pt")
+    return tmp_path
+
+
+def test_a_method_is_measured(folder: Path, fake: str) -> None:
+    measured, scores = worker.measure(folder, "bbc", fake, "Products", 20, 5)
+    with np.load(folder / "bbc" / "arrays.npz") as arrays:
+        expected = arrays["tests"][:5] @ arrays["x"][:20].T
+    np.testing.assert_allclose(scores, expected, rtol=1e-4, atol=1e-4)
+    assert (measured["n"], measured["tests"]) == (20, 5)
+    assert measured["bytes"] == 20 * NUMBERS * 4 + 128  # with the header of .npy
+    assert measured["caching"] >= 0
+    assert measured["explaining"] >= 0
+    assert measured["versions"]["numpy"] == np.__version__
+
+
+def test_scores_of_another_shape_are_refused(folder: Path, fake: str) -> None:
+    with pytest.raises(ValueError, match=r"scores must be \(test, train\). Got \[20, 5\]"):
+        worker.measure(folder, "bbc", fake, "Transposed", 20, 5)
+
+
+def test_a_method_may_answer_another_question(folder: Path, fake: str) -> None:
+    measured, scores = worker.measure(folder, "bbc", fake, "Silent", 20, 5)
+    assert scores is None
+    assert measured["explaining"] is None
+
+
+def test_a_failure_is_told(folder: Path, tmp_path: Path) -> None:
+    row = contract.Row("missing", Products)
+    found = attempt(Path(sys.executable), folder, "bbc", "whence", row, 20, 5, tmp_path / "out", 60.0)
+    assert "StopIteration" in found["error"]
+
+
+@pytest.mark.parametrize("name", contract.NAMES)
+def test_packages_are_described_without_being_installed(name: str) -> None:
+    found = contract.package(name)
+    labels = [row.label for row in found.rows]
+    assert labels
+    assert len(set(labels)) == len(labels)
+    assert all(isinstance(row.make(), contract.Method) for row in found.rows)
+    pinned = [part for call in found.installs for part in call if part.startswith(f"{found.name}==")]
+    assert len(pinned) == (name != "whence")
+
+
+SMALL = {"n": 100, "tests": 10, "caching": 2.0, "explaining": 1.0, "bytes": 50, "peak": 10**9}
+SMALL |= {"caching_cpu": 4.0, "explaining_cpu": 2.0}
+
+
+def test_runs_are_cut_to_the_budget() -> None:
+    row = contract.Row("r", Products)
+    assert foretold(SMALL, row, 1_000, 100) == 2.0 * 10 + 1.0 * 100
+    assert fitting(SMALL, row, 1_000, 100, 120.0) == (1_000, 100)
+    assert fitting(SMALL, row, 1_000, 100, 60.0) == (500, 100)
+    assert fitting(SMALL, row, 1_000, 100, 6.0) == (100, 50)  # 12 s for 100 samples and 100 tests
+
+
+def test_figures_are_scaled_in_proportion() -> None:
+    whole = scaled({**SMALL, "n": 500}, contract.Row("r", Products), 1_000, 20)
+    assert (whole["caching"], whole["explaining"], whole["bytes"], whole["whole"]) == (4.0, 4.0, 100, False)
+    per_test = scaled({**SMALL, "n": 500}, contract.Row("r", Products, per_test=True), 1_000, 20)
+    assert per_test["explaining"] == 2.0
+    assert scaled(SMALL, contract.Row("r", Products), 100, 10)["whole"]
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Path:
+    """Results of three rows on all scenes: ours, one that was cut short, one that failed."""
+    cells = {}
+    for name, (n, tests) in render.SIZES.items():
+        ours = {**SMALL, "n": n, "tests": tests, "bytes": 5_000_000}
+        cut = {**SMALL, "n": n // 5, "tests": tests, "bytes": 10_000_000}
+        cells[f"{name}/whence/DualDA, sparse"] = {"small": ours, "measured": ours}
+        cells[f"{name}/dualxda/DualDA"] = {"small": cut, "measured": cut, "agreement": [0.991, 0.95]}
+        cells[f"{name}/traker/TRAK, last layer"] = {"small": {"error": "no such thing"}}
+    path = tmp_path / "results.json"
+    path.write_text(json.dumps(cells))
+    return path
+
+
+def test_the_table_marks_what_was_scaled(results: Path) -> None:
+    _, _, ours, theirs, failed = render.table(results, "mnist").splitlines()
+    assert ours == "| whence: DualDA, sparse | 2.0 s | 5.0 MB | 1.00 s | 3.0 s | 1.0× | 1,000 MB |  |"
+    parts = ["≈ 10.0 s", "≈ 50 MB", "≈ 5.0 s", "≈ 15.0 s", "5.0×", "> 1,000 MB", "0.99, 0.95"]
+    assert theirs == "| dualxda: DualDA | " + " | ".join(parts) + " |"
+    assert failed == "| traker: TRAK, last layer | no such thing | | | | | | |"
+
+
+def test_the_figure_names_its_points(results: Path, tmp_path: Path) -> None:
+    assert render.means(results)["dualxda: DualDA"][1] == pytest.approx(15.0, rel=1e-3)
+    render.figure(results, tmp_path / "peers.svg")
+    drawn = (tmp_path / "peers.svg").read_text()
+    assert "whence: DualDA, sparse" in drawn
+    assert "dualxda: DualDA" in drawn
+    assert "traker" not in drawn
