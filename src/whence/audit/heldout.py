@@ -126,8 +126,8 @@ def calibrated(scores: Floats, labels: Ints) -> Doubles:
 
 def standard(scores: Floats, classes: Ints) -> Doubles:
     """Scores of some classes, (N, k), with a mean of 0 per sample and a variance of 1 over all."""
-    S = np.asarray(scores, dtype=np.float64)[:, classes]
-    S = S - S.mean(axis=1, keepdims=True)
+    S: Doubles = np.asarray(scores, dtype=np.float64)[:, classes]
+    S -= S.mean(axis=1, keepdims=True)
     S /= S.std() or 1.0
     return S
 
