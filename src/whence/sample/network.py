@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from whence.core.progress import bar
 from whence.engine import limited
 from whence.errors import InvalidInputError
-from whence.sample.dataset import CLASS_NAMES, load
+from whence.sample.dataset import CLASS_NAMES, Sample, load
 
 EPOCHS = 12
 BATCH_SIZE = 64
@@ -47,13 +47,18 @@ class SmallCNN(nn.Module):
         return logits
 
 
-def train(seed: int = 0, *, epochs: int = EPOCHS, show_progress: bool = True) -> SmallCNN:
+def train(
+    seed: int = 0, *, data: Sample | None = None, epochs: int = EPOCHS, show_progress: bool = True
+) -> SmallCNN:
     """Train a ``SmallCNN`` on the embedded training images; about 88 % right on the test images.
 
     Parameters
     ----------
     seed
         Sets the initial weights and the order of the samples. Torch's own random state is left as it was.
+    data
+        Whose training images and labels to learn; the whole embedded sample by default. Other labels come in
+        by ``dataclasses.replace(data, train_labels=…)``.
     epochs
         Passes over the training images.
     show_progress
@@ -65,8 +70,10 @@ def train(seed: int = 0, *, epochs: int = EPOCHS, show_progress: bool = True) ->
     """
     if epochs < 1:
         raise InvalidInputError(f"'epochs' must be at least 1. Got {epochs}.")
-    sample = load()
-    images, labels = sample.train_images, sample.train_labels
+    data = load() if data is None else data
+    images, labels = data.train_images, data.train_labels
+    if len(images) < BATCH_SIZE:
+        raise InvalidInputError(f"'data' must have at least {BATCH_SIZE} training images. Got {len(images)}.")
     generator = torch.Generator().manual_seed(seed)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
