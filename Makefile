@@ -6,7 +6,7 @@ OUT ?= whence-demo
 FUZZ_CASES ?= 10000
 FUZZ_SEED ?= 0
 
-.PHONY: demo test fuzz lint bench clean
+.PHONY: demo test docs fuzz lint bench clean
 
 demo: $(VENV)/.installed
 	$(BIN)/whence demo --out $(OUT)
@@ -16,6 +16,11 @@ test: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest
+
+# The manual, in docs/_build: its tutorials run, and a warning is an error.
+docs: $(VENV)/.installed-docs
+	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet docs docs/_build
+	@echo docs/_build/index.html
 
 # Random calls, right and wrong. One that ends badly is run again alone: make fuzz FUZZ_SEED=0 FUZZ_CASE=7
 fuzz: $(VENV)/.installed-dev
@@ -30,7 +35,7 @@ bench: $(VENV)/.installed-dev
 	$(BIN)/python -m benchmarks
 
 clean:
-	rm -rf $(VENV) build dist src/*.egg-info
+	rm -rf $(VENV) build dist src/*.egg-info docs/_build docs/gallery
 
 $(VENV)/bin/python:
 	python3 -m venv $(VENV)
@@ -43,4 +48,8 @@ $(VENV)/.installed: $(VENV)/bin/python pyproject.toml constraints.txt
 
 $(VENV)/.installed-dev: $(VENV)/.installed
 	$(PIP) -e '.[dev]'
+	touch $@
+
+$(VENV)/.installed-docs: $(VENV)/.installed
+	$(PIP) -e '.[docs]'
 	touch $@

@@ -14,13 +14,13 @@ from benchmarks import (
     effects,
     explorer,
     flipping,
+    growth,
     kills,
     layers,
     memory,
     methods,
     outliers,
     peers,
-    scale,
     solver,
     subsets,
     tolerance,
@@ -36,7 +36,7 @@ PARTS = (
     "tolerance",
     "subsets",
     "update",
-    "scale",
+    "growth",
     "classes",
     "methods",
     "flipping",
@@ -66,7 +66,16 @@ parser.add_argument(
     help="cells of the solver's table: what is found there is not measured again",
 )
 parser.add_argument("--shape", action="append", choices=list(solver.SHAPES), help="only these of its rows")
+parser.add_argument("--cell", action="append", type=int, help="only these cells of classes, by their number")
+parser.add_argument("--seconds", type=float, default=600.0, help="for one cell of classes")
 parser.add_argument("--again", action="store_true", help="measure whence's cells of that table anew")
+parser.add_argument(
+    "--growth",
+    type=Path,
+    default=Path("bench-data/growth.json"),
+    help="points of the growth curves: what is found there is not measured again",
+)
+parser.add_argument("--curve", action="append", choices=list(growth.CURVES), help="only these of them")
 parser.add_argument(
     "--peers", type=Path, default=Path("bench-data/peers"), help="environments of other packages"
 )
@@ -85,10 +94,11 @@ if "attribution" in chosen:
     attribution.run()
 if "memory" in chosen:
     memory.run(options.data, options.cache)
-if "scale" in chosen:
-    scale.run()
+if "growth" in chosen:
+    growth.run(options.data, options.cache, options.growth, options.curve or [])
+    growth.draw(options.growth, options.growth.with_suffix(".svg"))
 if "classes" in chosen:
-    classes.run()
+    classes.run(options.cell or [], options.seconds)
 if "tolerance" in chosen:
     tolerance.run(options.data, options.cache)
 if "subsets" in chosen:

@@ -31,9 +31,9 @@ class Digits(TensorDataset):
     classes = tuple("0123456789")
 
 
-def read(part: str, n: int) -> Digits:
-    """Read the first ``n`` images of a part, "train" or "t10k"."""
-    folder = data_folder("mnist")
+def read(part: str, n: int, of: str = "mnist") -> Digits:
+    """Read the first ``n`` images of a part, "train" or "t10k", of MNIST or of a set in the same form."""
+    folder = data_folder(of)
 
     def load(name: str) -> np.ndarray:
         return parse_idx(gzip.decompress((folder / name).read_bytes()), name)[:n]

@@ -56,10 +56,17 @@ def refused(message: str, kind: type[WhenceError] = InvalidInputError) -> Any:
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_labels_given_apart_from_the_data_are_refused_with_the_pair_to_pass(method: str) -> None:
+def test_labels_given_apart_must_be_labels_of_inputs(method: str) -> None:
     X, y = data()
-    with refused(r"'layer' must be None or the name.*\(X, y\)"):
-        get(method)().fit(network(), X, y)
+    with refused("'y' must be labels.*'layer'"):
+        get(method)().fit(network(), (X, y), "2")
+    with refused(r"'data' must be the inputs.*\(X, y\)"):
+        get(method)().fit(network(), (X, y), y)
+    with refused("'data' must be the inputs"):
+        get(method)().fit(network(), y=y)
+    if not get(method).limits.needs_checkpoints:
+        with refused("'data' must give one label per sample"):
+            get(method)().fit(network(), X, y[:5])
 
 
 def quantised() -> Any:

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from examples import ablation, bbc_news, cifar10_resnet, diabetes, mnist_cnn, mnist_tasks, places
+from examples import ablation, bbc_news, cifar10_resnet, diabetes, mnist_cnn, mnist_tasks, outliers, places
 from safetensors.torch import save_file
 
 from whence import DualDA
@@ -115,6 +115,21 @@ def test_questions_about_digits_are_told_by_their_labels(question: str, task: ty
     assert type(explainer.task_) is task
     assert explainer.class_names_ == (mnist_tasks.QUESTIONS[question].names or None)
     assert mnist_tasks.measured(question, model, asked)
+
+
+def test_clothes_among_digits_are_told_by_neighbours_and_by_machines() -> None:
+    torch.manual_seed(0)
+    model = mnist_cnn.SmallCNN().eval()
+    digits = mnist_cnn.Digits(torch.rand(60, 1, 28, 28), torch.arange(60) % 10)
+    shown, usual = outliers.mixed(*digits[:20], -torch.rand(10, 1, 28, 28))
+    assert usual.tolist() == [True] * 20 + [False] * 10
+    assert shown.tensors[1][20:].tolist() == [0] * 10
+    lines = outliers.told(model, digits, shown, usual).splitlines()
+    assert lines[0].startswith(
+        "Neighbours: AUC 1.000; nothing like it was in the training set: 100.0% of clothes"
+    )
+    assert "of 60 training samples have a coefficient" in lines[1]
+    assert 20 <= int(lines[2].split()[4].rstrip(",")) < 30
 
 
 def test_the_ablation_keeps_its_training_samples_and_loses_what_was_erased(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ ROOMS = [
     {"explanation"},
     {"attributors"},
     {"audit", "sample"},
-    {"evaluate"},
+    {"evaluate", "interop"},
     {"project"},
     {"ui"},
     {"app"},

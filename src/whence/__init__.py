@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
+from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any
 
 from whence.core.registry import register
@@ -19,7 +20,7 @@ from whence.errors import (
 )
 
 if TYPE_CHECKING:
-    from whence.attributors import DualDA, Effects, Ensemble, load
+    from whence.attributors import DualDA, Effects, Ensemble, OneClass, load
 
 __version__ = "0.1.0"
 
@@ -34,6 +35,7 @@ __all__ = [
     "InvalidInputError",
     "ModelError",
     "NotFittedError",
+    "OneClass",
     "StoreError",
     "WhenceError",
     "__version__",
@@ -42,9 +44,15 @@ __all__ = [
 ]
 
 
+def __dir__() -> list[str]:
+    """Name what there is, rooms too, which are imported when they are asked for."""
+    rooms = {room.name for room in iter_modules(__path__)}
+    return sorted({*__all__, *rooms - {"__main__"}})
+
+
 def __getattr__(name: str) -> Any:
     """Import what takes time when it is asked for: the command line answers, and can be stopped, before."""
-    if name in ("DualDA", "Effects", "Ensemble", "load"):
+    if name in ("DualDA", "Effects", "Ensemble", "OneClass", "load"):
         return getattr(import_module("whence.attributors"), name)
     if not name.startswith("_"):
         try:

@@ -9,7 +9,6 @@ import pytest
 
 import whence
 from tests.helpers.commands import fit, mistake, run
-from whence.errors import InvalidInputError
 
 
 def test_attribute_gives_the_scores_of_the_explainer(fitted: Path) -> None:
@@ -71,4 +70,14 @@ def test_an_ensemble_is_fitted_saved_and_told_with_its_spread(place: Path) -> No
     assert all(sample["spread"] >= 0 for sample in found["proponents"])
     assert " ± " in run("attribute", "x.whence", "--tests", "1").stdout
     assert len(json.loads(run("info", "x.whence", "--json").stdout)["members"]) == 2
-    assert isinstance(mistake("explain", "x.whence", "--tests", "0", "--out", "why"), InvalidInputError)
+    run("explain", "x.whence", "--tests", "1", "--out", "why")
+    assert "means over 2 models" in (place / "why" / "index.html").read_text(encoding="utf-8")
+    assert (place / "why" / "test-1.png").is_file()
+
+
+def test_how_usual_a_test_is_stands_below_its_samples(fitted: Path) -> None:
+    (found,) = json.loads(run("attribute", "x.whence", "--tests", "1", "-k", "2", "--json").stdout)
+    said = run("attribute", "x.whence", "--tests", "1").stdout
+    assert found["usual"]["heading"] in said
+    assert len(found["usual"]["neighbours"]) == 5
+    assert f"Nearest to training samples {found['usual']['neighbours'][0]['index']} (" in said

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 import whence
 from whence import attributors
 from whence.attributors.dual.expansion import Expansion
+from whence.attributors.dual.vectors import Vectors
 from whence.core import store
 from whence.errors import InvalidInputError, ModelError, NotFittedError, StoreError
 from whence.features import FeatureBank
@@ -211,7 +212,7 @@ def test_a_class_without_support_vectors_scores_zero() -> None:
     )
     lam = e.lam_.tolil()
     lam[:, 3] = 0
-    part = Expansion(torch.as_tensor(X), np.arange(N), lam.tocsr(), constant=0.0)
+    part = Expansion(Vectors(X), np.arange(N), lam.tocsr(), constant=0.0)
     classes = torch.full((B,), 3)
     assert not part.dense(torch.as_tensor(tests), classes).any()
     assert part.sparse(torch.as_tensor(tests), classes).nnz == 0

@@ -163,12 +163,18 @@ def test_auto_is_no_better_than_the_network(data: Any) -> None:
 
 
 def test_c_is_found_where_the_losses_are_equal() -> None:
+    asked = []
+
     def solve(C: float, start: Any) -> SoftmaxSolution:
+        asked.append(C)
         return SoftmaxSolution(np.zeros((1, 2)), np.zeros((2, 1)), 0.0, 1 / (1 + C))
 
     assert suited(solve, 100.0, 1e-3, None)[0] == 100.0
     assert suited(solve, 100.0, 1e-3, 0.001)[0] == 100.0
+    assert len(asked) == 2
     assert suited(solve, 100.0, 1e-3, 0.5)[0] == pytest.approx(1.0, rel=0.1)
+    assert len(asked) <= 2 + 8
+    assert suited(solve, 100.0, 1e-3, 5.0)[0] == pytest.approx(1e-3)  # no C has so much loss
 
 
 def test_it_is_saved_whole(data: Any, tmp_path: Path) -> None:

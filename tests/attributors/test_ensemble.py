@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
@@ -183,3 +184,62 @@ def test_a_crafted_file_is_refused(tmp_path: Any) -> None:
     store.write(tmp_path / "f", fewer, manifest)
     with pytest.raises(StoreError):
         whence.load(tmp_path / "f")
+
+
+@pytest.mark.parametrize("labels", [torch.arange(N) % K, torch.linspace(-1, 1, N)])
+def test_explanations_are_means_of_the_members_in_comparable_units(labels: Tensor) -> None:
+    models, x, _, tests = problem()
+    if labels.is_floating_point():
+        models = [nn.Sequential(nn.Linear(D, 5), nn.Tanh(), nn.Linear(5, 1)) for _ in range(3)]
+    dual = whence.DualDA(C=0.05, tol=1e-9, show_progress=False)
+    ensemble = Ensemble(dual).fit(models, (x, labels))
+    (why,) = ensemble.explain(tests[:1], k=4, target=0)
+    scores, spread = ensemble.attribute(tests[:1], 0)[0], ensemble.spread(tests[:1], 0)[0]
+    top = ensemble.top_k(tests[:1], 4, 0)
+    assert [pair.index for pair in why.proponents] == [
+        i for i in top.proponents.indices[0].tolist() if i >= 0
+    ]
+    assert [pair.index for pair in why.opponents] == [i for i in top.opponents.indices[0].tolist() if i >= 0]
+    maps: dict[int, Any] = {pair.index: [np.zeros(D), np.zeros(D)] for pair in why.pairs}
+    logit = np.zeros(D)
+    for member in ensemble.members_:
+        unit = float(member.attribute(tests[:1], 0).double().std(correction=0)) * len(models)
+        (own,) = member.explain(tests[:1], k=N, target=0)
+        logit += own.logit_map / unit
+        for pair in own.pairs:
+            for side, found in enumerate((pair.test_map, pair.train_map)):
+                if pair.index in maps:
+                    maps[pair.index][side] += found / unit
+    np.testing.assert_allclose(why.logit_map, logit, atol=1e-5)
+    for pair in why.pairs:
+        assert pair.score == pytest.approx(float(scores[pair.index]), abs=1e-5)
+        assert pair.spread == pytest.approx(float(spread[pair.index]), abs=1e-5)
+        np.testing.assert_allclose(pair.test_map, maps[pair.index][0], atol=1e-5)
+        np.testing.assert_allclose(pair.train_map, maps[pair.index][1], atol=1e-5)
+    assert why.total == pytest.approx(float(scores.sum()), abs=1e-4)
+    assert len(why.members) == 3
+    page = whence.explanation.Explanations([why]).to_html()
+    assert "means over 3 models" in page
+    assert " ± " in page
+    why.plot()
+    json.dumps(why.to_dict())
+
+
+def test_what_an_ensemble_says_is_by_the_mean_of_probabilities() -> None:
+    models, x, y, tests = problem()
+    ensemble = Ensemble(whence.DualDA(C=0.05, show_progress=False)).fit(models, (x, y))
+    with torch.no_grad():
+        chances = torch.stack([model(tests).softmax(1) for model in models]).mean(0)
+    for why, chance in zip(ensemble.explain(tests, k=1, truth=y[:B]), chances, strict=True):
+        assert why.predicted == int(chance.argmax())
+        assert why.probability == pytest.approx(float(chance.max()), abs=1e-5)
+
+
+def test_members_without_pairs_are_not_explained() -> None:
+    models, x, y, tests = problem()
+    ensemble = Ensemble(member).fit(models, (x, y))
+    with pytest.raises(InvalidInputError, match="'members' must be DualDA or Effects"):
+        ensemble.explain(tests)
+    duals = Ensemble(whence.DualDA(C=0.05, show_progress=False)).fit(models, (x, y))
+    with pytest.raises(InvalidInputError, match="'usualness' must be None for an ensemble"):
+        duals.explain(tests, usualness=duals.members_[0].usualness())

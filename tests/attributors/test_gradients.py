@@ -225,7 +225,7 @@ def test_a_softmax_after_the_layer_is_no_part_of_the_loss() -> None:
     expected = GradDot(show_progress=False).fit(model, (x, y)).attribute(tests, 1)
     model = copy.deepcopy(model)
     model.softmax = True
-    e = GradDot(show_progress=False).fit(model, (x, y), "fc")
+    e = GradDot(show_progress=False).fit(model, (x, y), layer="fc")
     torch.testing.assert_close(e.attribute(tests, 1), expected)
 
 

@@ -237,3 +237,66 @@ def test_a_single_logit_is_refused_with_the_remedy() -> None:
     with pytest.raises(ModelError, match=r"one logit per class.*task=whence.tasks.OneLogit\(\)"):
         whence.features.extract(model, (inputs, [0] * n_rows(inputs)), show_progress=False)
     assert find_head(BERT()[0], inputs) == "classifier"
+
+
+def by_hand(tokeniser: Any) -> torch.Tensor:
+    """Scores of the first texts, of features that were computed without any of the objects under test."""
+    features = features_by_hand(bert(), tokeniser)
+    bank = whence.features.FeatureBank.of(features, LABELS, head=head_of(bert()))
+    return whence.DualDA(C=0.1, show_progress=False).fit(features=bank).attribute_features(features[:4], 2)
+
+
+def head_of(model: Any) -> tuple[Any, Any]:
+    return model.classifier.weight.detach().numpy(), model.classifier.bias.detach().numpy()
+
+
+@pytest.fixture
+def trainer(tokeniser: Any, tmp_path: Path) -> Any:
+    encoded = raw().map(lambda row: tokeniser(row["text"]))  # with the text, which a Trainer leaves out
+    arguments = transformers.TrainingArguments(tmp_path, report_to="none", use_cpu=True)
+    return transformers.Trainer(bert(), arguments, train_dataset=encoded, processing_class=tokeniser)
+
+
+def test_a_trainer_brings_its_model_its_training_set_and_its_collator(
+    trainer: Any, tokeniser: Any, tmp_path: Path
+) -> None:
+    e = whence.DualDA(C=0.1, show_progress=False).fit(trainer, cache_dir=tmp_path / "cache")
+    assert e.class_names_ == tuple(NAMES)
+    assert e.labels_.tolist() == LABELS
+    expected = by_hand(tokeniser)
+    near = {"rtol": 1e-3, "atol": 1e-5}
+    some = trainer.train_dataset.select(range(4))
+    torch.testing.assert_close(e.attribute(some, "arts"), expected, **near)
+    torch.testing.assert_close(e.attribute(list(some), 2), expected, **near)
+    again = whence.DualDA(C=0.1, show_progress=False).fit(trainer, cache_dir=tmp_path / "cache")
+    assert again.origins_["features"] == "reused"
+    own = whence.DualDA(C=0.1, show_progress=False).fit(trainer, (texts(), LABELS), preprocess=tokeniser)
+    torch.testing.assert_close(own.attribute(texts()[:4], 2), expected, **near)
+    e.save(tmp_path / "x.whence")
+    back = whence.load(tmp_path / "x.whence", trainer)
+    torch.testing.assert_close(back.attribute(encode(tokeniser), 2)[:4], expected, **near)
+
+
+@pytest.mark.parametrize("form", ["texts", "apart", "dataset"])
+def test_a_pipeline_brings_its_model_and_its_tokeniser(tokeniser: Any, form: str) -> None:
+    pipe = transformers.pipeline("text-classification", model=bert(), tokenizer=tokeniser, device="cpu")
+    e = whence.DualDA(C=0.1, show_progress=False)
+    if form == "apart":
+        e.fit(pipe, texts(), LABELS)
+    else:
+        e.fit(pipe, raw() if form == "dataset" else (texts(), LABELS))
+    torch.testing.assert_close(e.attribute(texts()[:4], 2), by_hand(tokeniser), rtol=1e-3, atol=1e-5)
+    assert e.explain(texts()[:1], 1)[0].sample.tokens is not None
+
+
+def test_a_data_set_is_attributed_through_the_tokeniser(tokeniser: Any) -> None:
+    e = whence.DualDA(C=0.1, show_progress=False).fit(bert(), raw(), preprocess=tokeniser)
+    expected = by_hand(tokeniser)
+    for some in (
+        raw().select(range(4)),
+        DataLoader(raw().select(range(4)), 3),
+        raw().remove_columns("label"),
+    ):
+        found = e.attribute(some, 2)[:4]
+        torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-5)
+    assert e.score(raw()) == e.score(texts(), [NAMES[label] for label in LABELS])

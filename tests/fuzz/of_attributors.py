@@ -87,6 +87,12 @@ PARAMETERS: dict[str, dict[str, Arg]] = {
         "labels": Arg(kinds.choice(["auto", "exact", "sampled"]), lambda: "auto"),
         "params": Arg(kinds.choice(["all", "last"]), lambda: "all"),
     },
+    "one-class": {
+        "nu": Arg(kinds.number(0, 1), lambda: 0.2),
+        "by": Arg(kinds.choice(["class", "whole"]), lambda: "class"),
+        "tol": Arg(kinds.without(kinds.number(0, 1), "tiny", "large"), lambda: 1e-4),
+        "seed": Arg(kinds.SEED, lambda: 0),
+    },
     "random": {"seed": Arg(kinds.SEED, lambda: 0), "batch_size": Arg(kinds.count(), lambda: 8)},
 }
 PARAMETERS["effects"] = {
@@ -202,6 +208,26 @@ def of_features(method: str, name: str, of: Callable[[str], Callable[[], Any]]) 
     ]
 
 
+def _of_members() -> Ensemble:
+    made = Ensemble(world.made("dualda"), show_progress=False)
+    return made.fit([world.network(), world.network()], (world.X(), world.y()))
+
+
+def _usual() -> Any:
+    explainer = world.fitted("dualda")
+    return explainer.explain(world.X(1), usualness=explainer.usualness(k=2))[0].usual
+
+
+def _one_class(name: str) -> Callable[[], Any]:
+    return lambda: getattr(world.fitted("one-class"), name)
+
+
+USUALNESS = {
+    "k": Arg(kinds.without(kinds.count(1, most=N - 1), "large"), lambda: 3),
+    "quantile": Arg(kinds.number(0, 1), lambda: 0.9),
+}
+
+
 def _dualda(name: str) -> Callable[[], Any]:
     return lambda: getattr(world.fitted("dualda"), name)
 
@@ -259,6 +285,8 @@ DUALDA = [
         {"features": TEST_FEATURES, "k": Arg(kinds.count(), lambda: 3), "target": TARGET},
     ),
     Call("DualDA.predict", _dualda("predict"), {"x": TESTS}),
+    Call("DualDA.decision_function", _dualda("decision_function"), {"x": TESTS}),
+    Call("DualDA.score", _dualda("score"), {"x": TESTS}, refuses=True),  # without labels
     Call("DualDA.predict_features", _dualda("predict_features"), {"features": TEST_FEATURES}),
     Call("DualDA.faithfulness", _dualda("faithfulness"), {"x": TESTS}),
     Call("DualDA.faithfulness_features", _dualda("faithfulness_features"), {"features": TEST_FEATURES}),
@@ -282,6 +310,7 @@ DUALDA = [
             "method": Arg(METHOD, lambda: None),
         },
     ),
+    Call("DualDA.usualness", _dualda("usualness"), {**USUALNESS, "training": FEATURES}),
     Call(
         "DualDA.stability",
         _dualda("stability"),
@@ -326,9 +355,16 @@ def _effects(name: str) -> Callable[[], Any]:
 
 EFFECTS = [
     Call("Effects.predict", _effects("predict"), {"x": TESTS}),
+    Call("Effects.decision_function", _effects("decision_function"), {"x": TESTS}),
+    Call("Effects.score", _effects("score"), {"x": TESTS}, refuses=True),
     Call("Effects.predict_features", _effects("predict_features"), {"features": TEST_FEATURES}),
     Call("Effects.faithfulness", _effects("faithfulness"), {"x": TESTS}),
     Call("Effects.faithfulness_features", _effects("faithfulness_features"), {"features": TEST_FEATURES}),
+    Call("Effects.usualness", _effects("usualness"), USUALNESS),
+    Call("Ensemble.explain", lambda: _of_members().explain, {"x": TESTS, "k": K_ARG}),
+    Call("Usual.to_dict", lambda: _usual().to_dict, {}),
+    Call("OneClass.how_usual", _one_class("how_usual"), {"x": TESTS, "target": TARGET}),
+    Call("OneClass.how_usual_features", _one_class("how_usual_features"), {"features": TEST_FEATURES}),
     Call("Effects.explain", _effects("explain"), EXPLAINED, lambda r, a: len(r) == n_rows(a["x"])),
     Call("Effects.explain_concepts", _effects("explain_concepts"), {"x": TESTS}, refuses=True),
     Call("Effects.effect_of", _effects("effect_of"), {"x": TESTS, **GROUP}),

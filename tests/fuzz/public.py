@@ -6,6 +6,8 @@ import importlib
 import inspect
 from typing import Any
 
+from whence.attributors import Attributor
+
 MODULES = (
     "whence",
     "whence.svm",
@@ -25,13 +27,14 @@ _RECORDS = """
     SharedEvidence Values WrongLabels Limits Ranked TopK Flow ExplainedPairs FlippingResult Resources Run View
     ConceptExplanation ConceptPart Contribution Explanation Explanations Sample TrainingSet Batch Prepare
     Case Row Outcome SubsetSolution Foretold StrangeSamples Group
+    Nearness Usualness Usual Neighbour
 """  # calls give them back: a user reads and never makes them
 _CONSTANTS = """
     Column Curves Numbers TextInputs Local
 """  # what a user's own metric or network says about itself, and an engine without options
 _CHECKED_LATER = """
     Concepts DualDA Effects EKFAC TRAK Arnoldi Attributor Ensemble GradCos GradDot HingeRP Influence LiSSA
-    Representer Similarity TracIn RandomAttributor
+    Representer Similarity TracIn RandomAttributor OneClass
 """  # by ``Concepts.of`` and its like, and by ``fit``, since a constructor only stores
 _AMONG_THEMSELVES = """
     Cache.entries Cache.make Cache.slot Cache.sweep TrainingSet.of TrainingSet.batches TrainingSet.every_label
@@ -42,7 +45,8 @@ _AMONG_THEMSELVES = """
     svm.held_back Rules.beyond_first
     Case.curve Case.fit Case.resources Case.row Case.rows_of Case.with_options Local.run Processes.run
     Local.group Local.shards Processes.group Processes.shards Ray Ray.group Ray.run Ray.shards Group.call
-    engine.current svm.solve_shards TrainingSet.changed
+    NewSamples NewSamples.inputs NewSamples.labels Prepare.of_new data.as_new
+    engine.current svm.solve_shards TrainingSet.changed Usualness.of
 """  # what rooms do for each other, with arguments that were checked before
 _SUBCLASSED = (
     "Boxed",
@@ -63,10 +67,19 @@ _SUBCLASSED = (
 """What users write, asked by whence with arguments that were checked before."""
 _OF_METHODS = """
     check_features check_fitted classes explaining parts require_data require_model restored saved scored
-    scored_input solver take_data total
+    scored_input solver take_data total turned get_params set_params
 """
-"""What other rooms, ``load`` and ``top_k`` ask of an attribution method."""
-MADE_BY_WHENCE = frozenset(f"{_RECORDS} {_CONSTANTS} {_CHECKED_LATER} {_AMONG_THEMSELVES}".split())
+"""What other rooms, ``load``, ``top_k`` and scikit-learn ask of an attribution method."""
+_PLAIN = """
+    CChoice.columns ClassView.columns FlippingResult.columns SharedEvidence.columns StrangeSamples.columns
+    TopK.columns TopK.to_pandas Coreset.to_pandas Values.to_pandas WrongLabels.to_pandas TopK.to_parquet
+"""  # which take nothing, or a path as those of audits do
+_SKLEARN = """
+    CrammerSingerSVC CrammerSingerSVC.fit CrammerSingerSVC.predict CrammerSingerSVC.decision_function
+"""  # which scikit-learn's own checks ask, right and wrong
+MADE_BY_WHENCE = frozenset(
+    f"{_RECORDS} {_CONSTANTS} {_CHECKED_LATER} {_AMONG_THEMSELVES} {_PLAIN} {_SKLEARN}".split()
+)
 """What needs no case of its own, and why."""
 
 
@@ -79,7 +92,8 @@ def public() -> set[str]:
         for name in module.__all__:
             thing = getattr(module, name)
             if inspect.isclass(thing):
-                if not issubclass(thing, Exception) and name not in _SUBCLASSED:
+                method = issubclass(thing, Attributor)  # of which one has the name of its problem
+                if not issubclass(thing, Exception) and (method or name not in _SUBCLASSED):
                     found |= {name, *(f"{name}.{method}" for method in _methods(thing))}
             elif inspect.isroutine(thing):  # a registry's own methods are functions of its room
                 found.add(f"{short}.{name}" if short and name != "load" else name)

@@ -1,3 +1,4 @@
+import dataclasses
 import gzip
 
 import numpy as np
@@ -81,6 +82,26 @@ def test_training_learns_repeats_by_seed_and_leaves_torch_as_it_was():
 
     data = sample.load()
     assert sample.accuracy(model, data.test_images, data.test_labels) > 0.6
+
+
+def test_a_part_of_the_sample_is_its_beginning():
+    whole, part = sample.load(), sample.load(n_train=100, n_test=10)
+    assert torch.equal(part.train_images, whole.train_images[:100])
+    assert torch.equal(part.test_labels, whole.test_labels[:10])
+    for options in ({"n_train": 0}, {"n_train": 5001}, {"n_test": 1001}, {"n_test": 2.5}):
+        with pytest.raises(
+            InvalidInputError, match=f"'{next(iter(options))}' must be an integer of at least 1"
+        ):
+            sample.load(**options)
+
+
+def test_training_takes_other_labels():
+    data = sample.load(n_train=256)
+    turned = dataclasses.replace(data, train_labels=torch.full_like(data.train_labels, 3))
+    model = sample.train(data=turned, epochs=2, show_progress=False)
+    assert sample.accuracy(model, data.test_images, torch.full_like(data.test_labels, 3)) == 1
+    with pytest.raises(InvalidInputError, match=r"'data' must have at least 64 training images\. Got 63"):
+        sample.train(data=sample.load(n_train=63))
 
 
 def test_training_needs_an_epoch():

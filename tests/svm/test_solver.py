@@ -447,6 +447,23 @@ def test_many_classes_reach_the_optimum_of_a_generic_solver(C):
     np.testing.assert_allclose(found.weight, W, atol=1e-3 * np.abs(W).max())
 
 
+@pytest.mark.parametrize("C", [1e-2, 1.0])
+def test_hundreds_of_classes_reach_the_value_that_liblinear_reaches(C):
+    rng = np.random.default_rng(0)
+    y = np.arange(1200) % 600
+    X = (rng.normal(size=(600, 16))[y] + 0.5 * rng.normal(size=(1200, 16))).astype(np.float32)
+    found = solve(X, y, C=C, tol=1e-5)
+    check_solution(found, X, y, C, True, 1e-5)
+    peer = LinearSVC(multi_class="crammer_singer", fit_intercept=False, C=C, tol=1e-6, random_state=0)
+    W = peer.fit(np.hstack([X, np.ones((1200, 1))]), y).coef_
+    scores = X.astype(np.float64) @ W[:, :-1].T + W[:, -1]
+    margins = 1.0 + scores - scores[np.arange(1200), y][:, None]
+    margins[np.arange(1200), y] = 0.0
+    theirs = 0.5 * (W**2).sum() + C * margins.max(axis=1).sum()
+    assert found.primal == pytest.approx(theirs, rel=1e-3)
+    assert found.dual <= theirs * (1 + 1e-9)
+
+
 def test_no_array_is_as_large_as_samples_times_classes():
     N, K = 6000, 1500
     rng = np.random.default_rng(0)

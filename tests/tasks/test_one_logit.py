@@ -124,14 +124,14 @@ def test_a_probability_is_taken_where_the_layer_is_named(trained: tuple[One, Ten
     model, x, y = trained
     ending, other = One(nn.Sigmoid()), One(nn.Softplus())
     ending.load_state_dict(model.state_dict())
-    explainer = dualda().fit(ending, (x, y), "head")
+    explainer = dualda().fit(ending, (x, y), layer="head")
     plain = dualda().fit(model, (x, y))
     torch.testing.assert_close(explainer.attribute(x), plain.attribute(x))
     assert explainer.explain(x[:1])[0].probability == pytest.approx(plain.explain(x[:1])[0].probability)
     with pytest.raises(ModelError, match="sigmoid, pass that layer's name as 'layer'"):
         dualda().fit(ending, (x, y))
     with pytest.raises(HeadError):
-        dualda().fit(other, (x, y), "head")
+        dualda().fit(other, (x, y), layer="head")
 
 
 def test_it_is_saved_and_audited(tmp_path: Path, trained: tuple[One, Tensor, Tensor]) -> None:

@@ -397,6 +397,6 @@ def test_a_named_layer_must_have_the_outputs_own_values() -> None:
     """Classes need but the order; of numbers the values count."""
     model, x = nn.Sequential(*net(2), nn.Softplus()), inputs()
     labels = torch.arange(N) % 2
-    assert dualda().fit(model, (x, labels), "2").task_ == Classes(2)
+    assert dualda().fit(model, (x, labels), layer="2").task_ == Classes(2)
     with pytest.raises(ModelError):
-        dualda().fit(model, (x, numbers(model, x)), "2", task="numbers")
+        dualda().fit(model, (x, numbers(model, x)), layer="2", task="numbers")

@@ -562,6 +562,15 @@ def test_nothing_jumps_while_an_explanation_comes(visit: Any, live: str) -> None
     assert shift < 0.1  # what is called good by those who measure it
 
 
+def test_how_usual_a_test_is_stands_beside_its_prediction(visit: Any, live: str) -> None:
+    page = visit(live)
+    page.locator("#strange").check()
+    expect(page.locator("#tests .wrong", has_text="nothing like it").first).to_be_visible()
+    page.locator("#tests button").first.click()
+    expect(page.locator("#usual")).to_contain_text("Nothing like this was in the training set")
+    expect(page.locator("#usual .neighbours li")).to_have_count(5)
+
+
 def test_everything_has_a_name_and_the_focus_is_seen(visit: Any, live: str) -> None:
     page = visit(live)
     assert page.locator("img:not([alt]), img[alt='']").count() == 0
@@ -581,8 +590,8 @@ def test_everything_has_a_name_and_the_focus_is_seen(visit: Any, live: str) -> N
         assert style != "none"
         seen.append(page.evaluate("document.activeElement.id || document.activeElement.dataset.test"))
         page.keyboard.press("Tab")
-    assert seen[:7] == ["tab-explore", "opacity", "search", "label", "predicted", "wrong", "disagree"]
-    assert seen[7:10] == ["0", "1", "2"]
+    assert seen[:6] == ["tab-explore", "opacity", "search", "label", "predicted", "wrong"]
+    assert seen[6:11] == ["disagree", "strange", "0", "1", "2"]
 
 
 def test_hostile_names_are_shown_as_they_are(visit: Any, tmp_path: Path) -> None:
@@ -643,12 +652,12 @@ def test_texts(visit: Any, tmp_path: Path) -> None:
     texts = Explorer(text_project())
     with served(texts) as address:
         page = visit(address)
-        expect(page.locator(".top .tokens span").first).to_have_text("[CLS]")
+        expect(page.locator(".top figure .tokens span").first).to_have_text("[CLS]")
         assert page.locator("#pair .tokens .for, #pair .tokens .against").count() > 0
         page.fill("#text", "The coach said <b>goal</b>")
         page.click("#own-text button")
         expect(title(page)).to_have_text("Your own sample")
-        expect(page.locator(".top .tokens")).to_contain_text("coach said")
+        expect(page.locator(".top figure .tokens")).to_contain_text("coach said")
         page.evaluate(
             """() => {
               const clipboardData = new DataTransfer();
@@ -656,7 +665,7 @@ def test_texts(visit: Any, tmp_path: Path) -> None:
               document.body.dispatchEvent(new ClipboardEvent("paste", { clipboardData, bubbles: true }));
             }"""
         )
-        expect(page.locator(".top .tokens")).to_contain_text("shares of the bank rose")
+        expect(page.locator(".top figure .tokens")).to_contain_text("shares of the bank rose")
         for width in (380, 1920):
             page.set_viewport_size({"width": width, "height": 900})
             no_sideways_scrolling(page)
@@ -665,6 +674,6 @@ def test_texts(visit: Any, tmp_path: Path) -> None:
 def test_values(visit: Any) -> None:
     with served(Explorer(value_project())) as address:
         page = visit(address, 380)
-        expect(page.locator(".top .bars span")).to_have_count(5)
+        expect(page.locator(".top figure .bars span")).to_have_count(5)
         assert page.locator("#own-image, #own-text").first.is_hidden()
         no_sideways_scrolling(page)

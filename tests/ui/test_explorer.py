@@ -30,7 +30,7 @@ from tests.helpers.explored import (
     value_project,
 )
 from whence import DualDA, Effects
-from whence.audit import wrong_labels
+from whence.audit import strange, wrong_labels
 from whence.core import progress
 from whence.errors import InvalidInputError, WhenceError
 from whence.explanation import Sample, view
@@ -266,6 +266,27 @@ def test_stability(client: Any, explorer: Explorer) -> None:
     assert found["k"] == 3
     assert found["halves"] == 20
     assert {int(i): n for i, n in found["among"].items()}.items() >= {(i, n) for i, n in pairs if i >= 0}
+
+
+def test_how_usual_tests_are(client: Any, explorer: Explorer) -> None:
+    own, bank = explorer.project.explainer, explorer.project.train_bank
+    expected = strange(own, explorer.project.tests.take(list(range(30))), training=bank)
+    assert get(client, "/api/tests?limit=30")["rows"][3]["strange"] in (None, bool(expected.strange[3]))
+    listed = get(client, "/api/tests?limit=30&strange=true")["rows"]
+    assert [row["index"] for row in listed] == np.flatnonzero(expected.strange).tolist()
+    assert all(row["strange"] for row in listed)
+    for test in (4, *(row["index"] for row in listed)):
+        found = get(client, f"/api/tests/{test}/usual")
+        assert [near["index"] for near in found["neighbours"]] == expected.neighbours[test].tolist()
+        assert found["share"] == pytest.approx(expected.shares[test])
+        assert found["strange"] == bool(expected.strange[test])
+        labels = [own.task_.told(own.labels_[near["index"]]) for near in found["neighbours"]]
+        assert [near["told"] for near in found["neighbours"]] == labels
+    picture = png((255 * explorer.project.tests.take([4])[0, 0].numpy()).astype(np.uint8))
+    sent = client.post("/api/usual", content=picture, headers={**POST, "content-type": "image/png"})
+    assert len(sent.json()["neighbours"]) == 5
+    report = pages.report_page(explorer, [4, 5], k=1, n_audit=1)
+    assert '"usual":{"4":{"strange":' in report
 
 
 def test_concepts(client: Any, explorer: Explorer) -> None:
@@ -596,7 +617,7 @@ def test_the_interface_is_documented(client: Any) -> None:
         "/api/info", "/api/tests", "/api/tests/{test}/explanation", "/api/tests/{test}/concepts",
         "/api/explanation", "/api/audit", "/api/classes", "/api/whatif", "/api/path", "/api/effects",
             "/api/effects/stop",
-        "/api/tests/{test}/stability",
+        "/api/tests/{test}/stability", "/api/tests/{test}/usual", "/api/usual",
     }  # fmt: skip
     assert all(way["description"] for path in found["paths"].values() for way in path.values())
 

@@ -8,9 +8,11 @@ from typing import Any
 from whence.app.opening import Saved, as_class, places
 from whence.app.telling import say
 from whence.core.words import plain_line
+from whence.explanation import Usual
 from whence.explanation.wording import MADE_OF, OUTPUTS
 from whence.pages.style import signed
 from whence.project import Project
+from whence.tasks import Speech
 
 
 def run(saved: Saved, tests: str, *, k: int, target: str | None, effects: bool, as_json: bool) -> None:
@@ -24,7 +26,7 @@ def scores(project: Project, tests: str, k: int, target: str | None) -> list[dic
     attributor, chosen = project.attributor, places(tests, project)
     wanted = as_class(target, attributor.task_)
     top, predicted = project.top_k(chosen, k, wanted)
-    spread = project.spread(chosen, wanted)
+    spread, usual = project.spread(chosen, wanted), project.usual(chosen)
     task, foretold = attributor.task_, getattr(attributor, "foretold_", None)
     truths = project.test_bank.labels[chosen]
 
@@ -44,12 +46,26 @@ def scores(project: Project, tests: str, k: int, target: str | None) -> list[dic
             "truth": task.told(truths[b]),
             "target": task.called[int(top.target[b])],
             "sides": MADE_OF[task.speech].side,
-            "effect_on": None if foretold is None else foretold.output,
+            "effect_on": None if foretold is None else _output(foretold.output, task.speech),
+            "usual": None if usual is None else _usual(usual[b]),
             "proponents": side(top.proponents, b),
             "opponents": side(top.opponents, b),
         }
         for b, place in enumerate(chosen)
     ]
+
+
+def _output(output: str, speech: Speech) -> str:
+    return "prediction" if speech == "number" else output
+
+
+def _of(output: str) -> str:
+    """Say what of a target is changed; a number is it itself."""
+    return f"the {OUTPUTS[output]} of " if output in OUTPUTS else ""
+
+
+def _usual(usual: Usual) -> dict[str, Any]:
+    return {"heading": usual.heading, "detail": usual.detail, **usual.to_dict()}
 
 
 def in_words(found: list[dict[str, Any]]) -> str:
@@ -60,7 +76,7 @@ def in_words(found: list[dict[str, Any]]) -> str:
         about = (
             f"{test['sides'][0]} (+) and {test['sides'][1].split()[-1]} (−) {target}"
             if output is None
-            else f"what raises (+) and lowers (−) the {OUTPUTS[output]} of {target} by being there"
+            else f"what raises (+) and lowers (−) {_of(output)}{target} by being there"
         )
         lines.append(
             f"test {test['test']}: predicted {plain_line(test['predicted'])}, true "
@@ -72,4 +88,7 @@ def in_words(found: list[dict[str, Any]]) -> str:
                 f"  {signed(sample['score']):>10}{spread}  training sample {sample['index']}, "
                 f"{plain_line(sample['class'])}"
             )
+        if (usual := test["usual"]) is not None:
+            near = ", ".join(f"{one['index']} ({plain_line(one['told'])})" for one in usual["neighbours"])
+            lines += [f"  {usual['heading']}: {usual['detail']}.", f"  Nearest to training samples {near}."]
     return "\n".join(lines)

@@ -12,8 +12,8 @@ from whence.app.opening import Saved, as_class
 from whence.app.outputs import check_file, write_out
 from whence.app.telling import say
 from whence.audit import class_view, coreset, shared_evidence, strange, wrong_labels
-from whence.audit.table import require_parquet
 from whence.core import store
+from whence.core.columns import require_parquet
 from whence.core.words import counted, plain_line
 from whence.errors import InvalidInputError
 from whence.features import as_float32, taken
@@ -32,7 +32,7 @@ def run(
     saved: Saved,
     view: str,
     *,
-    ranking: str | None,
+    ranking: str,
     n: int,
     share: float,
     target: str | None,

@@ -19,6 +19,7 @@ from whence.app.telling import say, show_progress
 from whence.attributors import Attributor, DualDA, Ensemble
 from whence.attributors.dual.attributor import SurrogateAttributor
 from whence.core.cache import Cache
+from whence.core.checks import check_choice
 from whence.core.naming import find
 from whence.core.resources import in_words
 from whence.core.words import counted
@@ -40,6 +41,7 @@ def command(wanted: Fit, given: Collection[str]) -> None:
         Which of them are on the command line; the others have their defaults.
     """
     check_file(wanted.out)  # before anything is imported: a mistake costs no time
+    check_choice("features", wanted.features, ("copy", "bank"))
     names = {name: getattr(wanted, name) for name in NAMES}
     names["method"] = wanted.method if "method" in given else None
     if wanted.config is None:
@@ -54,14 +56,14 @@ def command(wanted: Fit, given: Collection[str]) -> None:
         made = made.with_names(**names, layer=wanted.layer, device=wanted.device)
         made = dataclasses.replace(made, options=_options(made.attributor(), wanted, given))
     else:
-        extra = sorted(set(given) - {"out", "config", "trust", "engine", "address", *names})
+        extra = sorted(set(given) - {"out", "config", "trust", "engine", "address", "features", *names})
         if extra:
             raise InvalidInputError(
                 f"--config must come without other options of the fit. Got {', '.join(extra)} too. "
                 "Change them in the file."
             )
         made = Configuration.trusted(wanted.config, names, trust=wanted.trust)
-    run(made, wanted.out, show_progress=show_progress(), say=say)
+    run(made, wanted.out, features=wanted.features, show_progress=show_progress(), say=say)
 
 
 def _options(method: type[Attributor], wanted: Fit, given: Collection[str]) -> dict[str, Any]:
@@ -94,7 +96,14 @@ def _own_options(method: type[Attributor], told: Collection[str], known: Collect
     return found
 
 
-def run(configuration: Configuration, out: Path, *, show_progress: bool, say: Callable[[str], None]) -> None:
+def run(
+    configuration: Configuration,
+    out: Path,
+    *,
+    features: str = "copy",
+    show_progress: bool,
+    say: Callable[[str], None],
+) -> None:
     """Fit a method and save it, with its configuration beside it.
 
     Parameters
@@ -103,11 +112,16 @@ def run(configuration: Configuration, out: Path, *, show_progress: bool, say: Ca
         What to fit, and how.
     out
         File to save to.
+    features
+        As for ``DualDA.save``.
     show_progress
         Whether long steps show their progress.
     say
         Receives one line of text for each fact.
     """
+    kept = {} if features == "copy" else {"features": features}
+    if kept:
+        _check_bank(configuration)
     folder = out.resolve().parent
     network = configuration.network(folder)
     several = "+" in configuration.data
@@ -121,13 +135,13 @@ def run(configuration: Configuration, out: Path, *, show_progress: bool, say: Ca
         with _about_test():
             held_out = configuration.samples(tests, network, attributor.batch_size)
     task = None if several else configuration.chosen_task()
-    attributor.fit(network, samples, configuration.layer, task=task, preprocess=prepare, **reading)
+    attributor.fit(network, samples, layer=configuration.layer, task=task, preprocess=prepare, **reading)
     for line in describe(attributor):
         say(line)
 
     # Before the test, whose samples may have faults of their own.
     def save(path: Path) -> None:
-        attributor.save(path)
+        attributor.save(path, **kept)
         configuration.write(path)
 
     write_out(out, save)
@@ -166,6 +180,17 @@ def run(configuration: Configuration, out: Path, *, show_progress: bool, say: Ca
         say(f"Cache        {cache_dir}, {counted(len(entries), 'entry', 'entries')}, {size}")
 
 
+def _check_bank(configuration: Configuration) -> None:
+    """Raise where nothing could be saved that names a bank, before anything is computed."""
+    method = configuration.attributor()
+    if not issubclass(method, SurrogateAttributor):
+        raise InvalidInputError(
+            f"--features must be copy: {method.__name__} has no support vectors, as DualDA and Effects do."
+        )
+    if configuration.reading.get("cache_dir") is None:
+        raise InvalidInputError("--features bank must come with a cache. Leave --no-cache out.")
+
+
 def describe(attributor: Attributor) -> list[str]:
     """Say what a fit found, one line per fact."""
     head, seconds, origins = attributor.head_, attributor.seconds_, attributor.origins_
@@ -201,7 +226,7 @@ def describe(attributor: Attributor) -> list[str]:
     ]
     if attributor.foretold_ is not None:
         lines.append(
-            f"Effects      {attributor.foretold_.told}, of {counted(attributor.n_scoring_, 'sample')}"
+            f"Effects      {attributor.foretold_.told}, of {counted(len(attributor.scoring_), 'sample')}"
         )
     if attributor.agreement_ is not None:
         share = f"{attributor.agreement_:.2%}"

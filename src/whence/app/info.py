@@ -58,13 +58,17 @@ def facts(path: Path) -> dict[str, Any]:
             f"{type(member).__name__}, {in_words(member.cache_bytes_)}" for member in ensemble.members_
         ]
         found |= {"samples": ensemble.n_train_, "classes": ensemble.n_classes_, "members": members}
-    if manifest.get("method") in (DualDA.name, Effects.name):
+    if manifest.get("bank") is not None:  # to open it would read all of it
+        with contents.restoring():
+            found |= {"features": f"in {manifest['bank']['name']} of the cache", "C": manifest["C"]}
+            found |= {"duality gap": manifest["gap"], "agreement": manifest["agreement"]}
+    elif manifest.get("method") in (DualDA.name, Effects.name):
         explainer = load(path)
         assert isinstance(explainer, SurrogateAttributor)
         found |= {
             explainer.task_.outputs: explainer.n_classes_,
             "support vectors": len(explainer.support_),
-            "features": int(explainer.vectors_.shape[1]),
+            "features": explainer.surrogate_.stored.shape[1],
             "C": explainer.C_,
             "duality gap": explainer.gap_,
             "agreement": explainer.agreement_,

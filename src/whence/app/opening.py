@@ -145,6 +145,13 @@ class Fit:
     cache_dir: Annotated[
         Path, typer.Option(help="Folder that keeps features and solutions.", metavar="DIR")
     ] = CACHE
+    features: Annotated[
+        str,
+        typer.Option(
+            help="Of the support vectors, in FILE: copy, or bank to name the features in the cache.",
+            metavar="WHERE",
+        ),
+    ] = "copy"
     no_cache: Annotated[bool, typer.Option("--no-cache", help="Keep nothing.")] = False
     trust: Annotated[
         bool, typer.Option("--trust", help="Import and run the code that the configuration names.")

@@ -19,15 +19,17 @@ from whence.attributors.influence.arnoldi import Arnoldi
 from whence.attributors.influence.ekfac import EKFAC
 from whence.attributors.influence.exact import Influence
 from whence.attributors.influence.lissa import LiSSA
+from whence.attributors.one_class import OneClass
 from whence.attributors.points.hinge import HingeRP
 from whence.attributors.points.representer import Representer
 from whence.attributors.random import RandomAttributor
 from whence.attributors.ranking import Ranked, TopK
 from whence.attributors.similarity import Similarity
-from whence.core import store
+from whence.core import contents, store
 from whence.core.registry import import_all
 from whence.data import as_training_set
 from whence.errors import InvalidInputError, StoreError
+from whence.features.place import BankPlace
 from whence.model.modules import class_names
 
 __all__ = [
@@ -44,6 +46,7 @@ __all__ = [
     "Influence",
     "LiSSA",
     "Limits",
+    "OneClass",
     "RandomAttributor",
     "Ranked",
     "Representer",
@@ -66,6 +69,7 @@ def load(
     *,
     preprocess: Callable[[Any], Any] | None = None,
     collate_fn: Callable[[list[Any]], Any] | None = None,
+    cache_dir: str | PathLike[str] | None = None,
 ) -> Attributor:
     """Read a saved attributor.
 
@@ -81,8 +85,16 @@ def load(
         The training set as it was given to ``fit``, needed to explain: a file does not hold it. A few of its
         samples are compared with those that were fitted, and again all that are shown: another set is
         refused with InvalidInputError, which says what differs.
+    cache_dir
+        The folder with the features, of a file that was saved with ``features="bank"``. All rows of the bank
+        are compared with their checksum, which reads it once; a bank that is missing or changed is refused
+        with StoreError. Then rows are read as they are needed.
     """
     arrays, manifest = store.read(path)
+    if manifest.get("bank") is not None:
+        if "vectors" in arrays:
+            raise contents.refused("it has 'vectors' and names a bank of them")
+        arrays = {**arrays, "vectors": contents.manifest(BankPlace, manifest["bank"]).open(cache_dir)}
     method = manifest.get("method")
     if method not in METHODS:
         raise StoreError(

@@ -13,12 +13,15 @@ import torch
 from torch import Tensor
 
 from whence.attributors.classifier import Training
+from whence.attributors.frame import Reading
 from whence.attributors.ranking import Ranked, TopK, padded, rank
 from whence.attributors.saving import Saveable
-from whence.core.checks import check_count, check_names
+from whence.core.checks import check_count, check_names, shown
 from whence.core.registry import Registry
 from whence.data import OnError, as_training_set
+from whence.errors import InvalidInputError
 from whence.features import FeatureBank, extract
+from whence.model.holders import held_by
 from whence.model.inputs import take
 from whence.model.modules import check_model
 from whence.model.modules import class_names as model_class_names
@@ -60,8 +63,9 @@ class Attributor(Saveable):
     """Scores every training sample by what it contributes to a prediction.
 
     Scores have shape (test, train). A positive score is evidence for the target class. ``target`` is None
-    (the class the model predicts), one class, or one class per test. The constructor only stores
-    hyper-parameters; ``fit`` returns the attributor itself; what it learned ends in an underscore.
+    (the class the model predicts), one class by its number or name, or one class per test. The
+    constructor only stores hyper-parameters; ``fit`` returns the attributor itself; what it learned ends in
+    an underscore.
 
     A method writes ``_learn``, ``_scores`` and ``_self_influence`` for the samples that took part in the fit;
     the frame does the rest. What ``_learn`` returns is kept as ``_cache``, measured as ``cache_bytes_``, and
@@ -88,6 +92,7 @@ class Attributor(Saveable):
     seconds_, origins_ : dict, how long ``fit`` took for "features" and "solution", which is what is learned
         of them, and where they come from: computed, and why; resumed; reused; given
     fit_seconds_ : float, the sum of ``seconds_``; 0 for an attributor that was loaded
+    reading_ : dict, how the training features were read, such as ``cache_dir``, so that they are found again
     """
 
     limits: ClassVar[Limits] = Limits()
@@ -97,8 +102,9 @@ class Attributor(Saveable):
         self,
         model: Any = None,
         data: Any = None,
-        layer: str | None = None,
+        y: Any = None,
         *,
+        layer: str | None = None,
         features: FeatureBank | None = None,
         task: str | type[Task] | Task | None = None,
         preprocess: Callable[[Any], Any] | None = None,
@@ -117,12 +123,15 @@ class Attributor(Saveable):
         ----------
         model
             A torch classifier that maps a batch to logits (B, K) by a last linear layer. It is run in eval
-            mode and left as it was.
+            mode and left as it was. A ``Trainer`` of transformers brings its training set and its collator
+            along, a ``pipeline`` its tokeniser or image processor.
         data
             A Dataset, map-style or iterable, a DataLoader, a datasets.Dataset, a tuple (X, y) of arrays or
             tensors, or the path of a folder with a subfolder of images per class. Samples are pairs (input,
             label), or mappings or dataclasses with a label: 0 … K−1, the name of a class, or what the task
-            takes.
+            takes. Inputs alone where ``y`` has the labels.
+        y
+            The labels, one per sample, beside inputs as ``data``: ``fit(model, X, y)``.
         layer
             Name of the last linear layer, when the model does something after it, such as a softmax.
         features
@@ -140,7 +149,8 @@ class Attributor(Saveable):
             Makes a batch of a list of samples, as in a DataLoader.
         cache_dir
             Folder that keeps features and solutions. A fit that was killed resumes there, and one with the
-            same model, data and options takes what is there; see ``whence cache ls``.
+            same model, data and options takes what is there; see ``whence cache ls``. It is remembered: what
+            needs the training features later finds them there.
         dtype
             Of the features: "float32", or "float16" for half the room.
         autocast
@@ -158,9 +168,16 @@ class Attributor(Saveable):
         self._check_parameters()
         started = time.perf_counter()
         names = None if class_names is None else check_names("class_names", class_names)
+        data = _labelled(data, y)
+        if features is None:
+            held = held_by(model, data)
+            data = held.data
+            if preprocess is None and collate_fn is None:
+                preprocess, collate_fn = held.preprocess, held.collate_fn
         form: dict[str, Any] = {"task": as_task(task), "preprocess": preprocess, "collate_fn": collate_fn}
         finding = {**form, "task": task_of_labels if task is None else form["task"]}
-        reading: dict[str, Any] = {
+        reading: Reading = {
+            "cache_dir": cache_dir,
             "dtype": dtype,
             "autocast": autocast,
             "num_workers": num_workers,
@@ -177,7 +194,6 @@ class Attributor(Saveable):
                 layer=layer,
                 layers=self.layers,
                 batch_size=self.batch_size,
-                cache_dir=cache_dir,
                 device=self.device,
                 show_progress=self.show_progress,
                 **reading,
@@ -185,11 +201,11 @@ class Attributor(Saveable):
         else:
             made_by = {"model": model, "data": data, "layer": layer, **form}
             told = [name for name, value in made_by.items() if value is not None]
-            told += [name for name, value in reading.items() if value != _USUAL[name]]
+            told += [name for name, usual in _USUAL.items() if reading.get(name) != usual]
             bank = self._check_bank(features, told)
             more = self._check_given(None if bank.model is None else bank.extractor.model, **given)
         training = Training(bank, self._task(bank, names), self.batch_size, cache_dir)
-        return self._fit(training, time.perf_counter() - started, more)
+        return self._fit(training, time.perf_counter() - started, reading, more)
 
     def attribute(self, x: Any, target: Any = None) -> Tensor:
         """Scores (test, train) of a batch of inputs; positive is evidence for the target class.
@@ -199,9 +215,11 @@ class Attributor(Saveable):
         x
             A batch of inputs: a tensor or array (B, …), a mapping of these such as a tokeniser gives, or a
             list of samples as they are in the training set. Where ``fit`` was given ``preprocess``, inputs
-            before it.
+            before it. Or a data set or ``DataLoader`` in any form that ``fit`` takes but folders: its labels
+            are left aside, and row i is its sample i.
         target
-            The class to explain: None (the class the model predicts), one class, or one class per test.
+            The class to explain, by number or name: None (the class the model predicts), one class, or one
+            class per test.
         """
         return self._for_all(self._scores(*self._read(x, target), x))
 
@@ -253,6 +271,23 @@ class Attributor(Saveable):
         sides = zip(*parts, strict=True)
         proponents, opponents = (Ranked(*map(torch.cat, zip(*side, strict=True))) for side in sides)
         return TopK(proponents, opponents, classes)
+
+
+def _labelled(data: Any, y: Any) -> Any:
+    """Give inputs with the labels that were given apart, or raise."""
+    if y is None:
+        return data
+    if isinstance(y, str) or not hasattr(y, "__len__"):
+        raise InvalidInputError(
+            f"'y' must be labels, one per sample of 'data'. Got {shown(y)}. A layer is named by 'layer'."
+        )
+    pair = isinstance(data, tuple) and len(data) == 2
+    if pair or data is None:
+        raise InvalidInputError(
+            f"'data' must be the inputs that 'y' has the labels of. Got {'a pair' if pair else 'None'}. Pass "
+            "fit(model, X, y) or fit(model, (X, y))."
+        )
+    return data, y
 
 
 def share_options(fit: Callable[..., Any]) -> Any:

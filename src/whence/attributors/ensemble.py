@@ -7,25 +7,30 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from whence.attributors.base import METHODS, Attributor, Limits, register, share_options
 from whence.attributors.classifier import Training
+from whence.attributors.explaining import Explaining
 from whence.attributors.gradient.checkpoints import Checkpoints, read_checkpoints
+from whence.attributors.members import MembersExplainer
 from whence.attributors.pairs import PairAttributor
 from whence.core import contents, store
+from whence.core.arrays import Ints
 from whence.core.checks import shown
 from whence.data import TrainingSet
 from whence.errors import InvalidInputError
-from whence.features import FeatureBank
+from whence.features import FeatureBank, Usualness
 from whence.model.inputs import check_batch
 from whence.model.modules import check_model
+from whence.relevance.xda import Method
 
 
 @register
 @dataclass(eq=False)
-class Ensemble(Attributor):
+class Ensemble(Explaining):
     """Average the scores of several models, such as trainings from different seeds, and tell their spread.
 
     The score of training sample i for class c at x is the mean over members m of τ_m(x, i)/σ_m(x), where
@@ -45,7 +50,7 @@ class Ensemble(Attributor):
 
     Attributes
     ----------
-    members_ : list of fitted attributors; ``members_[0].explain(x)`` explains by one of them
+    members_ : list of fitted attributors; ``members_[0].explain(x)`` explains by one of them alone
     n_train_, n_classes_ : int
 
     Examples
@@ -71,8 +76,9 @@ class Ensemble(Attributor):
         self,
         model: nn.Module | Sequence[nn.Module] | None = None,
         data: Any = None,
-        layer: str | None = None,
+        y: Any = None,
         *,
+        layer: str | None = None,
         features: FeatureBank | Sequence[FeatureBank] | None = None,
         checkpoints: Checkpoints | None = None,
         **options: Any,
@@ -91,10 +97,11 @@ class Ensemble(Attributor):
         several: list[dict[str, Any]]
         if features is None:
             models = _models(model, layer, checkpoints)
-            several = [{"model": one, "data": data, "layer": layer} for one in models]
+            several = [{"model": one, "data": data, "y": y, "layer": layer} for one in models]
         else:
             banks = list(features) if isinstance(features, list | tuple) else [features]
-            several = [{"model": model, "data": data, "layer": layer, "features": bank} for bank in banks]
+            given = {"model": model, "data": data, "y": y, "layer": layer}
+            several = [{**given, "features": bank} for bank in banks]
         pairs = zip(self._unfitted(len(several)), several, strict=True)
         # Here, one after the other: a process would give back copies of the model and the training set.
         self._take([member.fit(**given, **options) for member, given in pairs])
@@ -116,6 +123,32 @@ class Ensemble(Attributor):
             [self._standardised(member.attribute(x, classes)).cpu() for member in self.members_]
         )
         return each.std(0, correction=min(1, len(each) - 1))
+
+    @property
+    def scoring_(self) -> Ints:
+        """Places of the training samples that can have a score by some member, ascending."""
+        self.check_fitted()
+        each = [one.scoring_ for one in self.members_ if isinstance(one, PairAttributor)]
+        found: Ints = np.unique(np.concatenate(each)) if each else np.flatnonzero(self.used_)
+        return found
+
+    def explaining(
+        self, k: int, method: Method | None, usualness: Usualness | None = None
+    ) -> MembersExplainer:
+        """Give what explains one test sample, by means of its members' scores and maps, with their spread."""
+        self.check_fitted()
+        members = [member for member in self.members_ if isinstance(member, PairAttributor)]
+        if len(members) < len(self.members_):
+            raise InvalidInputError(
+                "'members' must be DualDA or Effects, or derive from them, to be explained. Got "
+                f"{type(self.members_[0]).__name__}: use attribute, top_k and spread."
+            )
+        if usualness is not None:
+            raise InvalidInputError(
+                "'usualness' must be None for an ensemble, whose members have features of their own. Ask one "
+                "of them, members_[0].usualness()."
+            )
+        return MembersExplainer(members, k, method)
 
     def classes(self, x: Any, target: Any) -> Tensor:
         """Class (B,) that is explained for each input; for None the one that most members predict."""
@@ -177,8 +210,11 @@ class Ensemble(Attributor):
         self.members_ = members
         seconds = {part: sum(member.seconds_.get(part, 0.0) for member in members) for part in first.seconds_}
         self._adopt(first.task_, first.labels_, first.head_, first.model_, first.data_, seconds)
-        self.origins_ = dict(first.origins_)
+        self.origins_, self.reading_ = dict(first.origins_), first.reading_
         self.cache_bytes_ = sum(member.cache_bytes_ for member in members)
+
+    def _facts(self) -> dict[str, Any]:
+        return {**super()._facts(), "members": len(self.members_)}
 
     def _read(self, x: Any, target: Any) -> tuple[Tensor, Tensor]:
         classes = self.classes(x, target)

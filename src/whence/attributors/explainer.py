@@ -12,9 +12,11 @@ import torch
 from torch import Tensor
 
 from whence.attributors.classifier import check_tests
+from whence.attributors.usual import usual_of
 from whence.core.arrays import Doubles, Ints
 from whence.errors import InvalidInputError, StoreError
 from whence.explanation import ConceptExplanation, ConceptPart, Contribution, Explanation, Sample
+from whence.features import Usualness
 from whence.model.extractor import Extractor
 from whence.model.inputs import to_model
 from whence.pages.samples import Array, as_samples, kept_tokens
@@ -83,21 +85,29 @@ class PairExplainer:
     explainer : fitted, with its model and its training set
     k : pairs of either sign to show
     method : how relevance goes from features to inputs; None leaves it to what the model does
+    usualness : what tells how usual a test is; None leaves that out
     """
 
-    def __init__(self, explainer: PairAttributor, k: int, method: Method | None) -> None:
-        self.explainer, self.k, self.method = explainer, k, method
+    def __init__(
+        self, explainer: PairAttributor, k: int, method: Method | None, usualness: Usualness | None = None
+    ) -> None:
+        self.explainer, self.k, self.method, self.usualness = explainer, k, method, usualness
         self.model, self.data = explainer.require_model(), explainer.require_data()
         self.surrogate, self.class_names = explainer.surrogate_, explainer.task_.called
 
-    def __call__(self, number: int, inputs: Any, target: int | None, truth: Any) -> Explanation:
-        """Explain one test sample, a batch of one; ``number`` is its place among the tests."""
+    def __call__(
+        self, number: int, inputs: Any, target: int | None, truth: Any, among: Ints | None = None
+    ) -> Explanation:
+        """Explain one test sample, a batch of one; ``number`` is its place among the tests.
+
+        ``among`` are training samples to show in the place of the strongest.
+        """
         surrogate = self.surrogate
         theirs = self.model.read_batch(inputs, number).logits
         predicted, target = self._predicted(theirs, target)
         inputs, method, test, f = self._start(inputs)
         scored = self.explainer.scored(f, target)
-        sides = [_strongest(scored.scores, self.k, sign) for sign in (1, -1)]
+        sides = self._sides(scored, among)
         indices = [int(scored.indices[place]) for place in (*sides[0], *sides[1])]
         parts = self.explainer.parts(f, target, indices)
         first, *others = self._pairs(inputs, test, method, target, indices, parts)
@@ -125,9 +135,12 @@ class PairExplainer:
             logit_map=first.logit_map,
             method=_name(method),
             n_train=len(surrogate.labels),
-            n_support=self.explainer.n_scoring_,
+            n_support=len(self.explainer.scoring_),
             gap=self.explainer.gap_,
             input=first.name,
+            usual=None
+            if self.usualness is None
+            else usual_of(self.explainer, self.usualness, f, first.name)[0],
         )
         more = [
             replace(
@@ -141,6 +154,13 @@ class PairExplainer:
             for each, some in zip(others, shown[1:], strict=True)
         ]
         return replace(why, others=tuple(more))
+
+    def _sides(self, scored: Scored, among: Ints | None) -> list[list[int]]:
+        """Give the places of the scores to show, those for and those against, each the strongest first."""
+        if among is None:
+            return [strongest(scored.scores, self.k, sign) for sign in (1, -1)]
+        chosen = np.where(np.isin(scored.indices, among), scored.scores, 0.0)
+        return [strongest(chosen, len(among), sign) for sign in (1, -1)]
 
     def _contributions(
         self,
@@ -195,7 +215,7 @@ class PairExplainer:
                 f"'index' must be one of the {len(surrogate.support):,} support vectors, in support_. "
                 f"Got {index}, whose scores are all 0."
             )
-        fitted = surrogate.vectors[surrogate.rows([index])]
+        fitted = surrogate.stored[surrogate.rows([index])]
         train_inputs, train = self._train([index], fitted, inputs, method)
         lam = float(surrogate.lam[index, target])
         scores = concepts.scores(f[0].cpu(), train.features.cpu(), [lam])[0]
@@ -257,12 +277,12 @@ class PairExplainer:
         inputs = to_model(extractor.model, inputs)
         method = _rules(extractor, inputs) if self.method is None else self.method
         test = start(extractor, inputs, method)
-        return inputs, method, test, check_tests(test.features, self.surrogate.vectors, "x")
+        return inputs, method, test, check_tests(test.features, self.surrogate.stored.like, "x")
 
     def _strongest(self, f: Tensor, target: int) -> int:
         """Give the strongest proponent."""
         scored = self.explainer.scored(f, target)
-        best = _strongest(scored.scores, 1, 1)
+        best = strongest(scored.scores, 1, 1)
         if not best:
             raise InvalidInputError(
                 f"'x' must have a proponent for class {self.class_names[target]!r}. It has none; "
@@ -327,7 +347,7 @@ def _rules(extractor: Extractor, inputs: Any) -> str:
     return _chosen[extractor]
 
 
-def _strongest(scores: Doubles, k: int, sign: int) -> list[int]:
+def strongest(scores: Doubles, k: int, sign: int) -> list[int]:
     """Give the places of the k largest scores of a sign, the largest first."""
     best, where = torch.from_numpy(scores).topk(min(k, len(scores)), largest=sign > 0)
     return where[best * sign > 0].tolist()

@@ -6,17 +6,19 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from os import PathLike
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypedDict
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from whence.attributors.classifier import Classifier, Training, check_tests, checked, task_of
-from whence.attributors.parameters import check_fields, parameter
+from whence.attributors.parameters import Parametrised, check_fields, parameter
 from whence.core.arrays import Array, Ints, Mask
 from whence.core.checks import check_count, check_flag, check_names
-from whence.data import Targets, TrainingSet
+from whence.core.display import brief, line, table
+from whence.data import OnError, Targets, TrainingSet
 from whence.errors import InvalidInputError, NotFittedError
 from whence.features import FeatureBank
 from whence.model.bound import BoundModel
@@ -43,10 +45,21 @@ class Learned:
     seconds_: dict[str, float]
     origins_: dict[str, str]
     fit_seconds_: float
+    reading_: Reading
 
 
-@dataclass(eq=False, kw_only=True)
-class Frame(Learned, ABC):
+class Reading(TypedDict, total=False):
+    """How features of the training set were made, so that they are found again: options of ``extract``."""
+
+    cache_dir: str | PathLike[str] | None
+    dtype: str
+    autocast: str | None
+    num_workers: int
+    on_error: OnError
+
+
+@dataclass(eq=False, kw_only=True, repr=False)
+class Frame(Learned, Parametrised, ABC):
     """What every attribution method has: parameters, what a fit learned, and the fit itself.
 
     A method is a dataclass, whose fields are its hyper-parameters.
@@ -57,6 +70,30 @@ class Frame(Learned, ABC):
 
     batch_size: int = parameter(256, check_count)
     show_progress: bool = parameter(True, check_flag)
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        cls.__repr__ = Frame.__repr__  # type: ignore[method-assign]  # a dataclass would write its own
+
+    def __repr__(self) -> str:
+        """Tell the parameters that are not as usual and, once it is fitted, what the fit found."""
+        own = line(type(self).__name__, self._changed_parameters())
+        if not self.is_fitted:
+            return own
+        return f"{own} fitted: {', '.join(f'{name}={brief(value)}' for name, value in self._facts().items())}"
+
+    def _repr_html_(self) -> str:
+        if not self.is_fitted:
+            return table(f"{type(self).__name__}, not fitted", self.get_params(deep=False))
+        return table(type(self).__name__, {**self._facts(), "parameters": self._changed_parameters()})
+
+    def _facts(self) -> dict[str, Any]:
+        """Give what a fit found in a few words: the data, and how far to trust what was learned."""
+        return {
+            "samples": self.n_train_,
+            **({} if self.head_ is None else {"features": self.head_.weight.shape[1]}),
+            self.task_.outputs: self.n_classes_,
+        }
 
     if not TYPE_CHECKING:
 
@@ -126,13 +163,14 @@ class Frame(Learned, ABC):
             )
         return bank
 
-    def _fit(self, training: Training, reading: float, given: dict[str, Any]) -> Self:
-        """Learn from a training set, which took ``reading`` seconds, and take over the result."""
+    def _fit(self, training: Training, seconds: float, reading: Reading, given: dict[str, Any]) -> Self:
+        """Learn from a training set, which took some ``seconds`` to read, and take over the result."""
         started, bank = time.perf_counter(), training.bank
         learned = self._learn(training, **given)
         bank.verify()  # what was read, now that all is read
-        seconds = {"features": reading, "solution": time.perf_counter() - started}
-        self._adopt(training.task, bank.labels, bank.head, bank.model, bank.data, seconds)
+        took = {"features": seconds, "solution": time.perf_counter() - started}
+        self._adopt(training.task, bank.labels, bank.head, bank.model, bank.data, took)
+        self.reading_ = reading
         self.origins_ = {"features": bank.note, "solution": "computed"}
         self._keep(learned)
         self._finish(training)
@@ -160,6 +198,7 @@ class Frame(Learned, ABC):
     ) -> None:
         """Take over what all methods know after a fit."""
         self.seconds_, self.origins_, self.fit_seconds_ = seconds, {}, sum(seconds.values())
+        self.__dict__.setdefault("reading_", Reading())
         self.task_, self.labels_, self.head_, self.model_, self.data_ = task, labels, head, model, data
         self.used_ = task.known(labels)
         self.n_train_, self.skipped_ = len(labels), np.flatnonzero(~self.used_)
@@ -232,9 +271,14 @@ class Frame(Learned, ABC):
         """One name per class, from the model's id2label, the data, or a folder's subfolders, or None."""
         return self.task_.names
 
+    @property
+    def is_fitted(self) -> bool:
+        """Whether ``fit`` was called, or the method loaded."""
+        return "fit_seconds_" in self.__dict__
+
     def check_fitted(self) -> None:
         """Raise NotFittedError before ``fit``."""
-        if "fit_seconds_" not in self.__dict__:
+        if not self.is_fitted:
             raise NotFittedError(f"This {type(self).__name__} is not fitted yet. Call fit first.")
 
     def require_model(self) -> BoundModel:

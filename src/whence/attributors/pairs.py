@@ -6,22 +6,26 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 from torch import Tensor
-from tqdm.auto import tqdm
 
-from whence.attributors.base import Attributor
 from whence.attributors.dual.surrogate import Surrogate
+from whence.attributors.dual.training import training_features
 from whence.attributors.explainer import PairExplainer, Parts, Scored
+from whence.attributors.explaining import Explaining
+from whence.attributors.usual import check_usualness
+from whence.core.arrays import Ints
 from whence.core.checks import check_count, shown
 from whence.errors import InvalidInputError
-from whence.explanation import ConceptExplanation, Explanations, Foretold
+from whence.explanation import ConceptExplanation, Foretold
+from whence.features import Usualness
 from whence.model.inputs import check_batch
 from whence.model.layers import Layers
 from whence.relevance.concepts import Concepts
 from whence.relevance.xda import Method
 
 
-class PairAttributor(Attributor):
+class PairAttributor(Explaining):
     """An attributor whose scores are linear in features, so that relevance can take them apart.
 
     Attributes
@@ -48,9 +52,10 @@ class PairAttributor(Attributor):
         return None
 
     @property
-    def n_scoring_(self) -> int:
-        """The number of training samples that can have a score."""
-        return len(self.surrogate_.support)
+    def scoring_(self) -> Ints:
+        """Places of the training samples that can have a score, ascending."""
+        self.check_fitted()
+        return self.surrogate_.support
 
     @abstractmethod
     def scored(self, features: Tensor, target: int) -> Scored:
@@ -65,49 +70,39 @@ class PairAttributor(Attributor):
         features, classes = self._read(x, target)
         return self.scored(features, int(classes[0]))
 
-    def explaining(self, k: int, method: Method | None) -> PairExplainer:
-        """Give what explains one test sample, by the k strongest pairs of either sign."""
-        return PairExplainer(self, k, method)
+    def usualness(self, training: Any = None, *, k: int = 5, quantile: float = 0.99) -> Usualness:
+        """Make what tells how usual tests are for the training set, by their nearest training samples.
 
-    def explain(
-        self, x: Any, k: int = 5, target: Any = None, *, truth: Any = None, method: Method | None = None
-    ) -> Explanations:
-        """Explain predictions by their strongest training samples, and these by relevance maps on both.
-
-        The relevance of feature j of a pair is λ_ic f(x)_j f(x_i)_j. It is propagated to the input of the
-        test sample and to that of the training sample. A test sample costs one pass forward, its training
-        samples one in a batch, and either one pass back. Effects are linear in the features of either sample
-        too, so that on both the relevance is all of the effect but the part of the bias.
+        Features are brought to unit length, and the distance of a test to its k-th nearest training sample is
+        compared with that of training samples to the others: beyond what ``quantile`` of these have, nothing
+        like the test was in the training set. It is of no class, and the same for every task.
 
         Parameters
         ----------
-        x
-            A batch of inputs, as for ``attribute``.
+        training
+            Features of the training set, an array (train, d) or a FeatureBank; None has the model compute
+            them, a pass over the training set.
         k
-            Proponents and opponents to show; fewer where there are fewer.
-        target
-            As for ``attribute``.
-        truth
-            The true classes (B,), or labels of another task (B, …), where they are known, for display.
-        method
-            How relevance goes from features to inputs: "epsilon_plus_flat", "attn_lrp", "attn_lrp_cp",
-            "epsilon", ``whence.relevance.Rules``, or a class of ``captum.attr``. None takes attn_lrp for a
-            model with attention, epsilon_plus_flat for other convolutional ones, epsilon for the rest.
+            Neighbours that must be near.
+        quantile
+            The share of training samples that count as usual.
 
-        Returns
-        -------
-        Explanations, one per test sample. Positive scores and relevance are evidence for the target class.
+        Examples
+        --------
+        >>> import torch, whence
+        >>> x, y = torch.randn(40, 3), torch.arange(40) % 2
+        >>> explainer = whence.DualDA(C=0.1, show_progress=False).fit(torch.nn.Linear(3, 2), (x, y))
+        >>> why = explainer.explain(x[:2], usualness=explainer.usualness())
+        >>> why[0].usual.neighbours[0].index, why[0].usual.strange
+        (0, False)
         """
         self.check_fitted()
-        k = min(check_count("k", k), self.n_train_)
-        n = check_batch(x)
-        wanted = [None] * n if target is None else self.task_.check_target(target, n).tolist()
-        truths = [None] * n if truth is None else self.task_.check_truth(truth, n)
-        explaining = self.explaining(k, method)
-        batches = explaining.model.batches(x, 1)
-        tests = tqdm(batches, "explaining", n, disable=not self.show_progress or n < 4)
-        numbered = zip(range(n), tests, wanted, truths, strict=True)
-        return Explanations([explaining(*test) for test in numbered])
+        X, places = training_features(self, training, "training"), np.flatnonzero(self.used_)
+        return Usualness(X, places, k, quantile, getattr(self, "seed", 0))
+
+    def explaining(self, k: int, method: Method | None, usualness: Usualness | None = None) -> PairExplainer:
+        """Give what explains one test sample, by the k strongest pairs of either sign."""
+        return PairExplainer(self, k, method, check_usualness(self, usualness))
 
     def explain_concepts(
         self,
@@ -157,6 +152,6 @@ class PairAttributor(Attributor):
         count = check_batch(x)
         wanted = [None] * count if target is None else self.task_.check_target(target, count).tolist()
         explaining = self.explaining(1, method)
-        chosen = Concepts.neurons(self.vectors_.shape[1]) if concepts is None else concepts
+        chosen = Concepts.neurons(self.surrogate_.stored.shape[1]) if concepts is None else concepts
         tests = zip(range(count), explaining.model.batches(x, 1), wanted, strict=True)
         return [explaining.concepts(*test, index, chosen, n, k) for test in tests]

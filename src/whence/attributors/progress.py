@@ -13,14 +13,14 @@ from whence.core import progress
 
 Part = TypeVar("Part")
 
-_LAYOUT = "{desc}: {percentage:3.0f}%|{bar}| {elapsed}{postfix}"
+_LAYOUT = "{desc}: {percentage:3.0f}%|{bar}| {elapsed} so far{postfix}"
 
 
 def watched(
     parts: Iterable[Part], total: int, what: str, show: bool, size: Callable[[Any], int] = len
 ) -> Iterator[Part]:
     """Give the parts of so many samples, with a bar that counts samples by the size of a part."""
-    with tqdm(total=total, desc=what, unit="sample", disable=not show) as bar:
+    with progress.bar(what, total, "samples", show=show) as bar:
         for part in parts:
             yield part
             bar.update(size(part))
@@ -30,7 +30,9 @@ def watched(
 def gap_bar(tol: float, show: bool) -> Iterator[Callable[[float, float], None]]:
     """Show how many of the gap's decades from 1 to ``tol`` are done; what it gives takes (seconds, gap)."""
     decades = max(-math.log10(tol), 1e-9) if tol > 0 else 16.0
-    with tqdm(total=decades, desc="Solving", bar_format=_LAYOUT, disable=not show) as bar:
+    with tqdm(
+        total=decades, desc=f"Solving to a gap of {tol:.0e}", bar_format=_LAYOUT, disable=not show
+    ) as bar:
 
         def move(seconds: float, gap: float) -> None:
             """Move on to ``gap``; a gap that grows again does not move the bar back."""

@@ -13,6 +13,7 @@ from whence.attributors.base import Attributor, Limits, register
 from whence.attributors.classifier import Training
 from whence.attributors.parameters import a_seed, parameter
 from whence.core.fingerprint import Digest
+from whence.data import NewSamples
 from whence.model.inputs import take
 
 
@@ -57,6 +58,6 @@ class RandomAttributor(Attributor):
     def _row(self, x: Any, target: int) -> Any:
         # Seeded by the input itself, so that its scores do not depend on the batch it comes in.
         digest = Digest()
-        digest.add(x)
+        digest.add(x.inputs(self.require_model().prepare) if isinstance(x, NewSamples) else x)
         seed = [self.seed, int(digest.hexdigest(), 16), target]
         return np.random.default_rng(seed).standard_normal(len(self._labels))

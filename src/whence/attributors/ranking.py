@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from os import PathLike
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from whence.core.columns import to_pandas, to_parquet
+from whence.core.display import Columns, displayed
+
 _COLUMNS = 1 << 16
 
 
+@displayed()
 class Ranked(NamedTuple):
     """Training samples in order of score: ``indices`` (B, k) int64 and ``scores`` (B, k).
 
@@ -20,6 +26,7 @@ class Ranked(NamedTuple):
     scores: Tensor
 
 
+@displayed(rows="columns")
 class TopK(NamedTuple):
     """The k strongest training samples for and against each test's target class.
 
@@ -34,10 +41,39 @@ class TopK(NamedTuple):
     opponents: Ranked
     target: Tensor
 
+    def columns(self) -> Columns:
+        """Give the list as columns of plain values: a row per test and sample, without the padding."""
+        sides = {"proponent": self.proponents, "opponent": self.opponents}
+        lists = {side: (each.indices.tolist(), each.scores.tolist()) for side, each in sides.items()}
+        parts = [
+            (test, target, side, rank, index, score)
+            for test, target in enumerate(self.target.tolist())
+            for side, (indices, scores) in lists.items()
+            for rank, (index, score) in enumerate(zip(indices[test], scores[test], strict=True), 1)
+            if index >= 0
+        ]
+        names = ("test", "target", "side", "rank", "index", "score")
+        return {name: [part[place] for part in parts] for place, name in enumerate(names)}
+
+    def to_pandas(self) -> Any:
+        """Give a row per test and sample as a DataFrame of pandas, which must be installed."""
+        return to_pandas(self.columns())
+
+    def to_parquet(self, path: str | PathLike[str]) -> None:
+        """Write a row per test and sample to a Parquet file; needs pyarrow."""
+        to_parquet(self.columns(), path)
+
 
 def padded(n_train: int) -> int:
     """Give the most samples per side that a ranking can have: all of them, or some columns of padding."""
     return max(n_train, _COLUMNS)
+
+
+def merged(several: Sequence[Ranked], k: int, side: int) -> Ranked:
+    """Rank what several rankings (B, …) hold of one side, 0 for proponents or 1 for opponents, as (B, k)."""
+    indices, scores = (torch.cat([each[part] for each in several], dim=1) for part in (0, 1))
+    best = rank(scores, k)[side]
+    return Ranked(indices.gather(1, best.indices.clamp(min=0)).where(best.indices >= 0, -1), best.scores)
 
 
 def rank(scores: Tensor, k: int) -> tuple[Ranked, Ranked]:

@@ -8,6 +8,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from whence.attributors.dual.changes import Change
 from whence.core import contents
+from whence.features.place import BankPlace
 from whence.model.layers import Layers
 from whence.svm import CChoice
 from whence.tasks import Task, kind, restored
@@ -75,6 +76,7 @@ class DualDAManifest(Manifest):
     agreement: Share | None = None
     constant: Annotated[float, Field(ge=0)] = 1.0
     history: list[Change] = []
+    bank: BankPlace | None = None
 
 
 class EnsembleManifest(Strict):

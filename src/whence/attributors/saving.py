@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import inspect
 from os import PathLike
 from typing import Any, ClassVar, Self
 
@@ -43,7 +42,10 @@ class Saveable(Frame):
         self.check_fitted()
         if why := self._not_saved():
             raise StoreError(f"{why}. Fit it again where it is needed.")
-        arrays, facts = self._state()
+        return self._described(*self._state())
+
+    def _described(self, arrays: store.Arrays, facts: dict[str, Any]) -> tuple[store.Arrays, dict[str, Any]]:
+        """Give arrays with the whole manifest, by what of it is the method's own."""
         manifest = {
             "method": self.name,
             "parameters": {name: getattr(self, name) for name in self._parameters()},
@@ -83,7 +85,7 @@ class Saveable(Frame):
     @classmethod
     def _parameters(cls) -> list[str]:
         """Name what the constructor takes, less the device: it names a part of the machine that saved."""
-        return [name for name in inspect.signature(cls).parameters if name != "device"]
+        return [name for name in cls._parameter_names() if name != "device"]
 
     def _not_saved(self) -> str:
         """Say why a fit with these parameters is not saved, without a full stop; empty where it is."""

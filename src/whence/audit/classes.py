@@ -12,11 +12,13 @@ from whence.audit.access import surrogate_of
 from whence.audit.table import plain
 from whence.core.arrays import Doubles, Ints
 from whence.core.checks import check_count
+from whence.core.display import Columns, displayed
 from whence.core.words import cell
 
 _AT_BOUND = 1 - 1e-9
 
 
+@displayed()
 @dataclass(frozen=True, eq=False)
 class ClassSummary:
     """One class.
@@ -48,6 +50,7 @@ class ClassSummary:
     shares: Doubles
 
 
+@displayed("C", rows="columns")
 @dataclass(frozen=True, eq=False)
 class ClassView:
     """All classes, in order.
@@ -64,6 +67,15 @@ class ClassView:
     def to_dict(self) -> dict[str, Any]:
         """Everything in plain types that JSON takes."""
         return {"C": self.C, "classes": [plain(found) for found in self.classes]}
+
+    def columns(self) -> Columns:
+        """Give the list as columns of plain values, one row per class."""
+        names = ("name", "n_train", "n_support", "bounded")
+        return {
+            **{name: [getattr(found, name) for found in self.classes] for name in names},
+            "median_margin": [float(np.median(f.margins)) if f.n_support else None for f in self.classes],
+            "proponents": [found.proponents.tolist() for found in self.classes],
+        }
 
     def __str__(self) -> str:
         """Write a table in Markdown."""
@@ -121,7 +133,7 @@ def class_view(explainer: DualDA, k: int = 5) -> ClassView:
         rows, lam = columns.indices[entries], columns.data[entries]
         rows, lam = rows[lam > 0], lam[lam > 0]
         at_bound = lam >= _AT_BOUND * explainer.C_
-        scores = surrogate.vectors[rows].double().cpu().numpy() @ W[c, : surrogate.vectors.shape[1]]
+        scores = surrogate.stored[rows].double().cpu().numpy() @ W[c, : surrogate.stored.shape[1]]
         share = lam * (scores + (W[c, -1] if explainer.bias else 0.0)) / lengths[c]
         best = np.lexsort((-share, -np.where(at_bound, explainer.C_, lam)))[:k]
         n_support, n_bounded = int(own.sum()), int(at_bound.sum())

@@ -8,17 +8,19 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from tqdm.auto import tqdm
 
 from whence.attributors import DualDA
 from whence.audit.access import surrogate_of, tests_of
-from whence.audit.table import Columns, Table, check_ids, chosen_ids
+from whence.audit.table import Table, check_ids, chosen_ids
 from whence.core.arrays import Doubles, Ints
 from whence.core.checks import check_count, check_share
+from whence.core.display import Columns, displayed
+from whence.core.progress import bar
 
 _ENTRIES = 1 << 20  # scores held at a time, whatever the number of tests
 
 
+@displayed()
 @dataclass(frozen=True, eq=False)
 class GroupAttribution:
     """What each training sample contributes to a set of tests.
@@ -77,13 +79,13 @@ def group_attribution(
     """
     surrogate = surrogate_of(explainer)
     n, parts = tests_of(explainer, x, features, target, "target")
-    K, d = explainer.n_classes_, explainer.vectors_.shape[1]
+    K, d = explainer.n_classes_, surrogate.stored.shape[1]
     sums, counts = np.zeros((K, d)), np.zeros(K, dtype=np.int64)
     absolute = np.zeros(explainer.n_train_)
     width = max(1, _ENTRIES // max(1, len(explainer.support_)))
     n_parts = math.ceil(n / explainer.batch_size)
     quiet = not explainer.show_progress or n_parts < 4
-    for f, classes in tqdm(parts, "Attributing", n_parts, unit="batch", disable=quiet):
+    for f, classes in bar("Attributing", n_parts, "batches", parts=parts, show=not quiet):
         np.add.at(sums, classes.numpy(), f.double().cpu().numpy())
         counts += np.bincount(classes.numpy(), minlength=K)
         for start in range(0, len(f), width):
@@ -91,12 +93,15 @@ def group_attribution(
             scores = surrogate.expansion.sparse(f[rows], classes[rows])
             absolute += np.bincount(scores.indices, np.abs(scores.data), minlength=len(absolute))
     lam = surrogate.lam[explainer.support_]
-    products = explainer.vectors_.double().cpu().numpy() @ sums.T + surrogate.constant**2 * counts  # (S, K)
+    blocks = (surrogate.stored[part] for part in surrogate.stored.parts(len(surrogate.stored)))
+    products = np.concatenate([f.double().cpu().numpy() @ sums.T for f in blocks])  # (S, K)
+    products += surrogate.constant**2 * counts
     mean = np.zeros(explainer.n_train_)
     mean[explainer.support_] = lam.multiply(products).sum(axis=1) / n
     return GroupAttribution(mean, absolute / n, n, counts)
 
 
+@displayed("indices", "coverage", "n_train", rows="columns")
 @dataclass(frozen=True, eq=False)
 class Coreset(Table):
     """The training samples to keep.

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from tqdm.auto import tqdm
 
 from whence.attributors import DualDA
 from whence.attributors.dual.training import training_features
@@ -17,6 +16,8 @@ from whence.audit.heldout import total_norm
 from whence.audit.table import plain
 from whence.core.arrays import Doubles, Floats, Ints
 from whence.core.checks import check_count, to_array
+from whence.core.display import Columns, displayed
+from whence.core.progress import bar
 from whence.errors import InvalidInputError
 from whence.features import FeatureBank
 from whence.relevance.concepts import Concepts
@@ -28,6 +29,7 @@ _BOUNDED = 0.999
 _TOL = 1e-3
 
 
+@displayed()
 @dataclass(frozen=True, eq=False)
 class Direction:
     """A principal component of the training features that carries evidence.
@@ -46,6 +48,7 @@ class Direction:
     samples: Ints
 
 
+@displayed("class_name", "C", "bounded", "logit", "n_tests", rows="columns")
 @dataclass(frozen=True, eq=False)
 class SharedEvidence:
     """What a set of samples rests on together.
@@ -74,6 +77,10 @@ class SharedEvidence:
     logit: float
     directions: tuple[Direction, ...]
     n_tests: int
+
+    def columns(self) -> Columns:
+        """Give the samples as columns of plain values, the strongest first."""
+        return {"index": self.samples.tolist(), "score": self.scores.tolist()}
 
     def to_dict(self) -> dict[str, Any]:
         """Everything in plain types that JSON takes."""
@@ -184,7 +191,8 @@ def _dense(explainer: DualDA, X: Floats, y: Ints, C: float | None) -> tuple[Dual
 
     if C is None:
         scale = total_norm(X)
-        for kappa in tqdm(_KAPPAS, "Choosing C", unit="C", disable=not explainer.show_progress):
+        show = explainer.show_progress
+        for kappa in bar("Choosing C", len(_KAPPAS), "values of C", parts=_KAPPAS, show=show):
             C = kappa / scale
             if at_bound(solve(X, y, C=C, **common).lam, C) >= _BOUNDED:
                 break

@@ -7,16 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from whence.attributors.dual.training import training_features
-from whence.audit.access import surrogate_of, tests_of
-from whence.core.arrays import Doubles, Floats, Ints, Mask
-from whence.core.checks import check_count, check_share
+from whence.attributors.pairs import PairAttributor
+from whence.audit.access import features_of
+from whence.core.arrays import Doubles, Ints, Mask
+from whence.core.display import Columns, displayed
 from whence.core.words import counted
+from whence.errors import InvalidInputError
+from whence.pages.style import percent
 
-_ASKED = 2000  # training samples that tell how far apart usual ones are
-_BLOCK = 1 << 24  # products at a time
 
-
+@displayed("distances", "threshold", "quantile", rows="columns")
 @dataclass(frozen=True, eq=False)
 class StrangeSamples:
     """How far tests are from the training set.
@@ -28,6 +28,7 @@ class StrangeSamples:
     threshold : what a share of training samples stays below, each without itself
     quantile : that share
     neighbours : (B, k) int64, the nearest training samples, nearest first
+    shares : (B,) of training samples that are nearer to their own k-th neighbour than the test is to its
     """
 
     distances: Doubles
@@ -35,6 +36,7 @@ class StrangeSamples:
     threshold: float
     quantile: float
     neighbours: Ints
+    shares: Doubles
 
     def to_dict(self) -> dict[str, Any]:
         """Everything in plain types that JSON takes."""
@@ -42,11 +44,25 @@ class StrangeSamples:
             "threshold": self.threshold,
             "quantile": self.quantile,
             "tests": [
-                {"test": i, "distance": float(d), "strange": bool(s), "neighbours": near.tolist()}
-                for i, (d, s, near) in enumerate(
-                    zip(self.distances, self.strange, self.neighbours, strict=True)
-                )
+                {
+                    "test": i,
+                    "distance": float(self.distances[i]),
+                    "share": float(self.shares[i]),
+                    "strange": bool(self.strange[i]),
+                    "neighbours": self.neighbours[i].tolist(),
+                }
+                for i in range(len(self.distances))
             ],
+        }
+
+    def columns(self) -> Columns:
+        """Give the list as columns of plain values, the strangest test first."""
+        order = np.argsort(-self.distances, kind="stable")
+        return {
+            "test": order.tolist(),
+            "distance": self.distances[order].tolist(),
+            "strange": self.strange[order].tolist(),
+            "neighbours": self.neighbours[order].tolist(),
         }
 
     def __str__(self) -> str:
@@ -59,7 +75,10 @@ class StrangeSamples:
         for i in order.tolist():
             near = ", ".join(map(str, self.neighbours[i, :5].tolist()))
             mark = "  nothing like this was in the training set" if self.strange[i] else ""
-            lines.append(f"  {self.distances[i]:.3f}  test {i}, nearest to training samples {near}{mark}")
+            lines.append(
+                f"  {self.distances[i]:.3f}, beyond {percent(self.shares[i])}  test {i}, nearest to training "
+                f"samples {near}{mark}"
+            )
         return "\n".join(lines)
 
 
@@ -80,7 +99,7 @@ def strange(
     Parameters
     ----------
     explainer
-        A fitted DualDA.
+        A fitted DualDA or Effects, of any task.
     x
         Inputs as for ``explainer.attribute``.
     features
@@ -103,38 +122,13 @@ def strange(
     >>> whence.audit.strange(explainer, features=tests, training=bank).strange.tolist()
     [False, True]
     """
-    surrogate_of(explainer)
-    check_share("quantile", quantile)
-    X = _unit(training_features(explainer, training))
-    k = check_count("k", k, 1, len(X) - 1)
-    places = np.flatnonzero(explainer.used_)
-    _, tests = tests_of(explainer, x, features, None, "target")
-    T = _unit(np.concatenate([f.float().cpu().numpy() for f, _ in tests]))
-    some = np.random.default_rng(explainer.seed).permutation(len(X))[:_ASKED]
-    threshold = float(np.quantile(_nearest(X[some], X, k, some)[0][:, -1], quantile))
-    distances, near = _nearest(T, X, k, None)
-    return StrangeSamples(distances[:, -1], distances[:, -1] > threshold, threshold, quantile, places[near])
-
-
-def _unit(features: Floats) -> Floats:
-    rows = np.asarray(features, np.float32)
-    found: Floats = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
-    return found
-
-
-def _nearest(tests: Floats, rows: Floats, k: int, own: Ints | None) -> tuple[Doubles, Ints]:
-    """Distances (B, k) to the nearest rows and their places, nearest first; ``own`` (B,) are left out."""
-    distances, places = np.empty((len(tests), k)), np.empty((len(tests), k), np.int64)
-    step = max(1, _BLOCK // len(rows))
-    for start in range(0, len(tests), step):
-        part = slice(start, start + step)
-        cosine = tests[part] @ rows.T
-        if own is not None:
-            cosine[np.arange(len(cosine)), own[part]] = -np.inf
-        best = np.argpartition(-cosine, k - 1, axis=1)[:, :k]
-        values = np.take_along_axis(cosine, best, axis=1)
-        order = np.argsort(-values, axis=1, kind="stable")
-        places[part] = np.take_along_axis(best, order, axis=1)
-        near = np.take_along_axis(values, order, axis=1).astype(np.float64)
-        distances[part] = np.sqrt(np.maximum(2.0 - 2.0 * near, 0.0))
-    return distances, places
+    if not isinstance(explainer, PairAttributor):
+        raise InvalidInputError(
+            f"'explainer' must be a fitted DualDA, or another that explains by features. "
+            f"Got {type(explainer).__name__}."
+        )
+    _, tests = features_of(explainer, x, features)
+    usualness = explainer.usualness(training, k=k, quantile=quantile)
+    found = [usualness.of(part) for part, _ in tests]
+    distances, shares, strange, near = (np.concatenate(each) for each in zip(*found, strict=True))
+    return StrangeSamples(distances[:, -1], strange, usualness.threshold, usualness.quantile, near, shares)

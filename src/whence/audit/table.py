@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import csv
 import dataclasses
-import io
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from os import PathLike
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from whence.core import store
-from whence.core.checks import check_path, shown
-from whence.core.files import replacing
-from whence.core.naming import needing
-from whence.core.words import no_formula
+from whence.core.checks import shown
+from whence.core.columns import to_csv, to_pandas, to_parquet
+from whence.core.display import Columns
 from whence.errors import InvalidInputError
-
-Columns = Mapping[str, Sequence[Any]]
 
 
 class Table(ABC):
@@ -44,39 +38,17 @@ class Table(ABC):
     def to_csv(self, path: str | PathLike[str]) -> None:
         """Write a CSV file; several samples stand in one cell, with spaces between.
 
-        A text that begins with =, +, -, @, a tab or a carriage return gets a ' before it: spreadsheets would
-        take it for a formula, and run it.
+        Texts that spreadsheets would take for formulas get a ' before them.
         """
-        columns, text = self.columns(), io.StringIO(newline="")
-        writer = csv.writer(text)
-        writer.writerow(columns)
-        for row in zip(*columns.values(), strict=True):
-            writer.writerow([_cell(value) for value in row])
-        store.write_text(check_path("path", path), text.getvalue())
+        to_csv(self.columns(), path)
 
     def to_parquet(self, path: str | PathLike[str]) -> None:
         """Write a Parquet file, lists as lists; needs pyarrow."""
-        pyarrow, parquet = require_parquet()
-        table = pyarrow.table({name: list(values) for name, values in self.columns().items()})
-        with replacing(check_path("path", path)) as file:
-            parquet.write_table(table, file)
+        to_parquet(self.columns(), path)
 
-
-def _cell(value: Any) -> Any:
-    if isinstance(value, list):
-        members = [no_formula(member) if isinstance(member, str) else str(member) for member in value]
-        return " ".join(members)
-    return no_formula(value) if isinstance(value, str) else value
-
-
-def require_parquet() -> tuple[Any, Any]:
-    """Give what writes Parquet, or raise where it is not installed."""
-    with needing(
-        "Writing Parquet needs pyarrow, which is not installed. Run pip install pyarrow, or use to_csv."
-    ):
-        import pyarrow
-        from pyarrow import parquet
-    return pyarrow, parquet
+    def to_pandas(self) -> Any:
+        """Give the list as a DataFrame of pandas, which must be installed."""
+        return to_pandas(self.columns())
 
 
 def plain(record: Any) -> dict[str, Any]:

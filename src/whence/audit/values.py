@@ -11,12 +11,14 @@ import numpy as np
 from whence.attributors import Effects
 from whence.attributors.effects.outputs import Output
 from whence.audit.access import tests_of
-from whence.audit.table import Columns, Table, check_ids, chosen_ids
+from whence.audit.table import Table, check_ids, chosen_ids
 from whence.core.arrays import Doubles, Ints
 from whence.core.checks import to_array
+from whence.core.display import Columns, displayed
 from whence.errors import InvalidInputError
 
 
+@displayed("indices", "output", "n_tests", rows="columns")
 @dataclass(frozen=True, eq=False)
 class Values(Table):
     """Training samples by what they are worth, the most valuable first.

@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class Registry(Generic[T]):
-    """Things of one kind by name. A user's own is registered, or named as ``module:name``.
+    """Things of one kind by name, whatever its case. A user's own is registered, or named as ``module:name``.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ class Registry(Generic[T]):
     def add(self, thing: T) -> T:
         """Register a thing under its name, which must be new unless it is defined again in the same place."""
         name = self.name_of(thing)
-        before = self._things.get(name)
+        before = self._things.get(name.casefold())
         if before is not None:
             old, new = self.stands_for(before), self.stands_for(thing)
             if not _same(old, new):
@@ -52,12 +52,12 @@ class Registry(Generic[T]):
                     f"The name of the {self.kind} {_place(new)} must be new. Got {name!r}, "
                     f"which {_place(old)} has."
                 )
-        self._things[name] = thing
+        self._things[name.casefold()] = thing
         return thing
 
     def names(self) -> list[str]:
         """Give the names of all that is registered, sorted."""
-        return sorted(self._things)
+        return sorted(map(self.name_of, self._things.values()))
 
     def __iter__(self) -> Iterator[T]:
         """Go through all that is registered, in the order of registration."""
@@ -65,7 +65,7 @@ class Registry(Generic[T]):
 
     def __contains__(self, name: object) -> bool:
         """Whether something is registered under a name."""
-        return isinstance(name, str) and name in self._things
+        return isinstance(name, str) and name.casefold() in self._things
 
     def get(self, name: Any, argument: str = "name") -> T:
         """Give the thing of a name, or the one that ``module:name`` finds.
@@ -77,8 +77,8 @@ class Registry(Generic[T]):
         argument
             What the error calls it.
         """
-        if isinstance(name, str) and name in self._things:
-            return self._things[name]
+        if isinstance(name, str) and name.casefold() in self._things:
+            return self._things[name.casefold()]
         if isinstance(name, str) and all(name.partition(":")):
             thing = named(argument, name)
             if not self.accepts(thing):

@@ -27,7 +27,9 @@ def ours(argument: str, registry: Registry[Any] | None = None) -> AfterValidator
 
     def check(value: str) -> str:
         names = [] if registry is None else registry.names()
-        if value in names or all(value.partition(":")):
+        if registry is not None and value in registry:
+            return registry.name_of(registry.get(value))
+        if all(value.partition(":")):
             return value
         known = f"one of {', '.join(names)}, or " if names else ""
         raise InvalidInputError(f"'{argument}' must be {known}module:name of your own. Got {value!r}.")

@@ -78,12 +78,11 @@ def as_training_set(
             check_callable(name, function, "None or a function of a batch")
     workers = Workers()
     if isinstance(data, DataLoader):
-        _check_order(data)
-        if collate_fn is None and data.collate_fn is not default_collate:
-            collate_fn = data.collate_fn
         workers = Workers(data.num_workers, data.worker_init_fn, data.multiprocessing_context)
-        assert data.batch_size is not None
-        data, batch_size = data.dataset, data.batch_size
+        loader, (data, own) = data, of_loader(data)
+        collate_fn = collate_fn or own
+        assert loader.batch_size is not None
+        batch_size = loader.batch_size
     prepare = Prepare(collate_fn, preprocess)
     told = task if isfunction(task) else as_targets(task)
     samples = TrainingSet.of(data, batch_size, prepare, names, workers, told)
@@ -100,8 +99,18 @@ def as_targets(task: Any) -> Targets:
     return task or Labels()
 
 
-def _check_order(loader: DataLoader[Any]) -> None:
-    """Raise where a loader's samples are not those of its dataset, once each."""
+def of_loader(
+    loader: DataLoader[Any], argument: str = "data"
+) -> tuple[Any, Callable[[list[Any]], Any] | None]:
+    """Give a loader's dataset, and its way to make batches where that is its own.
+
+    Raises where its samples are not those of the dataset, once each.
+    """
+    _check_order(loader, argument)
+    return loader.dataset, None if loader.collate_fn is default_collate else loader.collate_fn
+
+
+def _check_order(loader: DataLoader[Any], argument: str) -> None:
     if loader.batch_size is not None and isinstance(loader.dataset, IterableDataset):
         return
     sampler = loader.sampler
@@ -114,8 +123,8 @@ def _check_order(loader: DataLoader[Any]) -> None:
     if loader.batch_size is None or not whole:
         cause = type(loader.batch_sampler if loader.batch_size is None else sampler).__name__
         raise InvalidInputError(
-            f"'data' is a DataLoader with its own sampler ({cause}), so the order of its samples is unknown. "
-            "Pass the dataset itself, or torch.utils.data.Subset(dataset, indices)."
+            f"'{argument}' is a DataLoader with its own sampler ({cause}), so the order of its samples is "
+            "unknown. Pass the dataset itself, or torch.utils.data.Subset(dataset, indices)."
         )
 
 

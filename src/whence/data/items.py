@@ -98,6 +98,12 @@ class Prepare:
             x = {name: gather(part) if isinstance(part, list) else part for name, part in x.items()}
         return self.inputs(x, "x")
 
+    def of_new(self, items: list[Any]) -> Any:
+        """Make inputs of new samples of a data set, with or without labels, which are left aside."""
+        if self.collate_fn is not None:
+            return self.inputs(_several(_unlabelled(_result("collate_fn", self.collate_fn, items))), "x")
+        return self.inputs(gather([_unlabelled(item) for item in items]), "x")
+
     def inputs(self, batch: Any, name: str = "data") -> Any:
         """Make the model's inputs of a batch, or raise where they are no tensors."""
         if self.preprocess is not None:
@@ -129,6 +135,13 @@ def gather(values: Sequence[Any]) -> Any:
     if several and all(isinstance(value, tuple | list) and len(value) == len(first) for value in values):
         return tuple(gather(parts) for parts in zip(*values, strict=True))
     return list(values)
+
+
+def _unlabelled(item: Any) -> Any:
+    """Give the inputs of a sample, or of a batch: of a pair the first, of named parts all but the label."""
+    if as_fields(item) is None and isinstance(item, tuple | list) and len(item) in (1, 2):
+        return item[0]
+    return without_label(item)
 
 
 def _several(inputs: Any) -> Any:

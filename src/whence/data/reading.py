@@ -14,6 +14,7 @@ import numpy as np
 from torch.utils.data import DataLoader, Dataset, get_worker_info
 
 from whence.core.arrays import Array, Ints
+from whence.core.display import displayed
 from whence.errors import InvalidInputError, SampleError, WhenceError
 
 OnError = Literal["raise", "skip"]
@@ -21,6 +22,7 @@ Collate = Callable[[list[Any], list[int]], tuple[Any, Array]]
 """Makes the model's inputs and the labels (B, …) of samples and their places; of none, labels only."""
 
 
+@displayed()
 @dataclass(frozen=True)
 class Batch:
     """Some samples.

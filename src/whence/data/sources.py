@@ -25,10 +25,20 @@ def as_source(data: Any) -> Any:
     if isinstance(data, TensorDataset) and len(data.tensors) == 2:
         data = data.tensors
     pair = isinstance(data, tuple) and len(data) == 2
+    if pair:
+        data = _column(data[0]), _column(data[1])
     if pair and isinstance(data[0], Tensor | np.ndarray | Mapping | list):
         return Columns(*data)
     by_index = hasattr(data, "__len__") and hasattr(data, "__getitem__")
     return data if by_index and not isinstance(data, IterableDataset | Mapping | str) else Stream(data)
+
+
+def _column(values: Any) -> Any:
+    """Give a column or a table of pandas, or of its like, as an array of numbers or a list."""
+    if not hasattr(values, "to_numpy"):
+        return values
+    array = values.to_numpy()
+    return array if array.dtype.kind in "biuf" else array.tolist()
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,13 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 from torch.utils.data import Dataset
-from tqdm.auto import tqdm
 
 from whence.core.arrays import Array, Ints, Mask
 from whence.core.checks import check_places
+from whence.core.display import displayed
 from whence.core.fingerprint import Digest, anatomy, notes, without
 from whence.core.naming import asking
+from whence.core.progress import bar
 from whence.data.items import LABEL_NAMES, Prepare, as_fields, is_array, split
 from whence.data.labels import Labels, data_names, listed_labels
 from whence.data.reading import Batch, OnError, Reading, Workers
@@ -37,6 +38,7 @@ class Mark(NamedTuple):
     seed: int
 
 
+@displayed("__len__", "kind", "class_names", "batch_size")
 @dataclass(frozen=True, eq=False)
 class TrainingSet(Dataset[Any]):
     """Samples in the user's own order, read when they are asked for. Nothing is copied.
@@ -97,6 +99,11 @@ class TrainingSet(Dataset[Any]):
     def class_names(self) -> tuple[str, ...] | None:
         """One per class, for display; None where nobody names them."""
         return self.targets.names
+
+    @property
+    def kind(self) -> str:
+        """What the samples lie in, in a word."""
+        return type(self.source).__name__
 
     @property
     def is_stream(self) -> bool:
@@ -176,7 +183,9 @@ class TrainingSet(Dataset[Any]):
         known = self.known_labels()
         if known is not None:
             return known
-        every = tqdm(range(len(self)), "reading labels", delay=1, disable=not show_progress)
+        every = bar(
+            "Reading labels", len(self), "samples", parts=range(len(self)), show=show_progress, delay=1
+        )
         return self.targets.encode([split(self[i])[1] for i in every])
 
     def reading(self, num_workers: int, on_error: OnError) -> Self:

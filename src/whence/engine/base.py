@@ -10,8 +10,6 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from tqdm.auto import tqdm
-
 from whence.core import progress
 from whence.core.checks import check_callable, check_count, shown
 from whence.core.registry import Registry
@@ -220,7 +218,7 @@ def results(
     *,
     threads: int | None = None,
     title: str | None = None,
-    unit: str = "it",
+    unit: str = "pieces",
 ) -> list[Any]:
     """Run a function on items and give what it gave, in their order; raise the first error, and end the rest.
 
@@ -241,7 +239,7 @@ def results(
     found: list[Any] = []
     with (
         closing(ordered(function, listed, engine, threads=threads)) as values,
-        tqdm(desc=title, total=len(listed), unit=unit, disable=title is None) as bar,
+        progress.bar(title or "", len(listed), unit, show=title is not None) as bar,
     ):
         if title is not None:
             progress.tell(title, 0, len(listed))

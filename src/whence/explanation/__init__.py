@@ -3,6 +3,7 @@
 from whence.explanation.concepts import ConceptExplanation, ConceptPart
 from whence.explanation.contribution import Contribution, Foretold
 from whence.explanation.record import Explanation, Explanations
+from whence.explanation.usual import Neighbour, Usual
 from whence.pages.samples import Picture, Sample
 
 __all__ = [
@@ -12,6 +13,8 @@ __all__ = [
     "Explanation",
     "Explanations",
     "Foretold",
+    "Neighbour",
     "Picture",
     "Sample",
+    "Usual",
 ]

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from whence.core.display import displayed, line
 from whence.explanation.contribution import facts
+from whence.explanation.notebook import as_html
 from whence.pages.samples import Array, Sample
 from whence.pages.style import drawn, scale
 from whence.tasks.verdict import Speech
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
+@displayed()
 @dataclass(frozen=True, eq=False)
 class ConceptPart:
     """What one concept contributes to the score of a pair.
@@ -41,7 +44,7 @@ class ConceptPart:
     samples: tuple[Sample, ...]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ConceptExplanation:
     """Why a training sample speaks for or against a prediction: the concepts that it shares with it.
 
@@ -95,6 +98,14 @@ class ConceptExplanation:
         """Everything but pixels, in plain types that JSON takes."""
         scores = dict(zip(self.names, self.scores.tolist(), strict=True))
         return {**facts(self), "scores": scores, "parts": [facts(part) for part in self.parts]}
+
+    def __repr__(self) -> str:
+        names = [part.name for part in self.parts]
+        found = {"index": self.index, "about": self.class_names[self.target], "score": self.score}
+        return line("ConceptExplanation", {**found, "concepts": names})
+
+    def _repr_html_(self) -> str:
+        return as_html([(repr(self), self.plot())])
 
     def plot(self) -> Figure:
         """Draw the pair, and for each concept the samples that show it most and its maps on both samples.

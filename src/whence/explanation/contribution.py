@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any
 
+from whence.core.display import displayed
 from whence.pages.samples import Array, Sample
 
 
@@ -17,6 +18,7 @@ class Full:
     train: float
 
 
+@displayed()
 @dataclass(frozen=True)
 class Foretold:
     """What effects are on, and how far to trust them.
@@ -24,14 +26,16 @@ class Foretold:
     Attributes
     ----------
     output : "logit", "margin" or "log_prob", of the target class
+    surrogate : which, in words
     """
 
     output: str
+    surrogate: str = "softmax surrogate"
 
     @property
     def told(self) -> str:
         """How they are foretold, in words."""
-        return "to first order, at the softmax surrogate of the whole training set"
+        return f"to first order, at the {self.surrogate} of the whole training set"
 
 
 def facts(record: Any) -> dict[str, Any]:
@@ -45,6 +49,7 @@ def facts(record: Any) -> dict[str, Any]:
     return found
 
 
+@displayed()
 @dataclass(frozen=True, eq=False)
 class Contribution:
     """What one training sample contributes to a prediction.
@@ -61,6 +66,7 @@ class Contribution:
     sample : the sample itself
     test_map, train_map : relevance of the score on either sample, in the input's shape; of a text, one value
         per token. Positive speaks for the target class.
+    spread : standard deviation of the score over the members of an ensemble; None elsewhere
     """
 
     index: int
@@ -74,3 +80,4 @@ class Contribution:
     sample: Sample
     test_map: Array
     train_map: Array
+    spread: float | None = None

@@ -11,9 +11,13 @@ import numpy as np
 import numpy.typing as npt
 
 from whence.core.checks import is_integer, shown
+from whence.core.display import line
+from whence.core.words import counted
 from whence.errors import InvalidInputError
 from whence.explanation.contribution import Contribution, Foretold, Full, facts
-from whence.explanation.wording import MADE_OF, Question, Words, would_change
+from whence.explanation.notebook import as_html
+from whence.explanation.usual import Usual
+from whence.explanation.wording import MADE_OF, Question, Words, of_members, would_change
 from whence.pages.samples import Array, Sample
 from whence.pages.style import drawn, scale
 from whence.tasks.verdict import Speech, Verdict
@@ -24,9 +28,10 @@ if TYPE_CHECKING:
 
 Scores = npt.NDArray[np.float64]
 _POINTS = 60  # of a curve
+_SHOWN = 3  # explanations in a cell of a notebook
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Explanation:
     """Where one prediction comes from, or what would change it.
 
@@ -58,6 +63,10 @@ class Explanation:
         those that change some surrogate
     gap : relative duality gap of the surrogate, the certificate of its scores
     input : the name of the input that samples and maps are of, where the model has several; else empty
+    usual : how usual the test is for the training set, and its nearest training samples; None where nobody
+        asked
+    members : of an ensemble, what each of its members says of the same pairs; scores and maps here are means
+        of theirs, each in units of the standard deviation of the member's own scores
     others : the same explanation on each of the model's further inputs
     """
 
@@ -83,6 +92,8 @@ class Explanation:
     n_support: int
     gap: float
     input: str = ""
+    usual: Usual | None = None
+    members: tuple[Explanation, ...] = ()
     others: tuple[Explanation, ...] = ()
 
     @property
@@ -108,7 +119,10 @@ class Explanation:
     @property
     def words(self) -> Words:
         """What the scores mean, in words."""
-        return MADE_OF[self.speech] if self.foretold is None else would_change(self.foretold.output)
+        words = MADE_OF[self.speech]
+        if self.foretold is not None:
+            words = would_change(self.foretold.output, self.speech)
+        return of_members(words, len(self.members)) if self.members else words
 
     @property
     def about(self) -> str:
@@ -215,6 +229,8 @@ class Explanation:
             **facts(self),
             "verdict": self.verdict._asdict(),
             "foretold": None if self.foretold is None else asdict(self.foretold),
+            "usual": None if self.usual is None else self.usual.to_dict(),
+            "members": [why.to_dict() for why in self.members],
             **{name: getattr(self, name) for name in computed},
             **{name: [self._plain(pair) for pair in pairs] for name, pairs in sides.items()},
             **_text(self, "logit_map"),
@@ -229,6 +245,14 @@ class Explanation:
             "train_map_sum": float(pair.train_map.sum()),
             **_text(pair, "test_map", "train_map"),
         }
+
+    def __repr__(self) -> str:
+        sides = {"proponents": len(self.proponents), "opponents": len(self.opponents)}
+        facts = {"predicted": self.verdict.predicted, "about": self.about, "logit": self.logit, **sides}
+        return line("Explanation", facts)
+
+    def _repr_html_(self) -> str:
+        return as_html([(repr(self), why.plot()) for why in self.inputs.values()])
 
     def plot(self, input: str | None = None) -> Figure:
         """Draw the test sample with its map, its proponents and opponents, and the maps of each pair.
@@ -284,7 +308,12 @@ class Explanations(Sequence[Explanation]):
         return Explanations(self._all[test]) if isinstance(test, slice) else self._all[test]
 
     def __repr__(self) -> str:
-        return f"Explanations of {len(self)} predictions"
+        return f"Explanations of {counted(len(self), 'prediction')}"
+
+    def _repr_html_(self) -> str:
+        left = len(self) - _SHOWN
+        note = f"{counted(left, 'more explanation')}: plot(test) draws one, to_html(path) writes all"
+        return as_html([(repr(why), why.plot()) for why in self[:_SHOWN]], note if left > 0 else "")
 
     @property
     def maps(self) -> list[dict[str, Any]]:

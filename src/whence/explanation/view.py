@@ -138,6 +138,25 @@ class Pair(View):
     train_map: Map
 
 
+class Near(View):
+    """A training sample near the test."""
+
+    index: Index
+    told: str
+    distance: float
+    sample: Small
+
+
+class Usual(View):
+    """How usual a test is for the training set, see ``whence.explanation.Usual``."""
+
+    strange: bool
+    share: float
+    heading: str
+    detail: str
+    neighbours: list[Near]
+
+
 class Said(View):
     """What the model and the surrogate say, in words, see ``Verdict``."""
 

@@ -138,8 +138,10 @@ MADE_OF: dict[Speech, Words] = {"class": _OF_CLASSES, "label": _OF_LABELS, "numb
 """The words of what a prediction is made of."""
 
 
-def would_change(output: str) -> Words:
+def would_change(output: str, speech: Speech = "class") -> Words:
     """Give the words of effects on an output of the model."""
+    if speech == "number":
+        return _of_numbers(would_change(output))
     name = OUTPUTS[output]
     return Words(
         title="What would change a prediction",
@@ -166,4 +168,42 @@ def would_change(output: str) -> Words:
         running="Running sum of the effects: each is of one sample alone, and it does not end at the logit",
         held="Share of all effects",
         train_map="of its effect, too",
+    )
+
+
+def _of_numbers(words: Words) -> Words:
+    """Give the words of effects on a prediction that is a number."""
+    return replace(
+        words,
+        reading="An effect is how much higher the prediction is with the training sample than without it, in "
+        "the units of the targets, where the others make up for it as far as they can. Each is of one sample "
+        "alone, and together they are not the prediction. The maps of a pair show the features of either "
+        "sample that its effect comes from.",
+        side=("raises", "lowers"),
+        sign=(
+            "without the sample the prediction would be lower",
+            "without the sample the prediction would be higher",
+        ),
+        total="of all effects, not the prediction",
+        running="Running sum of the effects: each is of one sample alone; it does not end at the prediction",
+        colours=("raises it", "lowers it"),
+        output="prediction",
+        true="true value",
+        other="",
+        others="",
+    )
+
+
+def of_members(words: Words, n: int) -> Words:
+    """Give the words of scores that are means over the n members of an ensemble."""
+    return replace(
+        words,
+        reading=words.reading
+        + f" Here scores and maps are means over {n} models, each in units of the standard deviation of its "
+        "own scores, so that they sum to no logit; ± is the standard deviation over the models.",
+        mark="",
+        scores="Mean scores",
+        total=f"of the means over {n} models",
+        scored="score in some model, the rest score 0 in all",
+        running=f"Running sum of the means over {n} models",
     )

@@ -11,6 +11,7 @@ import numpy as np
 from whence.core.arrays import Array, Ints, Mask
 from whence.core.cache import Parts
 from whence.core.checks import to_array
+from whence.core.display import displayed
 from whence.data import Targets, TrainingSet
 from whence.data.forms import as_targets
 from whence.errors import InvalidInputError, StoreError
@@ -21,6 +22,7 @@ from whence.model.heads import Head
 from whence.model.layers import Layers
 
 
+@displayed("features", "labels", "skipped", "note")
 @dataclass(frozen=True)
 class FeatureBank:
     """The features of a training set: row i is the user's sample i, always.

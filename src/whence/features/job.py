@@ -21,6 +21,7 @@ from whence import engine
 from whence.core import fingerprint, progress, store
 from whence.core.arrays import Array
 from whence.core.cache import Cache, Parts, Say, Slot
+from whence.core.progress import bar
 from whence.core.resources import free_disk, free_memory, in_words
 from whence.core.words import plain_line
 from whence.data import TrainingSet
@@ -74,11 +75,11 @@ class Job:
         With a target, those that are made on other machines may be written there and not be given.
         """
         n, hidden = len(self.samples), not self.show_progress
-        with tqdm(desc="Features", total=n, initial=start, unit="sample", disable=hidden) as bar:
+        with bar("Reading features", n, "samples", show=not hidden, initial=start) as watched:
             for rows, labels in self._rows(start, target):
                 yield rows, labels
                 start += len(labels)
-                bar.update(len(labels))
+                watched.update(len(labels))
                 progress.tell("Features", start, n)
 
     def needs(self, folder: Path | None, start: int = 0) -> str:

@@ -134,6 +134,14 @@ def room_for(n: int, dimension: int, dtype: np.dtype[Any]) -> Iterator[InMemory 
         yield InFile(file, (dimension,), dtype)
 
 
+def mapped(rows: Rows) -> bool:
+    """Whether rows lie in a memory map, seen as what they are or through an array."""
+    base: Any = rows
+    while base is not None and not isinstance(base, np.memmap):
+        base = getattr(base, "base", None)
+    return base is not None
+
+
 def as_float32(features: Rows) -> Rows:
     """Widen float16 rows, which the solver does not read; other rows come back as they are."""
     given: Any = features

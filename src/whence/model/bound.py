@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from whence.core import contents, store
 from whence.core.fingerprint import blueprint, comparable, notes, structure, without
-from whence.data import Prepare
+from whence.data import NewSamples, Prepare, as_new
 from whence.errors import HeadError, ModelError, StoreError
 from whence.model.extractor import Extractor, Outputs
 from whence.model.inputs import check_batch, take, to_model
@@ -107,13 +107,17 @@ class BoundModel:
         """Give a batch of inputs as the model takes it, ``batch_size`` at a time, on the model's device.
 
         The batch is a tensor or array (B, …), a mapping of these, a tuple of them for a model with several
-        inputs, or a list of samples as they are in the training set, with or without their labels if named.
+        inputs, or a list of samples as they are in the training set, with or without their labels if named. A
+        data set or DataLoader gives its samples in its own order, and their labels are left aside.
         """
+        x = as_new(x)
         n = check_batch(x)
         self.check_unchanged()
         for start in range(0, n, batch_size):
-            part = self.prepare.unlabelled(take(x, slice(start, start + batch_size)))
-            yield to_model(self.extractor.model, part)
+            part = take(x, slice(start, start + batch_size))
+            new = isinstance(part, NewSamples)
+            inputs = part.inputs(self.prepare) if new else self.prepare.unlabelled(part)
+            yield to_model(self.extractor.model, inputs)
 
     def check_unchanged(self) -> None:
         """Raise ModelError where the model has other weights, parts or settings than when it was fitted."""

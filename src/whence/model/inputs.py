@@ -12,17 +12,19 @@ import torch
 from torch import Tensor, nn
 
 from whence.core.checks import check_parts
+from whence.data import NewSamples, as_new
 from whence.data.items import described
 from whence.errors import InvalidInputError, ModelError, WhenceError
 
 
 def n_rows(inputs: Any) -> int | None:
     """Count a batch's samples by its first tensor, array or list; None where it has none."""
+    inputs = as_new(inputs)
     if isinstance(inputs, Mapping):
         inputs = tuple(inputs.values())
     if type(inputs) is tuple:
         return next((n for n in map(n_rows, inputs) if n is not None), None)
-    if isinstance(inputs, list) or (isinstance(inputs, Tensor | np.ndarray) and inputs.ndim > 0):
+    if isinstance(inputs, list | NewSamples) or (isinstance(inputs, Tensor | np.ndarray) and inputs.ndim > 0):
         return len(inputs)
     return None
 
@@ -38,7 +40,7 @@ def each_part(inputs: Any, change: Callable[[Any], Any]) -> Any:
 
 def take(inputs: Any, rows: slice) -> Any:
     """Take some samples of a batch; what has no rows (a flag, a number) stays as it is."""
-    return each_part(inputs, lambda part: part if n_rows(part) is None else part[rows])
+    return each_part(as_new(inputs), lambda part: part if n_rows(part) is None else part[rows])
 
 
 def to_model(model: nn.Module, inputs: Any) -> Any:
@@ -70,7 +72,8 @@ def check_batch(x: Any, name: str = "x") -> int:
     if not n:
         got = f"shape {tuple(x.shape)}" if isinstance(x, Tensor | np.ndarray) else type(x).__name__
         raise InvalidInputError(
-            f"'{name}' must be a batch of inputs: a tensor or array (B, …), a mapping of these, or a list. "
+            f"'{name}' must be a batch of inputs: a tensor or array (B, …), a mapping of these, or a list; "
+            "or a data set or DataLoader. "
             f"Got {'nothing' if n == 0 else got}."
         )
     check_parts(name, x)

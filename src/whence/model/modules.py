@@ -16,6 +16,7 @@ from torch.nn.parameter import is_lazy
 
 from whence.core.checks import shown
 from whence.errors import InvalidInputError, ModelError
+from whence.model.holders import inside
 
 one_at_a_time = threading.RLock()  # flags and hooks are the model's own, which all threads share
 
@@ -46,7 +47,7 @@ def check_model(model: Any, layer: Any = None) -> nn.Module:
         apart = isinstance(layer, Tensor | np.ndarray | list | tuple)
         raise InvalidInputError(
             f"'layer' must be None or the name of a linear layer. Got {shown(layer)}. "
-            + ("Pass inputs and labels as one pair: fit(model, (X, y))." if apart else "")
+            + ("Pass inputs and labels as fit(model, X, y) or as one pair, (X, y)." if apart else "")
         )
     inner = unwrap(model)
     if isinstance(inner, GraphModule) and "eval" in vars(inner):  # which torch.export puts out of use
@@ -79,7 +80,8 @@ def check_model(model: Any, layer: Any = None) -> nn.Module:
 
 
 def unwrap(model: Any) -> nn.Module:
-    """Give the model inside ``DataParallel``, ``DistributedDataParallel`` and ``torch.compile``."""
+    """Give the model inside ``DataParallel``, ``torch.compile``, or a holder of transformers."""
+    model = inside(model)
     if not isinstance(model, nn.Module):
         kind = f"the class {model.__name__}" if isinstance(model, type) else type(model).__name__
         if isinstance(model, type):

@@ -9,16 +9,18 @@ from typing import Self
 
 import torch
 from torch import Tensor
-from tqdm.auto import tqdm
 
 from whence.attributors import Attributor, DualDA, Effects, Ensemble, TopK, load
+from whence.attributors.explaining import Explains
 from whence.attributors.pairs import PairAttributor
+from whence.attributors.usual import usual_of
 from whence.core.checks import check_places
 from whence.core.naming import find
+from whence.core.progress import bar
 from whence.data import TrainingSet
 from whence.errors import InvalidInputError, StoreError
-from whence.explanation import Explanations
-from whence.features import FeatureBank, as_float32, extract
+from whence.explanation import Explanations, Usual
+from whence.features import FeatureBank, Usualness, as_float32, extract
 from whence.project.configuration import SUFFIX, Configuration
 
 
@@ -70,7 +72,7 @@ class Project:
         model = configuration.network(folder)
         configuration.attributor()  # registers a method of the user's own, by whose name the file goes
         configuration.chosen_task()
-        attributor = load(path, model)
+        attributor = load(path, model, cache_dir=configuration.reading.get("cache_dir"))
         attributor.show_progress = show_progress
         if isinstance(attributor, PairAttributor | Ensemble):  # others have no use for it after the fit
             attributor.take_data(configuration.training(model, folder, attributor.task_))
@@ -95,9 +97,9 @@ class Project:
         """The fitted method where its pairs can be explained; else an error."""
         if not isinstance(self.attributor, PairAttributor):
             raise InvalidInputError(
-                f"'{self.path}' must hold a DualDA or Effects, or a method that derives from them, to be "
-                f"explained. It holds a {type(self.attributor).__name__}: 'whence attribute' names its "
-                "training samples."
+                f"'{self.path}' must hold a DualDA or Effects, a method that derives from them, or an "
+                f"ensemble of these, to be explained. It holds a {type(self.attributor).__name__}: "
+                "'whence attribute' names its training samples."
             )
         return self.attributor
 
@@ -130,7 +132,7 @@ class Project:
         )
         bound, names = self.attributor.require_model(), self.attributor.class_names_
         layer, reading = bound.extractor.layer, self.configuration.reading
-        made.fit(bound.extractor.model, self._data(), layer, class_names=names, **reading)
+        made.fit(bound.extractor.model, self._data(), layer=layer, class_names=names, **reading)
         return Project(self.path, self.configuration, made, self._tests)
 
     def _data(self) -> TrainingSet:
@@ -145,11 +147,16 @@ class Project:
         """Features of the whole training set, from the cache of the fit where it kept one; read once."""
         with self._reading:
             if self._train_bank is None:
-                bank, surrogate = self.bank_of(self.explainer.require_data()), self.explainer.surrogate_
+                bank, surrogate = self.bank_of(self.pairs.require_data()), self.pairs.surrogate_
                 surrogate.check_labels(bank.labels, "data")
                 surrogate.check_training(bank.features, argument="data")
                 self._train_bank = bank
             return self._train_bank
+
+    @functools.cached_property
+    def usualness(self) -> Usualness:
+        """What tells how usual tests are for the training set."""
+        return self.pairs.usualness(self.train_bank, k=min(5, int(self.pairs.used_.sum()) - 1))
 
     @functools.cached_property
     def test_bank(self) -> FeatureBank:
@@ -201,14 +208,26 @@ class Project:
             return None
         return self.attributor.spread(self.tests.take(self.read_tests(indices)), target)
 
+    def usual(self, indices: list[int]) -> list[Usual] | None:
+        """Tell how usual some tests are for the training set; None of methods that compare no features."""
+        if not isinstance(self.attributor, PairAttributor):
+            return None
+        rows = as_float32(self.test_bank.features)[self.read_tests(indices)]
+        return usual_of(self.attributor, self.usualness, torch.from_numpy(rows))
+
     def explain(
         self, indices: list[int], k: int = 5, target: int | None = None, method: str | None = None
     ) -> Explanations:
         """Explain some test samples."""
         tests, chosen = self.tests, self.read_tests(indices)
-        explaining = self.pairs.explaining(k, method)
+        explaining: Explains
+        if isinstance(self.attributor, Ensemble):
+            explaining = self.attributor.explaining(k, method)
+        else:
+            explaining = self.pairs.explaining(k, method, self.usualness)
         truths = self.test_bank.labels[chosen].tolist()
-        rows = tqdm(chosen, "explaining", disable=not self.pairs.show_progress or len(chosen) < 4)
+        show = self.attributor.show_progress and len(chosen) >= 4
+        rows = bar("Explaining", len(chosen), "tests", parts=chosen, show=show)
         found = [explaining(i, tests.take([i]), target, y) for i, y in zip(rows, truths, strict=True)]
         return Explanations(found)
 

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from whence.core.arrays import Doubles
 from whence.core.checks import check_count, check_names, real_array, to_array
+from whence.core.display import displayed
 from whence.errors import InvalidInputError
 from whence.relevance.xda import Backward, only
 
@@ -20,6 +21,7 @@ _MOST = 1 << 15  # features that are each a concept, whose matrix is their squar
 _LARGEST = 1e100
 
 
+@displayed()
 @dataclass(frozen=True, eq=False)
 class Concepts:
     """Directions v of length 1 in the space of a model's features.

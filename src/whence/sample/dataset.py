@@ -17,6 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from whence.core.checks import check_count
 from whence.errors import InvalidInputError
 
 CLASS_NAMES = (
@@ -39,12 +40,9 @@ class Sample:
 
     Attributes
     ----------
-    train_images, test_images : Tensor
-        Float images in [0, 1], shape (N, 1, 28, 28).
-    train_labels, test_labels : Tensor
-        Class indices (int64), shape (N,).
-    class_names : tuple of str
-        One name per class; ``class_names[label]`` names a label.
+    train_images, test_images : float images in [0, 1], shape (N, 1, 28, 28)
+    train_labels, test_labels : class indices (int64), shape (N,)
+    class_names : one name per class; ``class_names[label]`` names a label
     """
 
     train_images: Tensor
@@ -54,21 +52,27 @@ class Sample:
     class_names: tuple[str, ...]
 
 
-def load() -> Sample:
+def load(n_train: int = 5_000, n_test: int = 1_000) -> Sample:
     """Load the embedded Fashion-MNIST sample: 5,000 training and 1,000 test images, 10 classes.
+
+    Parameters
+    ----------
+    n_train, n_test
+        Take only the first so many. The classes are mixed in both.
 
     Examples
     --------
     >>> from whence import sample
-    >>> data = sample.load()
+    >>> data = sample.load(n_train=2000)
     >>> tuple(data.train_images.shape), data.class_names[int(data.train_labels[0])]
-    ((5000, 1, 28, 28), 'Ankle boot')
+    ((2000, 1, 28, 28), 'Ankle boot')
     """
+    n_train, n_test = check_count("n_train", n_train, most=5_000), check_count("n_test", n_test, most=1_000)
     return Sample(
-        train_images=_images("train-images-idx3-ubyte.gz"),
-        train_labels=_labels("train-labels-idx1-ubyte.gz"),
-        test_images=_images("t10k-images-idx3-ubyte.gz"),
-        test_labels=_labels("t10k-labels-idx1-ubyte.gz"),
+        train_images=_images("train-images-idx3-ubyte.gz")[:n_train],
+        train_labels=_labels("train-labels-idx1-ubyte.gz")[:n_train],
+        test_images=_images("t10k-images-idx3-ubyte.gz")[:n_test],
+        test_labels=_labels("t10k-labels-idx1-ubyte.gz")[:n_test],
         class_names=CLASS_NAMES,
     )
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
-from tqdm.auto import tqdm
 
+from whence.core.progress import bar
 from whence.engine import limited
 from whence.errors import InvalidInputError
-from whence.sample.dataset import CLASS_NAMES, load
+from whence.sample.dataset import CLASS_NAMES, Sample, load
 
 EPOCHS = 12
 BATCH_SIZE = 64
@@ -47,13 +47,18 @@ class SmallCNN(nn.Module):
         return logits
 
 
-def train(seed: int = 0, *, epochs: int = EPOCHS, show_progress: bool = True) -> SmallCNN:
+def train(
+    seed: int = 0, *, data: Sample | None = None, epochs: int = EPOCHS, show_progress: bool = True
+) -> SmallCNN:
     """Train a ``SmallCNN`` on the embedded training images; about 88 % right on the test images.
 
     Parameters
     ----------
     seed
         Sets the initial weights and the order of the samples. Torch's own random state is left as it was.
+    data
+        Whose training images and labels to learn; the whole embedded sample by default. Other labels come in
+        by ``dataclasses.replace(data, train_labels=…)``.
     epochs
         Passes over the training images.
     show_progress
@@ -65,8 +70,10 @@ def train(seed: int = 0, *, epochs: int = EPOCHS, show_progress: bool = True) ->
     """
     if epochs < 1:
         raise InvalidInputError(f"'epochs' must be at least 1. Got {epochs}.")
-    sample = load()
-    images, labels = sample.train_images, sample.train_labels
+    data = load() if data is None else data
+    images, labels = data.train_images, data.train_labels
+    if len(images) < BATCH_SIZE:
+        raise InvalidInputError(f"'data' must have at least {BATCH_SIZE} training images. Got {len(images)}.")
     generator = torch.Generator().manual_seed(seed)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -80,7 +87,7 @@ def train(seed: int = 0, *, epochs: int = EPOCHS, show_progress: bool = True) ->
         optimizer, max_lr=LEARNING_RATE, total_steps=n_steps, pct_start=0.2
     )
     # Steps this small gain little from a second thread, and crawl when its core is taken.
-    with limited(1), tqdm(total=n_steps, desc="Training", unit="step", disable=not show_progress) as bar:
+    with limited(1), bar("Training", n_steps, "steps", show=show_progress) as watched:
         for _ in range(epochs):
             order = torch.randperm(len(images), generator=generator)
             for batch in order[: n_batches * BATCH_SIZE].view(n_batches, BATCH_SIZE):
@@ -89,8 +96,8 @@ def train(seed: int = 0, *, epochs: int = EPOCHS, show_progress: bool = True) ->
                 loss.backward()  # type: ignore[no-untyped-call]
                 optimizer.step()
                 schedule.step()
-                bar.update()
-            bar.set_postfix(loss=f"{loss.item():.3f}")
+                watched.update()
+            watched.set_postfix(loss=f"{loss.item():.3f}")
     model.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
     return model.eval()
 

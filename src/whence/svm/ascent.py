@@ -21,7 +21,7 @@ from whence.svm.passes import (
     Parallel,
     Probe,
     Rows,
-    add_up,
+    add_to,
     certify,
     look_at_all,
     most_listed,
@@ -37,6 +37,10 @@ _DOUBLE_BELOW = 1e-4  # relative gap from which float32 products no longer carry
 _NEWTON_STEPS = 15  # steps that a Newton phase usually takes
 _REACH = 1e15  # C·Σ‖f_i‖² up to which float64 resolves scores when every sample is at its bound
 _RUN = 64  # rows that lie together in the first sweep
+_ADDED = 1 << 16  # samples whose λ is written out at a time to add up W
+_SWEEPS = 6  # at most, before all samples are listed
+_NARROW = 0.03  # gap, as a sweep sees it, at which lists are worth keeping
+_SWEPT, _PER_SWEPT = 8, 64  # outputs that a sweep lists of a sample: at most, and one per so many
 _PATIENCE = 40  # rounds without a better gap after which the search gives up at this C
 
 
@@ -186,60 +190,84 @@ class Ascent:
     def exact_weight(self) -> Doubles:
         """W = Σ λ_i f_iᵀ of the present α, in float64."""
         kept = self.kept
-        pairs = Pairs(np.arange(len(kept)), kept.ptr, kept.outputs)
-        lam = self.problem.coefficients(kept)
-        return add_up(self.problem, pairs, lam, self.problem.shape, self.parallel)
+        W = np.zeros(self.problem.shape)
+        for start in range(0, len(kept), _ADDED):
+            stop = min(start + _ADDED, len(kept))
+            part = kept.part(start, stop)
+            pairs = Pairs(np.arange(start, stop), part.ptr, part.outputs)
+            add_to(W, self.problem, pairs, self.problem.coefficients(part), self.parallel)
+        return W
 
     # The ways to move
 
-    def sweep(self) -> int:
-        """Visit every sample once, with W = 0 to begin with; returns the products that were taken.
+    def _sweeps(self) -> int:
+        """Sweep until lists are worth keeping; returns the products that were taken.
 
-        Samples come in blocks, made of runs of rows from anywhere: of many outputs those are listed that have
-        the largest scores by then.
+        Of many outputs a list has few, and is soon out of date; a sweep lists as it goes and keeps nothing.
+        """
+        problem = self.problem
+        most = max(self.most, min(problem.n_outputs // _PER_SWEPT, _SWEPT))
+        visits, loss = self.sweep(most)
+        for _ in range(_SWEEPS - 1 if most > self.most else 0):
+            square = problem.inner(self.W, self.W)
+            primal, dual = 0.5 * square + problem.C * loss, problem.linear(self.kept)[0] - 0.5 * square
+            if relative(primal, dual) < _NARROW or self._late():
+                break
+            more, loss = self.sweep(most)
+            visits += more
+        return visits
+
+    def sweep(self, most: int) -> tuple[int, float]:
+        """Visit every sample once; returns the products that were taken, and the losses before each visit.
+
+        Samples come in blocks, made of runs of rows from anywhere: of many outputs those ``most`` are listed
+        that have the largest scores by then.
         """
         problem, N = self.problem, len(self.kept)
         size = max(problem.blocks()[0].stop, _RUN)
         starts = np.random.default_rng(int(self.rng[0])).permutation(np.arange(0, N, _RUN))
-        pieces, visits = [], 0
+        pieces, visits, loss = [], 0, 0.0
         for group in np.array_split(starts, max(1, len(starts) * _RUN // size)):
             rows = (group[:, None] + np.arange(_RUN)).ravel()
             rows = rows[rows < N]
-            pairs, moving = self._listed(rows, np.inf)
+            pairs, moving, lost = self._listed(rows, np.inf, most)
+            loss += lost
             part = Kept(pairs.ptr, pairs.outputs, self.kept.at(pairs))
             local = moves(part.ptr, moving)
-            local = local._replace(rows=rows[local.rows])
+            local = local._replace(rows=rows[local.rows].astype(local.rows.dtype))
             visits += problem.descend(local, part, self.W, 1, np.inf, self.rng)
             part = part.trimmed()
             pieces.append((Pairs(rows, part.ptr, part.outputs), part.alpha))
         self.kept = self.kept.replaced(pieces)
-        return visits
+        return visits, loss
 
-    def _listed(self, rows: Ints, slack: float) -> tuple[Pairs, npt.NDArray[np.int32]]:
-        """What is to be kept of some rows, and how many outputs of each may move."""
+    def _listed(self, rows: Ints, slack: float, most: int) -> tuple[Pairs, npt.NDArray[np.int32], float]:
+        """What is to be kept of some rows, how many outputs of each may move, and the rows' losses."""
         problem, notes = self.problem, self.notes
         size, K = problem.blocks()[0].stop, problem.n_outputs
         parts = []
         for start in range(0, len(rows), size):
             some = rows[start : start + size]
-            every = self.most + 1 >= K and np.isinf(slack)  # then scores make no difference
+            every = most + 1 >= K and np.isinf(slack)  # then scores make no difference
             scores = np.zeros((len(some), K), np.float32) if every else score(problem, self.W, some)
-            parts.append(problem.look(scores, some, self.kept, slack, self.most, notes.traces, notes.near))
+            parts.append(problem.look(scores, some, self.kept, slack, most, notes.traces, notes.near))
         ptr = pointers(np.concatenate([part.counts for part in parts]))
         pairs = Pairs(rows, ptr, np.concatenate([part.outputs for part in parts]))
-        return pairs, np.concatenate([part.moving for part in parts])
+        loss = sum(part.losses.loss for part in parts)
+        return pairs, np.concatenate([part.moving for part in parts]), loss
 
     def descend(self, tol: float) -> tuple[float, float]:
         """One round of coordinate descent; returns its cost and that of a Newton phase, in operations."""
         problem = self.problem
         N, (K, D) = len(self.kept), problem.shape
         if self.found is None:
-            visits = self.sweep()
+            visits = self._sweeps()
         else:
             moving = self.found.moving
             epochs = min(max(2 * N * K // max(moving.used, 1), 5), 1000)
             visits = problem.descend(moving, self.kept, self.W, epochs, self.slack, self.rng)
             del moving
+            self.found = None  # its lists are done with
         if self.bound < _DOUBLE_BELOW and self.W.dtype == np.float32:
             self.W = self.exact_weight()
         self._measure()
@@ -267,7 +295,8 @@ class Ascent:
         rows = np.arange(len(near))
         if wanted < len(rows):
             rows = np.sort(np.argpartition(near, wanted)[:wanted])
-        pairs, _ = self._listed(rows, np.inf if self.most + 1 >= problem.n_outputs else spread * self.slack)
+        reach = np.inf if self.most + 1 >= problem.n_outputs else spread * self.slack
+        pairs, *_ = self._listed(rows, reach, self.most)
         moving = Rows(problem, pairs, self.parallel)
         used = moving.used
         dual_W = self.W[used].astype(np.float64, copy=False)
@@ -302,6 +331,7 @@ class Ascent:
         while (left > tol or tried == 0) and since < _PATIENCE:
             # The dual only rises, but the gap of W(λ) can rise with it.
             if last and tried > 0 and left == best:
+                self.best = None  # before the next one is made
                 self.best = left, self.problem.sparse(self.kept)
             earlier, before = before, left
             if self.by_newton:
@@ -355,8 +385,10 @@ class Ascent:
         if self.best is not None and self.best[0] < self.gap:
             self.gap, lam = self.best
             self.kept, _ = self.problem.begin(lam)
+            del lam
             self.set_C(self.problem.C, 1.0)
             self.W = self.exact_weight()
+        self.best = None
         if self.problem.C != C:
             stay = self.beyond(C) or self.least_C() < 0.9 * self.problem.C
             self.set_C(C, 1.0 if stay else self._best_scale(C / self.problem.C))

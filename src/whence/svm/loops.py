@@ -135,6 +135,20 @@ def carry(ptr, outputs, alpha, rows, new_ptr, new_outputs, out):
 
 
 @jit
+def trim(ptr, outputs, alpha, new_ptr, new_outputs, new_alpha, fill):
+    """Copy the entries with α ≠ 0 and the first one of each row; only counts unless ``fill``."""
+    q = 0
+    for i in range(len(ptr) - 1):
+        for p in range(ptr[i], ptr[i + 1]):
+            if p == ptr[i] or alpha[p] != 0.0:
+                if fill:
+                    new_outputs[q] = outputs[p]
+                    new_alpha[q] = alpha[p]
+                q += 1
+        new_ptr[i + 1] = q
+
+
+@jit
 def place(here, ptr, there, outputs, alpha, new_ptr, new_outputs, new_alpha):
     """Copy the entries of rows ``here`` to rows ``there`` of other arrays, which have room for them."""
     for o in range(len(here)):

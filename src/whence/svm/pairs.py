@@ -52,11 +52,12 @@ class Kept:
     def __len__(self) -> int:
         return len(self.ptr) - 1
 
-    def listed(self, counts: Ints, outputs: npt.NDArray[Any]) -> Kept:
+    def listed(self, counts: npt.NDArray[Any], outputs: npt.NDArray[Any]) -> Kept:
         """Keep other outputs, so many (N,) of each sample, with their α; what is left out must have 0."""
         ptr = pointers(counts)
         alpha = np.empty(len(outputs))
-        loops.carry(self.ptr, self.outputs, self.alpha, np.arange(len(self)), ptr, outputs, alpha)
+        rows = np.arange(len(self), dtype=row_int(len(self)))
+        loops.carry(self.ptr, self.outputs, self.alpha, rows, ptr, outputs, alpha)
         return Kept(ptr, outputs, alpha)
 
     def at(self, pairs: Pairs) -> Doubles:
@@ -82,9 +83,17 @@ class Kept:
 
     def trimmed(self) -> Kept:
         """Let go of outputs whose α is 0, but for the first one of each sample."""
-        some = self.alpha != 0.0
-        some[self.ptr[:-1][self.ptr[:-1] < self.ptr[1:]]] = True
-        return Kept(pointers(some)[self.ptr], self.outputs[some], self.alpha[some])
+        ptr = np.zeros(len(self.ptr), np.int64)
+        old = self.ptr, self.outputs, self.alpha, ptr
+        loops.trim(*old, np.empty(0, self.outputs.dtype), np.empty(0), False)
+        found = Kept(ptr, np.empty(ptr[-1], self.outputs.dtype), np.empty(ptr[-1]))
+        loops.trim(*old, found.outputs, found.alpha, True)
+        return found
+
+    def part(self, start: int, stop: int) -> Kept:
+        """Give some samples, one after the other, by what is kept of them here."""
+        first, last = self.ptr[start], self.ptr[stop]
+        return Kept(self.ptr[start : stop + 1] - first, self.outputs[first:last], self.alpha[first:last])
 
     def averaged(self, groups: Sequence[Ints]) -> Kept:
         """Give every sample of a group the mean α of the group."""
@@ -107,6 +116,11 @@ def pointers(counts: npt.NDArray[Any]) -> Ints:
     ptr = np.zeros(len(counts) + 1, np.int64)
     np.cumsum(counts, out=ptr[1:])
     return ptr
+
+
+def row_int(n: int) -> type[np.signedinteger[Any]]:
+    """The integer type that n places are listed in."""
+    return np.int32 if n < 2**31 else np.int64
 
 
 def small_int(n_outputs: int) -> type[np.signedinteger[Any]]:

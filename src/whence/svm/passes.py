@@ -14,7 +14,7 @@ from scipy.sparse import csr_array
 
 from whence.core.arrays import Doubles, Floats, Ints
 from whence.svm import loops
-from whence.svm.pairs import Kept, Pairs
+from whence.svm.pairs import Kept, Pairs, row_int
 from whence.svm.problem import Losses, Moving, Problem, Seen
 
 _SMALL = 1 << 20  # products in a pass over all samples and outputs that end before threads have begun
@@ -133,7 +133,7 @@ def look_at_all(
         places = np.arange(rows.start, rows.stop)
         return problem.look(score(problem, W, rows), places, kept, slack, most, notes.traces, notes.near)
 
-    parts = parallel(one, problem.blocks())
+    parts: list[Seen] = parallel(one, problem.blocks())
     loss, slope, margin = np.array([part.losses for part in parts]).T
     losses = Losses(float(loss.sum()), float(slope.sum()), float(margin.min()))
     free, pairs = sum(part.free for part in parts), sum(part.pairs for part in parts)
@@ -147,8 +147,8 @@ def look_at_all(
 
 def moves(ptr: Ints, moving: npt.NDArray[np.int32]) -> Moving:
     """The samples of which the last ``moving`` (n,) outputs may move."""
-    rows = np.flatnonzero(moving)
-    stops = ptr[rows + 1]
+    rows = np.flatnonzero(moving).astype(row_int(len(moving)))
+    stops = ptr[1:][rows].astype(row_int(int(ptr[-1])))
     return Moving(rows, stops - moving[rows], stops)
 
 
@@ -157,13 +157,19 @@ def add_up(
 ) -> Doubles:
     """Σ_i coefficients_i f_iᵀ, (U, D), of outputs in [0, U): threads share the columns, not the sums."""
     out = np.zeros(shape)
+    add_to(out, problem, pairs, coefficients, parallel)
+    return out
+
+
+def add_to(out: Doubles, problem: Problem, pairs: Pairs, coefficients: Doubles, parallel: Parallel) -> None:
+    """Add Σ_i coefficients_i f_iᵀ of some pairs to an array like W, (U, D)."""
+    shape = out.shape
     cuts = np.linspace(0, shape[1], min(parallel.threads, shape[1]) + 1).astype(int).tolist()
 
     def one(columns: tuple[int, int]) -> None:
         loops.add_weight(problem.features, *pairs, coefficients, problem.bias, *columns, out)
 
     parallel(one, list(pairwise(cuts)))
-    return out
 
 
 def relative(primal: float, dual: float) -> float:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
-from tqdm.auto import tqdm
 
 from whence.core.arrays import Floats, Ints
 from whence.core.checks import check_count, check_flag, shown, to_array
+from whence.core.display import Columns, displayed
+from whence.core.progress import bar
 from whence.errors import ChoiceWarning, ConvergenceWarning, InvalidInputError, warn
 from whence.svm.crammer_singer import CrammerSinger
 from whence.svm.inputs import check_C, check_features, check_head, spread
@@ -67,6 +68,7 @@ def solve_path(
     return [solutions[i] for i in range(len(values))]
 
 
+@displayed()
 @dataclass(frozen=True)
 class PathPoint:
     """One C of the path, with what it gives on the subsample.
@@ -95,6 +97,7 @@ class PathPoint:
     epsilon: float | None = None
 
 
+@displayed("C", "n_fitted", "n_scored", "held_out", "reason", rows="columns")
 @dataclass(frozen=True)
 class CChoice:
     """The chosen C, the path it was chosen from, and why; ``print`` shows all of it.
@@ -120,6 +123,12 @@ class CChoice:
     reason: str
     epsilon: float | None = None
     measures: tuple[str, str] = Problem.measures
+
+    def columns(self) -> Columns:
+        """Give the path as columns of plain values, one row per C."""
+        names = [each.name for each in fields(PathPoint)]
+        found = {name: [getattr(point, name) for point in self.path] for name in names}
+        return found if self.epsilon is not None else {n: v for n, v in found.items() if n != "epsilon"}
 
     def __str__(self) -> str:
         rows = "held-out rows" if self.held_out else "the same rows"
@@ -220,7 +229,7 @@ def choose_C(
     previous: Solution | None = None
     every = [(each, kappa) for each in problems for kappa in _KAPPAS]
     # Each C starts from the solution of the one before, so these solves are no work for an engine.
-    for each, kappa in tqdm(every, desc="Choosing C", unit="C", disable=not show_progress):
+    for each, kappa in bar("Choosing C", len(every), "values of C", parts=every, show=show_progress):
         previous = None if kappa == _KAPPAS[0] else previous
         C = kappa / scale * share
         seen: tuple[float, float | None] | None = None

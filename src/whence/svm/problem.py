@@ -52,7 +52,7 @@ class Seen(NamedTuple):
     losses: Losses
     free: int
     pairs: int
-    counts: Ints
+    counts: npt.NDArray[np.int32]
     outputs: npt.NDArray[Any]
     moving: npt.NDArray[np.int32]
 
@@ -66,9 +66,9 @@ class Moving(NamedTuple):
     starts, stops : (n,) kept.outputs[starts[o]:stops[o]] of sample rows[o] may move
     """
 
-    rows: Ints
-    starts: Ints
-    stops: Ints
+    rows: npt.NDArray[Any]
+    starts: npt.NDArray[Any]
+    stops: npt.NDArray[Any]
 
     @property
     def used(self) -> int:

@@ -16,16 +16,18 @@ from threadpoolctl import threadpool_limits
 
 from whence.core.arrays import Doubles, Ints
 from whence.core.checks import check_callable, check_count, check_positive, check_seed, check_share
+from whence.core.display import displayed
 from whence.errors import ConvergenceWarning, InvalidInputError, warn
 from whence.svm.ascent import Ascent, OutOfTimeError
 from whence.svm.crammer_singer import CrammerSinger
-from whence.svm.passes import in_threads
+from whence.svm.passes import Certificate, in_threads
 from whence.svm.problem import Makes, Problem
 
 _THREADS = 1024  # more than machines have
 Status = Literal["converged", "time limit", "interrupted", "stalled"]
 
 
+@displayed("C", "gap", "status", "n_support", "lam", "weight", "seconds")
 @dataclass(frozen=True)
 class Solution:
     """A feasible λ with the certificate of how good it is.
@@ -64,6 +66,11 @@ class Solution:
     C: float
     bias: float
     history: list[tuple[float, float]] = field(repr=False)
+
+    @property
+    def n_support(self) -> int:
+        """The number of samples with λ_i ≠ 0."""
+        return int((np.diff(self.lam.indptr) > 0).sum())
 
 
 def solve(
@@ -134,6 +141,7 @@ def solve(
         ascent = Ascent(merged, seed, in_threads(pool, threads, merged), deadline)
         status: Status = "converged"
         goal = tol
+        certificate: Certificate | None = None
         try:
             if lam is not None:
                 ascent.start_from(merge_columns(in_units(lam, asked, -1), place))
@@ -154,7 +162,9 @@ def solve(
                 rounds = ascent.rounds(goal)
         except (OutOfTimeError, KeyboardInterrupt) as stop:
             status = "time limit" if isinstance(stop, OutOfTimeError) else "interrupted"
-            certificate = ascent.certificate(asked.C, tol)
+            earlier, certificate = certificate, ascent.certificate(asked.C, tol)
+            if earlier is not None and earlier.gap < certificate.gap:
+                certificate = earlier
     seconds = time.perf_counter() - started
     gap = certificate.gap
     history.append((seconds, gap))

@@ -14,6 +14,7 @@ from threadpoolctl import ThreadpoolController
 
 from whence.core.arrays import Doubles, Ints, Mask
 from whence.core.checks import to_array
+from whence.core.display import displayed
 from whence.errors import ConvergenceWarning, InvalidInputError
 from whence.svm.crammer_singer import CrammerSinger
 from whence.svm.crammer_singer.subset import Ground, Search, Start
@@ -29,6 +30,7 @@ def _blas() -> ThreadpoolController:
     return ThreadpoolController()  # which takes as long to make as a small subset to solve
 
 
+@displayed()
 @dataclass(frozen=True)
 class SubsetSolution:
     """The solution on one subset.

@@ -143,6 +143,12 @@ class Regression(Task):
         """Tell where both are within half a standard deviation of the targets."""
         return np.asarray(np.abs(ours - theirs) <= 0.5 * np.array(self.scale))
 
+    def score(self, decided: Array, labels: Array) -> float:
+        """R², the mean over outputs."""
+        from sklearn.metrics import r2_score  # scikit-learn takes a while to import
+
+        return float(r2_score(labels, decided))
+
     def compared(self, ours: Doubles, theirs: Doubles) -> tuple[float, float]:
         """R² and rank correlation, means over outputs."""
         return explained(ours, theirs), rank_correlation(ours, theirs)

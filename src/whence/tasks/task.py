@@ -6,6 +6,7 @@ import inspect
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
+from difflib import get_close_matches
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -139,6 +140,10 @@ class Task(Targets):
         """Tell how well outputs (B, K) agree with a model's, and how alike they are, both at most 1."""
         raise InvalidInputError(f"The task {self.name!r} must say how outputs compare. It does not.")
 
+    def score(self, decided: Array, labels: Array) -> float:
+        """Tell how right labels (B, …) that were decided are: the share that are right in all parts."""
+        return float((decided == labels).reshape(len(labels), -1).all(axis=1).mean())
+
     def predicted(self, outputs: Tensor) -> Tensor:
         """Give the output (B,) that is explained where the user names none, of the model's outputs (B, K)."""
         if self.has_classes:
@@ -158,14 +163,14 @@ class Task(Targets):
     def check_target(self, target: Any, n_tests: int, name: str = "target") -> Tensor:
         """Give the output to explain for each test, int64 (B,) on the CPU, of one or one per test, or raise.
 
-        ``name`` is what the error calls the argument.
+        Outputs go by their numbers or by their names. ``name`` is what the error calls the argument.
         """
         K, what = self.n_outputs, f"the model's {self.outputs}"
-        places = to_array(name, target)
+        places = self._places_of(to_array(name, target), name)
         if places.dtype.kind not in "iu":
             raise InvalidInputError(
-                f"'{name}' must be None or integers in [0, {K}), {what}. Got {shown(target)} "
-                f"of dtype {places.dtype}. Of a name, give its place in class_names_."
+                f"'{name}' must be None or integers in [0, {K}), {what}, or their names. Got {shown(target)} "
+                f"of dtype {places.dtype}."
             )
         if places.ndim == 0:
             places = np.broadcast_to(places, n_tests)
@@ -179,6 +184,21 @@ class Task(Targets):
             i = int(outside.argmax())
             raise InvalidInputError(f"'{name}' must lie in [0, {K}), {what}. Got {places[i]} for test {i}.")
         return torch.from_numpy(places.astype(np.int64))
+
+    def _places_of(self, places: Array, argument: str) -> Array:
+        """Give the places of outputs that are named; numbers stay as they are."""
+        if places.dtype.kind not in "UTO" or not all(isinstance(name, str) for name in places.flat):
+            return places
+        known = {name: place for place, name in enumerate(self.names or ())}
+        for name in places.flat:
+            if name not in known:
+                like = get_close_matches(name, known, 1, 0.5)
+                told = f"one of {some_names(self.names)}" if self.names else "a number: they have no names"
+                hint = f" Did you mean {like[0]!r}?" if like else ""
+                raise InvalidInputError(
+                    f"'{argument}' must be {told}, of the model's {self.outputs}. Got {str(name)!r}.{hint}"
+                )
+        return np.array([known[name] for name in places.flat], np.int64).reshape(places.shape)
 
     def check_truth(self, truth: Any, n_tests: int) -> list[Any]:
         """Give the true labels of tests in plain types, or raise."""

@@ -13,11 +13,12 @@ import torch
 
 from whence.attributors import DualDA
 from whence.attributors.pairs import PairAttributor
+from whence.attributors.usual import usual_of
 from whence.audit import class_view
 from whence.data import TrainingSet
 from whence.errors import InvalidInputError
 from whence.explanation import Explanation
-from whence.explanation.view import Explained, Said, Strip, shown
+from whence.explanation.view import Explained, Said, Strip, Usual, shown
 from whence.explanation.wording import Question
 from whence.features import as_float32
 from whence.pages.samples import as_samples
@@ -137,6 +138,11 @@ class Explorer:
         """Which classes or labels (M, K) are true, and which are predicted."""
         return self._has(self.truths), self._has(self.predicted)
 
+    @functools.cached_property
+    def strange(self) -> Any:
+        """Whether nothing like a test sample (M,) was in the training set."""
+        return self.solved.usualness.of(self.features).strange
+
     def info(self) -> schema.Info:
         """What holds for all tests."""
         explainer = self.project.explainer
@@ -168,6 +174,8 @@ class Explorer:
             fits &= [said.right is False for said in self.verdicts]
         if wanted.disagree:
             fits &= [not said.agrees for said in self.verdicts]
+        if wanted.strange:
+            fits &= self.strange
         if word := wanted.search.strip().casefold():
             meant = np.array([word in name.casefold() for name in self.names])
             found = (true & meant).any(1) | (predicted & meant).any(1)
@@ -183,6 +191,7 @@ class Explorer:
     def summaries(self, indices: Sequence[int]) -> list[schema.Row]:
         """One line per test sample."""
         true, predicted = self._on
+        strange = self.strange if "usualness" in self.solved.__dict__ else None  # the list does not wait
         rows = []
         for index, sample in zip(indices, self._samples(self.project.tests, indices), strict=True):
             said, whole = self.verdicts[index], self.task.has_classes
@@ -196,6 +205,7 @@ class Explorer:
                     predicted=int(self.predicted[index]) if whole else None,
                     probability=said.probability if whole else None,
                     surrogate_class=int(self.surrogate_labels[index]) if whole else None,
+                    strange=None if strange is None else bool(strange[index]),
                     sample=sample,
                 )
             )
@@ -260,6 +270,18 @@ class Explorer:
             beside = [scores.get(pair.index, 0.0) for pair in why.pairs]
         C = explainer.surrogate_.solution.C
         return schema.Explained(test=test, C=C, beside=beside, **dict(Explained.of(why)))
+
+    def usual(self, index: int) -> Usual:
+        """How usual a test sample is for the training set, and which training samples are nearest to it."""
+        return self._usual(self.features[self.project.read_tests([index])])
+
+    def usual_own(self, x: Any) -> Usual:
+        """How usual an input of the user's own is, a batch of one."""
+        return self._usual(self.project.explainer.require_model().read(x, 1).features)
+
+    def _usual(self, features: torch.Tensor) -> Usual:
+        found = usual_of(self.project.explainer, self.solved.usualness, features)[0]
+        return Usual.model_validate(found)
 
     def doubt(self, index: int, k: int = 5, target: int | None = None) -> schema.Doubt:
         """How stable the strongest training samples of a test are, over halves of the training set."""

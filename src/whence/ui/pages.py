@@ -10,9 +10,9 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from pydantic_core import to_jsonable_python
-from tqdm.auto import tqdm
 
 from whence import __version__
+from whence.core.progress import bar
 from whence.pages.render import Look, read, render
 from whence.ui.explorer import Explorer
 
@@ -77,8 +77,15 @@ def report_page(
     """
     if effects:
         explorer.solved.effects.result()
+    usual = {index: explorer.usual(index) for index in explorer.project.read_tests(list(tests))}
     rows = explorer.summaries(explorer.project.check_tests(list(tests)))
-    shown = tqdm(tests, "writing", disable=not explorer.project.explainer.show_progress or len(tests) < 4)
+    shown = bar(
+        "Writing explanations",
+        len(tests),
+        "tests",
+        parts=tests,
+        show=explorer.project.explainer.show_progress and len(tests) >= 4,
+    )
     explanations, changes = {}, {}
     for index in shown:
         explanations[index] = explorer.explain(index, k)
@@ -91,6 +98,7 @@ def report_page(
         "rows": rows,
         "explanations": explanations,
         "changes": changes,
+        "usual": usual,
         "doubts": {index: explorer.doubt(index, k) for index in explanations if whole},
         "concepts": {index: explorer.concepts(index, pair) for index, pair in strongest.items()},
         "audit": explorer.suspects(0, n_audit) if whole else None,

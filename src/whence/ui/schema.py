@@ -30,7 +30,10 @@ class Info(BaseModel):
 
 
 class Row(BaseModel):
-    """A test sample in the list: what is said of it, and the classes or labels that are true or predicted."""
+    """A test sample in the list: what is said of it, and the classes or labels that are true or predicted.
+
+    ``strange`` is None where it is not known yet whether the training set has anything like it.
+    """
 
     index: Index
     verdict: view.Said
@@ -40,6 +43,7 @@ class Row(BaseModel):
     predicted: Class | None
     probability: float | None
     surrogate_class: Class | None
+    strange: bool | None
     sample: Small
 
 
@@ -52,6 +56,7 @@ class Wanted(BaseModel):
     predicted: Class | None = None
     wrong: bool = False
     disagree: bool = False
+    strange: bool = False
     search: Annotated[str, Field(max_length=100, description="A place, or a part of a class's name")] = ""
 
 

@@ -17,7 +17,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse, StreamingResponse
 
 from whence import __version__
 from whence.errors import WhenceError
-from whence.explanation.view import Strip
+from whence.explanation.view import Strip, Usual
 from whence.explanation.wording import Question
 from whence.ui import schema
 from whence.ui.background import beside
@@ -118,6 +118,11 @@ def _routes(app: FastAPI, explorer: Explorer) -> None:
         """In how many halves of the training set the strongest samples stay so; solved when first asked."""
         return explorer.doubt(test, k, target)
 
+    @app.get("/api/tests/{test}/usual")
+    def usual(test: int) -> Usual:
+        """How usual a test sample is for the training set; features of that are read when first asked."""
+        return explorer.usual(test)
+
     @app.get("/api/tests/{test}/concepts")
     def concepts(test: int, pair: int | None = None, target: Chosen = None, C: Strength = None) -> Strip:
         """Take the score of a pair apart into concepts; that of the strongest proponent if none is named."""
@@ -135,6 +140,11 @@ def _routes(app: FastAPI, explorer: Explorer) -> None:
         """Explain an input of one's own: a picture (image/*) or a text (text/plain) as the body."""
         x = own_input(explorer, request.headers.get("content-type", ""), body)
         return explorer.explain_own(x, k, target, C, question)
+
+    @app.post("/api/usual")
+    def own_usual(request: Request, body: Annotated[bytes, Depends(_body)]) -> Usual:
+        """How usual an input of one's own is, sent as for /api/explanation."""
+        return explorer.usual_own(own_input(explorer, request.headers.get("content-type", ""), body))
 
     @app.get("/api/audit")
     def audit(

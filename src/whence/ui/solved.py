@@ -11,7 +11,7 @@ from whence.attributors.pairs import PairAttributor
 from whence.audit import WrongLabels, wrong_labels
 from whence.errors import InvalidInputError
 from whence.explanation.wording import Question
-from whence.features import as_float32
+from whence.features import Usualness, as_float32
 from whence.project import Project
 from whence.ui.background import Background
 
@@ -26,7 +26,7 @@ class Solved:
     def __init__(self, project: Project, max_seconds: float | None) -> None:
         self.project, self._max_seconds = project, max_seconds
         self._path: dict[float, DualDA] = {project.explainer.C_: project.explainer}
-        self._locks = {name: threading.Lock() for name in ("path", "stability", "wrong_labels")}
+        self._locks = {name: threading.Lock() for name in ("path", "stability", "usualness", "wrong_labels")}
         self.effects: Background[Effects] = Background(self._fit_effects)
 
     def Cs(self) -> list[float]:
@@ -66,6 +66,12 @@ class Solved:
             if "stability" in self.__dict__:
                 return self.stability
             return self.project.explainer.stability(self.project.train_bank)
+
+    @functools.cached_property
+    def usualness(self) -> Usualness:
+        """What tells how usual tests are for the training set."""
+        with self._locks["usualness"]:
+            return self.project.usualness
 
     @functools.cached_property
     def wrong_labels(self) -> WrongLabels:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from os import PathLike
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -16,14 +17,17 @@ from whence.attributors.dual.faithfulness import Faithfulness
 from whence.attributors.dual.sketch import sketch
 from whence.attributors.dual.solutions import SurrogateSolver
 from whence.attributors.dual.surrogate import Surrogate
+from whence.attributors.dual.vectors import Vectors
 from whence.attributors.pairs import PairAttributor
 from whence.attributors.parameters import parameter
 from whence.core import contents, store
 from whence.core.arrays import Floats, Ints
-from whence.core.checks import check_flag
-from whence.data import TrainingSet
+from whence.core.checks import check_choice, check_flag, check_path
+from whence.data import NewSamples, TrainingSet, as_new
 from whence.errors import InvalidInputError
 from whence.features import as_float32
+from whence.features.place import BankPlace
+from whence.features.rows import fits, mapped
 from whence.model.bound import BoundModel
 from whence.model.layers import Asked, check_layers
 from whence.svm.inputs import check_C
@@ -50,14 +54,99 @@ class SurrogateAttributor(PairAttributor):
     device: str | torch.device | None = None
     layers: Asked | list[str] = parameter("last", check_layers)
 
+    @property
+    def vectors_(self) -> Tensor:  # type: ignore[override]
+        """The support vectors' features (S, d), which are read into memory where they lie in a map."""
+        self.check_fitted()
+        return self.surrogate_.vectors
+
+    def save(self, path: str | PathLike[str], *, features: Literal["copy", "bank"] = "copy") -> None:
+        """Write the fitted explainer to one file, which ``whence.load`` reads.
+
+        Parameters
+        ----------
+        path
+            Of the file.
+        features
+            "copy" puts the support vectors' features into the file. "bank" names the bank in the cache that
+            they lie in, by its fingerprint and checksum: a small file, which ``whence.load`` opens with the
+            ``cache_dir`` of the fit. Attribution then reads rows from the bank as it needs them.
+        """
+        check_choice("features", features, ("copy", "bank"))
+        if features == "copy":
+            super().save(path)
+            return
+        self.check_fitted()
+        bank = self.surrogate_.bank
+        if bank is None:
+            raise InvalidInputError(
+                "'features' must be \"copy\" where there is no bank in a cache: this explainer was fitted "
+                "without 'cache_dir', on arrays, or on a set that was put together or changed. Fit it with "
+                "cache_dir, or save a copy."
+            )
+        arrays, facts = self._state(vectors=False)
+        facts["bank"] = dataclasses.asdict(bank)
+        store.write(check_path("path", path), *self._described(arrays, facts))
+
+    @property
+    def classes_(self) -> Ints:
+        """The classes (K,) as ``predict`` names them, 0 … K−1; their names are in ``class_names_``."""
+        self.check_fitted()
+        self.task_.require_classes("An explainer whose classes are asked for")
+        return np.arange(self.n_classes_)
+
     def predict(self, x: Any) -> Tensor:
         """Label inputs by the surrogate; where labels are classes, (B,)."""
-        found = self.require_model().read(x, self.batch_size)
-        return self.predict_features(found.features)
+        return self.predict_features(self._features(x))
 
     def predict_features(self, features: Any) -> Tensor:
         """Label features (B, d) by the surrogate; where labels are classes, (B,)."""
-        return self.task_.decided(self.surrogate_.logits(self.check_features(features)))
+        return self.task_.decided(self._outputs(features))
+
+    def decision_function(self, x: Any) -> Tensor:
+        """Give the surrogate's outputs for inputs, as scikit-learn shapes them.
+
+        They are logits (B, K), float64; of two classes (B,), how far the second is above the first.
+
+        Examples
+        --------
+        >>> import torch, whence
+        >>> x, y = torch.randn(30, 4), torch.arange(30) % 3
+        >>> explainer = whence.DualDA(C=0.1, show_progress=False).fit(torch.nn.Linear(4, 3), x, y)
+        >>> bool((explainer.decision_function(x).argmax(1) == explainer.predict(x)).all())
+        True
+        """
+        outputs = self._outputs(self._features(x))
+        two = self.task_.has_classes and outputs.shape[1] == 2
+        return outputs[:, 1] - outputs[:, 0] if two else outputs
+
+    def score(self, x: Any, y: Any = None) -> float:
+        """Tell how right the surrogate is on labelled inputs: the share of right labels, of numbers R².
+
+        Parameters
+        ----------
+        x
+            As for ``attribute``.
+        y
+            The true labels, of classes numbers or names; None takes those of a data set or ``DataLoader``.
+        """
+        found = as_new(x)
+        if y is None and not isinstance(found, NewSamples):
+            raise InvalidInputError("'y' must be the true labels. Got None; only a data set has its own.")
+        labels = self.task_.encode(found.labels() if y is None else y)
+        decided = self.predict(found).cpu().numpy()
+        if labels.shape != decided.shape:
+            raise InvalidInputError(
+                f"'y' must be {self.task_.labels} for each of {len(decided)} inputs. Got shape "
+                f"{labels.shape}."
+            )
+        return self.task_.score(decided, labels)
+
+    def _features(self, x: Any) -> Tensor:
+        return self.require_model().read(x, self.batch_size).features
+
+    def _outputs(self, features: Any) -> Tensor:
+        return self.surrogate_.logits(self.check_features(features))
 
     def faithfulness(self, x: Any) -> Faithfulness:
         """How well the surrogate stands for the model, by its own output for a batch of inputs."""
@@ -79,10 +168,14 @@ class SurrogateAttributor(PairAttributor):
         bank = training.bank
         features, place = as_float32(bank.features), self._place(bank.model)
         solution = self.solver(training.task).of_bank(bank, features, self.C, training.cache_dir)
-        vectors, known = np.asarray(features[solution.support]), sketch(features, bank.labels)
-        return Surrogate(
-            training.task.settled(solution.choice), solution, vectors, bank.labels, bank.head, place, known
-        )
+        support, known = solution.support, sketch(features, bank.labels)
+        vectors: Floats | Vectors
+        if mapped(features) and not fits(len(support), features.shape[1], features.dtype):
+            vectors = Vectors(features, support, place)
+        else:
+            vectors = np.asarray(features[support])
+        task, where = training.task.settled(solution.choice), BankPlace.of(bank)
+        return Surrogate(task, solution, vectors, bank.labels, bank.head, place, known, where)
 
     def solver(self, task: Task) -> SurrogateSolver:
         """Give what solves the surrogate of a task."""
@@ -95,15 +188,16 @@ class SurrogateAttributor(PairAttributor):
         self.origins_["solution"] = solution.note
         self.C_, self.C_path_, self.gap_ = solution.C, solution.choice, solution.gap
         self.surrogate_, self.lam_, self.coef_ = surrogate, surrogate.lam, surrogate.coef
-        self.support_, self.vectors_ = surrogate.support, surrogate.vectors
-        self.constant_ = surrogate.constant
-        self.cache_bytes_ = sum(array.nbytes for array in surrogate.arrays().values())
+        self.support_, self.constant_ = surrogate.support, surrogate.constant
+        kept = surrogate.arrays(vectors=not surrogate.stored.mapped)
+        self.cache_bytes_ = sum(array.nbytes for array in kept.values())
 
     def _with(self, surrogate: Surrogate, features: Floats, seconds: float) -> Self:
         """Give the same explainer with another surrogate, for features (N, d) of all training samples."""
-        other = type(self)(**{name: getattr(self, name) for name in self._parameters()}, device=self.device)
+        other = type(self)(**self.get_params(deep=False))
         known = self.task_, surrogate.labels, surrogate.head, self.model_, self.data_
         other._adopt(*known, {"solution": seconds})
+        other.reading_ = self.reading_
         other._take(surrogate)
         other._measure(features, self._unseen[other.used_[self._unseen]])
         return other
@@ -125,8 +219,13 @@ class SurrogateAttributor(PairAttributor):
             some = np.asarray(features[unseen]), self.labels_[unseen]
             self.agreement_ = agreement(self.task_, self.coef_, self.head_, *some)
 
+    def _facts(self) -> dict[str, Any]:
+        found = {"C": self.C_, "agreement": self.agreement_, "gap": self.gap_}
+        size = {"features": self.surrogate_.stored.shape[1], "support_vectors": len(self.support_)}
+        return {**super()._facts(), **size, **found}
+
     def _like(self) -> Tensor:
-        return self.surrogate_.vectors
+        return self.surrogate_.stored.like
 
     def _logits(self, features: Tensor) -> Tensor:
         return self.surrogate_.model_logits(features)
@@ -140,8 +239,8 @@ class SurrogateAttributor(PairAttributor):
         self.bias = check_flag("bias", self.bias)
         check_options(self.tol, self.max_seconds, self.n_threads, self.seed)
 
-    def _state(self) -> tuple[store.Arrays, dict[str, Any]]:
-        return self.surrogate_.arrays(), {
+    def _state(self, vectors: bool = True) -> tuple[store.Arrays, dict[str, Any]]:
+        return self.surrogate_.arrays(vectors), {
             "C": self.C_,
             "C_path": None if self.C_path_ is None else dataclasses.asdict(self.C_path_),
             "gap": self.gap_,
@@ -152,7 +251,7 @@ class SurrogateAttributor(PairAttributor):
     def _restore_surrogate(self, arrays: store.Arrays, manifest: Any, bound: BoundModel | None) -> Surrogate:
         """Give the surrogate of a saved file, and take over what all methods know after a fit."""
         surrogate = Surrogate.from_arrays(arrays, manifest, self._place(bound))
-        shape = len(surrogate.coef), surrogate.vectors.shape[1]
+        shape = len(surrogate.coef), surrogate.stored.shape[1]
         if manifest.layers is not None and sum(manifest.layers.widths) != shape[1]:
             raise contents.refused(f"'layers' must have as many features as 'vectors', {shape[1]}")
         if bound is not None and bound.extractor.head().weight.shape != shape:

@@ -14,6 +14,7 @@ from whence.attributors.dual.solutions import changed_labels
 from whence.attributors.dual.training import all_features
 from whence.core import contents
 from whence.core.arrays import Array, Floats
+from whence.core.display import displayed
 from whence.core.words import counted
 from whence.data import TrainingSet, as_training_set
 from whence.errors import InvalidInputError
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from whence.attributors.dual.attributor import SurrogateAttributor
 
 
+@displayed()
 @dataclass(frozen=True)
 class Change:
     """One change of a training set.
@@ -79,6 +81,7 @@ def changed(
 ) -> Changed:
     """Change the training set of an explainer, which stays as it is; ``DualDA.update`` says what is given."""
     before, task = explainer.labels_, explainer.task_
+    cache_dir = explainer.reading_.get("cache_dir") if cache_dir is None else cache_dir
     labels = changed_labels(task, before, len(before), remove, relabel)
     if add is None and (labels == before).all():
         raise InvalidInputError(

@@ -237,7 +237,7 @@ class DualDA(Updating):
     def parts(self, features: Tensor, target: int, indices: Sequence[int]) -> Parts:
         """Give what scores are at the features: λ_ic f_i on the test, λ_ic f(x) on the training sample."""
         surrogate = self.surrogate_
-        vectors = surrogate.vectors[surrogate.rows(indices)]
+        vectors = surrogate.stored[surrogate.rows(indices)]
         lam = torch.as_tensor(
             surrogate.lam[list(indices)][:, [target]].toarray()[:, 0], device=vectors.device
         )

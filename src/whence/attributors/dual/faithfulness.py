@@ -9,10 +9,12 @@ import torch
 from torch import Tensor
 
 from whence.core.arrays import Doubles
+from whence.core.display import displayed
 from whence.model.heads import Head
 from whence.svm.likeness import mean_cosine
 
 
+@displayed()
 @dataclass(frozen=True)
 class Faithfulness:
     """How well the surrogate stands for the model; 1 is best everywhere.

@@ -16,7 +16,8 @@ from torch import Tensor
 
 from whence import engine
 from whence.attributors.dual.expansion import Expansion
-from whence.attributors.ranking import Ranked, rank
+from whence.attributors.dual.vectors import Vectors
+from whence.attributors.ranking import Ranked, merged
 from whence.core.arrays import Floats, Ints
 from whence.engine import Engine, Group
 from whence.errors import LostError
@@ -59,12 +60,10 @@ def strongest(surrogate: Surrogate, tests: Tensor, target: Tensor, k: int) -> tu
             break
     sides = []
     for side in (0, 1):  # for and against
-        indices, scores = (
-            torch.cat([torch.from_numpy(shard[side][part]) for shard in found], dim=1) for part in (0, 1)
-        )
-        best = rank(scores, k)[side]
-        kept = indices.gather(1, best.indices.clamp(min=0)).where(best.indices >= 0, -1)
-        sides.append(Ranked(kept.to(tests.device), best.scores.to(tests.device, surrogate.expansion.dtype)))
+        shards = [Ranked(*map(torch.from_numpy, shard[side])) for shard in found]
+        best = merged(shards, k, side)
+        scores = best.scores.to(tests.device, surrogate.expansion.dtype)
+        sides.append(Ranked(best.indices.to(tests.device), scores))
     return sides[0], sides[1]
 
 
@@ -96,7 +95,7 @@ class _Shard:
     def __init__(self, part: _Part) -> None:
         places = np.arange(len(part.support))
         self._support = part.support
-        vectors = torch.from_numpy(np.array(part.vectors))
+        vectors = Vectors(np.array(part.vectors))
         self._expansion = Expansion(vectors, places, part.lam, constant=part.constant)
 
     def top_k(self, tests: Floats, target: Ints, k: int) -> list[tuple[Ints, Floats]]:

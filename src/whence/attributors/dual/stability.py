@@ -12,8 +12,10 @@ from torch import Tensor
 
 from whence import engine
 from whence.attributors.dual.expansion import Expansion
+from whence.attributors.dual.vectors import Vectors
 from whence.attributors.ranking import TopK
 from whence.core.arrays import Floats, Mask
+from whence.core.display import displayed
 from whence.errors import ConvergenceWarning
 from whence.svm.subsets import Subsets
 
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from whence.attributors.dual.dualda import DualDA
 
 
+@displayed()
 class StableTopK(NamedTuple):
     """The strongest training samples, and in how many halves each stays among them.
 
@@ -64,11 +67,11 @@ class Stability:
         )
         solve = partial(_solve, subsets, len(used), explainer.seed)
         items = [(place, side) for place in range(halves) for side in (True, False)]
-        title = "Halves" if explainer.show_progress else None
+        title = "Solving halves" if explainer.show_progress else None
         self._each = []
-        for lam in engine.results(solve, items, title=title, unit="half"):
+        for lam in engine.results(solve, items, title=title, unit="halves"):
             support = np.flatnonzero(np.diff(lam.indptr))
-            vectors = surrogate.vectors.new_tensor(features[support])
+            vectors = Vectors(surrogate.stored.like.new_tensor(features[support]))
             entries = lam.data, lam.indices, _spread(lam, used, explainer.n_train_)
             rows = csr_array(entries, shape=surrogate.lam.shape)
             self._each.append(Expansion(vectors, used[support], rows, constant=surrogate.constant))

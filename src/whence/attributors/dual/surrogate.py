@@ -15,6 +15,7 @@ from whence.attributors.dual.faithfulness import Faithfulness, faithfulness, hea
 from whence.attributors.dual.sketch import WIDTH, check_same
 from whence.attributors.dual.sketch import sketch as make_sketch
 from whence.attributors.dual.solutions import SurrogateSolution
+from whence.attributors.dual.vectors import Vectors
 from whence.core import contents
 from whence.core.arrays import Array, Doubles, Floats, Ints
 from whence.core.contents import Layout
@@ -22,6 +23,7 @@ from whence.core.store import Arrays
 from whence.data import TrainingSet
 from whence.errors import InvalidInputError
 from whence.features import taken
+from whence.features.place import BankPlace
 from whence.model.bound import BoundModel
 from whence.model.heads import Head
 from whence.model.inputs import to_model
@@ -39,40 +41,48 @@ class Surrogate:
     ----------
     task : what outputs and labels are
     solution : λ (N, K), W (K, d[+1]), and how they were reached
-    vectors : (S, d) features of the samples with λ_i ≠ 0, in training order
+    vectors : (S, d) features of the samples with λ_i ≠ 0, in training order, in memory or in a map
     labels : (N, …)
     head : the model's last layer, where it is known
     device : where scores are computed
     sketch : (N, 4 + …) of the training set, by which it is known again; None in files of version 0.1
+    bank : where the features of all samples lie in a cache; None where they do not
     """
 
     def __init__(
         self,
         task: Task,
         solution: SurrogateSolution,
-        vectors: Floats,
+        vectors: Floats | Vectors,
         labels: Array,
         head: Head | None,
         device: str | torch.device | None,
         sketch: Floats | None,
+        bank: BankPlace | None = None,
     ) -> None:
         self.task, self.solution, self.labels, self.head, self.sketch = task, solution, labels, head, sketch
         self.lam, self.coef = solution.lam, solution.weight
         self.support = solution.support
-        self.vectors = torch.as_tensor(vectors, device=device)
-        self.bias = self.coef.shape[1] > vectors.shape[1]
+        self.stored = vectors if isinstance(vectors, Vectors) else Vectors(vectors, device=device)
+        self.bank = bank
+        self.bias = self.coef.shape[1] > self.stored.shape[1]
         self.constant = solution.constant if self.bias else 0.0
-        self.expansion = Expansion(self.vectors, self.support, self.lam, constant=self.constant)
+        self.expansion = Expansion(self.stored, self.support, self.lam, constant=self.constant)
 
-    def arrays(self) -> Arrays:
-        """Everything to save."""
+    @property
+    def vectors(self) -> Tensor:
+        """The support vectors' features (S, d), all in memory; ``stored`` has some at a time."""
+        return self.stored.whole()
+
+    def arrays(self, vectors: bool = True) -> Arrays:
+        """Everything to save, with the support vectors' features or without."""
         head = {} if self.head is None else {"head_weight": self.head.weight, "head_bias": self.head.bias}
         arrays = {
             "lam_data": self.lam.data,
             "lam_indices": self.lam.indices,
             "lam_indptr": self.lam.indptr,
             "coef": self.coef,
-            "vectors": self.vectors.cpu().numpy(),
+            "vectors": self.vectors.cpu().numpy() if vectors else None,
             "labels": self.labels,
             **head,
             "sketch": self.sketch,
@@ -81,14 +91,19 @@ class Surrogate:
 
     @classmethod
     def from_arrays(cls, arrays: Arrays, manifest: Any, device: str | torch.device | None) -> Self:
-        """Rebuild from what ``arrays`` gave, and from the manifest of ``DualDA``, or raise StoreError."""
-        task, labels = _checked(arrays, manifest.task_of), arrays["labels"]
+        """Rebuild from what ``arrays`` gave, and from the manifest of ``DualDA``, or raise StoreError.
+
+        Where that names a bank, "vectors" is the map of its features, of all samples.
+        """
+        task, labels = _checked(arrays, manifest.task_of, manifest.bank is not None), arrays["labels"]
         rows = arrays["lam_data"], arrays["lam_indices"], arrays["lam_indptr"]
         lam = csr_array(rows, shape=(len(labels), task.n_outputs))
         known = manifest.C, manifest.gap, manifest.C_path, manifest.constant, "loaded"
         solution = SurrogateSolution(lam, arrays["coef"], *known)
         head = Head(arrays["head_weight"], arrays.get("head_bias")) if "head_weight" in arrays else None
-        return cls(task, solution, arrays["vectors"], labels, head, device, arrays.get("sketch"))
+        places = None if manifest.bank is None else solution.support
+        vectors = Vectors(arrays["vectors"], places, device)
+        return cls(task, solution, vectors, labels, head, device, arrays.get("sketch"), manifest.bank)
 
     def check_training(self, features: Floats, rows: Ints | None = None, argument: str = "features") -> None:
         """Raise unless features (n, d) are those of training samples ``rows`` (n,), or of all, as fitted."""
@@ -148,14 +163,14 @@ class Surrogate:
 
     def rows(self, indices: Sequence[int]) -> Tensor:
         """Give the rows of ``vectors`` that support vectors have, by their places in the training set."""
-        return torch.as_tensor(np.searchsorted(self.support, indices), device=self.vectors.device)
+        return torch.as_tensor(np.searchsorted(self.support, indices), device=self.stored.like.device)
 
     def support_logits(self) -> Iterator[tuple[slice, Doubles]]:
         """Compute the logits W f_i (s, K) of the support vectors, in float64, some at a time."""
-        d, size = self.vectors.shape[1], max(64, _LOGITS // len(self.coef))
-        for start in range(0, len(self.vectors), size):
-            some = slice(start, min(start + size, len(self.vectors)))
-            f = self.vectors[some].double().cpu().numpy()
+        d, size = self.stored.shape[1], max(64, _LOGITS // len(self.coef))
+        for start in range(0, len(self.stored), size):
+            some = slice(start, min(start + size, len(self.stored)))
+            f = self.stored[some].double().cpu().numpy()
             yield some, f @ self.coef[:, :d].T + (self.coef[:, -1] if self.bias else 0.0) + self.task.base
 
     def logits(self, features: Tensor) -> Tensor:
@@ -173,7 +188,7 @@ class Surrogate:
     def self_influence(self) -> Tensor:
         """λ_{i,y_i}‖f_i‖² of every training sample, (N,); of other tasks with Σ_c |λ_ic|, as a rule."""
         own = self.task.own(self.lam[self.support])
-        norms = torch.einsum("sd,sd->s", self.vectors, self.vectors) + self.constant**2
+        norms = self.stored.squared_norms() + self.constant**2
         out = norms.new_zeros(len(self.labels))
         out[torch.as_tensor(self.support, device=out.device)] = norms * torch.as_tensor(own).to(norms)
         return out
@@ -195,8 +210,11 @@ class Surrogate:
         return Faithfulness(agreement, None, cosine, alike, len(features))
 
 
-def _checked(arrays: Arrays, task_of: Callable[[int], Task]) -> Task:
-    """Give the task of saved arrays, which are then safe to compute with, or raise StoreError."""
+def _checked(arrays: Arrays, task_of: Callable[[int], Task], mapped: bool) -> Task:
+    """Give the task of saved arrays, which are then safe to compute with, or raise StoreError.
+
+    Vectors that are ``mapped`` are of all samples, and their checksum was compared before.
+    """
     names = {"lam_data", "lam_indices", "lam_indptr", "coef", "vectors", "labels"}
     head = {"head_weight", "head_bias"} & arrays.keys()
     known = {"sketch"} & arrays.keys()  # files of version 0.1 have none
@@ -204,6 +222,9 @@ def _checked(arrays: Arrays, task_of: Callable[[int], Task]) -> Task:
     sizes: dict[str, int] = {}
     shapes: Layout = {"coef": ("K", "columns"), "vectors": ("S", "d"), **HEAD_LAYOUT}
     layout = {name: shape for name, shape in shapes.items() if name in arrays}
+    if mapped:
+        del layout["vectors"]
+        contents.check_shape("vectors", arrays["vectors"], (len(arrays["labels"]), "d"), sizes)
     contents.check_floats(arrays, layout, sizes, dict.fromkeys((*head, "vectors"), contents.FLOATS))
     K, extra = sizes["K"], sizes["columns"] - sizes["d"]
     if K < 1 or sizes["d"] < 1 or extra not in (0, 1):
@@ -219,6 +240,6 @@ def _checked(arrays: Arrays, task_of: Callable[[int], Task]) -> Task:
         contents.check_floats({"sketch": found[:, :WIDTH]}, sums, {}, {"sketch": ("float32",)})
     contents.check_rows(arrays, "lam_", len(labels), K)
     support = np.diff(arrays["lam_indptr"]) > 0
-    if int(support.sum()) != sizes["S"] or not used[support].all():
+    if (not mapped and int(support.sum()) != sizes["S"]) or not used[support].all():
         raise contents.refused("'vectors' must have a row per sample with coefficients, and has not")
     return task

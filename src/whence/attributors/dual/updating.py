@@ -61,9 +61,9 @@ class Updating(SurrogateAttributor):
             New labels, by the places of training samples.
         features
             Of the training set before the change: an array (train, d) or a FeatureBank. None takes them from
-            ``cache_dir``, where ``fit`` was given the same; else the model computes them again.
+            ``cache_dir``; where they are not there, the model computes them again.
         cache_dir
-            Folder that keeps features, as for ``fit``.
+            Folder that keeps features; None takes that of ``fit``, if it had one.
 
         Examples
         --------
@@ -104,8 +104,8 @@ class Updating(SurrogateAttributor):
         self.surrogate_.check_data(data, bound, fixed)
         self.data_, bound.prepare = data.changed(self.labels_) if self.history_ else data, data.prepare
 
-    def _state(self) -> tuple[store.Arrays, dict[str, Any]]:
-        arrays, facts = super()._state()
+    def _state(self, vectors: bool = True) -> tuple[store.Arrays, dict[str, Any]]:
+        arrays, facts = super()._state(vectors)
         return arrays, facts | {"history": [dataclasses.asdict(change) for change in self.history_]}
 
     def _keep(self, surrogate: Surrogate) -> None:

@@ -12,22 +12,26 @@ import torch
 from torch import Tensor
 
 from whence.attributors.base import Limits, register
-from whence.attributors.classifier import Training
+from whence.attributors.classifier import Training, task_of
 from whence.attributors.dual.attributor import SurrogateAttributor
+from whence.attributors.dual.solutions import SurrogateSolver
 from whence.attributors.dual.surrogate import Surrogate
 from whence.attributors.effects.groups import GroupEffect, group_effect
 from whence.attributors.effects.outputs import Output, slopes
 from whence.attributors.effects.response import Response
 from whence.attributors.effects.solving import SoftmaxSolver
+from whence.attributors.effects.squares import RidgeResponse, RidgeSolver
 from whence.attributors.explainer import Parts, Scored
 from whence.attributors.parameters import one_of, parameter
 from whence.attributors.progress import watched
 from whence.core import store
-from whence.core.arrays import Doubles
+from whence.core.arrays import Array, Doubles
+from whence.data import Targets
+from whence.errors import InvalidInputError
 from whence.explanation import Foretold
 from whence.model.bound import BoundModel
 from whence.model.layers import Asked, check_layers
-from whence.tasks import Task
+from whence.tasks import Regression, Task
 
 _HELD = 1 << 22  # numbers of pulls at the weights, or of scores, that are held at a time
 
@@ -45,6 +49,10 @@ class Effects(SurrogateAttributor):
     W = Σ_i λ_i f_iᵀ with λ_i = C (e_{y_i} − p_i). When sample i goes, W changes by −H⁻¹ (λ_i ⊗ f_i) to first
     order, with H the Hessian: the others take up what they can. An output whose derivative by the logits is
     s changes by −(s ⊗ f(x))ᵀ H⁻¹ (λ_i ⊗ f_i), and the score is the opposite of that.
+
+    Of numbers the surrogate is ridge regression, with ½‖t_i − W f_i‖² in the place of ℓ, t being the targets
+    less their mean and in units of their deviation, and effects are on the prediction, in the targets' own
+    units. What one sample does exactly is then its score over 1 − C f_iᵀH⁻¹f_i.
 
     Features of several layers foretell best: the last layer's alone leaves out how those before it learn.
 
@@ -92,7 +100,7 @@ class Effects(SurrogateAttributor):
     """
 
     name: ClassVar[str] = "effects"
-    classes_only = True
+    classes_only = False
     limits: ClassVar[Limits] = Limits(
         needs_loss=True,
         last_layer_only=False,
@@ -104,6 +112,20 @@ class Effects(SurrogateAttributor):
     tol: float = 1e-10
     layers: Asked | list[str] = parameter("auto", check_layers)
     output: Output = parameter("logit", one_of(Output))
+
+    @property
+    def _of_numbers(self) -> bool:
+        return isinstance(self.task_, Regression)
+
+    def _check_task(self, targets: Targets) -> None:
+        task = task_of(targets)
+        if not isinstance(task, Regression):
+            task.require_classes("The model of Effects")
+        elif self.output != "logit":
+            raise InvalidInputError(
+                f"'output' must be \"logit\" where labels are numbers: the prediction itself. "
+                f"Got {self.output!r}."
+            )
 
     def effect_of(
         self,
@@ -164,9 +186,11 @@ class Effects(SurrogateAttributor):
         return out
 
     @cached_property
-    def response_(self) -> Response:
+    def response_(self) -> Response | RidgeResponse:
         """How the surrogate's W answers to a pull at it: H⁻¹."""
         self.check_fitted()
+        if self._of_numbers:
+            return RidgeResponse(self._extended(self.surrogate_.vectors), self.C_)
         own = torch.as_tensor(self.labels_[self.support_], device=self._coefficients.device)
         chances = -self._coefficients / self.C_
         chances[torch.arange(len(own), device=own.device), own] += 1.0
@@ -176,7 +200,7 @@ class Effects(SurrogateAttributor):
     def foretold_(self) -> Foretold:
         """What the effects are on."""
         self.check_fitted()
-        return Foretold(self.output)
+        return Foretold(self.output, "ridge regression" if self._of_numbers else "softmax surrogate")
 
     def scored(self, features: Tensor, target: int) -> Scored:
         """Effects of all samples on one test with features (1, d)."""
@@ -238,9 +262,18 @@ class Effects(SurrogateAttributor):
             return features
         return torch.cat([features, features.new_full((len(features), 1), self.constant_)], dim=1)
 
-    def solver(self, task: Task) -> SoftmaxSolver:
+    def solver(self, task: Task) -> SurrogateSolver:
         """Give what solves the surrogate of a task."""
-        return SoftmaxSolver(task, self)
+        return RidgeSolver(task, self) if isinstance(task, Regression) else SoftmaxSolver(task, self)
+
+    def turned(self, labels: Array, before: Array) -> Doubles:
+        """Give what other labels (n, …) add to the pull of samples, (n, K), for features as they are."""
+        if isinstance(self.task_, Regression):
+            return self.C_ * (labels - before).reshape(len(labels), self.n_classes_).astype(np.float64)
+        found, at = np.zeros((len(labels), self.n_classes_)), np.arange(len(labels))
+        found[at, labels] += self.C_
+        found[at, before] -= self.C_
+        return found
 
     def _learn(self, training: Training, **given: Any) -> Surrogate:
         return self._surrogate(training)
@@ -248,7 +281,7 @@ class Effects(SurrogateAttributor):
     def _keep(self, surrogate: Surrogate) -> None:
         self._take(surrogate)
         self.__dict__.pop("response_", None)  # of a fit before
-        place = surrogate.vectors.device
+        place = surrogate.stored.like.device
         self._coefficients = torch.as_tensor(self.lam_[self.support_].toarray(), device=place)  # (S, K)
         among = np.searchsorted(np.flatnonzero(self.used_), self.support_)
         self._places = torch.as_tensor(among, device=place)

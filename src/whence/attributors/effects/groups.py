@@ -17,6 +17,7 @@ from whence.attributors.dual.training import all_features
 from whence.attributors.effects.outputs import Output, slopes, values
 from whence.attributors.effects.solving import extended
 from whence.core.arrays import Doubles, Ints
+from whence.core.display import Columns, displayed
 from whence.core.words import cell, counted
 from whence.errors import InvalidInputError
 
@@ -27,6 +28,7 @@ _PART = 0.2  # relative difference, above which first order is no longer what ha
 _SHOWN = 10  # tests in a printed record
 
 
+@displayed("output", "difference", "gap", rows="columns")
 @dataclass(frozen=True, eq=False)
 class GroupEffect:
     """What becomes of the surrogate's output for each test, without some samples or with other labels.
@@ -66,6 +68,16 @@ class GroupEffect:
     def parted(self) -> bool:
         """Whether the two differ by more than a fifth."""
         return self.difference > _PART
+
+    def columns(self) -> Columns:
+        """Give the list as columns of plain values, one row per test."""
+        return {
+            "test": list(range(len(self.targets))),
+            "target": [self.names[target] for target in self.targets],
+            "before": self.before.tolist(),
+            "first_order": self.first_order.tolist(),
+            "exact": self.exact.tolist(),
+        }
 
     def __str__(self) -> str:
         """Write a table in Markdown, and say whether first order and exact part."""
@@ -115,7 +127,8 @@ def group_effect(
     before = explainer.surrogate_
     X = all_features(explainer, training, "training_features")
     labels = changed_labels(explainer.task_, before.labels, len(X), remove, relabel or {})
-    moved = np.flatnonzero(labels != before.labels)
+    known = explainer.task_.known(before.labels)
+    moved = np.flatnonzero(known & (labels != before.labels).reshape(len(labels), -1).any(axis=1))
     if not len(moved):
         raise InvalidInputError(
             "'remove' or 'relabel' must name a training sample to leave out, or to give another label. "
@@ -125,18 +138,18 @@ def group_effect(
     left = ~explainer.task_.known(labels[moved])
     gone, stays = moved[left], moved[~left]
     pull = -(before.lam[gone].T @ extended(X[gone], constant).astype(np.float64))
-    turned = np.zeros((len(stays), before.lam.shape[1]))
-    at = np.arange(len(stays))
-    turned[at, labels[stays]] += C
-    turned[at, before.labels[stays]] -= C
+    turned = explainer.turned(labels[stays], before.labels[stays])
     pull += turned.T @ extended(X[stays], constant).astype(np.float64)
-    change = explainer.response_(torch.as_tensor(pull, device=before.vectors.device)[None])[0]
+    change = explainer.response_(torch.as_tensor(pull, device=before.stored.like.device)[None])[0]
     start = before.lam.tolil()
     start[stays] += turned
     again = explainer.solver(explainer.task_).again(X, labels, csr_array(start), C, constant)
     f, classes = tests
     kind = explainer.output
-    logits, then = before.logits(f), new_logits(again.weight, f)
+    logits, then = (
+        before.logits(f),
+        new_logits(again.weight, f) + torch.as_tensor(explainer.task_.base, device=f.device),
+    )
     slope = slopes(kind, logits, classes)
     extra = torch.as_tensor(extended(f.double().cpu().numpy(), constant), device=f.device)
     now, after = (values(kind, found, classes) for found in (logits, then))

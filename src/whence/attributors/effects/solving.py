@@ -4,31 +4,48 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, NoReturn, Protocol
 
 import numpy as np
 import torch
+from scipy.optimize import brentq
 from scipy.sparse import csr_array
+from tqdm.auto import tqdm
 
 from whence.attributors.dual.faithfulness import head_logits
 from whence.attributors.dual.solutions import SurrogateSolution, SurrogateSolver, for_all
 from whence.attributors.progress import gap_bar
+from whence.core import progress
 from whence.core.arrays import Array, Doubles, Floats, Ints
 from whence.engine import limited
 from whence.errors import ConvergenceWarning, warn
 from whence.features import taken
 from whence.model.heads import Head
 from whence.svm.inputs import check_range, length, squared_norms
-from whence.svm.softmax import SoftmaxSolution, solve_softmax
+from whence.svm.softmax import SoftmaxSolution, solve_softmax, spanned
 
 KAPPA = 10_000.0
 """C·Σ_i‖f_i‖² of the surrogate where C is "auto", and the most that it is."""
 
-_LEAST = 1.0  # of κ: below it a surrogate says next to nothing
+LEAST = 1.0
+"""The least κ: below it a surrogate says next to nothing."""
+
 _NEAR = 0.02  # relative difference of two losses that are as good as equal
 _LOOSE = 1e-3  # gap of surrogates that only tell their loss
 _TRIALS = 12
 _BLOCK = 4096
+
+
+class Solved(Protocol):
+    """What the choice of C asks of a solution: λ, and the mean loss on the training set."""
+
+    @property
+    def lam(self) -> Doubles:
+        """Coefficients (N, K)."""
+
+    @property
+    def loss(self) -> float:
+        """Give the mean loss."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +66,8 @@ class SoftmaxSolver(SurrogateSolver):
         if C == "auto":
             total = float(norms.sum()) or 1.0
             known = None if head is None else network_loss(head, X, y)
-            C, start = suited(self._trial(F, y), KAPPA / total, _LEAST / total, known)
+            with tqdm(desc="Choosing C", unit="trial", disable=not self.by.show_progress) as bar:
+                C, start = suited(self._trial(F, y, bar), KAPPA / total, LEAST / total, known)
         check_range(C, norms)
         return self._found(F, y, C, start, constant, some)
 
@@ -63,11 +81,19 @@ class SoftmaxSolver(SurrogateSolver):
         F = extended(X, constant)
         return self._found(F, labels[some], C, lam[some].toarray(), constant, some)
 
-    def _trial(self, F: Floats, y: Ints) -> Callable[[float, Doubles | None], SoftmaxSolution]:
+    def _trial(
+        self, F: Floats, y: Ints, bar: tqdm[NoReturn]
+    ) -> Callable[[float, Doubles | None], SoftmaxSolution]:
+        X, K, limit = spanned(F), self.task.n_outputs, self.by.max_seconds
+
         def solve(C: float, start: Doubles | None) -> SoftmaxSolution:
+            def tell(seconds: float, gap: float) -> None:
+                progress.tell("Trials of C", int(bar.n), 0)
+
             with limited(self.by.n_threads):
-                K, limit = self.task.n_outputs, self.by.max_seconds
-                return solve_softmax(F, y, K, C, _LOOSE, start=start, max_seconds=limit)
+                found = solve_softmax(X, y, K, C, _LOOSE, tell, start=start, max_seconds=limit)
+            bar.update()
+            return found
 
         return solve
 
@@ -91,7 +117,7 @@ class SoftmaxSolver(SurrogateSolver):
 
 
 def suited(
-    solve: Callable[[float, Doubles | None], SoftmaxSolution], most: float, least: float, known: float | None
+    solve: Callable[[float, Doubles | None], Solved], most: float, least: float, known: float | None
 ) -> tuple[float, Doubles | None]:
     """Choose C, and give λ near its solution: ``most``, or less where that would fit better than the network.
 
@@ -107,14 +133,22 @@ def suited(
     found = solve(most, None)
     if known is None or found.loss >= known * (1 - _NEAR):
         return most, found.lam
-    low, high, C = least, most, most
-    for _ in range(_TRIALS):
-        C = float(np.sqrt(low * high))
-        found = solve(C, found.lam * (C / most))
-        if abs(found.loss - known) <= _NEAR * known:
-            break
-        low, high = (C, high) if found.loss > known else (low, C)
-    return C, found.lam
+    tried = {float(np.log(most)): found}
+
+    def surplus(log_C: float) -> float:
+        """Give log(loss / known), 0 where that is as good as 0, so that the search ends there."""
+        if log_C not in tried:
+            near, other = min(tried.items(), key=lambda item: abs(item[0] - log_C))
+            tried[log_C] = solve(float(np.exp(log_C)), other.lam * np.exp(log_C - near))
+        loss = max(tried[log_C].loss, np.finfo(np.float64).tiny)
+        return 0.0 if abs(loss - known) <= _NEAR * known else float(np.log(loss / known))
+
+    low = float(np.log(least))
+    if surplus(low) > 0:
+        best = brentq(surplus, low, float(np.log(most)), xtol=_NEAR, maxiter=_TRIALS, disp=False)
+    else:  # even so it has less loss than the network
+        best = low
+    return float(np.exp(best)), tried[best].lam
 
 
 def network_loss(head: Head, features: Floats, labels: Ints) -> float:

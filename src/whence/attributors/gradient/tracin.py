@@ -56,7 +56,7 @@ class TracIn(GradientAttributor):
         self,
         model: Any = None,
         data: Any = None,
-        layer: str | None = None,
+        y: Any = None,
         *,
         checkpoints: Checkpoints | None = None,
         learning_rates: float | Sequence[float] = 1.0,
@@ -72,7 +72,7 @@ class TracIn(GradientAttributor):
             One for all checkpoints, which only scales the scores, or one per checkpoint.
         """
         more = {"checkpoints": checkpoints, "learning_rates": learning_rates, **options}
-        return super().fit(model, data, layer, **more)
+        return super().fit(model, data, y, **more)
 
     def _check_given(self, model: Any, checkpoints: Any = None, learning_rates: Any = 1.0) -> dict[str, Any]:
         points = read_checkpoints(model, checkpoints)

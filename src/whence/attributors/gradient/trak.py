@@ -86,7 +86,7 @@ class TRAK(WeightsAttributor):
         self,
         model: Any = None,
         data: Any = None,
-        layer: str | None = None,
+        y: Any = None,
         *,
         checkpoints: Checkpoints | None = None,
         **options: Any,
@@ -99,7 +99,7 @@ class TRAK(WeightsAttributor):
             An ensemble instead of the model's own weights, which then only tell the class for
             ``target=None``: models of its architecture, state dicts, or paths of files with one.
         """
-        return super().fit(model, data, layer, checkpoints=checkpoints, **options)
+        return super().fit(model, data, y, checkpoints=checkpoints, **options)
 
     def _check_given(self, model: Any, checkpoints: Any = None) -> dict[str, Any]:
         return {} if checkpoints is None else {"points": read_checkpoints(model, checkpoints)}

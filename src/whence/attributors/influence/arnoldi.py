@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 from torch import Tensor
-from tqdm.auto import tqdm
 
 from whence.attributors.base import Limits, register
 from whence.attributors.classifier import Classifier, Training
@@ -19,6 +18,7 @@ from whence.attributors.progress import watched
 from whence.core.arrays import Ints
 from whence.core.checks import check_count
 from whence.core.contents import Layout
+from whence.core.progress import bar
 
 
 @register
@@ -129,7 +129,7 @@ def eigenpairs(
     H = start.new_zeros(len(basis), len(basis), dtype=torch.float64)
     epsilon = torch.finfo(start.dtype).eps
     q, size = start / start.norm(), 0
-    for j in tqdm(range(len(basis)), desc="Arnoldi", disable=not show_progress):
+    for j in bar("Iterating Arnoldi", len(basis), "steps", parts=range(len(basis)), show=show_progress):
         basis[j], size = q, j + 1
         w = curvature.product(q[None], rows)[0]
         before = w.norm()

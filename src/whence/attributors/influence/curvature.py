@@ -15,11 +15,11 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch.func import vjp, vmap
-from tqdm.auto import tqdm
 
 from whence.attributors.classifier import Batches, Classifier
 from whence.attributors.gradient.gradients import MEMORY, Gradients, outer
 from whence.core.arrays import Ints
+from whence.core.progress import bar
 from whence.model.modules import evaluating
 
 _BLOCK = 2048  # training samples at a time
@@ -88,7 +88,8 @@ class LastCurvature:
         """G itself, (P, P) float64."""
         K, d = self.n_classes, self.rows.shape[1]
         G = self.rows.new_zeros(K, d, K, d, dtype=torch.float64)
-        for start in tqdm(range(0, self.n_train, _BLOCK), desc="Hessian", disable=not show_progress):
+        starts = range(0, self.n_train, _BLOCK)
+        for start in bar("Adding up the Hessian", len(starts), "blocks", parts=starts, show=show_progress):
             part = slice(start, start + _BLOCK)
             x, p = self.rows[part].double(), self.probabilities(part).double()
             for c in range(K):

@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 from torch import Tensor
-from tqdm.auto import tqdm
 
 from whence.attributors.base import Limits, register
 from whence.attributors.classifier import Classifier, Training
@@ -19,6 +18,7 @@ from whence.attributors.parameters import a_seed, parameter
 from whence.core.arrays import Ints
 from whence.core.checks import check_count
 from whence.core.contents import Layout
+from whence.core.progress import bar
 from whence.errors import ModelError
 
 _DECAY = math.log(100)
@@ -109,7 +109,7 @@ class LiSSA(SolvingAttributor):
             depth = min(needed, max(curvature.n_train, _DEEP))
         generator = np.random.default_rng(self.seed)
         v, total = torch.zeros_like(gradients), torch.zeros_like(gradients)
-        for step in tqdm(range(depth), desc="LiSSA", disable=not self.show_progress):
+        for step in bar("Iterating LiSSA", depth, "steps", parts=range(depth), show=self.show_progress):
             product = curvature.product(v, self._draw(generator, curvature.n_train))
             v += (gradients - product - self.damping * v) / self.scale_
             if step >= depth // 2:

@@ -9,6 +9,7 @@ from scipy.special import logsumexp
 
 from whence.core.arrays import Doubles, Ints
 from whence.core.checks import check_places, check_seed, check_share
+from whence.core.display import displayed
 from whence.errors import InvalidInputError
 from whence.evaluate.metrics.arrays import classes, numbers
 
@@ -93,6 +94,7 @@ def loss_of(seed: int) -> str:
     return f"loss_of_seed_{seed}"
 
 
+@displayed()
 class Performance(NamedTuple):
     """Mean cross-entropy, in nats, and accuracy of a model on a test set."""
 

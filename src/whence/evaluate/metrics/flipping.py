@@ -9,11 +9,12 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 from torch import Tensor
-from tqdm.auto import tqdm
 
 from whence.attributors.dual.dualda import DualDA
 from whence.core.arrays import Doubles, Ints, Mask
 from whence.core.checks import check_choice, check_count, check_is, check_seed, shown, to_array
+from whence.core.display import Columns, displayed
+from whence.core.progress import bar
 from whence.errors import InvalidInputError
 from whence.evaluate.metrics.comparison import standard_error, table, ties
 from whence.evaluate.metrics.removal import Baseline, Removable, removal_order
@@ -28,6 +29,7 @@ RANDOM = "random"
 """The method that knows nothing: units are removed in a random order."""
 
 
+@displayed("side", "areas", rows="columns")
 @dataclass(frozen=True, eq=False)
 class FlippingResult:
     """How fast the scores of pairs fall when their most relevant features are removed first.
@@ -65,6 +67,13 @@ class FlippingResult:
     def standard_error(self) -> Doubles:
         """Standard error of each mean, (method,), NaN of a single test sample, whose pairs count as alike."""
         return standard_error(self.areas, self.tests)
+
+    def columns(self) -> Columns:
+        """Give the comparison as columns of plain values, the best method first."""
+        order = np.argsort(self.mean, kind="stable")
+        numbers = {"area": self.mean, "standard_error": self.standard_error}
+        names = [self.methods[i] for i in order]
+        return {"method": names, **{name: values[order].tolist() for name, values in numbers.items()}}
 
     def __str__(self) -> str:
         """Write a table in Markdown, the best method first."""
@@ -108,6 +117,7 @@ class Pair:
         return found.test_map if side == "test" else found.train_map
 
 
+@displayed("methods", "pairs")
 @dataclass(frozen=True, eq=False)
 class ExplainedPairs:
     """Pairs with their maps by several methods, to be flipped in several ways.
@@ -144,7 +154,15 @@ class ExplainedPairs:
         self.explainer.require_model().check_unchanged()
         shares = np.arange(steps + 1) / steps
         scores, curves, areas = [], [], []
-        for p, pair in enumerate(tqdm(self.pairs, "flipping", disable=not self.explainer.show_progress)):
+        for p, pair in enumerate(
+            bar(
+                "Flipping pairs",
+                len(self.pairs),
+                "pairs",
+                parts=self.pairs,
+                show=self.explainer.show_progress,
+            )
+        ):
             sample = Removable.of(pair.inputs[side], baseline, patch, keep)
             counts = np.rint(shares * sample.n_units).astype(np.int64)
             tau = self._scores(pair, side, pair.features[side][None])[0]
@@ -226,7 +244,7 @@ def explain_pairs(
     n = check_batch(x)
     targets = [None] * n if target is None else explainer.task_.check_target(target, n).tolist()
     pairs: list[Pair] = []
-    tests = tqdm(range(n), "explaining", disable=not explainer.show_progress)
+    tests = bar("Explaining", n, "tests", parts=range(n), show=explainer.show_progress)
     for test in tests:
         one = take(x, slice(test, test + 1))
         of_test = next(model.batches(one, 1))

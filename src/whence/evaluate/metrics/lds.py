@@ -12,6 +12,7 @@ from scipy.stats import rankdata
 
 from whence.core.arrays import Array, Doubles, Ints, Mask
 from whence.core.checks import check_count, check_seed, check_share, shown, to_array
+from whence.core.display import Columns, displayed
 from whence.errors import InvalidInputError
 from whence.evaluate.metrics.arrays import mask, numbers
 from whence.evaluate.metrics.comparison import interval, table, tied
@@ -66,6 +67,7 @@ def lds(scores: Any, subsets_mask: Any, outputs: Any) -> Doubles:
     return rhos
 
 
+@displayed()
 @dataclass(frozen=True)
 class Reliability:
     """How much of the outputs of retrained models is due to the subset, and how much to the training seed.
@@ -104,6 +106,7 @@ def lds_reliability(outputs: Any) -> Reliability:
     return Reliability(r, total, float(np.sqrt(total)))
 
 
+@displayed("level", "reliability", rows="columns")
 @dataclass(frozen=True, eq=False)
 class LDSComparison:
     """Mean LDS of several methods on the same subsets.
@@ -127,6 +130,13 @@ class LDSComparison:
     ties: Mask
     reliability: Reliability | None
     level: float
+
+    def columns(self) -> Columns:
+        """Give the comparison as columns of plain values, the best method first."""
+        order = np.argsort(-self.mean, kind="stable")
+        numbers = {"LDS": self.mean, "low": self.low, "high": self.high}
+        names = [self.methods[i] for i in order]
+        return {"method": names, **{name: values[order].tolist() for name, values in numbers.items()}}
 
     def __str__(self) -> str:
         """Write a table in Markdown, the best method first."""

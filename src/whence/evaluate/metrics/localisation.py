@@ -12,6 +12,7 @@ from torch import Tensor
 from whence.attributors import DualDA
 from whence.core.arrays import Array, Ints, Mask
 from whence.core.checks import check_count, to_array
+from whence.core.display import displayed
 from whence.errors import InvalidInputError
 from whence.evaluate.metrics.arrays import classes, mask, numbers, split_mask
 from whence.evaluate.scenes.shortcuts import word_starts
@@ -20,6 +21,7 @@ from whence.model.extractor import Extractor
 from whence.relevance.xda import Method, only, pair_maps, start
 
 
+@displayed()
 class Localisation(NamedTuple):
     """Where the relevance of a map lies.
 
@@ -36,6 +38,7 @@ class Localisation(NamedTuple):
     chance: float
 
 
+@displayed()
 class PairLocalisation(NamedTuple):
     """Where the relevance of a pair lies on its test and on its training sample.
 

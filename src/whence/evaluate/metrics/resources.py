@@ -15,12 +15,14 @@ from torch import Tensor
 from whence import engine
 from whence.attributors.base import Attributor
 from whence.core.checks import check_callable, shown
+from whence.core.display import displayed
 from whence.errors import InvalidInputError
 from whence.model.inputs import check_batch
 
 _STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 
+@displayed()
 @dataclass(frozen=True)
 class Resources:
     """What fitting a method and explaining some tests cost.
@@ -47,6 +49,7 @@ class Resources:
     peak_device_bytes: int | None
 
 
+@displayed()
 class Measured(NamedTuple):
     """A fitted attributor, its scores (test, train), and what both cost."""
 

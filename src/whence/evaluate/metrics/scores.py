@@ -12,6 +12,7 @@ import numpy as np
 
 from whence.core.arrays import Array, Doubles, Mask
 from whence.core.checks import check_count, check_seed, is_integer, shown
+from whence.core.display import displayed
 from whence.errors import InvalidInputError
 from whence.evaluate.metrics.arrays import classes, numbers, split_mask
 
@@ -90,6 +91,7 @@ def _expected_hits(scores: Array, hit: Mask, k: int) -> Doubles:
     return hits
 
 
+@displayed()
 class Curve(NamedTuple):
     """A curve over shares of the training set: ``inspected`` (N + 1,) and ``found`` (N + 1,), from 0 to 1."""
 
@@ -244,6 +246,7 @@ def random_scores(n_tests: int, n_train: int, seed: int = 0) -> Doubles:
     return np.random.default_rng(check_seed(seed)).standard_normal((n_tests, n_train))
 
 
+@displayed()
 class SparsityCurve(NamedTuple):
     """Shares of attribution held by the top x % of training samples, means over the tests.
 

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from tqdm.auto import tqdm
 
 from whence.core import contents, store
 from whence.core.cache import Cache
 from whence.core.fingerprint import Digest, source
+from whence.core.progress import bar
 from whence.errors import StoreError
 from whence.evaluate.scenes.networks.base import TextInputs
 from whence.evaluate.scenes.texts import LENGTH, Backbone, States, features, packed, states
@@ -84,11 +84,11 @@ class Encoder:
     def _read(self, texts: dict[str, str]) -> None:
         left, backbone, new = list(texts.items()), self.backbone, dict[str, Any]()
         read = states if self.inputs.states else features
-        with tqdm(total=len(left), desc="reading texts", unit="text", disable=not self.show_progress) as bar:
+        with bar("Reading texts", len(left), "texts", show=self.show_progress) as watched:
             for start in range(0, len(left), _BATCH):
                 some, part = zip(*left[start : start + _BATCH], strict=True)
                 new |= zip(some, read(backbone, list(part)), strict=True)
-                bar.update(len(part))
+                watched.update(len(part))
         self._known |= new
         keys = sorted(new)  # as a manifest has them
         arrays, lengths = {"rows": np.concatenate([new[key] for key in keys])}, {k: len(new[k]) for k in keys}

@@ -14,13 +14,14 @@ from typing import Any
 
 import torch
 from torch import nn
-from tqdm.auto import tqdm
 
 from whence import engine as engines
 from whence.core import store
 from whence.core.cache import Cache, Slot
 from whence.core.checks import check_callable, check_flag, check_is, check_seed, shown
+from whence.core.display import displayed
 from whence.core.fingerprint import Digest, source
+from whence.core.progress import bar
 from whence.engine import Engine, Outcome
 from whence.errors import InvalidInputError, StoreError, WhenceError
 from whence.evaluate.scenes.views import View, view
@@ -36,6 +37,7 @@ class RetrainingWarning(UserWarning):
     """A model could not be trained; the others were."""
 
 
+@displayed("seed", "seconds", "cached", "error")
 @dataclass(frozen=True, eq=False)
 class Run:
     """A model that was to be trained.
@@ -131,12 +133,12 @@ def retrain(
     train = partial(_train, train_fn, missing)
     ended: dict[Path, Outcome] = {}
     title = f"training models ({len(tasks) - len(missing)} cached)"
-    with tqdm(total=len(missing), desc=title, disable=not show_progress or not missing) as bar:
+    with bar(title, len(missing), "models", show=show_progress and bool(missing)) as watched:
         for outcome in engines.run(train, range(len(missing)), engine, threads=threads):
             ended[missing[outcome.place].path] = outcome
             failed = sum(each.error is not None for each in ended.values())
-            bar.set_postfix_str(f"{failed} failed" if failed else "", refresh=False)
-            bar.update()
+            watched.set_postfix_str(f"{failed} failed" if failed else "", refresh=False)
+            watched.update()
     runs = []
     # Warned of after all is done, so that a warning that is made an error stops no training.
     for number, task in enumerate(tasks):

@@ -10,11 +10,13 @@ from torch.utils.data import DataLoader, Dataset
 
 from whence.core.arrays import Ints, Mask
 from whence.core.checks import check_flag, check_places, to_array
+from whence.core.display import displayed
 from whence.data import TrainingSet
 from whence.data.training_set import Mark
 from whence.errors import InvalidInputError, SampleError
 
 
+@displayed("__len__", "n_classes", "history")
 @dataclass(frozen=True, eq=False)
 class View(Dataset[Any]):
     """A data set as it would be with other labels, shortcuts or fewer samples; the data stay as they are.

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from whence.core import contents
+from whence.core.columns import to_pandas
+from whence.core.display import Columns, displayed
 from whence.core.files import replacing
 from whence.core.naming import needing
 from whence.errors import InvalidInputError, StoreError
@@ -42,6 +44,7 @@ class Row(NamedTuple):
     note: str = ""
 
 
+@displayed("rows", "versions", rows="columns")
 @dataclass(frozen=True)
 class Results:
     """Rows of an evaluation, with the protocol and the versions they were made by."""
@@ -49,6 +52,14 @@ class Results:
     rows: tuple[Row, ...]
     protocol: dict[str, Any]
     versions: dict[str, str]
+
+    def columns(self) -> Columns:
+        """Give the rows as columns of plain values."""
+        return {name: [getattr(row, name) for row in self.rows] for name in Row._fields}
+
+    def to_pandas(self) -> Any:
+        """Give the rows as a DataFrame of pandas, which must be installed."""
+        return to_pandas(self.columns())
 
     def value(self, metric: str, method: str, quantity: str = "score") -> float | None:
         """Give a number that is on no curve, or None."""

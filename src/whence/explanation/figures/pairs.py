@@ -16,6 +16,7 @@ TILE, LARGE = 0.78, 1.15
 TOP = 0.52
 CAPTION = 0.62
 HEADING = 2.4
+LINE, LINES = 0.135, 4
 
 
 def draw(explanation: Explanation) -> Figure:
@@ -34,7 +35,8 @@ class _Overview:
         self.left = MARGIN + NAMES
         self.middle = self.left + against + 0.08 + LARGE / 2
         right = self.middle + LARGE / 2 + 0.08 + in_favour
-        self.rows = (TOP, TOP + TILE + 0.05, TOP + 2 * TILE + 0.05 + CAPTION)
+        more = LINE * max(0, len(verdict(why)) - LINES)  # what the model says must end above its map
+        self.rows = (TOP, TOP + TILE + 0.05, TOP + 2 * TILE + 0.05 + CAPTION + more)
         bottom = self.rows[2] + TILE
         self.canvas = Canvas(right + MARGIN, bottom + 1.62)
         self.full = why.full
@@ -60,7 +62,7 @@ class _Overview:
             canvas.text(self.middle, TOP - 0.36, f"a bar: {a_bar(why.sample):,} values", size=6, ha="center")
         canvas.sample(x, TOP, LARGE, why.sample, INK)
         y = TOP + LARGE + 0.12
-        canvas.lines(self.middle, y, verdict(why), 0.135, room=LARGE + 0.1, size=7, ha="center")
+        canvas.lines(self.middle, y, verdict(why), LINE, room=LARGE + 0.1, size=7, ha="center")
         y = self.rows[2] + TILE - LARGE
         canvas.relevance(x, y, LARGE, why.sample, why.logit_map, self.full.logit)
         canvas.key(x, self.rows[2] + TILE + 0.04, LARGE, self.full.logit)

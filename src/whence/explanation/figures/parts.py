@@ -8,6 +8,7 @@ from whence.core.words import number
 from whence.explanation.contribution import Contribution
 from whence.explanation.figures.canvas import Canvas, Line
 from whence.explanation.record import Explanation
+from whence.explanation.usual import Usual
 from whence.pages.style import BLUE, GREY, INK, ORANGE, PALE_BLUE, PALE_ORANGE, one_line, percent, signed
 
 BOLD: dict[str, Any] = {"weight": "bold"}
@@ -27,6 +28,8 @@ def verdict(why: Explanation) -> list[Line]:
         lines += [(f"explained: {name}", BOLD), (f"probability {percent(said.probability or 0.0)}", QUIET)]
     elif why.target != why.predicted or (len(why.class_names) > 1 and why.speech == "number"):
         lines.append((f"explained: {name}", BOLD))
+    if why.usual is not None and why.usual.strange:
+        lines += [("⚠ nothing like this", BOLD), ("was in the training set", BOLD)]
     return lines
 
 
@@ -41,7 +44,8 @@ def caption(
     mark, style = ("≠ ", "italic") if pair.differs else ("", "normal")
     canvas.text(x, y, mark + one_line(pair.told), room, ha=ha, style=style)
     strong: dict[str, Any] = {"weight": "bold", "color": ORANGE if against else BLUE}
-    canvas.text(x, y + 0.13, words.mark + signed(pair.score), ha=ha, **strong)
+    spread = "" if pair.spread is None else f" ± {number(pair.spread)}"
+    canvas.text(x, y + 0.13, words.mark + signed(pair.score) + spread, ha=ha, **strong)
     lines = [f"{percent(pair.share)} of all {words.share[against]}", f"training #{pair.index}"]
     for j, line in enumerate(lines):
         canvas.text(x, y + 0.24 + 0.095 * j, line, ha=ha, size=5, color=GREY)
@@ -98,6 +102,7 @@ def legend(canvas: Canvas, why: Explanation, left: float, right: float, y: float
             (words.scored, QUIET),
             (f"relative duality gap {why.gap:.1e}", QUIET),
             _agreement(why),
+            *_usual(why.usual),
         ],
     ]
     # Drawn letters lie on whole pixels, which makes text up to some per cent wider than measured.
@@ -137,6 +142,15 @@ def _agreement(why: Explanation) -> Line:
         same = "predicts the model’s class" if why.speech == "class" else f"{words.says} {other}"
         return f"the surrogate {same} ✓", QUIET
     return f"✗ the surrogate {words.says} “{other}”: do not trust", BOLD
+
+
+def _usual(usual: Usual | None) -> list[Line]:
+    """Say how usual the test is."""
+    if usual is None:
+        return []
+    near = ", ".join(f"#{one.index}" for one in usual.neighbours)
+    far = f"further from its neighbours than {percent(usual.share)}"
+    return [(far, QUIET), ("of training samples are from theirs", QUIET), (f"nearest: {near}", QUIET)]
 
 
 def _measured(style: dict[str, Any]) -> dict[str, Any]:

@@ -126,7 +126,7 @@ class Boxed(Problem):
         self, scores: Floats, rows: Ints, kept: Kept, slack: float, most: int, traces: Floats, near: Floats
     ) -> Seen:
         """List the outputs whose λ is not zero, and all that are within the slack of moving."""
-        counts, moving = np.empty(len(rows), np.int64), np.empty(len(rows), np.int32)
+        counts, moving = np.empty((2, len(rows)), np.int32)
         listed = np.empty(scores.size, kept.outputs.dtype)
         *losses, free, pairs, used = kernels.look(
             scores, rows, self.targets, kept.ptr, kept.outputs, kept.alpha, self.epsilon, self.one_sided,

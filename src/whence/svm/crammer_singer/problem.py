@@ -167,7 +167,7 @@ class CrammerSinger(Problem):
         """List the classes with α_c > 0, and those whose g comes within the slack of theirs."""
         most = min(most, self.n_outputs)
         room = int((kept.ptr[rows + 1] - kept.ptr[rows]).sum()) + most * len(rows)
-        counts, moving = np.empty(len(rows), np.int64), np.empty(len(rows), np.int32)
+        counts, moving = np.empty((2, len(rows)), np.int32)
         listed = np.empty(room, kept.outputs.dtype)
         loss, slope, margin, free, pairs, used = kernels.look(
             scores, rows, kept.ptr, kept.outputs, kept.alpha, slack, most, traces[:, 0], near, counts,

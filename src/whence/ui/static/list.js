@@ -7,12 +7,12 @@ import { truth } from "./panels.js";
 export class TestList {
   constructor(source, names, choose) {
     Object.assign(this, { source, names, choose, rows: [], chosen: null, asked: 0 });
-    this.query = { offset: 0, limit: 24, label: "", predicted: "", search: "", wrong: false, disagree: false };
+    this.query = { offset: 0, limit: 24, label: "", predicted: "", search: "", wrong: false, disagree: false, strange: false };
     for (const id of ["label", "predicted"]) {
       place(id).append(h("option", { value: "" }, "any"), ...names.map((name, c) => h("option", { value: c, title: name.whole }, `${name}`)));
       place(id).addEventListener("change", (event) => this.ask({ [id]: event.target.value }));
     }
-    for (const id of ["wrong", "disagree"]) place(id).addEventListener("change", (event) => this.ask({ [id]: event.target.checked }));
+    for (const id of ["wrong", "disagree", "strange"]) place(id).addEventListener("change", (event) => this.ask({ [id]: event.target.checked }));
     place("search").addEventListener("input", (event) => this.ask({ search: event.target.value }));
     place("search").addEventListener("keydown", async (event) => {
       if (event.key !== "Enter") return;
@@ -60,6 +60,7 @@ export class TestList {
       h("span", { class: "words" }, h("b", {}, new Name(row.verdict.predicted)), h("span", { class: "quiet" }, `${chance}#${row.index}`),
         truth(row.verdict.right, row.verdict.truth, row.verdict.right === null ? "true" : "is"),
         note ? h("span", { class: "noted" }, note.heading) : null,
+        row.strange ? h("span", { class: "wrong" }, "⚠ nothing like it") : null,
         row.verdict.agrees ? null : h("span", { class: "wrong" }, "surrogate differs")));
   }
 

@@ -5,7 +5,7 @@ import { readAddress, writeAddress } from "./address.js";
 import { sampleView, scaleKey } from "./maps.js";
 import { source } from "./source.js";
 import { balance, charts } from "./charts.js";
-import { card, conceptStrip, doubtWords, drawMark, pairView, verdict } from "./panels.js";
+import { card, conceptStrip, doubtWords, drawMark, pairView, usualView, verdict } from "./panels.js";
 import { auditView, classView } from "./audit.js";
 import { TestList } from "./list.js";
 import { WhatIf } from "./whatif.js";
@@ -64,6 +64,13 @@ function drawn(why) {
   Object.assign(state, { why, doubt: null });
   draw();
   doubt(why);
+  usual(why);
+}
+
+// How usual the test is comes when the features of the training set are read, once.
+async function usual(why) {
+  const found = await source.usual(why, state.own).catch(() => null); // a hint, without which all else holds
+  if (why === state.why && found) replace(place("usual"), usualView(found));
 }
 
 // While effects are fitted, what the logit is made of can be looked at.

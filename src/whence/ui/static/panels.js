@@ -39,7 +39,18 @@ export function verdict(why, names) {
     h("p", { class: "prediction" }, h("b", {}, new Name(said.predicted)), `${whole ? chance : ""} `,
       truth(said.right, said.truth, whole ? "labelled" : why.words.true)),
     named ? h("p", {}, "Explained below: ", h("b", {}, names[why.target]), whole ? null : chance) : null,
-    certificate(why));
+    h("div", { id: "usual" }), certificate(why));
+}
+
+// How usual the test is for the training set, and the training samples that it is nearest to.
+export function usualView(usual) {
+  return h("div", { class: usual.strange ? "usual strange" : "usual" },
+    h("p", {}, usual.strange ? h("b", {}, `⚠ ${usual.heading}. `) : `✓ ${usual.heading}: `,
+      h("span", { class: "quiet" }, `${usual.strange ? "It is " : ""}${usual.detail}. Nearest:`)),
+    h("ol", { class: "neighbours" }, usual.neighbours.map((near) => {
+      const told = new Name(near.told);
+      return h("li", {}, sampleView(near.sample, `Training sample ${near.index}, labelled ${told}, near the test`), `#${near.index} `, told);
+    })));
 }
 
 function markWords(mark, names) {

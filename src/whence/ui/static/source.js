@@ -11,7 +11,7 @@ export const source = stored ? {
     const named = ({ verdict }) => [verdict.truth, verdict.predicted].some((text) => text.toLowerCase().includes(word));
     const rows = stored.rows.filter((row) =>
       (query.label === "" || row.truths.includes(+query.label)) && (query.predicted === "" || row.predictions.includes(+query.predicted))
-      && (!query.wrong || row.verdict.right === false) && (!query.disagree || !row.verdict.agrees)
+      && (!query.wrong || row.verdict.right === false) && (!query.disagree || !row.verdict.agrees) && (!query.strange || row.strange)
       && (!word || named(row) || String(row.index) === word));
     return { total: rows.length, rows: rows.slice(query.offset, query.offset + query.limit) };
   },
@@ -20,6 +20,7 @@ export const source = stored ? {
   explain: async (test, choice) => (choice.question === "made of" ? stored.explanations : stored.changes)[test],
   foretell: async () => null,
   doubt: async (why) => stored.doubts[why.test],
+  usual: async (why) => stored.usual[why.test],
   note: (test) => stored.notes[test],
   hasConcepts: (why, pair) => why.question === "made of" && stored.concepts[why.test]?.index === pair.index,
   concepts: async (why) => stored.concepts[why.test],
@@ -33,13 +34,14 @@ export const source = stored ? {
   tests: (query) => {
     const words = new URLSearchParams({ offset: query.offset, limit: query.limit });
     for (const name of ["label", "predicted", "search"]) if (query[name] !== "") words.set(name, query[name]);
-    for (const name of ["wrong", "disagree"]) if (query[name]) words.set(name, "true");
+    for (const name of ["wrong", "disagree", "strange"]) if (query[name]) words.set(name, "true");
     return ask(`api/tests?${words}`);
   },
   note: () => undefined,
   explain: (test, choice) => ask(`api/tests/${test}/explanation?${chosen(choice)}`),
   own: (body, type, choice) => ask(`api/explanation?${chosen(choice)}`, { method: "POST", body, headers: { "content-type": type } }),
   doubt: (why, k) => ask(`api/tests/${why.test}/stability?${new URLSearchParams({ k, target: why.target })}`),
+  usual: (why, own) => own ? ask("api/usual", { method: "POST", body: own.body, headers: { "content-type": own.type } }) : ask(`api/tests/${why.test}/usual`),
   foretell: (onProgress) => stream("api/effects", "", onProgress),
   stopForetelling: () => ask("api/effects/stop", { method: "POST", body: "" }),
   solveAt: (C, onProgress) => stream(`api/path?${new URLSearchParams({ C })}`, "", onProgress),

@@ -1,0 +1,151 @@
+"""What objects say of themselves: one line in a terminal, a small table in a notebook. Text is escaped."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from html import escape
+from itertools import islice
+from typing import Any, TypeVar
+
+from whence.core.words import number, plain_line
+
+Kind = TypeVar("Kind", bound=type)
+Facts = Mapping[str, Any]
+"""What is told of an object, by name."""
+
+Columns = Mapping[str, Sequence[Any]]
+"""Rows of a table, column by column, by name."""
+
+_ROWS = 10  # of a table
+_LONGEST = 40  # letters of a value on a line
+_WHOLE = 240  # and in a table
+_LINE = "border-bottom: 1px solid rgba(128, 128, 128, 0.35)"
+_CELL = "padding: 0.15em 0.8em; text-align: left; vertical-align: top; max-width: 40em"
+
+
+def displayed(*names: str, rows: str = "") -> Callable[[Kind], Kind]:
+    """Make a class whose objects tell what they are: ``repr`` is one line, notebooks show a small table.
+
+    Parameters
+    ----------
+    names
+        The attributes that are told, methods by what they give; none for all fields of a dataclass or named
+        tuple.
+    rows
+        The method that gives what the table lists, column by column.
+
+    Examples
+    --------
+    >>> from dataclasses import dataclass
+    >>> @displayed()
+    ... @dataclass
+    ... class Found:
+    ...     name: str
+    ...     scores: list
+    >>> Found("a <b>", [1] * 100)
+    Found(name='a <b>', scores=100 items)
+    >>> "a &lt;b&gt;" in Found("a <b>", [])._repr_html_()
+    True
+    """
+
+    def facts(thing: Any) -> Facts:
+        told = {name: _value(thing, name) for name in names or _fields(thing)}
+        return {"n" if name == "__len__" else name: value for name, value in told.items()}
+
+    def _repr(self: Any) -> str:
+        return line(type(self).__name__, facts(self))
+
+    def _repr_html_(self: Any) -> str:
+        return table(type(self).__name__, facts(self), _value(self, rows) if rows else None)
+
+    def decorate(kind: Kind) -> Kind:
+        setattr(kind, "__repr__", _repr)  # noqa: B010
+        setattr(kind, "_repr_html_", _repr_html_)  # noqa: B010
+        return kind
+
+    return decorate
+
+
+def _value(thing: Any, name: str) -> Any:
+    value = getattr(thing, name)
+    return value() if inspect.ismethod(value) or inspect.ismethodwrapper(value) else value
+
+
+def _fields(thing: Any) -> Sequence[str]:
+    return getattr(thing, "_fields", None) or [field.name for field in dataclasses.fields(thing)]
+
+
+def line(title: str, facts: Facts) -> str:
+    """Write what is told of an object on one line."""
+    return f"{title}({', '.join(f'{name}={brief(value)}' for name, value in facts.items())})"
+
+
+def table(title: str, facts: Facts, rows: Columns | None = None) -> str:
+    """Write what is told of an object as HTML, which takes its colours from the page: light or dark."""
+    lines = [_row([_words(name), brief(value, quoted=False)], "th") for name, value in facts.items()]
+    parts = [f"<strong>{escape(plain_line(title))}</strong>", _table(lines)] if lines else []
+    if rows:
+        n = max(map(len, rows.values()))
+        heads = _row([_words(name) for name in rows], "th", "th")
+        some = islice(zip(*rows.values(), strict=True), _ROWS)
+        each = [_row([brief(value, quoted=False) for value in row], "td") for row in some]
+        parts.append(_table([heads, *each]))
+        if n > _ROWS:
+            parts.append(f"<small>… {n - _ROWS:,} more</small>")
+    return f'<div style="font-size: 0.9em; color: inherit; overflow-x: auto">{"".join(parts)}</div>'
+
+
+def brief(value: Any, *, quoted: bool = True) -> str:
+    """Write a value in a few letters: arrays by their kind and shape, long lists by their length."""
+    shape = getattr(value, "shape", None)
+    if value is None or isinstance(value, bool | int):
+        return f"{value:,}" if type(value) is int and abs(value) >= 10_000 else str(value)
+    if isinstance(value, float) or (hasattr(value, "dtype") and shape == () and value.dtype.kind == "f"):
+        return number(float(value))
+    if isinstance(value, str):
+        text, most = plain_line(value), _LONGEST if quoted else _WHOLE
+        text = text if len(text) <= most else f"{text[: most - 1]}…"
+        return repr(text) if quoted else text
+    if isinstance(shape, tuple) and hasattr(value, "dtype"):
+        kind = str(value.dtype).removeprefix("torch.")
+        return f"{kind} {' × '.join(f'{size:,}' for size in shape)}".strip()
+    if isinstance(value, Mapping | list | tuple | set | frozenset) and type(value).__repr__ in _LISTS:
+        return _listed(value, quoted)
+    text = plain_line(repr(value))
+    return text if len(text) <= 2 * _LONGEST else type(value).__name__
+
+
+_LISTS = {kind.__repr__ for kind in (dict, list, tuple, set, frozenset)}
+
+
+def _listed(values: Any, quoted: bool) -> str:
+    """Write a short list as it is, a long one by its length."""
+    if not values:
+        return "–"
+    held = values.values() if isinstance(values, Mapping) else values
+    if len(values) <= 8 and all(value is None or isinstance(value, str | int | float) for value in held):
+        each = [brief(value, quoted=quoted) for value in held]
+        if isinstance(values, Mapping):
+            each = [f"{name}={value}" for name, value in zip(values, each, strict=True)]
+        text = ", ".join(each)
+        if len(text) <= 2 * _LONGEST:
+            return f"[{text}]" if quoted else text
+    return f"{len(values):,} item{'s' * (len(values) != 1)}"
+
+
+def _words(name: str) -> str:
+    """Write a name as words; it does not break within one."""
+    return name.replace("_", " ")
+
+
+def _row(cells: Sequence[str], first: str, others: str = "td") -> str:
+    kinds = [first, *[others] * (len(cells) - 1)]
+    each = (f'<{k} style="{_CELL}">{escape(plain_line(c))}</{k}>' for k, c in zip(kinds, cells, strict=True))
+    return f'<tr style="{_LINE}; background: transparent">{"".join(each)}</tr>'
+
+
+def _table(lines: Sequence[str]) -> str:
+    style = "border-collapse: collapse; margin: 0.3em 0; color: inherit"
+    return f'<table style="{style}"><tbody>{"".join(lines)}</tbody></table>'

@@ -1,0 +1,107 @@
+"""Any attribution method in the form that captum gives the influence of training samples."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from captum.influence import DataInfluence
+from torch import Tensor
+from torch.utils.data import DataLoader
+
+from whence.attributors import Attributor
+from whence.core.checks import check_count, check_flag
+from whence.errors import InvalidInputError
+
+
+class MostInfluential(NamedTuple):
+    """The k strongest training samples per test, named as in captum's own results.
+
+    Attributes
+    ----------
+    indices : (B, k) int64, places in the training set, the strongest first
+    influence_scores : (B, k) their scores, of whatever sign
+    """
+
+    indices: Tensor
+    influence_scores: Tensor
+
+
+class CaptumInfluence(DataInfluence):  # type: ignore[misc]
+    """A fitted attributor as a ``captum.influence.DataInfluence``, called as ``TracInCP`` is.
+
+    **Positive is evidence for the label**, as in captum, where it lowers the loss. Unlike ``top_k`` of
+    whence, the k largest scores are given whatever their sign.
+
+    Parameters
+    ----------
+    explainer
+        Fitted, with its model.
+
+    Examples
+    --------
+    >>> import torch, whence
+    >>> x, y = torch.randn(20, 4), torch.arange(20) % 2
+    >>> explainer = whence.DualDA(C=1e-2, show_progress=False).fit(torch.nn.Linear(4, 2), x, y)
+    >>> influence = whence.interop.CaptumInfluence(explainer)
+    >>> influence.influence((x[:3], y[:3])).shape
+    torch.Size([3, 20])
+    >>> influence.influence((x[:3], y[:3]), k=5, proponents=False).indices.shape
+    torch.Size([3, 5])
+    """
+
+    def __init__(self, explainer: Attributor) -> None:
+        if not isinstance(explainer, Attributor):
+            raise InvalidInputError(
+                f"'explainer' must be an attribution method of whence. Got {type(explainer).__name__}."
+            )
+        self.explainer = explainer
+        self.model, self.train_dataset = explainer.require_model().extractor.model, explainer.data_
+
+    def influence(
+        self, inputs: Any = None, k: int | None = None, proponents: bool = True, **options: Any
+    ) -> Tensor | MostInfluential:
+        """Give scores (test, train), or with ``k`` the strongest samples.
+
+        Parameters
+        ----------
+        inputs
+            A tuple of the model's inputs with the labels last, None for the classes that the model predicts;
+            or a ``DataLoader`` of such tuples.
+        k
+            Samples per test; None gives all scores.
+        proponents
+            The largest scores, or the smallest.
+        options
+            ``unpack_inputs`` and ``show_progress`` of captum, which have no use here.
+        """
+        unknown = [name for name in options if name not in ("unpack_inputs", "show_progress")]
+        if unknown:
+            raise InvalidInputError(
+                f"'{unknown[0]}' must be left out: captum's influence has no such option."
+            )
+        k = None if k is None else check_count("k", k, 1, self.explainer.n_train_)
+        largest = check_flag("proponents", proponents)
+        found = [self._scores(batch) for batch in (inputs if isinstance(inputs, DataLoader) else [inputs])]
+        if k is None:
+            return torch.cat(found)
+        best = [scores.topk(k, dim=1, largest=largest) for scores in found]
+        indices, values = torch.cat([b.indices for b in best]), torch.cat([b.values for b in best])
+        return MostInfluential(indices, values)
+
+    def self_influence(self, inputs: Any = None, show_progress: bool = False) -> Tensor:
+        """Give the score (train,) of each training sample for its own label at itself."""
+        if inputs is not None:
+            raise InvalidInputError(
+                "'inputs' must be None, for the training set. Got others, which do not influence themselves."
+            )
+        return self.explainer.self_influence()
+
+    def _scores(self, batch: Any) -> Tensor:
+        if not isinstance(batch, tuple | list) or len(batch) < 2:
+            raise InvalidInputError(
+                "'inputs' must be tuples of the model's inputs with the labels last, such as (x, y). "
+                f"Got {type(batch).__name__}."
+            )
+        *parts, labels = batch
+        return self.explainer.attribute(parts[0] if len(parts) == 1 else tuple(parts), labels)

@@ -1,0 +1,80 @@
+"""How usual tests are, beside their explanations, for every task; expected values by scikit-learn."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from sklearn.neighbors import NearestNeighbors
+from torch import nn
+
+import whence
+from tests.helpers.explained import explanation
+from whence.errors import InvalidInputError
+from whence.explanation import Neighbour, Sample, Usual
+
+N = 60
+LABELS = {
+    "classes": (torch.arange(N) % 3, 3),
+    "one-logit": (torch.arange(N) % 2, 1),
+    "many-labels": ((torch.arange(N)[:, None] % torch.tensor([2, 3]) == 0).float(), 2),
+    "regression": (torch.linspace(-1, 1, N), 1),
+}
+
+
+def data() -> torch.Tensor:
+    return torch.randn(N, 4, generator=torch.Generator().manual_seed(0)) * 0.1 + torch.tensor([1.0, 1, 0, 0])
+
+
+@pytest.mark.parametrize("task", LABELS)
+def test_of_every_task_it_is_the_neighbours_of_unit_features(task: str) -> None:
+    torch.manual_seed(0)
+    (y, K), x = LABELS[task], data()
+    model = nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, K))
+    explainer = whence.DualDA(C=0.1, show_progress=False).fit(model, (x, y), task=task)
+    tests = torch.cat([x[:2] + 0.001, -x[:1]])
+    usual = [why.usual for why in explainer.explain(tests, k=1, target=0, usualness=explainer.usualness(k=3))]
+    with torch.no_grad():
+        X, T = (nn.functional.normalize(model[:2](part).double(), dim=1).numpy() for part in (x, tests))
+    known = NearestNeighbors(n_neighbors=4).fit(X)
+    own = known.kneighbors(X)[0][:, 3]  # the first is the sample itself
+    distances, places = known.kneighbors(T, 3)
+    for one, far, near in zip(usual, distances, places, strict=True):
+        assert [neighbour.index for neighbour in one.neighbours] == near.tolist()
+        np.testing.assert_allclose([neighbour.distance for neighbour in one.neighbours], far, atol=1e-3)
+        assert one.share == pytest.approx((own < far[-1]).mean(), abs=0.04)
+        assert one.neighbours[0].told == explainer.task_.told(explainer.labels_[near[0]])
+    assert [one.strange for one in usual] == [False, False, True]
+    assert (usual[2].share, usual[2].asked) == (1.0, N)
+    assert "than all of 60 training samples" in usual[2].detail
+    json.dumps(explainer.explain(tests[2:], k=1, target=0, usualness=explainer.usualness()).to_dict())
+
+
+def test_the_mark_stands_beside_the_prediction() -> None:
+    near = tuple(Neighbour(i, f"<b>{i}</b>", 0.1 * i, Sample(image=np.zeros((6, 5)))) for i in range(1, 6))
+    strange = explanation(usual=Usual(True, 0.999, 0.99, 2000, near))
+    page = whence.explanation.Explanations([strange]).to_html()
+    assert "Nothing like this was in the training set" in page
+    assert "further from its 5th nearest training sample than 99.9" in page
+    assert "<b>1</b>" not in page
+    written = [text.get_text() for text in strange.plot().axes[0].texts] if strange.plot().axes else []
+    written += [text.get_text() for text in strange.plot().texts]
+    assert any("nothing like this" in text for text in written)
+    usual = explanation(usual=Usual(False, 0.25, 0.99, 2000, near))
+    page = whence.explanation.Explanations([usual]).to_html()
+    assert "Nothing like this" not in page
+    assert "nearer to its 5th nearest training sample than 75.0" in page
+    assert explanation().to_dict()["usual"] is None
+    assert usual.to_dict()["usual"]["neighbours"][0] == {"index": 1, "told": "<b>1</b>", "distance": 0.1}
+
+
+def test_what_is_no_usualness_of_the_explainer_is_refused() -> None:
+    x, y = data(), torch.arange(N) % 2
+    explainer = whence.DualDA(C=0.1, show_progress=False).fit(nn.Linear(4, 2), (x, y))
+    other = whence.DualDA(C=0.1, show_progress=False).fit(nn.Linear(3, 2), (x[:, :3], y))
+    with pytest.raises(InvalidInputError, match="'usualness' must be what usualness"):
+        explainer.explain(x[:1], usualness=True)
+    with pytest.raises(InvalidInputError, match="of the explainer's own features, of which there are 4"):
+        explainer.explain(x[:1], usualness=other.usualness())
