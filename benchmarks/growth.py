@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from benchmarks.classes import Peak, write
+from benchmarks.classes import Cell, Peak, write
 from benchmarks.data import fashion_features
 from whence import DualDA, sample
 from whence.engine import limited
@@ -83,7 +83,7 @@ def seconds_of(call: Callable[[], object], repeats: int = 1) -> float:
 def fitting(n: int, d: int, k: int) -> Point:
     """Solve from a map of synthetic features at κ = 10,000; ``pass`` is one product of W with all rows."""
     with tempfile.TemporaryDirectory() as folder:
-        y = write(Path(folder) / "features.npy", n, d, k)
+        y = write(Path(folder) / "features.npy", Cell(n, d, k, 1.0))
         X = np.load(Path(folder) / "features.npy", mmap_mode="r")
         C = KAPPA / (n * float((X[:5000] ** 2).sum(axis=1).mean()))
         solve(np.asarray(X[:2000]), y[:2000] % 200, C=C, tol=TOL)  # compile

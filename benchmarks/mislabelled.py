@@ -16,6 +16,7 @@ from examples.places import data_folder
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from whence.features import extract
 from whence.model.extractor import Extractor
 from whence.sample.dataset import parse_idx
 
@@ -100,11 +101,30 @@ def planted(plan: Plan, cache: Path) -> Planted:
         usual = _stored(replace(plan, memorised=False), cache)
         if not usual.exists():
             _store(usual, features_and_head(model, layer, inputs), labels, truth)
+            _store_layers(usual, model, inputs, given)
         if plan.memorised:
             memorise(model, inputs, given, given != truth)
             _store(stored, features_and_head(model, layer, inputs), labels, truth)
+            _store_layers(stored, model, inputs, given)
     with np.load(stored) as arrays:
         return Planted(**arrays)
+
+
+def layers(plan: Plan, cache: Path) -> list[np.ndarray]:
+    """Features (N, d) of every layer of a network that ``planted`` has trained, the last one's at the end."""
+    with np.load(_stored(plan, cache).with_suffix(".layers.npz")) as arrays:
+        ends = np.cumsum(arrays["widths"])[:-1]
+        return np.split(arrays["features"].astype(np.float32), ends, axis=1)
+
+
+def _store_layers(path: Path, model: nn.Module, inputs: Tensor, given: Tensor) -> None:
+    bank = extract(model, (inputs, given), layers="all", show_progress=False)
+    assert bank.layers is not None
+    np.savez(
+        path.with_suffix(".layers.npz"),
+        features=bank.features.astype(np.float16),
+        widths=np.array(bank.layers.widths),
+    )
 
 
 def _stored(plan: Plan, cache: Path) -> Path:

@@ -163,7 +163,7 @@ def test_the_explorer_shows_the_same(projects: tuple[Project, Project]) -> None:
 
 AUDITS: dict[str, Callable[[whence.DualDA, Any], Any]] = {
     "labels": lambda e, X: wrong_labels(e, features=X).indices,
-    "margin": lambda e, X: wrong_labels(e, features=X, ranking="margin").indices,
+    "confidence": lambda e, X: wrong_labels(e, features=X, ranking="confidence").indices,
     "slack": lambda e, X: wrong_labels(e, features=X, ranking="slack", n=20).indices,
     "classes": lambda e, X: class_view(e).classes[1].proponents,
     "shared": lambda e, X: shared_evidence(e, target=1, features=X).samples,
@@ -174,7 +174,7 @@ AUDITS: dict[str, Callable[[whence.DualDA, Any], Any]] = {
 def test_audits_are_those_of_the_set_without_them(name: str, projects: tuple[Project, Project]) -> None:
     some, fewer = projects
     expected = [TRAIN[i] for i in AUDITS[name](fewer.explainer, fewer.train_bank).tolist()]
-    if name in ("labels", "margin"):  # folds are drawn anew for another number of samples
+    if name in ("labels", "confidence"):  # folds are drawn anew for another number of samples
         expected = expected[:3]
     for features in (some.train_bank, some.train_bank.features, None):
         found = AUDITS[name](some.explainer, features).tolist()

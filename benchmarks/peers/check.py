@@ -10,8 +10,8 @@ import numpy as np
 from scipy.stats import spearmanr
 
 from benchmarks.peers import scene as scenes
+from benchmarks.peers.cells import PILOT, place, read, write
 from benchmarks.peers.contract import NAMES, Row, package
-from benchmarks.peers.run import PILOT, place, read, write
 
 
 def own(scene: scenes.Scene, row: Row) -> np.ndarray:

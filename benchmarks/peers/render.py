@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from benchmarks.peers.cells import SIZES, read, scaled
 from benchmarks.peers.contract import NAMES, Row, package
-from benchmarks.peers.run import SIZES, read, scaled
 from benchmarks.peers.scene import SCENES
 
 OURS, THEIRS = "#0072b2", "#d55e00"  # of the Okabe–Ito palette
@@ -46,17 +46,17 @@ def _cells(results: Path, scene: str) -> Iterator[tuple[str, Row, dict[str, Any]
         found = package(file)
         for row in found.rows:
             key = f"{scene}/{file}/{row.label}"
-            if key in known:
+            if "measured" in known.get(key, {}) or "error" in known.get(key, {}).get("small", {}):
                 cell = {**known[key], "scene": scene}
                 yield found.name, row, cell
 
 
 def _line(name: str, row: Row, cell: dict[str, Any]) -> Line:
-    measured = cell.get("measured", cell["small"])
+    best = cell.get("measured", cell["small"])
     label = f"{name}: {row.label}"
-    if "error" in measured:
-        return Line(label, name == "whence", {}, measured["error"])
-    whole = {**scaled(measured, row, *SIZES[cell["scene"]]), "agreement": cell.get("agreement")}
+    if "error" in best:
+        return Line(label, name == "whence", {}, best["error"])
+    whole = {**scaled(best, row, *SIZES[cell["scene"]]), "agreement": cell.get("agreement")}
     return Line(label, name == "whence", whole, None)
 
 
@@ -105,9 +105,18 @@ def table(results: Path, scene: str) -> str:
     return "\n".join(rows)
 
 
+def measured(results: Path) -> list[str]:
+    """Give the scenes on which whence was measured."""
+    known = read(results)
+    return [
+        scene for scene in SCENES if "caching" in known.get(f"{scene}/whence/{BASE}", {}).get("measured", {})
+    ]
+
+
 def means(results: Path) -> dict[str, tuple[bool, float, float | None, bool]]:
     """Give the geometric means over scenes of total time and cache, of rows that ran on all of them."""
-    every = [{line.name: line for line in lines(results, scene) if line.attributes} for scene in SCENES]
+    scenes = measured(results)
+    every = [{line.name: line for line in lines(results, scene) if line.attributes} for scene in scenes]
     found = {}
     for name in every[0]:
         if not all(name in scene for scene in every):
@@ -143,9 +152,8 @@ def figure(results: Path, out: Path) -> None:
             label, (x / 1e6, total), xytext=(6, 3), textcoords="offset points", fontsize=8, color=colour
         )
     axes.set(xscale="log", yscale="log", xlabel="cache, MB", ylabel="caching and explaining, s")
-    axes.set_title(
-        "Geometric means over MNIST, CIFAR-10 and BBC News; lower left is better", fontsize=10, loc="left"
-    )
+    scenes = ", ".join(SCENES[scene].split(",")[0] for scene in measured(results))
+    axes.set_title(f"Geometric means over {scenes}; lower left is better", fontsize=10, loc="left")
     axes.grid(True, which="major", color="#dddddd", linewidth=0.6)
     axes.spines[["top", "right"]].set_visible(False)
     low, high = axes.get_xlim()

@@ -273,12 +273,15 @@ def test_every_task_is_fitted_attributed_explained_and_reported(
     assert ("Labels to check" in page) == (task == "one-logit")
     shown = facts(run("info", "x.whence"))
     assert shown["task"] == task
-    for command in (("audit", "--out", "labels.csv"), ("attribute", "--tests", "0", "--effects")):
-        if task == "one-logit":
-            run(command[0], "x.whence", *command[1:])
+    audits, effects = task == "one-logit", task != "many-labels"
+    for command, takes in (
+        (("audit", "x.whence", "--out", "labels.csv"), audits),
+        (("attribute", "x.whence", "--tests", "0", "--effects"), effects),
+    ):
+        if takes:
+            run(*command)
         else:
-            refusal = str(mistake(command[0], "x.whence", *command[1:]))
-            assert f"must have classes, of which every sample has one. Got the task '{task}'" in refusal
+            assert f"Got the task '{task}'" in str(mistake(*command))
 
 
 def test_a_task_that_is_not_there_is_refused(place: Path) -> None:

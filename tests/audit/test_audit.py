@@ -119,8 +119,8 @@ def test_nearest_agrees_with_scikit_learn() -> None:
 # Wrong labels
 
 
-@pytest.mark.parametrize("ranking", [None, "margin", "confidence", "slack"])
-def test_planted_labels_come_first_and_get_their_class_back(ranking: str | None) -> None:
+@pytest.mark.parametrize("ranking", ["odds", "confidence", "slack"])
+def test_planted_labels_come_first_and_get_their_class_back(ranking: str) -> None:
     X, y, wrong = data()
     found = audit.wrong_labels(fitted(), ranking=ranking, features=X)
     assert len(found) == N
@@ -188,7 +188,7 @@ def test_features_come_from_the_model_where_none_are_given() -> None:
     ours = audit.wrong_labels(explainer)
     bank = extract(model, (x, y), show_progress=False)
     same = audit.wrong_labels(explainer, features=bank)
-    assert ours.ranking == "confidence"
+    assert ours.ranking == "odds"
     np.testing.assert_array_equal(ours.indices, same.indices)
     assert set(ours.indices[: len(wrong)]) == set(wrong)
     np.testing.assert_allclose(training_features(explainer, None), x.abs().numpy())
@@ -408,7 +408,7 @@ def test_a_class_without_samples_is_empty() -> None:
 def test_bad_input_is_named() -> None:
     X, y, _ = data()
     explainer = fitted()
-    with pytest.raises(InvalidInputError, match=r"'margin', 'confidence', 'slack', 'self_influence'.*'best'"):
+    with pytest.raises(InvalidInputError, match=r"'odds', 'confidence', 'slack', 'self_influence'.*'best'"):
         audit.wrong_labels(explainer, ranking="best", features=X)
     with pytest.raises(InvalidInputError, match=r"'features' must be finite. Got nan at row 3, column 2"):
         audit.wrong_labels(explainer, features=np.where(np.arange(N * D).reshape(N, D) == 20, np.nan, X))

@@ -6,14 +6,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from scipy.special import softmax
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import average_precision_score
+from torch import nn
 
 import whence
 from whence import audit
-from whence.audit.heldout import KAPPAS, calibrated, held_out_scores
-from whence.audit.rankings import Evidence, disagreement, evenness, suited
+from whence.audit.confusion import concentration, destinations
+from whence.audit.heldout import calibrated, held_out_scores
+from whence.audit.rankings import Evidence
 from whence.features import FeatureBank
 
 K, N = 8, 1200
@@ -50,62 +53,86 @@ def precision(found: audit.WrongLabels, wrong: np.ndarray) -> float:
 
 
 @pytest.mark.parametrize("head", [True, False])
-@pytest.mark.parametrize(("kind", "suits"), [("symmetric", "confidence"), ("pairs", "margin")])
-def test_the_ranking_that_suits_the_errors_is_taken(kind: str, suits: str, head: bool) -> None:
-    X, y, wrong = planted(kind)
+@pytest.mark.parametrize("kind", ["symmetric", "pairs"])
+def test_odds_find_errors_of_both_kinds(kind: str, head: bool) -> None:
+    X, y, wrong = planted(kind, spread=1.5)
     explainer = fitted(X, y, head)
     found = audit.wrong_labels(explainer, features=X)
-    assert found.ranking == suits
-    other = "margin" if suits == "confidence" else "confidence"
-    theirs = audit.wrong_labels(explainer, features=X, ranking=other)
-    assert precision(found, wrong) > max(0.7, precision(theirs, wrong) - 0.01)
-    # The same samples come first as by the name of the ranking.
-    named = audit.wrong_labels(explainer, features=X, ranking=suits)
-    np.testing.assert_array_equal(found.indices, named.indices)
+    assert found.ranking == "odds"
+    theirs = precision(audit.wrong_labels(explainer, features=X, ranking="confidence"), wrong)
+    if kind == "pairs":
+        assert precision(found, wrong) > theirs + 0.05
+    else:  # even errors: the same order
+        assert precision(found, wrong) == pytest.approx(theirs)
+    assert precision(found, wrong) > 0.6
 
 
-def test_memorised_errors_are_ranked_by_confidence() -> None:
-    X, y, wrong = planted("pairs", spread=0.5)
-    marks = np.zeros((N, K))
-    marks[wrong, y[wrong]] = 1.5  # what a network that has learnt its wrong labels adds to their features
-    X = np.hstack([X, marks])
-    explainer = fitted(X, y)
-    evidence = Evidence(explainer, X)
-    at_300, at_3000 = (disagreement(evidence.held_out[KAPPAS.index(kappa)], y) for kappa in (300, 3000))
-    assert at_300 > 2 * at_3000
-    assert suited(evidence) == "confidence"
-    assert precision(audit.wrong_labels(explainer, features=X), wrong) > 0.9
-
-
-def test_evenness_counts_places_of_labels() -> None:
-    scores = np.tile(np.arange(5.0)[::-1], (8, 1))  # class c is in place c
-    y = np.array([0, 0, 0, 1, 2, 3, 4, 4])
-    # Five labels are not in the first place; three have more than 2.5 classes before them, by chance 2 of 4.
-    assert disagreement(scores, y) == 5 / 8
-    assert evenness(scores, y) == pytest.approx((3 / 5) / (2 / 4))
-    assert evenness(scores, np.zeros(8, dtype=int)) == 0.0
-    assert evenness(scores[:, :2], np.array([0, 1] * 4)) == 0.0
-    absent = np.hstack([scores, np.full((8, 4), -np.inf)])
-    assert evenness(absent, y) == evenness(scores, y)
-
-
-@pytest.mark.parametrize("seed", [0, 1])
-def test_labels_at_random_are_even(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    scores = rng.normal(size=(20_000, 7))
-    # Given that the label is not first, its place is uniform over the other six.
-    assert evenness(scores, rng.integers(0, 7, 20_000)) == pytest.approx(1.0, abs=0.03)
-
-
-def test_margin_is_a_difference_of_probabilities() -> None:
+def test_odds_are_those_of_the_equation() -> None:
     X, y, _ = planted("pairs")
-    explainer = fitted(X, y)
-    options: dict[str, Any] = {"bias": explainer.constant_ or False, "seed": explainer.seed}
-    p = softmax(np.mean(held_out_scores(X, y, K, **options), axis=0), axis=1)
-    found = audit.wrong_labels(explainer, ranking="margin", features=X)
-    for i, score, other in zip(found.indices, found.scores, found.suggested, strict=True):
-        assert score == pytest.approx(np.delete(p[i], y[i]).max() - p[i, y[i]], abs=1e-5)
-        assert other == p[i].argmax()
+    evidence = Evidence(fitted(X, y), X)
+    p, D = np.exp(evidence.logs), destinations(evidence.logs, y)
+    scores, suggested = audit.RANKINGS["odds"](evidence)
+    for i in range(0, N, 97):
+        other = sum(p[i, c] * D[c, y[i]] for c in range(K) if c != y[i])
+        assert scores[i] == pytest.approx(np.log(other / p[i, y[i]]))
+        assert suggested[i] == p[i].argmax()
+
+
+@pytest.mark.parametrize("share", [0.1, 0.3])
+def test_where_errors_go_is_found_where_their_probabilities_are_known(share: float) -> None:
+    """Classes are drawn from p itself, and labels from a D of its own per class."""
+    rng = np.random.default_rng(5)
+    n, k = 20_000, 5
+    scores = 2.5 * np.eye(k)[np.arange(n) % k] + rng.normal(size=(n, k))
+    p = softmax(2.0 * scores, axis=1)
+    truth = (p.cumsum(axis=1) > rng.random((n, 1))).argmax(axis=1)
+    D = np.roll(np.eye(k), 1, axis=1) * 0.8 + np.roll(np.eye(k), 2, axis=1) * 0.2
+    taken = (D[truth].cumsum(axis=1) > rng.random((n, 1))).argmax(axis=1)
+    labels = np.where(rng.random(n) < share, taken, truth)
+    np.testing.assert_allclose(destinations(scores, labels), D, atol=0.08)
+    even = np.where(rng.random(n) < share, (truth + rng.integers(1, k, n)) % k, truth)
+    np.testing.assert_array_equal(destinations(scores, even), (1 - np.eye(k)) / (k - 1))
+
+
+def test_classes_without_labels_and_few_errors_tell_nothing_of_where_errors_go() -> None:
+    y = np.array([0, 1, 3] * 20)
+    D = destinations(np.eye(4)[y], y)
+    expected = np.zeros((4, 4))
+    expected[np.ix_([0, 1, 3], [0, 1, 3])] = (1 - np.eye(3)) / 2
+    np.testing.assert_array_equal(D, expected)
+    pairs = np.roll(np.eye(6), 1, axis=1)
+    # Of n even errors over five classes a part of 1/5 + √(2 log 5 / (5 n)) is of one kind by chance.
+    half = 0.5 * pairs + 0.5 * (1 - np.eye(6)) / 5
+    chance = 1 / 5 + np.sqrt(2 * np.log(5) / (5 * 40))
+    assert concentration(half, np.full(6, 40.0)) == pytest.approx((0.6 - chance) / (1 - chance))
+    assert concentration(pairs, np.zeros(6)) == 0.0
+
+
+def test_all_labels_of_one_class_are_unsuspicious() -> None:
+    X, y = np.eye(3)[np.arange(12) % 3], np.zeros(12, dtype=int)
+    y[0] = 1
+    explainer = fitted(X, y, head=False)
+    evidence = Evidence(explainer, X)
+    evidence.labels = np.zeros(12, dtype=int)
+    assert (audit.RANKINGS["odds"](evidence)[0] == 0).all()
+
+
+def test_an_earlier_layer_finds_what_the_last_has_memorised() -> None:
+    """The last layer sees nothing but the label, which is a faint mark on the inputs before."""
+    X, y, wrong = planted("pairs", spread=0.7)
+    inputs = torch.tensor(np.hstack([X, 0.5 * np.eye(K)[y]]), dtype=torch.float32)
+    model = nn.Sequential(nn.Linear(2 * K, K), nn.Linear(K, K))
+    with torch.no_grad():
+        model[0].weight.copy_(torch.eye(K, 2 * K).roll(K, 1))
+        model[1].weight.copy_(torch.eye(K))
+        model[0].bias.zero_()
+        model[1].bias.zero_()
+    data = inputs, torch.tensor(y)
+    one = whence.DualDA(C=1e-3, show_progress=False).fit(model, data)
+    all_layers = whence.DualDA(C=1e-3, layers=["0", "1"], show_progress=False).fit(model, data)
+    found = [precision(audit.wrong_labels(e), wrong) for e in (one, all_layers)]
+    assert found[1] > found[0] + 0.3
+    assert found[1] > 0.8
 
 
 def test_confidence_trusts_the_model_as_far_as_it_disagrees_with_labels() -> None:
@@ -118,7 +145,7 @@ def test_confidence_trusts_the_model_as_far_as_it_disagrees_with_labels() -> Non
     share = 2 * (logits.argmax(1) != y).mean()
     assert 0.2 < share < 0.6
     options: dict[str, Any] = {"bias": explainer.constant_ or False, "seed": explainer.seed}
-    crude = [calibrated(scores, y) for scores in held_out_scores(X, y, K, **options)[:2]]
+    crude = [calibrated(scores, y) for scores in held_out_scores(X, y, K, **options)]
     logs = (1 - share) * np.mean(crude, axis=0) + share * calibrated(logits, y)
     expected = -np.log(softmax(logs, axis=1)[np.arange(N), y])
     found = audit.wrong_labels(explainer, ranking="confidence", features=X)
@@ -127,8 +154,8 @@ def test_confidence_trusts_the_model_as_far_as_it_disagrees_with_labels() -> Non
     fits = FeatureBank.of(np.hstack([X, np.eye(K)[y]]), y, head=(np.eye(K, 2 * K, K), np.zeros(K)))
     evidence = Evidence(whence.DualDA(C=1e-3, show_progress=False).fit(features=fits), fits.features)
     assert evidence.logits is not None
-    assert disagreement(evidence.logits, y) == 0.0
-    alone = np.mean([calibrated(scores, y) for scores in evidence.held_out[:2]], axis=0)
+    assert (evidence.logits.argmax(axis=1) == y).all()
+    alone = np.mean([calibrated(scores, y) for scores in evidence.held_out], axis=0)
     ranked = audit.RANKINGS["confidence"](evidence)[0]
     np.testing.assert_allclose(ranked, -np.log(softmax(alone, axis=1)[np.arange(N), y]), rtol=1e-6)
 
@@ -139,5 +166,4 @@ def test_two_classes_are_a_pair() -> None:
     X = 2.0 * np.eye(2)[y] + 0.3 * rng.normal(size=(100, 2))
     y[:4] = 1 - y[:4]
     found = audit.wrong_labels(fitted(X, y, head=False), features=X, n=4)
-    assert found.ranking == "margin"
     assert set(found.indices) == {0, 1, 2, 3}

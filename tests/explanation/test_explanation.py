@@ -141,7 +141,7 @@ def test_figure_of_effects_says_what_would_change(kind: str, output: str, name: 
 def test_effects_tell_their_question_as_data() -> None:
     record = json.loads(json.dumps(effects().to_dict()))
     assert record["question"] == "would change"
-    assert record["foretold"] == {"output": "logit"}
+    assert record["foretold"] == {"output": "logit", "surrogate": "softmax surrogate"}
     assert (record["logit"], record["sums"]["total"]) == (7.0, 3.0)
     assert record["proponents"][0]["score"] == 2.0
     assert explanation().to_dict()["question"] == "made of"

@@ -285,6 +285,8 @@ DUALDA = [
         {"features": TEST_FEATURES, "k": Arg(kinds.count(), lambda: 3), "target": TARGET},
     ),
     Call("DualDA.predict", _dualda("predict"), {"x": TESTS}),
+    Call("DualDA.decision_function", _dualda("decision_function"), {"x": TESTS}),
+    Call("DualDA.score", _dualda("score"), {"x": TESTS}, refuses=True),  # without labels
     Call("DualDA.predict_features", _dualda("predict_features"), {"features": TEST_FEATURES}),
     Call("DualDA.faithfulness", _dualda("faithfulness"), {"x": TESTS}),
     Call("DualDA.faithfulness_features", _dualda("faithfulness_features"), {"features": TEST_FEATURES}),
@@ -353,6 +355,8 @@ def _effects(name: str) -> Callable[[], Any]:
 
 EFFECTS = [
     Call("Effects.predict", _effects("predict"), {"x": TESTS}),
+    Call("Effects.decision_function", _effects("decision_function"), {"x": TESTS}),
+    Call("Effects.score", _effects("score"), {"x": TESTS}, refuses=True),
     Call("Effects.predict_features", _effects("predict_features"), {"features": TEST_FEATURES}),
     Call("Effects.faithfulness", _effects("faithfulness"), {"x": TESTS}),
     Call("Effects.faithfulness_features", _effects("faithfulness_features"), {"features": TEST_FEATURES}),

@@ -144,7 +144,7 @@ AUDIT = [
         lambda: audit.wrong_labels,
         {
             "explainer": EXPLAINER,
-            "ranking": Arg(kinds.choice([*audit.RANKINGS, None]), lambda: "slack"),
+            "ranking": Arg(kinds.choice([*audit.RANKINGS]), lambda: "slack"),
             "features": TRAINING,
             "n": Arg(kinds.count(none=True), lambda: 4),
             "k": K_ARG,

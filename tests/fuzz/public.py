@@ -45,6 +45,7 @@ _AMONG_THEMSELVES = """
     svm.held_back Rules.beyond_first
     Case.curve Case.fit Case.resources Case.row Case.rows_of Case.with_options Local.run Processes.run
     Local.group Local.shards Processes.group Processes.shards Ray Ray.group Ray.run Ray.shards Group.call
+    NewSamples NewSamples.inputs NewSamples.labels Prepare.of_new data.as_new
     engine.current svm.solve_shards TrainingSet.changed Usualness.of
 """  # what rooms do for each other, with arguments that were checked before
 _SUBCLASSED = (
@@ -66,10 +67,19 @@ _SUBCLASSED = (
 """What users write, asked by whence with arguments that were checked before."""
 _OF_METHODS = """
     check_features check_fitted classes explaining parts require_data require_model restored saved scored
-    scored_input solver take_data total turned
+    scored_input solver take_data total turned get_params set_params
 """
-"""What other rooms, ``load`` and ``top_k`` ask of an attribution method."""
-MADE_BY_WHENCE = frozenset(f"{_RECORDS} {_CONSTANTS} {_CHECKED_LATER} {_AMONG_THEMSELVES}".split())
+"""What other rooms, ``load``, ``top_k`` and scikit-learn ask of an attribution method."""
+_PLAIN = """
+    CChoice.columns ClassView.columns FlippingResult.columns SharedEvidence.columns StrangeSamples.columns
+    TopK.columns TopK.to_pandas Coreset.to_pandas Values.to_pandas WrongLabels.to_pandas TopK.to_parquet
+"""  # which take nothing, or a path as those of audits do
+_SKLEARN = """
+    CrammerSingerSVC CrammerSingerSVC.fit CrammerSingerSVC.predict CrammerSingerSVC.decision_function
+"""  # which scikit-learn's own checks ask, right and wrong
+MADE_BY_WHENCE = frozenset(
+    f"{_RECORDS} {_CONSTANTS} {_CHECKED_LATER} {_AMONG_THEMSELVES} {_PLAIN} {_SKLEARN}".split()
+)
 """What needs no case of its own, and why."""
 
 

@@ -86,6 +86,6 @@ PACKAGE = Package(
         ("pyyaml", "simple-parsing", "torchopt", "transformers>=5.0", "huggingface-hub>=1.13.0"),
         ("--no-deps", "bergson==2.5.1"),
     ),
-    (Row("cosines, last layer", Cosines, like=("gradcos", {"params": "last"})),),
+    (Row("cosines, last layer", Cosines, per_test=True, like=("gradcos", {"params": "last"})),),
     ("bergson", "datasets"),
 )

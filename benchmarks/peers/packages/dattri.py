@@ -38,7 +38,8 @@ class TRAK(Method):
 
         def probability(params: Any, pair: Any) -> torch.Tensor:
             x, y = pair
-            return torch.exp(-cross_entropy(functional_call(model, params, x), y, reduction="none"))
+            logits = functional_call(model, params, x.unsqueeze(0))  # one sample: dattri maps over them
+            return torch.exp(-cross_entropy(logits, y.unsqueeze(0)))
 
         task = AttributionTask(margin, model, scene.checkpoints[-1])
         numbers = model.head.weight.numel() + model.head.bias.numel()

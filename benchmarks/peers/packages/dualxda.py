@@ -37,7 +37,7 @@ PACKAGE = Package(
         ("tqdm", "matplotlib", "scipy", "joblib", "threadpoolctl", "pillow", "click"),
         ("--no-deps", "dualxda==0.1.0", "dualxda_skl", "zennit==0.5.1"),
     ),
-    (Row("DualDA", Dual, like=("dualda", {"C": 1e-3, "bias": False})),),
+    (Row("DualDA", Dual, per_test=True, like=("dualda", {"C": 1e-3, "bias": False})),),
     ("dualxda",),
     without=("torchvision",),
 )

@@ -58,6 +58,7 @@ PACKAGE = Package(
         Row(
             "LinearSVC and a product",
             Surrogate,
+            per_test=True,
             like=("dualda", {"C": 1e-3, "bias": False}),
         ),
     ),

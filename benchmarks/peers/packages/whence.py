@@ -59,11 +59,12 @@ class Labels(Method):
 
 
 ROWS = (
-    Row("DualDA, sparse", partial(Dual, 1e-3)),
-    Row("DualDA, best five", partial(Dual, 1e-3, 5), best=True),
+    Row("DualDA, sparse", partial(Dual, 1e-3), per_test=True),
+    Row("DualDA, best five", partial(Dual, 1e-3, 5), per_test=True, best=True),
     Row(
         "DualDA, C chosen, sparse",
         partial(Dual, "auto"),
+        per_test=True,
     ),
     Row("Effects", Effects),
     Row("label scores", Labels),

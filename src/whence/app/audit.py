@@ -32,7 +32,7 @@ def run(
     saved: Saved,
     view: str,
     *,
-    ranking: str | None,
+    ranking: str,
     n: int,
     share: float,
     target: str | None,

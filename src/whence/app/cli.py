@@ -237,9 +237,9 @@ def audit(
         str, typer.Option(help="What to look at: labels, classes, coreset, shortcut or strange.")
     ] = "labels",
     ranking: Annotated[
-        str | None,
-        typer.Option(help="Of labels: margin, confidence, slack or self_influence.", metavar="NAME"),
-    ] = None,
+        str,
+        typer.Option(help="Of labels: odds, confidence, slack or self_influence.", metavar="NAME"),
+    ] = "odds",
     n: Annotated[int, typer.Option("-n", help="Samples to list.", min=1)] = 100,
     share: Annotated[float, typer.Option(help="Of a coreset: part of the training set to keep.")] = 0.1,
     target: Annotated[

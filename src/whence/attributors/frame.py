@@ -77,7 +77,7 @@ class Frame(Learned, Parametrised, ABC):
 
     def __repr__(self) -> str:
         """Tell the parameters that are not as usual and, once it is fitted, what the fit found."""
-        own = line(type(self).__name__, self.changed_parameters())
+        own = line(type(self).__name__, self._changed_parameters())
         if not self.is_fitted:
             return own
         return f"{own} fitted: {', '.join(f'{name}={brief(value)}' for name, value in self._facts().items())}"
@@ -85,7 +85,7 @@ class Frame(Learned, Parametrised, ABC):
     def _repr_html_(self) -> str:
         if not self.is_fitted:
             return table(f"{type(self).__name__}, not fitted", self.get_params(deep=False))
-        return table(type(self).__name__, {**self._facts(), "parameters": self.changed_parameters()})
+        return table(type(self).__name__, {**self._facts(), "parameters": self._changed_parameters()})
 
     def _facts(self) -> dict[str, Any]:
         """Give what a fit found in a few words: the data, and how far to trust what was learned."""

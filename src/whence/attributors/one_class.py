@@ -10,7 +10,6 @@ import numpy as np
 import torch
 from scipy.sparse import csr_array
 from torch import Tensor
-from tqdm.auto import tqdm
 
 from whence.attributors.base import Attributor, Limits, register
 from whence.attributors.classifier import Classifier, Training
@@ -21,6 +20,7 @@ from whence.core import contents, store
 from whence.core.arrays import Floats, Ints, Mask
 from whence.core.checks import check_positive, check_share
 from whence.core.contents import Layout
+from whence.core.progress import bar
 from whence.errors import InvalidInputError
 from whence.model.bound import BoundModel
 from whence.svm import OneClass as Problem
@@ -201,7 +201,9 @@ class OneClass(Attributor):
         own = self._columns(task, labels)
         n = 1 if self.by == "whole" else task.n_outputs
         lam, bounds, nu, gap = np.zeros((len(G), 1 if own is not None else n)), np.zeros(n), np.ones(n), 0.0
-        for c in tqdm(range(n), "one-class machines", disable=not self.show_progress or n < 2):
+        for c in bar(
+            "Solving one-class machines", n, "classes", parts=range(n), show=self.show_progress and n > 1
+        ):
             some: Mask = own == c if own is not None else labels[:, c] > 0
             if not some.any():
                 continue

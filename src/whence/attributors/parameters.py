@@ -37,7 +37,7 @@ class Parametrised:
     """A method whose hyper-parameters are read and set as scikit-learn does it; its ``clone`` copies them."""
 
     @classmethod
-    def parameter_names(cls) -> list[str]:
+    def _parameter_names(cls) -> list[str]:
         """Name what the constructor takes."""
         return list(inspect.signature(cls).parameters)
 
@@ -52,7 +52,7 @@ class Parametrised:
         >>> whence.Ensemble(whence.DualDA(C=0.1)).get_params()["members__C"]
         0.1
         """
-        found = {name: getattr(self, name) for name in self.parameter_names()}
+        found = {name: getattr(self, name) for name in self._parameter_names()}
         inner = {name: value for name, value in found.items() if isinstance(value, Parametrised)}
         if deep:
             for name, one in inner.items():
@@ -82,7 +82,7 @@ class Parametrised:
                 setattr(self, name, value)
         return self
 
-    def changed_parameters(self) -> dict[str, Any]:
+    def _changed_parameters(self) -> dict[str, Any]:
         """Give the hyper-parameters that are not what they are by default."""
         usual = {name: each.default for name, each in inspect.signature(type(self)).parameters.items()}
         return {name: v for name, v in self.get_params(False).items() if not _same(v, usual[name])}

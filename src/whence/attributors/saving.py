@@ -85,7 +85,7 @@ class Saveable(Frame):
     @classmethod
     def _parameters(cls) -> list[str]:
         """Name what the constructor takes, less the device: it names a part of the machine that saved."""
-        return [name for name in cls.parameter_names() if name != "device"]
+        return [name for name in cls._parameter_names() if name != "device"]
 
     def _not_saved(self) -> str:
         """Say why a fit with these parameters is not saved, without a full stop; empty where it is."""

@@ -49,9 +49,10 @@ def check_usualness(explainer: PairAttributor, usualness: Usualness | None) -> U
     if usualness is None:
         return None
     check_is("usualness", usualness, Usualness, "what usualness() of the explainer gives, or None")
-    if usualness.width != explainer.vectors_.shape[1]:
+    width = explainer.surrogate_.stored.shape[1]
+    if usualness.width != width:
         raise InvalidInputError(
-            f"'usualness' must be of the explainer's own features, of which there are "
-            f"{explainer.vectors_.shape[1]}. Got one of {usualness.width}."
+            f"'usualness' must be of the explainer's own features, of which there are {width}. Got one of "
+            f"{usualness.width}."
         )
     return usualness

@@ -15,9 +15,9 @@ from whence.core.arrays import Doubles, Floats, Ints
 from whence.errors import InvalidInputError
 from whence.svm import solve_path
 
-KAPPAS = (30.0, 300.0, 3000.0, 30000.0)
-"""C·N·mean‖f‖² of the surrogates: from one that is hardly more than class means, which a few wrong labels
-hardly move, to one that bends to single samples."""
+KAPPAS = (30.0, 300.0)
+"""C·N·mean‖f‖² of the surrogates: low, so that they are not much more than class means, which a few wrong
+labels hardly move. At 3,000 and above they bend to single samples."""
 
 _TOL = 1e-3  # margins do not move below this gap
 _STEEPEST = 1e3  # where classes are told apart without an error, likelihood alone would go on for ever
@@ -119,22 +119,33 @@ def calibrated(scores: Floats, labels: Ints) -> Doubles:
     array([1., 2.])
     """
     seen, y = np.unique(labels, return_inverse=True)
-    S = np.asarray(scores, dtype=np.float64)[:, seen]
-    S = S - S.mean(axis=1, keepdims=True)
+    out = np.full(np.shape(scores), -np.inf)
+    out[:, seen] = likeliest(standard(scores, seen), np.eye(len(seen))[y])[0]
+    return out
+
+
+def standard(scores: Floats, classes: Ints) -> Doubles:
+    """Scores of some classes, (N, k), with a mean of 0 per sample and a variance of 1 over all."""
+    S: Doubles = np.asarray(scores, dtype=np.float64)[:, classes]
+    S -= S.mean(axis=1, keepdims=True)
     S /= S.std() or 1.0
-    n = np.arange(len(y))
+    return S
+
+
+def likeliest(S: Doubles, targets: Doubles, start: Doubles | None = None) -> tuple[Doubles, Doubles]:
+    """Find log softmax(β S + b), β ≥ 0, that is likeliest for targets (N, k), each a distribution.
+
+    Gives the log-probabilities (N, k), and (β, b), from which a next search may ``start``.
+    """
+    n, k = S.shape
 
     def loss(parameters: Doubles) -> tuple[float, Doubles]:
         logs = log_softmax(parameters[0] * S + parameters[1:], axis=1)
-        residual = np.exp(logs)
-        residual[n, y] -= 1.0
-        return -float(logs[n, y].mean()), np.r_[(residual * S).sum(), residual.sum(axis=0)] / len(y)
+        residual = np.exp(logs) - targets
+        return -float(np.vdot(targets, logs)) / n, np.r_[np.vdot(residual, S), residual.sum(axis=0)] / n
 
-    bounds: list[Any] = [(0.0, _STEEPEST), *[(None, None)] * len(seen)]
+    bounds: list[Any] = [(0.0, _STEEPEST), *[(None, None)] * k]
     options: Any = {"maxiter": 1000, "ftol": 1e-14, "gtol": 1e-8}
-    start = np.r_[1.0, np.zeros(len(seen))]
-    result = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
-    best = result.x
-    out = np.full(np.shape(scores), -np.inf)
-    out[:, seen] = log_softmax(best[0] * S + best[1:], axis=1)
-    return out
+    begin = np.r_[1.0, np.zeros(k)] if start is None else start
+    best = minimize(loss, begin, jac=True, method="L-BFGS-B", bounds=bounds, options=options).x
+    return log_softmax(best[0] * S + best[1:], axis=1), best

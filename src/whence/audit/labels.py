@@ -12,7 +12,7 @@ from whence.attributors import DualDA
 from whence.attributors.dual.training import training_features
 from whence.attributors.ranking import padded
 from whence.audit.access import surrogate_of
-from whence.audit.rankings import RANKINGS, Evidence, suited
+from whence.audit.rankings import RANKINGS, Evidence
 from whence.audit.table import Table, check_ids, chosen_ids
 from whence.core.arrays import Doubles, Floats, Ints
 from whence.core.checks import check_count
@@ -100,7 +100,7 @@ class WrongLabels(Table):
 def wrong_labels(
     explainer: DualDA,
     *,
-    ranking: str | None = None,
+    ranking: str = "odds",
     features: Any = None,
     n: int | None = None,
     k: int = 10,
@@ -110,12 +110,14 @@ def wrong_labels(
 
     Rankings, larger scores being more suspicious:
 
-    - ``"margin"``: max_{c≠y_i} p_ic − p_{i,y_i}, where p_i is the softmax of the scores of surrogates that
-      were solved on four fifths of the training set, without the sample, averaged over four C.
-    - ``"confidence"``: −log p_i(y_i), where log p is the mean over the two lowest of these C, with the scale
-      and an offset per class that suit the labels best, mixed with what the model's own last layer says,
-      calibrated in the same way. The model's weight is twice the share of labels that it disagrees with, at
-      most 1; without a known last layer it has none.
+    - ``"odds"``, the default: log Σ_{c≠y_i} p_ic D_{c,y_i} − log p_{i,y_i}, how much likelier another class
+      is that is taken for the label. log p is the mean over surrogates of two low C that were solved on four
+      fifths of the training set, without the sample (of each layer, where the explainer has several), and of
+      the model's own last layer, each with the scale and an offset per class that suit the labels best. The
+      model's weight is twice the share of labels that it disagrees with, at most 1; without a known last
+      layer it has none. D_cy is the part of the errors of class c that has the label y, estimated from the
+      labels (``destinations``).
+    - ``"confidence"``: −log p_{i,y_i}, as if errors went to all classes alike.
     - ``"slack"``: ξ_i = max_c (1 − δ_{c,y_i} − w_{y_i}·f_i + w_c·f_i) at the fitted C, the loss of the
       surrogate that has seen the sample. It is 0 for all samples that are no support vectors.
     - ``"self_influence"``: λ_{i,y_i}‖f_i‖², what the label rests on the sample itself. All bounded support
@@ -126,8 +128,7 @@ def wrong_labels(
     explainer
         A fitted DualDA.
     ranking
-        One of the above; None takes "margin" where the errors seem to gather in few pairs of classes, and
-        "confidence" where they seem to be spread, or memorised by the model; see docs/audit.md.
+        One of the above; see docs/audit.md.
     features
         Features (N, d) of all training samples, or their FeatureBank. None computes them again from the
         model and the training set. "slack" and "self_influence" do without: what
@@ -154,9 +155,9 @@ def wrong_labels(
     (7, 1)
     """
     surrogate = surrogate_of(explainer)
-    if ranking is not None and (not isinstance(ranking, str) or ranking not in RANKINGS):
+    if not isinstance(ranking, str) or ranking not in RANKINGS:
         raise InvalidInputError(
-            f"'ranking' must be one of {', '.join(map(repr, RANKINGS))} or None. Got {ranking!r}."
+            f"'ranking' must be one of {', '.join(map(repr, RANKINGS))}. Got {ranking!r}."
         )
     k = check_count("k", k, 1, padded(explainer.n_train_))
     if n is not None:
@@ -166,15 +167,13 @@ def wrong_labels(
     without = features is None and unknown and ranking in ("slack", "self_influence")
     X = None if without else training_features(explainer, features)
     samples = np.flatnonzero(explainer.used_)
-    evidence = Evidence(explainer, X)
-    name = suited(evidence) if ranking is None else ranking
-    scores, suggested = RANKINGS[name](evidence)
+    scores, suggested = RANKINGS[ranking](Evidence(explainer, X))
     order = np.argsort(-scores, kind="stable")[:n]
     chosen = samples[order]
     pool, pooled = (explainer.support_, explainer.vectors_.cpu().numpy()) if X is None else (samples, X)
     near = _disagreeing(explainer, pool, pooled, chosen, k)
     return WrongLabels(
-        ranking=name,
+        ranking=ranking,
         indices=chosen,
         labels=explainer.labels_[chosen],
         suggested=suggested[order],

@@ -1,4 +1,4 @@
-"""What training samples are ranked by when wrong labels are looked for, and which ranking suits them."""
+"""What training samples are ranked by when wrong labels are looked for."""
 
 from __future__ import annotations
 
@@ -6,27 +6,16 @@ from collections.abc import Callable
 from functools import cached_property
 
 import numpy as np
-from scipy.special import log_softmax, softmax
+from scipy.special import log_softmax, logsumexp
 
 from whence.attributors import DualDA
+from whence.audit.confusion import destinations
 from whence.audit.heldout import calibrated, held_out_scores
 from whence.core.arrays import Doubles, Floats, Ints
-
-CRUDE = 2
-"""Of the held-out surrogates, how many of the lowest κ give probabilities: wrong labels hardly move them."""
 
 HEAD_SHARE = 2.0
 """Weight of the model's own probabilities for each part of the labels that it disagrees with, up to 1 in all.
 A model that agrees with every label tells nothing about wrong ones."""
-
-EVEN = 0.05
-"""Evenness above which errors count as spread over the classes, if the judge makes no mistakes itself …"""
-
-MISTAKEN_MODEL, MISTAKEN_SURROGATE = 0.25, 0.5
-"""… and what is added to that per part of the labels that the judge, model or surrogates, disagrees with."""
-
-MEMORISED = 2.0
-"""Disagreement at κ = 300 over that at 3,000 from which the features count as fitted to the wrong labels."""
 
 Ranked = tuple[Doubles, Ints]
 """Scores (M,), larger being more suspicious, and the classes (M,) that the ranking's classifier gives."""
@@ -47,20 +36,24 @@ class Evidence:
 
     @cached_property
     def held_out(self) -> list[Doubles]:
-        """Scores (M, K) of surrogates that were solved without the sample, one array per κ of ``KAPPAS``."""
-        explainer = self.explainer
+        """Scores (M, K) of surrogates solved without the sample, for each layer and κ of ``KAPPAS``."""
+        explainer, layers = self.explainer, self.explainer.layers_
         assert self._features is not None
-        scores = held_out_scores(
-            self._features,
-            self.labels,
-            explainer.n_classes_,
-            bias=explainer.constant_ or False,
-            n_folds=min(5, len(self.labels)),
-            seed=explainer.seed,
-            n_threads=explainer.n_threads,
-            show_progress=explainer.show_progress,
-        )
-        return [self._labelled(part) for part in scores]
+        places = [slice(None)] if layers is None else [*layers.places.values()]
+        return [
+            scores
+            for place in places
+            for scores in held_out_scores(
+                np.ascontiguousarray(self._features[:, place]),
+                self.labels,
+                explainer.n_classes_,
+                bias=explainer.constant_ or False,
+                n_folds=min(5, len(self.labels)),
+                seed=explainer.seed,
+                n_threads=explainer.n_threads,
+                show_progress=explainer.show_progress,
+            )
+        ]
 
     @cached_property
     def logits(self) -> Doubles | None:
@@ -70,91 +63,41 @@ class Evidence:
             return None
         assert self._features is not None
         bias = 0.0 if head.bias is None else head.bias
-        return self._labelled((self._features @ head.weight.T + bias).astype(np.float64))
+        logits: Doubles = (self._features @ head.weight.T + bias).astype(np.float64)
+        return logits
 
-    def _labelled(self, scores: Doubles) -> Doubles:
-        """−∞ for classes without a label, which nothing can be said for."""
-        absent = np.setdiff1d(np.arange(scores.shape[1]), self.labels)
-        scores[:, absent] = -np.inf
-        return scores
+    @cached_property
+    def logs(self) -> Doubles:
+        """Log-probabilities (M, K) of all classes that have labels, −∞ for others.
 
-
-def suited(evidence: Evidence) -> str:
-    """Choose "margin" where the errors gather in few pairs of classes, "confidence" where they do not.
-
-    Let δ be the share of labels that a judge (the model's last layer, or without one the mean of the
-    held-out scores) disagrees with, and e the share of these for which more than half of the classes score
-    higher than the label, over what it would be for labels drawn at random. Errors are spread if e exceeds
-    0.05 + δ/4, or 0.05 + δ/2 without a last layer: δ allows for the natural mistakes of a weak judge.
-    Confidence is also taken where the features were fitted to the wrong labels, which shows in held-out
-    surrogates that disagree with twice as many labels at κ = 300 as at 3,000.
-    """
-    y = evidence.labels
-    judge, mistaken = evidence.logits, MISTAKEN_MODEL
-    if judge is None:
-        judge, mistaken = mean_score(evidence.held_out), MISTAKEN_SURROGATE
-    spread = evenness(judge, y) > EVEN + mistaken * disagreement(judge, y)
-    _, crude, bending, _ = (disagreement(scores, y) for scores in evidence.held_out)
-    return "confidence" if spread or crude > MEMORISED * bending else "margin"
+        The mean over held-out surrogates and, as far as it disagrees with labels, the model, each calibrated.
+        """
+        y, seen = self.labels, np.unique(self.labels)
+        logs: Doubles = np.mean([calibrated(scores, y)[:, seen] for scores in self.held_out], axis=0)
+        if self.logits is not None:
+            mistaken = float((seen[self.logits[:, seen].argmax(axis=1)] != y).mean())
+            share = min(1.0, HEAD_SHARE * mistaken)
+            logs = (1 - share) * logs + share * calibrated(self.logits, y)[:, seen]
+        found = np.full((len(y), self.explainer.n_classes_), -np.inf)
+        found[:, seen] = log_softmax(logs, axis=1)
+        return found
 
 
-def disagreement(scores: Doubles, labels: Ints) -> float:
-    """Give the share of samples that a class scores higher for than their label."""
-    return float((_places(scores, labels) > 0).mean())
-
-
-def evenness(scores: Doubles, labels: Ints) -> float:
-    """Tell how far labels that the scores disagree with are spread over all other classes.
-
-    It is the share of them that more than half of the classes score higher than, over the share among labels
-    drawn at random from the other classes: near 1 for random errors of a good judge, near 0 where each wrong
-    label is the second choice. Classes at −∞ do not count; with two classes it is 0.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> scores = np.tile([3.0, 2.0, 1.0], (4, 1))  # the order is always 0, 1, 2
-    >>> evenness(scores, np.array([0, 1, 1, 1])), evenness(scores, np.array([0, 0, 1, 2]))
-    (0.0, 1.0)
-    """
-    n_classes = int(np.isfinite(scores[0]).sum())
-    place = _places(scores, labels)
-    wrong = place[place > 0]
-    by_chance = float((np.arange(1, n_classes) > n_classes / 2).mean()) if n_classes > 2 else 0.0
-    return float((wrong > n_classes / 2).mean()) / by_chance if by_chance and len(wrong) else 0.0
-
-
-def _places(scores: Doubles, labels: Ints) -> Ints:
-    """How many classes score higher than the label, (M,)."""
-    own = np.take_along_axis(scores, labels[:, None], axis=1)
-    places: Ints = (scores > own).sum(axis=1)
-    return places
-
-
-def mean_score(scores: list[Doubles]) -> Doubles:
-    """Average over κ, (M, K); the unit of all is the margin of 1."""
-    mean: Doubles = np.mean(scores, axis=0)
-    return mean
-
-
-def margin(evidence: Evidence) -> Ranked:
-    """max_{c≠y} p_c − p_y, with p = softmax of the held-out scores averaged over κ."""
-    p = softmax(mean_score(evidence.held_out), axis=1)
-    rows, y = np.arange(len(p)), evidence.labels
-    others = p.copy()
-    others[rows, y] = 0.0
-    return others.max(axis=1) - p[rows, y], p.argmax(axis=1)
+def odds(evidence: Evidence) -> Ranked:
+    """log Σ_{c≠y} p_c D_cy − log p_y: how much likelier another class is that is taken for the label."""
+    logs, y = evidence.logs, evidence.labels
+    rows, best = np.arange(len(y)), logs.argmax(axis=1)
+    if not (y != y[0]).any():  # no other class
+        return np.zeros(len(y)), best
+    with np.errstate(divide="ignore"):
+        others = logs + np.log(destinations(logs, y)[:, y].T)
+    found: Doubles = logsumexp(others, axis=1) - logs[rows, y]
+    return found, best
 
 
 def confidence(evidence: Evidence) -> Ranked:
-    """−log p_y, p being calibrated: of the held-out surrogates of the lowest κ, and of the model."""
-    y, logits = evidence.labels, evidence.logits
-    logs: Doubles = np.mean([calibrated(scores, y) for scores in evidence.held_out[:CRUDE]], axis=0)
-    if logits is not None:
-        share = min(1.0, HEAD_SHARE * disagreement(logits, y))
-        seen = np.unique(y)  # all others are at −∞, and 0 · −∞ is no number
-        logs[:, seen] = (1 - share) * logs[:, seen] + share * calibrated(logits, y)[:, seen]
-    logs = log_softmax(logs, axis=1)
+    """−log p_y, as if any class were taken for any other."""
+    logs, y = evidence.logs, evidence.labels
     return -logs[np.arange(len(y)), y], logs.argmax(axis=1)
 
 
@@ -182,7 +125,7 @@ def self_influence(evidence: Evidence) -> Ranked:
 
 
 RANKINGS: dict[str, Callable[[Evidence], Ranked]] = {
-    "margin": margin,
+    "odds": odds,
     "confidence": confidence,
     "slack": slack,
     "self_influence": self_influence,

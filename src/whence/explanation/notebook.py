@@ -23,9 +23,9 @@ def as_html(figures: Sequence[tuple[str, Figure]], note: str = "") -> str:
     """
     parts = []
     for words, figure in figures:
-        buffer = BytesIO()
-        figure.savefig(buffer, format="png", dpi=_DPI)
-        picture = base64.b64encode(buffer.getvalue()).decode("ascii")
+        file = BytesIO()
+        figure.savefig(file, format="png", dpi=_DPI)
+        picture = base64.b64encode(file.getvalue()).decode("ascii")
         width = round(figure.get_figwidth() * _DPI)
         style = f"width: {width}px; max-width: 100%; background: white"
         alt = escape(plain_line(words))

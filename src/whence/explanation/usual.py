@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from whence.core.display import displayed
 from whence.explanation.contribution import facts
 from whence.pages.samples import Sample
 from whence.pages.style import percent
@@ -13,6 +14,7 @@ STRANGE = "Nothing like this was in the training set"
 """The mark of a test that is like no training sample."""
 
 
+@displayed()
 @dataclass(frozen=True, eq=False)
 class Neighbour:
     """A training sample near the test.
@@ -31,6 +33,7 @@ class Neighbour:
     sample: Sample
 
 
+@displayed()
 @dataclass(frozen=True, eq=False)
 class Usual:
     """How usual a test sample is.

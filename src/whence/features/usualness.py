@@ -9,11 +9,13 @@ from torch import Tensor
 
 from whence.core.arrays import Doubles, Floats, Ints, Mask
 from whence.core.checks import check_count, check_share
+from whence.core.display import displayed
 
 _ASKED = 2000  # training samples that tell how far apart usual ones are
 _BLOCK = 1 << 24  # products at a time
 
 
+@displayed()
 class Nearness(NamedTuple):
     """How near tests are to the training set.
 

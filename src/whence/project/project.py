@@ -132,7 +132,7 @@ class Project:
         )
         bound, names = self.attributor.require_model(), self.attributor.class_names_
         layer, reading = bound.extractor.layer, self.configuration.reading
-        made.fit(bound.extractor.model, self._data(), layer, class_names=names, **reading)
+        made.fit(bound.extractor.model, self._data(), layer=layer, class_names=names, **reading)
         return Project(self.path, self.configuration, made, self._tests)
 
     def _data(self) -> TrainingSet:
