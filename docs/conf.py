@@ -58,7 +58,7 @@ sphinx_gallery_conf = {
     "within_subsection_order": "gallery_parts.Order",
     "image_scrapers": ("gallery_parts.figures",),
     "abort_on_example_error": True,
-    "min_reported_time": 10_000,
+    "write_computation_times": False,  # a page that asks the network for a script
     "show_memory": False,
     "show_signature": False,
     "download_all_examples": False,
