@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.helpers.registered import forgetting
+
 SRC = Path(__file__).parents[1] / "src"
 MODULES = sorted(
     ".".join(path.relative_to(SRC).with_suffix("").parts).removesuffix(".__init__")
@@ -21,6 +23,7 @@ def test_the_examples_of_a_module_run(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    found = doctest.testmod(importlib.import_module(name))
+    with forgetting():
+        found = doctest.testmod(importlib.import_module(name))
     assert found.attempted
     assert not found.failed, capsys.readouterr().out

@@ -62,7 +62,7 @@ explainer = whence.DualDA(show_progress=False).fit(
 shared = audit.shared_evidence(explainer, fooled, target=BAG, k=12)
 figure, axes = plt.subplots(2, 6, figsize=(9, 3.2), layout="constrained")
 for axis, place, score in zip(axes.flat, shared.samples, shared.scores, strict=False):
-    axis.imshow(train_images[place, 0], cmap="gray_r", vmin=0, vmax=1)
+    axis.imshow(train_images[place, 0].numpy(), cmap="gray_r", vmin=0, vmax=1)
     axis.set_title(f"{place}: {score:.2g}", fontsize=8)
     axis.axis("off")
 

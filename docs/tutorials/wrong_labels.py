@@ -52,7 +52,7 @@ print(found)
 
 figure, axes = plt.subplots(2, 6, figsize=(9, 3.6), layout="constrained")
 for axis, place, suggested in zip(axes.flat, found.indices, found.suggested, strict=False):
-    axis.imshow(data.train_images[place, 0], cmap="gray_r")
+    axis.imshow(data.train_images[place, 0].numpy(), cmap="gray_r")
     axis.set_title(f"{data.class_names[labels[place]]}\n→ {data.class_names[suggested]}", fontsize=8)
     axis.axis("off")
 

@@ -174,7 +174,7 @@ def test_preflight_says_what_is_needed_and_what_is_free(
     # 203 · 6 · 4 bytes of features and 203 · 8 of labels are 6496.
     assert f"{N} rows × {D} float32; disk 6.5 kB of 2 MB free; memory" in shown
     assert "of 3 GB free" in shown
-    assert "sample/s" in shown
+    assert "203/203 samples" in shown
 
 
 def test_a_disk_that_is_too_small_is_refused_before_any_work(

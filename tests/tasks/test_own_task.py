@@ -317,7 +317,9 @@ def test_what_can_do_classes_only_refuses_it(tmp_path: Path, monkeypatch: pytest
     model, x = net(), inputs()
     y = numbers(model, x)
     bank = extract(model, (x, y), task=Numbers(), show_progress=False)
-    for name in set(names()) - {"dualda", "random", "ensemble"}:
+    with pytest.raises(InvalidInputError, match="'by' must be \"whole\" where labels are numbers"):
+        whence.OneClass(show_progress=False).fit(features=bank)
+    for name in set(names()) - {"dualda", "random", "ensemble", "one-class"}:
         method: Any = get(name)
         more = {"checkpoints": [model.state_dict()]} if method.limits.needs_checkpoints else {}
         for given in ({"model": model, "data": (x, y), "task": "numbers"}, {"features": bank}):

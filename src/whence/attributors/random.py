@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -57,7 +58,11 @@ class RandomAttributor(Attributor):
 
     def _row(self, x: Any, target: int) -> Any:
         # Seeded by the input itself, so that its scores do not depend on the batch it comes in.
+        if isinstance(x, NewSamples):
+            x = x.inputs(self.require_model().prepare)
+        if isinstance(x, Mapping) and len(x) == 1:  # whatever it is called
+            x = next(iter(x.values()))
         digest = Digest()
-        digest.add(x.inputs(self.require_model().prepare) if isinstance(x, NewSamples) else x)
+        digest.add(x)
         seed = [self.seed, int(digest.hexdigest(), 16), target]
         return np.random.default_rng(seed).standard_normal(len(self._labels))

@@ -80,7 +80,7 @@ def localisation(relevance: Any, inside: Any, places: Any = None) -> Localisatio
     --------
     >>> import numpy as np
     >>> localisation(np.array([0.1, 0.6, -0.2, 0.1]), np.array([False, True, False, False]))
-    Localisation(auc=1.0, share=0.75, chance=0.25)
+    Localisation(auc=1, share=0.75, chance=0.25)
     """
     from sklearn.metrics import roc_auc_score
 
