@@ -210,14 +210,17 @@ def draw(results: Path, path: Path) -> None:
 
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
+    from matplotlib.ticker import NullFormatter
 
     known = json.loads(results.read_text())
     shown = [curve for curve in CURVES if curve in known]
-    figure, axes = plt.subplots(2, len(shown), figsize=(3.3 * len(shown), 5.2), sharex="col", squeeze=False)
-    for column, curve in enumerate(shown):
+    wide = 3
+    figure, axes = plt.subplots(2 * -(-len(shown) // wide), wide, figsize=(10, 9.5), squeeze=False)
+    for place, curve in enumerate(shown):
         points = list(known[curve].values())
         at = [point["at"] for point in points]
-        upper, lower = axes[:, column]
+        row, column = divmod(place, wide)
+        upper, lower = axes[2 * row, column], axes[2 * row + 1, column]
         for name, (colour, marker) in zip(points[0]["seconds"], LOOKS[curve], strict=True):
             line = "-" if colour in (OURS, OTHER) else "--"
             seconds = [point["seconds"][name] for point in points]
@@ -227,14 +230,16 @@ def draw(results: Path, path: Path) -> None:
         if all(point["inputs"] for point in points):
             size = [point["inputs"] / 1e6 for point in points]
             lower.loglog(at, size, "--", color="#555555", label="the features themselves")
-        upper.set_title(TITLES[curve].replace(": ", ":\n", 1).replace(" (", "\n("), fontsize=8.5)
+        upper.set_title(TITLES[curve].replace(" (", "\n("), fontsize=9)
         lower.set_xlabel(curve.replace("support", "support vectors"), fontsize=8)
+        if column == 0:
+            upper.set_ylabel("CPU seconds, one thread", fontsize=8)
+            lower.set_ylabel("MB", fontsize=8)
         for axis in (upper, lower):
+            axis.yaxis.set_minor_formatter(NullFormatter())
             axis.grid(True, which="major", color="#dddddd", linewidth=0.5)
             axis.tick_params(labelsize=7)
             axis.legend(fontsize=6.5, frameon=False)
-    axes[0, 0].set_ylabel("CPU seconds, one thread", fontsize=8)
-    axes[1, 0].set_ylabel("MB", fontsize=8)
     figure.tight_layout()
-    figure.savefig(path)
+    figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
     plt.close(figure)
