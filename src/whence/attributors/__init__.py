@@ -69,6 +69,7 @@ def load(
     *,
     preprocess: Callable[[Any], Any] | None = None,
     collate_fn: Callable[[list[Any]], Any] | None = None,
+    tokenizer: Any = None,
     cache_dir: str | PathLike[str] | None = None,
 ) -> Attributor:
     """Read a saved attributor.
@@ -81,7 +82,7 @@ def load(
         The model it was fitted on, needed to attribute inputs; features can be attributed without it.
         A model with other weights is refused with StoreError, which says what differs. Of an ensemble, its
         models in their order.
-    data, preprocess, collate_fn
+    data, preprocess, collate_fn, tokenizer
         The training set as it was given to ``fit``, needed to explain: a file does not hold it. A few of its
         samples are compared with those that were fitted, and again all that are shown: another set is
         refused with InvalidInputError, which says what differs.
@@ -111,6 +112,7 @@ def load(
             names=class_names(model if isinstance(model, nn.Module) else model[0]),
             preprocess=preprocess,
             collate_fn=collate_fn,
+            tokenizer=tokenizer,
         )
         attributor.take_data(samples)
     return attributor

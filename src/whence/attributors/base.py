@@ -109,6 +109,7 @@ class Attributor(Saveable):
         task: str | type[Task] | Task | None = None,
         preprocess: Callable[[Any], Any] | None = None,
         collate_fn: Callable[[list[Any]], Any] | None = None,
+        tokenizer: Any = None,
         cache_dir: str | PathLike[str] | None = None,
         dtype: str = "float32",
         autocast: str | None = None,
@@ -147,6 +148,9 @@ class Attributor(Saveable):
             New inputs go through it as well.
         collate_fn
             Makes a batch of a list of samples, as in a DataLoader.
+        tokenizer
+            Of transformers: explanations show tokens by it as text. None looks for it in ``preprocess`` and
+            ``collate_fn``.
         cache_dir
             Folder that keeps features and solutions. A fit that was killed resumes there, and one with the
             same model, data and options takes what is there; see ``whence cache ls``. It is remembered: what
@@ -174,7 +178,12 @@ class Attributor(Saveable):
             data = held.data
             if preprocess is None and collate_fn is None:
                 preprocess, collate_fn = held.preprocess, held.collate_fn
-        form: dict[str, Any] = {"task": as_task(task), "preprocess": preprocess, "collate_fn": collate_fn}
+        form: dict[str, Any] = {
+            "task": as_task(task),
+            "preprocess": preprocess,
+            "collate_fn": collate_fn,
+            "tokenizer": tokenizer,
+        }
         finding = {**form, "task": task_of_labels if task is None else form["task"]}
         reading: Reading = {
             "cache_dir": cache_dir,
