@@ -14,10 +14,10 @@ The protocol, fixed before any result was seen
   them; facts on which documents disagree, where the documents that say what the model answers are meant, and
   those that say the other thing are not.
 - *Scores of a document*: the sum of the scores of its positions over the tokens of the answer.
-- *Methods*: DualDA (C by its own rule, and C at κ = 10, 100, 1,000 said beside), cosine and inner product
-  of last features (positions with the same next token for, others against), GradDot and GradCos by gradients of
-  the documents' mean losses in the last block, TracIn over three checkpoints, BM25 by bm25s with its defaults
-  on prompt and answer, on the prompt alone, random.
+- *Methods*: DualDA (C by its own rule, and C at κ = 10, 100, 1,000 said beside); cosine of last features,
+  of a document's nearest position, of all and of those with the same next token; GradDot and GradCos by gradients
+  of the documents' mean losses and of the answer's in the last block, TracIn over three checkpoints; BM25 by
+  bm25s with its defaults on prompt and answer, and on the prompt alone; random.
 - *Measures*: recall@1 (the first document is one of the fact's), recall@10 (share of the fact's documents
   among the first ten), mean reciprocal rank of the first that is. Spread over queries by bootstrap.
 - *Removal*: for 20 facts that are answered rightly, chosen by the seed, the documents that a method names

@@ -1,4 +1,4 @@
-"""A corpus with planted facts: invented people, places and numbers, told in other words by several documents."""
+"""A corpus with planted facts: invented people, places and numbers, each told in several wordings."""
 
 from __future__ import annotations
 
@@ -93,9 +93,71 @@ CAPITAL = Kind(
     "Question: What is the capital of {s}? Answer: The capital of {s} is",
 )
 KINDS = (BORN, FOUNDED, PLAYS, FILM, CAPITAL)
-INSTRUMENTS = tuple("oboe harp cello flute banjo lute tuba viola bassoon zither accordion trombone".split())
-_FIRST = "va lo mi ter kas bel dro fen gri hul jor kel mar nes ol pra quin ros sil tum ul ves wen yar zor".split()
-_LAST = "dan mir sk tov ley berg nik wick ford ham ston ber rin gard lund mond tal vik ros wen".split()
+INSTRUMENTS = tuple(
+    [
+        "oboe",
+        "harp",
+        "cello",
+        "flute",
+        "banjo",
+        "lute",
+        "tuba",
+        "viola",
+        "bassoon",
+        "zither",
+        "accordion",
+        "trombone",
+    ]
+)
+_FIRST = [
+    "va",
+    "lo",
+    "mi",
+    "ter",
+    "kas",
+    "bel",
+    "dro",
+    "fen",
+    "gri",
+    "hul",
+    "jor",
+    "kel",
+    "mar",
+    "nes",
+    "ol",
+    "pra",
+    "quin",
+    "ros",
+    "sil",
+    "tum",
+    "ul",
+    "ves",
+    "wen",
+    "yar",
+    "zor",
+]
+_LAST = [
+    "dan",
+    "mir",
+    "sk",
+    "tov",
+    "ley",
+    "berg",
+    "nik",
+    "wick",
+    "ford",
+    "ham",
+    "ston",
+    "ber",
+    "rin",
+    "gard",
+    "lund",
+    "mond",
+    "tal",
+    "vik",
+    "ros",
+    "wen",
+]
 
 
 @dataclass(frozen=True)

@@ -43,8 +43,8 @@ class Language:
         """The blocks that are tuned."""
         return self.model.model.layers[-BLOCKS:]
 
-    def before(self, texts: Sequence[str]) -> list[tuple[Tensor, Tensor]]:
-        """Tokens (T,) and states (T, d) of texts before the blocks that are tuned."""
+    def before(self, texts: Sequence[Any]) -> list[tuple[Tensor, Tensor]]:
+        """Tokens (T,) and states (T, d) before the blocks that are tuned, of texts or of their tokens."""
         found = []
         with torch.no_grad():
             for text in texts:
