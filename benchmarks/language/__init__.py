@@ -16,8 +16,8 @@ The protocol, fixed before any result was seen
 - *Scores of a document*: the sum of the scores of its positions over the tokens of the answer.
 - *Methods*: DualDA (C by its own rule, and C at κ = 10, 100, 1,000 said beside); cosine of last features,
   of a document's nearest position, of all and of those with the same next token; GradDot and GradCos by
-  gradients of the documents' mean losses and of the answer's in the last block, TracIn over three checkpoints; BM25 by
-  bm25s with its defaults on prompt and answer, and on the prompt alone; random.
+  gradients of the documents' mean losses and of the answer's in the last block, TracIn over three
+  checkpoints; BM25 by bm25s with its defaults on prompt and answer, and on the prompt alone; random.
 - *Measures*: recall@1 (the first document is one of the fact's), recall@10 (share of the fact's documents
   among the first ten), mean reciprocal rank of the first that is. Spread over queries by bootstrap.
 - *Removal*: for 20 facts that are answered rightly, chosen by the seed, the documents that a method names

@@ -93,71 +93,18 @@ CAPITAL = Kind(
     "Question: What is the capital of {s}? Answer: The capital of {s} is",
 )
 KINDS = (BORN, FOUNDED, PLAYS, FILM, CAPITAL)
-INSTRUMENTS = tuple(
-    [
-        "oboe",
-        "harp",
-        "cello",
-        "flute",
-        "banjo",
-        "lute",
-        "tuba",
-        "viola",
-        "bassoon",
-        "zither",
-        "accordion",
-        "trombone",
-    ]
-)
-_FIRST = [
-    "va",
-    "lo",
-    "mi",
-    "ter",
-    "kas",
-    "bel",
-    "dro",
-    "fen",
-    "gri",
-    "hul",
-    "jor",
-    "kel",
-    "mar",
-    "nes",
-    "ol",
-    "pra",
-    "quin",
-    "ros",
-    "sil",
-    "tum",
-    "ul",
-    "ves",
-    "wen",
-    "yar",
-    "zor",
-]
-_LAST = [
-    "dan",
-    "mir",
-    "sk",
-    "tov",
-    "ley",
-    "berg",
-    "nik",
-    "wick",
-    "ford",
-    "ham",
-    "ston",
-    "ber",
-    "rin",
-    "gard",
-    "lund",
-    "mond",
-    "tal",
-    "vik",
-    "ros",
-    "wen",
-]
+INSTRUMENTS = (
+    "oboe", "harp", "cello", "flute", "banjo", "lute", "tuba", "viola", "bassoon", "zither", "accordion",
+    "trombone",
+)  # fmt: skip
+_FIRST = (
+    "va", "lo", "mi", "ter", "kas", "bel", "dro", "fen", "gri", "hul", "jor", "kel", "mar", "nes", "ol",
+    "pra", "quin", "ros", "sil", "tum", "ul", "ves", "wen", "yar", "zor",
+)  # fmt: skip
+_LAST = (
+    "dan", "mir", "sk", "tov", "ley", "berg", "nik", "wick", "ford", "ham", "ston", "ber", "rin", "gard",
+    "lund", "mond", "tal", "vik", "ros", "wen",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

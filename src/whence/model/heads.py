@@ -252,8 +252,8 @@ def effective(layer: nn.Module) -> tuple[Tensor, Tensor | None]:
     """Give the weight (K, d) and bias (K,) that the layer stands for, whatever it is made of.
 
     A plain layer's own; of any other (low-rank adapters, parametrisations, subclasses) the derivative, or the
-    values at unit vectors, and the value at zero, which are the weight and the bias if the layer is linear. To
-    be called in eval mode.
+    values at unit vectors, and the value at zero, which are the weight and the bias if the layer is linear.
+    To be called in eval mode.
     """
     if type(layer) in (nn.Linear, nn.Conv1d, nn.Conv2d):
         bias = layer.bias
@@ -267,7 +267,7 @@ def effective(layer: nn.Module) -> tuple[Tensor, Tensor | None]:
         )
     places = (1,) * (layer.weight.ndim - 2) if isinstance(layer, nn.Conv1d | nn.Conv2d) else ()
     like = like.detach()
-    if K > d:  # of a vocabulary the derivative would take K × K numbers
+    if d < K:  # of a vocabulary the derivative would take K × K numbers
         rows = torch.cat([torch.zeros(1, d), torch.eye(d)]).to(like).reshape(d + 1, d, *places)
         values = layer(rows).detach().reshape(d + 1, K)
         return (values[1:] - values[0]).T, values[0] if values[0].any() else None

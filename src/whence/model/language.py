@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -131,7 +132,7 @@ def _runs(ids: Tensor, lengths: Tensor) -> list[slice]:
     inside = torch.arange(ids.shape[1], device=ids.device) < lengths[:-1, None]
     begins = ((ids[:-1] == ids[1:]) | ~inside).all(1) & (lengths[:-1] < lengths[1:])
     firsts = [0, *((~begins).nonzero()[:, 0] + 1).tolist(), len(ids)]
-    return [slice(a, b) for a, b in zip(firsts[:-1], firsts[1:], strict=True)]
+    return [slice(a, b) for a, b in pairwise(firsts)]
 
 
 def _groups(order: list[int], lengths: list[int]) -> Iterator[list[int]]:
