@@ -266,9 +266,8 @@ def effective(layer: nn.Module) -> tuple[Tensor, Tensor | None]:
             f"{type(layer).__name__} of {type(layer).__module__}. Pass the model that it was made of."
         )
     places = (1,) * (layer.weight.ndim - 2) if isinstance(layer, nn.Conv1d | nn.Conv2d) else ()
-    like = like.detach()
     if d < K:  # of a vocabulary the derivative would take K × K numbers
-        rows = torch.cat([torch.zeros(1, d), torch.eye(d)]).to(like).reshape(d + 1, d, *places)
+        rows = torch.cat([torch.zeros(1, d), torch.eye(d)]).to(like.detach()).reshape(d + 1, d, *places)
         values = layer(rows).detach().reshape(d + 1, K)
         return (values[1:] - values[0]).T, values[0] if values[0].any() else None
     with torch.enable_grad():
