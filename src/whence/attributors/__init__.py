@@ -32,7 +32,7 @@ from whence.errors import InvalidInputError, StoreError
 from whence.features.place import BankPlace
 from whence.model.language import as_language_model
 from whence.model.modules import class_names
-from whence.tasks import Tokens, kind
+from whence.tasks import Tokens
 
 __all__ = [
     "EKFAC",
@@ -104,7 +104,7 @@ def load(
             f"{path} was saved by the method {method!r}, which is not registered. Import the module that "
             "registers it with whence.register, or use the version of whence that has it."
         )
-    if kind(manifest.get("task")) is Tokens:
+    if manifest.get("task") == Tokens().saved["task"]:
         model = None if model is None else as_language_model(model)
         if tokenizer is not None and data is not None:
             data, tokenizer = Corpus(data, tokenizer), None
