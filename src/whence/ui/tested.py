@@ -212,5 +212,5 @@ def samples_of(project: Project, data: TrainingSet, indices: Sequence[int]) -> l
     """Make samples to look at of some of a project's tests or training samples."""
     if not len(indices):
         return []
-    tokenizer = project.explainer.require_model().prepare.preprocess
+    tokenizer = project.explainer.require_model().prepare.find_tokenizer()
     return as_samples(data.take(list(indices)), tokenizer)

@@ -118,7 +118,9 @@ export class ChangesView {
     const told = progress(this.answer, "Solving"), mark = this.answer.firstElementChild;
     try {
       const found = await this.source.whatChanges(this.whatIf.question(), told);
-      if (this.answer.contains(mark)) replace(this.answer, this.outcome(found));
+      if (!this.answer.contains(mark)) return; // other changes came in between
+      replace(this.answer, this.outcome(found));
+      this.answer.querySelector("h3").focus();
     } catch (error) { fail(this.answer, error); }
   }
 
@@ -138,12 +140,24 @@ export class ChangesView {
       h("b", {}, "τ"), ", what these training samples made of it; ", h("b", {}, "effect"), ", how much effects foretell that it changes",
       effects ? "." : [". ", h("button", { type: "button", id: "foretell", onclick: () => this.withEffects() }, "fit effects")],
       found.changed.length < found.changed_tests ? ` The first ${count(found.changed.length)} are listed.` : ""),
-    h("ol", { class: "changed" }, found.changed.map((one) => h("li", {},
-      h("a", { href: addressOf(this.info, { test: one.row.index }) }, sampleView(one.row.sample, `Test sample ${one.row.index}`)),
+    this.tests(found.changed, effects)];
+  }
+
+  // The tests that change, the first of them at once.
+  tests(changed, effects) {
+    const list = h("ol", { class: "changed" }, changed.slice(0, PAGE).map((one) => this.test(one, effects)));
+    const rest = () => { list.append(...changed.slice(PAGE).map((one) => this.test(one, effects))); more.remove(); list.children[PAGE].querySelector("a").focus(); };
+    const more = h("p", { class: "pager" }, h("button", { type: "button", onclick: rest }, `show all ${count(changed.length)}`));
+    return h("div", {}, list, changed.length > PAGE ? more : null);
+  }
+
+  test(one, effects) {
+    const address = addressOf(this.info, { test: one.row.index });
+    return h("li", {}, h("a", { href: address, tabindex: -1 }, sampleView(one.row.sample, `Test sample ${one.row.index}`)),
       h("div", {}, h("p", { class: "turn" }, this.names[one.came], " → ", h("b", {}, this.names[one.became])),
-        h("p", { class: "quiet" }, h("a", { href: addressOf(this.info, { test: one.row.index }) }, `#${one.row.index}`), ", ",
+        h("p", { class: "quiet" }, h("a", { href: address }, `#${one.row.index}`), ", ",
           one.became === one.row.truth ? "now right" : one.came === one.row.truth ? "now wrong" : ["is ", new Name(one.row.verdict.truth ?? "unknown")]),
-        h("dl", { class: "figures" }, this.figure("logit", `${signed(one.logits[0])} → ${signed(one.logits[1])}`), this.figure("τ", signed(one.tau)), effects ? this.figure("effect", signed(one.foretold)) : null)))))];
+        h("dl", { class: "figures" }, this.figure("logit", `${signed(one.logits[0])} → ${signed(one.logits[1])}`), this.figure("τ", signed(one.tau)), effects ? this.figure("effect", signed(one.foretold)) : null)));
   }
 
   figure(name, value) {
