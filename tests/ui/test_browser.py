@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import csv
-import shutil
-import socket
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
 from PIL import Image
 
+from tests.helpers.browsing import CHROMIUM, PATIENCE, expect, no_sideways_scrolling, served
 from tests.helpers.explored import HOSTILE, M, picture_project, pictures, text_project, value_project
 from whence.core import progress
 from whence.project import Project
@@ -24,49 +20,14 @@ from whence.ui.changes import what_if
 from whence.ui.explorer import Explorer
 from whence.ui.pages import report_page
 from whence.ui.schema import Question, Wanted
-from whence.ui.server import create_app
 
-playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium on this machine")
-
-PATIENCE = 60_000  # milliseconds, for busy machines
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with playwright.sync_playwright() as started:
-        arguments = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
-        opened = started.chromium.launch(executable_path=CHROMIUM, args=arguments)
-        yield opened
-        opened.close()
 
 
 @pytest.fixture(scope="module")
 def explorer() -> Explorer:
     return Explorer(picture_project())
-
-
-@contextlib.contextmanager
-def served(explorer: Explorer) -> Iterator[str]:
-    """The address of a live explorer."""
-    import uvicorn
-
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    config = uvicorn.Config(
-        create_app(explorer, hosts=("127.0.0.1",)), port=port, log_level="warning", ws="none"
-    )
-    running = uvicorn.Server(config)
-    thread = threading.Thread(target=running.run, daemon=True)
-    thread.start()
-    while not running.started:
-        assert thread.is_alive()
-        time.sleep(0.02)
-    yield f"http://127.0.0.1:{port}/"
-    running.should_exit = True
-    thread.join()
 
 
 @pytest.fixture(scope="module")
@@ -88,53 +49,8 @@ def report(explorer: Explorer, tmp_path_factory: pytest.TempPathFactory) -> str:
     return path.as_uri()
 
 
-@pytest.fixture
-def visit(browser: Any) -> Iterator[Any]:
-    """Opens pages; at the end nothing may have been written to their consoles or asked of other machines."""
-    wrong: list[str] = []
-    contexts = []
-
-    def look(request: Any) -> None:
-        url = urlsplit(request.url)
-        if url.scheme not in ("file", "data", "blob") and url.hostname != "127.0.0.1":
-            wrong.append(f"request to {request.url}")
-
-    def opened(address: str, width: int = 1280, *, ready: str = ".card", **options: Any) -> Any:
-        context = browser.new_context(viewport={"width": width, "height": 900}, **options)
-        contexts.append(context)
-        context.on("request", look)
-        page = context.new_page()
-        page.set_default_timeout(PATIENCE)
-        page.on(
-            "console", lambda line: wrong.append(line.text) if line.type in ("error", "warning") else None
-        )
-        page.on("pageerror", lambda error: wrong.append(str(error)))
-        page.on("dialog", lambda dialog: wrong.append(f"dialog {dialog.message}"))
-        page.goto(address)
-        page.wait_for_selector(ready)
-        return page
-
-    yield opened
-    for context in contexts:
-        context.close()
-    assert not wrong
-
-
-def expect(locator: Any) -> Any:
-    return playwright.expect(locator)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def patience() -> None:
-    playwright.expect.set_options(timeout=PATIENCE)
-
-
 def title(page: Any) -> Any:
     return page.locator("#explanation h2")
-
-
-def no_sideways_scrolling(page: Any) -> None:
-    assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
 
 
 def test_choose_a_test_a_class_pairs_and_C(visit: Any, live: str, explorer: Explorer) -> None:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from whence.audit import class_view
-from whence.core.arrays import Doubles, Ints
+from whence.core.arrays import Doubles, Ints, Mask
 from whence.errors import InvalidInputError
 from whence.ui import schema
 from whence.ui.explorer import Explorer
@@ -54,11 +54,22 @@ def _confused(explorer: Explorer) -> list[schema.Confused]:
 
 
 class _Border(NamedTuple):
-    """What separates a class from another: places among the support vectors, shares (S,), margins (S,)."""
+    """What separates a class from another, or from all others, by support vectors.
 
+    Attributes
+    ----------
+    labels : (S,)
+    pulls : (S,) λ_i,one − λ_i,other, of all others λ_i,one: to which side each pulls
+    shares : (S,) of w_one − w_other, of all others of w_one, which is the sum of what they pull
+    margins : (S,) how far each is on its own label's side of the border
+    held : (S,) whether a sample of one of the two is held apart from the other
+    """
+
+    labels: Ints
     pulls: Doubles
     shares: Doubles
     margins: Doubles
+    held: Mask
 
 
 def compare(explorer: Explorer, one: int, other: int | None = None) -> schema.Comparison:
@@ -79,60 +90,64 @@ def compare(explorer: Explorer, one: int, other: int | None = None) -> schema.Co
 
 
 def _border(explorer: Explorer, one: int, other: int | None) -> _Border:
-    """Take w_one − w_other, of all others w_one, apart into the support vectors that it is the sum of."""
     explainer = explorer.project.explainer
-    surrogate, W = explainer.surrogate_, explainer.coef_
-    lam = surrogate.lam[explainer.support_].tocsc()
-    pulls, direction = lam[:, [one]].toarray().ravel(), W[one].copy()
+    W, labels = explainer.coef_, explainer.labels_[explainer.support_]
+    lam = explainer.surrogate_.lam[explainer.support_].tocsc()
+    mine = labels == one
+    pulls = ones = lam[:, [one]].toarray().ravel()
+    direction, held = W[one], np.where(mine, True, ones < 0)
     if other is not None:
-        pulls = pulls - lam[:, [other]].toarray().ravel()
-        direction = direction - W[other]
-    d = surrogate.stored.shape[1]
-    squares = float((direction[:d] ** 2).sum())
+        others = lam[:, [other]].toarray().ravel()
+        pulls, direction, held = ones - others, W[one] - W[other], np.where(mine, others < 0, ones < 0)
+    along, margins = np.empty(len(labels)), np.empty(len(labels))
+    for some, logits in explainer.surrogate_.support_logits():
+        here, own = logits[:, one].copy(), logits[np.arange(len(logits)), labels[some]]
+        rival = logits[:, other] if other is not None else own
+        along[some] = here if other is None else here - rival
+        if other is None:
+            logits[:, one] = -np.inf
+            margins[some] = np.where(mine[some], here - logits.max(axis=1), rival - here)
+        else:
+            margins[some] = np.where(mine[some], 1, -1) * along[some]
+    squares = direction**2
     if explainer.bias:
-        squares += float(direction[-1] / explainer.constant_) ** 2
-    along = np.concatenate(
-        [
-            surrogate.stored[part].double().cpu().numpy() @ direction[:d]
-            for part in surrogate.stored.parts(len(surrogate.stored))
-        ]
-    )
-    along += direction[-1] if explainer.bias else 0.0
-    return _Border(pulls, pulls * along / max(squares, np.finfo(np.float64).tiny), along)
+        squares[-1] /= explainer.constant_**2  # a bias is a weight on the constant times that constant
+    length = max(float(squares.sum()), np.finfo(np.float64).tiny)
+    return _Border(labels, pulls, pulls * along / length, margins, held)
 
 
 def _sides(explorer: Explorer, one: int, other: int | None) -> tuple[schema.Sides, schema.Sides]:
     """What either class rests on beside the other."""
-    explainer, tests = explorer.project.explainer, explorer.tests
-    found, labels = _border(explorer, one, other), explainer.labels_[explainer.support_]
-    lam = explainer.surrogate_.lam[explainer.support_].tocsc()
-    mine = labels == one
-    theirs = ~mine if other is None else labels == other
-    against = [
-        np.ones(len(labels), bool) if other is None else lam[:, [other]].toarray().ravel() < 0,
-        lam[:, [one]].toarray().ravel() < 0,
-    ]
-    truth = [tests.truths == one, tests.truths != one if other is None else tests.truths == other]
-    said = [tests.predicted == one, tests.predicted != one if other is None else tests.predicted == other]
+    tests, found = explorer.tests, _border(explorer, one, other)
+
+    def has(labels: Any, side: int) -> Any:
+        """Which of some labels (n,) are those of a side."""
+        if side == 0:
+            return labels == one
+        return labels != one if other is None else labels == other
+
     sides = []
-    for j, (own, sign) in enumerate(((mine, 1.0), (theirs, -1.0))):
-        border = np.flatnonzero(own & against[j])
+    for side, sign in ((0, 1), (1, -1)):
+        border = np.flatnonzero(has(found.labels, side) & found.held)
         telling = np.flatnonzero(sign * found.pulls > 0)
-        telling = telling[np.argsort(-found.shares[telling], kind="stable")[:_TELLING]]
-        nearest = border[np.argsort(sign * found.margins[border], kind="stable")[:_TELLING]]
+        # What speaks against one class alone takes from it, and has a negative share.
+        weight = found.shares[telling] * (sign if other is None else 1)
+        truly = tests.valid & has(tests.truths, side)
         sides.append(
             schema.Sides(
-                n_tests=int((tests.valid & truth[j]).sum()),
-                mistaken=int((tests.valid & truth[j] & said[1 - j]).sum()),
+                n_tests=int(truly.sum()),
+                mistaken=int((truly & has(tests.predicted, 1 - side)).sum()),
                 n_border=len(border),
-                telling=_told(explorer, telling, found, sign),
-                border=_told(explorer, nearest, found, sign),
+                telling=_told(explorer, telling[np.argsort(-weight, kind="stable")[:_TELLING]], found),
+                border=_told(
+                    explorer, border[np.argsort(found.margins[border], kind="stable")[:_TELLING]], found
+                ),
             )
         )
     return sides[0], sides[1]
 
 
-def _told(explorer: Explorer, rows: Ints, found: _Border, sign: float) -> list[schema.Telling]:
+def _told(explorer: Explorer, rows: Ints, found: _Border) -> list[schema.Telling]:
     explainer = explorer.project.explainer
     places = explainer.support_[rows].tolist()
     return [
@@ -140,7 +155,7 @@ def _told(explorer: Explorer, rows: Ints, found: _Border, sign: float) -> list[s
             index=place,
             label=int(explainer.labels_[place]),
             share=float(found.shares[row]),
-            margin=float(sign * found.margins[row]),
+            margin=float(found.margins[row]),
             sample=sample,
         )
         for row, place, sample in zip(rows.tolist(), places, explorer.training.samples(places), strict=True)

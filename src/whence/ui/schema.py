@@ -214,8 +214,8 @@ class Classes(BaseModel):
 class Telling(BaseModel):
     """A training sample that tells two classes apart.
 
-    ``share`` is its part of what separates them, over all samples 1; ``margin`` is how far it is on its own
-    label's side, 1 being far enough.
+    ``share`` is its part of what separates them, over all samples 1, and negative where it takes from that;
+    ``margin`` is how far it is on its own label's side, 1 being far enough.
     """
 
     index: Index

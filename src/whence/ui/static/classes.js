@@ -1,7 +1,7 @@
 // The classes: what carries each, which are confused, and two of them side by side.
 
 import { addressOf } from "./address.js";
-import { Name, PAGE, count, fail, h, pager, percent, progress, replace, short, signed } from "./dom.js";
+import { Name, PAGE, count, fail, h, pager, part, percent, progress, replace, short, signed } from "./dom.js";
 import { sampleView } from "./maps.js";
 
 export class ClassesView {
@@ -70,15 +70,17 @@ export class ClassesView {
   }
 
   drawn(found) {
-    const [a, b] = [this.names[found.one], found.other === null ? "all others" : this.names[found.other]];
-    const column = (side, name, rest) => h("section", {}, h("h4", {}, name),
-      h("p", {}, this.mistaken(side, name, rest), " ", `${count(side.n_border)} training samples of ${name} hold it apart from ${rest}.`),
-      h("p", { class: "quiet" }, `What ${name} rests on beside ${rest}, with its share of what separates the two:`), this.thumbs(side.telling, (one) => percent(one.share)),
+    const rests = (name, rest) => `What ${name} rests on beside ${rest}, with its share of what separates the two:`;
+    const [a, b] = [this.names[found.one], found.other === null ? "other classes" : this.names[found.other]];
+    const column = (side, name, rest, words) => h("section", {}, h("h4", {}, name),
+      h("p", {}, this.mistaken(side, name, rest), " ", `${count(side.n_border)} training samples of ${name} are held apart from ${rest}.`),
+      h("p", { class: "quiet" }, words), this.thumbs(side.telling, (one) => part(one.share)),
       h("p", { class: "quiet" }, `Samples of ${name} that are nearest to ${rest}, with their margin (1 is far enough, below 0 is the other side):`), this.thumbs(side.border, (one) => signed(one.margin)));
     return h("section", { class: "comparison", "aria-label": `${a} beside ${b}` }, h("h3", {}, a, " beside ", b),
       found.likeness === null ? null : h("p", {}, `Their weights have a cosine of ${signed(found.likeness)}${found.likeness > 0 ? ": they rest on much that is the same." : "."}`,
-        found.shared.length ? [" Concepts that raise both: ", h("span", {}, found.shared.map((one) => `${one.name} (${signed(one.parts[0])}, ${signed(one.parts[1])})`).join(", ")), "."] : " No concept raises both."),
-      h("div", { class: "two" }, column(found.sides[0], a, b), column(found.sides[1], b, a)),
+        found.shared.length ? [" ", h("a", { href: addressOf(this.info, { tab: "concepts" }) }, "Concepts"), " that raise both: ", h("span", {}, found.shared.map((one) => `${one.name} (${signed(one.parts[0])}, ${signed(one.parts[1])})`).join(", ")), "."] : " No concept raises both."),
+      h("div", { class: "two" }, column(found.sides[0], a, b, found.other === null ? `What ${a} rests on, with its share of it:` : rests(a, b)),
+        column(found.sides[1], b, a, found.other === null ? `What speaks most against ${a}, with what it takes:` : rests(b, a))),
       found.other === null && found.rivals.length ? this.rivals(found) : null);
   }
 

@@ -68,6 +68,9 @@ export function percent(share) {
   return `${(100 * share).toFixed(1)} %`;
 }
 
+// A share that may be negative.
+export const part = (share) => (share < 0 ? `−${percent(-share)}` : percent(share));
+
 export const side = (score) => (score >= 0 ? "for" : "against");
 
 // A list is one stop for the Tab key; arrows go from one of its items to the next. ``chosen`` is where one comes in.

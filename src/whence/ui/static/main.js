@@ -183,12 +183,11 @@ function draw() {
         h("figcaption", {}, "relevance for ", names()[why.target]), scaleKey(why.full.logit)),
       h("div", {}, verdict(why, names()), balance(why))),
     questions(why),
-    h("div", { class: "work" },
+    h("div", { class: "work" }, h("div", {},
       h("div", { class: "sides", onmouseleave: back, onfocusout: back },
         column(why.pairs.filter((pair) => pair.score > 0), "for", "▲", 0),
-        column(why.pairs.filter((pair) => pair.score <= 0), "against", "▼", 1)),
-      h("aside", {}, h("section", { id: "pair", "aria-label": "Pair" }), whatIf && why.test !== null ? whatIf.basket : null)),
-    h("section", { id: "strip" }), charts(why));
+        column(why.pairs.filter((pair) => pair.score <= 0), "against", "▼", 1)), h("section", { id: "strip" }), charts(why)),
+      h("aside", {}, h("section", { id: "pair", "aria-label": "Pair" }), whatIf && why.test !== null ? whatIf.basket : null)));
   roving(panel.querySelector(".sides"), ".card button")();
   place("sign-for").textContent = why.words.sign[0];
   place("sign-against").textContent = why.words.sign[1];
@@ -320,12 +319,13 @@ function listen() {
 
 // Show what the address names: when the page is opened, and when the address changes.
 async function follow() {
-  const found = readAddress(state.info), { query } = found;
+  const { hash } = location, found = readAddress(state.info, hash), { query } = found;
   if (found.test !== null && !source.has(found.test)) found.test = null;
   if (!source.answersBoth) found.choice.question = "made of";
   Object.assign(state, { ...found, own: null, query: null });
   const listed = state.list.follow(query);
   if (found.tab === "explore" || !place(found.tab)) await listed;
+  if (hash !== location.hash) return; // another address came in between
   turn(found.tab, true);
 }
 

@@ -4,7 +4,7 @@ import { addressOf } from "./address.js";
 import { Name, count, h, percent, progress, replace, short } from "./dom.js";
 import { sampleView } from "./maps.js";
 
-const FIRST = 6; // tests of a kind
+const FIRST = 8; // tests of a kind
 
 function size(bytes) {
   const unit = ["bytes", "kB", "MB", "GB"], at = Math.min(3, Math.floor(Math.log10(Math.max(bytes, 1)) / 3));
