@@ -27,10 +27,12 @@ from whence.attributors.ranking import Ranked, TopK
 from whence.attributors.similarity import Similarity
 from whence.core import contents, store
 from whence.core.registry import import_all
-from whence.data import as_training_set
+from whence.data import Corpus, as_training_set
 from whence.errors import InvalidInputError, StoreError
 from whence.features.place import BankPlace
+from whence.model.language import as_language_model
 from whence.model.modules import class_names
+from whence.tasks import Tokens
 
 __all__ = [
     "EKFAC",
@@ -102,6 +104,11 @@ def load(
             f"{path} was saved by the method {method!r}, which is not registered. Import the module that "
             "registers it with whence.register, or use the version of whence that has it."
         )
+    if manifest.get("task") == Tokens().saved["task"]:
+        model = None if model is None else as_language_model(model)
+        if tokenizer is not None and data is not None:
+            data, tokenizer = Corpus(data, tokenizer), None
+        preprocess = data.prompts if isinstance(data, Corpus) else preprocess
     attributor = METHODS.get(method).restored(arrays, manifest, model)
     if data is not None:
         if model is None:
