@@ -80,7 +80,8 @@ def test_page_says_what_was_found(kind: str) -> None:
         "678 of 12,345 training samples are support vectors",
         "The relative duality gap of the surrogate is 3.0e-07",
         "“cat” rests on likeness to training samples labelled cat and dog; samples labelled dog speak "
-        "against it, with 25.0 % of that weight; trust this explanation: the surrogate gives the model’s answer.",
+        "against it, with 25.0 % of that weight; trust this explanation: the surrogate gives the model’s "
+        "answer.",
     ):
         assert expected in words
     why = explanation(kind)

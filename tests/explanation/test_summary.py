@@ -25,8 +25,9 @@ def said(**changes: Any) -> str:
 
 def test_what_it_rests_on_what_speaks_against_it_and_how_far_to_trust_it() -> None:
     assert said() == (
-        "“cat” rests on likeness to training samples labelled cat and dog; samples labelled dog speak against "
-        "it, with 25.0 % of that weight; trust this explanation: the surrogate gives the model’s answer."
+        "“cat” rests on likeness to training samples labelled cat and dog; samples labelled dog speak "
+        "against it, with 25.0 % of that weight; trust this explanation: the surrogate gives the model’s "
+        "answer."
     )
 
 
@@ -40,7 +41,8 @@ def test_reasons_join_and_the_worst_of_them_decides() -> None:
         "gives the model’s answer."
     )
     assert said(usual=usual(True), surrogate_class=2).endswith(
-        "do not trust this explanation: the surrogate predicts “owl” and nothing like this was in the training set."
+        "do not trust this explanation: the surrogate predicts “owl” and nothing like this was in the "
+        "training set."
     )
     assert "take this explanation with care: the surrogate was not solved to the end" in said(gap=0.1)
 
