@@ -94,9 +94,8 @@ class NextToken(nn.Module):
         """Give up to so many tokens that follow, each the one of the largest logit; none after the end."""
         self.check_room(len(tokens) + most)
         ids = to_model(self, torch.from_numpy(tokens)[None])
-        model: Any = self.language_model
         with evaluating(self):
-            found = model.generate(
+            found = self._inner.generate(  # with adapters it is the same, whose own would leave traces
                 input_ids=ids,
                 attention_mask=torch.ones_like(ids),
                 max_new_tokens=most,
