@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from whence.core.arrays import Ints
+from whence.core.arrays import Ints, Mask
 from whence.core.checks import check_count, check_names, shown
 from whence.core.display import displayed
 from whence.errors import InvalidInputError
@@ -162,7 +162,7 @@ class Corpus(Dataset[Any]):
             )
         self.labels = self._tokens[self._starts[self.document] + self.place].astype(np.int64)
 
-    def _read(self, parts: list[tuple[str, str]]) -> tuple[list[Ints], list[Ints]]:
+    def _read(self, parts: list[tuple[str, str]]) -> tuple[list[Ints], list[Mask]]:
         """Give each document's tokens, and which of them were learned."""
         tokens, learned = [], []
         for prompt, text in parts:

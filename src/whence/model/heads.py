@@ -251,8 +251,9 @@ def misranked(found: HeadInputs, logits: Tensor) -> Tensor:
 def effective(layer: nn.Module) -> tuple[Tensor, Tensor | None]:
     """Give the weight (K, d) and bias (K,) that the layer stands for, whatever it is made of.
 
-    A plain layer's own; of any other (low-rank adapters, parametrisations, subclasses) the derivative and
-    the value at zero, which are the weight and the bias if the layer is linear. To be called in eval mode.
+    A plain layer's own; of any other (low-rank adapters, parametrisations, subclasses) the derivative, or the
+    values at unit vectors, and the value at zero, which are the weight and the bias if the layer is linear.
+    To be called in eval mode.
     """
     if type(layer) in (nn.Linear, nn.Conv1d, nn.Conv2d):
         bias = layer.bias
@@ -265,6 +266,10 @@ def effective(layer: nn.Module) -> tuple[Tensor, Tensor | None]:
             f"{type(layer).__name__} of {type(layer).__module__}. Pass the model that it was made of."
         )
     places = (1,) * (layer.weight.ndim - 2) if isinstance(layer, nn.Conv1d | nn.Conv2d) else ()
+    if d < K:  # of a vocabulary the derivative would take K × K numbers
+        rows = torch.cat([torch.zeros(1, d), torch.eye(d)]).to(like.detach()).reshape(d + 1, d, *places)
+        values = layer(rows).detach().reshape(d + 1, K)
+        return (values[1:] - values[0]).T, values[0] if values[0].any() else None
     with torch.enable_grad():
         zeros = torch.zeros(K, d, *places, device=like.device, dtype=like.dtype, requires_grad=True)
         values = layer(zeros).reshape(K, K)

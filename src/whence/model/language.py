@@ -39,9 +39,7 @@ class NextToken(nn.Module):
     def __init__(self, language_model: nn.Module) -> None:
         super().__init__()
         self.language_model = unwrap(language_model)
-        inner = self._inner
-        named = hasattr(inner, "get_output_embeddings") and hasattr(inner, "base_model")
-        if not named or inner.get_output_embeddings() is None or inner.base_model is inner:
+        if not writes(language_model):
             raise ModelError(
                 "A language model must be a causal one of transformers, such as AutoModelForCausalLM gives. "
                 f"Got {type(language_model).__name__}, which has no output embeddings."
@@ -55,8 +53,7 @@ class NextToken(nn.Module):
     @property
     def _inner(self) -> Any:
         """The model inside its adapters."""
-        model: Any = self.language_model
-        return model.get_base_model() if hasattr(model, "get_base_model") else model
+        return _inside(self.language_model)
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """Logits (B, V) after the last token of each row."""
@@ -145,22 +142,33 @@ def as_language_model(model: Any) -> NextToken:
     return inner if isinstance(inner, NextToken) else NextToken(inner)
 
 
+def writes(model: Any) -> bool:
+    """Whether a model is one of transformers that makes tokens of states, and no classifier of texts."""
+    inner = _inside(unwrap(model))
+    named = hasattr(inner, "get_output_embeddings") and hasattr(inner, "base_model")
+    return named and inner.get_output_embeddings() is not None and inner.base_model is not inner
+
+
 def of_documents(model: Any, data: Any, tokenizer: Any) -> tuple[NextToken, Corpus] | None:
     """Give a language model as a classifier, and its corpus; None where data are no documents.
 
-    They are a ``Corpus``, or come with a tokeniser, which a ``pipeline`` that writes has. The classifier has
-    told some places of the corpus as the model itself does.
+    They are a ``Corpus``, or come with a tokeniser, their own or that of a ``pipeline``, and a model that
+    writes. The classifier has told some places of the corpus as the model itself does.
     """
-    writes = hasattr(model, "tokenizer") and getattr(model, "task", None) == "text-generation"
-    if tokenizer is None and writes:
-        tokenizer = model.tokenizer
-    if not isinstance(data, Corpus) and tokenizer is None:
+    if tokenizer is None:
+        tokenizer = getattr(model, "tokenizer", None)
+    if not isinstance(data, Corpus) and (tokenizer is None or data is None or not writes(model)):
         return None
     corpus = data if isinstance(data, Corpus) else Corpus(data, tokenizer)
     found = as_language_model(model)
     some = [corpus[i][0] for i in sorted({*range(min(len(corpus), 3)), len(corpus) - 1})]
     found.check(**to_model(found, corpus.prompts(some)))
     return found, corpus
+
+
+def _inside(model: Any) -> Any:
+    """Give the model inside its adapters."""
+    return model.get_base_model() if hasattr(model, "get_base_model") else model
 
 
 def _runs(ids: Tensor, lengths: Tensor) -> list[slice]:
