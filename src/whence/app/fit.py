@@ -127,7 +127,8 @@ def run(
     several = "+" in configuration.data
     samples = configuration.training(network, folder) if several else find("data", configuration.data, folder)
     tests = None if configuration.test is None else find("test", configuration.test, folder)
-    prepare, reading = None if several else configuration.prepare(), configuration.reading
+    reading = configuration.reading
+    form = {} if several else {"preprocess": configuration.prepare(), "tokenizer": configuration.spelling()}
     attributor = configuration.attributor()(**configuration.options)
     attributor.show_progress = show_progress
     held_out = None
@@ -135,7 +136,7 @@ def run(
         with _about_test():
             held_out = configuration.samples(tests, network, attributor.batch_size)
     task = None if several else configuration.chosen_task()
-    attributor.fit(network, samples, layer=configuration.layer, task=task, preprocess=prepare, **reading)
+    attributor.fit(network, samples, layer=configuration.layer, task=task, **form, **reading)
     for line in describe(attributor):
         say(line)
 

@@ -59,6 +59,10 @@ class Saved:
     preprocess: Annotated[
         str | None, typer.Option(help="The preprocessing, instead of the one the file names.", metavar=NAMED)
     ] = None
+    tokenizer: Annotated[
+        str | None,
+        typer.Option(help="The tokeniser that tokens are shown by, where it is not found.", metavar=NAMED),
+    ] = None
     method: Annotated[
         str | None, typer.Option(help="The method, instead of the one the file names.", metavar=NAMED)
     ] = None
@@ -102,6 +106,10 @@ class Fit:
     ] = None
     preprocess: Annotated[
         str | None, typer.Option(help="Function that makes the model's inputs of raw ones.", metavar=NAMED)
+    ] = None
+    tokenizer: Annotated[
+        str | None,
+        typer.Option(help="Tokeniser that tokens are shown by, where --preprocess hides it.", metavar=NAMED),
     ] = None
     method: Annotated[
         str, typer.Option(help="The attribution method, or module:name of your own.", metavar="NAME")

@@ -150,8 +150,9 @@ class Attributor(Saveable):
         collate_fn
             Makes a batch of a list of samples, as in a DataLoader.
         tokenizer
-            Of a causal language model of transformers, whose ``data`` are documents: every token of them is
-            a sample, and what comes before it the input. ``whence.data.Corpus`` has more of this.
+            Of transformers: explanations show tokens by it as text. None looks for it in ``preprocess`` and
+            ``collate_fn``. Of a causal language model ``data`` are documents then: every token of them is a
+            sample, and what comes before it the input; ``whence.data.Corpus`` has more of this.
         cache_dir
             Folder that keeps features and solutions. A fit that was killed resumes there, and one with the
             same model, data and options takes what is there; see ``whence cache ls``. It is remembered: what
@@ -178,13 +179,18 @@ class Attributor(Saveable):
             written = of_documents(model, data, tokenizer)
             if written is not None:
                 model, data = written
-                preprocess, task = data.prompts, Tokens
+                preprocess, tokenizer, task = data.prompts, None, Tokens
                 names = data.prompts.names(model.n_tokens) if names is None else names
             held = held_by(model, data)
             data = held.data
             if preprocess is None and collate_fn is None:
                 preprocess, collate_fn = held.preprocess, held.collate_fn
-        form: dict[str, Any] = {"task": as_task(task), "preprocess": preprocess, "collate_fn": collate_fn}
+        form: dict[str, Any] = {
+            "task": as_task(task),
+            "preprocess": preprocess,
+            "collate_fn": collate_fn,
+            "tokenizer": tokenizer,
+        }
         finding = {**form, "task": task_of_labels if task is None else form["task"]}
         reading: Reading = {
             "cache_dir": cache_dir,
@@ -209,7 +215,7 @@ class Attributor(Saveable):
                 **reading,
             )
         else:
-            made_by = {"model": model, "data": data, "layer": layer, "tokenizer": tokenizer, **form}
+            made_by = {"model": model, "data": data, "layer": layer, **form}
             told = [name for name, value in made_by.items() if value is not None]
             told += [name for name, usual in _USUAL.items() if reading.get(name) != usual]
             bank = self._check_bank(features, told)

@@ -155,8 +155,8 @@ def of_documents(model: Any, data: Any, tokenizer: Any) -> tuple[NextToken, Corp
     They are a ``Corpus``, or come with a tokeniser, their own or that of a ``pipeline``, and a model that
     writes. The classifier has told some places of the corpus as the model itself does.
     """
-    if tokenizer is None:
-        tokenizer = getattr(model, "tokenizer", None)
+    if tokenizer is None and getattr(model, "task", None) == "text-generation":
+        tokenizer = model.tokenizer
     if not isinstance(data, Corpus) and (tokenizer is None or data is None or not writes(model)):
         return None
     corpus = data if isinstance(data, Corpus) else Corpus(data, tokenizer)

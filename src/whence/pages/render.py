@@ -13,8 +13,21 @@ from markupsafe import Markup, escape
 
 from whence.core.words import number
 from whence.pages.png import data_uri
-from whence.pages.samples import readable
-from whence.pages.style import a_bar, bars, drawn, ends, heat, heights, level, percent, scale, signed
+from whence.pages.style import (
+    a_bar,
+    bars,
+    drawn,
+    ends,
+    heat,
+    heights,
+    level,
+    percent,
+    scale,
+    signed,
+    strongest,
+    unwritten,
+)
+from whence.pages.texts import breaks, headline, readable
 
 CITATION = (
     "Galip Ümit Yolcu, Moritz Weckbecker, Thomas Wiegand, Wojciech Samek, Sebastian Lapuschkin: "
@@ -78,9 +91,24 @@ def render(template: str, packages: Sequence[str], look: Look, **context: Any) -
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    filters = (a_bar, bars, data_uri, ends, heights, level, named, number, percent, readable, signed)
+    filters = (
+        a_bar,
+        bars,
+        breaks,
+        data_uri,
+        ends,
+        headline,
+        heights,
+        level,
+        named,
+        number,
+        percent,
+        readable,
+        signed,
+    )
     environment.filters |= {function.__name__: function for function in filters}
-    environment.globals |= {"citation": CITATION, "drawn": drawn, "heat": heat, "scale": scale}
+    functions = (drawn, heat, scale, strongest, unwritten)
+    environment.globals |= {"citation": CITATION} | {function.__name__: function for function in functions}
     return environment.get_template(template).render(look=look, **context)
 
 

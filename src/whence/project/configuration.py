@@ -28,7 +28,7 @@ from whence.tasks.task import TASKS
 SUFFIX = ".json"
 """What the name of a configuration has beyond that of the explainer that it lies beside."""
 
-NAMES = ("model", "data", "test", "preprocess", "method", "task")
+NAMES = ("model", "data", "test", "preprocess", "tokenizer", "method", "task")
 """What a fit is given as the names of code."""
 READING = ("cache_dir", "dtype", "autocast", "num_workers", "on_error")
 """Options of how the samples are read."""
@@ -46,6 +46,8 @@ class Configuration:
         parameter ``folder`` is given the folder of the explainer's file. Several training sets, one after the
         other, have a + between them, which ``whence update`` adds to; so have the models of an ensemble
     preprocess : ``module:name`` of what makes the model's inputs of a batch of inputs
+    tokenizer : ``module:name`` of the tokeniser that tokens are shown by, or of what makes it; None looks for
+        it in ``preprocess``
     method : the attribution method, by its registered name or as ``module:name``
     task : what labels and outputs stand for, likewise; None where the labels tell
     layer, device : the head's name, and where the model runs
@@ -57,6 +59,7 @@ class Configuration:
     data: str
     test: str | None = None
     preprocess: str | None = None
+    tokenizer: str | None = None
     method: str = "dualda"
     task: str | None = None
     layer: str | None = None
@@ -167,6 +170,10 @@ class Configuration:
         found = named("preprocess", self.preprocess)
         return check_callable("preprocess", found, "a function of a batch of inputs")
 
+    def spelling(self) -> Any:
+        """Import or make the tokeniser that tokens are shown by; None where none is named."""
+        return None if self.tokenizer is None else find("tokenizer", self.tokenizer)
+
     def training(self, network: Any, folder: Path, task: Task | None = None) -> TrainingSet:
         """Read the training set, or several as one."""
         sets = [self.samples(find("data", name, folder), network, task=task) for name in self.data.split("+")]
@@ -180,6 +187,12 @@ class Configuration:
         Where no task is given, it is the one that is named, or that the labels tell.
         """
         first = network[0] if isinstance(network, list) else network
-        names, prepare = class_names(first), self.prepare()
         told = task or self.chosen_task() or task_of_labels
-        return as_training_set(data, batch_size, task=told, names=names, preprocess=prepare)
+        return as_training_set(
+            data,
+            batch_size,
+            task=told,
+            names=class_names(first),
+            preprocess=self.prepare(),
+            tokenizer=self.spelling(),
+        )

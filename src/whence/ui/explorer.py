@@ -215,7 +215,7 @@ class Explorer:
         """Samples to look at, of the tests or of the training set."""
         if not indices:
             return []
-        tokenizer = self.project.explainer.require_model().prepare.preprocess
+        tokenizer = self.project.explainer.require_model().prepare.find_tokenizer()
         return as_samples(samples.take(list(indices)), tokenizer)
 
     def _trained(self, indices: Sequence[int]) -> list[Any]:
