@@ -14,8 +14,8 @@ from whence.core.checks import check_path
 from whence.core.words import counted
 from whence.explanation.page import style as explanation_style
 from whence.pages.render import Look, read, render
-from whence.pages.samples import readable
 from whence.pages.style import ends, one_line, percent
+from whence.pages.texts import readable
 
 if TYPE_CHECKING:
     from whence.explanation.trace import Passage, Source, Trace
