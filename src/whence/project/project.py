@@ -175,6 +175,11 @@ class Project:
             )
         return self._tests
 
+    @property
+    def has_tests(self) -> bool:
+        """Whether the configuration names samples to explain."""
+        return self._tests is not None
+
     def check_tests(self, indices: list[int]) -> list[int]:
         """Return places of test samples, or raise."""
         places: list[int] = check_places("tests", indices, len(self.tests)).tolist()
