@@ -12,7 +12,8 @@ from typing import Any
 from markupsafe import Markup, escape
 
 from whence.core.words import number
-from whence.pages.png import data_uri
+from whence.pages.glossary import GLOSSARY, glossed
+from whence.pages.pictures import data_uri
 from whence.pages.style import (
     a_bar,
     bars,
@@ -45,11 +46,13 @@ class Look:
     style : its own, which follows what all pages have
     script : none where it is empty
     live : whether the script may ask the machine that serves the page
+    asks : whether a form of the page may ask it
     """
 
     style: str
     script: str = ""
     live: bool = False
+    asks: bool = False
 
     @property
     def whole_style(self) -> str:
@@ -59,10 +62,10 @@ class Look:
     @property
     def policy(self) -> str:
         """The content security policy: the style and the script inside the page, by their hashes."""
-        connect = "'self'" if self.live else "'none'"
+        connect, action = ("'self'" if allowed else "'none'" for allowed in (self.live, self.asks))
         return (
             f"default-src 'none'; script-src {_hash(self.script)}; style-src {_hash(self.whole_style)}; "
-            f"img-src data:; connect-src {connect}; base-uri 'none'; form-action 'none'"
+            f"img-src data:; connect-src {connect}; base-uri 'none'; form-action {action}"
         )
 
 
@@ -95,6 +98,7 @@ def render(template: str, packages: Sequence[str], look: Look, **context: Any) -
         breaks,
         data_uri,
         ends,
+        glossed,
         headline,
         heights,
         level,
@@ -106,7 +110,9 @@ def render(template: str, packages: Sequence[str], look: Look, **context: Any) -
     )
     environment.filters |= {function.__name__: function for function in filters}
     functions = (drawn, heat, scale, strongest, unwritten)
-    environment.globals |= {"citation": CITATION} | {function.__name__: function for function in functions}
+    environment.globals |= {"citation": CITATION, "terms": GLOSSARY} | {
+        function.__name__: function for function in functions
+    }
     return environment.get_template(template).render(look=look, **context)
 
 

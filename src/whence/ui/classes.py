@@ -199,12 +199,13 @@ def _rivals(explorer: Explorer, one: int) -> list[schema.Rival]:
 
 def _shared(explorer: Explorer, one: int, other: int) -> list[schema.Shared]:
     """The concepts that raise the logits of both classes most, for the tests of either."""
-    parts = uses(explorer).parts
-    both = np.minimum(parts[one], parts[other])
+    used = uses(explorer)
+    parts = used.of(one), used.of(other)
+    both = np.minimum(*parts)
     order = np.argsort(-both, kind="stable")[:_SHARED].tolist()
     names = explorer.solved.components.names
     return [
-        schema.Shared(name=names[j], parts=(float(parts[one, j]), float(parts[other, j])))
+        schema.Shared(name=names[j], parts=(float(parts[0][j]), float(parts[1][j])))
         for j in order
         if both[j] > 0
     ]

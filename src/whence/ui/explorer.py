@@ -11,6 +11,7 @@ from whence.attributors.pairs import PairAttributor
 from whence.attributors.usual import usual_of
 from whence.errors import InvalidInputError
 from whence.explanation import Explanation
+from whence.explanation.summary import stability
 from whence.explanation.view import Explained, Strip, Usual
 from whence.explanation.wording import Question
 from whence.project import Project
@@ -132,7 +133,9 @@ class Explorer:
         )
         sides = zip(found.top[:2], (found.proponents, found.opponents), strict=True)
         pairs = [pair for side, among in sides for pair in zip(side.indices[0], among[0], strict=True)]
-        return schema.Doubt(k=k, halves=found.halves, among={int(i): int(n) for i, n in pairs if i >= 0})
+        among = {int(i): int(n) for i, n in pairs if i >= 0}
+        reason = stability(list(among.values()), found.halves)
+        return schema.Doubt(k=k, halves=found.halves, among=among, reason=reason)
 
     def concepts(
         self, index: int, pair: int | None = None, target: int | None = None, C: float | None = None

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from whence.core.arrays import Doubles
+from whence.core.arrays import Doubles, Ints
 from whence.errors import InvalidInputError
 from whence.relevance import Concepts
 from whence.ui import schema
@@ -22,34 +22,42 @@ class Uses(NamedTuple):
 
     Attributes
     ----------
-    parts : (K, q) of each class's mean logit, (w_c·v)(μ_c·v), μ_c being the mean of the features of the tests
+    classes : (k,) that the model gives to a test; of the others nothing is known
+    parts : (k, q) of each class's mean logit, (w_c·v)(μ_c·v), μ_c being the mean of the features of the tests
         that the model gives class c. Over all concepts, which are a basis, the parts of a class sum to its
-        mean logit without the bias. Of a class that is given to no test they are 0
-    activations : (K, q) how strongly these tests show each concept in the mean, μ_c·v
+        mean logit without the bias
+    activations : (k, q) how strongly these tests show each concept in the mean, μ_c·v
     """
 
+    classes: Ints
     parts: Doubles
     activations: Doubles
+
+    def of(self, c: int) -> Doubles:
+        """Give the parts (q,) of a class; 0 where it is given to no test."""
+        found: Doubles = self.parts[self.classes == c].sum(axis=0)
+        return found
 
 
 def uses(explorer: Explorer) -> Uses:
     """Tell how all classes use all concepts."""
     tests, explainer = explorer.tests, explorer.project.explainer
     features = tests.features.double().cpu().numpy()[tests.valid]
-    given = tests.predicted[tests.valid]
-    means = np.zeros((len(explorer.names), features.shape[1]))
+    classes, given = np.unique(tests.predicted[tests.valid], return_inverse=True)
+    means = np.zeros((len(classes), features.shape[1]))
     np.add.at(means, given, features)
-    means /= np.maximum(np.bincount(given, minlength=len(means)), 1)[:, None]
+    means /= np.bincount(given)[:, None]
     v = explorer.solved.components.vectors
     activations = means @ v.T
-    return Uses((explainer.coef_[:, : features.shape[1]] @ v.T) * activations, activations)
+    weights = explainer.coef_[classes, : features.shape[1]]
+    return Uses(classes, (weights @ v.T) * activations, activations)
 
 
 def gallery(explorer: Explorer, offset: int = 0, limit: int = 12) -> schema.Gallery:
     """A page of the concepts, those that the classes use most first."""
     if not explorer.task.has_classes:
         raise InvalidInputError("The gallery must be of a model of classes. These outputs are not.")
-    (parts, activations), all_of_them = uses(explorer), explorer.solved.components
+    (classes, parts, activations), all_of_them = uses(explorer), explorer.solved.components
     shares = parts / np.maximum(np.abs(parts).sum(axis=1, keepdims=True), np.finfo(np.float64).tiny)
     used = np.abs(shares).mean(axis=0)
     known = np.argsort(-used, kind="stable")[: int((used > _UNUSED).sum())]
@@ -71,7 +79,7 @@ def gallery(explorer: Explorer, offset: int = 0, limit: int = 12) -> schema.Gall
                 used=float(used[place]),
                 uses=[
                     schema.Use(
-                        label=c,
+                        label=int(classes[c]),
                         shows=bool(activations[c, place] >= 0),
                         part=float(parts[c, place]),
                         share=float(shares[c, place]),

@@ -1,11 +1,11 @@
 // The page: what is chosen, and how keys and clicks change it.
 
-import { Name, count, fail, h, percent, place, replace, roving, short, tell } from "./dom.js";
+import { Name, count, fail, glossed, h, percent, place, replace, roving, short, tell } from "./dom.js";
 import { plain, readAddress, tabOf, writeAddress } from "./address.js";
 import { sampleView, scaleKey } from "./maps.js";
 import { source } from "./source.js";
 import { balance, charts } from "./charts.js";
-import { card, conceptStrip, doubtWords, drawMark, pairView, usualView, verdict } from "./panels.js";
+import { card, conceptStrip, doubtWords, drawMark, pairView, sentence, usualView, verdict } from "./panels.js";
 import { AuditView } from "./audit.js";
 import { ClassesView } from "./classes.js";
 import { GalleryView } from "./gallery.js";
@@ -16,7 +16,7 @@ import { ChangesView } from "./changes.js";
 import { listenToKeys } from "./keys.js";
 
 const state = { ...plain(), info: null, names: [], list: null, whatIf: null, views: {}, own: null, why: null, wanted: "", shown: null, asked: 0,
-  solved: new Set(), foretelling: null, foretold: !source.live, doubt: null };
+  solved: new Set(), foretelling: null, foretold: !source.live, doubt: null, usual: null };
 const names = () => state.names;
 
 function choose(test) {
@@ -70,7 +70,7 @@ const wanted = () => state.own ? `own ${state.own.number}` : JSON.stringify([sta
 const answer = (choice) => state.own ? source.own(state.own.body, state.own.type, choice) : source.explain(state.test, choice);
 
 function drawn(why) {
-  Object.assign(state, { why, doubt: null });
+  Object.assign(state, { why, doubt: null, usual: null });
   draw();
   doubt(why);
   usual(why);
@@ -79,7 +79,10 @@ function drawn(why) {
 // How usual the test is comes when the features of the training set are read, once.
 async function usual(why) {
   const found = await source.usual(why, state.own).catch(() => null); // a hint, without which all else holds
-  if (why === state.why && found) replace(place("usual"), usualView(found));
+  if (why !== state.why || !found) return;
+  state.usual = found;
+  replace(place("usual"), usualView(found));
+  sumUp();
 }
 
 // While effects are fitted, what the logit is made of can be looked at.
@@ -128,12 +131,17 @@ async function doubt(why) {
   const found = await source.doubt(why, state.choice.k).catch(() => null); // a hint, without which all else holds
   if (why !== state.why || !found) return;
   state.doubt = found;
+  sumUp();
   for (const item of place("explanation").querySelectorAll(".card")) {
     const line = item.querySelector(".doubt"), index = +item.dataset.pair;
     line.textContent = doubtWords(found, index, true);
     line.title = doubtWords(found, index);
   }
   drawDoubt();
+}
+
+function sumUp() {
+  replace(place("sentence"), sentence(state.why, state.usual?.reason, state.doubt?.reason));
 }
 
 function drawDoubt() {
@@ -143,11 +151,11 @@ function drawDoubt() {
 
 // Which question the training samples answer.
 function questions(why) {
-  if (!source.answersBoth || why.speech !== "class") return null;
+  if (!source.answersBoth || why.speech === "label") return null;
   const one = (question, id, words) => h("label", {}, h("input", { type: "radio", name: "question", id, checked: why.question === question,
     onchange: () => { state.choice.question = question; explain(); } }), h("span", {}, words));
   return h("fieldset", { class: "switch" }, h("legend", {}, "Training samples by"),
-    one("made of", "made-of", "what the logit is made of"), one("would change", "would-change", "what would change without them"));
+    one("made of", "made-of", why.speech === "number" ? "what the prediction is made of" : "what the logit is made of"), one("would change", "would-change", "what would change without them"));
 }
 
 function controls(why) {
@@ -164,6 +172,12 @@ function controls(why) {
     why.question === "made of" ? h("label", {}, "dense ", C, " sparse ", h("span", { class: "quiet" }, `C = ${short(why.C)}`)) : null);
 }
 
+// The way to the tests beside this one in the list.
+function steps() {
+  const one = (by, id, sign, words) => h("button", { type: "button", id, "aria-label": words, title: words, onclick: () => state.list.step(by) }, sign);
+  return h("span", {}, one(-1, "previous-test", "←", "Previous test"), " ", one(1, "next-test", "→", "Next test"));
+}
+
 function draw() {
   const { why, whatIf } = state, panel = place("explanation"), focus = document.activeElement?.id;
   const title = why.test === null ? "Your own sample" : `Test sample ${why.test}`, note = source.note(why.test);
@@ -176,11 +190,12 @@ function draw() {
       : h("p", { class: "quiet" }, "none"));
   const back = (event) => { if (!event.currentTarget.contains(event.relatedTarget)) peek(pinned()); };
   replace(panel,
-    h("div", { class: "titled" }, h("h2", {}, title), controls(why)),
+    h("div", { class: "titled" }, h("div", { class: "steps" }, h("h2", {}, title), why.test === null ? null : steps()), controls(why)),
     note ? h("p", { class: "note" }, h("b", {}, `${note.heading}. `), note.text) : null,
+    h("p", { id: "sentence" }, sentence(why)),
     h("div", { class: "top" },
-      h("figure", {}, sampleView(why.sample, `${title}, ${why.words.predicted} ${new Name(why.verdict.predicted)}, with the relevance of its ${why.words.output}`, why.logit_map, why.full.logit),
-        h("figcaption", {}, "relevance for ", names()[why.target]), scaleKey(why.full.logit)),
+      h("figure", {}, sampleView(why.sample, `${title}, ${why.words.predicted} ${new Name(why.verdict.predicted)}`, why.logit_map, why.full.logit, "open"),
+        h("figcaption", {}, ...glossed("relevance for "), names()[why.target]), scaleKey(why.full.logit)),
       h("div", {}, verdict(why, names()), balance(why))),
     questions(why),
     h("div", { class: "work" }, h("div", {},
@@ -306,7 +321,7 @@ function listen() {
     const next = tabs[tabs.indexOf(document.activeElement) + ({ ArrowRight: 1, ArrowLeft: -1 }[event.key] ?? NaN)];
     if (next) { next.focus(); go({ tab: next.dataset.tab, from: 0 }); }
   });
-  place("opacity").addEventListener("input", (event) => document.documentElement.style.setProperty("--opacity", event.target.value));
+  place("overlay")?.addEventListener("change", (event) => document.documentElement.classList.toggle("overlay", event.target.checked));
   listenToKeys(() => state.tab, acts);
   addEventListener("hashchange", () => follow());
   if (!source.live) return;

@@ -1,7 +1,7 @@
 // Where one begins: what was loaded, and what is worth a look.
 
 import { addressOf } from "./address.js";
-import { Name, count, h, percent, progress, replace, short } from "./dom.js";
+import { Name, count, glossed, h, percent, progress, replace, short } from "./dom.js";
 import { sampleView } from "./maps.js";
 
 const FIRST = 8; // tests of a kind
@@ -36,7 +36,7 @@ export class StartView {
     const random = h("a", { href: to({}), onclick: (event) => this.random(event) }, "a random test");
     replace(this.box, h("div", { class: "start" },
       h("section", { class: "loaded", "aria-label": "What was loaded" }, h("h2", {}, "What was loaded"),
-        h("dl", {}, loaded(info).map(([name, words]) => h("div", {}, h("dt", {}, name), h("dd", {}, words))))),
+        h("dl", {}, loaded(info).map(([name, words]) => h("div", {}, h("dt", {}, name), h("dd", {}, ...glossed(words)))))),
       h("section", { class: "begin" }, h("h2", {}, "Where to begin"),
         info.speech === "number" ? null : this.shelf("Wrong predictions", `${count(info.n_wrong)} of ${count(info.n_tests)}`, { wrong: true }),
         info.speech === "number" ? null : this.shelf("Least certain", "the model hesitates", { order: "least certain" }),
