@@ -167,7 +167,7 @@ def test_classes_side_by_side_by_address(visit: Any, home: str, explorer: Explor
     expect(page.locator(".comparison h3")).to_have_text("bar beside frame")
     assert page.url.endswith("#tab=classes&one=0&other=2")
     sides = compare(explorer, 0, 2).sides
-    told = f"{sides[0].mistaken} of {sides[0].n_tests} tests of bar are taken for frame."
+    told = f"{sides[0].mistaken} of {sides[0].n_tests} tests of bar"
     expect(page.locator(".comparison")).to_contain_text(told)
     page.reload()
     expect(page.locator(".comparison h3")).to_have_text("bar beside frame")

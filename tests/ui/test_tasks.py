@@ -55,6 +55,12 @@ def test_numbers_are_listed_explained_and_written(K: int) -> None:
     why = shown.explain(3, k=2)
     assert why.base + why.total == pytest.approx(why.logit, rel=1e-5)
     assert why.words.sign[0] == "pulls the prediction up"
+    change = shown.explain(3, k=2, question="would change")
+    effects = shown.solved.effects.result().attribute(t[3:4], 0)[0]
+    assert [pair.score for pair in change.pairs] == pytest.approx(
+        [float(effects[pair.index]) for pair in change.pairs], rel=1e-4
+    )
+    assert change.pairs[0].score == pytest.approx(float(effects.max()), rel=1e-4)
     page = report_page(shown, range(4), k=2)
     assert "Labels to check" not in page
     assert "pulls the prediction up" in page
@@ -82,7 +88,9 @@ def test_labels_are_listed_by_those_that_are_on() -> None:
 def test_the_report_works_in_a_browser(K: int, numbers: bool, words: str, tmp_path: Path) -> None:
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     shown, _, _ = explorer(K, numbers=numbers)
-    (tmp_path / "report.html").write_text(report_page(shown, range(5), k=2), encoding="utf-8")
+    (tmp_path / "report.html").write_text(
+        report_page(shown, range(5), k=2, effects=numbers), encoding="utf-8"
+    )
     wrong: list[str] = []
     with playwright.sync_playwright() as started:
         browser = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
@@ -96,6 +104,7 @@ def test_the_report_works_in_a_browser(K: int, numbers: bool, words: str, tmp_pa
         text = page.inner_text("#explanation")
         assert words in text
         assert page.locator("nav button").count() == 1
+        assert page.locator("#would-change").count() == numbers
         assert page.locator("#explanation .certificate dt").count() == 5
         browser.close()
     assert wrong == []

@@ -249,9 +249,9 @@ def test_the_gallery_of_concepts(client: Any, explorer: Explorer) -> None:
         for use in concept["uses"]:
             part = (W[use["label"]] @ axis) * (means[use["label"]] @ axis)
             assert use["part"] == pytest.approx(part, rel=1e-3, abs=1e-5)
-    for c in range(3):  # all parts of a class are its mean logit, without the bias
+    for c in range(3):  # all parts of a class are its mean logit, without the bias; the least are left out
         parts = [use["part"] for concept in found["rows"] for use in concept["uses"] if use["label"] == c]
-        assert sum(parts) == pytest.approx(W[c] @ means[c], rel=1e-4)
+        assert sum(parts) == pytest.approx(W[c] @ means[c], rel=2e-2)
     used = [concept["used"] for concept in found["rows"]]
     assert used == sorted(used, reverse=True)
     part = asked(client, "/api/gallery?offset=2&limit=2")["result"]["rows"]
@@ -273,7 +273,7 @@ def test_two_classes_compared(client: Any, explorer: Explorer) -> None:
     truth, said = pictures(M, 1)[1].numpy(), np.asarray(explorer.tests.predicted)
     for side, own, other, sign in ((0, 0, 2, 1), (1, 2, 0, -1)):
         one = found["sides"][side]
-        pulling = np.flatnonzero(sign * (lam[:, 0] - lam[:, 2]) > 0)
+        pulling = np.flatnonzero((sign * (lam[:, 0] - lam[:, 2]) > 0) & (shares > 0))
         best = pulling[np.argsort(-shares[pulling], kind="stable")][:8]
         assert [each["index"] for each in one["telling"]] == best.tolist()
         assert [each["share"] for each in one["telling"]] == pytest.approx(shares[best], rel=1e-3)

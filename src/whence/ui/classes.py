@@ -129,16 +129,18 @@ def _sides(explorer: Explorer, one: int, other: int | None) -> tuple[schema.Side
     sides = []
     for side, sign in ((0, 1), (1, -1)):
         border = np.flatnonzero(has(found.labels, side) & found.held)
-        telling = np.flatnonzero(sign * found.pulls > 0)
         # What speaks against one class alone takes from it, and has a negative share.
-        weight = found.shares[telling] * (sign if other is None else 1)
+        weight = found.shares * (sign if other is None else 1)
+        telling = np.flatnonzero((sign * found.pulls > 0) & (weight > 0))
         truly = tests.valid & has(tests.truths, side)
         sides.append(
             schema.Sides(
                 n_tests=int(truly.sum()),
                 mistaken=int((truly & has(tests.predicted, 1 - side)).sum()),
                 n_border=len(border),
-                telling=_told(explorer, telling[np.argsort(-weight, kind="stable")[:_TELLING]], found),
+                telling=_told(
+                    explorer, telling[np.argsort(-weight[telling], kind="stable")[:_TELLING]], found
+                ),
                 border=_told(
                     explorer, border[np.argsort(found.margins[border], kind="stable")[:_TELLING]], found
                 ),

@@ -14,7 +14,7 @@ from whence.ui.explorer import Explorer
 
 _SHOWN = 8  # samples at either end of a concept
 _USERS = 4  # classes of a concept
-_UNUSED = 1e-9  # the share of a concept that no class uses, but for rounding
+_UNUSED = 1e-3  # share of a concept below which it is left out
 
 
 class Uses(NamedTuple):
@@ -85,7 +85,7 @@ def gallery(explorer: Explorer, offset: int = 0, limit: int = 12) -> schema.Gall
                         share=float(shares[c, place]),
                     )
                     for c in best
-                    if parts[c, place]
+                    if abs(shares[c, place]) > _UNUSED
                 ],
                 most=most,
                 most_labels=explainer.labels_[most].tolist(),

@@ -128,7 +128,7 @@ export class ChangesView {
     const done = [found.n_removed ? `${count(found.n_removed)} removed` : "", found.n_relabelled ? `${count(found.n_relabelled)} relabelled` : ""].filter(Boolean).join(", ");
     const line = (title, tell) => h("tr", {}, h("th", { scope: "row" }, title), h("td", {}, tell(found.before)), h("td", {}, tell(found.after)));
     return h("section", { class: "outcome" }, h("h3", { tabindex: -1 }, found.changed_tests ? `${count(found.changed_tests)} of ${count(found.n_tests)} tests change` : `None of the ${count(found.n_tests)} tests changes`),
-      h("p", {}, `With ${done}: ${count(found.mended)} become right, ${count(found.broken)} become wrong${found.changed_tests - found.mended - found.broken ? `, ${count(found.changed_tests - found.mended - found.broken)} stay wrong` : ""}. Solved exactly in ${found.seconds.toFixed(2)} s.`),
+      h("p", {}, `With ${done}: now right ${count(found.mended)}, now wrong ${count(found.broken)}, still wrong ${count(found.changed_tests - found.mended - found.broken)}. Solved exactly in ${found.seconds.toFixed(2)} s.`),
       h("div", { class: "wide" }, h("table", {}, h("thead", {}, h("tr", {}, ["the surrogate", "before", "after"].map((words) => h("th", { scope: "col" }, words)))),
         h("tbody", {}, line("tests right", (one) => percent(one.accuracy)), line("support vectors", (one) => count(one.n_support)), line("duality gap", (one) => short(one.gap))))),
       found.changed.length ? this.changed(found) : null);

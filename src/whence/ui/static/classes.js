@@ -1,7 +1,7 @@
 // The classes: what carries each, which are confused, and two of them side by side.
 
 import { addressOf } from "./address.js";
-import { Name, PAGE, count, fail, h, pager, part, percent, progress, replace, short, signed } from "./dom.js";
+import { Name, PAGE, count, fail, h, pager, part, percent, progress, replace, short, signed, some } from "./dom.js";
 import { sampleView } from "./maps.js";
 
 export class ClassesView {
@@ -73,7 +73,7 @@ export class ClassesView {
     const rests = (name, rest) => `What ${name} rests on beside ${rest}, with its share of what separates the two:`;
     const [a, b] = [this.names[found.one], found.other === null ? "other classes" : this.names[found.other]];
     const column = (side, name, rest, words) => h("section", {}, h("h4", {}, name),
-      h("p", {}, this.mistaken(side, name, rest), " ", `${count(side.n_border)} training samples of ${name} are held apart from ${rest}.`),
+      h("p", {}, this.mistaken(side, name, rest), " ", `${some(side.n_border, "training sample")} of ${name} ${side.n_border === 1 ? "is" : "are"} held apart from ${rest}.`),
       h("p", { class: "quiet" }, words), this.thumbs(side.telling, (one) => part(one.share)),
       h("p", { class: "quiet" }, `Samples of ${name} that are nearest to ${rest}, with their margin (1 is far enough, below 0 is the other side):`), this.thumbs(side.border, (one) => signed(one.margin)));
     return h("section", { class: "comparison", "aria-label": `${a} beside ${b}` }, h("h3", {}, a, " beside ", b),
@@ -85,7 +85,7 @@ export class ClassesView {
   }
 
   mistaken(side, name, rest) {
-    return `${count(side.mistaken)} of ${count(side.n_tests)} tests of ${name} are taken for ${rest}.`;
+    return `${count(side.mistaken)} of ${some(side.n_tests, "test")} of ${name} ${side.mistaken === 1 ? "is" : "are"} taken for ${rest}.`;
   }
 
   thumbs(rows, tell) {

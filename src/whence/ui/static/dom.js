@@ -69,6 +69,9 @@ export function tell(words) {
 
 export const count = (n) => n.toLocaleString("en");
 
+// So many of something, which has an s where there are several.
+export const some = (n, word) => `${count(n)} ${word}${n === 1 ? "" : "s"}`;
+
 export function short(value) {
   const size = Math.abs(value);
   if (value !== 0 && (size < 1e-3 || size >= 1e5)) return value.toExponential(1).replaceAll("-", "−").replace("e+", "e");

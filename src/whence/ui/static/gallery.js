@@ -30,7 +30,7 @@ export class GalleryView {
 
   concept(concept) {
     const use = (one) => h("li", {}, h("a", { href: addressOf(this.info, { tab: "classes", one: one.label }) }, this.names[one.label]),
-      h("span", { class: `use ${side(one.part)}`, "--share": Math.min(1, Math.abs(one.share)) }), h("span", { class: `${side(one.part)}-ink` }, `${one.part < 0 ? "−" : "+"}${percent(Math.abs(one.share))}`));
+      h("span", { class: `use ${side(one.part)}`, "--share": Math.min(1, Math.abs(one.share)) }), h("span", { class: `${side(one.part)}-ink` }, `${one.part < 0 ? "−" : ""}${percent(Math.abs(one.share))}`));
     const end = (words, shows, indices, labels, samples) => h("div", {}, h("h4", {}, words),
       h("ul", { class: "uses" }, concept.uses.filter((one) => one.shows === shows).map(use)),
       h("div", { class: "thumbs" }, samples.map((sample, i) => h("figure", {}, sampleView(sample, `Training sample ${indices[i]}, labelled ${this.names[labels[i]]}, which shows ${concept.name}`),
