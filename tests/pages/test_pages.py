@@ -9,13 +9,12 @@ import re
 
 import numpy as np
 import pytest
-import torch
 from matplotlib.image import imread
 
 from tests.helpers.colours import contrast, rgb
-from whence.pages.png import data_uri
+from whence.pages.pictures import data_uri
 from whence.pages.render import Look, read
-from whence.pages.samples import as_sample, as_samples
+from whence.pages.samples import as_sample
 from whence.pages.style import bars, level, percent, signed
 
 
@@ -42,8 +41,6 @@ def test_samples_to_show() -> None:
     assert stretched is not None
     assert stretched.tolist() == [[0, 0.25], [0.5, 1]]
     assert as_sample(np.zeros(7)).values.shape == (7,)  # type: ignore[union-attr]
-    padded = {"input_ids": torch.tensor([[5, 6, 0]]), "attention_mask": torch.tensor([[1, 1, 0]])}
-    assert as_samples(padded)[0].tokens == (" 5", " 6")
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,7 @@ from tests.helpers.explored import (
     pictures,
     project,
     text_project,
+    texts,
     value_project,
 )
 from whence import DualDA, Effects
@@ -530,7 +531,8 @@ def test_texts() -> None:
     client = connect(explorer)
     assert get(client, "/api/info")["kind"] == "text"
     row = get(client, "/api/tests?limit=1")["rows"][0]
-    assert row["sample"]["tokens"][0].strip() == "[CLS]"
+    assert row["sample"]["tokens"][0] == ""  # [CLS], which no reader wrote
+    assert "".join(row["sample"]["tokens"]) == texts(M, 1)[0][0]
     text = "".join(row["sample"]["tokens"][1:-1]).strip()
     stored = get(client, "/api/tests/0/explanation?k=2")
     own = client.post(
