@@ -1,4 +1,4 @@
-"""Features of a language model: SmolLM2's last states on BBC News, with the token that came next as the class."""
+"""A language model's features: SmolLM2's last states on BBC News, whose classes are the next tokens."""
 
 from __future__ import annotations
 
@@ -6,16 +6,15 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from examples import bbc_news
 from tqdm import tqdm
 
-from examples import bbc_news
-
-ROWS, WINDOW, BATCH = 50_000, 128, 4  # positions, tokens read of an article at most, articles read at a time
+ROWS, WINDOW, BATCH = 50_000, 128, 4  # positions, tokens of an article, articles at a time
 VOCABULARY = 49_152
 
 
 def next_tokens(data: Path, cache: Path) -> tuple[Path, np.ndarray]:
-    """Write the last states (50,000 × 576) at the positions of some articles; returns their map and the labels.
+    """Write the last states (50,000 × 576) at positions of some articles; returns their file and the labels.
 
     The class of a position is the token that follows it in the article. Articles come in an order that a seed
     gives, and are read once: what is found in ``cache`` stays.
