@@ -142,8 +142,8 @@ export function conceptStrip(strip) {
     h("div", { class: "concepts" }, strip.parts.map((part) => h("section", {},
       h("h4", {}, part.name, " ", h("span", { class: `${side(part.score)}-ink` }, signed(part.score))),
       h("div", { class: "both" },
-        sampleView(strip.train, `Training sample ${strip.index} through ${part.name}`, part.train_map, strip.full.train),
-        sampleView(strip.test, `The test sample through ${part.name}`, part.test_map, strip.full.test)),
+        sampleView(strip.train, `Training sample ${strip.index} through ${part.name}`, part.train_map, strip.full.train, "folded"),
+        sampleView(strip.test, `The test sample through ${part.name}`, part.test_map, strip.full.test, "folded")),
       h("div", { class: "thumbs" }, part.samples.map((sample, i) =>
         sampleView(sample, `Support vector ${part.indices[i]}, which shows ${part.name} strongly`))))))];
 }
