@@ -20,8 +20,11 @@ if TYPE_CHECKING:  # they take time to import
 
 NAMED = "MODULE:NAME"
 CACHE = Path("whence-cache")
+_KNOWN = 1_000  # names that a message lists
 
-Tests = Annotated[str, typer.Option(help="Places of test samples, such as 0,4-7.", metavar="LIST")]
+_TESTS = typer.Option(help="Places of test samples, such as 0,4-7.", metavar="LIST")
+Tests = Annotated[str, _TESTS]
+SomeTests = Annotated[str | None, _TESTS]
 Shown = Annotated[int, typer.Option("-k", help="Proponents and opponents to show.", min=1)]
 Target = Annotated[
     str | None, typer.Option(help="Class or output to explain, by number or name; the model's if none.")
@@ -117,10 +120,18 @@ class Fit:
     task: Annotated[
         str | None,
         typer.Option(
-            help="classes, one-logit, many-labels, regression, or module:name; told by the labels if none.",
+            help="classes, one-logit, many-labels, regression, tokens, or module:name; told by the labels if "
+            "none.",
             metavar="NAME",
         ),
     ] = None
+    causal: Annotated[
+        bool,
+        typer.Option(
+            "--causal",
+            help="The model writes: data are documents or a Corpus, and every token of them is a sample.",
+        ),
+    ] = False
     option: Annotated[
         list[str] | None,
         typer.Option(
@@ -196,6 +207,16 @@ def engine_at(engine: str | None, address: str | None) -> str | None:
     return f"{engine}:{address}"
 
 
+def one_of(**options: Any) -> None:
+    """Raise unless one of some options is given, and no other."""
+    given = [name for name, value in options.items() if value is not None]
+    if len(given) != 1:
+        raise InvalidInputError(
+            f"{' or '.join(f'--{name}' for name in options)} must be given, and only one of them. Got "
+            f"{' and '.join(given) or 'none'}."
+        )
+
+
 def numbers(text: str, argument: str) -> list[int]:
     """Read a list such as ``0,4-7``, or raise."""
     found: list[int] = []
@@ -224,5 +245,5 @@ def as_class(text: str | None, task: Task, argument: str = "target") -> int | No
         return names.index(text)
     if text.isdigit() and int(text) < task.n_outputs:
         return int(text)
-    known = ", ".join(names) or f"0 … {task.n_outputs - 1}"
+    known = ", ".join(names) if 0 < len(names) <= _KNOWN else f"0 … {task.n_outputs - 1}"
     raise InvalidInputError(f"'{argument}' must be one of the {task.outputs}: {known}. Got {text!r}.")

@@ -6,11 +6,13 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
+from whence.core.arrays import Ints
 from whence.data import Corpus
-from whence.errors import ModelError
+from whence.errors import InvalidInputError, ModelError
 from whence.model.inputs import to_model
 from whence.model.modules import evaluating, unwrap
 
@@ -84,6 +86,40 @@ class NextToken(nn.Module):
             for j, run in enumerate(some):
                 found[run] = states[j, lengths[runs[run]] - 1]
         return torch.cat(found)
+
+    def write(self, tokens: Ints, most: int) -> Ints:
+        """Give up to so many tokens that follow, each the one of the largest logit; none after the end."""
+        self.check_room(len(tokens) + most)
+        ids = to_model(self, torch.from_numpy(tokens)[None])
+        with evaluating(self):
+            found = self._inner.generate(  # with adapters it is the same, whose own would leave traces
+                input_ids=ids,
+                attention_mask=torch.ones_like(ids),
+                max_new_tokens=most,
+                do_sample=False,
+                num_beams=1,
+                repetition_penalty=1.0,
+                no_repeat_ngram_size=0,
+                pad_token_id=0,
+            )
+        new: Ints = found[0, len(tokens) :].cpu().numpy().astype(np.int64)
+        ends = np.flatnonzero(np.isin(new, self._ends))
+        return new[: ends[0]] if len(ends) else new
+
+    def check_room(self, n: int) -> None:
+        """Raise InvalidInputError where a text of n tokens is longer than what the model can see."""
+        room = getattr(self._inner.config, "max_position_embeddings", None)
+        if room is not None and n > room:
+            raise InvalidInputError(
+                f"'prompt' and what follows must have at most {room:,} tokens, which the model can see. Got "
+                f"{n:,}. Shorten the prompt, or lower max_new_tokens."
+            )
+
+    @property
+    def _ends(self) -> list[int]:
+        """Tokens that end a text."""
+        ends = self._inner.generation_config.eos_token_id
+        return [] if ends is None else [ends] if isinstance(ends, int) else list(ends)
 
     def check(self, input_ids: Tensor, attention_mask: Tensor) -> None:
         """Raise ModelError unless these are the logits that the model itself gives, for each row alone."""

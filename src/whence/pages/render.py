@@ -46,11 +46,13 @@ class Look:
     style : its own, which follows what all pages have
     script : none where it is empty
     live : whether the script may ask the machine that serves the page
+    asks : whether a form of the page may ask it
     """
 
     style: str
     script: str = ""
     live: bool = False
+    asks: bool = False
 
     @property
     def whole_style(self) -> str:
@@ -60,10 +62,10 @@ class Look:
     @property
     def policy(self) -> str:
         """The content security policy: the style and the script inside the page, by their hashes."""
-        connect = "'self'" if self.live else "'none'"
+        connect, action = ("'self'" if allowed else "'none'" for allowed in (self.live, self.asks))
         return (
             f"default-src 'none'; script-src {_hash(self.script)}; style-src {_hash(self.whole_style)}; "
-            f"img-src data:; connect-src {connect}; base-uri 'none'; form-action 'none'"
+            f"img-src data:; connect-src {connect}; base-uri 'none'; form-action {action}"
         )
 
 

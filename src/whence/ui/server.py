@@ -19,19 +19,22 @@ from whence import __version__
 from whence.errors import WhenceError
 from whence.explanation.view import Strip, Usual
 from whence.explanation.wording import Question
+from whence.tasks import Tokens
 from whence.ui import schema
 from whence.ui.background import beside
 from whence.ui.explorer import Explorer
 from whence.ui.listening import LOOPBACK, address, check_token, run
 from whence.ui.pages import live_look, live_page
 from whence.ui.uploads import own_input
+from whence.ui.writing import Writing, add_writing
 
 MOST_BYTES = 8 << 20
 """The largest upload."""
 MOST_PAIRS = 50
 
+_POLICY = "content-security-policy"
 HEADERS = {
-    "content-security-policy": f"{live_look().policy}; frame-ancestors 'none'",
+    _POLICY: f"{live_look().policy}; frame-ancestors 'none'",
     "x-content-type-options": "nosniff",
     "referrer-policy": "no-referrer",
     "cache-control": "no-store",
@@ -59,13 +62,15 @@ def create_app(explorer: Explorer, *, hosts: tuple[str, ...], token: str | None 
         Where one is given, every request must carry it, in the address or as a cookie.
     """
     check_token(token)
+    writes = isinstance(explorer.task, Tokens)
     app = FastAPI(title="whence explorer", version=__version__, docs_url=None, redoc_url=None)
 
     @app.middleware("http")
     async def guard(request: Request, call_next: Callable[[Request], Any]) -> Response:
         refused = _refusal(request, hosts, token)
         response: Response = await call_next(request) if refused is None else refused
-        response.headers.update(HEADERS)
+        own = {name: response.headers[name] for name in (_POLICY,) if name in response.headers}
+        response.headers.update(HEADERS | own)
         if token is not None and refused is None and "token" in request.query_params:
             response.set_cookie("whence", token, httponly=True, samesite="strict")
         return response
@@ -89,7 +94,12 @@ def create_app(explorer: Explorer, *, hosts: tuple[str, ...], token: str | None 
     def page(request: Request) -> Response:
         if "token" in request.query_params:  # the cookie has it from now on, and no bookmark should
             return RedirectResponse("./", status_code=303)
-        return HTMLResponse(live_page(explorer))
+        return RedirectResponse("write", status_code=303) if writes else HTMLResponse(live_page(explorer))
+
+    if writes:
+        add_writing(app, Writing(explorer.project))
+        tests = app.get("/explorer", response_class=HTMLResponse, include_in_schema=False)
+        tests(lambda: live_page(explorer))
 
     _routes(app, explorer)
     return app
