@@ -64,7 +64,9 @@ def drawn(sample: Sample, relevance: Array) -> Array:
     if sample.image is not None:
         return plane(relevance)
     if sample.tokens is not None:
-        return np.where([bool(token) for token in sample.tokens], relevance.ravel(), np.float32(0))
+        written = np.array([bool(token) for token in sample.tokens], dtype=np.float32)
+        found: Array = written * relevance.ravel()
+        return found
     return _binned(relevance).sum(axis=1)
 
 

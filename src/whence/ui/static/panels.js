@@ -17,6 +17,13 @@ export function sentence(why, ...later) {
     ...glossed(`: ${words(doubts.length ? doubts : rest)}${others}.`));
 }
 
+// The longest that a sentence may become when what is not known yet is: its room is there from the start, and nothing jumps.
+export function longest(why) {
+  const usual = { trust: "care", words: "the training set has samples like this one" };
+  const stable = why.question === "made of" ? { trust: "yes", words: "its strongest samples stay so on halves of the training set" } : null;
+  return `⚠ ${sentence(why, usual, stable).textContent}`;
+}
+
 // How the scores came about, each line with what it is about.
 export function certificate(why) {
   const { agrees } = why.verdict, other = `The surrogate ${why.words.says} ${new Name(why.verdict.surrogate)}`;
