@@ -65,9 +65,9 @@ def drawn(sample: Sample, relevance: Array) -> Array:
         return plane(relevance)
     if sample.tokens is not None:
         written = np.array([bool(token) for token in sample.tokens], dtype=np.float32)
-        found: Array = written * relevance.ravel()
-        return found
-    return _binned(relevance).sum(axis=1)
+        return written * relevance.ravel()
+    found: Array = _binned(relevance).sum(axis=1)
+    return found
 
 
 def unwritten(sample: Sample, relevance: Array) -> float:
