@@ -151,4 +151,5 @@ def text_project(preprocess: Any = None) -> Project:
         model(**ready, labels=torch.tensor(labels)).loss.backward()
         optimiser.step()
     names = ("business", "sport", "politics")
-    return project(model.eval(), (words, labels), test, names=names, preprocess=preprocess(spelling) if preprocess else spelling)
+    made = spelling if preprocess is None else preprocess(spelling)
+    return project(model.eval(), (words, labels), test, names=names, preprocess=made)

@@ -9,13 +9,12 @@ import re
 
 import numpy as np
 import pytest
-import torch
 from matplotlib.image import imread
 
 from tests.helpers.colours import contrast, rgb
-from whence.pages.png import data_uri
+from whence.pages.pictures import data_uri
 from whence.pages.render import Look, read
-from whence.pages.samples import as_sample, as_samples
+from whence.pages.samples import as_sample
 from whence.pages.style import bars, level, percent, signed
 
 

@@ -18,6 +18,7 @@ import pytest
 from PIL import Image
 
 from tests.helpers.explored import HOSTILE, M, picture_project, pictures, text_project, value_project
+from tests.helpers.explored import texts as texts_of
 from whence.core import progress
 from whence.project import Project
 from whence.ui.explorer import Explorer
@@ -232,7 +233,7 @@ def test_the_address_keeps_what_is_chosen(visit: Any, live: str, explorer: Explo
     pair = page.locator(".card.against").first.get_attribute("data-pair")
     assert f"pair={pair}" in page.url
     page.reload()
-    expect(page.locator("#pair figcaption").first).to_contain_text(f"training #{pair}")
+    expect(page.locator("#pair figcaption").first).to_contain_text(f"training sample {pair}")
 
     page.click("#tests [data-test='4']")
     expect(title(page)).to_have_text("Test sample 4")
@@ -259,9 +260,16 @@ def test_addresses_of_nothing_show_the_first_test(visit: Any, live: str, address
     assert page.url.endswith("#test=0")
 
 
-def test_maps_and_their_opacity(visit: Any, live: str) -> None:
+def test_maps_beside_their_pictures_and_over_them(visit: Any, live: str) -> None:
     page = visit(live)
-    canvas = page.locator(".top canvas")
+    for part in (".top figure", ".card", "#pair figure"):  # the picture itself, and then its map
+        views = page.locator(part).first.locator(".picture")
+        expect(views).to_have_count(2)
+        assert "mapped" not in views.first.get_attribute("class")
+        assert views.first.locator("img").evaluate("e => getComputedStyle(e).opacity") == "1"
+        assert views.nth(0).bounding_box()["width"] == views.nth(1).bounding_box()["width"]
+    canvas = page.locator(".top canvas.heat")
+    expect(canvas).to_have_attribute("data-drawn", "")
     drawn = canvas.evaluate("c => [...c.getContext('2d').getImageData(0, 0, c.width, c.height).data]")
     pixels = np.array(drawn).reshape(-1, 4)
     assert pixels[:, 3].max() > 100
@@ -269,9 +277,12 @@ def test_maps_and_their_opacity(visit: Any, live: str) -> None:
     assert colours
     for colour in colours:  # blue and orange, up to what the canvas rounds
         assert min(np.abs(np.array(colour) - c).max() for c in ([0, 114, 178], [213, 94, 0])) <= 2
-    before = canvas.evaluate("c => getComputedStyle(c).opacity")
-    page.locator("#opacity").fill("0.1")
-    assert float(canvas.evaluate("c => getComputedStyle(c).opacity")) < float(before)
+    under = page.locator(".top .mapped img")
+    assert under.evaluate("e => getComputedStyle(e).opacity") == "0"
+    page.get_by_role("switch", name="lay maps over pictures").check()
+    assert float(under.evaluate("e => getComputedStyle(e).opacity")) > 0
+    plain = page.locator(".top .picture").first.locator("img")
+    assert plain.evaluate("e => getComputedStyle(e).opacity") == "1"
 
 
 def test_pairs_by_pointer_by_buttons_and_by_keys(visit: Any, live: str) -> None:
@@ -280,7 +291,7 @@ def test_pairs_by_pointer_by_buttons_and_by_keys(visit: Any, live: str) -> None:
     expect(pair).to_have_text("Pair 1 of 10")
     cards.nth(2).hover()
     expect(pair).to_have_text("Pair 3 of 10")
-    assert page.locator(".pair .picture.mapped canvas").count() == 2
+    assert page.locator(".pair .picture.mapped canvas.heat").count() == 2
     page.locator("h1").hover()
     expect(pair).to_have_text("Pair 1 of 10")  # what was only looked at is let go
     cards.nth(6).click()
@@ -295,7 +306,7 @@ def test_pairs_by_pointer_by_buttons_and_by_keys(visit: Any, live: str) -> None:
     cards.nth(1).focus()
     expect(pair).to_have_text("Pair 2 of 10")
     page.keyboard.press("Enter")
-    page.locator("#opacity").focus()
+    page.locator("#overlay").focus()
     expect(pair).to_have_text("Pair 2 of 10")
 
 
@@ -310,7 +321,7 @@ def test_concepts(visit: Any, live: str) -> None:
     page = visit(live)
     page.click("#concepts")
     expect(page.locator(".concepts section")).to_have_count(3)
-    expect(page.locator(".concepts canvas")).to_have_count(6)
+    expect(page.locator(".concepts canvas.heat")).to_have_count(6)
     expect(page.locator("#strip")).to_be_in_viewport()
 
 
@@ -506,7 +517,7 @@ def test_a_report_with_effects(visit: Any, explorer: Explorer, tmp_path: Path) -
     no_sideways_scrolling(page)
     plain = visit(path.as_uri(), 380, java_script_enabled=False, ready=".summary tbody tr")
     strongest = explorer.explain(2, 3, question="would change").pairs[0]
-    expect(plain.locator(".summary tbody tr").nth(2)).to_contain_text(f"#{strongest.index}")
+    expect(plain.locator(".summary tbody tr").nth(2)).to_contain_text(f"sample {strongest.index}")
     expect(plain.locator(".summary thead")).to_contain_text("raises the logit most")
 
 
@@ -515,7 +526,7 @@ def test_a_report_without_scripts(visit: Any, report: str, explorer: Explorer) -
     expect(page.locator(".summary tbody tr")).to_have_count(26)
     cells = page.locator(".summary tbody tr").nth(3)
     expect(cells).to_be_visible()
-    expect(cells).to_contain_text(f"#{explorer.explain(3, 3).pairs[0].index}")
+    expect(cells).to_contain_text(f"sample {explorer.explain(3, 3).pairs[0].index}")
     expect(page.locator("main")).to_be_hidden()
     expect(page.locator("nav")).to_be_hidden()
     box = page.locator(".page").bounding_box()
@@ -583,14 +594,15 @@ def test_everything_has_a_name_and_the_focus_is_seen(visit: Any, live: str) -> N
     assert nameless == []
     seen = []
     page.locator("body").press("Tab")
-    for _ in range(12):
+    for _ in range(16):
         style = page.evaluate(
             "(() => { const s = getComputedStyle(document.activeElement); return s.outlineStyle; })()"
         )
         assert style != "none"
         seen.append(page.evaluate("document.activeElement.id || document.activeElement.dataset.test"))
         page.keyboard.press("Tab")
-    assert seen[:6] == ["tab-explore", "opacity", "search", "label", "predicted", "wrong"]
+    seen = [name for name in seen if name]  # words of the glossary have none
+    assert seen[:6] == ["tab-explore", "overlay", "search", "label", "predicted", "wrong"]
     assert seen[6:11] == ["disagree", "strange", "0", "1", "2"]
 
 
@@ -652,7 +664,8 @@ def test_texts(visit: Any, tmp_path: Path) -> None:
     texts = Explorer(text_project())
     with served(texts) as address:
         page = visit(address)
-        expect(page.locator(".top figure .tokens span").first).to_have_text("[CLS]")
+        written = texts_of(M, 1)[0][0]
+        expect(page.locator(".top figure .tokens")).to_have_text(written)  # without [CLS], with its blanks
         assert page.locator("#pair .tokens .for, #pair .tokens .against").count() > 0
         page.fill("#text", "The coach said <b>goal</b>")
         page.click("#own-text button")

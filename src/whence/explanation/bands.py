@@ -14,6 +14,7 @@ EDGES = (0, 1, 10, 100)
 """How often a token is at least in the corpus, of each band."""
 
 
+@displayed()
 class Band(NamedTuple):
     """Places where the token that the model writes is about as frequent in the corpus.
 

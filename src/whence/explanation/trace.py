@@ -95,6 +95,7 @@ class Source:
     scores: Doubles
 
 
+@displayed()
 @dataclass(frozen=True)
 class Changed:
     """What becomes of a token of an answer where documents are left out.

@@ -1,8 +1,7 @@
-"""Explanations as JSON for pages, read off their records: pictures as PNG, maps as bytes."""
+"""Explanations as JSON for pages, read off their records: samples and maps as pictures."""
 
 from __future__ import annotations
 
-import base64
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
@@ -13,8 +12,9 @@ from torch.nn.functional import interpolate
 from whence.explanation.concepts import ConceptExplanation
 from whence.explanation.contribution import Contribution, Full
 from whence.explanation.record import Explanation
+from whence.explanation.usual import Trust
 from whence.explanation.wording import Question, Words
-from whence.pages.png import data_uri
+from whence.pages.pictures import data_uri
 from whence.pages.samples import Array, Sample
 from whence.pages.style import drawn, unwritten
 from whence.pages.texts import headline
@@ -83,12 +83,12 @@ Small = Annotated[_Kinds, BeforeValidator(small)]
 
 
 class Pixels(BaseModel):
-    """Relevance on a picture: a signed byte per pixel in base 64, 127 standing for ``most``."""
+    """Relevance on a picture: one in grey, from −``most`` in black to ``most`` in white; 128 of 255 is 0."""
 
     width: int
     height: int
     most: float
-    data: str
+    src: str
 
 
 class Bars(BaseModel):
@@ -111,10 +111,9 @@ def _drawn(sample: Sample, relevance: Array) -> Pixels | Bars:
     if found.ndim == 1:
         return Bars(values=_rounded(found), outside=unwritten(sample, relevance))
     most = float(np.abs(found).max(initial=0)) or 1.0
-    steps = np.round(found / most * 127).astype(np.int8)
     height, width = found.shape
-    data = base64.b64encode(steps.tobytes()).decode("ascii")
-    return Pixels(width=width, height=height, most=most, data=data)
+    grey = (128 + 127 * found / most) / 255
+    return Pixels(width=width, height=height, most=most, src=data_uri(grey))
 
 
 Map = Annotated[Pixels | Bars, BeforeValidator(_map)]
@@ -157,6 +156,20 @@ class Pair(View):
         return fields | {"train_map": _drawn(pair.sample, pair.train_map)}
 
 
+class Why(View):
+    """A reason to trust an explanation or not, see ``whence.explanation.summary``."""
+
+    trust: Trust
+    words: str
+
+
+class Summed(View):
+    """What an explanation comes to: a claim, and reasons to trust it, to which others may be added."""
+
+    claim: str
+    reasons: list[Why]
+
+
 class Near(View):
     """A training sample near the test."""
 
@@ -173,6 +186,7 @@ class Usual(View):
     share: float
     heading: str
     detail: str
+    reason: Why
     neighbours: list[Near]
 
 
@@ -193,6 +207,7 @@ class Explained(View):
     question: Question
     words: Words
     speech: Speech
+    summary: Summed
     verdict: Said
     about: str
     told: str

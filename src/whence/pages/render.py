@@ -12,7 +12,8 @@ from typing import Any
 from markupsafe import Markup, escape
 
 from whence.core.words import number
-from whence.pages.png import data_uri
+from whence.pages.glossary import GLOSSARY, glossed
+from whence.pages.pictures import data_uri
 from whence.pages.style import (
     a_bar,
     bars,
@@ -97,6 +98,7 @@ def render(template: str, packages: Sequence[str], look: Look, **context: Any) -
         breaks,
         data_uri,
         ends,
+        glossed,
         headline,
         heights,
         level,
@@ -108,7 +110,9 @@ def render(template: str, packages: Sequence[str], look: Look, **context: Any) -
     )
     environment.filters |= {function.__name__: function for function in filters}
     functions = (drawn, heat, scale, strongest, unwritten)
-    environment.globals |= {"citation": CITATION} | {function.__name__: function for function in functions}
+    environment.globals |= {"citation": CITATION, "terms": GLOSSARY} | {
+        function.__name__: function for function in functions
+    }
     return environment.get_template(template).render(look=look, **context)
 
 

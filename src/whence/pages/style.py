@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 import numpy as np
@@ -69,18 +70,27 @@ def drawn(sample: Sample, relevance: Array) -> Array:
 
 def unwritten(sample: Sample, relevance: Array) -> float:
     """Give the relevance that a map has on tokens which are no part of the text, and so are not shown."""
-    return float(relevance.sum() - drawn(sample, relevance).sum()) if sample.tokens is not None else 0.0
+    if sample.tokens is None:
+        return 0.0
+    return float(sum(relevance.ravel()[[not token for token in sample.tokens]].tolist()))
 
 
 def strongest(sample: Sample, relevance: Array, first: int, n: int = 4) -> list[tuple[str, float]]:
-    """Give the n words of a text from a token on that have most relevance, whatever its sign, with that."""
+    """Give the n words of a text from a token on that have most relevance, whatever its sign, with that.
+
+    A word that is there several times counts by its sum, and is spelled as it is first.
+    """
     assert sample.tokens is not None
-    found = [
-        ("".join(sample.tokens[i] for i in word).strip(), float(sum(relevance[i] for i in word)))
-        for word in words_of(sample.tokens)
-        if word.start >= first
-    ]
-    return sorted((one for one in found if one[0]), key=lambda one: -abs(one[1]))[:n]
+    spelled: dict[str, str] = {}
+    sums: dict[str, float] = {}
+    for word in words_of(sample.tokens):
+        text = re.sub(r"^\W+|\W+$", "", "".join(sample.tokens[i] for i in word))
+        if text and word.start >= first:
+            key = text.casefold()
+            spelled.setdefault(key, text)
+            sums[key] = sums.get(key, 0.0) + float(sum(relevance[i] for i in word))
+    order = sorted(sums, key=lambda key: -abs(sums[key]))[:n]
+    return [(spelled[key], sums[key]) for key in order]
 
 
 def heights(sample: Sample) -> Array:

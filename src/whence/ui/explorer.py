@@ -18,6 +18,7 @@ from whence.audit import class_view
 from whence.data import TrainingSet
 from whence.errors import InvalidInputError
 from whence.explanation import Explanation
+from whence.explanation.summary import stability
 from whence.explanation.view import Explained, Said, Strip, Usual, shown
 from whence.explanation.wording import Question
 from whence.features import as_float32
@@ -290,7 +291,9 @@ class Explorer:
         )
         sides = zip(found.top[:2], (found.proponents, found.opponents), strict=True)
         pairs = [pair for side, among in sides for pair in zip(side.indices[0], among[0], strict=True)]
-        return schema.Doubt(k=k, halves=found.halves, among={int(i): int(n) for i, n in pairs if i >= 0})
+        among = {int(i): int(n) for i, n in pairs if i >= 0}
+        reason = stability(list(among.values()), found.halves)
+        return schema.Doubt(k=k, halves=found.halves, among=among, reason=reason)
 
     def _wanted(self, index: int, target: int | None) -> int:
         """Give the class that is explained: the model's where none is named."""

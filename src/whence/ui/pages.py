@@ -109,9 +109,26 @@ def report_page(
 
 
 def embedded(data: Any) -> str:
-    """Write data as JSON that can stand inside a page: nothing in it ends the element or begins another."""
-    text = json.dumps(to_jsonable_python(data), ensure_ascii=False, separators=(",", ":"))
+    """Write data as JSON that can stand inside a page: nothing in it ends the element or begins another.
+
+    A picture stands in it once, as one of ``pictures``; each ``src`` is its place there.
+    """
+    pictures: dict[str, int] = {}
+    written = {**_shared(to_jsonable_python(data), pictures), "pictures": list(pictures)}
+    text = json.dumps(written, ensure_ascii=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _shared(value: Any, pictures: dict[str, int]) -> Any:
+    """Put the place of a picture where the picture is, and take down those that are new."""
+    if isinstance(value, list):
+        return [_shared(part, pictures) for part in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        key: pictures.setdefault(part, len(pictures)) if key == "src" else _shared(part, pictures)
+        for key, part in value.items()
+    }
 
 
 def bundle() -> str:

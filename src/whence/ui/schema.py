@@ -104,12 +104,13 @@ class Doubt(BaseModel):
     """How stable the strongest training samples of a test are.
 
     ``among`` has the number of halves, of all ``halves`` that hold the sample, in which it is among the ``k``
-    strongest of its sign, by its place.
+    strongest of its sign, by its place; ``reason`` is what that means for the whole explanation.
     """
 
     k: int
     halves: int
     among: dict[int, int]
+    reason: view.Why | None
 
 
 class Suspect(BaseModel):

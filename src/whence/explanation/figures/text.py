@@ -14,7 +14,7 @@ from whence.explanation.figures.parts import balance, caption, legend, verdict
 from whence.explanation.record import Explanation
 from whence.pages.samples import Array, Sample
 from whence.pages.style import BLUE, GREY, ORANGE, drawn, marker, signed, unwritten
-from whence.pages.texts import readable
+from whence.pages.texts import headline, readable
 
 WIDTH, MARGIN, NAMES, GUTTER = 7.6, 0.12, 1.0, 0.2
 COLUMN = (WIDTH - 2 * MARGIN - NAMES - GUTTER) / 2
@@ -28,6 +28,8 @@ AROUND = 4
 # A gap of so few tokens is shown: the sign for it would take as much room.
 SHORT = 3
 GAP = " …"
+# Relevance on tokens that are no part of the text is told from this part of all that is shown.
+TOLD = 0.1
 
 
 class Texts:
@@ -113,7 +115,8 @@ class Texts:
         written = [bool(token) for token in tokens]
         left_out = sum(written) - sum(written[i] for run in shown for i in run)
         notes = [f"… {left_out:,} of {sum(written):,} tokens left out"] if left_out else []
-        notes += [f"{signed(outside)} on the model’s own tokens"] if outside else []
+        if abs(outside) > TOLD * np.abs(relevance).sum():
+            notes.append(f"{signed(outside)} on the model’s own tokens")
         if notes:
             canvas.text(x, y - 0.01, "; ".join(notes), size=5, color=GREY)
             y += 0.1
@@ -163,11 +166,12 @@ def passages(tokens: Sequence[str], relevance: Array, widths: Array, room: float
 def lines(
     tokens: Sequence[str], shown: Sequence[range], width: float, measure: Callable[[str], float]
 ) -> list[list[Placed]]:
-    """Break passages into lines, between words where a word is no longer than a line."""
+    """Break passages into lines: below the headline, and between words that are no longer than a line."""
     found: list[list[Placed]] = [[]]
-    x = 0.0
+    x, head = 0.0, headline(tokens)
     for word in _words(tokens, shown):
-        if found[-1] and x + sum(measure(text) for _, text in word) > width:
+        after = head and word[0][0] == head  # the first word below the headline
+        if found[-1] and (after or x + sum(measure(text) for _, text in word) > width):
             found, x = [*found, []], 0.0
         for index, text in word:
             size = measure(text)

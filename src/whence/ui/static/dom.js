@@ -29,6 +29,21 @@ export function h(tag, attributes = {}, ...children) {
   return element;
 }
 
+// Text with the first of each word of the glossary as a control that tells what it means; the page holds the list.
+export function glossed(text) {
+  const terms = [...document.querySelectorAll(".glossary dd")], seen = new Set(), parts = [];
+  const any = new RegExp(terms.map((term, i) => `(?<t${i}>${term.dataset.forms})`).join("|"), "g");
+  let end = 0;
+  for (const match of text.matchAll(any)) {
+    const at = Object.values(match.groups).findIndex((found) => found !== undefined), term = terms[at];
+    if (seen.has(at)) continue;
+    seen.add(at);
+    parts.push(text.slice(end, match.index), h("button", { type: "button", class: "term", "aria-describedby": term.id, "data-meaning": term.textContent }, match[0]));
+    end = match.index + match[0].length;
+  }
+  return [...parts, text.slice(end)];
+}
+
 export function svg(tag, attributes = {}, ...children) {
   const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
   for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);

@@ -1,17 +1,17 @@
 // The page: what is chosen, and how keys and clicks change it.
 
-import { Name, count, fail, h, percent, place, replace, short, tell } from "./dom.js";
+import { Name, count, fail, glossed, h, percent, place, replace, short, tell } from "./dom.js";
 import { readAddress, writeAddress } from "./address.js";
 import { sampleView, scaleKey } from "./maps.js";
 import { source } from "./source.js";
 import { balance, charts } from "./charts.js";
-import { card, conceptStrip, doubtWords, drawMark, pairView, usualView, verdict } from "./panels.js";
+import { card, conceptStrip, doubtWords, drawMark, pairView, sentence, usualView, verdict } from "./panels.js";
 import { auditView, classView } from "./audit.js";
 import { TestList } from "./list.js";
 import { WhatIf } from "./whatif.js";
 
 const state = { info: null, names: [], list: null, whatIf: null, tab: "explore", test: null, own: null, why: null, pair: null, shown: null, asked: 0,
-  choice: { k: 5, target: null, C: null, question: "made of" }, solved: new Set(), foretelling: null, foretold: !source.live, doubt: null };
+  choice: { k: 5, target: null, C: null, question: "made of" }, solved: new Set(), foretelling: null, foretold: !source.live, doubt: null, usual: null };
 const names = () => state.names;
 
 function choose(test) {
@@ -61,7 +61,7 @@ async function explain() {
 const answer = (choice) => state.own ? source.own(state.own.body, state.own.type, choice) : source.explain(state.test, choice);
 
 function drawn(why) {
-  Object.assign(state, { why, doubt: null });
+  Object.assign(state, { why, doubt: null, usual: null });
   draw();
   doubt(why);
   usual(why);
@@ -70,7 +70,10 @@ function drawn(why) {
 // How usual the test is comes when the features of the training set are read, once.
 async function usual(why) {
   const found = await source.usual(why, state.own).catch(() => null); // a hint, without which all else holds
-  if (why === state.why && found) replace(place("usual"), usualView(found));
+  if (why !== state.why || !found) return;
+  state.usual = found;
+  replace(place("usual"), usualView(found));
+  sumUp();
 }
 
 // While effects are fitted, what the logit is made of can be looked at.
@@ -114,12 +117,17 @@ async function doubt(why) {
   const found = await source.doubt(why, state.choice.k).catch(() => null); // a hint, without which all else holds
   if (why !== state.why || !found) return;
   state.doubt = found;
+  sumUp();
   for (const item of place("explanation").querySelectorAll(".card")) {
     const line = item.querySelector(".doubt"), index = +item.dataset.pair;
     line.textContent = doubtWords(found, index, true);
     line.title = doubtWords(found, index);
   }
   drawDoubt();
+}
+
+function sumUp() {
+  replace(place("sentence"), sentence(state.why, state.usual?.reason, state.doubt?.reason));
 }
 
 function drawDoubt() {
@@ -164,9 +172,10 @@ function draw() {
   replace(panel,
     h("div", { class: "titled" }, h("h2", {}, title), controls(why)),
     note ? h("p", { class: "note" }, h("b", {}, `${note.heading}. `), note.text) : null,
+    h("p", { id: "sentence" }, sentence(why)),
     h("div", { class: "top" },
-      h("figure", {}, sampleView(why.sample, `${title}, ${why.words.predicted} ${new Name(why.verdict.predicted)}, with the relevance of its ${why.words.output}`, why.logit_map, why.full.logit),
-        h("figcaption", {}, "relevance for ", names()[why.target]), scaleKey(why.full.logit)),
+      h("figure", {}, sampleView(why.sample, `${title}, ${why.words.predicted} ${new Name(why.verdict.predicted)}`, why.logit_map, why.full.logit, "open"),
+        h("figcaption", {}, ...glossed("relevance for "), names()[why.target]), scaleKey(why.full.logit)),
       h("div", {}, verdict(why, names()), balance(why))),
     questions(why),
     h("div", { class: "work" },
@@ -266,7 +275,7 @@ function listen() {
     const next = tabs[tabs.indexOf(document.activeElement) + ({ ArrowRight: 1, ArrowLeft: -1 }[event.key] ?? NaN)];
     if (next) { next.focus(); turn(next.dataset.tab); }
   });
-  place("opacity").addEventListener("input", (event) => document.documentElement.style.setProperty("--opacity", event.target.value));
+  place("overlay")?.addEventListener("change", (event) => document.documentElement.classList.toggle("overlay", event.target.checked));
   document.addEventListener("keydown", keys);
   addEventListener("hashchange", follow);
   if (!source.live) return;
@@ -297,6 +306,7 @@ async function begin() {
     for (const item of document.querySelectorAll(`.card[data-pair="${index}"]`)) drawMark(item, mark, state.names);
   });
   place("explanation").classList.add(info.kind);
+  place("filters").open = matchMedia("(min-width: 56rem)").matches;
   if (source.live && info.kind !== "values") place(`own-${info.kind}`).hidden = false;
   listen();
   const { test } = readAddress(info), { limit } = state.list.query;

@@ -1,7 +1,17 @@
 // Where the page's data come from: the machine that serves it, or the page itself.
 
 const embedded = document.getElementById("data");
-const stored = embedded ? JSON.parse(embedded.textContent) : null;
+const stored = embedded ? whole(JSON.parse(embedded.textContent)) : null;
+
+// A picture is in the page once; put it where its place is named.
+function whole(data) {
+  const put = (value) => {
+    if (value === null || typeof value !== "object") return;
+    for (const [key, part] of Object.entries(value)) if (key === "src") value.src = data.pictures[part]; else put(part);
+  };
+  put(data);
+  return data;
+}
 
 export const source = stored ? {
   live: false,
