@@ -12,7 +12,7 @@ from torch import Tensor
 
 from whence.attributors.dual.training import all_features
 from whence.attributors.explainer import strongest
-from whence.core.arrays import Doubles, Ints
+from whence.core.arrays import Array, Doubles, Ints
 from whence.core.checks import check_is, check_places, shown
 from whence.core.progress import bar
 from whence.data import Corpus
@@ -72,7 +72,7 @@ class PassageTracer:
         rows = zip(texts, target.tolist(), logits.double().cpu(), ours, strict=True)
         tokens = [self._token(*row, scores[[i]], k) for i, row in enumerate(rows)]
         documents = csr_array(scores @ self._membership())
-        sums = np.asarray(documents.sum(axis=0)).ravel()
+        sums = np.asarray(documents.sum(axis=0), np.float64).ravel()
         return Trace(
             prompt=prompt,
             answer="".join(texts),
@@ -190,7 +190,7 @@ class PassageTracer:
         """Give what comes before each token of the answer; the model runs once for all of them."""
         return [ids[:end] for end in range(start, len(ids))]
 
-    def _passages(self, samples: Ints, values: Doubles, k: int, sign: int) -> tuple[Passage, ...]:
+    def _passages(self, samples: Array, values: Doubles, k: int, sign: int) -> tuple[Passage, ...]:
         """Give the strongest passages of a sign."""
         found = []
         for i in strongest(values, k, sign):
