@@ -87,6 +87,8 @@ def test_what_is_refused(words: Path) -> None:
     assert "one corpus" in str(mistake("fit", "--causal", "--model", "my_words:model", *several))
     assert "--prompt" in str(mistake("explain", "x.whence", "--out", "why"))
     both = ("--tests", "0", "--prompt", "the")
+    for wrong in (("--prompt", "the", "--effects"), ("--tests", "0", "--continuation", "the")):
+        assert f"{wrong[2]} must be left out" in str(mistake("explain", "x.whence", "--out", "why", *wrong))
     assert "tests and prompt" in str(mistake("explain", "x.whence", "--out", "why", *both))
 
 
