@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from whence.app.telling import show_progress
+from whence.core.batches import BATCH_SIZE
 from whence.errors import InvalidInputError
 
 if TYPE_CHECKING:  # they take time to import
@@ -151,7 +152,7 @@ class Fit:
             metavar="WHICH",
         ),
     ] = "last"
-    batch_size: Annotated[int, typer.Option(help="Samples per forward pass.", min=1)] = 256
+    batch_size: Annotated[int, typer.Option(help="Samples per forward pass.", min=1)] = BATCH_SIZE
     device: Annotated[
         str | None, typer.Option(help="Where the model runs, such as cuda.", metavar="DEVICE")
     ] = None
