@@ -218,6 +218,13 @@ def one_of(**options: Any) -> None:
         )
 
 
+def none_of(beside: str, **options: Any) -> None:
+    """Raise where an option is given that has no meaning beside another."""
+    given = [name.replace("_", "-") for name, value in options.items() if value not in (None, False)]
+    if given:
+        raise InvalidInputError(f"--{given[0]} must be left out beside --{beside}, which has no use for it.")
+
+
 def numbers(text: str, argument: str) -> list[int]:
     """Read a list such as ``0,4-7``, or raise."""
     found: list[int] = []
