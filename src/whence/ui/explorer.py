@@ -134,9 +134,9 @@ class Explorer:
         sides = zip(found.top[:2], (found.proponents, found.opponents), strict=True)
         pairs = [pair for side, among in sides for pair in zip(side.indices[0], among[0], strict=True)]
         among = {int(i): int(n) for i, n in pairs if i >= 0}
-        said = stability(list(among.values()), found.halves)
-        reason = None if said is None else Why.model_validate(said)
-        return schema.Doubt(k=k, halves=found.halves, among=among, reason=reason)
+        reason = stability(list(among.values()), found.halves)
+        why = None if reason is None else Why.model_validate(reason)
+        return schema.Doubt(k=k, halves=found.halves, among=among, reason=why)
 
     def concepts(
         self, index: int, pair: int | None = None, target: int | None = None, C: float | None = None
