@@ -138,15 +138,16 @@ def _sides(explorer: Explorer, one: int, other: int | None) -> tuple[schema.Side
                 n_tests=int(truly.sum()),
                 mistaken=int((truly & has(tests.predicted, 1 - side)).sum()),
                 n_border=len(border),
-                telling=_told(
-                    explorer, telling[np.argsort(-weight[telling], kind="stable")[:_TELLING]], found
-                ),
-                border=_told(
-                    explorer, border[np.argsort(found.margins[border], kind="stable")[:_TELLING]], found
-                ),
+                telling=_told(explorer, _first(telling, -weight), found),
+                border=_told(explorer, _first(border, found.margins), found),
             )
         )
     return sides[0], sides[1]
+
+
+def _first(rows: Ints, by: Doubles) -> Ints:
+    """The first of some rows, in ascending order of what each has."""
+    return rows[np.argsort(by[rows], kind="stable")[:_TELLING]]
 
 
 def _told(explorer: Explorer, rows: Ints, found: _Border) -> list[schema.Telling]:
