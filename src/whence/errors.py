@@ -80,7 +80,7 @@ class LostError(WorkerError):
 
 
 class DataWarning(UserWarning):
-    """The training set is not what it seems: its samples change, or its classes go by other names."""
+    """The training set is not what it seems: samples change, classes have other names, tokens no text."""
 
 
 class AgreementWarning(UserWarning):

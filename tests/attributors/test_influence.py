@@ -467,6 +467,17 @@ def test_ekfac_of_all_layers_against_loops(damping: float | None) -> None:
     torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-4 * expected.abs().max().item())
 
 
+def test_ekfac_is_the_same_however_few_gradients_are_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, x, y, tests = images()
+    explainer = EKFAC(labels="exact", batch_size=16, **QUIET).fit(model, (x, y))
+    whole = explainer.attribute(tests, 0), explainer.self_influence()
+    size = sum(p.numel() for p in model.parameters())
+    for rows in (0, 3):
+        monkeypatch.setattr("whence.attributors.influence.ekfac._NUMBERS", rows * size)
+        again = EKFAC(labels="exact", batch_size=16, **QUIET).fit(model, (x, y))
+        torch.testing.assert_close((again.attribute(tests, 0), again.self_influence()), whole)
+
+
 def test_ekfac_of_the_last_layer_against_loops() -> None:
     model, x, y, tests = images()
     classes = torch.arange(len(tests)) % K

@@ -252,7 +252,7 @@ def test_a_stream_that_ends_early_names_the_sample() -> None:
 def test_a_training_set_is_taken_as_it_is() -> None:
     samples = as_training_set(Pairs(), 4)
     assert as_training_set(samples, 7, names=["a"]) is samples
-    with pytest.raises(InvalidInputError, match="'preprocess' and 'collate_fn'"):
+    with pytest.raises(InvalidInputError, match="'preprocess', 'collate_fn' and 'tokenizer'"):
         as_training_set(samples, preprocess=brightness)
 
 

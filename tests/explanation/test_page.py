@@ -70,15 +70,18 @@ def test_page_says_what_was_found(kind: str) -> None:
         "Negative, orange: evidence against it.",
         "Predicted cat with probability 75.0 %",
         "True label dog ✗ wrong",
-        "The surrogate predicts the same class ✓",
-        "−0.500 ≠ dog #5, 50.0 % of all",
-        "+2.00 cat #7, 50.0 % of all",
+        "The surrogate predicts the same class.",
+        "τ = −0.500 ≠ dog sample 5, 50.0 % of all against",
+        "τ = +2.00 cat sample 7, 50.0 % of all for",
         "shown above: 75.0 %",
         "surrogate logit +3.00",
         "Maps by epsilon_plus_flat. The logit +3.00 is +2.75 of features and +0.250 of bias",
         "The pairs shown score +2.50 together",
         "678 of 12,345 training samples are support vectors",
-        "Relative duality gap of the surrogate 3.0e-07",
+        "The relative duality gap of the surrogate is 3.0e-07",
+        "“cat” rests on likeness to training samples labelled cat and dog; samples labelled dog speak "
+        "against it, with 25.0 % of that weight; trust this explanation: the surrogate gives the model’s "
+        "answer.",
     ):
         assert expected in words
     why = explanation(kind)
@@ -95,15 +98,19 @@ def test_page_of_effects_says_what_would_change() -> None:
         "together they are not the logit",
         "the features of either sample that its effect comes from",
         "▲ Raises the logit of “cat”",
-        "+2.00 cat #7, 50.0 % of all",
+        "+2.00 cat sample 7, 50.0 % of all raising",
+        "The logit of “cat” would be lower without training samples labelled cat and dog, and higher without "
+        "training samples labelled dog; trust this explanation",
         "all that raises +4.00",
         "sum of all effects, not the logit +3.00",
         "The logit +7.00 is +6.75 of features and +0.250 of bias",
         "Effects are to first order, at the softmax surrogate of the whole training set.",
     ):
         assert expected in words
+    shown, _, glossary = words.partition(" Words surrogate")
+    assert "support vector" in glossary
     for wrong in ("evidence", "τ", "support vectors", "score"):
-        assert wrong not in words
+        assert wrong not in shown
 
 
 def test_page_is_written_as_it_is_returned(tmp_path: Path) -> None:
@@ -119,7 +126,11 @@ def test_page_needs_no_network_and_no_script_and_describes_its_images() -> None:
     images = page.every("img")
     assert all((image["src"] or "").startswith("data:image/png;base64,") for image in images)
     assert all(image["alt"] for image in images)
-    assert all(chart["aria-label"] for chart in page.every("svg"))
+    drawings = [drawing for drawing in page.every("svg") if drawing.get("aria-hidden") != "true"]
+    assert all(drawing["aria-label"] for drawing in drawings)
+    stored = {picture["id"]: picture["href"] or "" for picture in page.every("image")}
+    assert all(uri.startswith("data:image/png;base64,") for uri in stored.values())
+    assert {(use["href"] or "")[1:] for use in page.every("use")} == set(stored)
     assert not page.every("script") + page.every("link")
     assert "http://" not in html
     assert "https://" not in html
@@ -175,7 +186,7 @@ def test_page_without_opponents_truth_or_evidence() -> None:
     assert "No training sample speaks against this class." in words
     assert "True label" not in words
     assert "Explained owl" in words
-    assert "✗ The surrogate predicts “dog”: do not trust this explanation." in words
+    assert "⚠ The surrogate predicts “dog”: do not trust this explanation." in words
     assert "all 0" in words
 
 
@@ -216,3 +227,48 @@ def test_tokens_are_marked_with_their_values_and_can_be_read() -> None:
         grounds = re.findall(r"background: (#\w{6})", rules)
         assert len(grounds) == 20
         assert all(contrast(rgb(ground), rgb(ink)) >= 4.5 for ground in grounds)
+
+
+def test_every_sample_is_shown_plain_beside_its_map_and_stands_in_the_page_once() -> None:
+    why = explanation("colour")
+    page = Page(Explanations([why, why]).to_html())
+    stored = {f"#{picture['id']}": picture["href"] for picture in page.every("image")}
+    samples = [why.sample, *(one.sample for one in why.pairs)]
+    assert len(stored) == len(samples)  # and not once more for the second explanation
+    assert len(page.every("use")) == 2 * (2 * len(samples) + len(why.pairs))  # below each map, too
+    for sample in samples:
+        assert sample.image is not None
+        assert any(np.abs(decoded(uri) - sample.image).max() < 1.5 / 255 for uri in stored.values())
+    plain = [drawing for drawing in page.every("svg") if drawing.get("role") == "img"]
+    names = [drawing["aria-label"] for drawing in plain]
+    assert "Test sample, predicted cat" in names
+    assert "Training sample 7, labelled cat" in names
+    switch = [control for control in page.every("input") if control.get("role") == "switch"]
+    assert [control["id"] for control in switch] == ["overlay"]
+    assert not Page(page_of("text")).every("input")
+
+
+def test_words_of_the_glossary_are_controls_that_tell_what_they_mean() -> None:
+    page = Page(page_of("grey", "text"))
+    controls = [control for control in page.every("button") if control["class"] == "term"]
+    listed = {meaning["id"] for meaning in page.every("dd")}
+    assert {control["aria-describedby"] for control in controls} <= listed
+    assert {"term-surrogate", "term-support-vector", "term-gap", "term-tau"} <= listed
+    assert all(control["data-meaning"] for control in controls)
+    assert all(control["type"] == "button" for control in controls)
+
+
+def test_a_long_text_has_a_headline_and_its_rest_is_folded() -> None:
+    tokens = ("", "Profit", " up", "\n\nThe", *(f" word{i}" for i in range(60)), "")
+    relevance = np.linspace(0, 1, len(tokens), dtype=np.float32)
+    html = Explanations(
+        [explanation("text", sample=Sample(tokens=tokens), logit_map=relevance, proponents=(), opponents=())]
+    ).to_html()
+    head = re.search(r'<p class="headline">(.*?)</p>', html)
+    assert head is not None
+    assert Page(head[1]).words == "Profit up"
+    rest = re.search(r"<details open>(.*?)</details>", html, re.DOTALL)
+    assert rest is not None
+    assert "the rest, strongest: word59 word58 word57 word56" in Page(rest[1]).words
+    assert "word0 word1" in Page(rest[1]).words
+    assert "[CLS]" not in html

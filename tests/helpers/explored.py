@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -106,38 +107,49 @@ def texts(n: int, seed: int) -> tuple[list[str], list[int]]:
     return made, labels
 
 
-def text_project() -> Project:
-    """A tiny BERT with a vocabulary made here."""
+SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
+
+
+def tokenizer(words: Sequence[str] = WORDS) -> Any:
+    """A tokeniser of transformers whose vocabulary is made here, of words and pieces such as ##bn."""
     from tokenizers import Tokenizer
     from tokenizers.models import WordPiece
     from tokenizers.normalizers import Lowercase
     from tokenizers.pre_tokenizers import Whitespace
     from tokenizers.processors import TemplateProcessing
-    from transformers import BertConfig, BertForSequenceClassification, PreTrainedTokenizerFast
+    from transformers import PreTrainedTokenizerFast
 
-    vocabulary = {word: i for i, word in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]", *WORDS])}
+    vocabulary = {word: i for i, word in enumerate([*SPECIAL, *words])}
     inner = Tokenizer(WordPiece(vocabulary, unk_token="[UNK]"))
     inner.normalizer, inner.pre_tokenizer = Lowercase(), Whitespace()
     inner.post_processor = TemplateProcessing(
         single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
     )
-    tokenizer = PreTrainedTokenizerFast(
+    return PreTrainedTokenizerFast(
         tokenizer_object=inner, pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]",
         model_max_length=32,
     )  # fmt: skip
+
+
+def text_project(preprocess: Any = None) -> Project:
+    """A tiny BERT; its inputs are made by its tokeniser, or by a function that is given that."""
+    from transformers import BertConfig, BertForSequenceClassification
+
+    spelling = tokenizer()
     torch.manual_seed(0)
     config = BertConfig(
-        vocab_size=len(vocabulary), hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
+        vocab_size=len(spelling), hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
         intermediate_size=32, max_position_embeddings=32, num_labels=3,
         id2label=dict(enumerate(("business", "sport", "politics"))),
     )  # fmt: skip
     model = BertForSequenceClassification(config)
     (words, labels), test = texts(N, 0), texts(M, 1)
-    ready = tokenizer(words, padding=True, return_tensors="pt")
+    ready = spelling(words, padding=True, return_tensors="pt")
     optimiser = torch.optim.Adam(model.parameters(), lr=5e-3)
     for _ in range(25):
         optimiser.zero_grad()
         model(**ready, labels=torch.tensor(labels)).loss.backward()
         optimiser.step()
     names = ("business", "sport", "politics")
-    return project(model.eval(), (words, labels), test, names=names, preprocess=tokenizer)
+    made = spelling if preprocess is None else preprocess(spelling)
+    return project(model.eval(), (words, labels), test, names=names, preprocess=made)

@@ -27,6 +27,7 @@ from tests.helpers.explored import (
     pictures,
     project,
     text_project,
+    texts,
     value_project,
 )
 from whence import DualDA, Effects
@@ -157,7 +158,8 @@ def test_an_explanation_is_what_the_dual_says(client: Any, explorer: Explorer) -
     ordered = np.sort(np.abs(scores))[::-1]
     for count, share in found["sparsity"]:
         assert share == pytest.approx(ordered[:count].sum() / ordered.sum(), abs=1e-5)
-    steps = np.frombuffer(base64.b64decode(pairs[0]["test_map"]["data"]), np.int8)
+    picture = base64.b64decode(pairs[0]["test_map"]["src"].split(",")[1])
+    steps = np.asarray(Image.open(io.BytesIO(picture)), dtype=np.float64).ravel() - 128
     assert steps.size == SIZE * SIZE
     why = explainer.explain(pictures(M, 1)[0][[4]], 3, 2)[0]
     np.testing.assert_allclose(
@@ -345,7 +347,7 @@ def test_audit_and_classes(client: Any, explorer: Explorer) -> None:
         assert row["label"] not in row["neighbour_labels"]
         assert len(row["neighbours"]) == min(row["disagreeing"], 5) == len(row["neighbour_samples"])
     lam = explainer.lam_.toarray()
-    for c, one in enumerate(get(client, "/api/classes")):
+    for c, one in enumerate(get(client, "/api/classes")["rows"]):
         schema.ClassFacts(**one)
         own = lam[(labels == c) & lam.any(1), c]
         assert one["name"] == NAMES[c]
@@ -530,7 +532,8 @@ def test_texts() -> None:
     client = connect(explorer)
     assert get(client, "/api/info")["kind"] == "text"
     row = get(client, "/api/tests?limit=1")["rows"][0]
-    assert row["sample"]["tokens"][0].strip() == "[CLS]"
+    assert row["sample"]["tokens"][0] == ""  # [CLS], which no reader wrote
+    assert "".join(row["sample"]["tokens"]) == texts(M, 1)[0][0]
     text = "".join(row["sample"]["tokens"][1:-1]).strip()
     stored = get(client, "/api/tests/0/explanation?k=2")
     own = client.post(
@@ -616,7 +619,8 @@ def test_the_interface_is_documented(client: Any) -> None:
     assert set(found["paths"]) == {
         "/api/info", "/api/tests", "/api/tests/{test}/explanation", "/api/tests/{test}/concepts",
         "/api/explanation", "/api/audit", "/api/classes", "/api/whatif", "/api/path", "/api/effects",
-            "/api/effects/stop",
+        "/api/effects/stop", "/api/training", "/api/whatif/tests", "/api/gallery", "/api/comparison",
+        "/api/ranking", "/api/usualness",
         "/api/tests/{test}/stability", "/api/tests/{test}/usual", "/api/usual",
     }  # fmt: skip
     assert all(way["description"] for path in found["paths"].values() for way in path.values())
@@ -675,7 +679,7 @@ def test_a_report_needs_nothing_else(explorer: Explorer) -> None:
     found = Elements(html)
     assert not any(name in ("src", "srcset", "action") for _, attributes in found.tags for name in attributes)
     links = [attributes["href"] for _, attributes in found.tags if "href" in attributes]
-    assert links == ["data:,"]
+    assert links == ["data:,", "#explanation"]
     data = json.loads(found.data)
     assert [row["index"] for row in data["rows"]] == [3, 1]
     assert set(data["explanations"]) == set(data["concepts"]) == {"3", "1"}

@@ -23,9 +23,12 @@ from whence.app.opening import (
     Json,
     Saved,
     Shown,
+    SomeTests,
     Target,
     Tests,
     engine_at,
+    none_of,
+    one_of,
     with_options,
 )
 from whence.app.telling import say, show_progress
@@ -86,6 +89,8 @@ def fit(wanted: Fit, context: typer.Context) -> None:
     whence fit --model clothes:model --data clothes:train --test clothes:test --out clothes.whence
 
     whence fit --model clothes:model --data clothes:train --method effects --out clothes-effects.whence
+
+    whence fit --causal --model tuned:model --data tuned:texts --tokenizer tuned:tokenizer --out tuned.whence
 
     whence fit --config clothes.whence.json --trust --out again.whence
     """
@@ -169,8 +174,17 @@ def attribute(
 @with_options
 def explain(
     saved: Saved,
-    tests: Tests,
     out: Annotated[Path, typer.Option(help="Folder for the page, figures and data.", metavar="DIR")],
+    tests: SomeTests = None,
+    prompt: Annotated[
+        str | None, typer.Option(help="Of a language model: a text to go on from.", metavar="TEXT")
+    ] = None,
+    continuation: Annotated[
+        str | None, typer.Option(help="What follows it; the model writes it if none.", metavar="TEXT")
+    ] = None,
+    max_new_tokens: Annotated[
+        int | None, typer.Option(help="The longest that the model writes, 20 if none.", min=1)
+    ] = None,
     k: Shown = 5,
     target: Target = None,
     rules: Annotated[
@@ -180,11 +194,22 @@ def explain(
 ) -> None:
     """Explain predictions by training samples and relevance maps: a page, a figure each, and JSON.
 
-    whence explain clothes.whence --trust --tests 3,8 --out why
-    """
-    from whence.app.explain import run
+    Of a language model, whence an answer comes: a page whose words can be clicked, and JSON.
 
-    run(saved, tests, out, k=k, target=target, rules=rules, effects=effects)
+    whence explain clothes.whence --trust --tests 3,8 --out why
+
+    whence explain tuned.whence --trust --prompt "Mira lives in" --out why
+    """
+    from whence.app.explain import run, trace
+
+    one_of(tests=tests, prompt=prompt)
+    if prompt is not None:
+        none_of("prompt", target=target, rules=rules, effects=effects)
+        trace(saved, prompt, continuation, out, k=k, max_new_tokens=max_new_tokens or 20)
+    else:
+        assert tests is not None
+        none_of("tests", continuation=continuation, max_new_tokens=max_new_tokens)
+        run(saved, tests, out, k=k, target=target, rules=rules, effects=effects)
 
 
 @app.command()

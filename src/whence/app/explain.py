@@ -1,4 +1,4 @@
-"""What ``whence explain`` does: write what predictions come from, as a page, figures and data."""
+"""What ``whence explain`` does: write what predictions, or an answer, come from, as a page and data."""
 
 from __future__ import annotations
 
@@ -10,6 +10,22 @@ from whence.app.outputs import check_folder, write_out
 from whence.app.telling import say
 from whence.core import store
 from whence.core.files import replacing
+
+
+def trace(
+    saved: Saved, prompt: str, continuation: str | None, out: Path, *, k: int, max_new_tokens: int
+) -> None:
+    """Write whence an answer comes into a folder, as a page and data; print the page's path."""
+    check_folder(out)
+    found = saved.open().trace(prompt, continuation, k, max_new_tokens)
+
+    def write(folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        store.write_text(folder / "trace.json", json.dumps(found.to_dict(), indent=1))
+        found.to_html(folder / "index.html")
+
+    write_out(out, write)
+    say((out / "index.html").resolve())
 
 
 def run(

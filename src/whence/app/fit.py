@@ -24,10 +24,11 @@ from whence.core.naming import find
 from whence.core.resources import in_words
 from whence.core.words import counted
 from whence.errors import InvalidInputError
+from whence.explanation.bands import Bands
 from whence.features import as_float32, extract, taken
 from whence.model.layers import WORDS
 from whence.project import NAMES, READING, SUFFIX, Configuration
-from whence.tasks import Task
+from whence.tasks import Task, Tokens
 
 
 def command(wanted: Fit, given: Collection[str]) -> None:
@@ -44,6 +45,10 @@ def command(wanted: Fit, given: Collection[str]) -> None:
     check_choice("features", wanted.features, ("copy", "bank"))
     names = {name: getattr(wanted, name) for name in NAMES}
     names["method"] = wanted.method if "method" in given else None
+    if wanted.causal:
+        if wanted.task not in (None, Tokens.name):
+            raise InvalidInputError(f"--causal must come without --task. Got the task {wanted.task!r}.")
+        names["task"] = Tokens.name
     if wanted.config is None:
         if wanted.model is None or wanted.data is None:
             missing = "--model" if wanted.model is None else "--data"
@@ -56,7 +61,8 @@ def command(wanted: Fit, given: Collection[str]) -> None:
         made = made.with_names(**names, layer=wanted.layer, device=wanted.device)
         made = dataclasses.replace(made, options=_options(made.attributor(), wanted, given))
     else:
-        extra = sorted(set(given) - {"out", "config", "trust", "engine", "address", "features", *names})
+        known = {"out", "config", "trust", "engine", "address", "features", "causal", *names}
+        extra = sorted(set(given) - known)
         if extra:
             raise InvalidInputError(
                 f"--config must come without other options of the fit. Got {', '.join(extra)} too. "
@@ -126,8 +132,11 @@ def run(
     network = configuration.network(folder)
     several = "+" in configuration.data
     samples = configuration.training(network, folder) if several else find("data", configuration.data, folder)
+    if isinstance(configuration.chosen_task(), Tokens):
+        samples = configuration.corpus(samples)
     tests = None if configuration.test is None else find("test", configuration.test, folder)
-    prepare, reading = None if several else configuration.prepare(), configuration.reading
+    reading = configuration.reading
+    form = {} if several else {"preprocess": configuration.prepare(), "tokenizer": configuration.spelling()}
     attributor = configuration.attributor()(**configuration.options)
     attributor.show_progress = show_progress
     held_out = None
@@ -135,7 +144,7 @@ def run(
         with _about_test():
             held_out = configuration.samples(tests, network, attributor.batch_size)
     task = None if several else configuration.chosen_task()
-    attributor.fit(network, samples, layer=configuration.layer, task=task, preprocess=prepare, **reading)
+    attributor.fit(network, samples, layer=configuration.layer, task=task, **form, **reading)
     for line in describe(attributor):
         say(line)
 
@@ -146,7 +155,10 @@ def run(
 
     write_out(out, save)
     say(f"Saved        {out}, {in_words(out.stat().st_size)}, and {out.name}{SUFFIX}")
-    if held_out is not None and isinstance(attributor, SurrogateAttributor):
+    if held_out is not None and isinstance(attributor.task_, Tokens):
+        if isinstance(attributor, DualDA):
+            say(f"Faithfulness {_by_frequency(attributor.faithfulness_by_frequency(held_out.source))}")
+    elif held_out is not None and isinstance(attributor, SurrogateAttributor):
         started = time.perf_counter()
         with _about_test():
             held_out = configuration.samples(tests, network, attributor.batch_size, attributor.task_)
@@ -167,7 +179,10 @@ def run(
         say(f"Faithfulness {said}, on {seen}")
     # Its configuration names code, and this fit ran it: the one who reads this line may trust it.
     if isinstance(attributor, DualDA):
-        if held_out is not None:
+        if isinstance(attributor.task_, Tokens):
+            said = f"{shlex.quote(str(out))} --trust --prompt TEXT --out why"
+            say(f"Next         whence explain {said}, or whence serve {shlex.quote(str(out))} --trust")
+        elif held_out is not None:
             say(f"Next         whence serve {shlex.quote(str(out))} --trust")
         elif attributor.task_.has_classes:
             say(f"Next         whence audit {shlex.quote(str(out))} --trust")
@@ -241,6 +256,14 @@ def describe(attributor: Attributor) -> list[str]:
 def _outputs(task: Task, n: int) -> str:
     """Say what the head makes: classes, one logit of two, labels, or outputs."""
     return "one logit of two classes" if task.paired else counted(n, task.output, task.outputs)
+
+
+def _by_frequency(bands: Bands) -> str:
+    """Say how often the surrogate names the model's token, by how often that is in the corpus."""
+    each = [(band.agreement, band.name) for band in bands.bands if band.agreement is not None]
+    told = ", ".join(f"{share:.1%} for tokens that are in it {name} times" for share, name in each)
+    places = counted(bands.places, "place")
+    return f"{bands.agreement:.2%} agreement with the model, on {places} of held-out documents: {told}"
 
 
 def _tube(task: Task) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ from whence.explanation.wording import OUTPUTS
 from whence.project import SUFFIX
 from whence.tasks import Classes
 
+_NAMES = 1_000  # that are listed
+
 
 def run(path: Path, *, as_json: bool) -> None:
     """Print the facts of a saved explainer, one per line or as JSON."""
@@ -30,6 +33,12 @@ def run(path: Path, *, as_json: bool) -> None:
             if isinstance(value, list):
                 value = plain_line("; ".join(value))
             say(f"{name:16} {value}")
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Write names on one line, of a vocabulary the first ones."""
+    left = len(names) - _NAMES
+    return ", ".join(map(plain_line, names[:_NAMES])) + (f" … {left:,} more" if left > 0 else "")
 
 
 def facts(path: Path) -> dict[str, Any]:
@@ -47,7 +56,7 @@ def facts(path: Path) -> dict[str, Any]:
             "parameters": manifest.get("parameters"),
             "task": (manifest.get("task") or {}).get("name", Classes.name),
             "samples": None if labels is None else len(labels),
-            "class names": None if names is None else ", ".join(map(plain_line, names)),
+            "class names": None if names is None else _listed(names),
             "layer": (manifest.get("fingerprint") or {}).get("layer"),
             "layers": ", ".join(plain_line(each["name"]) for each in several.get("blocks", [])) or None,
         }

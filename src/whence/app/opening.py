@@ -21,8 +21,11 @@ if TYPE_CHECKING:  # they take time to import
 
 NAMED = "MODULE:NAME"
 CACHE = Path("whence-cache")
+_KNOWN = 1_000  # names that a message lists
 
-Tests = Annotated[str, typer.Option(help="Places of test samples, such as 0,4-7.", metavar="LIST")]
+_TESTS = typer.Option(help="Places of test samples, such as 0,4-7.", metavar="LIST")
+Tests = Annotated[str, _TESTS]
+SomeTests = Annotated[str | None, _TESTS]
 Shown = Annotated[int, typer.Option("-k", help="Proponents and opponents to show.", min=1)]
 Target = Annotated[
     str | None, typer.Option(help="Class or output to explain, by number or name; the model's if none.")
@@ -59,6 +62,10 @@ class Saved:
     test: Annotated[str | None, typer.Option(help="Other test samples than the fit's.", metavar=NAMED)] = None
     preprocess: Annotated[
         str | None, typer.Option(help="The preprocessing, instead of the one the file names.", metavar=NAMED)
+    ] = None
+    tokenizer: Annotated[
+        str | None,
+        typer.Option(help="The tokeniser that tokens are shown by, where it is not found.", metavar=NAMED),
     ] = None
     method: Annotated[
         str | None, typer.Option(help="The method, instead of the one the file names.", metavar=NAMED)
@@ -104,16 +111,28 @@ class Fit:
     preprocess: Annotated[
         str | None, typer.Option(help="Function that makes the model's inputs of raw ones.", metavar=NAMED)
     ] = None
+    tokenizer: Annotated[
+        str | None,
+        typer.Option(help="Tokeniser that tokens are shown by, where --preprocess hides it.", metavar=NAMED),
+    ] = None
     method: Annotated[
         str, typer.Option(help="The attribution method, or module:name of your own.", metavar="NAME")
     ] = "dualda"
     task: Annotated[
         str | None,
         typer.Option(
-            help="classes, one-logit, many-labels, regression, or module:name; told by the labels if none.",
+            help="classes, one-logit, many-labels, regression, tokens, or module:name; told by the labels if "
+            "none.",
             metavar="NAME",
         ),
     ] = None
+    causal: Annotated[
+        bool,
+        typer.Option(
+            "--causal",
+            help="The model writes: data are documents or a Corpus, and every token of them is a sample.",
+        ),
+    ] = False
     option: Annotated[
         list[str] | None,
         typer.Option(
@@ -189,6 +208,23 @@ def engine_at(engine: str | None, address: str | None) -> str | None:
     return f"{engine}:{address}"
 
 
+def one_of(**options: Any) -> None:
+    """Raise unless one of some options is given, and no other."""
+    given = [name for name, value in options.items() if value is not None]
+    if len(given) != 1:
+        raise InvalidInputError(
+            f"{' or '.join(f'--{name}' for name in options)} must be given, and only one of them. Got "
+            f"{' and '.join(given) or 'none'}."
+        )
+
+
+def none_of(beside: str, **options: Any) -> None:
+    """Raise where an option is given that has no meaning beside another."""
+    given = [name.replace("_", "-") for name, value in options.items() if value not in (None, False)]
+    if given:
+        raise InvalidInputError(f"--{given[0]} must be left out beside --{beside}, which has no use for it.")
+
+
 def numbers(text: str, argument: str) -> list[int]:
     """Read a list such as ``0,4-7``, or raise."""
     found: list[int] = []
@@ -217,5 +253,5 @@ def as_class(text: str | None, task: Task, argument: str = "target") -> int | No
         return names.index(text)
     if text.isdigit() and int(text) < task.n_outputs:
         return int(text)
-    known = ", ".join(names) or f"0 … {task.n_outputs - 1}"
+    known = ", ".join(names) if 0 < len(names) <= _KNOWN else f"0 … {task.n_outputs - 1}"
     raise InvalidInputError(f"'{argument}' must be one of the {task.outputs}: {known}. Got {text!r}.")

@@ -27,10 +27,12 @@ from whence.attributors.ranking import Ranked, TopK
 from whence.attributors.similarity import Similarity
 from whence.core import contents, store
 from whence.core.registry import import_all
-from whence.data import as_training_set
+from whence.data import Corpus, as_training_set
 from whence.errors import InvalidInputError, StoreError
 from whence.features.place import BankPlace
+from whence.model.language import as_language_model
 from whence.model.modules import class_names
+from whence.tasks import Tokens
 
 __all__ = [
     "EKFAC",
@@ -69,6 +71,7 @@ def load(
     *,
     preprocess: Callable[[Any], Any] | None = None,
     collate_fn: Callable[[list[Any]], Any] | None = None,
+    tokenizer: Any = None,
     cache_dir: str | PathLike[str] | None = None,
 ) -> Attributor:
     """Read a saved attributor.
@@ -81,7 +84,7 @@ def load(
         The model it was fitted on, needed to attribute inputs; features can be attributed without it.
         A model with other weights is refused with StoreError, which says what differs. Of an ensemble, its
         models in their order.
-    data, preprocess, collate_fn
+    data, preprocess, collate_fn, tokenizer
         The training set as it was given to ``fit``, needed to explain: a file does not hold it. A few of its
         samples are compared with those that were fitted, and again all that are shown: another set is
         refused with InvalidInputError, which says what differs.
@@ -101,6 +104,11 @@ def load(
             f"{path} was saved by the method {method!r}, which is not registered. Import the module that "
             "registers it with whence.register, or use the version of whence that has it."
         )
+    if manifest.get("task") == Tokens().saved["task"]:
+        model = None if model is None else as_language_model(model)
+        if tokenizer is not None and data is not None:
+            data, tokenizer = Corpus(data, tokenizer), None
+        preprocess = data.prompts if isinstance(data, Corpus) else preprocess
     attributor = METHODS.get(method).restored(arrays, manifest, model)
     if data is not None:
         if model is None:
@@ -111,6 +119,7 @@ def load(
             names=class_names(model if isinstance(model, nn.Module) else model[0]),
             preprocess=preprocess,
             collate_fn=collate_fn,
+            tokenizer=tokenizer,
         )
         attributor.take_data(samples)
     return attributor

@@ -23,9 +23,10 @@ from whence.errors import InvalidInputError
 from whence.features import FeatureBank, extract
 from whence.model.holders import held_by
 from whence.model.inputs import take
+from whence.model.language import of_documents
 from whence.model.modules import check_model
 from whence.model.modules import class_names as model_class_names
-from whence.tasks import Task, as_task, task_of_labels
+from whence.tasks import Task, Tokens, as_task, task_of_labels
 
 _BLOCK = 1 << 22  # scores that top_k holds at a time
 _USUAL = {"dtype": "float32", "autocast": None, "num_workers": 0, "on_error": "raise"}  # reading of samples
@@ -109,6 +110,7 @@ class Attributor(Saveable):
         task: str | type[Task] | Task | None = None,
         preprocess: Callable[[Any], Any] | None = None,
         collate_fn: Callable[[list[Any]], Any] | None = None,
+        tokenizer: Any = None,
         cache_dir: str | PathLike[str] | None = None,
         dtype: str = "float32",
         autocast: str | None = None,
@@ -147,6 +149,10 @@ class Attributor(Saveable):
             New inputs go through it as well.
         collate_fn
             Makes a batch of a list of samples, as in a DataLoader.
+        tokenizer
+            Of transformers: explanations show tokens by it as text. None looks for it in ``preprocess`` and
+            ``collate_fn``. Of a causal language model ``data`` are documents then: every token of them is a
+            sample, and what comes before it the input; ``whence.data.Corpus`` has more of this.
         cache_dir
             Folder that keeps features and solutions. A fit that was killed resumes there, and one with the
             same model, data and options takes what is there; see ``whence cache ls``. It is remembered: what
@@ -170,11 +176,21 @@ class Attributor(Saveable):
         names = None if class_names is None else check_names("class_names", class_names)
         data = _labelled(data, y)
         if features is None:
+            written = of_documents(model, data, tokenizer)
+            if written is not None:
+                model, data = written
+                preprocess, tokenizer, task = data.prompts, None, Tokens
+                names = data.prompts.names(model.n_tokens) if names is None else names
             held = held_by(model, data)
             data = held.data
             if preprocess is None and collate_fn is None:
                 preprocess, collate_fn = held.preprocess, held.collate_fn
-        form: dict[str, Any] = {"task": as_task(task), "preprocess": preprocess, "collate_fn": collate_fn}
+        form: dict[str, Any] = {
+            "task": as_task(task),
+            "preprocess": preprocess,
+            "collate_fn": collate_fn,
+            "tokenizer": tokenizer,
+        }
         finding = {**form, "task": task_of_labels if task is None else form["task"]}
         reading: Reading = {
             "cache_dir": cache_dir,

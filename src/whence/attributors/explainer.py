@@ -228,7 +228,7 @@ class PairExplainer:
         activations = [chosen.activations(x.cpu())[0] for x in (f, train.features)]
         sides = np.where(activations[1] < 0, -1.0, 1.0)[:, None]
         rows = Concepts(sides * chosen.vectors, chosen.names).top_samples(surrogate.vectors.cpu(), k)
-        tokenizer = self.model.prepare.preprocess
+        tokenizer = self.model.prepare.find_tokenizer()
         parts = []
         for j, name in enumerate(chosen.names):
             indices = surrogate.support[rows[j]].tolist()
@@ -295,7 +295,7 @@ class PairExplainer:
     ) -> list[OnInput]:
         """Give the maps of the logit and of pairs with some training samples, on each input of the model."""
         weight = torch.as_tensor(self.surrogate.coef[target, : test.features.shape[1]])
-        tokenizer, size = self.model.prepare.preprocess, self.explainer.batch_size
+        tokenizer, size = self.model.prepare.find_tokenizer(), self.explainer.batch_size
         batches: list[tuple[Any, dict[str, PairMaps]]] = []
         for begin in range(0, len(indices), size):
             some = slice(begin, begin + size)

@@ -25,7 +25,7 @@ def usual_of(
     wanted = sorted({int(i) for i in found.neighbours.ravel()})
     inputs = explainer.require_data().take(wanted)
     shown = as_samples(
-        one_of(inputs, input) if input else inputs, explainer.require_model().prepare.preprocess
+        one_of(inputs, input) if input else inputs, explainer.require_model().prepare.find_tokenizer()
     )
     samples = dict(zip(wanted, shown, strict=True))
     told = {i: task.told(explainer.labels_[i]) for i in wanted}

@@ -1,5 +1,6 @@
 """Training sets in whatever form they come, read in the user's own sample order."""
 
+from whence.data.corpus import Corpus
 from whence.data.forms import as_training_set
 from whence.data.items import Prepare
 from whence.data.new import NewSamples, as_new
@@ -9,6 +10,7 @@ from whence.data.training_set import TrainingSet
 
 __all__ = [
     "Batch",
+    "Corpus",
     "NewSamples",
     "OnError",
     "Prepare",

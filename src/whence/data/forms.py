@@ -16,6 +16,7 @@ from whence.data.items import Prepare
 from whence.data.labels import Labels
 from whence.data.reading import Workers
 from whence.data.targets import Targets
+from whence.data.tokenizer import is_tokenizer
 from whence.data.training_set import TrainingSet
 from whence.errors import DataWarning, InvalidInputError, warn
 
@@ -31,6 +32,7 @@ def as_training_set(
     names: Sequence[str] | None = None,
     preprocess: Callable[[Any], Any] | None = None,
     collate_fn: Callable[[list[Any]], Any] | None = None,
+    tokenizer: Any = None,
 ) -> TrainingSet:
     """Read ``data`` as a training set whose sample i is always the user's sample i.
 
@@ -58,6 +60,8 @@ def as_training_set(
         Makes the model's inputs of a batch of inputs: a tokeniser, an image processor, or any function.
     collate_fn
         Makes a batch of a list of samples, as in a ``DataLoader``.
+    tokenizer
+        Of transformers: tokens are shown by it as text. None looks for it in the other two.
 
     Warns
     -----
@@ -65,10 +69,12 @@ def as_training_set(
         When the same sample is not the same twice, or model and data name the classes differently.
     """
     if isinstance(data, TrainingSet):
-        if isinstance(task, Targets) or preprocess is not None or collate_fn is not None:
+        if isinstance(task, Targets) or any(
+            function is not None for function in (preprocess, collate_fn, tokenizer)
+        ):
             raise InvalidInputError(
-                "'task', 'preprocess' and 'collate_fn' must be given where the samples are first read. "
-                "Got one beside a TrainingSet, which has its own. Pass them to as_training_set."
+                "'task', 'preprocess', 'collate_fn' and 'tokenizer' must be given where the samples are "
+                "first read. Got one beside a TrainingSet, which has its own. Pass them to as_training_set."
             )
         return data
     batch_size = check_count("batch_size", batch_size, 1, MOST)
@@ -77,6 +83,7 @@ def as_training_set(
     for name, function in {"preprocess": preprocess, "collate_fn": collate_fn}.items():
         if function is not None:
             check_callable(name, function, "None or a function of a batch")
+    check_tokenizer(tokenizer)
     workers = Workers()
     if isinstance(data, DataLoader):
         workers = Workers(data.num_workers, data.worker_init_fn, data.multiprocessing_context)
@@ -84,11 +91,21 @@ def as_training_set(
         collate_fn = collate_fn or own
         assert loader.batch_size is not None
         batch_size = loader.batch_size
-    prepare = Prepare(collate_fn, preprocess)
+    prepare = Prepare(collate_fn, preprocess, tokenizer)
     told = task if isfunction(task) else as_targets(task)
     samples = TrainingSet.of(data, batch_size, prepare, names, workers, told)
     _warn_if_random(samples)
     return samples
+
+
+def check_tokenizer(tokenizer: Any) -> Any:
+    """Return a tokeniser, or None, or raise where something else is given."""
+    if tokenizer is not None and not is_tokenizer(tokenizer):
+        raise InvalidInputError(
+            "'tokenizer' must be None or a tokeniser of transformers, which has 'convert_ids_to_tokens'. "
+            f"Got {shown(tokenizer)}."
+        )
+    return tokenizer
 
 
 def as_targets(task: Any) -> Targets:

@@ -12,7 +12,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from whence.data.tokenizer import find_tokenizer
 from whence.errors import InvalidInputError, WhenceError
+
+WRITTEN = "as written"
+"""Under this name a batch of tokens keeps the texts that they were made of. It is no name of an argument, so
+that no model is given them."""
 
 LABEL_NAMES = ("label", "labels", "target", "targets", "y", "class")
 
@@ -71,10 +76,16 @@ class Prepare:
     preprocess : makes the model's inputs of a batch of inputs. It gets tensors where the samples' inputs
         stack, lists where they do not (texts, images), and a dict of these where samples have named parts.
         A tokeniser or an image processor of transformers is called as usual.
+    tokenizer : of transformers, by which tokens are shown as text; None looks for it in the other two
     """
 
     collate_fn: Callable[[list[Any]], Any] | None = None
     preprocess: Callable[[Any], Any] | None = None
+    tokenizer: Any = None
+
+    def find_tokenizer(self) -> Any:
+        """Give the tokeniser that tokens are shown by; None where there is none to be found."""
+        return find_tokenizer(self.tokenizer, self.preprocess, self.collate_fn)
 
     def labelled(self, items: list[Any]) -> tuple[Any, Any]:
         """Make inputs and labels of samples."""
@@ -106,7 +117,9 @@ class Prepare:
 
     def inputs(self, batch: Any, name: str = "data") -> Any:
         """Make the model's inputs of a batch, or raise where they are no tensors."""
+        texts = None
         if self.preprocess is not None:
+            texts = _texts(batch)
             batch = _result("preprocess", partial(_called, self.preprocess), batch)
         parts = list(batch.values()) if isinstance(batch, Mapping) else [batch]
         # Beside tensors, texts may stay: the model is not given them. Numbers that do not stack may not.
@@ -115,7 +128,9 @@ class Prepare:
             raise InvalidInputError(
                 f"'{name}' must give tensors of one shape. Got {described(batch)}. {_REMEDY}"
             )
-        return batch
+        if texts is None or not isinstance(batch, Mapping) or "input_ids" not in batch:
+            return batch
+        return {**batch, WRITTEN: texts}
 
 
 def gather(values: Sequence[Any]) -> Any:
@@ -192,10 +207,20 @@ def _called(preprocess: Callable[..., Any], batch: Any) -> Any:
     if not hasattr(preprocess, "model_input_names"):
         return preprocess(batch)
     if hasattr(preprocess, "pad_token"):
-        texts = _only_column(batch, lambda v: isinstance(v, list) and all(isinstance(t, str) for t in v))
-        return preprocess(texts, padding=True, truncation=True, return_tensors="pt")
+        return preprocess(_only_column(batch, _are_texts), padding=True, truncation=True, return_tensors="pt")
     images = _only_column(batch, lambda v: not isinstance(v, list) or not isinstance(v[0], str))
     return preprocess(images, return_tensors="pt")
+
+
+def _texts(batch: Any) -> list[str] | None:
+    """Give the texts of a batch that has one column of them; None of others."""
+    columns = list(batch.values()) if isinstance(batch, Mapping) else [batch]
+    found = [part for part in columns if _are_texts(part)]
+    return found[0] if len(found) == 1 else None
+
+
+def _are_texts(column: Any) -> bool:
+    return isinstance(column, list) and all(isinstance(text, str) for text in column)
 
 
 def _only_column(batch: Any, fits: Callable[[Any], bool]) -> Any:

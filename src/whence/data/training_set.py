@@ -115,7 +115,8 @@ class TrainingSet(Dataset[Any]):
     def _sliced(self) -> bool:
         """Whether batches are slices of arrays, which are not copied; memory maps stay on disk."""
         whole = isinstance(self.source, Columns) and is_array(self.source.inputs)
-        return whole and not self.marks and self.prepare == Prepare()
+        ready = self.prepare.collate_fn is None and self.prepare.preprocess is None
+        return whole and ready and not self.marks
 
     def __len__(self) -> int:
         """Give the number of samples."""
@@ -300,7 +301,8 @@ class TrainingSet(Dataset[Any]):
     def _anatomy(self) -> dict[str, str]:
         """Describe the source and the functions that its samples go through."""
         lines: dict[str, str] = {}
-        functions = {**vars(self.prepare), **{f"mark {i}": mark.change for i, mark in enumerate(self.marks)}}
+        prepared = {"collate_fn": self.prepare.collate_fn, "preprocess": self.prepare.preprocess}
+        functions = {**prepared, **{f"mark {i}": mark.change for i, mark in enumerate(self.marks)}}
         for name, function in functions.items():
             if function is not None:
                 lines |= anatomy(function, name)

@@ -17,7 +17,7 @@ _DPI = 110  # of a screen
 
 
 def as_html(figures: Sequence[tuple[str, Figure]], note: str = "") -> str:
-    """Write figures as pictures inside HTML, each with what it shows in words; all text is escaped.
+    """Write figures as pictures inside HTML, each below what it shows in words; all text is escaped.
 
     A figure has a white ground of its own, so that it reads the same on light and dark pages.
     """
@@ -29,6 +29,7 @@ def as_html(figures: Sequence[tuple[str, Figure]], note: str = "") -> str:
         width = round(figure.get_figwidth() * _DPI)
         style = f"width: {width}px; max-width: 100%; background: white"
         alt = escape(plain_line(words))
+        parts.append(f"<p>{alt}</p>")
         parts.append(f'<img alt="{alt}" src="data:image/png;base64,{picture}" style="{style}">')
     end = f"<p><small>{escape(plain_line(note))}</small></p>" if note else ""
     return f"<div>{''.join(parts)}{end}</div>"

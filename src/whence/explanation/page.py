@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from whence.core import store
 from whence.core.checks import check_path
 from whence.explanation.wording import MADE_OF
+from whence.pages.pictures import Pictures
 from whence.pages.render import Look, read, render
 from whence.pages.style import marks
 
@@ -20,7 +21,15 @@ if TYPE_CHECKING:
 def write(explanations: Sequence[Explanation], path: str | PathLike[str] | None) -> str:
     """Render the page, and write it where a path is given."""
     words = explanations[0].words if explanations else MADE_OF["class"]
-    html = render("page.html", [__package__], Look(style()), explanations=explanations, words=words)
+    html = render(
+        "page.html",
+        [__package__],
+        Look(style()),
+        explanations=explanations,
+        words=words,
+        pictures=Pictures(),
+        pictured=any(one.sample.image is not None for why in explanations for one in why.inputs.values()),
+    )
     if path is not None:
         store.write_text(check_path("path", path), html)
     return html

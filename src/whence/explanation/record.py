@@ -16,6 +16,7 @@ from whence.core.words import counted
 from whence.errors import InvalidInputError
 from whence.explanation.contribution import Contribution, Foretold, Full, facts
 from whence.explanation.notebook import as_html
+from whence.explanation.summary import Summary, summary
 from whence.explanation.usual import Usual
 from whence.explanation.wording import MADE_OF, Question, Words, of_members, would_change
 from whence.pages.samples import Array, Sample
@@ -125,6 +126,11 @@ class Explanation:
         return of_members(words, len(self.members)) if self.members else words
 
     @property
+    def summary(self) -> Summary:
+        """What it comes to: what the prediction rests on, what speaks against it, how far to trust it."""
+        return summary(self)
+
+    @property
     def about(self) -> str:
         """What is explained, in words: the class, the label, or the number."""
         name = self.class_names[self.target]
@@ -228,6 +234,7 @@ class Explanation:
         return {
             **facts(self),
             "verdict": self.verdict._asdict(),
+            "summary": self.summary.sentence,
             "foretold": None if self.foretold is None else asdict(self.foretold),
             "usual": None if self.usual is None else self.usual.to_dict(),
             "members": [why.to_dict() for why in self.members],
@@ -252,7 +259,7 @@ class Explanation:
         return line("Explanation", facts)
 
     def _repr_html_(self) -> str:
-        return as_html([(repr(self), why.plot()) for why in self.inputs.values()])
+        return as_html([(why.summary.sentence, why.plot()) for why in self.inputs.values()])
 
     def plot(self, input: str | None = None) -> Figure:
         """Draw the test sample with its map, its proponents and opponents, and the maps of each pair.
@@ -313,7 +320,8 @@ class Explanations(Sequence[Explanation]):
     def _repr_html_(self) -> str:
         left = len(self) - _SHOWN
         note = f"{counted(left, 'more explanation')}: plot(test) draws one, to_html(path) writes all"
-        return as_html([(repr(why), why.plot()) for why in self[:_SHOWN]], note if left > 0 else "")
+        shown = [(why.summary.sentence, why.plot()) for why in self[:_SHOWN]]
+        return as_html(shown, note if left > 0 else "")
 
     @property
     def maps(self) -> list[dict[str, Any]]:

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 from whence.core.display import displayed
 from whence.explanation.contribution import facts
 from whence.pages.samples import Sample
 from whence.pages.style import percent
 
+Trust = Literal["yes", "care", "no"]
+"""Whether to trust an explanation: yes, with care, or not."""
+
 STRANGE = "Nothing like this was in the training set"
 """The mark of a test that is like no training sample."""
+
+
+class Reason(NamedTuple):
+    """Why to trust an explanation, or why not."""
+
+    trust: Trust
+    words: str
 
 
 @displayed()
@@ -69,6 +79,13 @@ class Usual:
         )
         than = "all" if share == 1 else percent(share)
         return f"{way} {link} its {place} than {than} of {self.asked:,} training samples are {link} theirs"
+
+    @property
+    def reason(self) -> Reason:
+        """Whether it is a reason to trust what training samples say of the test."""
+        if self.strange:
+            return Reason("care", "nothing like this was in the training set")
+        return Reason("yes", "the training set has samples like this one")
 
     def to_dict(self) -> dict[str, Any]:
         """Everything but the samples, in plain types that JSON takes."""

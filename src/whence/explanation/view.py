@@ -1,22 +1,23 @@
-"""Explanations as JSON for pages, read off their records: pictures as PNG, maps as bytes."""
+"""Explanations as JSON for pages, read off their records: samples and maps as pictures."""
 
 from __future__ import annotations
 
-import base64
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 import torch
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, model_validator
 from torch.nn.functional import interpolate
 
 from whence.explanation.concepts import ConceptExplanation
-from whence.explanation.contribution import Full
+from whence.explanation.contribution import Contribution, Full
 from whence.explanation.record import Explanation
+from whence.explanation.usual import Trust
 from whence.explanation.wording import Question, Words
-from whence.pages.png import data_uri
+from whence.pages.pictures import data_uri
 from whence.pages.samples import Array, Sample
-from whence.pages.style import drawn
+from whence.pages.style import drawn, unwritten
+from whence.pages.texts import headline
 from whence.tasks.verdict import Speech
 
 Class = Annotated[int, Field(ge=0, description="A class by its number")]
@@ -39,6 +40,7 @@ class Text(BaseModel):
 
     kind: Literal["text"] = "text"
     tokens: list[str]
+    headline: Annotated[int, Field(description="Tokens of the headline; 0 where the text is short")]
 
 
 class Values(BaseModel):
@@ -56,7 +58,7 @@ def shown(sample: Any) -> Any:
         height, width = sample.image.shape[:2]
         return Image(src=data_uri(sample.image), width=width, height=height)
     if sample.tokens is not None:
-        return Text(tokens=list(sample.tokens))
+        return Text(tokens=list(sample.tokens), headline=headline(sample.tokens))
     assert sample.values is not None
     return Values(values=_rounded(sample.values))
 
@@ -64,7 +66,7 @@ def shown(sample: Any) -> Any:
 def small(sample: Any) -> Any:
     """Give a sample for a list: a picture of at most 96 pixels per side, or the beginning of a text."""
     if isinstance(sample, Sample) and sample.tokens is not None:
-        return Text(tokens=list(sample.tokens[:_SMALL]))
+        return shown(Sample(tokens=sample.tokens[:_SMALL]))
     if not isinstance(sample, Sample) or sample.image is None or max(sample.image.shape[:2]) <= _SMALL:
         return shown(sample)
     height, width = sample.image.shape[:2]
@@ -81,32 +83,37 @@ Small = Annotated[_Kinds, BeforeValidator(small)]
 
 
 class Pixels(BaseModel):
-    """Relevance on a picture: a signed byte per pixel in base 64, 127 standing for ``most``."""
+    """Relevance on a picture: one in grey, from −``most`` in black to ``most`` in white; 128 of 255 is 0."""
 
     width: int
     height: int
     most: float
-    data: str
+    src: str
 
 
 class Bars(BaseModel):
-    """Relevance on a text or on values."""
+    """Relevance on a text or on values; ``outside`` is that on tokens which are no part of the text."""
 
     values: list[float]
+    outside: float = 0.0
 
 
 def _map(relevance: Any, info: ValidationInfo) -> Any:
-    """Give a map as it is drawn on samples like the one that is the context."""
+    """Give a map as it is drawn on its sample, which the context has by the map's name."""
     if not isinstance(relevance, np.ndarray) or info.context is None:
         return relevance
-    found = drawn(info.context, relevance)
+    assert info.field_name is not None
+    return _drawn(info.context[info.field_name], relevance)
+
+
+def _drawn(sample: Sample, relevance: Array) -> Pixels | Bars:
+    found = drawn(sample, relevance)
     if found.ndim == 1:
-        return Bars(values=_rounded(found))
+        return Bars(values=_rounded(found), outside=unwritten(sample, relevance))
     most = float(np.abs(found).max(initial=0)) or 1.0
-    steps = np.round(found / most * 127).astype(np.int8)
     height, width = found.shape
-    data = base64.b64encode(steps.tobytes()).decode("ascii")
-    return Pixels(width=width, height=height, most=most, data=data)
+    grey = ((128 + 127 * found / most) / 255).astype(np.float32)
+    return Pixels(width=width, height=height, most=most, src=data_uri(grey))
 
 
 Map = Annotated[Pixels | Bars, BeforeValidator(_map)]
@@ -119,8 +126,10 @@ class View(BaseModel):
 
     @classmethod
     def of(cls, why: Explanation | ConceptExplanation) -> Self:
-        """Read a record, whose maps are drawn like those on its test sample."""
-        return cls.model_validate(why, context=why.sample if isinstance(why, Explanation) else why.test)
+        """Read a record."""
+        if isinstance(why, Explanation):
+            return cls.model_validate(why, context=dict.fromkeys(("logit_map", "test_map"), why.sample))
+        return cls.model_validate(why, context={"test_map": why.test, "train_map": why.train})
 
 
 class Pair(View):
@@ -136,6 +145,29 @@ class Pair(View):
     sample: Shown
     test_map: Map
     train_map: Map
+
+    @model_validator(mode="before")
+    @classmethod
+    def _on_its_sample(cls, pair: Any) -> Any:
+        """Draw the map on the training sample, which the context does not have."""
+        if not isinstance(pair, Contribution):
+            return pair
+        fields = {name: getattr(pair, name) for name in cls.model_fields}
+        return fields | {"train_map": _drawn(pair.sample, pair.train_map)}
+
+
+class Why(View):
+    """A reason to trust an explanation or not, see ``whence.explanation.summary``."""
+
+    trust: Trust
+    words: str
+
+
+class Summed(View):
+    """What an explanation comes to: a claim, and reasons to trust it, to which others may be added."""
+
+    claim: str
+    reasons: list[Why]
 
 
 class Near(View):
@@ -154,6 +186,7 @@ class Usual(View):
     share: float
     heading: str
     detail: str
+    reason: Why
     neighbours: list[Near]
 
 
@@ -174,6 +207,7 @@ class Explained(View):
     question: Question
     words: Words
     speech: Speech
+    summary: Summed
     verdict: Said
     about: str
     told: str

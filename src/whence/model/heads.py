@@ -15,6 +15,7 @@ from whence.core.arrays import Floats
 from whence.errors import ModelError
 
 _PLUS = " + "
+_CLASSES = 4096  # of a head that are looked at closely
 
 
 class Head(NamedTuple):
@@ -217,19 +218,26 @@ def made_by(shared: Shared, logits: Tensor) -> bool:
 
 
 def differing(shared: Shared, found: HeadInputs, logits: Tensor) -> Tensor:
-    """Mark the samples (B,) whose logits are not the layers' output, or where that is not x Wᵀ + b."""
-    out, y, x = (t.detach().double() for t in (logits, found.logits, found.features))
+    """Mark the samples (B,) whose logits are not the layers' output, or where that is not x Wᵀ + b.
+
+    Of a vocabulary the last is looked at for some of the tokens: it costs as much as the layer itself.
+    """
     tensors = [logits, *(t for _, call in shared for t in (call.inputs, call.output))]
     eps = max(torch.finfo(t.dtype).eps for t in tensors)
-    rounding = 0 if found.size is None else max(2e-6, 4 * eps) * found.size
+    some = slice(None, None, -(-logits.shape[1] // _CLASSES))
     layers = [(share, call.layer) for share, call in shared]
-    weight, bias = (None if t is None else t.double() for t in joint_weight(layers))
+    weight, bias = (None if t is None else t[some].double() for t in joint_weight(layers))
     assert weight is not None
+    x, y = found.features.detach().double(), found.logits[:, some].detach().double()
     plain, size = x @ weight.T, x.abs() @ weight.abs().T
     if bias is not None:
         plain, size = plain + bias, size + bias.abs()
     # Matrix products in reduced precision (TF32, autocast, 8 bit) leave about this much.
-    return _apart(y, out, rounding) | _apart(plain, y, max(1e-3, 4 * eps) * size)
+    wrong = _apart(plain, y, max(1e-3, 4 * eps) * size)
+    if torch.equal(found.logits, logits):
+        return wrong
+    rounding = 0 if found.size is None else max(2e-6, 4 * eps) * found.size
+    return wrong | _apart(found.logits.detach().double(), logits.detach().double(), rounding)
 
 
 def misranked(found: HeadInputs, logits: Tensor) -> Tensor:
@@ -243,8 +251,9 @@ def misranked(found: HeadInputs, logits: Tensor) -> Tensor:
 def effective(layer: nn.Module) -> tuple[Tensor, Tensor | None]:
     """Give the weight (K, d) and bias (K,) that the layer stands for, whatever it is made of.
 
-    A plain layer's own; of any other (low-rank adapters, parametrisations, subclasses) the derivative and
-    the value at zero, which are the weight and the bias if the layer is linear. To be called in eval mode.
+    A plain layer's own; of any other (low-rank adapters, parametrisations, subclasses) the derivative, or the
+    values at unit vectors, and the value at zero, which are the weight and the bias if the layer is linear.
+    To be called in eval mode.
     """
     if type(layer) in (nn.Linear, nn.Conv1d, nn.Conv2d):
         bias = layer.bias
@@ -257,6 +266,10 @@ def effective(layer: nn.Module) -> tuple[Tensor, Tensor | None]:
             f"{type(layer).__name__} of {type(layer).__module__}. Pass the model that it was made of."
         )
     places = (1,) * (layer.weight.ndim - 2) if isinstance(layer, nn.Conv1d | nn.Conv2d) else ()
+    if d < K:  # of a vocabulary the derivative would take K × K numbers
+        rows = torch.cat([torch.zeros(1, d), torch.eye(d)]).to(like.detach()).reshape(d + 1, d, *places)
+        values = layer(rows).detach().reshape(d + 1, K)
+        return (values[1:] - values[0]).T, values[0] if values[0].any() else None
     with torch.enable_grad():
         zeros = torch.zeros(K, d, *places, device=like.device, dtype=like.dtype, requires_grad=True)
         values = layer(zeros).reshape(K, K)

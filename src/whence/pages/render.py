@@ -12,9 +12,23 @@ from typing import Any
 from markupsafe import Markup, escape
 
 from whence.core.words import number
-from whence.pages.png import data_uri
-from whence.pages.samples import readable
-from whence.pages.style import a_bar, bars, drawn, ends, heat, heights, level, percent, scale, signed
+from whence.pages.glossary import GLOSSARY, glossed
+from whence.pages.pictures import data_uri
+from whence.pages.style import (
+    a_bar,
+    bars,
+    drawn,
+    ends,
+    heat,
+    heights,
+    level,
+    percent,
+    scale,
+    signed,
+    strongest,
+    unwritten,
+)
+from whence.pages.texts import breaks, headline, readable
 
 CITATION = (
     "Galip Ümit Yolcu, Moritz Weckbecker, Thomas Wiegand, Wojciech Samek, Sebastian Lapuschkin: "
@@ -32,11 +46,13 @@ class Look:
     style : its own, which follows what all pages have
     script : none where it is empty
     live : whether the script may ask the machine that serves the page
+    asks : whether a form of the page may ask it
     """
 
     style: str
     script: str = ""
     live: bool = False
+    asks: bool = False
 
     @property
     def whole_style(self) -> str:
@@ -46,10 +62,10 @@ class Look:
     @property
     def policy(self) -> str:
         """The content security policy: the style and the script inside the page, by their hashes."""
-        connect = "'self'" if self.live else "'none'"
+        connect, action = ("'self'" if allowed else "'none'" for allowed in (self.live, self.asks))
         return (
             f"default-src 'none'; script-src {_hash(self.script)}; style-src {_hash(self.whole_style)}; "
-            f"img-src data:; connect-src {connect}; base-uri 'none'; form-action 'none'"
+            f"img-src data:; connect-src {connect}; base-uri 'none'; form-action {action}"
         )
 
 
@@ -76,9 +92,27 @@ def render(template: str, packages: Sequence[str], look: Look, **context: Any) -
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    filters = (a_bar, bars, data_uri, ends, heights, level, named, number, percent, readable, signed)
+    filters = (
+        a_bar,
+        bars,
+        breaks,
+        data_uri,
+        ends,
+        glossed,
+        headline,
+        heights,
+        level,
+        named,
+        number,
+        percent,
+        readable,
+        signed,
+    )
     environment.filters |= {function.__name__: function for function in filters}
-    environment.globals |= {"citation": CITATION, "drawn": drawn, "heat": heat, "scale": scale}
+    functions = (drawn, heat, scale, strongest, unwritten)
+    environment.globals |= {"citation": CITATION, "terms": GLOSSARY} | {
+        function.__name__: function for function in functions
+    }
     return environment.get_template(template).render(look=look, **context)
 
 

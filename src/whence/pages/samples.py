@@ -10,10 +10,19 @@ import numpy as np
 import numpy.typing as npt
 
 from whence.core.checks import to_array
+from whence.data.items import WRITTEN
+from whence.errors import DataWarning, warn
+from whence.pages.texts import spelled
 
 Array = npt.NDArray[np.float32]
 Picture = Array
 """An image to look at: (height, width) in grey or (height, width, 3) in colour, in [0, 1]."""
+
+
+_NUMBERS = (
+    "Tokens are shown as numbers: there is no tokeniser of transformers in 'preprocess' or 'collate_fn'. "
+    "Pass it as 'tokenizer' (--tokenizer module:name) to read them as text."
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,7 +32,8 @@ class Sample:
     Attributes
     ----------
     image : (height, width) in grey or (height, width, 3) in colour, in [0, 1]
-    tokens : of a text, each with the blank before it if it begins a word
+    tokens : of a text, each with the blanks before it; those that are no part of the text, such as [CLS], are
+        empty
     values : of any other input, in its shape
     """
 
@@ -40,11 +50,23 @@ def as_samples(inputs: Any, tokenizer: Any = None) -> list[Sample]:
     inputs
         A tensor or a mapping. Tokens are told by their integer type.
     tokenizer
-        Of transformers; names the tokens. Without one they are shown as numbers.
+        Of transformers; spells the tokens. Without one they are shown as numbers.
+
+    Warns
+    -----
+    DataWarning
+        When tokens are shown as numbers.
     """
     values = _main_part(inputs)
     if values.dtype.kind in "iu" and values.ndim == 2:
-        return [Sample(tokens=words(row, tokenizer)) for row in kept_tokens(inputs, values)]
+        rows = [row.tolist() for row in kept_tokens(inputs, values)]
+        if tokenizer is None:
+            warn(_NUMBERS, DataWarning)
+            return [Sample(tokens=tuple(f" {i}" for i in row)) for row in rows]
+        known = inputs.get(WRITTEN) if isinstance(inputs, Mapping) else None
+        texts = known if known is not None and len(known) == len(rows) else [None] * len(rows)
+        written = (spelled(row, tokenizer, text) for row, text in zip(rows, texts, strict=True))
+        return [Sample(tokens=tokens) for tokens in written]
     return [as_sample(row) for row in values]
 
 
@@ -70,32 +92,6 @@ def as_sample(values: npt.NDArray[Any]) -> Sample:
     if lowest < 0 or highest > 1:  # normalised for the model: stretched for the eye
         planes = (planes - lowest) / ((highest - lowest) or 1.0)
     return Sample(image=planes[0] if len(planes) == 1 else np.moveaxis(planes, 0, -1))
-
-
-def words(ids: npt.NDArray[np.int64], tokenizer: Any) -> tuple[str, ...]:
-    """Write tokens for reading: a blank before those that begin a word."""
-    if not hasattr(tokenizer, "convert_ids_to_tokens"):
-        return tuple(f" {i}" for i in ids.tolist())
-    pieces = tokenizer.convert_ids_to_tokens(ids.tolist())
-    special = set(tokenizer.all_special_tokens)
-    marked = any(piece.startswith(("Ġ", "▁")) for piece in pieces)  # the tokenizer writes blanks itself
-    out = []
-    for piece in pieces:
-        if piece in special:
-            out.append(f" {piece}")
-        elif marked:
-            out.append(
-                tokenizer.convert_tokens_to_string([piece]) if "▁" not in piece else piece.replace("▁", " ")
-            )
-        else:
-            out.append(piece[2:] if piece.startswith("##") else f" {piece}")
-    return tuple(out)
-
-
-def readable(token: str) -> str:
-    """Write a token on one line: line ends as a sign, and blanks alone too, since they may be relevant."""
-    text = token.replace("\r", "").replace("\n", "↵").replace("\t", " ").replace("\u00a0", " ")
-    return text if text.strip() else " ␣"
 
 
 def _main_part(inputs: Any) -> npt.NDArray[Any]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 import numpy as np
 
 from whence.pages.samples import Array, Picture, Sample
+from whence.pages.texts import words_of
 
 BLUE, ORANGE = "#0072B2", "#D55E00"  # told apart by readers with any common colour vision deficiency
 PALE_BLUE, PALE_ORANGE = "#B9D7E8", "#F3CDB2"
@@ -55,10 +57,42 @@ def plane(relevance: Array) -> Array:
 
 
 def drawn(sample: Sample, relevance: Array) -> Array:
-    """Give a map as it is drawn: (height, width) of images, one value per token, sums of ``a_bar`` values."""
+    """Give a map as it is drawn: (height, width) of images, sums of ``a_bar`` values.
+
+    Of texts it is one value per token, 0 for those that are no part of the text.
+    """
     if sample.image is not None:
         return plane(relevance)
-    return relevance.ravel() if sample.values is None else _binned(relevance).sum(axis=1)
+    if sample.tokens is not None:
+        written = np.array([bool(token) for token in sample.tokens], dtype=np.float32)
+        return written * relevance.ravel()
+    found: Array = _binned(relevance).sum(axis=1)
+    return found
+
+
+def unwritten(sample: Sample, relevance: Array) -> float:
+    """Give the relevance that a map has on tokens which are no part of the text, and so are not shown."""
+    if sample.tokens is None:
+        return 0.0
+    return float(sum(relevance.ravel()[[not token for token in sample.tokens]].tolist()))
+
+
+def strongest(sample: Sample, relevance: Array, first: int, n: int = 4) -> list[tuple[str, float]]:
+    """Give the n words of a text from a token on that have most relevance, whatever its sign, with that.
+
+    A word that is there several times counts by its sum, and is spelled as it is first.
+    """
+    assert sample.tokens is not None
+    spelled: dict[str, str] = {}
+    sums: dict[str, float] = {}
+    for word in words_of(sample.tokens):
+        text = re.sub(r"^\W+|\W+$", "", "".join(sample.tokens[i] for i in word))
+        if text and word.start >= first:
+            key = text.casefold()
+            spelled.setdefault(key, text)
+            sums[key] = sums.get(key, 0.0) + float(sum(relevance[i] for i in word))
+    order = sorted(sums, key=lambda key: -abs(sums[key]))[:n]
+    return [(spelled[key], sums[key]) for key in order]
 
 
 def heights(sample: Sample) -> Array:

@@ -19,17 +19,17 @@ from whence.core import contents, store
 from whence.core.batches import BATCH_SIZE
 from whence.core.checks import check_callable
 from whence.core.naming import find, named, origin
-from whence.data import TrainingSet, as_training_set
+from whence.data import Corpus, TrainingSet, as_training_set
 from whence.errors import InvalidInputError, StoreError
 from whence.model.inputs import check_device
 from whence.model.modules import class_names
-from whence.tasks import Task, task_of_labels
+from whence.tasks import Task, Tokens, task_of_labels
 from whence.tasks.task import TASKS
 
 SUFFIX = ".json"
 """What the name of a configuration has beyond that of the explainer that it lies beside."""
 
-NAMES = ("model", "data", "test", "preprocess", "method", "task")
+NAMES = ("model", "data", "test", "preprocess", "tokenizer", "method", "task")
 """What a fit is given as the names of code."""
 READING = ("cache_dir", "dtype", "autocast", "num_workers", "on_error")
 """Options of how the samples are read."""
@@ -47,6 +47,8 @@ class Configuration:
         parameter ``folder`` is given the folder of the explainer's file. Several training sets, one after the
         other, have a + between them, which ``whence update`` adds to; so have the models of an ensemble
     preprocess : ``module:name`` of what makes the model's inputs of a batch of inputs
+    tokenizer : ``module:name`` of the tokeniser that tokens are shown by, or of what makes it; None looks for
+        it in ``preprocess``. Of a language model, whose task is "tokens", it reads the documents
     method : the attribution method, by its registered name or as ``module:name``
     task : what labels and outputs stand for, likewise; None where the labels tell
     layer, device : the head's name, and where the model runs
@@ -58,6 +60,7 @@ class Configuration:
     data: str
     test: str | None = None
     preprocess: str | None = None
+    tokenizer: str | None = None
     method: str = "dualda"
     task: str | None = None
     layer: str | None = None
@@ -168,9 +171,28 @@ class Configuration:
         found = named("preprocess", self.preprocess)
         return check_callable("preprocess", found, "a function of a batch of inputs")
 
+    def spelling(self) -> Any:
+        """Import or make the tokeniser that tokens are shown by; None where none is named."""
+        return None if self.tokenizer is None else find("tokenizer", self.tokenizer)
+
+    def corpus(self, data: Any) -> Corpus:
+        """Give documents that were found as a corpus, by the tokeniser, or raise where none is named."""
+        if not isinstance(data, Corpus) and self.tokenizer is None:
+            raise InvalidInputError(
+                "'tokenizer' must name the model's, as module:name, where data are documents of a language "
+                "model. Got none; pass --tokenizer, or a whence.data.Corpus as data."
+            )
+        return data if isinstance(data, Corpus) else Corpus(data, self.spelling())
+
     def training(self, network: Any, folder: Path, task: Task | None = None) -> TrainingSet:
         """Read the training set, or several as one."""
-        sets = [self.samples(find("data", name, folder), network, task=task) for name in self.data.split("+")]
+        names = self.data.split("+")
+        sets = [self.samples(find("data", name, folder), network, task=task) for name in names]
+        if len(sets) > 1 and isinstance(sets[0].source, Corpus):
+            raise InvalidInputError(
+                f"'data' must name one corpus of a language model. Got {len(sets)}, {', '.join(names)}. Put "
+                "their documents together."
+            )
         return sets[0] if len(sets) == 1 else sets[0].changed(None, *sets[1:])
 
     def samples(
@@ -178,9 +200,20 @@ class Configuration:
     ) -> TrainingSet:
         """Read data that were found, by the task, the model's names of the classes and the preprocessing.
 
-        Where no task is given, it is the one that is named, or that the labels tell.
+        Where no task is given, it is the one that is named, or that the labels tell. Of a language model they
+        are documents, and every token of them a sample.
         """
-        first = network[0] if isinstance(network, list) else network
-        names, prepare = class_names(first), self.prepare()
         told = task or self.chosen_task() or task_of_labels
-        return as_training_set(data, batch_size, task=told, names=names, preprocess=prepare)
+        if isinstance(data, Corpus) or isinstance(told, Tokens):
+            corpus = self.corpus(data)
+            told = told if isinstance(told, Tokens) else Tokens()
+            return as_training_set(corpus, batch_size, task=told, preprocess=corpus.prompts)
+        first = network[0] if isinstance(network, list) else network
+        return as_training_set(
+            data,
+            batch_size,
+            task=told,
+            names=class_names(first),
+            preprocess=self.prepare(),
+            tokenizer=self.spelling(),
+        )

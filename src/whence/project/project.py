@@ -20,6 +20,8 @@ from whence.core.progress import bar
 from whence.data import TrainingSet
 from whence.errors import InvalidInputError, StoreError
 from whence.explanation import Explanations, Usual
+from whence.explanation.bands import Bands
+from whence.explanation.trace import Trace
 from whence.features import FeatureBank, Usualness, as_float32, extract
 from whence.project.configuration import SUFFIX, Configuration
 
@@ -173,6 +175,11 @@ class Project:
             )
         return self._tests
 
+    @property
+    def has_tests(self) -> bool:
+        """Whether the configuration names samples to explain."""
+        return self._tests is not None
+
     def check_tests(self, indices: list[int]) -> list[int]:
         """Return places of test samples, or raise."""
         places: list[int] = check_places("tests", indices, len(self.tests)).tolist()
@@ -230,6 +237,18 @@ class Project:
         rows = bar("Explaining", len(chosen), "tests", parts=chosen, show=show)
         found = [explaining(i, tests.take([i]), target, y) for i, y in zip(rows, truths, strict=True)]
         return Explanations(found)
+
+    @functools.cached_property
+    def bands(self) -> Bands:
+        """How often the surrogate names the token that a language model would write; of the tests, if any."""
+        return self.explainer.faithfulness_by_frequency(None if self._tests is None else self._tests.source)
+
+    def trace(
+        self, prompt: str, continuation: str | None = None, k: int = 5, max_new_tokens: int = 20
+    ) -> Trace:
+        """Trace what a language model writes to the passages of its corpus."""
+        options = {"k": k, "max_new_tokens": max_new_tokens}
+        return self.explainer.trace(prompt, continuation, **options, bands=self.bands)
 
     def bank_of(self, samples: TrainingSet) -> FeatureBank:
         """Features of samples, read as those of the fit were."""

@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from whence.data.items import WRITTEN
+
 TOKENS = "tokens"
 """The name of a model's tokens among its inputs, whatever the model calls them."""
 
@@ -36,7 +38,8 @@ def one_of(inputs: Any, name: str) -> Any:
     if name != TOKENS:
         return named[name]
     mask = {"attention_mask": named["attention_mask"]} if "attention_mask" in named else {}
-    return {"input_ids": tokens_of(inputs), **mask}
+    written = {WRITTEN: named[WRITTEN]} if WRITTEN in named else {}
+    return {"input_ids": tokens_of(inputs), **mask, **written}
 
 
 def replaced(inputs: Any, values: Mapping[str, Tensor]) -> Any:

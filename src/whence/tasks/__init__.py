@@ -5,6 +5,7 @@ from whence.tasks.finding import task_of_labels
 from whence.tasks.many_labels import ManyLabels
 from whence.tasks.regression import Regression
 from whence.tasks.task import Task, as_task, kind, restored
+from whence.tasks.tokens import Tokens
 from whence.tasks.verdict import Speech, Verdict
 
 __all__ = [
@@ -14,6 +15,7 @@ __all__ = [
     "Regression",
     "Speech",
     "Task",
+    "Tokens",
     "Verdict",
     "as_task",
     "kind",

@@ -140,7 +140,7 @@ def _added(explainer: SurrogateAttributor, add: Any, cache_dir: str | PathLike[s
     ready = bound.prepare
     samples = as_training_set(
         add, explainer.batch_size, task=explainer.task_, names=explainer.class_names_,
-        preprocess=ready.preprocess, collate_fn=ready.collate_fn,
+        preprocess=ready.preprocess, collate_fn=ready.collate_fn, tokenizer=ready.tokenizer,
     )  # fmt: skip
     bound.check_unchanged()
     return extract(

@@ -19,11 +19,14 @@ from whence.attributors.dual.sketch import sketch
 from whence.attributors.dual.solutions import SurrogateSolver, changed_labels
 from whence.attributors.dual.stability import Stability
 from whence.attributors.dual.surrogate import Surrogate
+from whence.attributors.dual.tracing import PassageTracer
 from whence.attributors.dual.training import training_features
 from whence.attributors.dual.updating import Updating
 from whence.attributors.explainer import Parts, Scored
 from whence.attributors.ranking import TopK
 from whence.core.checks import check_count, check_flag
+from whence.explanation.bands import Bands
+from whence.explanation.trace import Trace
 from whence.svm.inputs import check_C, check_features
 
 
@@ -228,6 +231,53 @@ class DualDA(Updating):
         self.check_fitted()
         self.task_.require_classes("An explainer whose stability is asked for")
         return Stability(self, training_features(self, features), check_count("halves", halves))
+
+    def trace(
+        self,
+        prompt: str,
+        continuation: str | None = None,
+        *,
+        k: int = 5,
+        max_new_tokens: int = 20,
+        bands: Bands | None = None,
+    ) -> Trace:
+        """Trace what a language model writes to the passages of the corpus that it was tuned on.
+
+        Every logit of every token of the answer is a sum over places of the corpus; ``Trace`` has the
+        strongest of them, and the sums of whole documents. The model runs once for all tokens.
+
+        Parameters
+        ----------
+        prompt
+            A text.
+        continuation
+            What follows it; None has the model write, always the token of the largest logit.
+        k
+            Passages for and against each token, and documents for and against the answer.
+        max_new_tokens
+            The longest that the model writes.
+        bands
+            What ``faithfulness_by_frequency`` gave, to tell beside each token how often the surrogate is
+            right in places like it; None leaves it out.
+        """
+        k = check_count("k", k)
+        return PassageTracer(self).trace(
+            prompt, continuation, k, check_count("max_new_tokens", max_new_tokens), bands
+        )
+
+    def faithfulness_by_frequency(self, documents: Any = None) -> Bands:
+        """Tell in which share of places the surrogate names the token that a language model would write.
+
+        Up to 3,000 places are looked at, of whole documents chosen at random by ``seed``, and sorted by how
+        often the model's token was learned in the corpus.
+
+        Parameters
+        ----------
+        documents
+            That the model was not tuned on, as for ``Corpus``; None takes the corpus itself, which the
+            surrogate was fitted on.
+        """
+        return PassageTracer(self).bands(documents, self.seed)
 
     def scored(self, features: Tensor, target: int) -> Scored:
         """Score the support vectors of a class for one test with features (1, d)."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, Literal, NamedTuple
@@ -24,6 +25,7 @@ from whence.errors import ModelError
 Labels = Literal["auto", "exact", "sampled"]
 
 _check_damping = partial(check_positive, why=", or None for a tenth of each layer's mean eigenvalue")
+_NUMBERS = 1 << 25  # of gradients held at a time
 _FEW = 10  # classes up to which labels="auto" goes through all of them
 
 
@@ -88,21 +90,23 @@ class EKFAC(ParamsAttributor):
         tests = [torch.cat(parts) for parts in zip(*found, strict=True)]
         for test, factor in zip(tests, factors, strict=True):
             test *= factor.inverse
-        rows = torch.cat([test.flatten(1) for test in tests], dim=1)
-        scores = rows.new_empty(len(rows), len(self._labels))
+        scores = tests[0].new_zeros(len(tests[0]), len(self._labels))
         done = 0
-        for (each,) in self._train("Scores"):
-            train = torch.cat([g.flatten(1) for g in _gradients(each, factors)], dim=1)
-            torch.mm(rows, train.T, out=scores[:, done : done + len(train)])
-            done += len(train)
+        for (batch,) in self._train("Scores"):
+            for some in _pieces(batch, factors):
+                here = scores[:, done : done + len(some[0].inputs)]
+                for test, train in zip(tests, _gradients(some, factors), strict=True):
+                    here += test.flatten(1) @ train.flatten(1).T
+                done += here.shape[1]
         return scores.div_(len(self._labels))
 
     def _self_influence(self) -> Tensor:
         factors, parts = self._factors(), []
-        for (records,) in self._train("Self-influence"):
-            pairs = zip(_gradients(records, factors), factors, strict=True)
-            each = [torch.einsum("noi,oi->n", g.square(), factor.inverse) for g, factor in pairs]
-            parts.append(torch.stack(each).sum(0))
+        for (batch,) in self._train("Self-influence"):
+            for some in _pieces(batch, factors):
+                pairs = zip(_gradients(some, factors), factors, strict=True)
+                each = [torch.einsum("noi,oi->n", g.square(), factor.inverse) for g, factor in pairs]
+                parts.append(torch.stack(each).sum(0))
         return torch.cat(parts).div_(len(self._labels))
 
     def _layout(self, classifier: Classifier) -> Layout:
@@ -233,8 +237,23 @@ def _sums_of_squares(batches: Batches, bases: list[tuple[Tensor, Tensor]]) -> li
                     d, a = record.derivatives[:, 0] @ out, record.inputs[:, 0] @ inner
                     total += d.square().T @ a.square()
                 else:
-                    total += _rotated(record, out, inner).square().sum(0)
+                    for some in _cut(record, len(out) * len(inner)):
+                        total += _rotated(some, out, inner).square().sum(0)
     return sums
+
+
+def _pieces(records: list[Record], factors: list[_Factor]) -> Iterator[list[Record]]:
+    """Divide a batch so that the gradients of its samples, all layers together, are not too many numbers."""
+    size = sum(factor.inverse.numel() for factor in factors)
+    cut = [_cut(record, size) for record in records]
+    yield from (list(some) for some in zip(*cut, strict=True))
+
+
+def _cut(record: Record, size: int) -> Iterator[Record]:
+    """Divide the samples of a layer, each of whose gradients has ``size`` numbers."""
+    n = max(1, _NUMBERS // size)
+    for start in range(0, len(record.inputs), n):
+        yield Record(*(part[start : start + n] for part in record))
 
 
 def _gradients(records: list[Record], factors: list[_Factor]) -> list[Tensor]:

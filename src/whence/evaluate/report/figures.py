@@ -9,6 +9,7 @@ from markupsafe import Markup
 
 from whence.evaluate.report import charts
 from whence.evaluate.report.charts import Axis, Dot, Line, line_chart, linear, powers
+from whence.evaluate.report.counting import Count
 from whence.evaluate.report.summary import Retrained, Summary, kind
 from whence.evaluate.report.sweep import Points, Sweep, SweptColumn
 from whence.evaluate.suite.metric import Accuracies, Column, Curves
@@ -40,19 +41,19 @@ class Figures:
         chance = next((v for m, v in present if m.name == RANDOM), None)
         return charts.dot_chart(rows, axis, f"{column.title}, by method", chance)
 
-    def ranks(self) -> Markup | None:
-        """Average rank against time; the best are at the lower left."""
-        points = []
-        for method in self.summary.methods:
-            seconds, rank = self.summary.seconds(method), self.summary.ranks.get(method.key)
-            if seconds and rank and method.name != RANDOM:
-                points.append((method.label, seconds, rank[0], _style(method)))
+    def ranks(self, count: Count) -> Markup | None:
+        """Mean rank against time, in one way to count; the best are at the lower left."""
+        points = [
+            (place.label, place.seconds, place.rank, f"dot {place.kind}".strip())
+            for place in count.places
+            if place.seconds
+        ]
         if not points:
             return None
         unit = "CPU-seconds" if self.summary.on_cpu else "seconds"
         x = powers([p[1] for p in points], f"{unit} of fitting and of explaining all tests (← faster)")
-        y = linear([p[2] for p in points], "average rank (↓ better)")
-        return charts.scatter_chart(points, x, y, "Average rank against seconds of fitting and explaining")
+        y = linear([p[2] for p in points], "mean rank (↓ better)")
+        return charts.scatter_chart(points, x, y, f"{count.title}: mean rank against seconds")
 
     def curves(self, scored: bool) -> list[tuple[str, Curves, list[tuple[str, Panels]]]]:
         """Curves of metrics that have a score, or have none: each quantity's words and panels."""

@@ -13,6 +13,7 @@ from whence.core import store
 from whence.core.resources import in_words
 from whence.errors import StoreError
 from whence.evaluate.report.charts import legend, number
+from whence.evaluate.report.counting import Count, counts
 from whence.evaluate.report.figures import Figures
 from whence.evaluate.report.summary import Summary, kind, paper
 from whence.evaluate.report.sweep import Sweep, SweptColumn
@@ -63,6 +64,10 @@ class _Page:
         for row in self.results.select("scene"):
             found.setdefault(row.method, []).append(row)
         return found
+
+    def counts(self) -> list[Count]:
+        """Mean ranks, in every way to count them."""
+        return counts(self.summary)
 
     def note(self, text: str) -> int:
         """Number a note; 0 for none."""

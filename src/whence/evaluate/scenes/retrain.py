@@ -16,18 +16,19 @@ import torch
 from torch import nn
 
 from whence import engine as engines
-from whence.core import store
+from whence.core import progress, store
 from whence.core.cache import Cache, Slot
 from whence.core.checks import check_callable, check_flag, check_is, check_seed, shown
 from whence.core.display import displayed
 from whence.core.fingerprint import Digest, source
-from whence.core.progress import bar
 from whence.engine import Engine, Outcome
 from whence.errors import InvalidInputError, StoreError, WhenceError
 from whence.evaluate.scenes.views import View, view
 from whence.evaluate.scenes.weights import load_weights, save_weights
 
 TrainFn = Callable[[View, int], nn.Module]
+MODELS = "Models"
+"""What who listens to ``whence.core.progress`` hears of."""
 
 _MODULES = ("data", *(f"evaluate.scenes.{name}" for name in ("loops", "perturb", "retrain", "views")))
 """Whose code a training can depend on."""
@@ -133,12 +134,15 @@ def retrain(
     train = partial(_train, train_fn, missing)
     ended: dict[Path, Outcome] = {}
     title = f"training models ({len(tasks) - len(missing)} cached)"
-    with bar(title, len(missing), "models", show=show_progress and bool(missing)) as watched:
+    progress.tell(MODELS, 0, len(tasks))
+    with progress.bar(title, len(missing), "models", show=show_progress and bool(missing)) as watched:
+        progress.tell(MODELS, len(tasks) - len(missing), len(tasks))
         for outcome in engines.run(train, range(len(missing)), engine, threads=threads):
             ended[missing[outcome.place].path] = outcome
             failed = sum(each.error is not None for each in ended.values())
             watched.set_postfix_str(f"{failed} failed" if failed else "", refresh=False)
             watched.update()
+            progress.tell(MODELS, len(tasks) - len(missing) + len(ended), len(tasks))
     runs = []
     # Warned of after all is done, so that a warning that is made an error stops no training.
     for number, task in enumerate(tasks):

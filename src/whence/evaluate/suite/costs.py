@@ -24,14 +24,14 @@ def cell_seconds(protocol: Protocol, metric: str, method: Method) -> float:
     seconds = max(0.05, slower * method.kind.limits.cost * (spec.train or 50_000) / 1_000)
     choices = math.prod(map(len, method.tune.values())) if found.chooses and method.tune else 0
     seconds *= choices + found.fittings(method)
-    return seconds + found.trainings() * _training_seconds(protocol, metric)
+    return seconds + found.trainings() * training_seconds(protocol, metric)
 
 
 def scene_item(protocol: Protocol, metrics: list[str]) -> Item:
     """Count the models that all methods share in the scene of some metrics."""
     spec, network = protocol.scene(metrics[0]), networks.find(protocol.model.name)
     models = 1 + sum(protocol.metrics[metric].shared_trainings() for metric in metrics)
-    seconds = models * _training_seconds(protocol, metrics[0])
+    seconds = models * training_seconds(protocol, metrics[0])
     if network.texts is not None:
         everything = (spec.train or 2_000) + (spec.test or 0) + protocol.data.held_out
         # Of perturbed scenes the tests are read again.
@@ -40,19 +40,28 @@ def scene_item(protocol: Protocol, metrics: list[str]) -> Item:
     return Item(f"{spec.name} scene, {size} samples, {spec.steps:,} steps: models", models, seconds)
 
 
-def plan(protocol: Protocol) -> list[Item]:
-    """Say what will be done, and what it costs, part by part."""
-    items = []
-    for metrics in protocol.scenes().values():
-        items.append(scene_item(protocol, metrics))
-        for metric in metrics:
-            methods = [method for method in protocol.methods if protocol.takes_part(metric, method)]
-            costs = sum(cell_seconds(protocol, metric, method) for method in methods)
-            items.append(Item(f"  {metric}: methods", len(methods), costs))
+def scene_items(protocol: Protocol, metrics: list[str]) -> list[Item]:
+    """Say what will be done in the scene of some metrics, and what it costs."""
+    items = [scene_item(protocol, metrics)]
+    for metric in metrics:
+        methods = [method for method in protocol.methods if protocol.takes_part(metric, method)]
+        costs = sum(cell_seconds(protocol, metric, method) for method in methods)
+        items.append(Item(f"  {metric}: methods", len(methods), costs))
     return items
 
 
-def _training_seconds(protocol: Protocol, metric: str) -> float:
+def scene_seconds(protocol: Protocol, metrics: list[str]) -> float:
+    """CPU-seconds of all that is done in the scene of some metrics."""
+    return sum(item.seconds for item in scene_items(protocol, metrics))
+
+
+def plan(protocol: Protocol) -> list[Item]:
+    """Say what will be done, and what it costs, part by part."""
+    return [item for metrics in protocol.scenes().values() for item in scene_items(protocol, metrics)]
+
+
+def training_seconds(protocol: Protocol, metric: str) -> float:
+    """CPU-seconds that one model of a metric's scene will take, roughly."""
     recipe = protocol.model
     steps = protocol.scene(metric).steps
     return max(0.03, steps * recipe.batch_size * networks.find(recipe.name).seconds)

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tqdm.auto import tqdm
 
 from whence.core import contents, store
 from whence.core.arrays import Array
@@ -26,7 +25,8 @@ from whence.evaluate.scenes.datasets import SOURCES
 from whence.evaluate.scenes.workshop import Scene, Workshop
 from whence.evaluate.suite import results
 from whence.evaluate.suite.case import Case
-from whence.evaluate.suite.costs import cell_seconds, plan, scene_item
+from whence.evaluate.suite.costs import cell_seconds, scene_seconds, training_seconds
+from whence.evaluate.suite.meter import Meter
 from whence.evaluate.suite.metric import Metric
 from whence.evaluate.suite.protocol import Method, Protocol
 from whence.evaluate.suite.results import ERROR, Results, Row
@@ -67,7 +67,8 @@ def run(
     show_progress
         Show what is left, and for how long.
     say
-        Takes a line when a scene is begun, and when a method fails.
+        Takes a line when a scene is begun, when a method fails, and, where no progress is shown, at every
+        tenth of the work.
     """
     out.mkdir(parents=True, exist_ok=True)
     with limited(protocol.threads):
@@ -143,19 +144,17 @@ class _Runner:
         self.cells = Cells(kept, common)
         self.workshop = Workshop(protocol, folder, kept, show_progress)
         self.chosen: dict[str, dict[str, Any]] = {}
-        self.done, self.total = 0.0, sum(item.seconds for item in plan(protocol))
-        self.bar = tqdm(
-            total=self.total,
-            desc=protocol.name,
-            bar_format="{desc}: {percentage:3.0f}%|{bar}| {elapsed} gone, {remaining} left",
-            disable=not show_progress,
-        )
+        self.meter = Meter(protocol, show_progress, say)
 
     def run(self) -> Results:
         rows: list[Row] = []
-        with self.bar:
+        with self.meter:
             for metrics in self.protocol.scenes().values():
-                rows += self._scene_rows(metrics)
+                with (
+                    self.meter.part(scene_seconds(self.protocol, metrics)),
+                    self.meter.training(training_seconds(self.protocol, metrics[0])),
+                ):
+                    rows += self._scene_rows(metrics)
         order = {method.key: place for place, method in enumerate(self.protocol.methods)}
         rows.sort(key=lambda row: (row.metric, order.get(row.method, len(order))))
         return Results(tuple(rows), self.protocol.as_dict(), results.versions())
@@ -169,20 +168,12 @@ class _Runner:
                 rows += self._choose(scene, metric, method) if method.tune else []
         for method in self.protocol.methods:
             rows += self._method(scene, metrics, method)
-        rows += self._whole(scene, metrics)
-        self._advance(scene_item(self.protocol, metrics).seconds)
-        return rows
+        return rows + self._whole(scene, metrics)
 
     def _scene(self, metric: str) -> Scene:
-        scene, share = self.workshop.scene(metric), self.done / self.total
-        name = self.protocol.scene(metric).name
-        self.say(f"{name}: {len(scene.inputs):,} samples; {share:.0%} of the work is done")
+        scene, name = self.workshop.scene(metric), self.protocol.scene(metric).name
+        self.say(f"{name}: {len(scene.inputs):,} samples; {self.meter.share:.0%} of the work is done")
         return scene
-
-    def _advance(self, seconds: float) -> None:
-        """Count work as done, in estimated seconds."""
-        self.done += seconds
-        self.bar.update(seconds)
 
     def _guarded(self, metric: str, method: Method, work: Callable[[], list[Row]]) -> list[Row]:
         """Do the work of a cell; where it fails the cell says so, and warnings are kept with it."""
@@ -220,16 +211,16 @@ class _Runner:
             if not self.protocol.takes_part(name, method):
                 continue
             parts = self._parts(name, method)
-            found = self.cells.read(parts)
-            if found is None:
-                case = case or Case(scene(), method, self._options(method))
-                metric = self.protocol.metric(name, method)
-                found = self._guarded(metric.name, method, partial(self._measure, case, metric))
-                worked = all(row.quantity != ERROR for row in found)
-                kept = metric.to_compare(case) if metric.compares and worked else None
-                self.cells.write(found, parts, f"{metric.name}, {method.label}", kept)
+            with self.meter.part(cell_seconds(self.protocol, name, method)):
+                found = self.cells.read(parts)
+                if found is None:
+                    case = case or Case(scene(), method, self._options(method))
+                    metric = self.protocol.metric(name, method)
+                    found = self._guarded(metric.name, method, partial(self._measure, case, metric))
+                    worked = all(row.quantity != ERROR for row in found)
+                    kept = metric.to_compare(case) if metric.compares and worked else None
+                    self.cells.write(found, parts, f"{metric.name}, {method.label}", kept)
             rows += found
-            self._advance(cell_seconds(self.protocol, name, method))
         return rows
 
     def _measure(self, case: Case, metric: Metric) -> list[Row]:

@@ -9,7 +9,18 @@ from whence.explanation.concepts import ConceptExplanation, ConceptPart
 from whence.explanation.figures.canvas import Canvas, Line
 from whence.explanation.wording import MADE_OF
 from whence.pages.samples import Array, Sample
-from whence.pages.style import BLUE, GREY, INK, ORANGE, PALE_BLUE, PALE_ORANGE, one_line, percent, signed
+from whence.pages.style import (
+    BLUE,
+    GREY,
+    INK,
+    ORANGE,
+    PALE_BLUE,
+    PALE_ORANGE,
+    drawn,
+    one_line,
+    percent,
+    signed,
+)
 
 TILE, GAP, LEFT, ROW = 1.0, 0.12, 0.15, 1.2
 TEXT_WIDTH = 1.55
@@ -104,6 +115,7 @@ class _Drawing:
         if sample.tokens is None:
             canvas.relevance(x, y, TILE, sample, relevance, full)
             return
+        relevance = drawn(sample, relevance)
         for row, j in enumerate(np.argsort(-np.abs(relevance), kind="stable")[:WORDS]):
             line, colour = y + 0.1 + row * 0.17, BLUE if relevance[j] > 0 else ORANGE
             canvas.text(x, line, sample.tokens[j].strip(), TILE - 0.42, size=6)

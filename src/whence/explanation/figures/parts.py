@@ -22,7 +22,7 @@ def verdict(why: Explanation) -> list[Line]:
     if said.probability is not None and why.speech == "class":
         lines.append((f"with probability {percent(said.probability)}", QUIET))
     if said.truth is not None:
-        mark = {True: " ✓", False: " ✗", None: ""}[said.right]
+        mark = {True: ", right", False: ", wrong", None: ""}[said.right]
         lines.append((f"{words.true}: {one_line(said.truth)}{mark}", BOLD if said.right is False else QUIET))
     if why.speech == "label":
         lines += [(f"explained: {name}", BOLD), (f"probability {percent(said.probability or 0.0)}", QUIET)]
@@ -46,7 +46,7 @@ def caption(
     strong: dict[str, Any] = {"weight": "bold", "color": ORANGE if against else BLUE}
     spread = "" if pair.spread is None else f" ± {number(pair.spread)}"
     canvas.text(x, y + 0.13, words.mark + signed(pair.score) + spread, ha=ha, **strong)
-    lines = [f"{percent(pair.share)} of all {words.share[against]}", f"training #{pair.index}"]
+    lines = [f"{percent(pair.share)} of all {words.share[against]}", f"training sample {pair.index}"]
     for j, line in enumerate(lines):
         canvas.text(x, y + 0.24 + 0.095 * j, line, ha=ha, size=5, color=GREY)
     return y + 0.145 + 0.095 * len(lines)
@@ -140,17 +140,17 @@ def _agreement(why: Explanation) -> Line:
     other = other if len(other) <= 16 else other[:15] + "…"
     if said.agrees:
         same = "predicts the model’s class" if why.speech == "class" else f"{words.says} {other}"
-        return f"the surrogate {same} ✓", QUIET
-    return f"✗ the surrogate {words.says} “{other}”: do not trust", BOLD
+        return f"the surrogate {same}", QUIET
+    return f"⚠ the surrogate {words.says} “{other}”: do not trust", BOLD
 
 
 def _usual(usual: Usual | None) -> list[Line]:
     """Say how usual the test is."""
     if usual is None:
         return []
-    near = ", ".join(f"#{one.index}" for one in usual.neighbours)
+    near = ", ".join(f"{one.index}" for one in usual.neighbours)
     far = f"further from its neighbours than {percent(usual.share)}"
-    return [(far, QUIET), ("of training samples are from theirs", QUIET), (f"nearest: {near}", QUIET)]
+    return [(far, QUIET), ("of training samples are from theirs", QUIET), (f"nearest: samples {near}", QUIET)]
 
 
 def _measured(style: dict[str, Any]) -> dict[str, Any]:

@@ -12,8 +12,9 @@ from whence.explanation.contribution import Contribution
 from whence.explanation.figures.canvas import Canvas
 from whence.explanation.figures.parts import balance, caption, legend, verdict
 from whence.explanation.record import Explanation
-from whence.pages.samples import Array, readable
-from whence.pages.style import BLUE, GREY, ORANGE, marker
+from whence.pages.samples import Array, Sample
+from whence.pages.style import BLUE, GREY, ORANGE, drawn, marker, signed, unwritten
+from whence.pages.texts import headline, readable
 
 WIDTH, MARGIN, NAMES, GUTTER = 7.6, 0.12, 1.0, 0.2
 COLUMN = (WIDTH - 2 * MARGIN - NAMES - GUTTER) / 2
@@ -27,6 +28,8 @@ AROUND = 4
 # A gap of so few tokens is shown: the sign for it would take as much room.
 SHORT = 3
 GAP = " …"
+# Relevance on tokens that are no part of the text is told from this part of all that is shown.
+TOLD = 0.1
 
 
 class Texts:
@@ -56,12 +59,8 @@ class Texts:
         full = self.full.logit
         canvas.text(MARGIN, y, f"relevance of the surrogate’s {why.words.output} on it", size=6, color=GREY)
         canvas.key(WIDTH - MARGIN - KEY, y - 0.07, KEY, full, marker)
-        assert why.sample.tokens is not None
         width = WIDTH - 2 * MARGIN
-        return (
-            self._marked(MARGIN, y + 0.22, width, why.sample.tokens, why.logit_map, full, LINES_OF_TEST)
-            + 0.18
-        )
+        return self._marked(MARGIN, y + 0.22, width, why.sample, why.logit_map, full, LINES_OF_TEST) + 0.18
 
     def _side(self, y: float, pairs: tuple[Contribution, ...], colour: str, heading: str) -> float:
         """Write the pairs of one sign, the strongest first; give the y below."""
@@ -88,22 +87,22 @@ class Texts:
     def _pair(self, y: float, pair: Contribution) -> float:
         why = self.why
         end = caption(self.canvas, why, pair, MARGIN, y, NAMES - 0.08, ha="left") + 0.085
-        assert pair.sample.tokens is not None
-        assert why.sample.tokens is not None
         x = MARGIN + NAMES
-        for tokens, relevance, full in (
-            (pair.sample.tokens, pair.train_map, self.full.train),
-            (why.sample.tokens, pair.test_map, self.full.test),
+        for sample, relevance, full in (
+            (pair.sample, pair.train_map, self.full.train),
+            (why.sample, pair.test_map, self.full.test),
         ):
-            end = max(end, self._marked(x, y, COLUMN, tokens, relevance, full, LINES_OF_PAIR))
+            end = max(end, self._marked(x, y, COLUMN, sample, relevance, full, LINES_OF_PAIR))
             x = x + COLUMN + GUTTER
         return end + 0.1
 
     def _marked(
-        self, x: float, y: float, width: float, tokens: tuple[str, ...], relevance: Array, full: float, n: int
+        self, x: float, y: float, width: float, sample: Sample, relevance: Array, full: float, n: int
     ) -> float:
         """Write some n lines of a text, its tokens marked by relevance; give the y below."""
-        canvas = self.canvas
+        canvas, tokens, outside = self.canvas, sample.tokens, unwritten(sample, relevance)
+        assert tokens is not None
+        relevance = drawn(sample, relevance)
         widths = np.array([canvas.measure(readable(token), SIZE) for token in tokens], dtype=np.float32)
         shown = passages(tokens, relevance, widths, n * width * FILLED, canvas.measure(GAP, SIZE))
         colours = marker(relevance, full)
@@ -113,10 +112,13 @@ class Texts:
                     canvas.rectangle(x + token.x, y - 0.062, token.width, 0.125, colours[token.place])
                 canvas.word(x + token.x, y + 0.035, token.text, SIZE)
             y += LINE
-        left_out = len(tokens) - sum(map(len, shown))
-        if left_out:
-            note = f"… {left_out:,} of {len(tokens):,} tokens left out"
-            canvas.text(x, y - 0.01, note, size=5, color=GREY)
+        written = [bool(token) for token in tokens]
+        left_out = sum(written) - sum(written[i] for run in shown for i in run)
+        notes = [f"… {left_out:,} of {sum(written):,} tokens left out"] if left_out else []
+        if abs(outside) > TOLD * np.abs(relevance).sum():
+            notes.append(f"{signed(outside)} on the model’s own tokens")
+        if notes:
+            canvas.text(x, y - 0.01, "; ".join(notes), size=5, color=GREY)
             y += 0.1
         return y
 
@@ -143,7 +145,7 @@ def passages(tokens: Sequence[str], relevance: Array, widths: Array, room: float
     n = len(tokens)
     if widths.sum() <= room:
         return [range(n)]
-    begins = np.array([i == 0 or token.startswith(" ") for i, token in enumerate(tokens)])
+    begins = np.array([i == 0 or readable(token).startswith((" ", "↵")) for i, token in enumerate(tokens)])
     kept = np.zeros(n, dtype=bool)
     for i in np.argsort(-np.abs(relevance), kind="stable").tolist():
         start, stop = max(0, i - AROUND), min(n, i + AROUND + 1)
@@ -164,11 +166,12 @@ def passages(tokens: Sequence[str], relevance: Array, widths: Array, room: float
 def lines(
     tokens: Sequence[str], shown: Sequence[range], width: float, measure: Callable[[str], float]
 ) -> list[list[Placed]]:
-    """Break passages into lines, between words where a word is no longer than a line."""
+    """Break passages into lines: below the headline, and between words that are no longer than a line."""
     found: list[list[Placed]] = [[]]
-    x = 0.0
+    x, head = 0.0, headline(tokens)
     for word in _words(tokens, shown):
-        if found[-1] and x + sum(measure(text) for _, text in word) > width:
+        after = head and word[0][0] == head  # the first word below the headline
+        if found[-1] and (after or x + sum(measure(text) for _, text in word) > width):
             found, x = [*found, []], 0.0
         for index, text in word:
             size = measure(text)

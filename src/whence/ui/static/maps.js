@@ -1,45 +1,102 @@
-// Samples with relevance over them: pictures, texts and values.
+// Samples and relevance on them: pictures beside their maps, texts and values with relevance on them.
 
 import { h, short, signed } from "./dom.js";
 
 const BLUE = [0, 114, 178];
 const ORANGE = [213, 94, 0];
-
-function bytes(text) {
-  const raw = atob(text);
-  const out = new Int8Array(raw.length);
-  for (let i = 0; i < raw.length; i++) out[i] = raw.charCodeAt(i);
-  return out;
-}
+const PAPER = 249, LINES = 51; // the ground of maps, and how much darker the contours of their pictures are
 
 function strength(value, full) {
   return full > 0 ? Math.max(-1, Math.min(1, value / full)) : 0;
 }
 
-function heat(map, full) {
-  const canvas = h("canvas", { class: "heat", width: map.width, height: map.height, "aria-hidden": "true" });
-  const context = canvas.getContext("2d");
-  const picture = context.createImageData(map.width, map.height);
-  const values = bytes(map.data);
-  for (let i = 0; i < values.length; i++) {
-    const part = strength((values[i] / 127) * map.most, full);
-    picture.data.set(part > 0 ? BLUE : ORANGE, 4 * i);
-    picture.data[4 * i + 3] = Math.round(255 * Math.abs(part));
-  }
-  context.putImageData(picture, 0, 0);
-  return canvas;
+// The pixels of a picture, once it is read.
+async function pixels(src, width, height) {
+  const image = new Image();
+  image.src = src;
+  await image.decode();
+  const context = h("canvas", { width, height }).getContext("2d", { willReadFrequently: true });
+  context.drawImage(image, 0, 0, width, height);
+  return context.getImageData(0, 0, width, height).data;
 }
 
-function tokenView(sample, map, full, words) {
-  const box = h("span", { class: "tokens", role: "group", "aria-label": words, dir: "auto" });
-  sample.tokens.forEach((token, i) => {
-    const value = map?.values[i] ?? 0, part = strength(value, full);
-    const text = token.replaceAll("\r", "").replaceAll("\n", "↵");
-    if (/^\s/.test(text)) box.append(" ");
-    box.append(h("span", { title: map ? signed(value) : null, class: part ? (part > 0 ? "for" : "against") : null,
-      "--strength": Math.abs(part).toFixed(2) }, text.trim() || "␣"));
+// Where a picture changes, from 0 to 1 in each of its pixels.
+function contours(data, width, height) {
+  const grey = (x, y) => { const i = 4 * (y * width + x); return (data[i] + data[i + 1] + data[i + 2]) / 765; };
+  const found = new Float32Array(width * height);
+  for (let y = 0; y < height; y++) {
+    for (let x = 0; x < width; x++) {
+      const across = grey(Math.min(x + 1, width - 1), y) - grey(Math.max(x - 1, 0), y);
+      const down = grey(x, Math.min(y + 1, height - 1)) - grey(x, Math.max(y - 1, 0));
+      found[y * width + x] = Math.hypot(across, down);
+    }
+  }
+  const most = found.toSorted()[Math.floor(0.98 * (found.length - 1))] || 1;
+  return found.map((value) => Math.min(1, value / most));
+}
+
+// Relevance in colour: on paper with the contours of the picture, or, where that is chosen, over the picture.
+function heat(sample, map, full) {
+  const size = { width: map.width, height: map.height };
+  const ground = h("canvas", { class: "ground", ...size, "aria-hidden": "true" }), canvas = h("canvas", { class: "heat", ...size, "aria-hidden": "true" });
+  pixels(map.src, map.width, map.height).then((values) => {
+    const context = canvas.getContext("2d"), picture = context.createImageData(map.width, map.height);
+    for (let i = 0; i < map.width * map.height; i++) {
+      const part = strength(((values[4 * i] - 128) / 127) * map.most, full);
+      picture.data.set(part > 0 ? BLUE : ORANGE, 4 * i);
+      picture.data[4 * i + 3] = Math.round(255 * Math.abs(part));
+    }
+    context.putImageData(picture, 0, 0);
+    canvas.dataset.drawn = "";
   });
-  return box;
+  pixels(sample.src, map.width, map.height).then((values) => {
+    const context = ground.getContext("2d"), picture = context.createImageData(map.width, map.height);
+    contours(values, map.width, map.height).forEach((edge, i) => { picture.data.fill(PAPER - LINES * edge, 4 * i, 4 * i + 3); picture.data[4 * i + 3] = 255; });
+    context.putImageData(picture, 0, 0);
+  });
+  return [ground, canvas];
+}
+
+// The tokens of a text from one place to another, each marked by its relevance; those of no text are empty.
+function marked(tokens, map, full, from, to) {
+  const found = [];
+  for (let i = from; i < to; i++) {
+    const token = tokens[i], lead = /^\s*/.exec(token)[0], word = token.trim();
+    if (!token) continue;
+    if (lead.includes("\n") && word && i > from) found.push(h("br")); else if (lead) found.push(" ");
+    const value = map?.values[i] ?? 0, part = strength(value, full);
+    found.push(h("span", { title: map ? signed(value) : null, class: part ? (part > 0 ? "for" : "against") : null,
+      "--strength": Math.abs(part).toFixed(2) }, word || (token.includes("\n") ? "↵" : "␣")));
+  }
+  return found;
+}
+
+// The words of a text from a token on that have most relevance, as they are marked.
+function strongest(tokens, map, full, from) {
+  const words = [], sums = new Map();
+  for (let i = from; i < tokens.length; i++) {
+    if (!words.length || /^\s/.test(tokens[i])) words.push({ text: "", value: 0 });
+    words.at(-1).text += tokens[i];
+    words.at(-1).value += map.values[i];
+  }
+  for (const word of words) { // one that is there several times counts by its sum
+    const text = word.text.replace(/^[^\p{L}\p{N}]+|[^\p{L}\p{N}]+$/gu, ""), key = text.toLowerCase();
+    if (text) sums.set(key, { text: sums.get(key)?.text ?? text, value: (sums.get(key)?.value ?? 0) + word.value });
+  }
+  return [...sums.values()].sort((a, b) => Math.abs(b.value) - Math.abs(a.value)).slice(0, 4).flatMap(({ text, value }) =>
+    [" ", h("span", { class: value > 0 ? "for" : "against", title: signed(value), "--strength": Math.abs(strength(value, full)).toFixed(2) }, text)]);
+}
+
+// A text with its headline; the rest is folded where ``folds`` is set, and begins below the headline elsewhere.
+function textView(sample, map, full, words, folds) {
+  const { tokens, headline } = sample, n = tokens.length, outside = map && Math.abs(map.outside) > 0.1 * map.values.reduce((sum, value) => sum + Math.abs(value), 0) ? h("span", { class: "quiet" }, `${signed(map.outside)} is on tokens of the model that are no part of the text.`) : null;
+  const rest = marked(tokens, map, full, headline, n);
+  const box = (...parts) => h("span", { class: "tokens", role: "group", "aria-label": words, dir: "auto" }, ...parts);
+  if (!headline) return box(...rest, outside);
+  const head = h("b", { class: "headline" }, ...marked(tokens, map, full, 0, headline));
+  if (!folds) return box(head, " ", ...rest, outside);
+  return h("div", { class: "tokens", role: "group", "aria-label": words, dir: "auto" }, head,
+    h("details", { open: folds === "open" }, h("summary", {}, "the rest", map ? ", strongest:" : null, ...(map ? strongest(tokens, map, full, headline) : [])), ...rest), outside);
 }
 
 // Bars of values; with a map they are bars of relevance, and values are told beside it.
@@ -52,12 +109,13 @@ function barView(sample, map, full, words) {
     "--height": Math.abs(strength(value, most)).toFixed(3) })));
 }
 
-// A sample; with a map, relevance lies over it. ``words`` say what it is to those who do not see it.
-export function sampleView(sample, words, map = null, full = 0) {
-  if (sample.kind === "text") return tokenView(sample, map, full, words);
+// A sample; of a picture with a map both, side by side. ``words`` say what it is to those who do not see it.
+export function sampleView(sample, words, map = null, full = 0, folds = "") {
+  if (sample.kind === "text") return textView(sample, map, full, words, folds);
   if (sample.kind === "values") return barView(sample, map, full, words);
-  return h("span", { class: `picture ${sample.width > 64 ? "smooth" : ""} ${map ? "mapped" : ""}`, "--ratio": `${sample.width} / ${sample.height}` },
-    h("img", { src: sample.src, alt: words, width: sample.width, height: sample.height }), map ? heat(map, full) : null);
+  const picture = (alt, ...over) => h("span", { class: `picture ${sample.width > 64 ? "smooth" : ""} ${over.length ? "mapped" : ""}`, "--ratio": `${sample.width} / ${sample.height}` },
+    h("img", { src: sample.src, alt, width: sample.width, height: sample.height }), ...over);
+  return map ? h("span", { class: "twin" }, picture(words), picture(`Relevance on it: ${words}`, ...heat(sample, map, full))) : picture(words);
 }
 
 export function scaleKey(full) {

@@ -1,22 +1,44 @@
 // The parts of an explanation.
 
-import { Name, count, h, percent, short, side, signed } from "./dom.js";
+import { Name, count, glossed, h, percent, short, side, signed } from "./dom.js";
 import { sampleView, scaleKey } from "./maps.js";
 
+const LEADS = { yes: "trust this explanation", care: "take this explanation with care", no: "do not trust this explanation" };
+const listed = (words) => words.length > 1 ? `${words.slice(0, -1).join(", ")} and ${words.at(-1)}` : words[0];
+
+// What an explanation comes to, in one sentence; how usual the test is and how stable its samples are join in when they are known.
+export function sentence(why, ...later) {
+  const reasons = [...why.summary.reasons, ...later.filter(Boolean)], levels = Object.keys(LEADS);
+  const trust = levels[Math.max(...reasons.map((one) => levels.indexOf(one.trust)))];
+  const doubts = reasons.filter((one) => one.trust !== "yes").sort((a, b) => (a.trust !== trust) - (b.trust !== trust));
+  const rest = reasons.filter((one) => one.trust === "yes"), words = (some) => listed(some.map((one) => one.words));
+  const others = doubts.length && rest.length ? `, although ${words(rest)}` : "";
+  return h("span", { class: `summed ${trust}` }, ...glossed(`${why.summary.claim}; `), h("b", {}, LEADS[trust]),
+    ...glossed(`: ${words(doubts.length ? doubts : rest)}${others}.`));
+}
+
+// The longest that a sentence may become when what is not known yet is: its room is there from the start, and nothing jumps.
+export function longest(why) {
+  const usual = { trust: "care", words: "the training set has samples like this one" };
+  const stable = why.question === "made of" ? { trust: "yes", words: "its strongest samples stay so on halves of the training set" } : null;
+  return `⚠ ${sentence(why, usual, stable).textContent}`;
+}
+
+// How the scores came about, each line with what it is about.
 export function certificate(why) {
   const { agrees } = why.verdict, other = `The surrogate ${why.words.says} ${new Name(why.verdict.surrogate)}`;
   const lines = [
-    [agrees ? "✓" : "✗", !agrees ? `${other}: do not trust this explanation.`
+    ["agreement", !agrees ? `${other}: do not trust this explanation.`
       : why.speech === "class" ? "The surrogate predicts the model’s class." : `${other}.`],
-    ["≤", `Its relative duality gap is ${short(why.gap)}.`],
-    ["#", `${count(why.n_support)} of ${count(why.n_train)} training samples ${why.words.scored}.`],
-    ["%", `The samples shown hold ${percent(why.share_for)} of ${why.words.everything[0]}, ${percent(why.share_against)} of ${why.words.everything[1]}.`],
-    why.question === "made of"
-      ? ["Σ", `${summed(why)}, of which the bias is ${signed(why.bias)}; the map holds ${signed(why.sums.logit_map)} of the other ${signed(why.sums.features)}, by ${why.method}.`]
-      : ["±", `Effects are ${why.told}. Each is of one sample alone: together they are not the logit, ${signed(why.logit)}. Maps by ${why.method}.`],
+    ["accuracy", `Its relative duality gap is ${short(why.gap)}.`],
+    ["samples", `${count(why.n_support)} of ${count(why.n_train)} training samples ${why.words.scored}.`],
+    ["shown", `The samples below hold ${percent(why.share_for)} of ${why.words.everything[0]}, ${percent(why.share_against)} of ${why.words.everything[1]}.`],
+    ["sum", why.question === "made of"
+      ? `${summed(why)}, of which the bias is ${signed(why.bias)}; the map holds ${signed(why.sums.logit_map)} of the other ${signed(why.sums.features)}, by ${why.method}.`
+      : `Effects are ${why.told}. Each is of one sample alone: together they are not the logit, ${signed(why.logit)}. Maps by ${why.method}.`],
   ];
-  return h("ul", { class: agrees ? "certificate" : "certificate broken" },
-    lines.map(([mark, text]) => h("li", {}, h("b", { "aria-hidden": "true" }, mark), h("span", {}, text))));
+  return h("dl", { class: agrees ? "certificate" : "certificate broken" },
+    lines.map(([name, text]) => h("div", {}, h("dt", {}, name), h("dd", {}, ...glossed(text)))));
 }
 
 // What all scores add up to, in words.
@@ -29,7 +51,7 @@ function summed(why) {
 export function truth(right, text, words) {
   if (text === null) return null;
   if (right === null) return h("span", { class: "quiet" }, `${words} `, new Name(text));
-  return h("span", { class: right ? "right" : "wrong" }, right ? "✓ right" : [`✗ ${words} `, new Name(text)]);
+  return h("span", { class: right ? "right" : "wrong" }, right ? "✓ right" : [`✗ wrong: ${words} `, new Name(text)]);
 }
 
 export function verdict(why, names) {
@@ -45,11 +67,11 @@ export function verdict(why, names) {
 // How usual the test is for the training set, and the training samples that it is nearest to.
 export function usualView(usual) {
   return h("div", { class: usual.strange ? "usual strange" : "usual" },
-    h("p", {}, usual.strange ? h("b", {}, `⚠ ${usual.heading}. `) : `✓ ${usual.heading}: `,
+    h("p", {}, usual.strange ? h("b", { class: "doubtful" }, `⚠ ${usual.heading}. `) : `✓ ${usual.heading}: `,
       h("span", { class: "quiet" }, `${usual.strange ? "It is " : ""}${usual.detail}. Nearest:`)),
     h("ol", { class: "neighbours" }, usual.neighbours.map((near) => {
       const told = new Name(near.told);
-      return h("li", {}, sampleView(near.sample, `Training sample ${near.index}, labelled ${told}, near the test`), `#${near.index} `, told);
+      return h("li", {}, sampleView(near.sample, `Training sample ${near.index}, labelled ${told}, near the test`), h("span", {}, told), h("span", {}, `sample ${near.index}`));
     })));
 }
 
@@ -79,26 +101,27 @@ export function card(pair, why, names, mark, actions) {
     h("button", { type: "button", "aria-pressed": "false", onclick: () => actions.choose(pair),
       onmouseenter: () => actions.peek(pair), onfocus: () => actions.peek(pair) },
       sampleView(pair.sample, words, pair.train_map, why.full.train),
-      h("span", { class: "label" }, pair.differs ? "≠ " : null, told),
-      h("span", { class: `score ${side(pair.score)}-ink` }, `${why.question === "made of" ? "τ " : ""}${signed(pair.score)}`),
-      why.beside ? h("span", { class: "quiet beside", title: why.question === "made of" ? "What its being there changes" : "Its part of what the logit is made of" }, besideWords(pair, why)) : null,
-      h("span", { class: "share", "--share": pair.share }),
-      h("span", { class: "quiet ends" }, h("span", {}, `#${pair.index}`), h("span", {}, percent(pair.share))),
-      why.question === "made of" ? h("span", { class: "quiet doubt" }) : null,
-      h("span", { class: "mark" })));
+      h("span", { class: "facts" },
+        h("span", { class: "label" }, pair.differs ? h("span", { title: why.words.other }, "≠ ") : null, told),
+        h("span", { class: `score ${side(pair.score)}-ink` }, `${why.question === "made of" ? "τ " : ""}${signed(pair.score)}`),
+        h("span", { class: "share", "--share": pair.share }),
+        h("span", { class: "quiet" }, `${percent(pair.share)} of all ${why.words.share[pair.score >= 0 ? 0 : 1]}, sample ${pair.index}`),
+        why.beside ? h("span", { class: "quiet beside", title: why.question === "made of" ? "What its being there changes" : "Its part of what the logit is made of" }, besideWords(pair, why)) : null,
+        why.question === "made of" ? h("span", { class: "quiet doubt" }) : null,
+        h("span", { class: "mark" }))));
   drawMark(item, mark, names);
   return item;
 }
 
 // Both samples of a pair side by side, with their maps.
 export function pairView(pair, why, names) {
-  const figure = (sample, map, full, words, caption) => h("figure", {}, sampleView(sample, words, map, full), h("figcaption", {}, caption), scaleKey(full));
+  const figure = (sample, map, full, words, caption) => h("figure", {}, sampleView(sample, words, map, full, "folded"), h("figcaption", {}, caption), scaleKey(full));
   return h("div", { class: "pair" },
     figure(pair.sample, pair.train_map, why.full.train, `Training sample ${pair.index}, labelled ${new Name(pair.told)}, with its relevance`,
-      [`training #${pair.index}, `, h("b", {}, new Name(pair.told))]),
+      [`training sample ${pair.index}, `, h("b", {}, new Name(pair.told))]),
     figure(why.sample, pair.test_map, why.full.test, `The test sample, with what training sample ${pair.index} finds in it`,
-      [why.test === null ? "your sample" : `test #${why.test}`]),
-    h("p", {}, h("b", { class: `${side(pair.score)}-ink` }, `${why.words.mark}${signed(pair.score)}`),
+      [why.test === null ? "your sample" : `test sample ${why.test}`]),
+    h("p", {}, h("b", { class: `${side(pair.score)}-ink` }, ...glossed(`${why.words.mark}${signed(pair.score)}`)),
       `${why.question !== "made of" ? ": being there, it" : why.speech === "number" ? "" : " is"} ${why.words.side[pair.score >= 0 ? 0 : 1]} `, h("b", {}, names[why.target]), ...partly(pair, why, names)),
     h("p", { class: "doubt", hidden: true }));
 }
@@ -107,7 +130,7 @@ export function pairView(pair, why, names) {
 function partly(pair, why, names) {
   const colours = why.speech === "number" ? "Blue parts pull up, orange ones pull down." : `Blue parts speak for ${names[why.target]}, orange ones against it.`;
   const beside = besideWords(pair, why), also = beside ? `${why.question === "made of" ? "What its being there changes" : "What the logit is made of"}: ${beside}. ` : "";
-  if (why.question === "made of") return [`; λ = ${signed(pair.coefficient)}. ${also}${colours}`];
+  if (why.question === "made of") return glossed(`; λ = ${signed(pair.coefficient)}. ${also}${colours}`);
   return [`. ${also}The maps on both samples show all of the effect but the bias’s part.`];
 }
 
@@ -121,13 +144,13 @@ export function doubtWords(doubt, index, short = false) {
 
 export function conceptStrip(strip) {
   return [h("h3", {}, `Concepts of the pair with training sample ${strip.index}`),
-    h("p", { class: "quiet" }, `Parts of τ = ${signed(strip.score)} through directions of the features, the strongest first; `
-      + `the bias adds ${signed(strip.bias)}. Beneath each, the support vectors that show it most.`),
+    h("p", { class: "quiet" }, ...glossed(`Parts of τ = ${signed(strip.score)} by concepts, which are directions of the features, the strongest first; `
+      + `the bias adds ${signed(strip.bias)}. Beneath each, the support vectors that show it most.`)),
     h("div", { class: "concepts" }, strip.parts.map((part) => h("section", {},
       h("h4", {}, part.name, " ", h("span", { class: `${side(part.score)}-ink` }, signed(part.score))),
       h("div", { class: "both" },
-        sampleView(strip.train, `Training sample ${strip.index} through ${part.name}`, part.train_map, strip.full.train),
-        sampleView(strip.test, `The test sample through ${part.name}`, part.test_map, strip.full.test)),
+        sampleView(strip.train, `Training sample ${strip.index} through ${part.name}`, part.train_map, strip.full.train, "folded"),
+        sampleView(strip.test, `The test sample through ${part.name}`, part.test_map, strip.full.test, "folded")),
       h("div", { class: "thumbs" }, part.samples.map((sample, i) =>
         sampleView(sample, `Support vector ${part.indices[i]}, which shows ${part.name} strongly`))))))];
 }

@@ -1,0 +1,232 @@
+"""A corpus that a language model was trained on: every place in it where a next token was learned."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import Dataset
+
+from whence.core.arrays import Ints, Mask
+from whence.core.checks import check_count, check_names, shown
+from whence.core.display import displayed
+from whence.errors import InvalidInputError
+
+_TEXT = ("text", "content")
+_PAIR = ("prompt", "completion")
+
+
+class Position(NamedTuple):
+    """Where in a corpus a token was learned.
+
+    Attributes
+    ----------
+    document : its number
+    token : its place among the document's tokens
+    """
+
+    document: int
+    token: int
+
+
+@dataclass(frozen=True)
+class Prompts:
+    """Makes the model's inputs of texts, or of tokens that were made of them: a batch, padded on the right.
+
+    Attributes
+    ----------
+    tokenizer : of transformers
+    """
+
+    tokenizer: Any
+
+    def __call__(self, batch: Any) -> dict[str, Tensor]:
+        """Give ``input_ids`` (B, T) and ``attention_mask`` of texts, or of one row of tokens per sample."""
+        rows = [self.tokens(one) for one in batch]
+        empty = [i for i, row in enumerate(rows) if not len(row)]
+        if empty:
+            raise InvalidInputError(
+                f"A prompt must have at least one token, after which another follows. Number {empty[0]} of "
+                f"{len(rows)} has none."
+            )
+        lengths = torch.tensor([len(row) for row in rows])
+        ids = torch.zeros(len(rows), int(lengths.max()), dtype=torch.int64)
+        for i, row in enumerate(rows):
+            ids[i, : len(row)] = torch.from_numpy(row)
+        return {"input_ids": ids, "attention_mask": (torch.arange(ids.shape[1]) < lengths[:, None]).long()}
+
+    def tokens(self, text: Any, special: bool = True) -> Ints:
+        """Give the tokens of a text, with those that the tokeniser puts before it; tokens as they are."""
+        if isinstance(text, str):
+            text = self.tokenizer(text, add_special_tokens=special)["input_ids"]
+        return np.asarray(text, dtype=np.int64)
+
+    def continued(self, prompt: str, continuation: str) -> tuple[Ints, int]:
+        """Give the tokens of a prompt and what follows it, and how many are the prompt's.
+
+        They are those of both in one text where the prompt's are at its beginning, else one after the other.
+        """
+        first, whole = self.tokens(prompt), self.tokens(prompt + continuation)
+        if len(whole) <= len(first) or not np.array_equal(whole[: len(first)], first):
+            whole = np.concatenate([first, self.tokens(continuation, special=False)])
+        return whole, len(first)
+
+    def names(self, n: int) -> tuple[str, ...]:
+        """Name n tokens: the text they stand for, or what the tokeniser calls them where others have it."""
+        known = min(n, len(self.tokenizer))
+        pieces = self.tokenizer.convert_ids_to_tokens(list(range(known)))
+        texts = self.tokenizer.batch_decode([[i] for i in range(known)])
+        counts: dict[str, int] = {}
+        for text in texts:
+            counts[text] = counts.get(text, 0) + 1
+        taken = set(texts)
+        named = []
+        for i, (text, piece) in enumerate(zip(texts, pieces, strict=True)):
+            alone = text and counts[text] == 1
+            spare = piece if piece and piece not in taken else f"{piece} ({i})"
+            named.append(text if alone else spare)
+            taken.add(named[-1])
+        return (*named, *(f"token {i}" for i in range(known, n)))
+
+
+@displayed("n_documents", "__len__", "length")
+class Corpus(Dataset[Any]):
+    """Documents as a training set: a sample is a token in its place, and its input what comes before it.
+
+    ``DualDA().fit(language_model, corpus)`` explains the next token by the places of the corpus where a
+    model was tuned. A document longer than ``length`` is read in windows of so many tokens, each for itself.
+
+    Parameters
+    ----------
+    documents
+        Texts; or mappings with a ``text``, or with a ``prompt`` and its ``completion``, of which only the
+        completion was learned. A list, or a ``datasets.Dataset``.
+    tokenizer
+        The model's, of transformers.
+    length
+        Tokens that the model sees at once.
+    titles
+        One per document, for display; None takes the beginning of each.
+
+    Attributes
+    ----------
+    labels : (N,) the tokens that were learned
+    document, place : (N,) the document of each, and its place among the document's tokens
+    prompts : makes the model's inputs of texts
+
+    Examples
+    --------
+    >>> from tokenizers import Tokenizer, models, pre_tokenizers
+    >>> from transformers import PreTrainedTokenizerFast
+    >>> words = Tokenizer(models.WordLevel({"?": 0, "the": 1, "sea": 2, "is": 3, "blue": 4}, unk_token="?"))
+    >>> words.pre_tokenizer = pre_tokenizers.Whitespace()
+    >>> corpus = Corpus(["the sea is blue"], PreTrainedTokenizerFast(tokenizer_object=words))
+    >>> len(corpus), corpus.labels.tolist(), corpus[2]
+    (3, [2, 3, 4], (array([1, 2, 3]), 4))
+    """
+
+    def __init__(
+        self,
+        documents: Iterable[Any],
+        tokenizer: Any,
+        *,
+        length: int = 512,
+        titles: Sequence[str] | None = None,
+    ) -> None:
+        if not callable(tokenizer) or not hasattr(tokenizer, "convert_ids_to_tokens"):
+            raise InvalidInputError(
+                f"'tokenizer' must be the model's, of transformers. Got {shown(tokenizer)}. Load it with "
+                "AutoTokenizer.from_pretrained."
+            )
+        if isinstance(documents, str) or not isinstance(documents, Iterable):
+            raise InvalidInputError(
+                f"'documents' must be several texts, such as a list of them. Got {shown(documents)}."
+            )
+        self.prompts, self.length = Prompts(tokenizer), check_count("length", length, 2)
+        parts = [_parts(i, one) for i, one in enumerate(documents)]
+        tokens, learned = self._read(parts)
+        self._starts = np.concatenate([[0], np.cumsum([len(row) for row in tokens])])
+        self._tokens = np.concatenate([*tokens, np.empty(0, np.int64)]).astype(np.int32)
+        self.titles = None if titles is None else check_names("titles", titles, len(parts))
+        self._texts = ["".join(part) for part in parts]
+        places = [np.flatnonzero(mask) for mask in learned]
+        self.document = np.repeat(np.arange(len(parts)), [len(some) for some in places])
+        self.place = np.concatenate([*places, np.empty(0, np.int64)])
+        if not len(self.place):
+            raise InvalidInputError(
+                f"'documents' must have a token that follows another. Got {len(parts)} without any."
+            )
+        self.labels = self._tokens[self._starts[self.document] + self.place].astype(np.int64)
+
+    def _read(self, parts: list[tuple[str, str]]) -> tuple[list[Ints], list[Mask]]:
+        """Give each document's tokens, and which of them were learned."""
+        tokens, learned = [], []
+        for prompt, text in parts:
+            ids, first = self.prompts.continued(prompt, text) if prompt else (self.prompts.tokens(text), 0)
+            mask = np.arange(len(ids)) >= max(first, 1)  # nothing comes before the first
+            tokens.append(ids)
+            learned.append(mask)
+        return tokens, learned
+
+    def __len__(self) -> int:
+        """Give the number of places where a token was learned."""
+        return len(self.labels)
+
+    def __getitem__(self, index: int) -> tuple[Ints, int]:
+        """Give the tokens before a place, as far as the model saw them, and the token there."""
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"'index' must lie in [0, {len(self)}). Got {index}.")
+        start, place = self._starts[self.document[index]], int(self.place[index])
+        seen = (place - 1) // self.length * self.length
+        return self._tokens[start + seen : start + place].astype(np.int64), int(self.labels[index])
+
+    @property
+    def n_documents(self) -> int:
+        """The number of documents."""
+        return len(self._texts)
+
+    @property
+    def tokenizer(self) -> Any:
+        """The model's tokeniser."""
+        return self.prompts.tokenizer
+
+    def text(self, document: int) -> str:
+        """Give a document as it was given."""
+        return self._texts[document]
+
+    def title(self, document: int) -> str:
+        """Give a document's title, or its beginning."""
+        if self.titles is not None:
+            return self.titles[document]
+        line = next((line.strip() for line in self._texts[document].splitlines() if line.strip()), "")
+        return line if len(line) <= 80 else f"{line[:79].rstrip()}…"
+
+    def tokens(self, document: int) -> Ints:
+        """Give a document's tokens."""
+        return self._tokens[self._starts[document] : self._starts[document + 1]].astype(np.int64)
+
+    def position(self, index: int) -> Position:
+        """Tell where a sample lies."""
+        return Position(int(self.document[index]), int(self.place[index]))
+
+    def of_documents(self, documents: Iterable[int]) -> Ints:
+        """Give the samples that lie in some documents, ascending."""
+        return np.flatnonzero(np.isin(self.document, list(documents)))
+
+
+def _parts(number: int, document: Any) -> tuple[str, str]:
+    """Give the prompt of a document, which is empty where it has none, and its text, or raise."""
+    if isinstance(document, Mapping):
+        if all(isinstance(document.get(name), str) for name in _PAIR):
+            return document[_PAIR[0]], document[_PAIR[1]]
+        document = next((document[name] for name in _TEXT if name in document), document)
+    if not isinstance(document, str):
+        raise InvalidInputError(
+            f"'documents' must be texts, or mappings with a text, or with prompt and completion, as texts. "
+            f"Got {shown(document)} as number {number}."
+        )
+    return "", document

@@ -1,0 +1,115 @@
+"""Whence an answer comes, as one page that needs no network and no scripts: its words are links."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from os import PathLike
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from whence.core import store
+from whence.core.checks import check_path
+from whence.core.words import counted
+from whence.explanation.page import style as explanation_style
+from whence.pages.render import Look, read, render
+from whence.pages.style import ends, one_line, percent
+from whence.pages.texts import readable
+
+if TYPE_CHECKING:
+    from whence.explanation.trace import Passage, Source, Trace
+
+
+class Group(NamedTuple):
+    """Passages of one document.
+
+    Attributes
+    ----------
+    document, title : of the document
+    score : the sum of the passages that are shown
+    passages : the strongest first
+    """
+
+    document: int
+    title: str
+    score: float
+    passages: tuple[Passage, ...]
+
+
+def write(trace: Trace, path: str | PathLike[str] | None) -> str:
+    """Render the page, and write it where a path is given."""
+    html = render("trace.html", [__package__], look(trace), **shown(trace))
+    if path is not None:
+        store.write_text(check_path("path", path), html)
+    return html
+
+
+def look(trace: Trace | None, *, asks: bool = False) -> Look:
+    """Give the style of a page that shows an answer, with a rule for each of its words."""
+    chosen = [
+        f'main:has(#t{i}:target) .answer a[href="#t{i}"]' for i in range(0 if trace is None else len(trace))
+    ]
+    rule = f"\n{', '.join(chosen)} {{ background: var(--ink); color: var(--paper); }}\n" if chosen else ""
+    return Look(_style() + rule, asks=asks)
+
+
+def shown(trace: Trace) -> dict[str, Any]:
+    """Give what the templates show of an answer."""
+    return {
+        "trace": trace,
+        "sentences": sentences(trace),
+        "grouped": grouped,
+        "strongest_tokens": lambda source: strongest_tokens(trace, source),
+        "full": max(
+            (float(np.abs(s.scores).max()) for s in (*trace.proponents, *trace.opponents)), default=0.0
+        ),
+    }
+
+
+def sentences(trace: Trace) -> list[str]:
+    """Say in plain words what an answer rests on, and how far to trust that."""
+    n, documents = len(trace), counted(trace.n_documents, "document")
+    titles = " and ".join(f"“{ends(one_line(source.title))}”" for source in trace.proponents[:2])
+    first = f"Of {documents}, what speaks most for this answer is {titles}."
+    if not titles:
+        first = f"None of the {documents} speaks for this answer."
+    if not trace.written:
+        own = sum(token.rank == 1 for token in trace.tokens)
+        first += f" It was given: of its words the model itself would write {own} of {n}."
+    same = sum(token.agrees for token in trace.tokens)
+    share = (
+        f"all {counted(n, 'word')}" if same == n else f"{same} of {counted(n, 'word')}, {percent(same / n)}"
+    )
+    trust = (
+        f"The surrogate, of whose logits the scores are parts, would write the same as the model at {share}"
+    )
+    trust += "." if same == n else ": do not trust the passages of the others, which are dotted."
+    return [first, trust]
+
+
+def grouped(passages: Sequence[Passage]) -> list[Group]:
+    """Put passages of one document together, in the order of the strongest of each."""
+    found: dict[int, list[Passage]] = {}
+    for passage in passages:
+        found.setdefault(passage.document, []).append(passage)
+    return [
+        Group(document, some[0].title, sum(one.score for one in some), tuple(some))
+        for document, some in found.items()
+    ]
+
+
+def strongest_tokens(trace: Trace, source: Source) -> list[tuple[str, float]]:
+    """Name up to three words of an answer that a document speaks most for, or against, with its scores."""
+    sign = 1 if source.score > 0 else -1
+    order = np.argsort(-sign * source.scores, kind="stable")[:3]
+    return [
+        (readable(trace.tokens[i].text), float(source.scores[i]))
+        for i in order.tolist()
+        if source.scores[i] * sign > 0
+    ]
+
+
+@cache
+def _style() -> str:
+    return explanation_style() + read(__package__, "templates/trace.css")

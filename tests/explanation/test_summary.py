@@ -1,0 +1,94 @@
+"""An explanation in one sentence."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.helpers.explained import effects, explanation, pair
+from whence.explanation import Sample, Usual
+from whence.explanation.summary import stability
+from whence.explanation.usual import Neighbour, Reason
+
+
+def usual(strange: bool) -> Usual:
+    sample = Sample(image=np.zeros((6, 5), dtype=np.float32))
+    return Usual(strange, 0.99, 0.95, 100, (Neighbour(3, "cat", 0.1, sample),))
+
+
+def said(**changes: Any) -> str:
+    return explanation(**changes).summary.sentence.replace("\u00a0", " ")
+
+
+def test_what_it_rests_on_what_speaks_against_it_and_how_far_to_trust_it() -> None:
+    assert said() == (
+        "“cat” rests on likeness to training samples labelled cat and dog; samples labelled dog speak "
+        "against it, with 25.0 % of that weight; trust this explanation: the surrogate gives the model’s "
+        "answer."
+    )
+
+
+def test_reasons_join_and_the_worst_of_them_decides() -> None:
+    assert said(usual=usual(False)).endswith(
+        "trust this explanation: the surrogate gives the model’s answer and the training set has samples "
+        "like this one."
+    )
+    assert said(usual=usual(True)).endswith(
+        "take this explanation with care: nothing like this was in the training set, although the surrogate "
+        "gives the model’s answer."
+    )
+    assert said(usual=usual(True), surrogate_class=2).endswith(
+        "do not trust this explanation: the surrogate predicts “owl” and nothing like this was in the "
+        "training set."
+    )
+    assert "take this explanation with care: the surrogate was not solved to the end" in said(gap=0.1)
+
+
+def test_a_contested_prediction_and_a_few_of_many_samples() -> None:
+    contested = said(scores=np.array([2.0, 1.0, -0.5, -2.4]))
+    assert "with 96.7 % of that weight, so that it is contested" in contested
+    few = (pair("grey", 7, 0, 0.05, 0.0125, (1, 6, 5)),)
+    assert "the samples shown hold only 1.2 % of what it rests on" in said(proponents=few)
+
+
+def test_without_samples_of_a_sign() -> None:
+    assert "; nothing speaks against it; trust" in said(opponents=())
+    assert "“cat” rests on no training sample; samples labelled dog" in said(proponents=())
+
+
+def test_of_effects_labels_and_numbers() -> None:
+    assert effects().summary.claim == (
+        "The logit of “cat” would be lower without training samples labelled cat and dog, and higher without "
+        "training samples labelled dog"
+    )
+    assert effects(opponents=()).summary.claim.endswith(
+        "would be lower without training samples labelled cat and dog"
+    )
+    verdict = explanation().verdict
+    labels = explanation(speech="label", verdict=verdict)
+    against = tuple(replace(one, differs=True) for one in labels.opponents)
+    assert replace(labels, opponents=against).summary.claim.startswith(
+        "“cat” rests on likeness to training samples with it; samples without it speak against it"
+    )
+    number = explanation(speech="number", verdict=verdict, class_names=("price",))
+    assert number.summary.claim == (
+        "“cat” is pulled up by training samples labelled 0 and 1, and down by training samples labelled 1"
+    )
+
+
+def test_names_of_any_length_are_short_and_on_one_line() -> None:
+    told = said(class_names=("a\nb" * 500, "dog", "owl"))
+    assert len(told) < 600
+    assert "\n" not in told
+
+
+@pytest.mark.parametrize(
+    ("kept", "reason"), [([20, 18, 19], "yes"), ([20, 4, 3], "care"), ([14, 14], "yes"), ([], None)]
+)
+def test_how_stable_the_strongest_samples_are(kept: list[int], reason: str | None) -> None:
+    found = stability(kept, 20)
+    assert (found and found.trust) == reason
+    assert found is None or isinstance(found, Reason)
