@@ -68,7 +68,7 @@ def most_listed(problem: Problem) -> int:
     K = problem.n_outputs
     if K <= _ALL_LISTED:
         return K - 1
-    wide = problem.features.shape[1] // _PER_LISTED  # so that lists are short beside the features
+    wide = int(problem.features.shape[1]) // _PER_LISTED  # so that lists are short beside the features
     return min(max(wide, min(K // _PER_PASS, 2 * wide), _LEAST_LISTED), _MOST_LISTED)
 
 
