@@ -19,7 +19,7 @@ from whence.data import TrainingSet
 from whence.errors import InvalidInputError
 from whence.explanation import Explanation
 from whence.explanation.summary import stability
-from whence.explanation.view import Explained, Said, Strip, Usual, Why, shown
+from whence.explanation.view import Explained, Said, Strip, Usual, shown
 from whence.explanation.wording import Question
 from whence.features import as_float32
 from whence.pages.samples import as_samples
@@ -293,8 +293,8 @@ class Explorer:
         pairs = [pair for side, among in sides for pair in zip(side.indices[0], among[0], strict=True)]
         among = {int(i): int(n) for i, n in pairs if i >= 0}
         reason = stability(list(among.values()), found.halves)
-        why = None if reason is None else Why.model_validate(reason)
-        return schema.Doubt(k=k, halves=found.halves, among=among, reason=why)
+        told = {"k": k, "halves": found.halves, "among": among, "reason": reason}
+        return schema.Doubt.model_validate(told)
 
     def _wanted(self, index: int, target: int | None) -> int:
         """Give the class that is explained: the model's where none is named."""
