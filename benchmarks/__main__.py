@@ -98,7 +98,7 @@ if "growth" in chosen:
     growth.run(options.data, options.cache, options.growth, options.curve or [])
     growth.draw(options.growth, options.growth.with_suffix(".svg"))
 if "classes" in chosen:
-    classes.run(options.cell or [], options.seconds)
+    classes.run(options.data, options.cache, options.cell or [], options.seconds)
 if "tolerance" in chosen:
     tolerance.run(options.data, options.cache)
 if "subsets" in chosen:

@@ -1,4 +1,4 @@
-"""Many classes: time and memory of solutions whose scores would not fit, from maps of synthetic features.
+"""Many classes: time and memory of solutions whose scores would not fit, from maps of features.
 
 One thread. Memory is the peak of what the process holds for itself while it solves, without pages of the map.
 W is counted apart: K × (d + 1) in float64 and, for a while, in float32 beside it; where classes lack samples,
@@ -22,7 +22,7 @@ import numpy as np
 from scipy.sparse import csr_array
 from threadpoolctl import threadpool_limits
 
-from benchmarks import solver
+from benchmarks import next_tokens, solver
 from benchmarks.data import synthetic_features
 from benchmarks.memory import status
 from whence.errors import ConvergenceWarning
@@ -32,13 +32,17 @@ from whence.svm.passes import Notes, Parallel, look_at_all, most_listed
 
 
 class Cell(NamedTuple):
-    """One shape; ``zipf`` draws classes by how often words occur, so that most have no sample or one."""
+    """One shape; ``zipf`` draws classes by how often words occur, so that most have no sample or one.
+
+    With ``real`` features are a language model's, and classes the tokens that came next.
+    """
 
     n: int
     d: int
     k: int
     C: float
     zipf: bool = False
+    real: bool = False
 
 
 # What grows is K; then a vocabulary, and an eighth of ImageNet's rows.
@@ -50,6 +54,7 @@ CELLS = (
     Cell(1_000_000, 256, 1_000, 1e-4),
     Cell(50_000, 576, 49_152, 1e-2, True),
     *(Cell(160_000, 2_048, 1_000, C) for C in (1e-3, 1e-2, 1e-1, 1.0, 10.0)),
+    *(Cell(next_tokens.ROWS, 576, next_tokens.VOCABULARY, C, real=True) for C in (5e-5, 5e-4, 5e-3)),
 )
 TOL = 1e-3
 GROWTH = (10, 100, 1_000, 10_000, 50_000)  # classes of passes over ROWS × WIDTH
@@ -112,7 +117,7 @@ def _solve(pipe, path: Path, y: np.ndarray, k: int, C: float, seconds: float) ->
     pipe.send((seconds, cpu, found.gap, found.n_iter, peak.bytes, 12 * found.lam.nnz, support))
 
 
-def run(cells: list[int], seconds: float) -> None:
+def run(data: Path, cache: Path, cells: list[int], seconds: float) -> None:
     """Measure all, or the cells of these numbers alone, each within a limit of seconds."""
     print(f"\nSolutions of many classes to a gap of {TOL:g}, from memory maps of float32.\n")
     print(
@@ -122,13 +127,17 @@ def run(cells: list[int], seconds: float) -> None:
     print("|---|---|---|---|---|---|---|---|---|---|---|", flush=True)
     context = multiprocessing.get_context("spawn")
     with tempfile.TemporaryDirectory() as folder:
-        path, last = Path(folder) / "features.npy", (0, 0, 0)
+        last = None
         for number, cell in enumerate(CELLS):
             if cells and number not in cells:
                 continue
-            n, d, k, C, _ = cell
-            if last != (n, d, k):
-                y, last = write(path, cell), (n, d, k)
+            n, d, k, C, _, real = cell
+            if last != cell._replace(C=0.0):
+                path, last = Path(folder) / "features.npy", cell._replace(C=0.0)
+                if real:
+                    path, y = next_tokens.read(data, cache)
+                else:
+                    y = write(path, cell)
             ours, theirs = context.Pipe()
             process = context.Process(target=_solve, args=(theirs, path, y, k, C, seconds))
             process.start()

@@ -77,7 +77,7 @@ def _best(work: Callable[[], object]) -> float:
     return min(_timed(work) for _ in range(3))
 
 
-def _speed(data: Path) -> None:
+def speeds(data: Path) -> dict[str, list[float]]:
     """Seconds of features and of halves, with one worker and with two that have begun."""
     x, y = images(data, IMAGES)
     X, labels = synthetic_features(HALVES_OF, 128, 10)
@@ -91,9 +91,14 @@ def _speed(data: Path) -> None:
             explainer.stability(X, halves=2)
             seconds["features"].append(_best(lambda: extract(network(), (x, y), show_progress=False)))
             seconds["halves"].append(_best(lambda: explainer.stability(X, halves=HALVES)))
+    return seconds
+
+
+def _speed(data: Path) -> None:
+    x, y = images(data, IMAGES)
     with engine.limited(1):
         here = _best(lambda: extract(network(), (x, y), show_progress=False))
-    for name, (one, two) in seconds.items():
+    for name, (one, two) in speeds(data).items():
         print(f"| {name} | {one:.1f} s | {two:.1f} s | {one / two:.2f} |", flush=True)
     print(
         f"\nThe same features without Ray: {here:.1f} s; by Ray Data with two actors: {_ray_data(x):.1f} s."

@@ -91,7 +91,7 @@ def altered(path: Path, out: Path, **arrays: Any) -> Path:
 
 
 def replaced(array: np.ndarray, place: int, value: float) -> np.ndarray:
-    array = array.copy()
+    array = array.astype(np.int64) if array.dtype.kind == "i" else array.copy()  # with room for any value
     array.flat[place] = value
     return array
 

@@ -20,6 +20,9 @@ from whence.data import as_training_set
 from whence.errors import InvalidInputError
 from whence.features import FeatureBank, extract
 from whence.project import Configuration, Project
+from whence.ui import schema
+from whence.ui.changes import what_if
+from whence.ui.classes import classes
 from whence.ui.explorer import Explorer
 
 Pair = tuple[torch.Tensor, torch.Tensor]
@@ -164,9 +167,9 @@ def test_the_explorer_refuses_another_set() -> None:
     explorer = Explorer(Project(Path("x.whence"), Configuration(model="", data=""), explainer, tests))
     for ask in (
         lambda: explorer.solved.at(explorer.solved.Cs()[0]),
-        lambda: explorer.what_if(0, [1], {}, None),
-        explorer.classes,
-        lambda: explorer.suspects(0, 5),
+        lambda: what_if(explorer, schema.Question(test=0, remove=[1])),
+        lambda: classes(explorer),
+        lambda: explorer.training.suspects(0, 5),
     ):
         with pytest.raises(InvalidInputError, match="'data' must be of the training set that was fitted"):
             ask()

@@ -2,8 +2,8 @@
 
 A cell is a row of a package on a scene. Each is run small first, which also fills caches of compiled code.
 Where a whole run would take longer than the budget, it is run on as many training samples as the budget
-allows, then on fewer tests, and its figures are scaled in proportion: ``whole`` is then false. Cells that
-were measured are not measured again.
+allows, then on fewer tests, and its figures are brought to the whole scene on the line through both runs,
+since not all of them grows: ``whole`` is then false. Cells that were measured are not measured again.
 """
 
 from __future__ import annotations
@@ -112,19 +112,30 @@ def fitting(small: dict[str, Any], row: Row, n: int, tests: int, budget: float) 
     return fewer, tests if rest <= budget else max(small["tests"], int(tests * budget / rest))
 
 
-def scaled(found: dict[str, Any], row: Row, n: int, tests: int) -> dict[str, Any]:
-    """Bring a measurement to the whole scene, in proportion."""
-    more, asked = n / found["n"], tests / found["tests"]
-    pairs = asked * (1 if row.per_test else more)
-    factors = {
-        "caching": more,
-        "caching_cpu": more,
-        "explaining": pairs,
-        "explaining_cpu": pairs,
-        "bytes": more,
+def scaled(found: dict[str, Any], small: dict[str, Any], row: Row, n: int, tests: int) -> dict[str, Any]:
+    """Bring a measurement to the whole scene, on the line through it and the small run."""
+
+    def samples(run: dict[str, Any]) -> int:
+        return int(run["n"])
+
+    def asked(run: dict[str, Any]) -> int:
+        return int(run["tests"] * (1 if row.per_test else run["n"]))
+
+    sizes = {"caching": samples, "caching_cpu": samples, "explaining": asked, "explaining_cpu": asked}
+    sizes["bytes"] = samples
+    scene = {"n": n, "tests": tests}
+    whole = {
+        key: found[key] and on_line(size(small), small[key], size(found), found[key], size(scene))
+        for key, size in sizes.items()
     }
-    whole = {key: found[key] and found[key] * factor for key, factor in factors.items()}
-    return {**found, **whole, "whole": more == 1 and asked == 1}
+    return {**found, **whole, "whole": (found["n"], found["tests"]) == (n, tests)}
+
+
+def on_line(x0: float, y0: float, x1: float, y1: float, x: float) -> float:
+    """The value at x of the line through two points; in proportion to the second where it does not rise."""
+    if x == x1 or x1 <= x0 or y1 <= y0:
+        return y1 * x / x1
+    return y1 + (y1 - y0) / (x1 - x0) * (x - x1)
 
 
 def run(

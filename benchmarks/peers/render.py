@@ -56,7 +56,7 @@ def _line(name: str, row: Row, cell: dict[str, Any]) -> Line:
     label = f"{name}: {row.label}"
     if "error" in best:
         return Line(label, name == "whence", {}, best["error"])
-    whole = {**scaled(best, row, *SIZES[cell["scene"]]), "agreement": cell.get("agreement")}
+    whole = {**scaled(best, cell["small"], row, *SIZES[cell["scene"]]), "agreement": cell.get("agreement")}
     return Line(label, name == "whence", whole, None)
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("transformers")
 
-from tests.helpers.commands import mistake, run
+from tests.helpers.commands import mistake, place_of, run
 from tests.helpers.writers import TEXTS
 
 MODULE = """
@@ -33,11 +32,7 @@ FIT = ("fit", "--causal", *NAMED, "--C", "0.05", "--out", "x.whence")
 
 @pytest.fixture
 def words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    (tmp_path / "my_words.py").write_text(MODULE)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.delitem(sys.modules, "my_words", raising=False)
-    return tmp_path
+    return place_of(tmp_path, monkeypatch, "my_words", MODULE)
 
 
 def test_fit_explain_and_info(words: Path) -> None:
@@ -92,6 +87,8 @@ def test_what_is_refused(words: Path) -> None:
     assert "one corpus" in str(mistake("fit", "--causal", "--model", "my_words:model", *several))
     assert "--prompt" in str(mistake("explain", "x.whence", "--out", "why"))
     both = ("--tests", "0", "--prompt", "the")
+    for wrong in (("--prompt", "the", "--effects"), ("--tests", "0", "--continuation", "the")):
+        assert f"{wrong[2]} must be left out" in str(mistake("explain", "x.whence", "--out", "why", *wrong))
     assert "tests and prompt" in str(mistake("explain", "x.whence", "--out", "why", *both))
 
 

@@ -85,6 +85,8 @@ def test_it_says_how_far_to_trust_it(trace: Trace) -> None:
     sure = replace(trace, tokens=(token(" sea", True),) * 2, bands=None)
     assert "at all 2 words." in sentences(sure)[1]
     assert "In places like" not in sure.to_html()
+    assert "It was given" not in trace.to_html()
+    assert "the model itself would write 1 of 2." in replace(trace, written=False).to_html()
     nobody = replace(trace, proponents=())
     assert sentences(nobody)[0] == "None of the 3 documents speaks for this answer."
     assert "No document speaks for it." in nobody.to_html()

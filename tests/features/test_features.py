@@ -308,7 +308,7 @@ CHANGES: dict[str, tuple[Callable[[Net, np.ndarray, np.ndarray], object], dict[s
     "flag": (lambda m, x, y: setattr(m, "scale", 2.0), {}, "the attribute scale is '2.0', was '1.0'"),
     "dtype": (lambda m, x, y: None, {"dtype": "float16"}, "the dtype is 'float16', was 'float32'"),
     "autocast": (lambda m, x, y: None, {"autocast": "bfloat16"}, "the autocast is 'bfloat16', was 'None'"),
-    "batch": (lambda m, x, y: None, {"batch_size": 7}, "the batch size is '7', was '256'"),
+    "batch": (lambda m, x, y: None, {"batch_size": 7}, "the batch size is '7', was '64'"),
 }
 
 

@@ -126,8 +126,8 @@ class Boxed(Problem):
                     W[c] -= (kept.alpha[start + c] - before) * f
         return len(moving.rows) * min(epochs, 20)
 
-    def corner(self, pairs: Pairs) -> Doubles:
-        return np.zeros(len(pairs.outputs))
+    def dual(self, alpha: Doubles, pairs: Pairs) -> Doubles:
+        return -alpha
 
     def gradient(self, scores: Doubles, pairs: Pairs) -> Doubles:
         return scores - self.wanted[pairs.rows].ravel()

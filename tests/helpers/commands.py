@@ -70,12 +70,14 @@ class Broken(torch.utils.data.Dataset):
 NAMED = ["--model", "my_module:build", "--data", "my_module:train", "--test", "my_module:test"]
 
 
-def place_of(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Put the user's module into a folder, and work there."""
-    (folder / "my_module.py").write_text(MODULE)
+def place_of(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, name: str = "my_module", code: str = MODULE
+) -> Path:
+    """Put a module of the user's into a folder, and work there."""
+    (folder / f"{name}.py").write_text(code)
     monkeypatch.chdir(folder)
     monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.delitem(sys.modules, "my_module", raising=False)
+    monkeypatch.delitem(sys.modules, name, raising=False)
     return folder
 
 

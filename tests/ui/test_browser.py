@@ -2,44 +2,28 @@
 
 from __future__ import annotations
 
-import contextlib
 import csv
-import shutil
-import socket
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
 from PIL import Image
 
+from tests.helpers.browsing import CHROMIUM, PATIENCE, expect, no_sideways_scrolling, served
 from tests.helpers.explored import HOSTILE, M, picture_project, pictures, text_project, value_project
 from tests.helpers.explored import texts as texts_of
 from whence.core import progress
 from whence.project import Project
+from whence.ui.changes import what_if
 from whence.ui.explorer import Explorer
 from whence.ui.pages import report_page
-from whence.ui.schema import Wanted
-from whence.ui.server import create_app
+from whence.ui.schema import Question, Wanted
 
-playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium on this machine")
-
-PATIENCE = 60_000  # milliseconds, for busy machines
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with playwright.sync_playwright() as started:
-        arguments = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
-        opened = started.chromium.launch(executable_path=CHROMIUM, args=arguments)
-        yield opened
-        opened.close()
 
 
 @pytest.fixture(scope="module")
@@ -47,32 +31,16 @@ def explorer() -> Explorer:
     return Explorer(picture_project())
 
 
-@contextlib.contextmanager
-def served(explorer: Explorer) -> Iterator[str]:
-    """The address of a live explorer."""
-    import uvicorn
-
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    config = uvicorn.Config(
-        create_app(explorer, hosts=("127.0.0.1",)), port=port, log_level="warning", ws="none"
-    )
-    running = uvicorn.Server(config)
-    thread = threading.Thread(target=running.run, daemon=True)
-    thread.start()
-    while not running.started:
-        assert thread.is_alive()
-        time.sleep(0.02)
-    yield f"http://127.0.0.1:{port}/"
-    running.should_exit = True
-    thread.join()
-
-
 @pytest.fixture(scope="module")
-def live(explorer: Explorer) -> Iterator[str]:
+def home(explorer: Explorer) -> Iterator[str]:
     with served(explorer) as address:
         yield address
+
+
+@pytest.fixture
+def live(home: str) -> str:
+    """The address of the first test."""
+    return f"{home}#test=0"
 
 
 @pytest.fixture(scope="module")
@@ -82,53 +50,8 @@ def report(explorer: Explorer, tmp_path_factory: pytest.TempPathFactory) -> str:
     return path.as_uri()
 
 
-@pytest.fixture
-def visit(browser: Any) -> Iterator[Any]:
-    """Opens pages; at the end nothing may have been written to their consoles or asked of other machines."""
-    wrong: list[str] = []
-    contexts = []
-
-    def look(request: Any) -> None:
-        url = urlsplit(request.url)
-        if url.scheme not in ("file", "data", "blob") and url.hostname != "127.0.0.1":
-            wrong.append(f"request to {request.url}")
-
-    def opened(address: str, width: int = 1280, *, ready: str = ".card", **options: Any) -> Any:
-        context = browser.new_context(viewport={"width": width, "height": 900}, **options)
-        contexts.append(context)
-        context.on("request", look)
-        page = context.new_page()
-        page.set_default_timeout(PATIENCE)
-        page.on(
-            "console", lambda line: wrong.append(line.text) if line.type in ("error", "warning") else None
-        )
-        page.on("pageerror", lambda error: wrong.append(str(error)))
-        page.on("dialog", lambda dialog: wrong.append(f"dialog {dialog.message}"))
-        page.goto(address)
-        page.wait_for_selector(ready)
-        return page
-
-    yield opened
-    for context in contexts:
-        context.close()
-    assert not wrong
-
-
-def expect(locator: Any) -> Any:
-    return playwright.expect(locator)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def patience() -> None:
-    playwright.expect.set_options(timeout=PATIENCE)
-
-
 def title(page: Any) -> Any:
     return page.locator("#explanation h2")
-
-
-def no_sideways_scrolling(page: Any) -> None:
-    assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
 
 
 def test_choose_a_test_a_class_pairs_and_C(visit: Any, live: str, explorer: Explorer) -> None:
@@ -167,13 +90,13 @@ def test_what_would_change_and_how_stable_samples_are(visit: Any, live: str, exp
     expect(page.locator("#C")).to_be_visible()
     page.focus("#made-of")
     page.keyboard.press("ArrowRight")
-    name = explorer.names[int(explorer.predicted[0])]
+    name = explorer.names[int(explorer.tests.predicted[0])]
     expect(page.locator(".side h3").first).to_have_text(f"▲ raises the logit of {name}")
     expect(page.locator("#would-change")).to_be_focused()
     expect(page.locator("#would-change")).to_be_checked()
     expect(page.locator(".certificate")).to_contain_text("at the softmax surrogate of the whole training set")
     expect(page.locator("#sign-for")).to_contain_text("would be lower")
-    expect(page.locator("#C, #concepts, .card .doubt")).to_have_count(0)
+    expect(page.locator("#C, #pair-concepts, .card .doubt")).to_have_count(0)
     no_sideways_scrolling(page)
     page.keyboard.press("Tab")
     page.keyboard.press("j")  # the next test is asked the same
@@ -219,9 +142,9 @@ def test_effects_are_shown_as_they_come_and_can_be_stopped(
         page.close()  # before the server goes that it asks
 
 
-def test_the_address_keeps_what_is_chosen(visit: Any, live: str, explorer: Explorer) -> None:
+def test_the_address_keeps_what_is_chosen(visit: Any, home: str, explorer: Explorer) -> None:
     C = explorer.solved.Cs()[1]
-    page = visit(f"{live}#test=3&class=2&k=2&C={C:g}")
+    page = visit(f"{home}#test=3&class=2&k=2&C={C:g}")
     for _ in range(2):
         expect(title(page)).to_have_text("Test sample 3")
         expect(page.locator("#target")).to_have_value("2")
@@ -247,14 +170,24 @@ def test_the_address_keeps_what_is_chosen(visit: Any, live: str, explorer: Explo
     page.reload()
     expect(page.locator("#classes")).to_be_visible()
     page.click("#tab-explore")
+    expect(title(page)).to_have_text("Test sample 4")
+    page.go_back()
+    expect(page.locator("#classes")).to_be_visible()
+    page.go_back()
+    expect(page.locator("#would-change")).to_be_checked()
+    page.go_back()
+    expect(page.locator("#made-of")).to_be_checked()
+    expect(title(page)).to_have_text("Test sample 4")
     page.go_back()
     expect(title(page)).to_have_text("Test sample 3")
     expect(page.locator("#target")).to_have_value("2")
+    page.go_forward()
+    expect(title(page)).to_have_text("Test sample 4")
 
 
-@pytest.mark.parametrize("address", ["#test=x&class=99&k=0&C=7&view=why&tab=none", "#%00<b>", "#test="])
-def test_addresses_of_nothing_show_the_first_test(visit: Any, live: str, address: str) -> None:
-    page = visit(live + address)
+@pytest.mark.parametrize("address", ["#test=x&class=99&k=0&C=7&view=why&tab=none", "#test="])
+def test_addresses_of_no_test_show_the_first(visit: Any, home: str, address: str) -> None:
+    page = visit(home + address)
     expect(title(page)).to_have_text("Test sample 0")
     expect(page.locator("#made-of")).to_be_checked()
     assert page.url.endswith("#test=0")
@@ -302,7 +235,7 @@ def test_pairs_by_pointer_by_buttons_and_by_keys(visit: Any, live: str) -> None:
     page.click("#next")
     expect(pair).to_have_text("Pair 8 of 10")
     expect(page.locator("#next")).to_be_focused()
-    page.locator("body").press("ArrowLeft")
+    page.locator("body").press("p")
     expect(pair).to_have_text("Pair 7 of 10")
     cards.nth(1).focus()
     expect(pair).to_have_text("Pair 2 of 10")
@@ -320,7 +253,7 @@ def test_a_tap_shows_a_pair(visit: Any, live: str) -> None:
 
 def test_concepts(visit: Any, live: str) -> None:
     page = visit(live)
-    page.click("#concepts")
+    page.click("#pair-concepts")
     expect(page.locator(".concepts section")).to_have_count(3)
     expect(page.locator(".concepts canvas.heat")).to_have_count(6)
     expect(page.locator("#strip")).to_be_in_viewport()
@@ -333,7 +266,7 @@ def test_an_own_picture_by_file_and_from_the_clipboard(visit: Any, live: str, tm
     page.set_input_files("#upload", path)
     expect(title(page)).to_have_text("Your own sample")
     expect(page.locator(".card")).to_have_count(10)
-    assert page.locator("#concepts").count() == 0
+    assert page.locator("#pair-concepts").count() == 0
     page.select_option("#target", "1")
     expect(page.locator(".side h3").first).to_contain_text("dot")
 
@@ -368,15 +301,15 @@ def test_what_if(visit: Any, live: str, explorer: Explorer) -> None:
     page = visit(live)
     why = explorer.explain(0)
     gone, other = why.pairs[0].index, why.pairs[1]
-    page.click("#pair .tools button")
+    page.click("#remove")
     expect(page.locator(f".card[data-pair='{gone}'] .mark")).to_have_text("removed")
     page.locator(".card button").nth(1).click()
     label = (other.label + 1) % 3
-    page.select_option("#pair .tools select", str(label))
+    page.select_option("#relabel", str(label))
     expect(page.locator(".basket li")).to_have_count(2)
     page.click("#solve")
     expect(page.locator(".answer")).to_be_visible()
-    expected = explorer.what_if(0, [gone], {other.index: label}, None)
+    expected = what_if(explorer, Question(test=0, remove=[gone], relabel={other.index: label}))
     logit = f"{expected.after.logit:+.3g}".replace("-", "−")
     expect(page.locator(".answer tr:nth-child(2) td:last-child")).to_have_text(logit)
     expect(page.locator(".answer")).to_contain_text("Solved exactly in")
@@ -395,7 +328,7 @@ def test_marks_and_their_export(
 ) -> None:
     page = visit(request.getfixturevalue(which))
     page.click("#tab-audit")
-    rows = explorer.suspects(0, 30).model_dump()["rows"]
+    rows = explorer.training.suspects(0, 30).model_dump()["rows"]
     items = page.locator(".queue > li")
     expect(items).to_have_count(24)
     expect(page.locator("#export")).to_be_disabled()
@@ -448,7 +381,7 @@ def test_filters_pages_search_and_keys(
 ) -> None:
     page = visit(request.getfixturevalue(which))
     total = M if which == "live" else 26
-    rows = explorer.rows(Wanted(limit=total)).model_dump()["rows"][:total]
+    rows = explorer.tests.rows(Wanted(limit=total)).model_dump()["rows"][:total]
     tests, counted = page.locator("#tests button"), page.locator("#range")
     expect(counted).to_have_text(f"1–24 of {total}")
     page.click("#later")
@@ -481,7 +414,13 @@ def test_filters_pages_search_and_keys(
 
     tests.nth(22).click()
     expect(title(page)).to_have_text("Test sample 22")
-    for key, test in (("j", 23), ("j", 24), ("k", 23)):  # over the end of a page and back
+    for key, test in (
+        ("j", 23),
+        ("j", 24),
+        ("k", 23),
+        ("ArrowLeft", 22),
+        ("ArrowRight", 23),
+    ):  # over the end of a page and back
         title(page).click()
         page.keyboard.press(key)
         expect(title(page)).to_have_text(f"Test sample {test}")
@@ -500,7 +439,7 @@ def test_a_report_from_disk(visit: Any, report: str, explorer: Explorer) -> None
     strongest = explorer.explain(4, 3).pairs[0].index
     expect(page.locator("#strip h3")).to_contain_text(f"training sample {strongest}")
     title(page).click()
-    page.keyboard.press("ArrowRight")
+    page.keyboard.press("n")
     expect(page.locator("#pair h3")).to_have_text("Pair 2 of 6")
 
 
@@ -602,9 +541,9 @@ def test_everything_has_a_name_and_the_focus_is_seen(visit: Any, live: str) -> N
         assert style != "none"
         seen.append(page.evaluate("document.activeElement.id || document.activeElement.dataset.test"))
         page.keyboard.press("Tab")
-    seen = [name for name in seen if name]  # words of the glossary have none
-    assert seen[:6] == ["tab-explore", "overlay", "search", "label", "predicted", "wrong"]
-    assert seen[6:11] == ["disagree", "strange", "0", "1", "2"]
+    assert seen[:5] == ["skip", "tab-explore", "keys", "overlay", None]  # the last folds the filters
+    assert seen[5:12] == ["search", "label", "predicted", "wrong", "disagree", "strange", "order"]
+    assert seen[12:14] == ["0", "later"]  # a list is one stop
 
 
 def test_hostile_names_are_shown_as_they_are(visit: Any, tmp_path: Path) -> None:
@@ -612,7 +551,7 @@ def test_hostile_names_are_shown_as_they_are(visit: Any, tmp_path: Path) -> None
     path = tmp_path / "report.html"
     path.write_text(report_page(hostile, [0, 1], k=2, n_audit=12), encoding="utf-8")
     with served(hostile) as address:
-        for where in (address, path.as_uri()):
+        for where in (f"{address}#test=0", path.as_uri()):
             page = visit(where)
             assert HOSTILE[0] in page.locator("#label").inner_text()
             page.click("#tab-classes")
@@ -638,7 +577,7 @@ def test_names_of_classes_of_any_length(visit: Any, explorer: Explorer, width: i
 
     with served(explorer) as address:
         usual = {tab: 0.0 for tab in ("explore", "audit", "classes")}
-        page = visit(address, width)
+        page = visit(f"{address}#test=0", width)
         for tab in usual:
             page.click(f"#tab-{tab}")
             expect(page.locator(f"#{tab} img, #{tab} canvas").first).to_be_visible()
@@ -646,7 +585,7 @@ def test_names_of_classes_of_any_length(visit: Any, explorer: Explorer, width: i
     for letters in (60, 1000):
         names = tuple(name * (letters // len(name)) for name in ("bar", "wort", "Rahmen"))
         with served(Explorer(picture_project(names=names))) as address:
-            page = visit(address, width)
+            page = visit(f"{address}#test=0", width)
             for tab in usual:
                 page.click(f"#tab-{tab}")
                 expect(page.locator(f"#{tab} img, #{tab} canvas").first).to_be_visible()
@@ -664,7 +603,7 @@ def test_texts(visit: Any, tmp_path: Path) -> None:
     pytest.importorskip("transformers")
     texts = Explorer(text_project())
     with served(texts) as address:
-        page = visit(address)
+        page = visit(f"{address}#test=0")
         written = texts_of(M, 1)[0][0]
         expect(page.locator(".top figure .tokens")).to_have_text(written)  # without [CLS], with its blanks
         assert page.locator("#pair .tokens .for, #pair .tokens .against").count() > 0
@@ -687,7 +626,7 @@ def test_texts(visit: Any, tmp_path: Path) -> None:
 
 def test_values(visit: Any) -> None:
     with served(Explorer(value_project())) as address:
-        page = visit(address, 380)
+        page = visit(f"{address}#test=0", 380)
         expect(page.locator(".top figure .bars span")).to_have_count(5)
         assert page.locator("#own-image, #own-text").first.is_hidden()
         no_sideways_scrolling(page)

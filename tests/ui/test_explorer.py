@@ -347,7 +347,7 @@ def test_audit_and_classes(client: Any, explorer: Explorer) -> None:
         assert row["label"] not in row["neighbour_labels"]
         assert len(row["neighbours"]) == min(row["disagreeing"], 5) == len(row["neighbour_samples"])
     lam = explainer.lam_.toarray()
-    for c, one in enumerate(get(client, "/api/classes")):
+    for c, one in enumerate(get(client, "/api/classes")["rows"]):
         schema.ClassFacts(**one)
         own = lam[(labels == c) & lam.any(1), c]
         assert one["name"] == NAMES[c]
@@ -619,7 +619,8 @@ def test_the_interface_is_documented(client: Any) -> None:
     assert set(found["paths"]) == {
         "/api/info", "/api/tests", "/api/tests/{test}/explanation", "/api/tests/{test}/concepts",
         "/api/explanation", "/api/audit", "/api/classes", "/api/whatif", "/api/path", "/api/effects",
-            "/api/effects/stop",
+        "/api/effects/stop", "/api/training", "/api/whatif/tests", "/api/gallery", "/api/comparison",
+        "/api/ranking", "/api/usualness",
         "/api/tests/{test}/stability", "/api/tests/{test}/usual", "/api/usual",
     }  # fmt: skip
     assert all(way["description"] for path in found["paths"].values() for way in path.values())
@@ -678,7 +679,7 @@ def test_a_report_needs_nothing_else(explorer: Explorer) -> None:
     found = Elements(html)
     assert not any(name in ("src", "srcset", "action") for _, attributes in found.tags for name in attributes)
     links = [attributes["href"] for _, attributes in found.tags if "href" in attributes]
-    assert links == ["data:,"]
+    assert links == ["data:,", "#explanation"]
     data = json.loads(found.data)
     assert [row["index"] for row in data["rows"]] == [3, 1]
     assert set(data["explanations"]) == set(data["concepts"]) == {"3", "1"}

@@ -10,21 +10,21 @@ import numpy as np
 import pytest
 import torch
 
+from tests.helpers.browsing import CHROMIUM, expect, no_sideways_scrolling, served
 from tests.helpers.explained import effects, explanation
-from tests.helpers.explored import project, text_project
-from tests.ui.test_browser import (  # noqa: F401
-    browser,
-    expect,
-    explorer,
-    no_sideways_scrolling,
-    patience,
-    pytestmark,
-    served,
-    visit,
-)
+from tests.helpers.explored import picture_project, project, text_project
 from whence.explanation import Explanations
 from whence.ui.explorer import Explorer
 from whence.ui.pages import report_page
+
+pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium on this machine")
+
+
+@pytest.fixture(scope="module")
+def explorer() -> Explorer:
+    return Explorer(picture_project())
+
 
 # Each text that is seen, with the contrast to what lies under it, by the formula of WCAG 2.
 FAINT = """() => {
@@ -57,21 +57,28 @@ FAINT = """() => {
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_every_word_can_be_read(visit: Any, explorer: Explorer, scheme: str, tmp_path: Path) -> None:  # noqa: F811
+def test_every_word_can_be_read(visit: Any, explorer: Explorer, scheme: str, tmp_path: Path) -> None:
     path = tmp_path / "why.html"
     whole = [explanation("grey"), explanation("text", surrogate_class=2), effects("values")]
     Explanations(whole).to_html(path)
     page = visit(path.as_uri(), ready=".card", color_scheme=scheme)
     assert page.evaluate(FAINT) == []
     with served(explorer) as address:
-        page = visit(address, color_scheme=scheme)
+        page = visit(f"{address}#test=0", color_scheme=scheme)
         expect(page.locator(".usual")).to_be_visible()
-        page.click("#pair .tools button")  # a card that is marked as removed
+        page.click("#remove")  # a card that is marked as removed
         assert page.evaluate(FAINT) == []
         page.evaluate("document.getElementById('explanation').setAttribute('aria-busy', 'true')")
         page.wait_for_timeout(300)
         assert page.evaluate(FAINT) == []
-        for tab, ready in (("audit", ".queue > li[data-index]"), ("classes", "#classes section")):
+        views = {
+            "audit": ".queue > li[data-index]",
+            "classes": "#classes section",
+            "concepts": ".concept",
+            "whatif": ".training button",
+            "start": ".spine",
+        }
+        for tab, ready in views.items():
             page.click(f"#tab-{tab}")
             page.wait_for_selector(ready)
             assert page.evaluate(FAINT) == []
@@ -79,7 +86,7 @@ def test_every_word_can_be_read(visit: Any, explorer: Explorer, scheme: str, tmp
 
 
 @pytest.mark.parametrize("width", [380, 768, 1280, 1920])
-def test_cards_fill_their_column(visit: Any, explorer: Explorer, width: int, tmp_path: Path) -> None:  # noqa: F811
+def test_cards_fill_their_column(visit: Any, explorer: Explorer, width: int, tmp_path: Path) -> None:
     path = tmp_path / "report.html"
     path.write_text(report_page(explorer, [0, 1], k=3, n_audit=3), encoding="utf-8")
     page = visit(path.as_uri(), width)
@@ -98,7 +105,7 @@ def test_cards_fill_their_column(visit: Any, explorer: Explorer, width: int, tmp
     expect(page.locator("#search")).to_be_visible()
 
 
-def test_what_words_mean_is_told_to_pointers_and_keys(visit: Any, tmp_path: Path) -> None:  # noqa: F811
+def test_what_words_mean_is_told_to_pointers_and_keys(visit: Any, tmp_path: Path) -> None:
     path = tmp_path / "why.html"
     Explanations([explanation("grey")]).to_html(path)
     for address, options in ((path.as_uri(), {}), (path.as_uri(), {"has_touch": True, "is_mobile": True})):
@@ -114,9 +121,9 @@ def test_what_words_mean_is_told_to_pointers_and_keys(visit: Any, tmp_path: Path
         assert "as a part of what was minimised" in other.evaluate(shown)
 
 
-def test_the_sentence_gains_reasons_as_they_are_known(visit: Any, explorer: Explorer) -> None:  # noqa: F811
+def test_the_sentence_gains_reasons_as_they_are_known(visit: Any, explorer: Explorer) -> None:
     with served(explorer) as address:
-        page = visit(address)
+        page = visit(f"{address}#test=0")
         sentence = page.locator("#sentence")
         expect(sentence).to_contain_text("rests on likeness to training samples labelled")
         expect(sentence).to_contain_text("the training set has samples like this one")
@@ -125,14 +132,14 @@ def test_the_sentence_gains_reasons_as_they_are_known(visit: Any, explorer: Expl
         page.close()
 
 
-def test_texts_have_headlines_and_a_function_hides_no_tokeniser(visit: Any) -> None:  # noqa: F811
+def test_texts_have_headlines_and_a_function_hides_no_tokeniser(visit: Any) -> None:
     pytest.importorskip("transformers")
 
     def hidden(tokenizer: Any) -> Any:
         return lambda texts: dict(tokenizer(list(texts), padding=True, truncation=True, return_tensors="pt"))
 
     with served(Explorer(text_project(hidden))) as address:
-        page = visit(address)
+        page = visit(f"{address}#test=0")
         page.fill("#text", "Shares rose\n\n" + "the unprecedented profit of the international market " * 4)
         page.click("#own-text button")
         box = page.locator(".top figure .tokens")
@@ -141,7 +148,7 @@ def test_texts_have_headlines_and_a_function_hides_no_tokeniser(visit: Any) -> N
         page.close()
 
 
-def test_a_picture_stands_in_a_report_once(explorer: Explorer) -> None:  # noqa: F811
+def test_a_picture_stands_in_a_report_once(explorer: Explorer) -> None:
     page = report_page(explorer, [0, 1, 2], k=3, n_audit=5)
     data = json.loads(page.split('id="data">', 1)[1].split("</script>", 1)[0])
     assert len(set(data["pictures"])) == len(data["pictures"])

@@ -43,15 +43,15 @@ def test_numbers_are_listed_explained_and_written(K: int) -> None:
         outputs = model(t)
     assert info.speech == "number"
     assert info.accuracy == pytest.approx(r2_score(y, outputs), abs=1e-4)
-    rows = shown.rows(Wanted(limit=30)).rows
+    rows = shown.tests.rows(Wanted(limit=30)).rows
     assert [row.verdict.predicted for row in rows] == [
         f"{z:.4g}".replace("-", "−") for z in outputs[:, 0].tolist()
     ]
     assert all(row.truths == [] and row.truth is None for row in rows)
-    assert shown.rows(Wanted(wrong=True)).total == 0
+    assert shown.tests.rows(Wanted(wrong=True)).total == 0
     apart = [not row.verdict.agrees for row in rows]
-    assert shown.rows(Wanted(disagree=True)).total == sum(apart)
-    assert shown.rows(Wanted(search=rows[4].verdict.predicted)).rows[0].index == 4
+    assert shown.tests.rows(Wanted(disagree=True)).total == sum(apart)
+    assert shown.tests.rows(Wanted(search=rows[4].verdict.predicted)).rows[0].index == 4
     why = shown.explain(3, k=2)
     assert why.base + why.total == pytest.approx(why.logit, rel=1e-5)
     assert why.words.sign[0] == "pulls the prediction up"
@@ -64,13 +64,13 @@ def test_labels_are_listed_by_those_that_are_on() -> None:
     shown, model, (_, (t, y)) = explorer(3, numbers=False)
     with torch.no_grad():
         on = model(t) > 0
-    info, rows = shown.info(), shown.rows(Wanted(limit=30)).rows
+    info, rows = shown.info(), shown.tests.rows(Wanted(limit=30)).rows
     assert info.speech == "label"
     assert info.accuracy == pytest.approx(float((on == y.bool()).float().mean()))
     assert [row.predictions for row in rows] == [np.flatnonzero(one).tolist() for one in on.numpy()]
-    assert shown.rows(Wanted(label=2)).total == int(y[:, 2].sum())
-    assert shown.rows(Wanted(predicted=1, label=0)).total == int((on[:, 1] & (y[:, 0] > 0)).sum())
-    assert shown.rows(Wanted(search="BRIGHT")).total == int((on[:, 0] | (y[:, 0] > 0)).sum())
+    assert shown.tests.rows(Wanted(label=2)).total == int(y[:, 2].sum())
+    assert shown.tests.rows(Wanted(predicted=1, label=0)).total == int((on[:, 1] & (y[:, 0] > 0)).sum())
+    assert shown.tests.rows(Wanted(search="BRIGHT")).total == int((on[:, 0] | (y[:, 0] > 0)).sum())
     why = shown.explain(0, k=2, target=1)
     assert why.target == 1
     assert why.probability == pytest.approx(torch.sigmoid(model(t[:1])[0, 1]).item(), abs=1e-6)

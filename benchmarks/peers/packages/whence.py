@@ -53,7 +53,7 @@ class Labels(Method):
 
         bank = whence.features.extract(scene.model, (scene.x, scene.y), show_progress=False)
         fitted = whence.DualDA(C=1e-3, show_progress=False).fit(features=bank)
-        found = whence.audit.wrong_labels(fitted, features=bank, ranking="margin")
+        found = whence.audit.wrong_labels(fitted, features=bank)
         np.save(folder / "scores.npy", found.scores)
         return size(folder)
 

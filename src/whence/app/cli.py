@@ -27,6 +27,7 @@ from whence.app.opening import (
     Target,
     Tests,
     engine_at,
+    none_of,
     one_of,
     with_options,
 )
@@ -181,7 +182,9 @@ def explain(
     continuation: Annotated[
         str | None, typer.Option(help="What follows it; the model writes it if none.", metavar="TEXT")
     ] = None,
-    max_new_tokens: Annotated[int, typer.Option(help="The longest that the model writes.", min=1)] = 20,
+    max_new_tokens: Annotated[
+        int | None, typer.Option(help="The longest that the model writes, 20 if none.", min=1)
+    ] = None,
     k: Shown = 5,
     target: Target = None,
     rules: Annotated[
@@ -201,9 +204,11 @@ def explain(
 
     one_of(tests=tests, prompt=prompt)
     if prompt is not None:
-        trace(saved, prompt, continuation, out, k=k, max_new_tokens=max_new_tokens)
+        none_of("prompt", target=target, rules=rules, effects=effects)
+        trace(saved, prompt, continuation, out, k=k, max_new_tokens=max_new_tokens or 20)
     else:
         assert tests is not None
+        none_of("tests", continuation=continuation, max_new_tokens=max_new_tokens)
         run(saved, tests, out, k=k, target=target, rules=rules, effects=effects)
 
 

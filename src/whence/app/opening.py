@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from whence.app.telling import show_progress
+from whence.core.batches import BATCH_SIZE
 from whence.errors import InvalidInputError
 
 if TYPE_CHECKING:  # they take time to import
@@ -151,7 +152,7 @@ class Fit:
             metavar="WHICH",
         ),
     ] = "last"
-    batch_size: Annotated[int, typer.Option(help="Samples per forward pass.", min=1)] = 256
+    batch_size: Annotated[int, typer.Option(help="Samples per forward pass.", min=1)] = BATCH_SIZE
     device: Annotated[
         str | None, typer.Option(help="Where the model runs, such as cuda.", metavar="DEVICE")
     ] = None
@@ -215,6 +216,13 @@ def one_of(**options: Any) -> None:
             f"{' or '.join(f'--{name}' for name in options)} must be given, and only one of them. Got "
             f"{' and '.join(given) or 'none'}."
         )
+
+
+def none_of(beside: str, **options: Any) -> None:
+    """Raise where an option is given that has no meaning beside another."""
+    given = [name.replace("_", "-") for name, value in options.items() if value not in (None, False)]
+    if given:
+        raise InvalidInputError(f"--{given[0]} must be left out beside --{beside}, which has no use for it.")
 
 
 def numbers(text: str, argument: str) -> list[int]:

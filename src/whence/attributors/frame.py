@@ -16,6 +16,7 @@ from torch import Tensor
 from whence.attributors.classifier import Classifier, Training, check_tests, checked, task_of
 from whence.attributors.parameters import Parametrised, check_fields, parameter
 from whence.core.arrays import Array, Ints, Mask
+from whence.core.batches import BATCH_SIZE
 from whence.core.checks import check_count, check_flag, check_names
 from whence.core.display import brief, line, table
 from whence.data import OnError, Targets, TrainingSet
@@ -68,7 +69,7 @@ class Frame(Learned, Parametrised, ABC):
     classes_only: ClassVar[bool] = True
     """Whether the method can do no other task than classes."""
 
-    batch_size: int = parameter(256, check_count)
+    batch_size: int = parameter(BATCH_SIZE, check_count)
     show_progress: bool = parameter(True, check_flag)
 
     def __init_subclass__(cls, **options: Any) -> None:

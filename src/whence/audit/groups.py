@@ -140,6 +140,9 @@ def coreset(
     Samples are ranked by the mean of |τ_c(x, i)| over the set. Samples that are no support vectors have 0;
     where ``share`` asks for more than there are others, they follow in the order of the training set.
 
+    It tells what predictions rest on. To train on less, samples drawn at random, as many of every class,
+    served better at shares of 10 to 40 % where that was measured.
+
     Parameters
     ----------
     explainer, x, target, features

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from torch.utils.data import DataLoader, IterableDataset, RandomSampler, SequentialSampler, default_collate
 
+from whence.core.batches import BATCH_SIZE
 from whence.core.checks import check_callable, check_count, check_names, shown
 from whence.core.fingerprint import Digest
 from whence.data.items import Prepare
@@ -25,7 +26,7 @@ _CHECKED = 8  # samples that are read twice, enough to catch a coin toss 255 tim
 
 def as_training_set(
     data: Any,
-    batch_size: int = 256,
+    batch_size: int = BATCH_SIZE,
     *,
     task: Targets | Callable[[Any], Targets] | None = None,
     names: Sequence[str] | None = None,

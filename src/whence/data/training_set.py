@@ -11,6 +11,7 @@ import numpy as np
 from torch.utils.data import Dataset
 
 from whence.core.arrays import Array, Ints, Mask
+from whence.core.batches import BATCH_SIZE
 from whence.core.checks import check_places
 from whence.core.display import displayed
 from whence.core.fingerprint import Digest, anatomy, notes, without
@@ -74,7 +75,7 @@ class TrainingSet(Dataset[Any]):
     def of(
         cls,
         data: Any,
-        batch_size: int = 256,
+        batch_size: int = BATCH_SIZE,
         prepare: Prepare | None = None,
         names: Sequence[str] | None = None,
         workers: Workers | None = None,

@@ -258,7 +258,7 @@ class Trace:
     def _repr_html_(self) -> str:
         facts = {"prompt": self.prompt, "answer": self.answer, "agreement": self.agreement}
         best = [token.proponents[0] if token.proponents else None for token in self.tokens]
-        rows = {
+        rows: dict[str, list[Any]] = {
             "token": [token.text for token in self.tokens],
             "probability": [token.probability for token in self.tokens],
             "surrogate agrees": [token.agrees for token in self.tokens],

@@ -69,13 +69,15 @@ def shown(trace: Trace) -> dict[str, Any]:
 
 def sentences(trace: Trace) -> list[str]:
     """Say in plain words what an answer rests on, and how far to trust that."""
-    titles = [f"“{ends(one_line(source.title))}”" for source in trace.proponents[:2]]
-    if titles:
-        rests = f"This answer rests most on {' and '.join(titles)}"
-        rests += f", of {counted(trace.n_documents, 'document')}."
-    else:
-        rests = f"None of the {counted(trace.n_documents, 'document')} speaks for this answer."
-    same, n = sum(token.agrees for token in trace.tokens), len(trace)
+    n, documents = len(trace), counted(trace.n_documents, "document")
+    titles = " and ".join(f"“{ends(one_line(source.title))}”" for source in trace.proponents[:2])
+    first = f"Of {documents}, what speaks most for this answer is {titles}."
+    if not titles:
+        first = f"None of the {documents} speaks for this answer."
+    if not trace.written:
+        own = sum(token.rank == 1 for token in trace.tokens)
+        first += f" It was given: of its words the model itself would write {own} of {n}."
+    same = sum(token.agrees for token in trace.tokens)
     share = (
         f"all {counted(n, 'word')}" if same == n else f"{same} of {counted(n, 'word')}, {percent(same / n)}"
     )
@@ -83,7 +85,7 @@ def sentences(trace: Trace) -> list[str]:
         f"The surrogate, of whose logits the scores are parts, would write the same as the model at {share}"
     )
     trust += "." if same == n else ": do not trust the passages of the others, which are dotted."
-    return [rests, trust]
+    return [first, trust]
 
 
 def grouped(passages: Sequence[Passage]) -> list[Group]:

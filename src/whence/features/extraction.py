@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from whence.core import fingerprint
+from whence.core.batches import BATCH_SIZE
 from whence.core.cache import Cache
 from whence.core.checks import check_choice, check_count, check_flag
 from whence.core.processor import REMEDY, bfloat16_works
@@ -41,7 +42,7 @@ def extract(
     layer: str | None = None,
     layers: Asked | Sequence[str] | Layers | None = "last",
     task: Targets | None = None,
-    batch_size: int = 256,
+    batch_size: int = BATCH_SIZE,
     cache_dir: str | os.PathLike[str] | None = None,
     dtype: str = "float32",
     device: str | torch.device | None = None,

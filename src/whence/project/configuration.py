@@ -16,6 +16,7 @@ from torch import nn
 from whence.attributors import Attributor
 from whence.attributors.base import METHODS
 from whence.core import contents, store
+from whence.core.batches import BATCH_SIZE
 from whence.core.checks import check_callable
 from whence.core.naming import find, named, origin
 from whence.data import Corpus, TrainingSet, as_training_set
@@ -195,7 +196,7 @@ class Configuration:
         return sets[0] if len(sets) == 1 else sets[0].changed(None, *sets[1:])
 
     def samples(
-        self, data: Any, network: Any, batch_size: int = 256, task: Task | None = None
+        self, data: Any, network: Any, batch_size: int = BATCH_SIZE, task: Task | None = None
     ) -> TrainingSet:
         """Read data that were found, by the task, the model's names of the classes and the preprocessing.
 

@@ -41,6 +41,7 @@ _ADDED = 1 << 16  # samples whose λ is written out at a time to add up W
 _SWEEPS = 6  # at most, before all samples are listed
 _NARROW = 0.03  # gap, as a sweep sees it, at which lists are worth keeping
 _SWEPT, _PER_SWEPT = 8, 64  # outputs that a sweep lists of a sample: at most, and one per so many
+_NEAREST = 6  # outputs of a sample that a Newton phase holds beside those with α, where all are listed
 _PATIENCE = 40  # rounds without a better gap after which the search gives up at this C
 
 
@@ -295,8 +296,9 @@ class Ascent:
         rows = np.arange(len(near))
         if wanted < len(rows):
             rows = np.sort(np.argpartition(near, wanted)[:wanted])
-        reach = np.inf if self.most + 1 >= problem.n_outputs else spread * self.slack
-        pairs, *_ = self._listed(rows, reach, self.most)
+        every = self.most + 1 >= problem.n_outputs
+        most = min(self.most, _NEAREST) if every else self.most
+        pairs, *_ = self._listed(rows, spread * self.slack, most)
         moving = Rows(problem, pairs, self.parallel)
         used = moving.used
         dual_W = self.W[used].astype(np.float64, copy=False)
@@ -305,12 +307,14 @@ class Ascent:
         phase = Phase(moving, before, dual_W, self.scale * dual_W, 0.1 * self.sigma)
         after = phase.run(target, self._late)
         self.sigma = phase.sigma
-        move = after - before
-        dW = -moving.combine(move)
+        del phase
+        dW = moving.combine(before - after)
         square = moving.inner(dW, dW)
         rise = problem.rise(before, after, pairs) - moving.inner(dual_W, dW)
         t = min(max(rise / square, 0.0), 1.0) if square > 0 else 0.0
-        self.kept = self.kept.replaced([(pairs, after if t == 1.0 else before + t * move)])
+        if t < 1.0:
+            after = before + t * (after - before)
+        self.kept = self.kept.replaced([(pairs, after)])
         self.W[used] += t * dW
         self._measure()
 

@@ -44,8 +44,7 @@ class Phase:
     def __init__(self, rows: Rows, alpha: Doubles, dual_W: Doubles, W: Doubles, sigma: float) -> None:
         problem = rows.problem
         self.rows, self.problem, self.W, self.pairs = rows, problem, W, rows.pairs
-        self.corner = problem.corner(self.pairs)
-        self.fixed = dual_W - rows.combine(self.corner - alpha)
+        self.fixed = dual_W - rows.combine(problem.dual(alpha, self.pairs))
         gentle = problem.typical(alpha, self.pairs) / _SHARPNESS
         self.sigma = min(max(sigma, gentle), _STEEP_START * gentle)
         self.steepest = _STEEPEST * gentle
@@ -59,7 +58,7 @@ class Phase:
         for _ in range(_MAX_PROXIMAL):
             for _ in range(_MAX_STEPS):
                 self._project(0.0, self.g)
-                residual = self.W - self.fixed - self.rows.combine(self.corner - self.a)
+                residual = self.W - self.fixed - self.rows.combine(self._dual())
                 slackness = self._slackness(self.g)
                 distance = 0.5 * self.rows.inner(residual, residual)
                 near = slackness + distance <= target
@@ -71,7 +70,9 @@ class Phase:
                 dg = self.rows.scores(step)
                 t = self._line_search(residual, step, dg)
                 self.W = self.W + t * step
-                self.g += t * dg
+                dg *= t
+                self.g += dg
+                del dg  # before the next one is made: these are long where many samples move
                 steps += 1
             if done or steps > _ENOUGH_STEPS:
                 break
@@ -84,6 +85,9 @@ class Phase:
     def _own_gap(self, residual: Doubles) -> float:
         """The gap over these samples with W(a) = W − residual in the place of W."""
         return self._slackness(self.g - self.rows.scores(residual))
+
+    def _dual(self) -> Doubles:
+        return self.problem.dual(self.a, self.pairs)
 
     def _slackness(self, g: Doubles) -> float:
         return self.problem.slackness(self.a, g, self.pairs)
@@ -99,7 +103,7 @@ class Phase:
 
         def slope(t: float) -> float:
             self._project(t, dg)
-            return linear + t * square - self.problem.inner_pairs(self.corner - self.a, dg, self.pairs)
+            return linear + t * square - self.problem.inner_pairs(self._dual(), dg, self.pairs)
 
         first = inner(residual, step)
         low, high, at_low, at_high = 0.0, 1.0, first, slope(1.0)

@@ -36,13 +36,13 @@ class Background(Generic[Found]):
 
     def __init__(self, work: Callable[[], Found]) -> None:
         self._work, self._lock = work, threading.Lock()
-        self._run: _Run[Found] | None = None
+        self._run: Run[Found] | None = None
 
-    def begin(self) -> _Run[Found]:
+    def begin(self) -> Run[Found]:
         """Begin, unless it is under way or done; give the run."""
         with self._lock:
             if self._run is None or self._run.lost:
-                self._run = _Run(self._work)
+                self._run = Run(self._work)
             return self._run
 
     def result(self) -> Found:
@@ -60,8 +60,13 @@ class Background(Generic[Found]):
             self._run.stop()
 
 
-class _Run(Generic[Found]):
-    """One attempt."""
+class Run(Generic[Found]):
+    """One attempt, begun at once.
+
+    Parameters
+    ----------
+    work : as for ``Background``
+    """
 
     def __init__(self, work: Callable[[], Found]) -> None:
         self.found: Found | None = None

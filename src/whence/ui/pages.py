@@ -14,6 +14,7 @@ from pydantic_core import to_jsonable_python
 from whence import __version__
 from whence.core.progress import bar
 from whence.pages.render import Look, read, render
+from whence.ui.classes import classes
 from whence.ui.explorer import Explorer
 
 SCRIPTS = (
@@ -24,8 +25,13 @@ SCRIPTS = (
     "charts.js",
     "panels.js",
     "audit.js",
+    "classes.js",
+    "gallery.js",
+    "start.js",
     "list.js",
     "whatif.js",
+    "changes.js",
+    "keys.js",
     "main.js",
 )
 """The page's modules, each importing only from those before it."""
@@ -78,7 +84,7 @@ def report_page(
     if effects:
         explorer.solved.effects.result()
     usual = {index: explorer.usual(index) for index in explorer.project.read_tests(list(tests))}
-    rows = explorer.summaries(explorer.project.check_tests(list(tests)))
+    rows = explorer.tests.summaries(explorer.project.check_tests(list(tests)))
     shown = bar(
         "Writing explanations",
         len(tests),
@@ -101,8 +107,8 @@ def report_page(
         "usual": usual,
         "doubts": {index: explorer.doubt(index, k) for index in explanations if whole},
         "concepts": {index: explorer.concepts(index, pair) for index, pair in strongest.items()},
-        "audit": explorer.suspects(0, n_audit) if whole else None,
-        "classes": explorer.classes() if whole else [],
+        "audit": explorer.training.suspects(0, n_audit) if whole else None,
+        "classes": classes(explorer) if whole else None,
         "notes": {index: note._asdict() for index, note in (notes or {}).items()},
     }
     return _render(replace(live_look(), live=False), report=True, **data, data=embedded(data))

@@ -6,31 +6,25 @@ import json
 import re
 import secrets
 import socket
-import time
-from collections.abc import Callable, Iterator
-from queue import Empty, Queue
-from typing import Annotated, Any
+from collections.abc import Callable
+from typing import Any
 
-from fastapi import Depends, FastAPI, Query, Request, Response
+from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import HTMLResponse, RedirectResponse, StreamingResponse
+from fastapi.responses import HTMLResponse, RedirectResponse
 
 from whence import __version__
 from whence.errors import WhenceError
-from whence.explanation.view import Strip, Usual
-from whence.explanation.wording import Question
 from whence.tasks import Tokens
-from whence.ui import schema
 from whence.ui.background import beside
 from whence.ui.explorer import Explorer
 from whence.ui.listening import LOOPBACK, address, check_token, run
 from whence.ui.pages import live_look, live_page
-from whence.ui.uploads import own_input
+from whence.ui.routes import add_routes
 from whence.ui.writing import Writing, add_writing
 
 MOST_BYTES = 8 << 20
 """The largest upload."""
-MOST_PAIRS = 50
 
 _POLICY = "content-security-policy"
 HEADERS = {
@@ -41,11 +35,6 @@ HEADERS = {
     "cross-origin-resource-policy": "same-origin",
 }
 """Of every answer."""
-
-Chosen = Annotated[int | None, Query(ge=0, description="Class to explain; the model's own if none")]
-Pairs = Annotated[int, Query(ge=1, le=MOST_PAIRS, description="Proponents and opponents")]
-Strength = Annotated[float | None, Query(gt=0, description="One of the C of /api/info")]
-Asked = Annotated[Question, Query(description="What the logit is made of, or what would change")]
 
 
 def create_app(explorer: Explorer, *, hosts: tuple[str, ...], token: str | None = None) -> FastAPI:
@@ -101,134 +90,8 @@ def create_app(explorer: Explorer, *, hosts: tuple[str, ...], token: str | None 
         tests = app.get("/explorer", response_class=HTMLResponse, include_in_schema=False)
         tests(lambda: live_page(explorer))
 
-    _routes(app, explorer)
+    add_routes(app, explorer)
     return app
-
-
-def _routes(app: FastAPI, explorer: Explorer) -> None:
-    @app.get("/api/info")
-    def info() -> schema.Info:
-        """What holds for all tests."""
-        return explorer.info()
-
-    @app.get("/api/tests")
-    def tests(wanted: Annotated[schema.Wanted, Query()]) -> schema.Rows:
-        """A page of the test samples that fit."""
-        return explorer.rows(wanted)
-
-    @app.get("/api/tests/{test}/explanation")
-    def explanation(
-        test: int, k: Pairs = 5, target: Chosen = None, C: Strength = None, question: Asked = "made of"
-    ) -> schema.Explained:
-        """Where the prediction of a test sample comes from, or what would change it."""
-        return explorer.explain(test, k, target, C, question)
-
-    @app.get("/api/tests/{test}/stability")
-    def stability(test: int, k: Pairs = 5, target: Chosen = None) -> schema.Doubt:
-        """In how many halves of the training set the strongest samples stay so; solved when first asked."""
-        return explorer.doubt(test, k, target)
-
-    @app.get("/api/tests/{test}/usual")
-    def usual(test: int) -> Usual:
-        """How usual a test sample is for the training set; features of that are read when first asked."""
-        return explorer.usual(test)
-
-    @app.get("/api/tests/{test}/concepts")
-    def concepts(test: int, pair: int | None = None, target: Chosen = None, C: Strength = None) -> Strip:
-        """Take the score of a pair apart into concepts; that of the strongest proponent if none is named."""
-        return explorer.concepts(test, pair, target, C)
-
-    @app.post("/api/explanation")
-    def own(
-        request: Request,
-        body: Annotated[bytes, Depends(_body)],
-        k: Pairs = 5,
-        target: Chosen = None,
-        C: Strength = None,
-        question: Asked = "made of",
-    ) -> schema.Explained:
-        """Explain an input of one's own: a picture (image/*) or a text (text/plain) as the body."""
-        x = own_input(explorer, request.headers.get("content-type", ""), body)
-        return explorer.explain_own(x, k, target, C, question)
-
-    @app.post("/api/usual")
-    def own_usual(request: Request, body: Annotated[bytes, Depends(_body)]) -> Usual:
-        """How usual an input of one's own is, sent as for /api/explanation."""
-        return explorer.usual_own(own_input(explorer, request.headers.get("content-type", ""), body))
-
-    @app.get("/api/audit")
-    def audit(
-        offset: Annotated[int, Query(ge=0)] = 0, limit: Annotated[int, Query(ge=1, le=200)] = 24
-    ) -> schema.Suspects:
-        """Training samples whose labels may be wrong, the likeliest first."""
-        return explorer.suspects(offset, limit)
-
-    @app.get("/api/classes")
-    def classes() -> list[schema.ClassFacts]:
-        """The classes of the surrogate, and the samples that carry them."""
-        return explorer.classes()
-
-    @app.post("/api/whatif")
-    def what_if(question: schema.Question) -> StreamingResponse:
-        """Solve the surrogate again; lines of JSON: signs of life while it works, then a schema.Answer."""
-
-        def work() -> Any:
-            found = explorer.what_if(question.test, question.remove, question.relabel, question.target)
-            return found.model_dump()
-
-        return StreamingResponse(_streamed(work), media_type="application/x-ndjson")
-
-    @app.post("/api/path")
-    def path(C: Annotated[float, Query(gt=0, description="One of the C of /api/info")]) -> StreamingResponse:
-        """Solve the surrogate at a C on offer; lines of JSON: signs of life, then what was found."""
-
-        def work() -> Any:
-            found = explorer.solved.at(C)
-            return {"C": found.C_, "n_support": len(found.support_), "gap": found.gap_}
-
-        return StreamingResponse(_streamed(work), media_type="application/x-ndjson")
-
-    @app.post("/api/effects")
-    def effects() -> StreamingResponse:
-        """Fit what would change; lines of JSON: schema.Progress while it works, then a schema.Foretelling."""
-        return StreamingResponse(_followed(explorer), media_type="application/x-ndjson")
-
-    @app.post("/api/effects/stop")
-    def stop() -> None:
-        """Stop fitting what would change, at its next step; who waits for it is told."""
-        explorer.solved.effects.stop()
-
-
-def _followed(explorer: Explorer, beat: float = 0.5) -> Iterator[str]:
-    """Tell every ``beat`` seconds how far the effects are, whoever began them, and then what they are."""
-    run = explorer.solved.effects.begin()
-    while not run.ends_within(beat):
-        yield json.dumps(run.progress.model_dump()) + "\n"
-    yield from _streamed(lambda: schema.Foretelling.of(run.result()).model_dump())
-
-
-def _streamed(work: Callable[[], Any], beat: float = 0.5) -> Iterator[str]:
-    """Run work beside the answer, with a sign of life every ``beat`` seconds until its result is there."""
-    said: Queue[tuple[str, Any]] = Queue()
-    started = time.perf_counter()
-
-    def run() -> None:
-        try:
-            said.put(("result", work()))
-        except WhenceError as error:
-            said.put(("error", str(error)))
-        except Exception as error:  # the page must hear of it, whatever it is
-            said.put(("error", f"{type(error).__name__}: {error}"))
-
-    beside(run)
-    while True:
-        try:
-            kind, line = said.get(timeout=beat)
-        except Empty:
-            yield json.dumps({"seconds": round(time.perf_counter() - started, 1)}) + "\n"
-        else:
-            yield json.dumps({kind: line}) + "\n"
-            return
 
 
 def _refusal(request: Request, hosts: tuple[str, ...], token: str | None) -> Response | None:
@@ -254,10 +117,6 @@ def _refusal(request: Request, hosts: tuple[str, ...], token: str | None) -> Res
 def _told(detail: Any, status: int) -> Response:
     """Say what is wrong, in plain ASCII: what was sent may hold halves of characters."""
     return Response(json.dumps({"detail": detail}), status, media_type="application/json")
-
-
-async def _body(request: Request) -> bytes:
-    return await request.body()
 
 
 def _knows(request: Request, token: str) -> bool:

@@ -1,9 +1,11 @@
-"""What the explorer solves when it is first asked for: other C, effects, halves, the ranking of labels."""
+"""What the explorer solves when it is first asked for: other C or samples, effects, halves, the ranking."""
 
 from __future__ import annotations
 
 import functools
 import threading
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from whence.attributors import DualDA, Effects
 from whence.attributors.dual.stability import Stability
@@ -13,11 +15,12 @@ from whence.errors import InvalidInputError
 from whence.explanation.wording import Question
 from whence.features import Usualness, as_float32
 from whence.project import Project
+from whence.relevance import Concepts
 from whence.ui.background import Background
 
 C_STEPS = (1e-2, 1e-1, 1.0, 1e1, 1e2)
 """The values of C on offer, as multiples of the explainer's own."""
-_QUEUE = 1000  # samples in the audit queue: more than anyone looks at
+_QUEUE = 1000, 10_000  # samples in the audit queue: at least, and at most of a fifth of the training set
 
 
 class Solved:
@@ -26,8 +29,11 @@ class Solved:
     def __init__(self, project: Project, max_seconds: float | None) -> None:
         self.project, self._max_seconds = project, max_seconds
         self._path: dict[float, DualDA] = {project.explainer.C_: project.explainer}
-        self._locks = {name: threading.Lock() for name in ("path", "stability", "usualness", "wrong_labels")}
+        self._locks = {name: threading.Lock() for name in ("path", "changed", "stability")}
+        self._changed: tuple[Any, DualDA] | None = None
         self.effects: Background[Effects] = Background(self._fit_effects)
+        self.usualness: Background[Usualness] = Background(lambda: project.usualness)
+        self.wrong_labels: Background[WrongLabels] = Background(self._rank)
 
     def Cs(self) -> list[float]:
         """The values of C that explanations can be asked for at, ascending."""
@@ -48,6 +54,16 @@ class Solved:
                 self._path[C] = own.what_if(features, C=C)
             return self._path[C]
 
+    def changed(self, remove: Sequence[int], relabel: Mapping[int, int]) -> DualDA:
+        """Give the explainer without some samples and with other labels of others; the last is kept."""
+        asked = tuple(sorted(remove)), tuple(sorted(relabel.items()))
+        features = as_float32(self.project.train_bank.features)
+        with self._locks["changed"]:
+            if self._changed is None or self._changed[0] != asked:
+                found = self.project.explainer.what_if(features, remove=remove, relabel=relabel)
+                self._changed = asked, found
+            return self._changed[1]
+
     def answering(self, question: Question, C: float | None) -> PairAttributor:
         """Give what answers a question: the explainer at a C, or effects, which have their own."""
         if question == "made of":
@@ -60,6 +76,11 @@ class Solved:
         return self.project.with_effects(self._max_seconds).effects
 
     @functools.cached_property
+    def components(self) -> Concepts:
+        """The principal components of the support vectors."""
+        return Concepts.principal(self.project.explainer.vectors_)
+
+    @functools.cached_property
     def stability(self) -> Stability:
         """Surrogates on halves of the training set."""
         with self._locks["stability"]:
@@ -67,16 +88,7 @@ class Solved:
                 return self.stability
             return self.project.explainer.stability(self.project.train_bank)
 
-    @functools.cached_property
-    def usualness(self) -> Usualness:
-        """What tells how usual tests are for the training set."""
-        with self._locks["usualness"]:
-            return self.project.usualness
-
-    @functools.cached_property
-    def wrong_labels(self) -> WrongLabels:
-        """The ranking of the training set's labels."""
-        with self._locks["wrong_labels"]:
-            if "wrong_labels" in self.__dict__:
-                return self.wrong_labels
-            return wrong_labels(self.project.explainer, features=self.project.train_bank, n=_QUEUE)
+    def _rank(self) -> WrongLabels:
+        explainer, (least, most) = self.project.explainer, _QUEUE
+        n = max(least, min(explainer.n_train_ // 5, most))
+        return wrong_labels(explainer, features=self.project.train_bank, n=n)

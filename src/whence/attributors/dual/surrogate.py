@@ -79,11 +79,11 @@ class Surrogate:
         head = {} if self.head is None else {"head_weight": self.head.weight, "head_bias": self.head.bias}
         arrays = {
             "lam_data": self.lam.data,
-            "lam_indices": self.lam.indices,
-            "lam_indptr": self.lam.indptr,
+            "lam_indices": _narrowed(self.lam.indices),
+            "lam_indptr": _narrowed(self.lam.indptr),
             "coef": self.coef,
             "vectors": self.vectors.cpu().numpy() if vectors else None,
-            "labels": self.labels,
+            "labels": _narrowed(self.labels),
             **head,
             "sketch": self.sketch,
         }
@@ -96,6 +96,8 @@ class Surrogate:
         Where that names a bank, "vectors" is the map of its features, of all samples.
         """
         task, labels = _checked(arrays, manifest.task_of, manifest.bank is not None), arrays["labels"]
+        if labels.dtype.kind == "i":
+            labels = labels.astype(np.int64)
         rows = arrays["lam_data"], arrays["lam_indices"], arrays["lam_indptr"]
         lam = csr_array(rows, shape=(len(labels), task.n_outputs))
         known = manifest.C, manifest.gap, manifest.C_path, manifest.constant, "loaded"
@@ -208,6 +210,13 @@ class Surrogate:
         lengths = float(np.linalg.norm(weights[0]) * np.linalg.norm(weights[1]))
         cosine = float(np.vdot(*weights)) / lengths if lengths > 0 else 0.0
         return Faithfulness(agreement, None, cosine, alike, len(features))
+
+
+def _narrowed(values: Array) -> Array:
+    """Integers in the smallest type that has room for them; other values as they are."""
+    if values.dtype.kind != "i":
+        return values
+    return values.astype(np.min_scalar_type(-int(values.max(initial=0)) - 1))
 
 
 def _checked(arrays: Arrays, task_of: Callable[[int], Task], mapped: bool) -> Task:

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from scipy.sparse import csr_array
+from torch import Tensor
 
 from whence.attributors.dual.training import all_features
 from whence.attributors.explainer import strongest
-from whence.core.arrays import Doubles, Ints
+from whence.core.arrays import Array, Doubles, Ints
 from whence.core.checks import check_is, check_places, shown
 from whence.core.progress import bar
 from whence.data import Corpus
@@ -63,44 +64,18 @@ class PassageTracer:
         """Trace what follows a prompt: what the model writes, or what is given."""
         check_is("prompt", prompt, str, "a text")
         ids, start = self._tokens(prompt, continuation, max_new_tokens)
-        target = ids[start:]
+        target = torch.from_numpy(ids[start:])
         features, logits = self.model.read(self._beginnings(ids, start), len(target))
-        logits = logits.double().cpu()
+        scores = self.explainer.attribute_features(features, target, sparse=True).astype(np.float64)
         ours = self.explainer.surrogate_.logits(features).cpu()
-        found = self.explainer.attribute_features(features, torch.from_numpy(target), sparse=True)
-        scores = found.astype(np.float64)
-        rows = torch.arange(len(target)), torch.from_numpy(target)
-        own = logits[rows]
-        chances, ranks = logits.softmax(1)[rows], (logits > own[:, None]).sum(1) + 1
-        texts = cut(self.corpus.tokenizer, ids, range(start, len(ids)))
-        firsts, named = logits.argmax(1), ours.argmax(1)
-        tokens = []
-        for i in range(len(target)):
-            row = slice(scores.indptr[i], scores.indptr[i + 1])
-            samples, values = scores.indices[row], scores.data[row]
-            sides = [self._passages(samples, values, k, sign) for sign in (1, -1)]
-            tokens.append(
-                Token(
-                    text=texts[i + 1],
-                    id=int(target[i]),
-                    probability=float(chances[i]),
-                    rank=int(ranks[i]),
-                    logit=float(ours[rows][i]),
-                    first=self._name(firsts[i]),
-                    surrogate_first=self._name(named[i]),
-                    agrees=bool(firsts[i] == named[i]),
-                    count=int(self.counts[firsts[i]]),
-                    evidence_for=float(values.clip(min=0).sum()),
-                    evidence_against=float(values.clip(max=0).sum()),
-                    proponents=sides[0],
-                    opponents=sides[1],
-                )
-            )
+        texts = cut(self.corpus.tokenizer, ids, range(start, len(ids)))[1:]
+        rows = zip(texts, target.tolist(), logits.double().cpu(), ours, strict=True)
+        tokens = [self._token(*row, scores[[i]], k) for i, row in enumerate(rows)]
         documents = csr_array(scores @ self._membership())
-        sums = np.asarray(documents.sum(axis=0)).ravel()
+        sums = np.asarray(documents.sum(axis=0), np.float64).ravel()
         return Trace(
             prompt=prompt,
-            answer="".join(texts[1:]),
+            answer="".join(texts),
             written=continuation is None,
             ids=ids,
             start=start,
@@ -115,6 +90,25 @@ class PassageTracer:
             gap=self.explainer.gap_,
             bands=bands,
             tracer=self,
+        )
+
+    def _token(self, text: str, target: int, theirs: Tensor, ours: Tensor, row: csr_array, k: int) -> Token:
+        """Put a token of an answer together: of the logits (V,) of both, and its scores (1, N)."""
+        first, named = int(theirs.argmax()), int(ours.argmax())
+        return Token(
+            text=text,
+            id=target,
+            probability=float(theirs.softmax(0)[target]),
+            rank=int((theirs > theirs[target]).sum()) + 1,
+            logit=float(ours[target]),
+            first=self._name(first),
+            surrogate_first=self._name(named),
+            agrees=first == named,
+            count=int(self.counts[first]),
+            evidence_for=float(row.data.clip(min=0).sum()),
+            evidence_against=float(row.data.clip(max=0).sum()),
+            proponents=self._passages(row.indices, row.data, k, 1),
+            opponents=self._passages(row.indices, row.data, k, -1),
         )
 
     def explain(self, trace: Trace, token: int) -> Explanation:
@@ -196,7 +190,7 @@ class PassageTracer:
         """Give what comes before each token of the answer; the model runs once for all of them."""
         return [ids[:end] for end in range(start, len(ids))]
 
-    def _passages(self, samples: Ints, values: Doubles, k: int, sign: int) -> tuple[Passage, ...]:
+    def _passages(self, samples: Array, values: Doubles, k: int, sign: int) -> tuple[Passage, ...]:
         """Give the strongest passages of a sign."""
         found = []
         for i in strongest(values, k, sign):

@@ -154,9 +154,9 @@ class Boxed(Problem):
         found: Doubles = self.targets[pairs.spread(pairs.rows), pairs.outputs]
         return found
 
-    def corner(self, pairs: Pairs) -> Doubles:
-        """Zero: λ = −α."""
-        return np.zeros(len(pairs.outputs))
+    def dual(self, alpha: Doubles, pairs: Pairs) -> Doubles:
+        """λ = −α."""
+        return -alpha
 
     def gradient(self, scores: Doubles, pairs: Pairs) -> Doubles:
         """g_ic = w_c·f_i − t_ic, without what ε adds: that is in ``project`` and ``slackness``."""

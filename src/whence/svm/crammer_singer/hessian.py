@@ -29,6 +29,7 @@ _PRODUCT, _DIVISION = 16, 12
 _MAX_CG = 150
 _ROOM, _ROOM_SHARE = 1 << 24, 1 / 8  # bytes of a matrix: so many, or a share of the features'
 _ROWS = 1024  # samples whose features are held in float64 at a time
+_PRODUCTS = 128  # rows of products of samples that are held at a time
 
 
 def room(features: Floats) -> float:
@@ -262,9 +263,9 @@ def by_gram(rows: Rows, free: Split, roots: Doubles, sigma: float, residual: Dou
     F = rows.block(free.rows)
     n = len(at)
     gram = np.zeros((n, n))
-    for start in range(0, n, _ROWS):  # by parts, so that only one matrix of this size is ever held
-        some = at[start : start + _ROWS]
-        kernels.multiply_bases(F[some] @ F.T, start, at, ptr, places, values, gram[start : start + _ROWS])
+    for start in range(0, n, _PRODUCTS):  # by parts, so that only one matrix of this size is ever held
+        part = slice(start, start + _PRODUCTS)
+        kernels.multiply_bases(F[at[part]] @ F.T, start, at, ptr, places, values, gram[part])
     gram[np.diag_indices(n)] += 1.0 / sigma
     basis = csr_array((values, places, ptr), shape=(n, len(residual)))
     each: Doubles = F[at]

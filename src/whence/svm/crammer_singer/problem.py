@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array
 
-from whence.core.arrays import Doubles, Floats, Ints, Mask
+from whence.core.arrays import Doubles, Floats, Ints
 from whence.core.checks import as_int64, check_count, to_array
 from whence.errors import InvalidInputError
 from whence.svm import inputs, loops
@@ -185,28 +185,32 @@ class CrammerSinger(Problem):
 
     # Newton steps
 
-    def _own(self, pairs: Pairs) -> Mask:
-        """Which pairs are a sample and its own class."""
-        found: Mask = pairs.outputs == pairs.spread(self.labels[pairs.rows])
-        return found
+    @staticmethod
+    def _own(values: Doubles, pairs: Pairs) -> Doubles:
+        """The values (P,) of samples with their own classes, which come first, (n,)."""
+        own: Doubles = values[pairs.ptr[:-1]]
+        return own
 
-    def corner(self, pairs: Pairs) -> Doubles:
-        """C·e_{y_i}."""
-        return np.where(self._own(pairs), self.C, 0.0)
+    def dual(self, alpha: Doubles, pairs: Pairs) -> Doubles:
+        """λ_i = C·e_{y_i} − α_i."""
+        found = -alpha
+        found[pairs.ptr[:-1]] += self.C
+        return found
 
     def gradient(self, scores: Doubles, pairs: Pairs) -> Doubles:
         """g_ic = w_c·f_i + [c ≠ y_i]."""
-        scores += ~self._own(pairs)
+        own = self._own(scores, pairs)
+        scores += 1.0
+        scores[pairs.ptr[:-1]] = own
         return scores
 
     def rise(self, before: Doubles, after: Doubles, pairs: Pairs) -> float:
         """The change of Σ_i λ_{i,y_i}."""
-        own = self._own(pairs)
-        return float((before[own] - after[own]).sum())
+        return float((self._own(before, pairs) - self._own(after, pairs)).sum())
 
     def typical(self, alpha: Doubles, pairs: Pairs) -> float:
         """The mean λ_{i,y_i} of support vectors."""
-        own = self.C - alpha[self._own(pairs)]
+        own = self.C - self._own(alpha, pairs)
         return float(own[own > 0].mean() if (own > 0).any() else self.C)
 
     def project(

@@ -1,32 +1,69 @@
-// What is chosen, in the address: a reload, a bookmark and whoever is sent it see the same.
+// What is chosen, in the address: a reload, a bookmark and whoever is sent it see the same; "back" goes back.
 
 const VIEWS = { "made-of": "made of", "would-change": "would change" };
-const TABS = ["explore", "audit", "classes"];
+const TABS = ["start", "explore", "audit", "classes", "concepts", "whatif"];
+const TICKS = ["wrong", "disagree", "strange"];
+
+// What nothing in the address stands for.
+export const plain = () => ({
+  tab: "explore", test: null, pair: null, one: null, other: null, from: 0,
+  choice: { k: 5, target: null, C: null, question: "made of" },
+  query: { label: "", predicted: "", search: "", order: "number", wrong: false, disagree: false, strange: false, offset: 0 },
+});
 
 // What the address names, as far as there is such a thing; null or what is usual for the rest.
-export function readAddress(info) {
-  const words = new URLSearchParams(location.hash.slice(1));
-  const whole = (name, least, most) => /^\d{1,9}$/.test(words.get(name) ?? "") && +words.get(name) >= least && +words.get(name) <= most ? +words.get(name) : null;
-  const C = info.Cs.find((value) => String(value) === words.get("C"));
-  return {
-    tab: TABS.includes(words.get("tab")) ? words.get("tab") : "explore",
-    test: whole("test", 0, 1e9), pair: whole("pair", 0, 1e9),
-    choice: { k: whole("k", 1, 20) ?? 5, target: whole("class", 0, info.classes.length - 1), C: C ?? null, question: VIEWS[words.get("view")] ?? "made of" },
-  };
+export function readAddress(info, hash = location.hash) {
+  const words = new URLSearchParams(hash.slice(1)), found = plain(), last = info.classes.length - 1;
+  const whole = (name, least = 0, most = 1e9) => /^\d{1,9}$/.test(words.get(name) ?? "") && +words.get(name) >= least && +words.get(name) <= most ? +words.get(name) : null;
+  for (const name of ["test", "pair"]) found[name] = whole(name);
+  for (const name of ["one", "other"]) found[name] = whole(name, 0, last);
+  found.from = whole("from") ?? 0;
+  const { choice, query } = found;
+  Object.assign(choice, { k: whole("k", 1, 20) ?? 5, target: whole("class", 0, last), C: info.Cs.find((value) => String(value) === words.get("C")) ?? null,
+    question: VIEWS[words.get("view")] ?? "made of" });
+  for (const name of ["label", "predicted"]) query[name] = whole(name, 0, last)?.toString() ?? "";
+  for (const name of TICKS) query[name] = words.get(name) === "1";
+  query.search = (words.get("search") ?? "").slice(0, 100);
+  query.order = words.get("order") === "least-certain" ? "least certain" : "number";
+  query.offset = whole("skip") ?? 0;
+  found.tab = tabOf(hash);
+  return found;
 }
 
-// Another test is a step that the browser's "back" takes back; all else is written over.
-export function writeAddress(info, { tab, test, pair, choice }) {
-  const words = new URLSearchParams(), before = new URLSearchParams(location.hash.slice(1)).get("test");
-  if (tab !== "explore") words.set("tab", tab);
-  if (test !== null) words.set("test", test);
-  if (choice.target !== null) words.set("class", choice.target);
-  if (choice.question !== "made of") words.set("view", Object.keys(VIEWS).find((view) => VIEWS[view] === choice.question));
-  if (choice.C !== null && choice.C !== info.C) words.set("C", choice.C);
-  if (choice.k !== 5) words.set("k", choice.k);
-  if (pair !== null) words.set("pair", pair);
-  const address = words.size ? `#${words}` : " ";
-  if ((location.hash || " ") === address) return;
-  if (before !== null && words.get("test") !== before) history.pushState(null, "", address);
-  else history.replaceState(null, "", address);
+// The view that the address names; of a test or a list that of predictions, of nothing the start.
+export function tabOf(hash = location.hash) {
+  const words = new URLSearchParams(hash.slice(1)), listed = ["test", "skip", ...Object.keys(plain().query)];
+  if (TABS.includes(words.get("tab"))) return words.get("tab");
+  return listed.some((name) => words.has(name)) ? "explore" : "start";
+}
+
+// The address of what is chosen; ``part`` names what is not as usual.
+export function addressOf(info, part) {
+  const { tab, test, pair, one, other, from, choice, query } = { ...plain(), ...part }, words = new URLSearchParams();
+  const note = (name, value, plain) => { if (value !== plain && value !== null && value !== undefined) words.set(name, value); };
+  note("tab", tab, "explore");
+  note("test", test, null);
+  const of = { ...plain().choice, ...choice };
+  note("class", of.target, null);
+  note("view", Object.keys(VIEWS).find((view) => VIEWS[view] === of.question), "made-of");
+  note("C", of.C, info.C);
+  note("k", of.k, 5);
+  note("pair", pair, null);
+  if (tab === "classes") { note("one", one, null); note("other", other, null); }
+  note("from", from, 0);
+  const list = { ...plain().query, ...query };
+  for (const name of ["label", "predicted", "search"]) note(name, list[name], "");
+  for (const name of TICKS) note(name, list[name] ? 1 : null, null);
+  note("order", list.order === "number" ? null : "least-certain", null);
+  note("skip", list.offset, 0);
+  return words.size ? `#${words}` : "#tab=explore";
+}
+
+// Another view, test, class, question or C is a step that "back" takes back; all else is written over.
+export function writeAddress(info, state, over = false) {
+  const address = addressOf(info, { ...state, query: state.list?.query });
+  if (location.hash === address) return;
+  const step = (hash) => { const { tab, test, one, other, from, choice } = readAddress(info, hash); return JSON.stringify([tab, test, one, other, from, { ...choice, k: 0 }]); };
+  if (over || !location.hash || step(address) === step(location.hash)) history.replaceState(null, "", address);
+  else history.pushState(null, "", address);
 }

@@ -1,9 +1,8 @@
-// The audit queue with its marks, and the classes.
+// The audit queue with its marks.
 
-import { Name, count, fail, h, percent, replace, short } from "./dom.js";
+import { PAGE, fail, h, pager, progress, replace, roving, short } from "./dom.js";
 import { sampleView } from "./maps.js";
 
-const PAGE = 24;
 const decisions = new Map(); // index → { label, decision, relabel }
 
 // Marks outlive a reload, not the tab.
@@ -36,73 +35,110 @@ function save() {
 
 function suspect(row, names, looked, mark) {
   const one = decisions.get(row.index), other = row.suggested !== row.label;
-  const press = (decision, words, relabel = null) => h("button", { type: "button", onclick: () => mark(row, decision, relabel),
+  const press = (decision, words, relabel = null) => h("button", { type: "button", tabindex: -1, "data-decision": decision, onclick: () => mark(row, decision, relabel),
     "aria-pressed": one?.decision === decision && one.relabel === relabel ? "true" : "false" }, words);
-  return h("li", { "data-index": row.index, class: one ? "marked" : null },
+  return h("li", { "data-index": row.index, class: one ? "marked" : null, tabindex: -1, "aria-label": `Training sample ${row.index}, labelled ${names[row.label]}${one ? `, marked: ${one.decision}` : ""}` },
     h("div", { class: "suspect" }, sampleView(row.sample, `Training sample ${row.index}, labelled ${names[row.label]}`),
       h("div", {}, h("p", {}, "labelled ", h("b", {}, names[row.label]), other ? [", rather ", h("b", {}, names[row.suggested])] : null),
         h("p", { class: "quiet" }, `#${row.index}, score ${short(row.score)}`),
         h("p", { class: "quiet" }, `${row.disagreeing} of the ${looked} nearest have another label`))),
     h("ul", { class: "neighbours", "aria-label": "Nearest with another label" }, row.neighbours.map((index, i) => h("li", {},
       sampleView(row.neighbour_samples[i], `Training sample ${index}, labelled ${names[row.neighbour_labels[i]]}`), h("span", {}, names[row.neighbour_labels[i]])))),
-    h("p", { class: "tools" }, press("keep", "keep"), press("flag", "flag"), other ? press("relabel", `is ${names[row.suggested]}`, names[row.suggested].whole) : null,
-      h("select", { "aria-label": `Another label for training sample ${row.index}`, onchange: (event) => event.target.value !== "" && mark(row, "relabel", names[+event.target.value].whole) },
+    h("p", { class: "tools" }, press("keep", "keep"), press("flag", "flag"), press("remove", "remove"), other ? press("relabel", `is ${names[row.suggested]}`, names[row.suggested].whole) : null,
+      h("select", { tabindex: -1, "aria-label": `Another label for training sample ${row.index}`, onchange: (event) => event.target.value !== "" && mark(row, "relabel", names[+event.target.value].whole) },
         h("option", { value: "" }, "is another …"),
         names.map((name, c) => c === row.label || c === row.suggested ? null : h("option", { value: c, title: name.whole, selected: one?.relabel === name.whole }, `${name}`)))));
 }
 
-export function auditView(box, source, info) {
-  const names = info.classes.map((name) => new Name(name)), key = `whence ${info.title} ${info.n_train}`;
-  let offset = 0, looked = 0;
-  recall(key);
-  const list = h("ol", { class: "queue" }), range = h("span", {}), marked = h("span", { class: "quiet", role: "status" });
-  const button = h("button", { type: "button", id: "export", class: "primary", onclick: save }, "export marks as CSV");
-  const clear = h("button", { type: "button", onclick: () => { decisions.clear(); settle(); load(); } }, "clear marks");
-  const earlier = h("button", { type: "button", onclick: () => load(-1) }, "earlier"), later = h("button", { type: "button", onclick: () => load(1) }, "later");
-  const settle = () => {
-    keep(key);
-    marked.textContent = decisions.size ? `${decisions.size} marked` : "nothing marked yet";
-    button.disabled = clear.disabled = !decisions.size;
-  };
-  const mark = (row, decision, relabel) => {
+export class AuditView {
+  // ``go(offset)`` shows another page, ``ask(marks)`` asks what would change by the marks; null where it cannot.
+  constructor(box, source, info, names, go, ask) {
+    Object.assign(this, { box, source, names, ask, offset: null, looked: 0, rows: [], key: `whence ${info.title} ${info.n_train}` });
+    recall(this.key);
+    this.list = h("ol", { class: "queue" });
+    this.marked = h("span", { class: "quiet", role: "status" });
+    this.buttons = [h("button", { type: "button", id: "export", class: "primary", onclick: save }, "export marks as CSV"),
+      h("button", { type: "button", onclick: () => { decisions.clear(); this.settle(); this.draw(); } }, "clear marks"),
+      ask ? h("button", { type: "button", id: "ask-marks", onclick: () => ask(this.marks()) }, "what if these marks") : null].filter(Boolean);
+    this.pages = pager((step) => go(Math.max(0, this.offset + step * PAGE)));
+    this.move = roving(this.list, "[data-index]");
+    this.list.addEventListener("focusin", (event) => this.enter(event.target.closest("[data-index]")));
+    replace(box, h("h2", {}, "Labels that may be wrong"),
+      h("p", {}, "Training samples in the order in which their labels deserve a look. Mark them and take the list with you.",
+        h("span", { class: "by-keys" }, " By keys: arrows go from one to the next, ", h("kbd", {}, "y"), " keeps, ", h("kbd", {}, "f"), " flags, ", h("kbd", {}, "x"), " removes, ", h("kbd", {}, "r"), " takes the suggested label.")),
+      h("p", { class: "pager" }, this.buttons.map((button) => [button, " "]).flat(), this.marked), this.list, this.pages.box);
+    this.settle();
+  }
+
+  // Marks as a question of what if: what is removed or flagged is gone.
+  marks() {
+    const number = new Map(this.names.map((name, c) => [name.whole, c])), marks = new Map();
+    for (const [index, { decision, relabel }] of decisions)
+      if (decision === "relabel") marks.set(index, number.get(relabel)); else if (decision !== "keep") marks.set(index, "remove");
+    return marks;
+  }
+
+  settle() {
+    keep(this.key);
+    this.marked.textContent = decisions.size ? `${decisions.size} marked` : "nothing marked yet";
+    for (const button of this.buttons) button.disabled = !decisions.size;
+  }
+
+  // Only the item that has the focus has its buttons in the order of the Tab key.
+  enter(item) {
+    if (item) for (const one of this.list.querySelectorAll("[data-index] button, [data-index] select")) one.tabIndex = item.contains(one) ? 0 : -1;
+  }
+
+  mark(row, decision, relabel) {
     const old = decisions.get(row.index);
     if (old?.decision === decision && old.relabel === relabel) decisions.delete(row.index);
-    else decisions.set(row.index, { label: names[row.label].whole, decision, relabel });
-    settle();
-    const item = list.querySelector(`[data-index="${row.index}"]`);
-    const at = [...item.querySelectorAll("button, select")].indexOf(document.activeElement);
-    const fresh = suspect(row, names, looked, mark);
+    else decisions.set(row.index, { label: this.names[row.label].whole, decision, relabel });
+    this.settle();
+    const item = this.item(row.index), at = [item, ...item.querySelectorAll("button, select")].indexOf(document.activeElement);
+    const fresh = this.suspect(row);
     item.replaceWith(fresh);
-    fresh.querySelectorAll("button, select")[at]?.focus();
-  };
-  const load = async (step = 0) => {
-    offset = Math.max(0, offset + step * PAGE);
-    try {
-      const found = await source.audit(offset, PAGE);
-      looked = found.looked_at;
-      replace(list, found.rows.map((row) => suspect(row, names, looked, mark)));
-      range.textContent = found.total ? `${offset + 1}–${offset + found.rows.length} of ${count(found.total)}, ranked by ${found.ranking}` : "none";
-      earlier.disabled = offset === 0;
-      later.disabled = offset + PAGE >= found.total;
-      if (step) box.scrollIntoView();
-    } catch (error) { fail(list, error); }
-  };
-  replace(box, h("h2", {}, "Labels that may be wrong"),
-    h("p", {}, "Training samples in the order in which their labels deserve a look. Mark them and take the list with you."),
-    h("p", { class: "pager" }, button, " ", clear, " ", marked), list, h("p", { class: "pager" }, earlier, " ", range, " ", later));
-  settle();
-  replace(list, h("li", { class: "busy", role: "status" }, "Ranking: the surrogate is solved without each part of the samples in turn …"));
-  return load();
-}
+    fresh.tabIndex = item.tabIndex;
+    [fresh, ...fresh.querySelectorAll("button, select")][at]?.focus();
+  }
 
-export async function classView(box, source) {
-  replace(box, h("h2", {}, "Classes"), h("p", { class: "busy", role: "status" }, "Counting …"));
-  try {
-    const classes = await source.classes();
-    replace(box, h("h2", {}, "Classes"),
-      h("p", {}, "What carries each class: its support vectors, and how many of them are at the bound λ = C, where a sample pulls as hard as it may. Shown are the strongest."),
-      h("div", { class: "classes" }, classes.map((one) => h("section", {}, h("h3", {}, new Name(one.name)),
-        h("p", { class: "quiet" }, `${count(one.n_support)} of ${count(one.n_train)} samples are support vectors, ${percent(one.bounded)} of these at the bound`),
-        h("div", { class: "thumbs" }, one.samples.map((sample, i) => sampleView(sample, `Training sample ${one.top[i]}, a strong proponent of ${new Name(one.name)}`)))))));
-  } catch (error) { fail(box, error); }
+  item(index) {
+    return this.list.querySelector(`[data-index="${index}"]`);
+  }
+
+  suspect(row) {
+    return suspect(row, this.names, this.looked, (...all) => this.mark(...all));
+  }
+
+  // What keys do: mark the sample that has the focus, or the first, and go on to the next.
+  keys() {
+    const item = this.list.querySelector("[data-index]:focus-within") ?? this.list.querySelector("[data-index]");
+    const row = this.rows.find(({ index }) => index === +item?.dataset.index);
+    if (!row) return {};
+    const act = (decision, relabel = null) => () => {
+      this.mark(row, decision, relabel);
+      (this.item(row.index).nextElementSibling ?? this.item(row.index)).focus();
+    };
+    const other = row.suggested === row.label ? {} : { r: act("relabel", this.names[row.suggested].whole) };
+    return { y: act("keep"), f: act("flag"), x: act("remove"), ...other, ArrowRight: () => item.focus(), ArrowDown: () => item.focus() };
+  }
+
+  async show(offset) {
+    if (offset === this.offset) return;
+    const step = this.offset !== null;
+    this.offset = offset;
+    try {
+      await this.source.rank(progress(this.list, "Ranking: the surrogate is solved without each part of the samples in turn"));
+      const found = await this.source.audit(offset, PAGE);
+      if (offset !== this.offset) return;
+      Object.assign(this, { looked: found.looked_at, rows: found.rows });
+      this.draw();
+      this.pages.draw(offset, found.rows.length, found.total, `, ranked by ${found.ranking}; ${found.found} are likelier wrong than right`);
+      if (step) this.box.scrollIntoView();
+    } catch (error) { this.offset = null; fail(this.list, error); }
+  }
+
+  draw() {
+    replace(this.list, this.rows.map((row) => this.suspect(row)));
+    this.move();
+  }
 }

@@ -15,21 +15,27 @@ export function balance(why) {
     h("p", { class: "quiet" }, "The strong part of each bar is what the samples below hold."));
 }
 
+// Round levels between two values, some five of them.
+function rounds(low, high) {
+  const rough = (high - low || 1) / 4, ten = 10 ** Math.floor(Math.log10(rough)), step = [1, 2, 2.5, 5, 10].find((by) => by * ten >= rough) * ten;
+  const first = Math.ceil(low / step - 1e-9);
+  return Array.from({ length: Math.floor(high / step + 1e-9) - first + 1 }, (_, i) => Number(((first + i) * step).toPrecision(12)));
+}
+
 function chart(points, { title, low, high, unit, label }) {
-  const width = 340, height = 150, left = 46, right = 14, bottom = 34, top = 10;
+  const width = 360, height = 190, left = 52, right = 16, bottom = 44, top = 10;
   const most = Math.max(...points.map((p) => p[0]), 1);
   const x = (n) => left + (Math.log1p(n) / Math.log1p(most)) * (width - left - right);
   const y = (v) => top + (1 - (v - low) / (high - low || 1)) * (height - top - bottom);
   const text = (at, up, words, anchor = "middle") => svg("text", { x: at, y: up, "text-anchor": anchor }, words);
   const line = points.map((p) => `${x(p[0]).toFixed(1)},${y(p[1]).toFixed(1)}`).join(" ");
-  const ticks = [1, 10, 100, 1000, 10000, 100000].filter((n) => n <= most);
-  const levels = [...new Set([low, Math.max(low, Math.min(0, high)), high])];
+  const tens = [0, 1, 2, 3, 4, 5, 6].map((power) => 10 ** power).filter((n) => n === most || (n < most && x(most) - x(n) > 44)), ticks = [...tens, most].filter((n, i, all) => all.indexOf(n) === i);
   const drawing = svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label },
-    ...levels.flatMap((v) => [svg("line", { x1: left, x2: width - right, y1: y(v), y2: y(v), class: "axis" }),
-      text(left - 5, y(v) + 3.5, unit(v), "end")]),
+    ...rounds(low, high).flatMap((v) => [svg("line", { x1: left, x2: width - right, y1: y(v), y2: y(v), class: v === 0 ? "axis zero" : "axis" }),
+      text(left - 6, y(v) + 4, unit(v), "end")]),
     svg("polyline", { points: line, class: "line" }),
-    svg("circle", { cx: x(points.at(-1)[0]), cy: y(points.at(-1)[1]), r: 2.6, class: "end" }),
-    ...ticks.map((n) => text(x(n), height - 20, count(n))),
+    svg("circle", { cx: x(points.at(-1)[0]), cy: y(points.at(-1)[1]), r: 3, class: "end" }),
+    ...ticks.flatMap((n) => [svg("line", { x1: x(n), x2: x(n), y1: height - bottom + 2, y2: height - bottom + 7, class: "tick" }), text(x(n), height - bottom + 20, count(n), n === most ? "end" : "middle")]),
     text((left + width - right) / 2, height - 5, "training samples, strongest first"));
   return h("figure", { class: "chart" }, h("figcaption", {}, title), drawing);
 }
@@ -48,7 +54,7 @@ export function charts(why) {
     }),
     chart(why.sparsity, {
       title: `${why.words.held}: ${count(half)} samples hold half of it`,
-      low: 0, high: 1, unit: (v) => `${100 * v} %`,
+      low: 0, high: 1, unit: (v) => `${Math.round(100 * v)} %`,
       label: `${why.words.held} that the strongest samples hold; ${half} of them hold half`,
     }));
 }

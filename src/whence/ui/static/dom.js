@@ -83,4 +83,54 @@ export function percent(share) {
   return `${(100 * share).toFixed(1)} %`;
 }
 
+// A share that may be negative.
+export const part = (share) => (share < 0 ? `−${percent(-share)}` : percent(share));
+
 export const side = (score) => (score >= 0 ? "for" : "against");
+
+// A list is one stop for the Tab key; arrows go from one of its items to the next. ``chosen`` is where one comes in.
+export function roving(holder, selector) {
+  const items = () => [...holder.querySelectorAll(selector)];
+  const settle = (chosen) => items().forEach((item) => { item.tabIndex = item === chosen ? 0 : -1; });
+  holder.addEventListener("focusin", (event) => { const item = event.target.closest(selector); if (item) settle(item); });
+  holder.addEventListener("keydown", (event) => {
+    const all = items(), at = all.indexOf(event.target);
+    if (at < 0 || event.ctrlKey || event.metaKey || event.altKey) return;
+    const next = { Home: 0, End: all.length - 1, ArrowLeft: at - 1, ArrowRight: at + 1, ArrowUp: at - across(all), ArrowDown: at + across(all) }[event.key];
+    if (next === undefined) return;
+    event.preventDefault();
+    event.stopPropagation();
+    all[next]?.focus();
+  });
+  return (chosen) => settle(chosen ?? items()[0]);
+}
+
+// How many items stand side by side.
+function across(items) {
+  const below = items.findIndex((item) => item.getBoundingClientRect().top > items[0].getBoundingClientRect().top + 4);
+  return below < 1 ? 1 : below;
+}
+
+export const PAGE = 24; // samples of a list at a time
+
+// Of pages of a list: how to go on, and what is seen.
+export function pager(load) {
+  const earlier = h("button", { type: "button", onclick: () => load(-1) }, "earlier"), later = h("button", { type: "button", onclick: () => load(1) }, "later");
+  const range = h("span", {}), box = h("p", { class: "pager" }, earlier, " ", range, " ", later);
+  const draw = (offset, shown, total, more = "") => {
+    range.textContent = total ? `${count(offset + 1)}–${count(offset + shown)} of ${count(total)}${more}` : "none";
+    earlier.disabled = offset === 0;
+    later.disabled = offset + shown >= total;
+  };
+  return { box, draw };
+}
+
+// Say in ``box`` how far long work is, while it goes on.
+export function progress(box, what) {
+  const words = h("span", {}, what), bar = h("progress", { "aria-label": what });
+  replace(box, h("div", { class: "busy working", role: "status" }, words, " ", bar));
+  return ({ seconds, what: step, done, total }) => {
+    words.textContent = [what, step, total ? `${count(done)} of ${count(total)}` : "", `${seconds.toFixed(0)} s`].filter(Boolean).join(" · ");
+    if (total) Object.assign(bar, { max: total, value: done }); else bar.removeAttribute("value");
+  };
+}

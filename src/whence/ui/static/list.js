@@ -1,17 +1,17 @@
-// The list of test samples: filters, search, pages.
+// The list of test samples: filters, search, order, pages.
 
-import { Name, count, fail, h, percent, place, replace } from "./dom.js";
+import { Name, PAGE, count, fail, h, percent, place, progress, replace, roving } from "./dom.js";
+import { plain } from "./address.js";
 import { sampleView } from "./maps.js";
 import { truth } from "./panels.js";
 
 export class TestList {
-  constructor(source, names, choose) {
-    Object.assign(this, { source, names, choose, rows: [], chosen: null, asked: 0 });
-    this.query = { offset: 0, limit: 24, label: "", predicted: "", search: "", wrong: false, disagree: false, strange: false };
+  constructor(source, names, choose, onQuery) {
+    Object.assign(this, { source, names, choose, onQuery, rows: [], chosen: null, asked: 0, drawn: false, query: plain().query });
     for (const id of ["label", "predicted"]) {
       place(id).append(h("option", { value: "" }, "any"), ...names.map((name, c) => h("option", { value: c, title: name.whole }, `${name}`)));
-      place(id).addEventListener("change", (event) => this.ask({ [id]: event.target.value }));
     }
+    for (const id of ["label", "predicted", "order"]) place(id).addEventListener("change", (event) => this.ask({ [id]: event.target.value }));
     for (const id of ["wrong", "disagree", "strange"]) place(id).addEventListener("change", (event) => this.ask({ [id]: event.target.checked }));
     place("search").addEventListener("input", (event) => this.ask({ search: event.target.value }));
     place("search").addEventListener("keydown", async (event) => {
@@ -21,24 +21,56 @@ export class TestList {
     });
     place("earlier").addEventListener("click", () => this.page(-1));
     place("later").addEventListener("click", () => this.page(1));
+    place("unfilter").addEventListener("click", () => this.ask(plain().query));
+    this.settle = roving(place("tests"), "button");
+    // Filters fold away where there is no room beside the list for them.
+    const wide = matchMedia("(min-width: 56rem)"), fold = () => { place("filters").open = wide.matches; };
+    wide.addEventListener("change", fold);
+    fold();
   }
 
   page(step) {
-    return this.ask({ offset: Math.max(0, this.query.offset + step * this.query.limit) });
+    return this.ask({ offset: Math.max(0, this.query.offset + step * PAGE) });
   }
 
+  // Ask for another list by what the visitor changes.
   ask(changes = {}) {
     Object.assign(this.query, { offset: 0 }, changes);
+    this.fill();
+    this.onQuery();
     this.latest = this.load();
     return this.latest;
   }
 
+  // Ask for the list that the address names, unless it is there.
+  follow(query) {
+    const same = JSON.stringify({ ...this.query, ...query }) === JSON.stringify(this.query);
+    if (same && this.drawn) return this.latest;
+    Object.assign(this.query, query);
+    this.fill();
+    this.latest = this.load();
+    return this.latest;
+  }
+
+  // Show what is asked for in the filters.
+  fill() {
+    const { query } = this, none = plain().query;
+    for (const id of ["label", "predicted", "order", "search"]) if (place(id).value !== query[id]) place(id).value = query[id];
+    for (const id of ["wrong", "disagree", "strange"]) place(id).checked = query[id];
+    const n = Object.keys(none).filter((name) => name !== "offset" && query[name] !== none[name]).length;
+    place("filtered").textContent = n ? ` (${n} on)` : "";
+    place("unfilter").hidden = !n;
+  }
+
   async load() {
     const mine = ++this.asked;
+    this.drawn = true;
     try {
-      const found = await this.source.tests(this.query);
+      if (this.query.strange) await this.source.likening(progress(place("tests"), "Comparing with the training set"));
+      const found = await this.source.tests({ ...this.query, limit: PAGE });
       if (mine === this.asked) this.draw(found);
     } catch (error) {
+      this.drawn = false;
       if (mine === this.asked) fail(place("tests"), error);
     }
   }
@@ -67,19 +99,22 @@ export class TestList {
   // Show which test is chosen, which may be on another page.
   show(test) {
     this.chosen = test;
-    for (const button of place("tests").querySelectorAll("button")) {
-      const here = +button.dataset.test === test;
-      button.setAttribute("aria-current", here ? "true" : "false");
-      if (here) reveal(button, place("tests"), place("tests").parentElement);
-    }
+    const buttons = [...place("tests").querySelectorAll("button")], here = buttons.find((button) => +button.dataset.test === test);
+    for (const button of buttons) button.setAttribute("aria-current", button === here ? "true" : "false");
+    if (here) reveal(here, place("tests"), place("tests").parentElement);
+    this.settle(here);
   }
 
+  // Go to the next or the previous test; the focus goes along where it is in the list.
   async step(by) {
-    const at = this.rows.findIndex((row) => row.index === this.chosen) + by;
-    if (this.rows[at]) return this.choose(this.rows[at].index);
-    if ((by > 0 && place("later").disabled) || (by < 0 && place("earlier").disabled)) return;
-    await this.page(by);
-    return this.choose(this.rows.at(by > 0 ? 0 : -1).index);
+    const inside = place("tests").contains(document.activeElement), at = this.rows.findIndex((row) => row.index === this.chosen) + by;
+    if (!this.rows[at]) {
+      if ((by > 0 && place("later").disabled) || (by < 0 && place("earlier").disabled)) return;
+      await this.page(by);
+    }
+    const row = this.rows[at] ?? this.rows.at(by > 0 ? 0 : -1), done = this.choose(row.index);
+    if (inside) place("tests").querySelector("[aria-current=true]")?.focus();
+    return done;
   }
 }
 

@@ -1,17 +1,22 @@
 // The page: what is chosen, and how keys and clicks change it.
 
-import { Name, count, fail, glossed, h, percent, place, replace, short, tell } from "./dom.js";
-import { readAddress, writeAddress } from "./address.js";
+import { Name, count, fail, glossed, h, percent, place, replace, roving, short, tell } from "./dom.js";
+import { plain, readAddress, tabOf, writeAddress } from "./address.js";
 import { sampleView, scaleKey } from "./maps.js";
 import { source } from "./source.js";
 import { balance, charts } from "./charts.js";
 import { card, conceptStrip, doubtWords, drawMark, pairView, sentence, usualView, verdict } from "./panels.js";
-import { auditView, classView } from "./audit.js";
+import { AuditView } from "./audit.js";
+import { ClassesView } from "./classes.js";
+import { GalleryView } from "./gallery.js";
+import { StartView } from "./start.js";
 import { TestList } from "./list.js";
 import { WhatIf } from "./whatif.js";
+import { ChangesView } from "./changes.js";
+import { listenToKeys } from "./keys.js";
 
-const state = { info: null, names: [], list: null, whatIf: null, tab: "explore", test: null, own: null, why: null, pair: null, shown: null, asked: 0,
-  choice: { k: 5, target: null, C: null, question: "made of" }, solved: new Set(), foretelling: null, foretold: !source.live, doubt: null, usual: null };
+const state = { ...plain(), info: null, names: [], list: null, whatIf: null, views: {}, own: null, why: null, wanted: "", shown: null, asked: 0,
+  solved: new Set(), foretelling: null, foretold: !source.live, doubt: null, usual: null };
 const names = () => state.names;
 
 function choose(test) {
@@ -22,16 +27,17 @@ function choose(test) {
 }
 
 function chooseOwn(body, type) {
-  Object.assign(state, { own: { body, type }, test: null, pair: null });
+  Object.assign(state, { own: { body, type, number: state.asked }, test: null, pair: null });
   state.choice.target = null;
-  state.list.show(null);
-  return explain();
+  return go({ tab: "explore" });
 }
 
-async function explain() {
+// ``over`` writes over the address, which named nothing, or not that.
+async function explain(over = false) {
   const panel = place("explanation"), mine = ++state.asked, { C, question } = state.choice;
   panel.setAttribute("aria-busy", "true");
-  writeAddress(state.info, state);
+  state.wanted = wanted();
+  writeAddress(state.info, state, over);
   try {
     if (question === "would change") {
       await Promise.race([foretell(), new Promise((go) => { setTimeout(go, 300); })]);
@@ -58,6 +64,9 @@ async function explain() {
   }
 }
 
+// What is explained, to know whether it is there.
+const wanted = () => state.own ? `own ${state.own.number}` : JSON.stringify([state.test, state.choice]);
+
 const answer = (choice) => state.own ? source.own(state.own.body, state.own.type, choice) : source.explain(state.test, choice);
 
 function drawn(why) {
@@ -77,8 +86,10 @@ async function usual(why) {
 }
 
 // While effects are fitted, what the logit is made of can be looked at.
+const meantime = () => state.why?.question === "made of" && state.why.test === state.test && !state.own;
+
 async function meanwhile(mine) {
-  if (state.why?.question === "made of" && state.why.test === state.test && !state.own) { place("explanation").removeAttribute("aria-busy"); return; }
+  if (meantime()) { place("explanation").removeAttribute("aria-busy"); return; }
   const why = await answer({ ...state.choice, question: "made of" });
   if (mine !== state.asked) return;
   drawn(why);
@@ -108,7 +119,10 @@ function stop() {
   forget();
   source.stopForetelling().catch(() => null); // it may have ended by itself
   state.choice.question = "made of";
-  return explain();
+  if (!meantime()) return explain();
+  state.asked += 1; // who waits for effects need not go on
+  state.wanted = wanted();
+  return writeAddress(state.info, state);
 }
 
 // How stable the samples are comes later than they do: the surrogate is solved on halves for it, once.
@@ -137,11 +151,11 @@ function drawDoubt() {
 
 // Which question the training samples answer.
 function questions(why) {
-  if (!source.answersBoth || why.speech !== "class") return null;
+  if (!source.answersBoth || why.speech === "label") return null;
   const one = (question, id, words) => h("label", {}, h("input", { type: "radio", name: "question", id, checked: why.question === question,
     onchange: () => { state.choice.question = question; explain(); } }), h("span", {}, words));
   return h("fieldset", { class: "switch" }, h("legend", {}, "Training samples by"),
-    one("made of", "made-of", "what the logit is made of"), one("would change", "would-change", "what would change without them"));
+    one("made of", "made-of", why.speech === "number" ? "what the prediction is made of" : "what the logit is made of"), one("would change", "would-change", "what would change without them"));
 }
 
 function controls(why) {
@@ -158,6 +172,12 @@ function controls(why) {
     why.question === "made of" ? h("label", {}, "dense ", C, " sparse ", h("span", { class: "quiet" }, `C = ${short(why.C)}`)) : null);
 }
 
+// The way to the tests beside this one in the list.
+function steps() {
+  const one = (by, id, sign, words) => h("button", { type: "button", id, "aria-label": words, title: words, onclick: () => state.list.step(by) }, sign);
+  return h("span", {}, one(-1, "previous-test", "←", "Previous test"), " ", one(1, "next-test", "→", "Next test"));
+}
+
 function draw() {
   const { why, whatIf } = state, panel = place("explanation"), focus = document.activeElement?.id;
   const title = why.test === null ? "Your own sample" : `Test sample ${why.test}`, note = source.note(why.test);
@@ -170,7 +190,7 @@ function draw() {
       : h("p", { class: "quiet" }, "none"));
   const back = (event) => { if (!event.currentTarget.contains(event.relatedTarget)) peek(pinned()); };
   replace(panel,
-    h("div", { class: "titled" }, h("h2", {}, title), controls(why)),
+    h("div", { class: "titled" }, h("div", { class: "steps" }, h("h2", {}, title), why.test === null ? null : steps()), controls(why)),
     note ? h("p", { class: "note" }, h("b", {}, `${note.heading}. `), note.text) : null,
     h("p", { id: "sentence" }, sentence(why)),
     h("div", { class: "top" },
@@ -178,12 +198,12 @@ function draw() {
         h("figcaption", {}, ...glossed("relevance for "), names()[why.target]), scaleKey(why.full.logit)),
       h("div", {}, verdict(why, names()), balance(why))),
     questions(why),
-    h("div", { class: "work" },
+    h("div", { class: "work" }, h("div", {},
       h("div", { class: "sides", onmouseleave: back, onfocusout: back },
         column(why.pairs.filter((pair) => pair.score > 0), "for", "▲", 0),
-        column(why.pairs.filter((pair) => pair.score <= 0), "against", "▼", 1)),
-      h("aside", {}, h("section", { id: "pair", "aria-label": "Pair" }), whatIf && why.test !== null ? whatIf.basket : null)),
-    h("section", { id: "strip" }), charts(why));
+        column(why.pairs.filter((pair) => pair.score <= 0), "against", "▼", 1)), h("section", { id: "strip" }), charts(why)),
+      h("aside", {}, h("section", { id: "pair", "aria-label": "Pair" }), whatIf && why.test !== null ? whatIf.basket : null)));
+  roving(panel.querySelector(".sides"), ".card button")();
   place("sign-for").textContent = why.words.sign[0];
   place("sign-against").textContent = why.words.sign[1];
   whatIf?.draw(why);
@@ -218,7 +238,7 @@ function show(pair) {
   if (whatIf && why.test !== null) whatIf.drawTools(pair);
   replace(box, h("div", { class: "titled" }, h("h3", {}, `Pair ${at + 1} of ${why.pairs.length}`), h("span", {}, step(-1, "previous", "←", "Previous pair"), " ", step(1, "next", "→", "Next pair"))),
     pairView(pair, why, names()),
-    source.hasConcepts(why, pair) && source.live ? h("p", {}, h("button", { type: "button", id: "concepts", onclick: () => concepts(pair, true) }, "concepts of this pair")) : null,
+    source.hasConcepts(why, pair) && source.live ? h("p", {}, h("button", { type: "button", id: "pair-concepts", onclick: () => concepts(pair, true) }, "concepts of this pair")) : null,
     whatIf && why.test !== null ? whatIf.tools : null);
   drawDoubt();
   if (focus) place(focus)?.focus({ preventScroll: true });
@@ -234,28 +254,55 @@ async function concepts(pair, scroll = false) {
   if (scroll) box.scrollIntoView({ block: "nearest" });
 }
 
-function tab(name) {
+// Show a view.
+function openView(name) {
+  state.tab = place(name) ? name : "explore";
   for (const button of document.querySelectorAll("nav button")) {
-    const chosen = button.dataset.tab === name;
+    const chosen = button.dataset.tab === state.tab;
     button.setAttribute("aria-selected", chosen ? "true" : "false");
     button.tabIndex = chosen ? 0 : -1;
     place(button.dataset.tab).hidden = !chosen;
   }
-  state.tab = name;
-  if (name === "audit" && !place("audit").childElementCount) auditView(place("audit"), source, state.info);
-  if (name === "classes" && !place("classes").childElementCount) classView(place("classes"), source);
+  document.documentElement.dataset.view = state.tab;
+  const nav = document.querySelector("nav"), here = place(`tab-${state.tab}`);
+  nav.scrollLeft = Math.max(0, here.offsetLeft - nav.offsetLeft - 40);
 }
 
-function keys(event) {
-  if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input:not([type=checkbox]), select, textarea, nav")) return;
-  if (place("explore").hidden || !state.why) return;
-  const { pairs } = state.why, at = pairs.indexOf(pinned());
-  const moves = {
-    j: () => state.list.step(1), k: () => state.list.step(-1),
-    ArrowRight: () => pairs[at + 1] && pin(pairs[at + 1]), ArrowLeft: () => pairs[at - 1] && pin(pairs[at - 1]),
-    "/": () => place("search").focus(),
+// Show a view, and in it what is chosen.
+function turn(name, over = false) {
+  openView(name);
+  const { one, other, from, views } = state;
+  if (state.tab === "classes") views.classes.show(one, other, from); else views[state.tab]?.show(from);
+  if (state.tab === "explore") ensure(over);
+}
+
+// Explain what is chosen, the first test of the list where none is, unless that is there.
+function ensure(over) {
+  if (state.test === null && !state.own) { state.test = state.list.rows[0]?.index ?? null; over = true; }
+  state.list.show(state.test);
+  if (state.test === null && !state.own) return replace(place("explanation"), h("p", {}, "There are no such test samples."));
+  if (state.wanted !== wanted()) return explain(over);
+  if (state.why) show(pinned());
+  return writeAddress(state.info, state, over);
+}
+
+function go(changes) {
+  Object.assign(state, changes);
+  writeAddress(state.info, state);
+  turn(state.tab);
+}
+
+// What keys do in a view.
+function acts(view) {
+  if (view !== "explore") return view === "audit" ? state.views.audit.keys() : {};
+  if (!state.why) return {};
+  const { pairs } = state.why, at = pairs.indexOf(pinned()), press = (id) => () => place(id)?.click();
+  return {
+    j: () => state.list.step(1), k: () => state.list.step(-1), ArrowRight: () => state.list.step(1), ArrowLeft: () => state.list.step(-1),
+    n: () => pairs[at + 1] && pin(pairs[at + 1]), p: () => pairs[at - 1] && pin(pairs[at - 1]),
+    "/": () => { place("filters").open = true; place("search").focus(); },
+    ...state.whatIf ? { x: press("remove"), r: () => place("relabel")?.focus(), s: press("solve") } : {},
   };
-  if (moves[event.key]) { event.preventDefault(); moves[event.key](); }
 }
 
 function pasted(event) {
@@ -269,15 +316,14 @@ function pasted(event) {
 
 function listen() {
   const tabs = [...document.querySelectorAll("nav button")];
-  const turn = (name) => { tab(name); writeAddress(state.info, state); };
-  for (const button of tabs) button.addEventListener("click", () => turn(button.dataset.tab));
+  for (const button of tabs) button.addEventListener("click", () => go({ tab: button.dataset.tab, from: 0 }));
   document.querySelector("nav").addEventListener("keydown", (event) => {
     const next = tabs[tabs.indexOf(document.activeElement) + ({ ArrowRight: 1, ArrowLeft: -1 }[event.key] ?? NaN)];
-    if (next) { next.focus(); turn(next.dataset.tab); }
+    if (next) { next.focus(); go({ tab: next.dataset.tab, from: 0 }); }
   });
   place("overlay")?.addEventListener("change", (event) => document.documentElement.classList.toggle("overlay", event.target.checked));
-  document.addEventListener("keydown", keys);
-  addEventListener("hashchange", follow);
+  listenToKeys(() => state.tab, acts);
+  addEventListener("hashchange", () => follow());
   if (!source.live) return;
   place("stop").addEventListener("click", stop);
   const upload = place("upload");
@@ -287,32 +333,49 @@ function listen() {
 }
 
 // Show what the address names: when the page is opened, and when the address changes.
-function follow() {
-  const { tab: name, test, pair, choice } = readAddress(state.info), first = state.list.rows[0]?.index ?? null;
-  Object.assign(state, { test: test !== null && source.has(test) ? test : first, own: null, pair, choice });
-  if (!source.answersBoth) choice.question = "made of";
-  tab(name);
-  state.list.show(state.test);
-  if (state.test !== null) return explain();
-  replace(place("explanation"), h("p", {}, "There are no test samples."));
+async function follow() {
+  const { hash } = location, found = readAddress(state.info, hash), { query } = found;
+  if (found.test !== null && !source.has(found.test)) found.test = null;
+  if (!source.answersBoth) found.choice.question = "made of";
+  Object.assign(state, { ...found, own: null, query: null });
+  const listed = state.list.follow(query);
+  if (found.tab === "explore" || !place(found.tab)) await listed;
+  if (hash !== location.hash) return; // another address came in between
+  turn(found.tab, true);
+}
+
+// What marks of the audit would change.
+function askMarks(marks) {
+  for (const [index, mark] of marks) state.whatIf.mark(index, mark);
+  go({ tab: "whatif", from: 0 });
+}
+
+function makeViews(info) {
+  const { names: called, views, whatIf } = state, page = (from) => go({ from });
+  if (source.live) views.start = new StartView(place("start"), source, info);
+  if (info.speech !== "class") return;
+  views.audit = new AuditView(place("audit"), source, info, called, page, whatIf ? askMarks : null);
+  views.classes = new ClassesView(place("classes"), source, info, called, go);
+  if (!source.live) return;
+  views.concepts = new GalleryView(place("concepts"), source, info, called, page);
+  views.whatif = new ChangesView(place("whatif"), source, info, called, whatIf, (told) => source.foretell(told).then(() => { state.foretold = true; }));
 }
 
 async function begin() {
   const info = state.info = await source.info();
   state.names = info.classes.map((name) => new Name(name));
   state.solved.add(info.C);
-  state.list = new TestList(source, state.names, choose);
+  state.list = new TestList(source, state.names, choose, () => writeAddress(state.info, state));
   if (source.live && info.speech === "class") state.whatIf = new WhatIf(source, state.names, (index, mark) => {
     for (const item of document.querySelectorAll(`.card[data-pair="${index}"]`)) drawMark(item, mark, state.names);
   });
   place("explanation").classList.add(info.kind);
-  place("filters").open = matchMedia("(min-width: 56rem)").matches;
   if (source.live && info.kind !== "values") place(`own-${info.kind}`).hidden = false;
+  makeViews(info);
   listen();
-  const { test } = readAddress(info), { limit } = state.list.query;
-  await state.list.ask({ offset: source.live && test < info.n_tests ? test - (test % limit) : 0 });
   await follow();
 }
 
 document.documentElement.classList.add("scripted");
-begin().catch((error) => fail(place("explanation"), error));
+openView(tabOf());
+begin().catch((error) => fail(document.querySelector("main"), error));

@@ -23,6 +23,7 @@ export const source = stored ? {
       (query.label === "" || row.truths.includes(+query.label)) && (query.predicted === "" || row.predictions.includes(+query.predicted))
       && (!query.wrong || row.verdict.right === false) && (!query.disagree || !row.verdict.agrees) && (!query.strange || row.strange)
       && (!word || named(row) || String(row.index) === word));
+    if (query.order === "least certain") rows.sort((a, b) => (a.verdict.probability ?? 1) - (b.verdict.probability ?? 1));
     return { total: rows.length, rows: rows.slice(query.offset, query.offset + query.limit) };
   },
   answersBoth: Object.keys(stored.changes).length > 0,
@@ -35,7 +36,9 @@ export const source = stored ? {
   hasConcepts: (why, pair) => why.question === "made of" && stored.concepts[why.test]?.index === pair.index,
   concepts: async (why) => stored.concepts[why.test],
   audit: async (offset, limit) => ({ ...stored.audit, total: stored.audit.rows.length, rows: stored.audit.rows.slice(offset, offset + limit) }),
-  classes: async () => stored.classes,
+  rank: async () => null,
+  likening: async () => null,
+  classes: async (offset, limit) => ({ ...stored.classes, rows: stored.classes.rows.slice(offset, offset + limit) }),
 } : {
   live: true,
   answersBoth: true,
@@ -45,6 +48,7 @@ export const source = stored ? {
     const words = new URLSearchParams({ offset: query.offset, limit: query.limit });
     for (const name of ["label", "predicted", "search"]) if (query[name] !== "") words.set(name, query[name]);
     for (const name of ["wrong", "disagree", "strange"]) if (query[name]) words.set(name, "true");
+    if (query.order) words.set("order", query.order);
     return ask(`api/tests?${words}`);
   },
   note: () => undefined,
@@ -59,7 +63,17 @@ export const source = stored ? {
   hasConcepts: (why) => why.test !== null && why.question === "made of",
   concepts: (why, pair) => ask(`api/tests/${why.test}/concepts?${new URLSearchParams({ pair: pair.index, target: why.target, C: why.C })}`),
   audit: (offset, limit) => ask(`api/audit?offset=${offset}&limit=${limit}`),
-  classes: () => ask("api/classes"),
+  likening: (onProgress) => stream("api/usualness", "", onProgress),
+  rank: (onProgress) => stream("api/ranking", "", onProgress),
+  classes: (offset, limit) => ask(`api/classes?offset=${offset}&limit=${limit}`),
+  compare: (one, other, onProgress) => stream(`api/comparison?${new URLSearchParams(other === null ? { one } : { one, other })}`, "", onProgress),
+  gallery: (offset, limit, onProgress) => stream(`api/gallery?offset=${offset}&limit=${limit}`, "", onProgress),
+  training: ({ search, label, offset, limit }) => {
+    const words = new URLSearchParams({ offset, limit, search });
+    if (label !== "") words.set("label", label);
+    return ask(`api/training?${words}`);
+  },
+  whatChanges: (changes, onProgress) => stream("api/whatif/tests", JSON.stringify(changes), onProgress),
 };
 
 function chosen(choice) {

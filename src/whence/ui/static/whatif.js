@@ -1,14 +1,24 @@
-// What if some training samples were gone or had other labels: marks, the question, the answer.
+// What if some training samples were gone or had other labels: marks and groups, the question, the answer for one test.
 
-import { fail, h, replace } from "./dom.js";
+import { count, fail, h, progress, replace } from "./dom.js";
 import { whatIfAnswer } from "./panels.js";
+
+// A group in words.
+function groupWords(group, names) {
+  const told = group.by === "wrong labels" ? "wrong labels found" : [group.label === null ? "" : `all of ${names[group.label]}`, group.search ? `“${group.search}”` : ""].filter(Boolean).join(", ");
+  return `${told} (${count(group.n)}) ${group.to === null ? "removed" : group.to === "suggested" ? "labelled as suggested" : `labelled ${names[group.to]}`}`;
+}
 
 export class WhatIf {
   constructor(source, names, onMark) {
-    Object.assign(this, { source, names, onMark, marks: new Map(), why: null, shown: null });
+    Object.assign(this, { source, names, onMark, marks: new Map(), groups: [], why: null, shown: null, views: [] });
     this.answer = h("div", { role: "status" });
     this.tools = h("div", { class: "tools" });
     this.basket = h("section", { class: "basket", "aria-label": "What if" });
+  }
+
+  get size() {
+    return this.marks.size + this.groups.length;
   }
 
   of(index) {
@@ -17,19 +27,50 @@ export class WhatIf {
 
   mark(index, value) {
     if (value === undefined) this.marks.delete(index); else this.marks.set(index, value);
-    replace(this.answer);
     this.onMark(index, value);
-    this.draw();
+    this.changed();
     if (this.shown?.index === index) this.drawTools(this.shown);
+  }
+
+  add(group) {
+    this.groups.push(group);
+    this.changed();
+  }
+
+  changed() {
+    replace(this.answer);
+    this.draw();
+    for (const view of this.views) view();
+  }
+
+  clear() {
+    this.groups.length = 0;
+    for (const index of [...this.marks.keys()]) this.mark(index, undefined);
+    this.changed();
+  }
+
+  // As it is asked.
+  question() {
+    const relabel = {}, remove = [];
+    for (const [index, value] of this.marks) if (value === "remove") remove.push(index); else relabel[index] = value;
+    return { remove, relabel, groups: this.groups.map(({ n, ...group }) => group) };
+  }
+
+  // All that is asked, in words, each to be forgotten again.
+  list() {
+    const one = (words, forget) => h("li", {}, words, " ", h("button", { type: "button", "aria-label": `Forget ${words}`, onclick: forget }, "×"));
+    return h("ul", {},
+      this.groups.map((group) => one(groupWords(group, this.names), () => { this.groups.splice(this.groups.indexOf(group), 1); this.changed(); })),
+      [...this.marks].map(([index, value]) => one(value === "remove" ? `without #${index}` : `#${index} as ${this.names[value]}`, () => this.mark(index, undefined))));
   }
 
   // The tools of the pair that is shown.
   drawTools(pair) {
     this.shown = pair;
     const mark = this.of(pair.index), at = [...this.tools.children].indexOf(document.activeElement);
-    const remove = h("button", { type: "button", "aria-pressed": mark === "remove" ? "true" : "false",
+    const remove = h("button", { type: "button", id: "remove", "aria-pressed": mark === "remove" ? "true" : "false",
       onclick: () => this.mark(pair.index, mark === "remove" ? undefined : "remove") }, "removed");
-    const relabel = h("select", { "aria-label": `Another label for training sample ${pair.index}`,
+    const relabel = h("select", { id: "relabel", "aria-label": `Another label for training sample ${pair.index}`,
       onchange: (event) => this.mark(pair.index, event.target.value === "" ? undefined : +event.target.value) },
       h("option", { value: "" }, "labelled …"),
       this.names.map((name, c) => c === pair.label ? null : h("option", { value: c, title: name.whole, selected: mark === c }, `labelled ${name}`)));
@@ -41,27 +82,18 @@ export class WhatIf {
   draw(why = this.why) {
     if (why !== this.why) replace(this.answer);
     this.why = why;
-    const told = [...this.marks].map(([index, value]) => h("li", {}, value === "remove" ? `without #${index} ` : `#${index} as ${this.names[value]} `,
-      h("button", { type: "button", "aria-label": `Forget #${index}`, onclick: () => this.mark(index, undefined) }, "×")));
-    replace(this.basket, h("h3", {}, "What if"), told.length ? h("ul", {}, told)
+    replace(this.basket, h("h3", {}, "What if"), this.size ? this.list()
       : h("p", { class: "quiet" }, "Mark training samples as removed or relabelled; then see what the surrogate, solved anew, predicts."),
-      told.length ? h("p", {}, h("button", { type: "button", class: "primary", id: "solve", onclick: () => this.solve() }, "solve"), " ",
-        h("button", { type: "button", onclick: () => this.clear() }, "clear")) : null, this.answer);
-  }
-
-  clear() {
-    for (const index of [...this.marks.keys()]) this.mark(index, undefined);
+      this.size ? h("p", {}, h("button", { type: "button", class: "primary", id: "solve", onclick: () => this.solve() }, "solve"), " ",
+        h("button", { type: "button", onclick: () => this.clear() }, "clear")) : null,
+      h("p", { class: "quiet" }, h("a", { href: "#tab=whatif" }, this.size ? "Which other tests change" : "Many samples at once")), this.answer);
   }
 
   async solve() {
-    const { why, answer, names } = this, relabel = {}, remove = [];
-    for (const [index, value] of this.marks) if (value === "remove") remove.push(index); else relabel[index] = value;
-    const progress = h("p", { class: "busy" }, "Solving …");
-    replace(answer, progress);
+    const { why, answer, names } = this, told = progress(answer, "Solving"), mark = answer.firstElementChild;
     try {
-      const found = await this.source.whatIf({ test: why.test, target: why.target, remove, relabel },
-        ({ seconds }) => { progress.textContent = `Solving … ${seconds.toFixed(1)} s`; });
-      if (why !== this.why || !answer.contains(progress)) return; // another test or other marks came in between
+      const found = await this.source.whatIf({ test: why.test, target: why.target, ...this.question() }, told);
+      if (why !== this.why || !answer.contains(mark)) return; // another test or other marks came in between
       replace(answer, whatIfAnswer(found, names));
     } catch (error) { fail(answer, error); }
   }

@@ -1,0 +1,174 @@
+// What if, for many training samples at once: choose them, solve, and see which tests change.
+
+import { addressOf } from "./address.js";
+import { Name, PAGE, count, fail, h, pager, percent, progress, replace, roving, short, signed } from "./dom.js";
+import { sampleView } from "./maps.js";
+
+export class ChangesView {
+  constructor(box, source, info, names, whatIf, foretell) {
+    Object.assign(this, { box, source, info, names, whatIf, foretell, offset: 0, total: 0, picked: new Set(), asked: 0, rows: [] });
+    this.search = h("input", { type: "search", id: "training-search", placeholder: info.kind === "text" ? "3, 17, 40-60 or words" : "3, 17, 40-60 or a class", maxlength: 200, autocomplete: "off", oninput: () => this.filter() });
+    this.label = h("select", { id: "training-label", onchange: () => this.filter() }, h("option", { value: "" }, "any"), this.classes());
+    this.suspects = h("input", { type: "checkbox", id: "training-wrong", onchange: () => this.filter() });
+    this.list = h("ol", { class: "training", "aria-label": "Training samples" });
+    this.settle = roving(this.list, "button");
+    this.pages = pager((step) => this.load(step));
+    this.to = h("select", { id: "training-to", "aria-label": "What becomes of them" });
+    this.which = h("select", { id: "training-which", "aria-label": "Which of them" });
+    this.asking = h("section", { class: "asking", "aria-label": "What is asked" });
+    this.answer = h("div", {});
+    whatIf.views.push(() => { replace(this.answer); this.drawAsking(); this.drawPicks(); });
+    replace(box, h("h2", {}, "What if"),
+      h("p", {}, "Without these training samples, or with other labels: the surrogate is solved anew, and every test is asked again. The model itself is not retrained."),
+      h("div", { class: "two" },
+        h("section", { "aria-label": "Training samples to change" }, h("h3", {}, "1. Choose training samples"),
+          h("div", { class: "filters" }, h("label", {}, "search ", this.search), h("label", {}, "label ", this.label),
+            h("label", { class: "tick whole" }, this.suspects, " only wrong labels found by the audit")),
+          this.list, this.pages.box,
+          h("p", { class: "tools" }, "What if ", this.which, " were ", this.to, h("button", { type: "button", id: "training-add", onclick: () => this.add() }, "add"))),
+        h("section", {}, h("h3", {}, "2. Ask"), this.asking)), this.answer);
+    this.drawTo();
+    this.drawAsking();
+  }
+
+  classes(words = "") {
+    return this.names.map((name, c) => h("option", { value: c, title: name.whole }, `${words}${name}`));
+  }
+
+  show() {
+    if (!this.rows.length) this.load();
+  }
+
+  filter() {
+    this.offset = 0;
+    this.picked.clear();
+    this.drawTo();
+    return this.load();
+  }
+
+  // What can become of the samples that are listed.
+  drawTo() {
+    const before = this.to.value;
+    replace(this.to, h("option", { value: "" }, "removed"), this.suspects.checked ? h("option", { value: "suggested" }, "labelled as suggested") : null, this.classes("labelled "));
+    if ([...this.to.options].some((option) => option.value === before)) this.to.value = before;
+  }
+
+  async load(step = 0) {
+    const mine = ++this.asked;
+    this.offset = Math.max(0, this.offset + step * PAGE);
+    try {
+      const found = this.suspects.checked ? await this.suspected() : await this.source.training({ search: this.search.value, label: this.label.value, offset: this.offset, limit: PAGE });
+      if (mine === this.asked) this.draw(found);
+    } catch (error) { if (mine === this.asked) fail(this.list, error); }
+  }
+
+  async suspected() {
+    await this.source.rank(progress(this.list, "Ranking labels"));
+    const page = await this.source.audit(this.offset, PAGE), rows = page.rows.slice(0, Math.max(0, page.found - this.offset));
+    return { total: page.found, rows };
+  }
+
+  draw({ total, rows }) {
+    Object.assign(this, { total, rows });
+    replace(this.list, rows.length ? rows.map((row) => h("li", {}, this.row(row))) : h("li", { class: "quiet" }, "None fits."));
+    this.pages.draw(this.offset, rows.length, total);
+    this.settle();
+    this.drawPicks();
+  }
+
+  row(row) {
+    const other = row.suggested !== undefined && row.suggested !== row.label ? [" → ", this.names[row.suggested]] : null;
+    return h("button", { type: "button", "data-index": row.index, onclick: () => { if (!this.picked.delete(row.index)) this.picked.add(row.index); this.drawPicks(); } },
+      sampleView(row.sample, `Training sample ${row.index}, labelled ${this.names[row.label]}`),
+      h("span", { class: "label" }, this.names[row.label], other), h("span", { class: "quiet" }, `#${row.index}`), h("span", { class: "mark" }));
+  }
+
+  drawPicks() {
+    for (const button of this.list.querySelectorAll("button")) {
+      const index = +button.dataset.index, mark = this.whatIf.of(index);
+      button.setAttribute("aria-pressed", this.picked.has(index) ? "true" : "false");
+      button.querySelector(".mark").textContent = mark === undefined ? "" : mark === "remove" ? "removed" : `→ ${this.names[mark]}`;
+    }
+    const all = this.label.value !== "" || this.search.value.trim() !== "" || this.suspects.checked;
+    replace(this.which, h("option", { value: "all", disabled: !all, selected: !this.picked.size }, all ? `all ${count(this.total)}` : "all (choose a label or search first)"),
+      h("option", { value: "picked", disabled: !this.picked.size, selected: this.picked.size > 0 }, `the ${count(this.picked.size)} picked`));
+  }
+
+  add() {
+    const to = this.to.value === "" ? null : this.to.value === "suggested" ? "suggested" : +this.to.value;
+    if (this.which.value === "picked") {
+      const suggested = new Map(this.rows.map((row) => [row.index, row.suggested]));
+      for (const index of this.picked) this.whatIf.mark(index, to === null ? "remove" : to === "suggested" ? suggested.get(index) : to);
+      this.picked.clear();
+      return this.drawPicks();
+    }
+    if (this.which.selectedOptions[0]?.disabled || !this.total) return undefined;
+    const named = this.suspects.checked ? { by: "wrong labels" } : { by: "samples", label: this.label.value === "" ? null : +this.label.value, search: this.search.value.trim() };
+    return this.whatIf.add({ ...named, to, n: this.total });
+  }
+
+  drawAsking() {
+    const { whatIf } = this;
+    replace(this.asking, whatIf.size ? whatIf.list() : h("p", { class: "quiet" }, "Nothing is chosen yet. Choose a class, a search, the audit’s findings or samples in the list, and add them."),
+      h("p", {}, h("button", { type: "button", class: "primary", id: "solve-all", disabled: !whatIf.size, onclick: () => this.solve() }, "see which tests change"), " ",
+        whatIf.size ? h("button", { type: "button", onclick: () => whatIf.clear() }, "clear") : null));
+  }
+
+  async solve() {
+    const told = progress(this.answer, "Solving"), mark = this.answer.firstElementChild;
+    try {
+      const found = await this.source.whatChanges(this.whatIf.question(), told);
+      if (!this.answer.contains(mark)) return; // other changes came in between
+      replace(this.answer, this.outcome(found));
+      this.answer.querySelector("h3").focus();
+    } catch (error) { fail(this.answer, error); }
+  }
+
+  outcome(found) {
+    const done = [found.n_removed ? `${count(found.n_removed)} removed` : "", found.n_relabelled ? `${count(found.n_relabelled)} relabelled` : ""].filter(Boolean).join(", ");
+    const line = (title, tell) => h("tr", {}, h("th", { scope: "row" }, title), h("td", {}, tell(found.before)), h("td", {}, tell(found.after)));
+    return h("section", { class: "outcome" }, h("h3", { tabindex: -1 }, found.changed_tests ? `${count(found.changed_tests)} of ${count(found.n_tests)} tests change` : `None of the ${count(found.n_tests)} tests changes`),
+      h("p", {}, `With ${done}: ${count(found.mended)} become right, ${count(found.broken)} become wrong${found.changed_tests - found.mended - found.broken ? `, ${count(found.changed_tests - found.mended - found.broken)} stay wrong` : ""}. Solved exactly in ${found.seconds.toFixed(2)} s.`),
+      h("div", { class: "wide" }, h("table", {}, h("thead", {}, h("tr", {}, ["the surrogate", "before", "after"].map((words) => h("th", { scope: "col" }, words)))),
+        h("tbody", {}, line("tests right", (one) => percent(one.accuracy)), line("support vectors", (one) => count(one.n_support)), line("duality gap", (one) => short(one.gap))))),
+      found.changed.length ? this.changed(found) : null);
+  }
+
+  changed(found) {
+    const effects = found.changed[0].foretold !== null;
+    return [h("p", { class: "quiet" }, "Of each the logit of the class that it had: before and after; ",
+      h("b", {}, "τ"), ", what these training samples made of it; ", h("b", {}, "effect"), ", how much effects foretell that it changes",
+      effects ? "." : [". ", h("button", { type: "button", id: "foretell", onclick: () => this.withEffects() }, "fit effects")],
+      found.changed.length < found.changed_tests ? ` The first ${count(found.changed.length)} are listed.` : ""),
+    this.tests(found.changed, effects)];
+  }
+
+  // The tests that change, the first of them at once.
+  tests(changed, effects) {
+    const list = h("ol", { class: "changed" }, changed.slice(0, PAGE).map((one) => this.test(one, effects)));
+    const rest = () => { list.append(...changed.slice(PAGE).map((one) => this.test(one, effects))); more.remove(); list.children[PAGE].querySelector("a").focus(); };
+    const more = h("p", { class: "pager" }, h("button", { type: "button", onclick: rest }, `show all ${count(changed.length)}`));
+    return h("div", {}, list, changed.length > PAGE ? more : null);
+  }
+
+  test(one, effects) {
+    const address = addressOf(this.info, { test: one.row.index });
+    return h("li", {}, h("a", { href: address, tabindex: -1 }, sampleView(one.row.sample, `Test sample ${one.row.index}`)),
+      h("div", {}, h("p", { class: "turn" }, this.names[one.came], " → ", h("b", {}, this.names[one.became])),
+        h("p", { class: "quiet" }, h("a", { href: address }, `#${one.row.index}`), ", ",
+          one.became === one.row.truth ? "now right" : one.came === one.row.truth ? "now wrong" : ["is ", new Name(one.row.verdict.truth ?? "unknown")]),
+        h("dl", { class: "figures" }, this.figure("logit", `${signed(one.logits[0])} → ${signed(one.logits[1])}`), this.figure("τ", signed(one.tau)), effects ? this.figure("effect", signed(one.foretold)) : null)));
+  }
+
+  figure(name, value) {
+    return h("div", {}, h("dt", {}, name), h("dd", {}, value));
+  }
+
+  async withEffects() {
+    const told = progress(this.answer, "Fitting effects");
+    try {
+      await this.foretell(told);
+      await this.solve();
+    } catch (error) { fail(this.answer, error); }
+  }
+}

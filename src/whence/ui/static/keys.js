@@ -1,0 +1,32 @@
+// The keyboard: which key does what in which view, and the help that tells.
+
+import { place } from "./dom.js";
+
+// Keys act where nothing is typed and no other element takes them.
+const taken = (event) => event.ctrlKey || event.metaKey || event.altKey
+  || event.target.closest?.("input:not([type=checkbox], [type=radio]), select, textarea, nav, dialog");
+
+// ``of(view)`` gives what keys do in a view, by their names.
+export function listenToKeys(view, of) {
+  document.addEventListener("keydown", (event) => {
+    if (taken(event)) return;
+    const act = { "?": help, ...of(view()) }[event.key];
+    if (!act || (event.target.type === "radio" && event.key.startsWith("Arrow"))) return;
+    event.preventDefault();
+    act();
+  });
+  place("keys").addEventListener("click", help);
+  place("help-close").addEventListener("click", () => place("help").close());
+  place("help").addEventListener("click", (event) => { if (event.target === place("help")) place("help").close(); });
+  place("skip").addEventListener("click", (event) => {
+    event.preventDefault();
+    const to = place(view() === "explore" ? "explanation" : view());
+    to.tabIndex = -1;
+    to.focus();
+    to.scrollIntoView({ block: "start" });
+  });
+}
+
+function help() {
+  if (!place("help").open) place("help").showModal();
+}

@@ -1,0 +1,70 @@
+// Where one begins: what was loaded, and what is worth a look.
+
+import { addressOf } from "./address.js";
+import { Name, count, glossed, h, percent, progress, replace, short } from "./dom.js";
+import { sampleView } from "./maps.js";
+
+const FIRST = 8; // tests of a kind
+
+function size(bytes) {
+  const unit = ["bytes", "kB", "MB", "GB"], at = Math.min(3, Math.floor(Math.log10(Math.max(bytes, 1)) / 3));
+  return `${Number((bytes / 1000 ** at).toPrecision(3))} ${unit[at]}`;
+}
+
+// What was loaded, in lines of a name and words.
+function loaded(info) {
+  const whole = info.speech === "number", outputs = info.classes.length;
+  return [
+    ["Model", `${info.model}, ${count(info.n_parameters)} parameters; features are the ${count(info.n_features)} inputs of ${info.head}`],
+    ["Training set", `${info.data ? `${info.data}, ` : ""}${count(info.n_train)} samples`],
+    ["Tests", `${info.test ? `${info.test}, ` : ""}${count(info.n_tests)} samples, ${whole ? `R² ${info.accuracy.toFixed(3)}` : `${percent(info.accuracy)} right`}`],
+    [{ class: "Classes", label: "Labels", number: "Numbers" }[info.speech], `${count(outputs)}: ${info.classes.slice(0, 12).map((name) => new Name(name)).join(", ")}${outputs > 12 ? ", …" : ""}`],
+    ["Surrogate", `C = ${short(info.C)}; ${whole ? `R² ${info.agreement.toFixed(3)} with the model` : `says what the model says for ${percent(info.agreement)} of the tests`}; ${count(info.n_support)} of the training samples are support vectors; duality gap ${short(info.gap)}`],
+    info.size === null ? null : ["File", size(info.size)],
+  ].filter(Boolean);
+}
+
+export class StartView {
+  constructor(box, source, info) {
+    Object.assign(this, { box, source, info, drawn: false });
+  }
+
+  show() {
+    if (this.drawn) return;
+    this.drawn = true;
+    const { info } = this, to = (part) => addressOf(info, part);
+    const random = h("a", { href: to({}), onclick: (event) => this.random(event) }, "a random test");
+    replace(this.box, h("div", { class: "start" },
+      h("section", { class: "loaded", "aria-label": "What was loaded" }, h("h2", {}, "What was loaded"),
+        h("dl", {}, loaded(info).map(([name, words]) => h("div", {}, h("dt", {}, name), h("dd", {}, ...glossed(words)))))),
+      h("section", { class: "begin" }, h("h2", {}, "Where to begin"),
+        info.speech === "number" ? null : this.shelf("Wrong predictions", `${count(info.n_wrong)} of ${count(info.n_tests)}`, { wrong: true }),
+        info.speech === "number" ? null : this.shelf("Least certain", "the model hesitates", { order: "least certain" }),
+        this.shelf("Strange samples", "nothing like them was in the training set", { strange: true }),
+        info.n_differing ? this.shelf("The surrogate differs", `${count(info.n_differing)} of ${count(info.n_tests)}: their explanations are not to be trusted`, { disagree: true }) : null,
+        h("p", {}, "Or ", random, info.speech === "class" ? [", ", h("a", { href: to({ tab: "audit" }) }, "labels that may be wrong"), ", ", h("a", { href: to({ tab: "classes" }) }, "classes and what is confused"), ", ",
+          h("a", { href: to({ tab: "concepts" }) }, "concepts"), ", ", h("a", { href: to({ tab: "whatif" }) }, "what would change without some samples")] : null, ".",
+          " ", h("span", { class: "quiet" }, "Keys: press ", h("kbd", {}, "?"), ".")))));
+  }
+
+  // A few tests that a list begins with, and the way to all of them.
+  shelf(title, words, query) {
+    const box = h("div", { class: "shelf" }, h("p", { class: "busy" }, "Looking …")), more = h("span", { class: "quiet" }, words);
+    const ready = query.strange ? this.source.likening(progress(box, "Comparing with the training set")) : Promise.resolve();
+    ready.then(() => this.source.tests({ offset: 0, limit: FIRST, label: "", predicted: "", search: "", ...query })).then(({ rows, total }) => {
+      replace(box, rows.length ? rows.map((row) => h("a", { href: addressOf(this.info, { test: row.index, query }), class: "spine" },
+        sampleView(row.sample, `Test sample ${row.index}`), h("b", {}, new Name(row.verdict.predicted)),
+        row.verdict.right === false ? h("span", { class: "quiet" }, "is ", new Name(row.verdict.truth)) : row.probability === null ? null : h("span", { class: "quiet" }, percent(row.probability))))
+        : h("p", { class: "quiet" }, "none"));
+      if (query.strange) more.textContent = `${count(total)} of ${count(this.info.n_tests)}: ${words}`;
+    }, (error) => replace(box, h("p", { class: "error" }, error.message)));
+    return h("section", { class: "first" }, h("h3", {}, h("a", { href: addressOf(this.info, { query }) }, title), " ", more), box);
+  }
+
+  async random(event) {
+    event.preventDefault();
+    const offset = Math.floor(Math.random() * this.info.n_tests);
+    const { rows } = await this.source.tests({ offset, limit: 1, label: "", predicted: "", search: "" });
+    if (rows.length) location.hash = addressOf(this.info, { test: rows[0].index });
+  }
+}

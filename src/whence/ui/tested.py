@@ -1,0 +1,216 @@
+"""The test samples of the explorer: what is said of each, and lists of those that fit."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from whence.data import TrainingSet
+from whence.explanation.view import Said, shown
+from whence.features import as_float32
+from whence.pages.samples import as_samples
+from whence.project import Project
+from whence.svm.likeness import explained
+from whence.tasks import Verdict
+from whence.ui import schema
+from whence.ui.solved import Solved
+
+
+class Tested:
+    """What a model and its surrogate say of all test samples. Those that cannot be read are shown nowhere.
+
+    Attributes
+    ----------
+    task, names : what outputs stand for, and their names
+    """
+
+    def __init__(self, project: Project, solved: Solved) -> None:
+        self.project, self.solved = project, solved
+        self.task, self.names = project.explainer.task_, project.explainer.task_.called
+
+    @functools.cached_property
+    def features(self) -> torch.Tensor:
+        """Features (M, d); of those that could not be read, 0."""
+        return torch.from_numpy(np.array(as_float32(self.project.test_bank.features)))
+
+    @functools.cached_property
+    def truths(self) -> Any:
+        """True labels (M, …); of classes −1 for those that could not be read."""
+        return self.project.test_bank.labels
+
+    @property
+    def valid(self) -> Any:
+        """Whether each (M,) could be read."""
+        return self.project.test_bank.valid
+
+    @functools.cached_property
+    def outputs(self) -> torch.Tensor:
+        """The model's outputs (M, K), of samples that could not be read 0."""
+        explainer, bank = self.project.explainer, self.project.test_bank
+        if bank.extractor.exact:
+            return explainer.surrogate_.model_logits(self.features).double()
+        # What the model does after its head shows in its own output only.
+        found = torch.zeros(len(self.truths), len(self.names), dtype=torch.float64)
+        places = np.flatnonzero(self.valid).tolist()
+        for start in range(0, len(places), explainer.batch_size):
+            rows = places[start : start + explainer.batch_size]
+            found[rows] = bank.extractor.read(self.project.tests.take(rows)).logits.double().cpu()
+        return found
+
+    @functools.cached_property
+    def targets(self) -> Any:
+        """What is explained of each (M,) where nobody names it: of several numbers the first."""
+        several = self.of_numbers and len(self.names) > 1
+        return np.zeros(len(self.truths), int) if several else self.task.predicted(self.outputs).numpy()
+
+    @functools.cached_property
+    def verdicts(self) -> list[Verdict]:
+        """What is said of each."""
+        ours = self.project.explainer.surrogate_.logits(self.features).cpu().numpy()
+        said = zip(self.outputs.cpu().numpy(), ours, self.targets.tolist(), self.truths.tolist(), strict=True)
+        return [self.task.verdict(*one) for one in said]
+
+    @functools.cached_property
+    def kind(self) -> Any:
+        """What the samples are: image, text or values."""
+        first = int(self.valid.argmax())
+        return shown(self.samples([first])[0]).kind
+
+    @functools.cached_property
+    def surrogate_labels(self) -> Any:
+        """What the surrogate says (M, …): of classes, the class."""
+        return self.project.explainer.predict_features(self.features).numpy()
+
+    @functools.cached_property
+    def predicted(self) -> Any:
+        """What the model says (M, …): of classes, the class."""
+        return self.task.decided(self.outputs).numpy()
+
+    @property
+    def of_numbers(self) -> bool:
+        """Whether outputs are numbers."""
+        return self.task.speech == "number"
+
+    @functools.cached_property
+    def accuracy(self) -> float:
+        """How right the model is: the share of labels, of numbers R²."""
+        return self._agreement(self.predicted, self.truths)
+
+    @functools.cached_property
+    def agreement(self) -> float:
+        """How far the surrogate agrees with the model, likewise."""
+        return self._agreement(self.surrogate_labels, self.predicted)
+
+    def _agreement(self, a: Any, b: Any) -> float:
+        a, b = a[self.valid], b[self.valid]
+        if self.of_numbers:
+            return explained(a.reshape(len(a), -1), b.reshape(len(b), -1))
+        return float((a == b).mean())
+
+    @functools.cached_property
+    def wrong(self) -> Any:
+        """Whether the model is wrong (M,); of numbers nowhere."""
+        return self.valid & [said.right is False for said in self.verdicts]
+
+    @functools.cached_property
+    def differs(self) -> Any:
+        """Whether the surrogate says something else than the model (M,)."""
+        return self.valid & [not said.agrees for said in self.verdicts]
+
+    @functools.cached_property
+    def strange(self) -> Any:
+        """Whether nothing like it was in the training set (M,)."""
+        return self.solved.usualness.result().of(self.features).strange
+
+    @functools.cached_property
+    def certainty(self) -> Any:
+        """How sure the model is (M,): of a class its probability, of labels that of the least sure one."""
+        if self.of_numbers:
+            return np.zeros(len(self.truths))
+        if self.task.has_classes:
+            return np.array([said.probability for said in self.verdicts])
+        chances = torch.sigmoid(self.outputs)
+        return torch.maximum(chances, 1 - chances).amin(1).numpy()
+
+    @functools.cached_property
+    def on(self) -> tuple[Any, Any]:
+        """Which classes or labels (M, K) are true, and which are predicted."""
+        return self._has(self.truths), self._has(self.predicted)
+
+    def _has(self, labels: Any) -> Any:
+        """Which classes or labels (M, K) are on in labels of all tests; of numbers none."""
+        on = np.zeros((len(labels), len(self.names)), bool)
+        if self.task.has_classes:
+            on[self.valid, labels[self.valid]] = True
+        elif not self.of_numbers:
+            on[:] = labels > 0
+        return on
+
+    def rows(self, wanted: schema.Wanted) -> schema.Rows:
+        """A page of the test samples that fit, with small pictures."""
+        places = np.flatnonzero(self._fitting(wanted))
+        if wanted.order == "least certain":
+            places = places[np.argsort(self.certainty[places], kind="stable")]
+        page = places[wanted.offset : wanted.offset + wanted.limit].tolist()
+        return schema.Rows(total=len(places), rows=self.summaries(page))
+
+    def _fitting(self, wanted: schema.Wanted) -> Any:
+        """Which tests (M,) fit; a search is a place, or a part of the true or the predicted class's name."""
+        fits, (true, predicted) = self.valid.copy(), self.on
+        for c, on in ((wanted.label, true), (wanted.predicted, predicted)):
+            if c is not None:
+                fits &= on[:, c] if c < on.shape[1] else False
+        if wanted.wrong:
+            fits &= self.wrong
+        if wanted.disagree:
+            fits &= self.differs
+        if wanted.strange:
+            fits &= self.strange
+        if word := wanted.search.strip().casefold():
+            meant = np.array([word in name.casefold() for name in self.names])
+            found = (true & meant).any(1) | (predicted & meant).any(1)
+            if self.of_numbers:
+                found = np.array([word in f"{said.predicted} {said.truth}" for said in self.verdicts])
+            if word.isdecimal() and len(word) < 18:
+                found |= np.arange(len(fits)) == int(word)
+            fits &= found
+        return fits
+
+    def summaries(self, indices: Sequence[int]) -> list[schema.Row]:
+        """One line per test sample."""
+        true, predicted = self.on
+        strange = None if self.solved.usualness.ready is None else self.strange  # the list does not wait
+        rows = []
+        for index, sample in zip(indices, self.samples(indices), strict=True):
+            said, whole = self.verdicts[index], self.task.has_classes
+            rows.append(
+                schema.Row(
+                    index=index,
+                    verdict=Said.model_validate(said),
+                    truths=np.flatnonzero(true[index]).tolist(),
+                    predictions=np.flatnonzero(predicted[index]).tolist(),
+                    truth=int(self.truths[index]) if whole else None,
+                    predicted=int(self.predicted[index]) if whole else None,
+                    probability=said.probability if whole else None,
+                    surrogate_class=int(self.surrogate_labels[index]) if whole else None,
+                    strange=None if strange is None else bool(strange[index]),
+                    sample=sample,
+                )
+            )
+        return rows
+
+    def samples(self, indices: Sequence[int]) -> list[Any]:
+        """Test samples to look at."""
+        return samples_of(self.project, self.project.tests, indices)
+
+
+def samples_of(project: Project, data: TrainingSet, indices: Sequence[int]) -> list[Any]:
+    """Make samples to look at of some of a project's tests or training samples."""
+    if not len(indices):
+        return []
+    tokenizer = project.explainer.require_model().prepare.find_tokenizer()
+    return as_samples(data.take(list(indices)), tokenizer)
