@@ -37,16 +37,28 @@ class Summary(NamedTuple):
     reasons: tuple[Reason, ...]
 
     @property
+    def trust(self) -> Trust:
+        """How far to trust it: as far as the worst reason says."""
+        return max((one.trust for one in self.reasons), key=list(LEADS).index)
+
+    @property
+    def lead(self) -> str:
+        """What that comes to, in words."""
+        return LEADS[self.trust]
+
+    @property
+    def because(self) -> str:
+        """The reasons in words: doubts first, the worst before the others, then what speaks for it."""
+        doubts = [one for trust in ("no", "care") for one in self.reasons if one.trust == trust]
+        rest = [one.words for one in self.reasons if one.trust == "yes"]
+        if not doubts:
+            return _listed(rest)
+        return _listed([one.words for one in doubts]) + (f", although {_listed(rest)}" if rest else "")
+
+    @property
     def sentence(self) -> str:
         """All of it as one sentence."""
-        trust: Trust = max((one.trust for one in self.reasons), key=list(LEADS).index)
-        doubts = sorted(
-            (one for one in self.reasons if one.trust != "yes"), key=lambda one: one.trust != trust
-        )
-        rest = [one.words for one in self.reasons if one.trust == "yes"]
-        first = _listed([one.words for one in doubts] or rest)
-        others = _listed(rest) if doubts else ""
-        return f"{self.claim}; {LEADS[trust]}: {first}{f', although {others}' if others else ''}."
+        return f"{self.claim}; {self.lead}: {self.because}."
 
 
 def summary(why: Explanation) -> Summary:

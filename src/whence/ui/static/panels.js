@@ -6,22 +6,23 @@ import { sampleView, scaleKey } from "./maps.js";
 const LEADS = { yes: "trust this explanation", care: "take this explanation with care", no: "do not trust this explanation" };
 const listed = (words) => words.length > 1 ? `${words.slice(0, -1).join(", ")} and ${words.at(-1)}` : words[0];
 
-// What an explanation comes to, in one sentence; how usual the test is and how stable its samples are join in when they are known.
-export function sentence(why, ...later) {
+// The longest that a sentence may become when what is not known yet is: its room is there from the start, and nothing jumps.
+const LATER = { usual: { trust: "care", words: "the training set has samples like this one" }, stable: { trust: "yes", words: "its strongest samples stay so on halves of the training set" } };
+
+function parts(why, later) {
   const reasons = [...why.summary.reasons, ...later.filter(Boolean)], levels = Object.keys(LEADS);
   const trust = levels[Math.max(...reasons.map((one) => levels.indexOf(one.trust)))];
   const doubts = reasons.filter((one) => one.trust !== "yes").sort((a, b) => (a.trust !== trust) - (b.trust !== trust));
   const rest = reasons.filter((one) => one.trust === "yes"), words = (some) => listed(some.map((one) => one.words));
   const others = doubts.length && rest.length ? `, although ${words(rest)}` : "";
-  return h("span", { class: `summed ${trust}` }, ...glossed(`${why.summary.claim}; `), h("b", {}, LEADS[trust]),
-    ...glossed(`: ${words(doubts.length ? doubts : rest)}${others}.`));
+  return [trust, `${why.summary.claim}; `, LEADS[trust], `: ${words(doubts.length ? doubts : rest)}${others}.`];
 }
 
-// The longest that a sentence may become when what is not known yet is: its room is there from the start, and nothing jumps.
-export function longest(why) {
-  const usual = { trust: "care", words: "the training set has samples like this one" };
-  const stable = why.question === "made of" ? { trust: "yes", words: "its strongest samples stay so on halves of the training set" } : null;
-  return `⚠ ${sentence(why, usual, stable).textContent}`;
+// What an explanation comes to, in one sentence; how usual the test is and how stable its samples are join in when they are known.
+export function sentence(why, ...later) {
+  const [trust, claim, lead, reasons] = parts(why, later);
+  const longest = parts(why, [LATER.usual, why.question === "made of" ? LATER.stable : null]).slice(1).join("");
+  return h("span", { class: `summed ${trust}`, "data-longest": `⚠ ${longest}` }, h("span", {}, ...glossed(claim), h("b", {}, lead), ...glossed(reasons)));
 }
 
 // How the scores came about, each line with what it is about.
