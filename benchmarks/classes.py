@@ -22,7 +22,7 @@ import numpy as np
 from scipy.sparse import csr_array
 from threadpoolctl import threadpool_limits
 
-from benchmarks import language, solver
+from benchmarks import next_tokens, solver
 from benchmarks.data import synthetic_features
 from benchmarks.memory import status
 from whence.errors import ConvergenceWarning
@@ -54,7 +54,7 @@ CELLS = (
     Cell(1_000_000, 256, 1_000, 1e-4),
     Cell(50_000, 576, 49_152, 1e-2, True),
     *(Cell(160_000, 2_048, 1_000, C) for C in (1e-3, 1e-2, 1e-1, 1.0, 10.0)),
-    *(Cell(language.ROWS, 576, language.VOCABULARY, C, real=True) for C in (5e-5, 5e-4, 5e-3)),
+    *(Cell(next_tokens.ROWS, 576, next_tokens.VOCABULARY, C, real=True) for C in (5e-5, 5e-4, 5e-3)),
 )
 TOL = 1e-3
 GROWTH = (10, 100, 1_000, 10_000, 50_000)  # classes of passes over ROWS × WIDTH
@@ -135,7 +135,7 @@ def run(data: Path, cache: Path, cells: list[int], seconds: float) -> None:
             if last != cell._replace(C=0.0):
                 path, last = Path(folder) / "features.npy", cell._replace(C=0.0)
                 if real:
-                    path, y = language.next_tokens(data, cache)
+                    path, y = next_tokens.read(data, cache)
                 else:
                     y = write(path, cell)
             ours, theirs = context.Pipe()

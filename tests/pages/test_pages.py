@@ -10,9 +10,10 @@ import re
 import numpy as np
 import pytest
 from matplotlib.image import imread
+from PIL import Image
 
 from tests.helpers.colours import contrast, rgb
-from whence.pages.pictures import data_uri
+from whence.pages.pictures import data_uri, encoded
 from whence.pages.render import Look, read
 from whence.pages.samples import as_sample
 from whence.pages.style import bars, level, percent, signed
@@ -93,14 +94,13 @@ def test_colours_can_be_read() -> None:
     assert len(schemes) == 2
     for block in schemes:
         colour = dict(re.findall(r"--([\w-]+): (#\w{6});", block))
-        for ink in ("ink", "quiet", "for", "against"):
+        for ink in ("ink", "quiet", "for", "against", "doubt", "edge", "focus"):
             for ground in ("paper", "card"):
                 assert contrast(rgb(colour[ink]), rgb(colour[ground])) >= 4.5, (ink, ground)
         assert contrast(rgb(colour["paper"]), rgb(colour["for"])) >= 4.5  # words on a button
         assert contrast(rgb(colour["paper"]), rgb(colour["ink"])) >= 4.5
-        for line in ("focus", "edge"):
-            assert contrast(rgb(colour[line]), rgb(colour["paper"])) >= 3
-            assert contrast(rgb(colour[line]), rgb(colour["card"])) >= 3
+        for side in ("for", "against"):  # what the samples shown hold of a bar
+            assert contrast(rgb(colour[side]), rgb(colour[f"{side}-pale"])) >= 4.5, side
         # Words over the strongest highlight of a token: 55 % of the colour over a card.
         for side in ("for", "against"):
             strong = [int(part) for part in re.search(rf"--{side}-rgb: (\d+ \d+ \d+)", block)[1].split()]  # type: ignore[index]
@@ -109,3 +109,34 @@ def test_colours_can_be_read() -> None:
                 f"{round(0.55 * a + 0.45 * b):02x}" for a, b in zip(strong, ground, strict=True)
             )
             assert contrast(rgb(colour["ink"]), rgb(mixed)) >= 4.5, side
+
+
+@pytest.mark.parametrize(
+    ("package", "path"),
+    [("whence.explanation", "templates/explanation.css"), ("whence.ui", "templates/explorer.css")],
+)
+def test_orange_means_against_and_nothing_else(package: str, path: str) -> None:
+    css = read("whence.pages", "templates/base.css") + read(package, path)
+    rules = re.findall(r"([^{}]+)\{([^{}]*)\}", css)
+    doubts = [
+        rule
+        for selector, rule in rules
+        if re.search(r"error|wrong|broken|parted|strange|doubt|care", selector)
+    ]
+    assert any("--doubt" in rule for rule in doubts)
+    assert not any("--against" in rule for rule in doubts)
+    orange = [selector for selector, rule in rules if "var(--against" in rule]
+    assert orange
+    assert all("against" in selector for selector in orange)
+
+
+def test_large_pictures_are_small_and_look_the_same() -> None:
+    x, y = np.meshgrid(np.linspace(0, 1, 224), np.linspace(0, 1, 200))
+    picture = np.stack([x, y, 0.5 + 0.4 * np.sin(9 * x * y)], axis=-1).astype(np.float32)
+    found, kind = encoded(picture)
+    assert kind == "webp"
+    assert len(found) < 20_000
+    shown = np.asarray(Image.open(io.BytesIO(found))) / 255
+    assert shown.shape == picture.shape
+    assert np.abs(shown - picture).mean() < 0.02
+    assert encoded(picture[:100, :128])[1] == "png"

@@ -158,8 +158,8 @@ def test_an_explanation_is_what_the_dual_says(client: Any, explorer: Explorer) -
     ordered = np.sort(np.abs(scores))[::-1]
     for count, share in found["sparsity"]:
         assert share == pytest.approx(ordered[:count].sum() / ordered.sum(), abs=1e-5)
-    drawn = Image.open(io.BytesIO(base64.b64decode(pairs[0]["test_map"]["src"].split(",")[1])))
-    steps = np.asarray(drawn.convert("L")).astype(int).ravel() - 128
+    picture = base64.b64decode(pairs[0]["test_map"]["src"].split(",")[1])
+    steps = np.asarray(Image.open(io.BytesIO(picture)), dtype=np.float64).ravel() - 128
     assert steps.size == SIZE * SIZE
     why = explainer.explain(pictures(M, 1)[0][[4]], 3, 2)[0]
     np.testing.assert_allclose(

@@ -96,6 +96,6 @@ def test_the_report_works_in_a_browser(K: int, numbers: bool, words: str, tmp_pa
         text = page.inner_text("#explanation")
         assert words in text
         assert page.locator("nav button").count() == 1
-        assert page.locator("#explanation .certificate li").count() == 5
+        assert page.locator("#explanation .certificate dt").count() == 5
         browser.close()
     assert wrong == []

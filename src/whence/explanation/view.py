@@ -112,7 +112,7 @@ def _drawn(sample: Sample, relevance: Array) -> Pixels | Bars:
         return Bars(values=_rounded(found), outside=unwritten(sample, relevance))
     most = float(np.abs(found).max(initial=0)) or 1.0
     height, width = found.shape
-    grey = (128 + 127 * found / most) / 255
+    grey = ((128 + 127 * found / most) / 255).astype(np.float32)
     return Pixels(width=width, height=height, most=most, src=data_uri(grey))
 
 

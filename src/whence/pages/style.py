@@ -64,8 +64,10 @@ def drawn(sample: Sample, relevance: Array) -> Array:
     if sample.image is not None:
         return plane(relevance)
     if sample.tokens is not None:
-        return np.where([bool(token) for token in sample.tokens], relevance.ravel(), np.float32(0))
-    return _binned(relevance).sum(axis=1)
+        written = np.array([bool(token) for token in sample.tokens], dtype=np.float32)
+        return written * relevance.ravel()
+    found: Array = _binned(relevance).sum(axis=1)
+    return found
 
 
 def unwritten(sample: Sample, relevance: Array) -> float:

@@ -12,7 +12,7 @@ from whence.attributors.usual import usual_of
 from whence.errors import InvalidInputError
 from whence.explanation import Explanation
 from whence.explanation.summary import stability
-from whence.explanation.view import Explained, Strip, Usual
+from whence.explanation.view import Explained, Strip, Usual, Why
 from whence.explanation.wording import Question
 from whence.project import Project
 from whence.ui import schema
@@ -135,7 +135,8 @@ class Explorer:
         pairs = [pair for side, among in sides for pair in zip(side.indices[0], among[0], strict=True)]
         among = {int(i): int(n) for i, n in pairs if i >= 0}
         reason = stability(list(among.values()), found.halves)
-        return schema.Doubt(k=k, halves=found.halves, among=among, reason=reason)
+        why = None if reason is None else Why.model_validate(reason)
+        return schema.Doubt(k=k, halves=found.halves, among=among, reason=why)
 
     def concepts(
         self, index: int, pair: int | None = None, target: int | None = None, C: float | None = None

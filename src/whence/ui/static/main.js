@@ -5,7 +5,7 @@ import { plain, readAddress, tabOf, writeAddress } from "./address.js";
 import { sampleView, scaleKey } from "./maps.js";
 import { source } from "./source.js";
 import { balance, charts } from "./charts.js";
-import { card, conceptStrip, doubtWords, drawMark, pairView, sentence, usualView, verdict } from "./panels.js";
+import { card, conceptStrip, doubtWords, drawMark, longest, pairView, sentence, usualView, verdict } from "./panels.js";
 import { AuditView } from "./audit.js";
 import { ClassesView } from "./classes.js";
 import { GalleryView } from "./gallery.js";
@@ -192,7 +192,7 @@ function draw() {
   replace(panel,
     h("div", { class: "titled" }, h("div", { class: "steps" }, h("h2", {}, title), why.test === null ? null : steps()), controls(why)),
     note ? h("p", { class: "note" }, h("b", {}, `${note.heading}. `), note.text) : null,
-    h("p", { id: "sentence" }, sentence(why)),
+    h("p", { id: "sentence", "data-longest": longest(why) }, sentence(why)),
     h("div", { class: "top" },
       h("figure", {}, sampleView(why.sample, `${title}, ${why.words.predicted} ${new Name(why.verdict.predicted)}`, why.logit_map, why.full.logit, "open"),
         h("figcaption", {}, ...glossed("relevance for "), names()[why.target]), scaleKey(why.full.logit)),
@@ -221,7 +221,7 @@ function pin(pair) {
   writeAddress(state.info, state);
   show(pair);
   const box = place("pair").getBoundingClientRect();
-  if (box.top < 0 || box.top > innerHeight - 120) place("pair").scrollIntoView({ block: "nearest" });
+  if (box.bottom < 120 || box.top > innerHeight - 120) place("pair").scrollIntoView({ block: "nearest" });
 }
 
 function show(pair) {

@@ -17,6 +17,13 @@ export function sentence(why, ...later) {
     ...glossed(`: ${words(doubts.length ? doubts : rest)}${others}.`));
 }
 
+// The longest that a sentence may become when what is not known yet is: its room is there from the start, and nothing jumps.
+export function longest(why) {
+  const usual = { trust: "care", words: "the training set has samples like this one" };
+  const stable = why.question === "made of" ? { trust: "yes", words: "its strongest samples stay so on halves of the training set" } : null;
+  return `⚠ ${sentence(why, usual, stable).textContent}`;
+}
+
 // How the scores came about, each line with what it is about.
 export function certificate(why) {
   const { agrees } = why.verdict, other = `The surrogate ${why.words.says} ${new Name(why.verdict.surrogate)}`;
@@ -142,8 +149,8 @@ export function conceptStrip(strip) {
     h("div", { class: "concepts" }, strip.parts.map((part) => h("section", {},
       h("h4", {}, part.name, " ", h("span", { class: `${side(part.score)}-ink` }, signed(part.score))),
       h("div", { class: "both" },
-        sampleView(strip.train, `Training sample ${strip.index} through ${part.name}`, part.train_map, strip.full.train),
-        sampleView(strip.test, `The test sample through ${part.name}`, part.test_map, strip.full.test)),
+        sampleView(strip.train, `Training sample ${strip.index} through ${part.name}`, part.train_map, strip.full.train, "folded"),
+        sampleView(strip.test, `The test sample through ${part.name}`, part.test_map, strip.full.test, "folded")),
       h("div", { class: "thumbs" }, part.samples.map((sample, i) =>
         sampleView(sample, `Support vector ${part.indices[i]}, which shows ${part.name} strongly`))))))];
 }

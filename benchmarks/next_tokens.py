@@ -13,7 +13,7 @@ ROWS, WINDOW, BATCH = 50_000, 128, 4  # positions, tokens of an article, article
 VOCABULARY = 49_152
 
 
-def next_tokens(data: Path, cache: Path) -> tuple[Path, np.ndarray]:
+def read(data: Path, cache: Path) -> tuple[Path, np.ndarray]:
     """Write the last states (50,000 × 576) at positions of some articles; returns their file and the labels.
 
     The class of a position is the token that follows it in the article. Articles come in an order that a seed
