@@ -476,3 +476,12 @@ def test_no_array_is_as_large_as_samples_times_classes():
     tracemalloc.stop()
     assert found.status == "converged"
     assert peak < 2 * N * K  # two bytes per pair; a float32 would take four
+
+
+def test_thousands_of_classes_with_longer_lists_keep_what_the_certificate_promises():
+    N, K, d = 2700, 2600, 256
+    rng = np.random.default_rng(0)
+    y = np.concatenate([np.arange(K), rng.integers(0, 20, N - K)])  # most have one sample, some have many
+    X = (rng.normal(size=(K, d))[y] + 1.0 + 0.5 * rng.normal(size=(N, d))).astype(np.float32)
+    found = solve(X, y, C=1e-3, tol=1e-3)
+    check_solution(found, X, y, 1e-3, True, 1e-3)

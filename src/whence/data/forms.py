@@ -12,6 +12,7 @@ from torch.utils.data import DataLoader, IterableDataset, RandomSampler, Sequent
 from whence.core.batches import BATCH_SIZE
 from whence.core.checks import check_callable, check_count, check_names, shown
 from whence.core.fingerprint import Digest
+from whence.data.corpus import Corpus
 from whence.data.items import Prepare
 from whence.data.labels import Labels
 from whence.data.reading import Workers
@@ -50,7 +51,7 @@ def as_training_set(
         Samples are pairs (input, label), or mappings or dataclasses with a label, which is one of 0 … K−1 or
         a class's name.
     batch_size
-        Samples per batch; a ``DataLoader`` keeps its own.
+        Samples per batch; a ``DataLoader`` keeps its own, and a ``Corpus`` has at least a text's length.
     task
         What labels are, see ``whence.tasks``; None takes them for classes; a function tells it of some labels
         as they are in ``data``, such as ``whence.tasks.task_of_labels``.
@@ -91,6 +92,8 @@ def as_training_set(
         collate_fn = collate_fn or own
         assert loader.batch_size is not None
         batch_size = loader.batch_size
+    if isinstance(data, Corpus):
+        batch_size = max(batch_size, data.length)  # places of one text share a run
     prepare = Prepare(collate_fn, preprocess, tokenizer)
     told = task if isfunction(task) else as_targets(task)
     samples = TrainingSet.of(data, batch_size, prepare, names, workers, told)

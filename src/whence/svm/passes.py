@@ -23,11 +23,9 @@ _PROBED = 1 << 14  # scores that tell how far all of them moved
 _FEWEST = 32  # samples that these are of
 _FASTER = 4  # how many scores a matrix product makes in the time of one that is made by itself
 _ALL_LISTED = 10  # outputs that are all listed where they may all move
-_LEAST_LISTED, _MOST_LISTED, _PER_LISTED = (
-    4,
-    32,
-    64,
-)  # of more, so many besides those with α: one per so many features
+_LEAST_LISTED, _MOST_LISTED = 4, 32  # of more outputs, so many besides those with α
+_PER_LISTED = 64  # features for which one is listed; half as many where outputs are
+_PER_PASS = 256  # times as many as are listed, so that passes take longer than what is done with a list
 
 
 @dataclass(frozen=True)
@@ -68,8 +66,10 @@ def score(problem: Problem, W: Floats, rows: slice | Ints) -> Floats:
 def most_listed(problem: Problem) -> int:
     """How many outputs of a sample are listed at most, beside those with α."""
     K = problem.n_outputs
-    wide = problem.features.shape[1] // _PER_LISTED
-    return K - 1 if K <= _ALL_LISTED else min(max(wide, _LEAST_LISTED), _MOST_LISTED)
+    if K <= _ALL_LISTED:
+        return K - 1
+    wide = int(problem.features.shape[1]) // _PER_LISTED  # so that lists are short beside the features
+    return min(max(wide, min(K // _PER_PASS, 2 * wide), _LEAST_LISTED), _MOST_LISTED)
 
 
 class Probe:

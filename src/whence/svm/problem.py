@@ -96,11 +96,10 @@ class Makes(Protocol):
 class Problem(ABC):
     """min_W ½‖W‖² + C Σ_i loss_i(W f_i) and its dual in λ, where W = Σ_i λ_i f_iᵀ.
 
-    The search moves α, with λ_i = corner_i − α_i, a corner of its own, and every α_i in a convex set of its
-    own. g_i is the gradient of the dual in α_i, which is W f_i and a constant. Of α some pairs of sample and
-    output are kept, see ``Kept``; nothing here is as large as samples times outputs. The solver speaks to
-    this class alone, so that another problem is a file and nothing else, which also has a ``make``, see
-    ``Makes``.
+    The search moves α, with λ_i = c_i − α_i, a constant and α_i in a convex set of its own. g_i is the
+    gradient of the dual in α_i, which is W f_i and a constant. Of α some pairs of sample and output are
+    kept, see ``Kept``; nothing here is as large as samples times outputs. The solver speaks to this class
+    alone, so that another problem is a file and nothing else, which also has a ``make``, see ``Makes``.
 
     Attributes
     ----------

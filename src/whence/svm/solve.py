@@ -142,10 +142,11 @@ def solve(
         status: Status = "converged"
         goal = tol
         certificate: Certificate | None = None
+        rounds: Iterable[None] = ()
         try:
             if lam is not None:
                 ascent.start_from(merge_columns(in_units(lam, asked, -1), place))
-            rounds: Iterable[None] = ascent.run(goal)
+            rounds = ascent.run(goal)
             while True:
                 for _ in rounds:
                     gap = min(ascent.gap, 1.0) if ascent.problem.C == asked.C else 1.0
@@ -165,7 +166,8 @@ def solve(
             earlier, certificate = certificate, ascent.certificate(asked.C, tol)
             if earlier is not None and earlier.gap < certificate.gap:
                 certificate = earlier
-    seconds = time.perf_counter() - started
+    seconds, n_iter = time.perf_counter() - started, ascent.n_iter
+    del ascent, rounds  # and all they hold, before W is written out for classes without samples
     gap = certificate.gap
     history.append((seconds, gap))
     warn_of_gap(status, gap, tol)
@@ -178,7 +180,7 @@ def solve(
     lam = in_units(expand_columns(certificate.lam, place), asked)
     return Solution(
         lam, weight, certificate.primal, certificate.dual, gap,
-        "converged" if gap <= tol else status, ascent.n_iter, seconds, asked.C, asked.bias, history,
+        "converged" if gap <= tol else status, n_iter, seconds, asked.C, asked.bias, history,
     )  # fmt: skip
 
 
