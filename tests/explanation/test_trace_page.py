@@ -96,6 +96,8 @@ def test_passages_of_one_document_are_together(trace: Trace) -> None:
     groups = grouped(trace.tokens[0].proponents)
     assert [(group.document, group.score) for group in groups] == [(1, 4.0), (2, 2.0)]
     assert [one.score for one in groups[0].passages] == [3.0, 1.0]
+    swapped = grouped((passage(5, -3.0), passage(4, -2.0), passage(4, -1.5)))
+    assert [(group.document, group.score) for group in swapped] == [(4, -3.5), (5, -3.0)]
 
 
 def test_the_words_that_a_document_speaks_for(trace: Trace) -> None:

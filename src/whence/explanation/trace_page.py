@@ -89,14 +89,15 @@ def sentences(trace: Trace) -> list[str]:
 
 
 def grouped(passages: Sequence[Passage]) -> list[Group]:
-    """Put passages of one document together, in the order of the strongest of each."""
+    """Put passages of one document together, the documents of the largest sums first."""
     found: dict[int, list[Passage]] = {}
     for passage in passages:
         found.setdefault(passage.document, []).append(passage)
-    return [
+    groups = [
         Group(document, some[0].title, sum(one.score for one in some), tuple(some))
         for document, some in found.items()
     ]
+    return sorted(groups, key=lambda group: -abs(group.score))
 
 
 def strongest_tokens(trace: Trace, source: Source) -> list[tuple[str, float]]:
