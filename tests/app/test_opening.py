@@ -70,7 +70,7 @@ def test_an_engine_of_ones_own_is_named(fitted: Path) -> None:
     run("fit", "--config", "x.whence.json", "--out", "y.whence", "--engine", "counting:Counting")
     import counting  # type: ignore[import-not-found]
 
-    assert counting.Counting.seen == [5, 1, 1]  # the folds of the audit, the batches of both sets
+    assert counting.Counting.seen == [5, 2, 1]  # the folds of the audit, the batches of both sets
     assert isinstance(engine.base.find(None), Local)
 
 

@@ -117,8 +117,9 @@ class Task(Targets):
     def check_saved(self, name: str, labels: Array) -> None:
         """Raise StoreError where labels (N, …) of a file are none that ``encode`` or ``blank`` give."""
         like = self.blank(labels.shape[0] if labels.ndim else 0)
-        wanted, got = (f"{array.dtype} {array.shape}" for array in (like, labels))
-        if got != wanted:
+        narrowed = like.dtype.kind == labels.dtype.kind == "i"  # integers are saved as small as they can be
+        if labels.shape != like.shape or not (narrowed or labels.dtype == like.dtype):
+            wanted, got = (f"{array.dtype} {array.shape}" for array in (like, labels))
             raise contents.refused(f"{name!r} must be {wanted}, and is {got}")
         with contents.restoring():
             self.encode(labels[self.known(labels)])
