@@ -161,7 +161,7 @@ def test_pages_and_figures_speak_of_pulling_up_and_down() -> None:
         "Pulls down",
         "pulls the prediction up",
         "True value",
-        "base of",
+        "base</button> of",
     ):
         assert text in page
     for text in ("evidence for", "<price>", "with probability", "≠"):
