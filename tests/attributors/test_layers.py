@@ -165,7 +165,8 @@ def test_captum_and_texts(explainer: DualDA) -> None:
     items = [{**{k: v[i] for k, v in inputs.items()}, "labels": i % 5} for i in range(10)]
     before = snapshot(model)
     text = DualDA(C=0.1, layers="auto", show_progress=False).fit(model, items)
-    why = text.explain({k: v[:1] for k, v in inputs.items()}, k=20)[0]
+    with pytest.warns(whence.DataWarning, match="Tokens are shown as numbers"):
+        why = text.explain({k: v[:1] for k, v in inputs.items()}, k=20)[0]
     assert len(why.logit_map) == 7  # tokens without padding
     total = np.sum([one.test_map for one in why.pairs], axis=0, dtype=np.float64)
     np.testing.assert_allclose(total, why.logit_map, atol=1e-4 * np.abs(why.logit_map).max())

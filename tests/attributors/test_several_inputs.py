@@ -85,7 +85,8 @@ def test_tokens_beside_values() -> None:
     model = Both(tokens=True)
     scan, facts, y = data(tokens=True)
     explainer = whence.DualDA(C=0.05, show_progress=False).fit(model, ({"scan": scan, "facts": facts}, y))
-    (why,) = explainer.explain({"scan": scan[:1], "facts": facts[:1]}, k=1)
+    with pytest.warns(whence.DataWarning, match="Tokens are shown as numbers"):
+        (why,) = explainer.explain({"scan": scan[:1], "facts": facts[:1]}, k=1)
     assert set(why.inputs) == {"tokens", "facts"}
     assert why.inputs["tokens"].sample.tokens == tuple(f" {i}" for i in scan[0].tolist())
     assert why.inputs["tokens"].logit_map.shape == (6,)

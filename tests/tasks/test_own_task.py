@@ -352,7 +352,7 @@ def test_what_can_do_classes_only_refuses_it(tmp_path: Path, monkeypatch: pytest
     [
         (
             "number",
-            "'task' must be one of classes, many-labels, numbers, one-logit, regression, tokens, or module:name",
+            "'task' must be one of classes, many-labels, numbers, one-logit, regression, tokens, or module",
         ),
         (3, r"'task' must be None for classes, or a task such as whence.tasks.Classes\(\)\. Got 3"),
         (int, "'task' must be None for classes"),

@@ -165,7 +165,7 @@ class Project:
 
 @cli.app.command()
 def busy():
-    explorer = SimpleNamespace(project=Project())
+    explorer = SimpleNamespace(project=Project(), task=None)
     serve(explorer, listen("127.0.0.1", 0, None), None, lambda line: print(line, flush=True))
 
 cli.main()
@@ -237,6 +237,6 @@ def test_the_training_set_is_read_on_the_engine_of_the_command(monkeypatch: pyte
     monkeypatch.setattr(server, "run", lambda app, listener: None)
     chosen = Local()
     with engine.using(chosen), listen("127.0.0.1", 0, None) as listener:
-        explorer: Any = SimpleNamespace(project=Project())
+        explorer: Any = SimpleNamespace(project=Project(), task=None)
         server.serve(explorer, listener, None, print)
         assert used.get(timeout=60) is chosen
