@@ -117,12 +117,15 @@ def test_runs_are_cut_to_the_budget() -> None:
     assert fitting(SMALL, row, 1_000, 100, 6.0) == (100, 50)  # 12 s for 100 samples and 100 tests
 
 
-def test_figures_are_scaled_in_proportion() -> None:
-    whole = scaled({**SMALL, "n": 500}, contract.Row("r", Products), 1_000, 20)
-    assert (whole["caching"], whole["explaining"], whole["bytes"], whole["whole"]) == (4.0, 4.0, 100, False)
-    per_test = scaled({**SMALL, "n": 500}, contract.Row("r", Products, per_test=True), 1_000, 20)
-    assert per_test["explaining"] == 2.0
-    assert scaled(SMALL, contract.Row("r", Products), 100, 10)["whole"]
+def test_figures_are_scaled_on_the_line_through_two_sizes() -> None:
+    found = {**SMALL, "n": 500, "caching": 4.0, "explaining": 5.0, "bytes": 130}
+    whole = scaled(found, SMALL, contract.Row("r", Products), 1_000, 20)
+    # 2 s more for 400 samples more, and 4 s more for 4,000 pairs more.
+    assert (whole["caching"], whole["explaining"], whole["bytes"]) == pytest.approx((6.5, 20.0, 230))
+    assert not whole["whole"]
+    per_test = scaled(found, SMALL, contract.Row("r", Products, per_test=True), 1_000, 20)
+    assert per_test["explaining"] == 10.0  # of one number of tests there is no line
+    assert scaled(SMALL, SMALL, contract.Row("r", Products), 100, 10)["whole"]
 
 
 @pytest.fixture

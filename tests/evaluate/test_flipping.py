@@ -153,6 +153,7 @@ def test_batches_and_other_methods_change_nothing(images):
     assert alone.areas == pytest.approx(one.areas[[0, 3]], rel=1e-12)
 
 
+@pytest.mark.filterwarnings("ignore:Tokens are shown as numbers")
 def test_tokens_are_removed_by_the_mask_and_special_ones_stay():
     torch.manual_seed(0)
     model = Bag().double()
