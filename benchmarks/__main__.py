@@ -16,6 +16,7 @@ from benchmarks import (
     flipping,
     growth,
     kills,
+    language,
     layers,
     memory,
     methods,
@@ -50,11 +51,14 @@ PARTS = (
     "outliers",
     "cluster",
 )
-ALONE = ("peers",)  # parts that run only where they are asked for
+ALONE = ("peers", "language")  # parts that run only where they are asked for
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument(
-    "parts", nargs="*", choices=[*PARTS, *ALONE, []], help="what to run; all but peers by default"
+    "parts",
+    nargs="*",
+    choices=[*PARTS, *ALONE, []],
+    help="what to run; all but peers and language by default",
 )
 parser.add_argument("--data", type=Path, default=Path.home() / ".cache/whence/data", help="data folder")
 parser.add_argument("--cache", type=Path, default=Path("bench-data"), help="where features are kept")
@@ -137,3 +141,5 @@ if "peers" in chosen:
         options.budget,
         options.pilots,
     )
+if "language" in chosen:
+    language.run(options.data, options.cache / "language", Path("docs/results/language.json"))

@@ -28,3 +28,16 @@ The protocol, fixed before any result was seen
   is in the corpus, on the corpus and on 50 ordinary documents that the corpus does not have.
 - *Growth*: positions 10,000 to 300,000 of BBC News, time and memory of the solution.
 """
+
+from __future__ import annotations
+
+from pathlib import Path
+
+TOL, SECONDS = 1e-3, 600.0  # of the surrogates' solver: the gap to reach, and when to stop
+
+
+def run(data: Path, folder: Path, results: Path) -> None:
+    """Tune the model, ask it, and print which documents methods name; needs gguf and bm25s."""
+    from benchmarks.language import answers
+
+    answers.run(data, folder, results, TOL, SECONDS)
