@@ -28,6 +28,7 @@ _RECORDS = """
     ConceptExplanation ConceptPart Contribution Explanation Explanations Sample TrainingSet Batch Prepare
     Case Row Outcome SubsetSolution Foretold StrangeSamples Group
     Nearness Usualness Usual Neighbour
+    Band Bands Changed Passage Token Trace Without
 """  # calls give them back: a user reads and never makes them
 _CONSTANTS = """
     Column Curves Numbers TextInputs Local
@@ -47,6 +48,7 @@ _AMONG_THEMSELVES = """
     Local.group Local.shards Processes.group Processes.shards Ray Ray.group Ray.run Ray.shards Group.call
     NewSamples NewSamples.inputs NewSamples.labels Prepare.of_new data.as_new
     engine.current svm.solve_shards TrainingSet.changed Usualness.of
+    Bands.of Bands.of_count Prepare.find_tokenizer Trace.band Trace.check_token
 """  # what rooms do for each other, with arguments that were checked before
 _SUBCLASSED = (
     "Boxed",

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from whence.core.arrays import Ints, Mask
-from whence.core.checks import check_count, check_names, shown
+from whence.core.checks import check_count, check_names, check_places, shown
 from whence.core.display import displayed
 from whence.errors import InvalidInputError
 
@@ -196,10 +196,11 @@ class Corpus(Dataset[Any]):
 
     def text(self, document: int) -> str:
         """Give a document as it was given."""
-        return self._texts[document]
+        return self._texts[self._known(document)]
 
     def title(self, document: int) -> str:
         """Give a document's title, or its beginning."""
+        document = self._known(document)
         if self.titles is not None:
             return self.titles[document]
         line = next((line.strip() for line in self._texts[document].splitlines() if line.strip()), "")
@@ -207,15 +208,22 @@ class Corpus(Dataset[Any]):
 
     def tokens(self, document: int) -> Ints:
         """Give a document's tokens."""
+        document = self._known(document)
         return self._tokens[self._starts[document] : self._starts[document + 1]].astype(np.int64)
 
     def position(self, index: int) -> Position:
         """Tell where a sample lies."""
+        index = check_count("index", index, 0, len(self) - 1)
         return Position(int(self.document[index]), int(self.place[index]))
 
-    def of_documents(self, documents: Iterable[int]) -> Ints:
+    def of_documents(self, documents: Sequence[int] | Ints) -> Ints:
         """Give the samples that lie in some documents, ascending."""
-        return np.flatnonzero(np.isin(self.document, list(documents)))
+        some = check_places("documents", documents, self.n_documents)
+        return np.flatnonzero(np.isin(self.document, some))
+
+    def _known(self, document: int) -> int:
+        """Give the number of a document, or raise where there is none."""
+        return check_count("document", document, 0, self.n_documents - 1)
 
 
 def _parts(number: int, document: Any) -> tuple[str, str]:
