@@ -13,6 +13,7 @@ pytest.importorskip("transformers")
 
 from tests.helpers.untouched import assert_untouched, snapshot
 from tests.helpers.writers import TEXTS, adapted, gpt2, llama, tokenizer
+from whence import DualDA
 from whence.data import Corpus, as_training_set
 from whence.errors import InvalidInputError, ModelError
 from whence.features import extract
@@ -111,3 +112,19 @@ def test_it_writes_the_token_of_the_largest_logit(model: Any) -> None:
     assert_untouched(before, model)
     with pytest.raises(InvalidInputError, match="48"):
         classifier.write(start, 46)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"task": "regression"}, "'task' must be left out where 'data' are documents"),
+        ({"preprocess": str}, "'preprocess' must be left out"),
+        ({"collate_fn": list}, "'collate_fn' must be left out"),
+        ({"tokenizer": copy.copy(tokenizer())}, "'tokenizer' must be left out beside a Corpus"),
+    ],
+)
+def test_nothing_beside_documents_is_ignored(given: dict[str, Any], words: str) -> None:
+    with pytest.raises(InvalidInputError, match=words):
+        DualDA(C=1.0, show_progress=False).fit(llama(), Corpus(TEXTS, tokenizer()), **given)
+    same = {"task": "tokens", "tokenizer": tokenizer()}
+    assert DualDA(C=1.0, show_progress=False).fit(llama(), Corpus(TEXTS, tokenizer()), **same).n_train_

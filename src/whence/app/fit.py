@@ -23,6 +23,7 @@ from whence.core.checks import check_choice
 from whence.core.naming import find
 from whence.core.resources import in_words
 from whence.core.words import counted
+from whence.data import Corpus
 from whence.errors import InvalidInputError
 from whence.explanation.bands import Bands
 from whence.features import as_float32, extract, taken
@@ -137,6 +138,8 @@ def run(
     tests = None if configuration.test is None else find("test", configuration.test, folder)
     reading = configuration.reading
     form = {} if several else {"preprocess": configuration.prepare(), "tokenizer": configuration.spelling()}
+    if isinstance(samples, Corpus):
+        del form["tokenizer"]  # which it has
     attributor = configuration.attributor()(**configuration.options)
     attributor.show_progress = show_progress
     held_out = None

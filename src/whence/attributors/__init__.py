@@ -106,7 +106,7 @@ def load(
         )
     if manifest.get("task") == Tokens().saved["task"]:
         model = None if model is None else as_language_model(model)
-        if tokenizer is not None and data is not None:
+        if tokenizer is not None and data is not None and not isinstance(data, Corpus):
             data, tokenizer = Corpus(data, tokenizer), None
         preprocess = data.prompts if isinstance(data, Corpus) else preprocess
     attributor = METHODS.get(method).restored(arrays, manifest, model)

@@ -179,6 +179,7 @@ class Attributor(Saveable):
             written = of_documents(model, data, tokenizer)
             if written is not None:
                 model, data = written
+                _check_documents(as_task(task), preprocess, collate_fn)
                 preprocess, tokenizer, task = data.prompts, None, Tokens
                 names = data.prompts.names(model.n_tokens) if names is None else names
             held = held_by(model, data)
@@ -304,6 +305,17 @@ def _labelled(data: Any, y: Any) -> Any:
             "fit(model, X, y) or fit(model, (X, y))."
         )
     return data, y
+
+
+def _check_documents(task: Task | None, preprocess: Any, collate_fn: Any) -> None:
+    """Raise where documents come with what makes samples of something else."""
+    others = {"preprocess": preprocess, "collate_fn": collate_fn}
+    told = [name for name, value in others.items() if value is not None]
+    if told or not isinstance(task, Tokens | None):
+        raise InvalidInputError(
+            f"'{(told or ['task'])[0]}' must be left out where 'data' are documents of a language model: "
+            "their tokens are the samples, and the tokeniser makes the inputs. Got one."
+        )
 
 
 def share_options(fit: Callable[..., Any]) -> Any:

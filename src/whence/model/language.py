@@ -159,6 +159,10 @@ def of_documents(model: Any, data: Any, tokenizer: Any) -> tuple[NextToken, Corp
         tokenizer = model.tokenizer
     if not isinstance(data, Corpus) and (tokenizer is None or data is None or not writes(model)):
         return None
+    if isinstance(data, Corpus) and tokenizer is not None and tokenizer is not data.tokenizer:
+        raise InvalidInputError(
+            "'tokenizer' must be left out beside a Corpus, which has its own. Got another one."
+        )
     corpus = data if isinstance(data, Corpus) else Corpus(data, tokenizer)
     found = as_language_model(model)
     some = [corpus[i][0] for i in sorted({*range(min(len(corpus), 3)), len(corpus) - 1})]
