@@ -8,11 +8,19 @@ from pydantic import BaseModel, Field
 
 from whence.explanation import view
 from whence.explanation.view import Class, Index, Small
+from whence.explanation.wording import Question
 from whence.tasks import Speech
+from whence.ui.reach import View
 
 
 class Info(BaseModel):
-    """What was loaded, and what holds for all tests. ``size`` is that of the explainer's file in bytes."""
+    """What was loaded, and what holds for all tests.
+
+    ``size`` is that of the explainer's file in bytes. Of an ensemble of several ``members``, ``C`` is None,
+    and the head and the number of features are the first one's. ``questions`` can be asked, ``Cs`` chosen;
+    ``compares`` tells whether it is known how usual tests are. ``withheld`` says of views why they are empty,
+    and ``note`` of predictions what is not told; a language model ``writes``, at /write.
+    """
 
     title: str
     model: str
@@ -29,7 +37,13 @@ class Info(BaseModel):
     n_support: int
     n_wrong: int
     n_differing: int
-    C: float
+    members: int
+    questions: list[Question]
+    compares: bool
+    withheld: dict[View, str]
+    note: str
+    writes: bool
+    C: float | None
     Cs: list[float]
     gap: float
     accuracy: float
@@ -84,12 +98,12 @@ class Rows(BaseModel):
 class Explained(view.Explained):
     """Where one prediction comes from, at one C; ``test`` is None for an input of the user's own.
 
-    ``beside`` has the other question's answer for each of ``pairs``, τ beside effects, effects beside τ;
-    None where effects are not fitted yet.
+    ``C`` is None of an ensemble. ``beside`` has the other question's answer for each of ``pairs``, τ beside
+    effects, effects beside τ; None where effects are not fitted yet.
     """
 
     test: Index | None
-    C: float
+    C: float | None
     beside: list[float] | None
 
 
