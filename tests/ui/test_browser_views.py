@@ -196,7 +196,7 @@ def test_the_address_keeps_what_is_asked(visit: Any, home: str, explorer: Explor
 def test_what_is_too_long_for_an_address_is_told(visit: Any, home: str) -> None:
     places = "_".join(str(2 * i) for i in range(700))
     page = visit(f"{home}#tab=whatif&without={places}", ready=".asking li")
-    expect(page.locator(".asking li")).to_have_count(700)
+    expect(page.locator(".asking li").last).to_have_text("… and 676 samples more")
     expect(page.locator(".asking .long")).to_contain_text("too long for an address")
     page.wait_for_function("!location.hash.includes('without')")
 

@@ -1,6 +1,6 @@
 // What if some training samples were gone or had other labels: marks and groups, the question, the answer for one test.
 
-import { count, fail, h, progress, replace } from "./dom.js";
+import { PAGE, count, fail, h, progress, replace, some } from "./dom.js";
 import { askedWords } from "./asked.js";
 import { whatIfAnswer } from "./panels.js";
 
@@ -96,7 +96,8 @@ export class WhatIf {
     const long = this.words === null ? h("p", { class: "quiet long" }, "This is too long for an address: a reload or a link that you share forgets it. Samples of a class, of a search such as 40-60 or of the audit are short.") : null;
     return [h("ul", {},
       this.groups.map((group) => one(groupWords(group, this.names), () => { this.groups.splice(this.groups.indexOf(group), 1); this.changed(); })),
-      [...this.marks].map(([index, value]) => one(value === "remove" ? `without #${index}` : `#${index} as ${this.names[value]}`, () => this.mark(index, undefined)))), long];
+      [...this.marks].slice(0, PAGE).map(([index, value]) => one(value === "remove" ? `without #${index}` : `#${index} as ${this.names[value]}`, () => this.mark(index, undefined))),
+      this.marks.size > PAGE ? h("li", { class: "quiet" }, `… and ${some(this.marks.size - PAGE, "sample")} more`) : null), long];
   }
 
   // The tools of the pair that is shown.
