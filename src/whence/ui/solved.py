@@ -76,8 +76,7 @@ class Solved:
             return self.at(C)
         if C is not None:
             raise InvalidInputError(
-                f"'C' must be left out where the question is {question!r} of {type(method).__name__}. Got "
-                f"{C:g}."
+                f"'C' must be left out but where a DualDA tells what a logit is made of. Got {C:g}."
             )
         return method if isinstance(method, Ensemble) else self.effects.result()
 

@@ -41,7 +41,7 @@ async function explain(over = false) {
   state.wanted = wanted();
   writeAddress(state.info, state, over);
   try {
-    if (question === "would change" && state.info.C !== null) {
+    if (question === "would change" && state.info.questions.length > 1) {
       await Promise.race([foretell(), new Promise((go) => { setTimeout(go, 300); })]);
       if (mine !== state.asked) return;
       if (!state.foretold) await meanwhile(mine);
@@ -168,11 +168,10 @@ function controls(why) {
     names().map((name, c) => h("option", { value: c, title: name.whole, selected: c === why.target }, `${name}${c === why.predicted && why.speech === "class" ? " (predicted)" : ""}`)));
   const k = h("input", { id: "k", type: "number", min: 1, max: 20, value: state.choice.k,
     onchange: (event) => change({ k: Math.max(1, Math.min(20, Math.round(+event.target.value) || 5)) }) });
-  const Cs = state.info.Cs;
-  const C = h("input", { id: "C", type: "range", min: 0, max: Cs.length - 1, step: 1, value: Cs.indexOf(why.C),
-    "aria-valuetext": `C = ${short(why.C)}`, onchange: (event) => change({ C: Cs[+event.target.value] }) });
-  return h("div", { class: "controls" }, h("label", {}, "explain ", target), h("label", {}, "pairs per side ", k),
-    why.question === "made of" && Cs.length ? h("label", {}, "dense ", C, " sparse ", h("span", { class: "quiet" }, `C = ${short(why.C)}`)) : null);
+  const Cs = why.question === "made of" ? state.info.Cs : [];
+  const C = () => h("label", {}, "dense ", h("input", { id: "C", type: "range", min: 0, max: Cs.length - 1, step: 1, value: Cs.indexOf(why.C),
+    "aria-valuetext": `C = ${short(why.C)}`, onchange: (event) => change({ C: Cs[+event.target.value] }) }), " sparse ", h("span", { class: "quiet" }, `C = ${short(why.C)}`));
+  return h("div", { class: "controls" }, h("label", {}, "explain ", target), h("label", {}, "pairs per side ", k), Cs.length ? C() : null);
 }
 
 // The way to the tests beside this one in the list.
@@ -277,7 +276,7 @@ function openView(name) {
 function turn(name, over = false) {
   openView(name);
   const { one, other, from, views } = state;
-  if (state.tab === "classes") views.classes.show(one, other, from); else views[state.tab]?.show(from);
+  if (state.tab === "classes") views.classes?.show(one, other, from); else views[state.tab]?.show(from);
   if (state.tab === "explore") ensure(over);
 }
 
@@ -299,7 +298,7 @@ function go(changes) {
 
 // What keys do in a view.
 function acts(view) {
-  if (view !== "explore") return view === "audit" ? state.views.audit.keys() : {};
+  if (view !== "explore") return view === "audit" ? state.views.audit?.keys() ?? {} : {};
   if (!state.why) return {};
   const { pairs } = state.why, at = pairs.indexOf(pinned()), press = (id) => () => place(id)?.click();
   return {
