@@ -16,8 +16,8 @@ _NEEDS: dict[View, str] = {
     "concepts": "Concepts are directions of the features of a DualDA.",
     "whatif": "What if solves the surrogate of a DualDA again.",
 }
-_MEMBER = "To have it of one of them, save that by itself, explainer.members_[0].save(path), and serve it."
-_SINGLE = "To have it, fit DualDA, whence fit --method dualda, and serve that."
+_MEMBER = "To ask that, save a member by itself, explainer.members_[0].save(path), and serve it."
+_SINGLE = "To ask that, fit DualDA, whence fit --method dualda, and serve it."
 
 
 def questions(project: Project) -> tuple[Question, ...]:

@@ -114,13 +114,14 @@ export class ChangesView {
         whatIf.size ? h("button", { type: "button", onclick: () => whatIf.clear() }, "clear") : null));
   }
 
-  async solve() {
+  // ``asked`` tells whether the visitor asked for it just now, and is to be led to the answer.
+  async solve(asked = true) {
     const told = progress(this.answer, "Solving"), mark = this.answer.firstElementChild;
     try {
       const found = await this.source.whatChanges(this.whatIf.question(), told);
       if (!this.answer.contains(mark)) return; // other changes came in between
       replace(this.answer, this.outcome(found));
-      this.answer.querySelector("h3").focus();
+      if (asked) this.answer.querySelector("h3").focus();
     } catch (error) { fail(this.answer, error); }
   }
 

@@ -348,7 +348,7 @@ async function follow() {
   const asked = state.whatIf ? readAsked(state.names.length - 1, hash) : null, other = asked !== null && state.whatIf.take(asked);
   turn(found.tab, true);
   if (state.whatIf?.size) writeAddress(state.info, state, true); // an address that asks nothing leaves what was asked
-  if (other && state.tab === "whatif") state.views.whatif.solve();
+  if (other && state.tab === "whatif") state.views.whatif.solve(false);
 }
 
 // What marks of the audit would change.

@@ -62,7 +62,7 @@ export function verdict(why, names) {
     h("p", { class: "prediction" }, h("b", {}, new Name(said.predicted)), `${whole ? chance : ""} `,
       truth(said.right, said.truth, whole ? "labelled" : why.words.true)),
     named ? h("p", {}, "Explained below: ", h("b", {}, names[why.target]), whole ? null : chance) : null,
-    h("div", { id: "usual" }), certificate(why));
+    why.n_members ? null : h("div", { id: "usual" }), certificate(why));
 }
 
 // How usual the test is for the training set, and the training samples that it is nearest to.
@@ -111,7 +111,7 @@ export function card(pair, why, names, mark, actions) {
         h("span", { class: "share", "--share": pair.share }),
         h("span", { class: "quiet" }, `${percent(pair.share)} of all ${why.words.share[pair.score >= 0 ? 0 : 1]}, sample ${pair.index}`),
         why.beside ? h("span", { class: "quiet beside", title: why.question === "made of" ? "What its being there changes" : "Its part of what the logit is made of" }, besideWords(pair, why)) : null,
-        why.question === "made of" ? h("span", { class: "quiet doubt" }) : null,
+        why.question === "made of" && !why.n_members ? h("span", { class: "quiet doubt" }) : null,
         h("span", { class: "mark" }))));
   drawMark(item, mark, names);
   return item;
