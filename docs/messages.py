@@ -67,5 +67,6 @@ class Messages(SphinxDirective):
         listed = nodes.bullet_list()
         for text, kind in told:
             words = nodes.paragraph("", "", nodes.Text(f"{text} "), nodes.literal("", kind))
+            words["support_smartquotes"] = False  # as it is written, for whoever searches for it
             listed += nodes.list_item("", words)
         return [nodes.rubric("", "", nodes.literal("", room)), listed]
