@@ -229,10 +229,14 @@ def likeliest(
     n, k, classes = len(S), len(listed.seen), listed.classes
 
     def loss(parameters: Doubles) -> tuple[float, Doubles]:
-        logs = log_softmax(parameters[0] * S + parameters[1:][classes], axis=1)
-        residual = np.exp(logs) - targets
-        slope = np.r_[np.vdot(residual, S), listed.total(residual)]
-        return -float(np.vdot(targets, logs)) / n, slope / n
+        Z = parameters[0] * S + parameters[1:][classes]
+        Z -= Z.max(axis=1, keepdims=True)
+        residual = np.exp(Z)  # one exponential per score: they are most of the time
+        sums = residual.sum(axis=1, keepdims=True)
+        value = float(targets.sum(axis=1) @ np.log(sums[:, 0])) - float(np.vdot(targets, Z))
+        residual /= sums
+        residual -= targets
+        return value / n, np.r_[np.vdot(residual, S), listed.total(residual)] / n
 
     bounds: list[Any] = [(0.0, _STEEPEST), *[(None, None)] * k]
     options: Any = {"maxiter": 1000, "ftol": 1e-14, "gtol": 1e-8}
