@@ -12,6 +12,7 @@ from whence.attributors import DualDA
 from whence.audit.confusion import destinations
 from whence.audit.heldout import calibrated, held_out_scores
 from whence.core.arrays import Doubles, Floats, Ints
+from whence.features.unit import unit_rows
 
 HEAD_SHARE = 2.0
 """Weight of the model's own probabilities for each part of the labels that it disagrees with, up to 1 in all.
@@ -39,12 +40,13 @@ class Evidence:
         """Scores (M, K) of surrogates solved without the sample, for each layer and κ of ``KAPPAS``."""
         explainer, layers = self.explainer, self.explainer.layers_
         assert self._features is not None
+        rows = unit_rows(self._features) if explainer.normalise else self._features
         places = [slice(None)] if layers is None else [*layers.places.values()]
         return [
             scores
             for place in places
             for scores in held_out_scores(
-                np.ascontiguousarray(self._features[:, place]),
+                np.ascontiguousarray(rows[:, place]),
                 self.labels,
                 explainer.n_classes_,
                 bias=explainer.constant_ or False,
