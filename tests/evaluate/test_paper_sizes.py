@@ -72,13 +72,13 @@ def hundredth(name: str) -> protocol.Protocol:
     data, model = tables["data"], tables["model"]
     most = 90 if folders else data["train"]  # folders have 120 images for training
     data |= {"train": min(most, data["train"] // 100), "test": 12, "held_out": 20}
-    model |= {"steps": max(4, model["steps"] // 1000), "device": "cpu", "batch_size": 32, "checkpoints": 2}
+    model |= {"steps": max(6, model["steps"] // 1000), "device": "cpu", "batch_size": 32, "checkpoints": 2}
     if model["name"] == "resnet18":
         model["name"] = "resnet8"
     for options in tables["metrics"].values():
         options |= {key: max(2, options[key] // 100) for key in ("subsets", "tuning") if key in options}
         options |= {"train": data["train"]} if "train" in options else {}
-        options |= {"steps": 4} if "steps" in options else {}
+        options |= {"steps": 6} if "steps" in options else {}
         options |= {"fractions": [0.5], "seeds": 1} if "fractions" in options else {}
         options |= {"seeds": 1} if "seeds" in options else {}
         options |= {"groups": K // 2} if "groups" in options else {}

@@ -22,7 +22,7 @@ def lengths(features: Tensor) -> Tensor:
     # By the largest entry first: squares of very small or large ones would leave float64.
     largest = rows.abs().amax(1, keepdim=True)
     largest = largest.where(largest > 0, 1.0)
-    found = largest * torch.linalg.vector_norm(rows / largest, dim=1, keepdim=True)
+    found: Tensor = largest * torch.linalg.vector_norm(rows / largest, dim=1, keepdim=True)
     return found.where(found > 0, 1.0)
 
 

@@ -58,7 +58,8 @@ def fit_softmax(
     """
     started = time.perf_counter()
     X = np.ascontiguousarray(features, dtype=np.float64)
-    problem = _Problem(X, np.eye(n_classes)[labels] if labels.ndim == 1 else labels, l2)
+    Y: Doubles = labels.astype(np.float64) if labels.ndim == 2 else np.eye(n_classes)[labels.astype(np.int64)]
+    problem = _Problem(X, Y, l2)
     W = np.zeros((n_classes, X.shape[1])) if start is None else start
     value, gradient, P = problem.at(W)
     best = np.inf

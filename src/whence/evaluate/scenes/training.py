@@ -248,7 +248,8 @@ def _optimizer(recipe: Recipe, model: nn.Module) -> tuple[Optimizer, OneCycleLR]
         optimizer = AdamW(model.parameters(), rate, weight_decay=decay)
     cycled = recipe.optimizer == "adamw"
     steps = recipe.steps + 1
-    return optimizer, OneCycleLR(optimizer, rate, total_steps=steps, pct_start=0.2, cycle_momentum=cycled)
+    up = min(1.0, max(0.2, 2 / steps))  # a step at least, without which torch divides by zero
+    return optimizer, OneCycleLR(optimizer, rate, total_steps=steps, pct_start=up, cycle_momentum=cycled)
 
 
 def _batches(n: int, batch_size: int, generator: torch.Generator) -> list[Tensor]:

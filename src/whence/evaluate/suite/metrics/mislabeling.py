@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import ClassVar, Literal
 
 import numpy as np
+from torch import Tensor, nn
 
 from whence.attributors import DualDA
 from whence.core.arrays import Doubles
@@ -168,14 +169,16 @@ class Mislabeling30Memorised(MislabelingMemorised):
 def _best(scene: Scene) -> Trained:
     """Give the network as it was when it was right on most of the held-out tests, and what was before."""
     trained, (inputs, labels) = scene.trained, scene.held_out
-    right = []
-    for state in trained.checkpoints:
-        model = scene.trainer.build(0)
-        model.load_state_dict(state)
-        right.append(float((networks.logits(model.eval(), inputs).argmax(1).numpy() == labels).mean()))
-    if not right:
+    if not trained.checkpoints:
         return trained
-    at = int(np.argmax(right))
+    said = (networks.logits(_at(scene, state), inputs).argmax(1).numpy() for state in trained.checkpoints)
+    at = int(np.argmax([(found == labels).mean() for found in said]))
+    model, so_far = _at(scene, trained.checkpoints[at]), slice(0, at + 1)
+    return Trained(model, trained.checkpoints[so_far], trained.learning_rates[so_far])
+
+
+def _at(scene: Scene, state: dict[str, Tensor]) -> nn.Module:
+    """Give the network with some weights."""
     model = scene.trainer.build(0)
-    model.load_state_dict(trained.checkpoints[at])
-    return Trained(model.eval(), trained.checkpoints[: at + 1], trained.learning_rates[: at + 1])
+    model.load_state_dict(state)
+    return model.eval()
