@@ -40,7 +40,6 @@ from whence.audit import RANKINGS
 from whence.audit.heldout import Scores, held_out_scores
 from whence.audit.rankings import Evidence
 from whence.features import FeatureBank
-from whence.model.heads import Head
 
 CLEANLAB = ["cleanlab[datalab]==2.9.0"]
 DEFAULT = "whence odds, the default"
@@ -111,14 +110,12 @@ class Layered(Evidence):
         explainer, ends = self.explainer, np.cumsum([0, *(X.shape[1] for X in self.before)])
         head = explainer.head_
         assert head is not None
-        weight = np.zeros((len(head.weight), ends[-1]))
-        weight[:, ends[-2] :] = head.weight
         return held_out_scores(
             np.hstack(self.before),
             self.labels,
             explainer.n_classes_,
             places=[slice(a, b) for a, b in pairwise(ends)],
-            head=Head(weight, head.bias),
+            head=(head, self.before[-1]),
             n_threads=1,
         )
 

@@ -90,7 +90,7 @@ def held_out_scores(
     *,
     bias: bool | float = True,
     places: Sequence[slice] = (slice(None),),
-    head: Head | None = None,
+    head: tuple[Head, Floats] | None = None,
     kappas: Sequence[float] = KAPPAS,
     n_folds: int = 5,
     seed: int = 0,
@@ -110,7 +110,7 @@ def held_out_scores(
     labels : (N,)
     n_classes : K
     places : of the features, one per layer; each has surrogates of its own
-    head : the model's last layer, whose logits are scores as well
+    head : the model's last layer, whose logits are scores as well, and the features (N, d) that it reads
     kappas : C·N·mean‖f‖² of each surrogate
     n_folds : from 2 to N, which leaves out single samples
     """
@@ -145,34 +145,46 @@ def _score_fold(
     labels: Ints,
     fold: Ints,
     Cs: list[tuple[slice, list[float]]],
-    head: Head | None,
+    head: tuple[Head, Floats] | None,
     options: dict[str, Any],
     j: int,
 ) -> tuple[Ints, Doubles]:
     """Solve along C (which is divided by the rows left) without fold j; list and score its classes."""
     rest, rows = np.flatnonzero(fold != j), np.flatnonzero(fold == j)
     seen, named = np.unique(labels, return_inverse=True)
-    solved: list[tuple[slice, Doubles, Doubles | float]] = []
+    solved: list[_Source] = []
     for place, path in Cs:
         X = np.ascontiguousarray(features[rest, place])
         for s in solve_path(X, labels[rest], [C / len(rest) for C in path], **options):
             d = X.shape[1]
-            solved.append((place, s.weight[seen, :d], s.weight[seen, -1] if options["bias"] else 0.0))
+            bias = s.weight[seen, -1] if options["bias"] else 0.0
+            solved.append(_Source(features, place, s.weight[seen, :d], bias))
     if head is not None:
-        bias = 0.0 if head.bias is None else head.bias[seen]
-        solved.append((slice(None), head.weight[seen].astype(np.float64), bias))
+        (weight, bias), read = head
+        bias = 0.0 if bias is None else bias[seen]
+        solved.append(_Source(read, slice(None), weight[seen].astype(np.float64), bias))
     height = max(1, _AT_ONCE // (len(seen) * len(solved)))
     blocks = [rows[k : k + height] for k in range(0, len(rows), height)]
-    found = [_list_block(features[some], named[some], solved, head is not None) for some in blocks]
+    found = [_list_block(some, named[some], solved, head is not None) for some in blocks]
     return np.concatenate([f[0] for f in found]), np.concatenate([f[1] for f in found], axis=1)
 
 
-def _list_block(
-    f: Floats, labels: Ints, solved: list[tuple[slice, Doubles, Doubles | float]], with_head: bool
-) -> tuple[Ints, Doubles]:
+class _Source(NamedTuple):
+    """What gives scores: features (N, d), the place of them that is read, weights and offsets."""
+
+    features: Floats
+    place: slice
+    weight: Doubles
+    bias: Doubles | float
+
+    def score(self, rows: Ints) -> Doubles:
+        """Score the classes of some samples."""
+        return self.features[rows, self.place].astype(np.float64) @ self.weight.T + self.bias
+
+
+def _list_block(rows: Ints, labels: Ints, solved: list[_Source], with_head: bool) -> tuple[Ints, Doubles]:
     """List the classes (n, T) of some samples, and what every source makes of them (sources, n, T)."""
-    f = f.astype(np.float64)
-    scores = np.stack([f[:, place] @ W.T + b for place, W, b in solved])
+    scores = np.stack([source.score(rows) for source in solved])
     n, k = scores.shape[1:]
     if k <= LISTED:
         return np.broadcast_to(np.arange(k), (n, k)), scores

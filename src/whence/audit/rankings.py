@@ -12,6 +12,7 @@ from whence.attributors import DualDA
 from whence.audit.confusion import taken_for
 from whence.audit.heldout import Scores, calibrated, held_out_scores
 from whence.core.arrays import Doubles, Floats, Ints
+from whence.features.unit import unit_rows
 
 HEAD_SHARE = 2.0
 """Weight of the model's own probabilities for each part of the labels that it disagrees with, up to 1 in all.
@@ -40,12 +41,12 @@ class Evidence:
         explainer, layers = self.explainer, self.explainer.layers_
         assert self._features is not None
         return held_out_scores(
-            self._features,
+            unit_rows(self._features) if explainer.normalise else self._features,
             self.labels,
             explainer.n_classes_,
             bias=explainer.constant_ or False,
             places=[slice(None)] if layers is None else [*layers.places.values()],
-            head=explainer.head_,
+            head=None if explainer.head_ is None else (explainer.head_, self._features),
             n_folds=min(5, len(self.labels)),
             seed=explainer.seed,
             n_threads=explainer.n_threads,

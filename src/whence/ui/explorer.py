@@ -58,6 +58,7 @@ class Explorer:
             speech=self.task.speech,
             classes=list(self.names),
             n_features=tests.features.shape[1],
+            normalise=explainer.normalise,
             n_train=int(explainer.used_.sum()),
             n_tests=int(tests.valid.sum()),
             n_support=len(explainer.support_),
