@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from benchmarks.language import naming
 from benchmarks.language.asking import Answered, asked
 from benchmarks.language.facts import HELD_OUT, ordinary, planted
 from benchmarks.language.naming import Scene, Scores
-from benchmarks.language.tuning import Language, tune
+from benchmarks.language.tuning import Language, losses, tune
 from whence import DualDA
 from whence.core.arrays import Doubles
 from whence.explanation.bands import Bands
+from whence.features import FeatureBank
 from whence.svm.inputs import spread
 
-KAPPAS = (10.0, 100.0, 1000.0)
+KAPPAS, SHARES = (10.0, 100.0, 1000.0), (0.5, 0.2)
 REMOVED = 40  # facts whose documents are left out
 OURS, WORDS = "DualDA", "BM25, prompt and answer"
 
@@ -52,12 +55,16 @@ def surrogates(made: Scene, tol: float, seconds: float) -> tuple[dict[str, DualD
     """Fit DualDA with C by its rule, and at several κ; what came out is told beside."""
     bank = made.bank
     scale = len(bank.labels) * spread(np.asarray(bank.features, np.float32)) ** 2
-    Cs: dict[str, Any] = {OURS: "auto"} | {f"{OURS}, κ = {k:g}": k / scale for k in KAPPAS}
+    tried: dict[str, tuple[Any, float]] = {OURS: ("auto", 1.0)}
+    tried |= {f"{OURS}, κ = {k:g}": (k / scale, 1.0) for k in KAPPAS}
+    tried |= {f"{OURS}, {share:.0%} of the places": (None, share) for share in SHARES}
     found, told = {}, {}
-    for name, C in Cs.items():
+    for name, (C, share) in tried.items():
         started = time.process_time()
+        C = found[OURS].C_ / share if C is None else C  # the same κ
         one = DualDA(C=C, tol=tol, max_seconds=seconds, show_progress=False)
-        found[name] = one.fit(features=bank, cache_dir=str(made.folder / "cache"))
+        some = bank if share == 1 else hardest(made, share)
+        found[name] = one.fit(features=some, cache_dir=str(made.folder / "cache") if share == 1 else None)
         told[name] = {
             "C": one.C_, "κ": one.C_ * scale, "gap": one.gap_, "support": len(one.support_),
             "positions": one.n_train_, "agreement": one.agreement_,
@@ -65,6 +72,22 @@ def surrogates(made: Scene, tol: float, seconds: float) -> tuple[dict[str, DualD
         }  # fmt: skip
         print(f"{name}: {told[name]}", flush=True)
     return found, told
+
+
+def hardest(made: Scene, share: float) -> FeatureBank:
+    """Leave out all places but a share, those that the untuned model found hardest; all keep their places."""
+    documents = made.documents
+    with torch.no_grad():
+        each = []
+        for start in range(0, len(documents), 16):
+            last, labels, _ = made.base.predicting(documents[start : start + 16])
+            each.append(losses(last, made.base.head, labels))
+    kept = made.corpus.hardest(torch.cat(each).numpy(), share)
+    places = {*zip(kept.document.tolist(), kept.place.tolist(), strict=True)}
+    every = zip(made.corpus.document.tolist(), made.corpus.place.tolist(), strict=True)
+    stays = np.array([place in places for place in every])
+    labels = np.where(stays, made.bank.labels, -1)
+    return replace(made.bank, labels=labels, parts={}, checksum="")
 
 
 def methods(made: Scene, explainers: Mapping[str, DualDA], known: Sequence[Answered]) -> dict[str, Scores]:

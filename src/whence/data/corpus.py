@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -12,7 +13,7 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from whence.core.arrays import Ints, Mask
-from whence.core.checks import check_count, check_names, check_places, shown
+from whence.core.checks import check_count, check_names, check_places, check_share, shown, to_array
 from whence.core.display import displayed
 from whence.errors import InvalidInputError
 
@@ -184,6 +185,68 @@ class Corpus(Dataset[Any]):
         seen = (place - 1) // self.length * self.length
         return self._tokens[start + seen : start + place].astype(np.int64), int(self.labels[index])
 
+    def hardest(self, losses: Any, share: float) -> Self:
+        """Give the corpus with a share of its places alone: those where the next token was hardest to tell.
+
+        What is left out is context still, but no sample. Losses of the model *before* it was tuned keep what
+        tuning had to teach; those of the tuned model would leave out what it learned best.
+
+        Parameters
+        ----------
+        losses
+            One per sample, such as ``whence.model.token_losses(model, corpus)`` gives.
+        share
+            Of the samples that stay, above 0 and up to 1.
+        """
+        share, given = check_share("share", share, whole=True), to_array("losses", losses)
+        if given.shape != (len(self),) or not np.isfinite(given).all():
+            raise InvalidInputError(
+                f"'losses' must be {len(self):,} finite numbers, one per sample. Got shape {given.shape}."
+            )
+        n = max(1, round(share * len(self)))
+        kept = np.sort(np.argsort(-given, kind="stable")[:n])
+        other = copy.copy(self)
+        other.document, other.place, other.labels = self.document[kept], self.place[kept], self.labels[kept]
+        return other
+
+    def more(self, documents: Any) -> Corpus:
+        """Give other documents as a corpus that is read as this one; a corpus as it is."""
+        return (
+            documents
+            if isinstance(documents, Corpus)
+            else Corpus(documents, self.tokenizer, length=self.length)
+        )
+
+    @classmethod
+    def joined(cls, corpora: Sequence[Corpus]) -> Corpus:
+        """Give several corpora as one, whose samples and documents come one after the other."""
+        first = corpora[0]
+        if len(corpora) == 1:
+            return first
+        for other in corpora[1:]:
+            if other.length != first.length or not _alike(first.tokenizer, other.tokenizer):
+                raise InvalidInputError(
+                    "Corpora that are put together must have the same tokeniser and length. Got lengths "
+                    f"{first.length} and {other.length}, vocabularies of {len(first.tokenizer):,} and "
+                    f"{len(other.tokenizer):,} tokens. Make the second by first.more(documents)."
+                )
+        made, before = copy.copy(first), np.cumsum([0, *(each.n_documents for each in corpora)])
+        ends = np.cumsum([0, *(len(each._tokens) for each in corpora)])
+        made._tokens = np.concatenate([each._tokens for each in corpora])
+        made._starts = np.concatenate(
+            [[0], *(n + each._starts[1:] for n, each in zip(ends[:-1], corpora, strict=True))]
+        )
+        made._texts = [text for each in corpora for text in each._texts]
+        made.document = np.concatenate(
+            [n + each.document for n, each in zip(before[:-1], corpora, strict=True)]
+        )
+        made.place, made.labels = (
+            np.concatenate([getattr(each, name) for each in corpora]) for name in ("place", "labels")
+        )
+        if any(each.titles is not None for each in corpora):
+            made.titles = tuple(each.title(i) for each in corpora for i in range(each.n_documents))
+        return made
+
     @property
     def n_documents(self) -> int:
         """The number of documents."""
@@ -224,6 +287,11 @@ class Corpus(Dataset[Any]):
     def _known(self, document: int) -> int:
         """Give the number of a document, or raise where there is none."""
         return check_count("document", document, 0, self.n_documents - 1)
+
+
+def _alike(tokenizer: Any, other: Any) -> bool:
+    """Whether two tokenisers have the same tokens."""
+    return tokenizer is other or tokenizer.get_vocab() == other.get_vocab()
 
 
 def _parts(number: int, document: Any) -> tuple[str, str]:

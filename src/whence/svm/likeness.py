@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.stats import rankdata
 
 from whence.core.arrays import Doubles, Floats, Ints
-from whence.svm.problem import Problem
+
+if TYPE_CHECKING:
+    from whence.svm.problem import Problem
+
+HeadLayer = tuple[Floats, Floats | None]
+"""A model's last layer: weight (K, d), and bias (K,) or None."""
+Judge = Callable[[Doubles], tuple[float, float | None]]
+"""Compares W (K, d[+1]), the bias last, with a model's head: agreement and likeness."""
 
 _BYTES = 1 << 24  # of the outputs held at a time
 
 
 def judged(
-    problem: Problem, rows: Ints, weight: Doubles, head: tuple[Floats, Floats | None] | None
+    problem: Problem, rows: Ints, weight: Doubles, head: HeadLayer | None
 ) -> tuple[float, float | None]:
     """Compare W (K, d[+1]), the bias last, with a model's head on some rows, by ``Problem.compare``."""
     d = problem.features.shape[1]
-    layers: list[tuple[Floats, Floats | None]] = [
-        (weight[:, :d], weight[:, d] if weight.shape[1] > d else None)
-    ]
+    layers: list[HeadLayer] = [(weight[:, :d], weight[:, d] if weight.shape[1] > d else None)]
     if head is not None:
         layers.append((head[0].astype(np.float64, copy=False), head[1]))
     size = max(64, _BYTES // (8 * problem.n_outputs))
@@ -32,6 +38,12 @@ def judged(
             yield ours, theirs[0] if theirs else None
 
     return problem.compare(parts(), rows)
+
+
+def with_bias(layer: HeadLayer) -> Doubles:
+    """Give the weights of a layer with the bias as a last column, 0 without one, as a new array."""
+    weight, bias = layer
+    return np.column_stack([weight.astype(np.float64), np.zeros(len(weight)) if bias is None else bias])
 
 
 class Likeness:

@@ -64,7 +64,8 @@ class Writing:
     @property
     def corpus(self) -> Corpus:
         """What the model was tuned on."""
-        corpus: Corpus = self.project.explainer.require_data().source
+        corpus = self.project.explainer.require_data().corpus
+        assert corpus is not None
         return corpus
 
     def trace(self, asked: Asked) -> Trace:

@@ -45,18 +45,15 @@ class PassageTracer:
     def __init__(self, explainer: DualDA) -> None:
         self.explainer, self.model = explainer, explainer.require_model()
         data, language = explainer.require_data(), self.model.extractor.model
-        if (
-            not isinstance(language, NextToken)
-            or not isinstance(data.source, Corpus)
-            or data.places is not None
-        ):
+        corpus = data.corpus
+        if not isinstance(language, NextToken) or corpus is None:
             raise InvalidInputError(
                 "Answers must be traced by an explainer of a causal language model and its corpus, such as "
                 f"fit(model, documents, tokenizer=tokenizer) makes. This one has a {data.kind} of "
                 f"{explainer.task_.outputs}."
             )
-        self.language, self.corpus = language, data.source
-        self.counts = np.bincount(self.corpus.labels, minlength=explainer.n_classes_)
+        self.language, self.corpus = language, corpus
+        self.counts = np.bincount(explainer.labels_[explainer.used_], minlength=explainer.n_classes_)
 
     def trace(
         self, prompt: str, continuation: str | None, k: int, max_new_tokens: int, bands: Bands | None
@@ -119,10 +116,12 @@ class PassageTracer:
     def without(self, trace: Trace, documents: Sequence[int], features: Any) -> Without:
         """Solve again without all places of some documents, and compare the logits of the answer."""
         chosen = np.unique(check_places("documents", documents, self.corpus.n_documents))
-        remove = self.corpus.of_documents(chosen.tolist())
+        places = self.corpus.of_documents(chosen.tolist())
+        remove = places[self.explainer.used_[places]]
         if not len(remove):
             raise InvalidInputError(
-                f"'documents' must name some in which a token was learned. Got {shown(documents)}."
+                f"'documents' must name some in which a token was learned, and that are not left out "
+                f"already. Got {shown(documents)}."
             )
         every = all_features(self.explainer, features)
         other = self.explainer.what_if(every, remove=remove.tolist())
@@ -140,10 +139,7 @@ class PassageTracer:
 
     def bands(self, documents: Any, seed: int) -> Bands:
         """Tell how often the surrogate names the model's token, in some documents or in the corpus itself."""
-        corpus = self.corpus
-        if documents is not None:
-            given = isinstance(documents, Corpus)
-            corpus = documents if given else Corpus(documents, corpus.tokenizer, length=corpus.length)
+        corpus = self.corpus if documents is None else self.corpus.more(documents)
         counts, agrees = [], []
         rows = _some(corpus, seed)
         size = self.explainer.batch_size
