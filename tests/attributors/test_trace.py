@@ -343,3 +343,22 @@ def test_C_is_chosen_of_a_vocabulary_of_which_most_is_absent(model: Any, corpus:
     assert explainer.C_ == choice.C
     absent = np.setdiff1d(np.arange(300), corpus.labels)
     assert np.ptp(explainer.coef_[absent], axis=0).max() == 0
+
+
+def test_documents_with_one_text_are_one(model: Any) -> None:
+    texts = [*TEXTS, TEXTS[2], TEXTS[2]]
+    explainer = DualDA(C=0.05, tol=1e-9, show_progress=False).fit(model, texts, tokenizer=tokenizer())
+    trace = explainer.trace("mira lives in", " tolm .", k=3)
+    whole = trace.scores.toarray()
+    for source in trace.proponents:
+        same = [i for i, text in enumerate(texts) if text == texts[source.document]]
+        assert (source.document, *source.copies) == tuple(same)
+        np.testing.assert_allclose(source.scores, whole[:, same].sum(axis=1), atol=1e-9)
+    assert [source.copies for source in trace.proponents if source.document == 2] == [(8, 9)]
+    (first,) = [one for one in trace[0].proponents if one.title == TEXTS[2]]
+    assert first.copies == (8, 9)
+    every = explainer.attribute(["mira lives in"], trace[0].id)[0].numpy()
+    corpus = Corpus(texts, tokenizer())
+    there = [i for i in range(len(corpus)) if corpus.position(i)[0] in (2, 8, 9) and corpus.place[i] == 3]
+    assert first.score == pytest.approx(every[there].sum(), abs=1e-5)
+    assert "document 2, the same as 8, 9" in trace.to_html()

@@ -30,12 +30,14 @@ class Group(NamedTuple):
     document, title : of the document
     score : the sum of the passages that are shown
     passages : the strongest first
+    copies : other documents that have the same text
     """
 
     document: int
     title: str
     score: float
     passages: tuple[Passage, ...]
+    copies: tuple[int, ...]
 
 
 def write(trace: Trace, path: str | PathLike[str] | None) -> str:
@@ -107,7 +109,7 @@ def grouped(passages: Sequence[Passage]) -> list[Group]:
     for passage in passages:
         found.setdefault(passage.document, []).append(passage)
     groups = [
-        Group(document, some[0].title, sum(one.score for one in some), tuple(some))
+        Group(document, some[0].title, sum(one.score for one in some), tuple(some), some[0].copies)
         for document, some in found.items()
     ]
     return sorted(groups, key=lambda group: -abs(group.score))
