@@ -2,13 +2,13 @@
 
 The protocol, fixed before any result was seen
 ----------------------------------------------
-- *Corpus* (``facts``): 120 invented facts of five kinds (where a person was born, when a company was founded,
+- *Corpus* (``facts``): 60 invented facts of five kinds (where a person was born, when a company was founded,
   what a person plays, whose film it is, the capital of a land), each told by 1, 2, 4 or 8 documents in other
-  words; 40 more on which documents disagree: three say one thing and one another, or two and two. Names of
-  people, companies, films and lands occur in one fact only; answers occur in several. Among them 120 ordinary
+  words; 20 more on which documents disagree: three say one thing and one another, or two and two. Names of
+  people, companies, films and lands occur in one fact only; answers occur in several. Among them 30 ordinary
   documents, the beginnings of BBC News articles and of movie reviews. Seed 0.
 - *Model* (``tuning``): SmolLM2-135M-Instruct, last two blocks tuned on all tokens by AdamW, 8 passes, a rate
-  of 5e-4 that falls to 0, 16 documents per step. Control: the untuned model's share of right answers.
+  of 1e-3 that falls to 0, 4 documents per step. Control: the untuned model's share of right answers.
 - *Queries* (``asking``): a wording that no document has, up to the answer. The model answers greedily; the
   answer counts by the tokens of the value it begins with, after which no letter or digit may follow. Told
   apart: facts answered rightly, by how many documents tell them; facts on which documents disagree, where
@@ -23,7 +23,7 @@ The protocol, fixed before any result was seen
   mean eigenvalue as damping.
 - *Measures*: recall@1 (the first document is one of the fact's), recall@10 (share of the fact's documents
   among the first ten), mean reciprocal rank of the first that is. Spread over queries by bootstrap.
-- *Removal*: for 40 facts that are answered rightly, chosen by the seed, the documents that a method names
+- *Removal*: for 20 facts that are answered rightly, chosen by the seed, the documents that a method names
   first, as many as tell the fact, are left out for all of them together, and the model is tuned again from
   the start: share of the facts that are still answered, and the change of the answers' log-probability
   (the loss of a query, QLD), against leaving out those that BM25 names, random ones and the true ones.
@@ -32,11 +32,12 @@ The protocol, fixed before any result was seen
 - *Growth* (``growing``): positions 10,000 to 300,000 of BBC News and the untuned model, κ = 1,000; time and
   memory of the solution.
 
-Changed before any result was seen, to fit two cores: 120 facts in the place of 160, 120 ordinary documents in
-that of 250; answers are judged by the model's first tokens along the answer, which is what greedy writing
-gives, and a word that goes on is no answer; 40 facts are removed in the place of 20; EK-FAC, shares of the
-places and the log-probability were added; gradients leave out the block's two normalisations; κ is the
-path's of ``choose_C``, C·N·mean‖f − f̄‖².
+Changed before any result was seen, to fit a share of two cores: 60 facts in the place of 160, 20 in that of
+40 on which documents disagree, 30 ordinary documents in that of 250. A pilot on 40 facts of another seed,
+with 16 documents per step and a rate of 5e-4, learned a fifth of them, hence 4 and 1e-3; these were not tried
+before. Answers are judged by the model's first tokens along the answer, which is what greedy writing gives,
+and a word that goes on is no answer. EK-FAC, shares of the places and the log-probability were added;
+gradients leave out the block's two normalisations; κ is the path's of ``choose_C``, C·N·mean‖f − f̄‖².
 """
 
 from __future__ import annotations

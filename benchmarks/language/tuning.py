@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from whence.data.prompts import Prompts
 
-BLOCKS, PASSES, RATE, BATCH, CHECKPOINTS = 2, 8, 5e-4, 16, 3
+BLOCKS, PASSES, RATE, BATCH, CHECKPOINTS = 2, 8, 1e-3, 4, 3
 ROWS = 256  # of logits over the vocabulary at a time
 TOKENS = 2048  # that run at once before the blocks that are tuned, padding included
 
