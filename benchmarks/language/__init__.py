@@ -79,7 +79,7 @@ def run(data: Path, folder: Path, results: Path) -> None:
     keep(surrogates=told)
     methods = answers.methods(made, explainers, known)
     keep(methods=answers.judged(methods, known))
-    keep(faithfulness=answers.faithfulness(data, explainers))
+    keep(faithfulness=answers.faithfulness(data, {name: explainers[name] for name in answers.FAITHFUL}))
     ways = {name: methods[name] for name in (answers.OURS, answers.WORDS, "random")}
     keep(removal=answers.removed(made, ways, known))
     keep(growth=growing.measured(data, folder))
