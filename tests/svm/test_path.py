@@ -12,7 +12,7 @@ import pytest
 from tests.helpers import oracle
 from whence.core import contents
 from whence.errors import ChoiceWarning, ConvergenceWarning, InvalidInputError, StoreError
-from whence.svm import CChoice, choose_C, solve, solve_path
+from whence.svm import CChoice, CrammerSinger, choose_C, solve, solve_path
 from whence.svm.inputs import length
 from whence.svm.likeness import mean_cosine
 from whence.svm.path import PathPoint, _best, _split
@@ -166,6 +166,14 @@ def test_the_split_takes_from_every_class_in_proportion() -> None:
     assert not set(fitted) & set(judged)
 
 
+def test_of_a_vocabulary_the_split_is_random_so_that_frequent_classes_stay_frequent() -> None:
+    labels = np.concatenate([np.zeros(1000, np.int64), np.arange(1, 501), np.arange(1, 501)])
+    fitted, judged, _ = _split(labels, 200, np.random.default_rng(0))
+    assert len(fitted) == 200
+    assert not set(fitted) & set(judged)
+    assert abs(int((labels[fitted] == 0).sum()) - 100) < 25  # half of all rows, and not one of 501 classes
+
+
 def point(C: float, agreement: float, cosine: float | None, support: float) -> PathPoint:
     return PathPoint(C, C, agreement, cosine, support, 0.0)
 
@@ -268,3 +276,48 @@ def test_a_choice_survives_json() -> None:
     for other in ({**values, "more": 1}, {**values, "path": [{**values["path"][0], "more": 1}]}):
         with pytest.raises(StoreError, match="more"):
             contents.manifest(CChoice, other)
+
+
+@pytest.mark.parametrize("bias", [False, 2.0])
+@pytest.mark.parametrize("with_head", [True, False])
+def test_classes_without_samples_are_judged_as_if_all_logits_were_made(bias: float, with_head: bool) -> None:
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(120, 7)).astype(np.float32)
+    y = rng.choice([3, 4, 11, 30], 120)  # 36 of 40 have no sample
+    head = (rng.normal(size=(40, 7)).astype(np.float32), rng.normal(size=40)) if with_head else None
+    problem = CrammerSinger.make(X, y, 40, 1.0, bias)
+    rows = np.arange(0, 120, 2)
+    judge = problem.judge(rows, head)
+    for C in (1e-3, 1e-1):
+        some = np.arange(1, 120, 2)
+        weight = solve(X[some], y[some], n_classes=40, C=C, bias=bias, tol=1e-4).weight
+        ours = X[rows].astype(np.float64) @ weight[:, :7].T + (weight[:, 7] if bias else 0.0)
+        agreement, cosine = judge(weight)
+        if head is None:
+            assert cosine is None
+            assert agreement == np.mean(ours.argmax(1) == y[rows])
+        else:
+            theirs = X[rows].astype(np.float64) @ head[0].T.astype(np.float64) + head[1]
+            assert agreement == np.mean(ours.argmax(1) == theirs.argmax(1))
+            assert cosine == pytest.approx(mean_cosine(ours, theirs), abs=1e-12)
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("unit", [False, True])
+def test_what_is_told_of_a_vocabulary_is_what_all_logits_tell(unit: bool, bias: bool) -> None:
+    """Seven of twelve classes have no sample, and one row of W: agreement and cosines by all logits."""
+    rng = np.random.default_rng(4)
+    y = np.array([0, 3, 4, 7, 11])[np.arange(40) % 5]
+    raw = rng.normal(size=(40, 6)) + rng.normal(size=(12, 6))[y]
+    lengths = np.linalg.norm(raw, axis=1) if unit else None
+    X = raw if lengths is None else raw / lengths[:, None]
+    head = rng.normal(size=(12, 6)), rng.normal(size=12)
+    W = solve(X, y, C=0.5, n_classes=12, bias=bias).weight
+    rows = np.arange(5, 40)
+    found = CrammerSinger.make(X, y, 12, 1.0, bias).judge(rows, head, lengths)(W)
+    ours = X[rows] @ W[:, :6].T + (W[:, 6] if bias else 0.0)
+    theirs = raw[rows] @ head[0].T + head[1]
+    a, b = (z - z.mean(axis=1, keepdims=True) for z in (ours, theirs))
+    cosines = (a * b).sum(axis=1) / np.linalg.norm(a, axis=1) / np.linalg.norm(b, axis=1)
+    assert found[0] == (ours.argmax(axis=1) == theirs.argmax(axis=1)).mean()
+    assert found[1] == pytest.approx(cosines.mean())

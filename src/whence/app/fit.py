@@ -134,7 +134,7 @@ def run(
     several = "+" in configuration.data
     samples = configuration.training(network, folder) if several else find("data", configuration.data, folder)
     if isinstance(configuration.chosen_task(), Tokens):
-        samples = configuration.corpus(samples)
+        samples = samples.corpus if several else configuration.corpus(samples)
     tests = None if configuration.test is None else find("test", configuration.test, folder)
     reading = configuration.reading
     form = {} if several else {"preprocess": configuration.prepare(), "tokenizer": configuration.spelling()}
@@ -223,7 +223,8 @@ def describe(attributor: Attributor) -> list[str]:
         parts = zip(layers.names, layers.widths, strict=True)
         lines.append("Layers       " + ", ".join(f"{name!r} {width:,}" for name, width in parts))
     lines += [
-        f"Features     {n - len(skipped):,} rows × {d}, {origins['features']}, {seconds['features']:.1f} s",
+        f"Features     {n - len(skipped):,} rows × {d}, {origins['features']}, {seconds['features']:.1f} s"
+        + (", read at unit length" if getattr(attributor, "normalise", False) else ""),
     ]
     if skipped:
         shown = ", ".join(map(str, skipped[:10])) + (" …" if len(skipped) > 10 else "")

@@ -180,5 +180,6 @@ def _part(explainer: DualDA, samples: list[int], f: torch.Tensor, classes: Ints)
     rows = surrogate.stored[surrogate.rows(chosen.tolist())].double().cpu().numpy()
     lam = surrogate.lam[chosen]
     weight, constant = lam.T @ rows, surrogate.constant**2 * np.asarray(lam.sum(axis=0)).ravel()
-    found: Doubles = (f.double().cpu().numpy() * weight[classes]).sum(axis=1) + constant[classes]
+    read = surrogate.stored.as_read(f).double().cpu().numpy()
+    found: Doubles = (read * weight[classes]).sum(axis=1) + constant[classes]
     return found

@@ -32,6 +32,7 @@ class Info(BaseModel):
     speech: Speech
     classes: list[str]
     n_features: int
+    normalise: bool
     n_train: int
     n_tests: int
     n_support: int

@@ -16,7 +16,7 @@ function loaded(info) {
   const whole = info.speech === "number", outputs = info.classes.length;
   return [
     ["Model", info.members > 1 ? `an ensemble of ${info.members}: ${info.model}, ${count(info.n_parameters)} parameters together; features of each are the inputs of its head, those of the first the ${count(info.n_features)} of ${info.head}`
-      : `${info.model}, ${count(info.n_parameters)} parameters; features are the ${count(info.n_features)} inputs of ${info.head}`],
+      : `${info.model}, ${count(info.n_parameters)} parameters; features are the ${count(info.n_features)} inputs of ${info.head}${info.normalise ? ", brought to unit length for the surrogate" : ""}`],
     ["Training set", `${info.data ? `${info.data}, ` : ""}${count(info.n_train)} samples`],
     ["Tests", `${info.test ? `${info.test}, ` : ""}${count(info.n_tests)} samples, ${whole ? `R² ${info.accuracy.toFixed(3)}` : `${percent(info.accuracy)} right`}`],
     [{ class: "Classes", label: "Labels", number: "Numbers" }[info.speech], `${count(outputs)}: ${info.classes.slice(0, 12).map((name) => new Name(name)).join(", ")}${outputs > 12 ? ", …" : ""}`],
