@@ -112,6 +112,17 @@ def test_what_is_withheld_is_refused_with_a_sentence(kind: str, request: pytest.
     assert client.get("/").status_code == 200
 
 
+def test_how_usual_a_test_is_is_told_of_effects_and_refused_of_an_ensemble(
+    ensemble: Explorer, effects: Explorer
+) -> None:
+    t, _ = pictures(M, 1)
+    own, known = effects.usual_own(t[2:3]), effects.usual(2)
+    assert [near.index for near in own.neighbours] == [near.index for near in known.neighbours]
+    assert own.share == pytest.approx(known.share)
+    with pytest.raises(InvalidInputError, match="members of an ensemble have features of their own"):
+        ensemble.usual(2)
+
+
 def test_an_ensemble_of_methods_without_maps_is_refused(models: list[Any]) -> None:
     project = method_project(Ensemble(GradDot(show_progress=False)), models[:2])
     with pytest.raises(InvalidInputError, match="It holds an Ensemble of GradDot: 'whence attribute'"):
