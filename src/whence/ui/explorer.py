@@ -73,7 +73,7 @@ class Explorer:
             speech=self.task.speech,
             classes=list(self.names),
             n_features=tests.features.shape[1],
-            normalise=all(member.normalise for member in project.members),
+            normalise=all(member.surrogate_.stored.unit for member in project.members),
             n_train=int(method.used_.sum()),
             n_tests=int(tests.valid.sum()),
             n_support=len(self.solved.answering(self.questions[0], None).scoring_),
