@@ -697,9 +697,7 @@ def test_more_bad_options_are_named() -> None:
     model, x, y, _, _ = trained()
     with pytest.raises(InvalidInputError, match=r"'projection' must be left.*exact without one. Got 9"):
         GradDot(params="last", projection=9, show_progress=False).fit(model, (x, y))
-    with pytest.raises(
-        InvalidInputError, match="'loss' must be None, for the cross-entropy"
-    ):
+    with pytest.raises(InvalidInputError, match="'loss' must be None, for the cross-entropy"):
         GradDot(loss="mse", show_progress=False).fit(model, (x, y))
     with pytest.raises(InvalidInputError, match=r"'ridge' must be a finite number of at least 0. Got -1"):
         TRAK(ridge=-1, show_progress=False).fit(model, (x, y))
