@@ -1,82 +1,113 @@
-"""What a tuned model answers, which documents are behind it, and whether methods name them."""
+"""Whether methods name the documents behind what a tuned model answers, and what it says without them."""
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 
 from benchmarks.language import naming
-from benchmarks.language.facts import Fact, Planted, planted
-from benchmarks.language.naming import Query, Scene, Scores
-from benchmarks.language.tuning import Language, tune, with_weights
+from benchmarks.language.asking import Answered, asked
+from benchmarks.language.facts import HELD_OUT, ordinary, planted
+from benchmarks.language.naming import Scene, Scores
+from benchmarks.language.tuning import Language, losses, tune
 from whence import DualDA
-from whence.core.arrays import Doubles, Floats
-from whence.data import Corpus
+from whence.core.arrays import Doubles
+from whence.explanation.bands import Bands
+from whence.features import FeatureBank
+from whence.svm.inputs import spread
 
-KAPPAS = (10.0, 100.0, 1000.0)
-DRAWS, LONGEST = 1000, 12
-
-
-@dataclass(frozen=True)
-class Answered:
-    """A fact with the model's answer.
-
-    Attributes
-    ----------
-    fact : that was asked for
-    query : with the answer
-    value : which of the fact's values the answer is; None for another
-    """
-
-    fact: Fact
-    query: Query
-    value: int | None
-
-    @property
-    def documents(self) -> tuple[int, ...]:
-        """Those that say what the model answered."""
-        assert self.value is not None
-        return self.fact.documents[self.value]
+KAPPAS, SHARES = (10.0, 100.0, 1000.0), (0.5, 0.2)
+REMOVED = 20  # facts whose documents are left out
+OURS, WORDS = "DualDA", "BM25, prompt and answer"
+FAITHFUL = (OURS, f"{OURS}, κ = 1000")  # whose agreement is told by frequency
 
 
-def asked(language: Language, facts: Sequence[Fact]) -> list[Answered]:
-    """Ask a model for all facts."""
-    found = []
-    for fact in facts:
-        ids = torch.from_numpy(language.prompts.tokens(fact.query))[None]
-        with torch.no_grad():
-            whole = language.model.generate(
-                ids, attention_mask=torch.ones_like(ids), max_new_tokens=LONGEST, do_sample=False,
-                pad_token_id=0,
-            )  # fmt: skip
-        said = language.prompts.tokenizer.decode(whole[0, ids.shape[1] :])
-        value = next((i for i, v in enumerate(fact.values) if said.strip().startswith(v)), None)
-        text = f" {fact.values[value or 0]}"
-        tokens, first = language.prompts.continued(fact.query, text)
-        found.append(Answered(fact, Query(fact.query, text.strip(), tokens, first), value))
+def scene(data: Path, folder: Path, seed: int = 0) -> Scene:
+    """Tune the model on the corpus, or read what was tuned before."""
+    base, told = Language.read(data), planted(data, seed)
+    documents = base.before(told.texts, folder)
+    checkpoints = tune(base, documents, folder)
+    return Scene(base, base.with_weights(checkpoints[-1]), checkpoints, told, documents, folder)
+
+
+def shares(before: Sequence[Answered], after: Sequence[Answered]) -> dict[str, Any]:
+    """Tell how many facts are answered before and after tuning, by how many documents tell them."""
+    found: dict[str, Any] = {}
+    for name, answered in (("untuned", before), ("tuned", after)):
+        groups: dict[str, list[bool]] = {}
+        for one in answered:
+            groups.setdefault(one.told, []).append(one.value is not None)
+        found[name] = {told: [sum(some), len(some)] for told, some in groups.items()}
+        values = [max(one.log_p) for one in answered]
+        found[f"{name}, mean log p"] = float(np.mean(values))
+    both = [one for one in after if len(one.fact.values) > 1 and one.value is not None]
+    uneven = [one for one in both if len({*map(len, one.fact.documents)}) > 1]
+    found["disagree, by more documents"] = [sum(one.value == 0 for one in uneven), len(uneven)]
     return found
 
 
-def scene(data: Path, folder: Path, leave_out: Sequence[int] = ()) -> tuple[Scene, Planted]:
-    """Tune the model on the corpus, without some documents, or read what was tuned before."""
-    language, told = Language.read(data), planted(data)
-    texts = [text for i, text in enumerate(told.texts) if i not in set(leave_out)]
-    checkpoints = tune(language, texts, folder)
-    titles = [title for i, title in enumerate(told.titles) if i not in set(leave_out)]
-    corpus = Corpus(texts, language.prompts.tokenizer, titles=titles)
-    tuned = with_weights(language, checkpoints[-1])
-    return Scene(tuned, checkpoints, corpus, texts, str(folder / "cache")), told
+def surrogates(made: Scene, tol: float, seconds: float) -> tuple[dict[str, DualDA], dict[str, Any]]:
+    """Fit DualDA with C by its rule, and at several κ; what came out is told beside."""
+    bank = made.bank
+    scale = len(bank.labels) * spread(np.asarray(bank.features, np.float32)) ** 2
+    tried: dict[str, tuple[Any, float]] = {OURS: ("auto", 1.0)}
+    tried |= {f"{OURS}, κ = {k:g}": (k / scale, 1.0) for k in KAPPAS}
+    tried |= {f"{OURS}, {share:.0%} of the places": (None, share) for share in SHARES}
+    found, told = {}, {}
+    for name, (C, share) in tried.items():
+        started = time.process_time()
+        C = found[OURS].C_ / share if C is None else C  # the same κ
+        one = DualDA(C=C, tol=tol, max_seconds=seconds, show_progress=False)
+        some = bank if share == 1 else hardest(made, share)
+        found[name] = one.fit(features=some, cache_dir=str(made.folder / "cache") if share == 1 else None)
+        told[name] = {
+            "C": one.C_, "κ": one.C_ * scale, "gap": one.gap_, "support": len(one.support_),
+            "positions": one.n_train_, "agreement": one.agreement_,
+            "CPU seconds": time.process_time() - started, "solution": one.origins_["solution"],
+        }  # fmt: skip
+        print(f"{name}: {told[name]}", flush=True)
+    return found, told
+
+
+def hardest(made: Scene, share: float) -> FeatureBank:
+    """Leave out all places but a share, those that the untuned model found hardest; all keep their places."""
+    documents = made.documents
+    with torch.no_grad():
+        each = []
+        for start in range(0, len(documents), 16):
+            last, labels, _ = made.base.predicting(documents[start : start + 16])
+            each.append(losses(last, made.base.head, labels))
+    kept = made.corpus.hardest(torch.cat(each).numpy(), share)
+    places = {*zip(kept.document.tolist(), kept.place.tolist(), strict=True)}
+    every = zip(made.corpus.document.tolist(), made.corpus.place.tolist(), strict=True)
+    stays = np.array([place in places for place in every])
+    labels = np.where(stays, made.bank.labels, -1)
+    return replace(made.bank, labels=labels, parts={}, checksum="")
+
+
+def methods(made: Scene, explainers: Mapping[str, DualDA], known: Sequence[Answered]) -> dict[str, Scores]:
+    """Give all methods."""
+    queries = [one.query for one in known]
+    return {
+        **{name: naming.dualda(made, explainer) for name, explainer in explainers.items()},
+        "cosine, same token": naming.cosine(made, same=True),
+        "cosine, any token": naming.cosine(made, same=False),
+        **naming.by_gradients(made, queries),
+        WORDS: naming.bm25(made.told.texts, answer=True),
+        "BM25, prompt": naming.bm25(made.told.texts, answer=False),
+        "random": naming.by_chance(len(made.told.texts), 0),
+    }
 
 
 def measured(scores: Doubles, meant: Sequence[int], rng: np.random.Generator) -> tuple[float, float, float]:
     """Recall@1, recall@10 and reciprocal rank of the documents that are meant; ties in any order."""
-    order = np.lexsort((rng.random(len(scores)), -scores))
+    order = naming.first(scores, len(scores), rng)
     rank = np.empty(len(order), np.int64)
     rank[order] = np.arange(1, len(order) + 1)
     places = rank[list(meant)]
@@ -88,101 +119,76 @@ def measured(scores: Doubles, meant: Sequence[int], rng: np.random.Generator) ->
 
 
 def judged(methods: Mapping[str, Scores], answered: Sequence[Answered]) -> dict[str, list[dict[str, float]]]:
-    """Measure all methods on all answers, in the order of the answers."""
+    """Measure all methods on all answers, in the order of the answers.
+
+    Where documents disagree, also whether one that says the other thing comes before all that are meant.
+    """
     found: dict[str, list[dict[str, float]]] = {}
     for name, method in methods.items():
-        rng, started = np.random.default_rng(0), time.process_time()
-        rows = []
+        rng, started, rows = np.random.default_rng(0), time.process_time(), []
         for one in answered:
-            first, ten, reciprocal = measured(method(one.query), one.documents, rng)
-            rows.append({"recall@1": first, "recall@10": ten, "MRR": reciprocal})
+            scores = method(one.query)
+            first, ten, reciprocal = measured(scores, one.documents, rng)
+            row = {"recall@1": first, "recall@10": ten, "MRR": reciprocal}
+            if one.others:
+                row["other first"] = float(max(scores[list(one.others)]) > max(scores[list(one.documents)]))
+            rows.append(row)
         found[name] = rows
-        print(f"{name}: {_line(rows)}, {time.process_time() - started:.1f} s", flush=True)
+        keys = ("recall@1", "recall@10", "MRR")
+        line = ", ".join(f"{key} {np.mean([row[key] for row in rows]):.3f}" for key in keys)
+        print(f"{name}: {line}, {time.process_time() - started:.1f} s", flush=True)
     return found
 
 
-def _line(rows: Sequence[Mapping[str, float]]) -> str:
-    return ", ".join(f"{key} {np.mean([row[key] for row in rows]):.3f}" for key in rows[0]) if rows else "–"
+def removed(made: Scene, ways: Mapping[str, Scores], known: Sequence[Answered]) -> dict[str, Any]:
+    """Tune again without the documents that methods name for some facts, as many as tell each, and ask again.
+
+    "true" leaves out those that tell them. Facts that nobody chose tell what being tuned again does alone.
+    """
+    agree = [one for one in known if not one.others]
+    places = {*np.random.default_rng(0).permutation(len(agree))[:REMOVED].tolist()}
+    chosen = [one for i, one in enumerate(agree) if i in places]
+    kept = [one for i, one in enumerate(agree) if i not in places]
+    rng, found = np.random.default_rng(0), {}
+    for name in ("true", *ways):
+        out: set[int] = set()
+        for one in chosen:
+            n = len(one.documents)
+            out |= {*(one.documents if name == "true" else naming.first(ways[name](one.query), n, rng))}
+        documents = [one for i, one in enumerate(made.documents) if i not in out]
+        again = made.base.with_weights(tune(made.base, documents, made.folder)[-1])
+        found[name] = {"documents": len(out)}
+        meant = {i for one in chosen for i in one.documents}
+        found[name]["of the facts"] = len(out & meant)
+        found[name]["they have"] = len(meant)
+        for what, some in (("chosen", chosen), ("others", kept)):
+            after = asked(again, [one.fact for one in some], made.folder)
+            still = [float(one.value is not None) for one in after]
+            change = [b.log_p[0] - a.log_p[0] for a, b in zip(some, after, strict=True)]
+            found[name][what] = {"still": still, "change": change}
+        print(f"without what {name} names: {_line(found[name])}", flush=True)
+    return found
 
 
-def mean_square(features: Floats) -> float:
-    """Mean squared length of features and their constant, as κ = C·N·mean‖f‖² has it."""
-    return float(np.mean(np.square(features, dtype=np.float64).sum(1)))
+def _line(found: Mapping[str, Any]) -> str:
+    told = [f"{found['documents']} documents, {found['of the facts']} of {found['they have']}"]
+    for what in ("chosen", "others"):
+        still, change = (np.mean(found[what][key]) for key in ("still", "change"))
+        told.append(f"{what} still answered {still:.2f}, log p {change:+.2f}")
+    return "; ".join(told)
 
 
-def surrogates(made: Scene, tol: float, seconds: float) -> dict[str, DualDA]:
-    """Fit DualDA with C by its rule, and at several κ."""
-    bank = made.bank
-    square = mean_square(np.asarray(bank.features, np.float32))
-    Cs: dict[str, float | str] = {f"DualDA, κ = {k:g}": k / (len(bank.labels) * square) for k in KAPPAS} | {
-        "DualDA": "auto"
-    }
+def faithfulness(data: Path, explainers: Mapping[str, DualDA]) -> dict[str, Any]:
+    """Tell how often surrogates name the model's token, on the corpus and on documents it does not have."""
+    texts = [text for _, text in ordinary(data, HELD_OUT, skip=3)]
     found = {}
-    for name, C in Cs.items():
-        started = time.process_time()
-        found[name] = DualDA(C=C, tol=tol, max_seconds=seconds).fit(features=bank)
-        took = time.process_time() - started
-        print(f"{name}: {found[name]!r}, {took:.0f} CPU-seconds", flush=True)
+    for name, one in explainers.items():
+        both = {"corpus": one.faithfulness_by_frequency(), "held out": one.faithfulness_by_frequency(texts)}
+        found[name] = {where: _bands(bands) for where, bands in both.items()}
+        print(f"{name}: {found[name]}", flush=True)
     return found
 
 
-def run(data: Path, folder: Path, results: Path, tol: float, seconds: float) -> None:
-    """Measure which documents methods name, and write and print what came out."""
-    made, told = scene(data, folder)
-    before = asked(Language.read(data), told.facts)
-    answers = asked(made.language, told.facts)
-    known = [one for one in answers if one.value is not None]
-    shares = {name: np.mean([one.value is not None for one in some]) for name, some in
-              {"untuned": before, "tuned": answers}.items()}  # fmt: skip
-    print(f"Right: {shares}; by documents that tell it: {_by_documents(answers)}", flush=True)
-    queries = [one.query for one in known]
-    methods: dict[str, Scores] = {
-        name: naming.dualda(made, explainer) for name, explainer in surrogates(made, tol, seconds).items()
-    }
-    methods |= {
-        "cosine, same token": naming.cosine(made, same=True),
-        "cosine, any token": naming.cosine(made, same=False),
-        **naming.by_gradients(made, queries),
-        "BM25, prompt and answer": naming.bm25(made.texts, answer=True),
-        "BM25, prompt": naming.bm25(made.texts, answer=False),
-        "random": naming.by_chance(len(made.texts), 0),
-    }
-    found = judged(methods, known)
-    facts = [
-        {"kind": one.fact.kind.name, "subject": one.fact.subject, "told": len(one.documents),
-         "disagree": len(one.fact.values) > 1} for one in known
-    ]  # fmt: skip
-    results.write_text(json.dumps({"right": {k: float(v) for k, v in shares.items()}, "facts": facts,
-                                   "methods": found}))  # fmt: skip
-    print(table(results))
-
-
-def _by_documents(answers: Sequence[Answered]) -> dict[str, float]:
-    groups: dict[str, list[bool]] = {}
-    for one in answers:
-        told = "/".join(str(len(some)) for some in one.fact.documents)
-        groups.setdefault(told, []).append(one.value is not None)
-    return {told: float(np.mean(some)) for told, some in groups.items()}
-
-
-def table(results: Path) -> str:
-    """Write the table of what was measured: means, with their standard deviations by bootstrap."""
-    saved = json.loads(results.read_text())
-    disagree = np.array([fact["disagree"] for fact in saved["facts"]], bool)
-    rng = np.random.default_rng(0)
-    lines = [
-        f"| method | agree ({(~disagree).sum()}): recall@1 | recall@10 | MRR | "
-        f"disagree ({disagree.sum()}): recall@1 | recall@10 | MRR |",
-        "|---|---|---|---|---|---|---|",
-    ]
-    for name, rows in saved["methods"].items():
-        cells = [name]
-        for some in (~disagree, disagree):
-            places = np.flatnonzero(some)
-            for key in ("recall@1", "recall@10", "MRR"):
-                values = np.array([rows[i][key] for i in places])
-                draws = rng.integers(0, max(len(values), 1), (DRAWS, len(values)))
-                spread = values[draws].mean(1).std() if len(values) else 0.0
-                cells.append(f"{values.mean():.3f} ± {spread:.3f}" if len(values) else "–")
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
+def _bands(bands: Bands) -> dict[str, Any]:
+    rows = {band.name: [band.places, band.agreement] for band in bands.bands}
+    return {"all": [bands.places, bands.agreement], **rows}

@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-FACTS, TOLD = 160, (1, 2, 4, 8)
-CONFLICTS, SIDES = 40, ((3, 1), (2, 2))
-ORDINARY, WORDS = 250, 40
+FACTS, TOLD = 60, (1, 2, 4, 8)
+CONFLICTS, SIDES = 20, ((3, 1), (2, 2))
+ORDINARY, WORDS, HELD_OUT = 30, 40, 50
 
 
 class Kind(NamedTuple):

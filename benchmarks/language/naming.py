@@ -2,46 +2,29 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 import torch
+from safetensors.torch import load_file, save_file
 from scipy.sparse import csr_array
-from torch import Tensor
 
-from benchmarks.language.tuning import Language, padded, with_weights
+from benchmarks.language import gradients
+from benchmarks.language.asking import Query
+from benchmarks.language.facts import Planted
+from benchmarks.language.tuning import Language, Read, Weights
 from whence import DualDA
-from whence.core.arrays import Doubles, Floats, Ints
+from whence.core.arrays import Doubles, Floats
 from whence.data import Corpus, as_training_set
 from whence.features import FeatureBank, extract
 from whence.model.language import as_language_model
 from whence.tasks import Tokens
 
-Scores = Callable[["Query"], Doubles]
-
-
-@dataclass(frozen=True)
-class Query:
-    """A prompt and the tokens that the model answered with.
-
-    Attributes
-    ----------
-    text, answer : the prompt and the answer, as texts
-    ids : tokens of both
-    first : how many are the prompt's
-    """
-
-    text: str
-    answer: str
-    ids: Ints
-    first: int
-
-    @property
-    def tokens(self) -> Ints:
-        """The answer's tokens."""
-        return self.ids[self.first :]
+Scores = Callable[[Query], Doubles]
 
 
 @dataclass
@@ -50,25 +33,32 @@ class Scene:
 
     Attributes
     ----------
-    language : the model
+    base, language : the model before and after it was tuned
     checkpoints : weights of its last blocks in the course of tuning
-    corpus : what it was tuned on
-    texts : the same as texts
-    cache : folder for features
+    told : what it was tuned on
+    documents : the same, as the blocks that are tuned see them
+    folder : for what is computed once
     """
 
+    base: Language
     language: Language
-    checkpoints: Sequence[dict[str, Tensor]]
-    corpus: Corpus
-    texts: Sequence[str]
-    cache: str
+    checkpoints: Sequence[Weights]
+    told: Planted
+    documents: Sequence[Read]
+    folder: Path
+    _features: dict[bytes, Floats] = field(default_factory=dict)
+
+    @cached_property
+    def corpus(self) -> Corpus:
+        """The documents as a training set."""
+        return Corpus(self.told.texts, self.language.prompts.tokenizer, titles=self.told.titles)
 
     @cached_property
     def bank(self) -> FeatureBank:
         """Features of all positions."""
         model = as_language_model(self.language.model)
         samples = as_training_set(self.corpus, 256, task=Tokens(), preprocess=self.corpus.prompts)
-        return extract(model, samples, cache_dir=self.cache)
+        return extract(model, samples, cache_dir=str(self.folder / "cache"))
 
     def of_documents(self, scores: csr_array) -> Doubles:
         """Add the scores (T, positions) of tokens up to those of documents."""
@@ -77,9 +67,12 @@ class Scene:
 
     def features(self, query: Query) -> Floats:
         """Features (T, d) before each token of the answer."""
-        assert self.bank.model is not None
-        prefixes = [query.ids[:t] for t in range(query.first, len(query.ids))]
-        return self.bank.model.read(prefixes, 256).features.numpy()
+        name = query.ids.tobytes()
+        if name not in self._features:
+            assert self.bank.model is not None
+            prefixes = [query.ids[:t] for t in range(query.first, len(query.ids))]
+            self._features[name] = self.bank.model.read(prefixes, 256).features.numpy()
+        return self._features[name]
 
 
 def dualda(scene: Scene, explainer: DualDA) -> Scores:
@@ -95,7 +88,7 @@ def dualda(scene: Scene, explainer: DualDA) -> Scores:
 def cosine(scene: Scene, same: bool) -> Scores:
     """By a document's position whose features point most as the answer's do."""
     rows = torch.nn.functional.normalize(torch.from_numpy(np.array(scene.bank.features, np.float32)))
-    labels, document = scene.bank.labels, torch.from_numpy(scene.corpus.document)
+    labels, document = torch.from_numpy(scene.bank.labels), torch.from_numpy(scene.corpus.document)
 
     def scores(query: Query) -> Doubles:
         tests = torch.nn.functional.normalize(torch.from_numpy(scene.features(query)))
@@ -103,7 +96,7 @@ def cosine(scene: Scene, same: bool) -> Scores:
         for test, token in zip(tests, query.tokens.tolist(), strict=True):
             products = rows @ test
             if same:
-                products = torch.where(torch.from_numpy(labels == token), products, -1.0)
+                products = torch.where(labels == token, products, -1.0)
             best = torch.full((len(total),), -1.0).scatter_reduce(0, document, products, "amax")
             total += best.double().numpy()
         return total
@@ -111,48 +104,27 @@ def cosine(scene: Scene, same: bool) -> Scores:
     return scores
 
 
-class Gradients:
-    """Gradients in the last block, of documents' mean losses and of answers'."""
-
-    def __init__(self, scene: Scene, queries: Sequence[Query], weights: dict[str, Tensor]) -> None:
-        self.language = with_weights(scene.language, weights)
-        self.parameters = [p.requires_grad_() for p in self.language.tuned[-1].parameters()]
-        tests = torch.stack([self._of_answer(query) for query in queries])
-        self.lengths = tests.norm(dim=1)
-        products, norms = [], []
-        for ids, states in self.language.before(scene.texts):
-            gradient = self._flat(self.language.losses(*padded([(ids, states)])).sum())
-            products.append(tests @ gradient)
-            norms.append(gradient.norm())
-        self.products, self.norms = torch.stack(products, 1), torch.stack(norms)
-
-    def _of_answer(self, query: Query) -> Tensor:
-        ((ids, states),) = self.language.before([query.ids])
-        last = self.language.after(states[None])[0, query.first - 1 : -1]
-        logits = self.language.model.lm_head(last)
-        return self._flat(torch.nn.functional.cross_entropy(logits, ids[query.first :]))
-
-    def _flat(self, loss: Tensor) -> Tensor:
-        return torch.cat([g.reshape(-1) for g in torch.autograd.grad(loss, self.parameters)])
-
-
 def by_gradients(scene: Scene, queries: Sequence[Query]) -> dict[str, Scores]:
-    """GradDot and GradCos at the end of tuning, and TracIn over its course."""
-    place = {id(query): i for i, query in enumerate(queries)}
-    several = [Gradients(scene, queries, weights) for weights in scene.checkpoints]
-    last = several[-1]
-    n = len(several)
-    rates = [1 - (i + 0.5) / n for i in range(n)]  # the mean of a rate that falls to 0
-    tables = {
-        "GradDot, last block": last.products,
-        "GradCos, last block": last.products / last.norms / last.lengths[:, None],
-        "TracIn, last block": sum(rate * each.products for rate, each in zip(rates, several, strict=True)),
-    }
+    """GradDot, GradCos and EK-FAC at the end of tuning, and TracIn over its course."""
+    read = scene.base.before([query.ids for query in queries], scene.folder)
+    named = hashlib.sha256(b"".join(query.ids.tobytes() for query in queries))
+    several = []
+    for i, weights in enumerate(scene.checkpoints):
+        ends = i == len(scene.checkpoints) - 1
+        own = hashlib.sha256(named.digest() + b"".join(t.numpy().tobytes() for t in weights.values()))
+        path = scene.folder / f"gradients-{own.hexdigest()[:16]}.safetensors"
+        if not path.exists():
+            language = scene.base.with_weights(weights)
+            bases = gradients.curvature(language, scene.documents) if ends else None
+            found = gradients.products(language, scene.documents, queries, read, bases)
+            save_file({name: table.contiguous() for name, table in found.items()}, path)
+        several.append(load_file(path))
+    place = {query.ids.tobytes(): i for i, query in enumerate(queries)}
 
-    def named(table: Tensor) -> Scores:
-        return lambda query: table[place[id(query)]].double().numpy()
+    def of(table: Doubles) -> Scores:
+        return lambda query: table[place[query.ids.tobytes()]]
 
-    return {name: named(table) for name, table in tables.items()}
+    return {name: of(table) for name, table in gradients.tables(several).items()}
 
 
 def bm25(texts: Sequence[str], answer: bool) -> Scores:
@@ -171,6 +143,16 @@ def bm25(texts: Sequence[str], answer: bool) -> Scores:
 
 
 def by_chance(n: int, seed: int) -> Scores:
-    """In any order."""
-    rng = np.random.default_rng(seed)
-    return lambda query: rng.random(n)
+    """In any order, the same for the same query."""
+
+    def scores(query: Query) -> Doubles:
+        own = int.from_bytes(hashlib.sha256(query.ids.tobytes()).digest()[:4], "little")
+        return np.random.default_rng([seed, own]).random(n)
+
+    return scores
+
+
+def first(scores: Doubles, n: int, rng: np.random.Generator) -> list[int]:
+    """Give the n documents that a method names first; equal scores in any order."""
+    order: list[int] = np.lexsort((rng.random(len(scores)), -scores))[:n].tolist()
+    return order

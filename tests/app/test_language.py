@@ -76,20 +76,41 @@ def test_what_is_refused(words: Path) -> None:
     data = ("--model", "my_words:model", "--data", "my_words:texts", "--out", "x.whence")
     assert "--tokenizer" in str(mistake("fit", "--causal", *data))
     assert "--causal" in str(mistake("fit", "--causal", *data, "--task", "classes"))
-    several = (
-        "--data",
-        "my_words:texts+my_words:more",
-        "--tokenizer",
-        "my_words:tokenizer",
-        "--out",
-        "x.whence",
-    )
-    assert "one corpus" in str(mistake("fit", "--causal", "--model", "my_words:model", *several))
     assert "--prompt" in str(mistake("explain", "x.whence", "--out", "why"))
     both = ("--tests", "0", "--prompt", "the")
     for wrong in (("--prompt", "the", "--effects"), ("--tests", "0", "--continuation", "the")):
         assert f"{wrong[2]} must be left out" in str(mistake("explain", "x.whence", "--out", "why", *wrong))
     assert "tests and prompt" in str(mistake("explain", "x.whence", "--out", "why", *both))
+
+
+def test_several_corpora_and_updates_are_of_all_documents(words: Path) -> None:
+    data = ("--model", "my_words:model", "--tokenizer", "my_words:tokenizer")
+    fit = ("fit", "--causal", *data, "--C", "0.05", "--out", "both.whence")
+    assert "55 rows" in run(*fit, "--data", "my_words:texts+my_words:more").stdout
+    run(*FIT)
+    said = run("update", "x.whence", "--add", "my_words:more", "--remove", "2").stdout
+    assert "4 samples added, 4 samples removed" in said
+    for name, first in (("both", TEXTS[2]), ("x", TEXTS[3])):
+        run(
+            "explain", f"{name}.whence", "--prompt", "mira lives in", "--continuation", " tolm", "--out", name
+        )
+        found = json.loads((words / name / "trace.json").read_text())
+        assert found["tokens"][0]["proponents"][0]["title"] == first
+    run("explain", "x.whence", "--prompt", "the mat is", "--continuation", " blue", "--out", "new")
+    found = json.loads((words / "new" / "trace.json").read_text())
+    assert "the mat is blue ." in {one["title"] for one in found["tokens"][0]["proponents"]}
+    run("update", "x.whence", "--remove", "3")
+    run("explain", "x.whence", "--prompt", "mira lives in", "--continuation", " tolm", "--out", "none")
+    assert not json.loads((words / "none" / "trace.json").read_text())["tokens"][0]["proponents"]
+    assert "left out already" in str(mistake("update", "x.whence", "--remove", "2"))
+    assert "'relabel'" in str(mistake("update", "x.whence", "--relabel", "0=3"))
+
+
+def test_what_is_of_classes_says_what_to_do_instead(words: Path) -> None:
+    run(*FIT, "--test", "my_words:held_out")
+    for view in ("labels", "classes", "coreset", "shortcut", "strange"):
+        assert "trace(prompt)" in str(mistake("audit", "x.whence", "--view", view))
+    assert "explain --prompt" in str(mistake("report", "x.whence", "--tests", "0", "--out", "r.html"))
 
 
 def test_a_classifier_writes_nothing(fitted: Path) -> None:

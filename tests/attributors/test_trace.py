@@ -282,3 +282,83 @@ def test_it_tells_what_it_is(explainer: DualDA) -> None:
     assert "tolm" in trace._repr_html_()
     assert json.loads(json.dumps(trace.to_dict()))["tokens"][0]["text"] == " tolm"
     assert isinstance(explainer.require_model().extractor.model, NextToken)
+
+
+def test_documents_that_are_added_and_left_out(explainer: DualDA, model: Any) -> None:
+    first = Corpus(TEXTS[:6], tokenizer())
+    changing = DualDA(C=0.05, tol=1e-9, show_progress=False).fit(model, first)
+    changing.update(add=list(TEXTS[6:]), remove=first.of_documents([2]).tolist())
+    kept = [text for i, text in enumerate(TEXTS) if i != 2]
+    fresh = DualDA(C=0.05, tol=1e-9, show_progress=False).fit(model, Corpus(kept, tokenizer()))
+    before, after = (one.trace("mira lives in", " tolm .", k=3) for one in (changing, fresh))
+    for mine, theirs in zip(before.tokens, after.tokens, strict=True):
+        assert mine.logit == pytest.approx(theirs.logit, abs=1e-3)
+        assert mine.count == theirs.count
+        assert [one.title for one in mine.proponents] == [one.title for one in theirs.proponents]
+        assert [one.around for one in mine.proponents] == [one.around for one in theirs.proponents]
+    assert before.n_documents == 8
+    assert before.scores.toarray()[:, 2].tolist() == [0.0, 0.0]
+    np.testing.assert_allclose(
+        np.delete(before.scores.toarray(), 2, axis=1), after.scores.toarray(), atol=1e-3
+    )
+    assert before.without([3]).tokens[0].after == pytest.approx(after.without([2]).tokens[0].after, abs=1e-3)
+    with pytest.raises(InvalidInputError, match="left out already"):
+        before.without([2])
+    with pytest.raises(InvalidInputError, match="'relabel' must be left out"):
+        changing.update(relabel={0: 3})
+
+
+def test_a_share_of_the_places_is_fitted(model: Any, corpus: Corpus) -> None:
+    losses = whence.model.token_losses(llama(), corpus, show_progress=False)
+    explainer = DualDA(C=0.05, show_progress=False).fit(model, corpus.hardest(losses, 0.5))
+    trace = explainer.trace("mira lives in", " tolm .")
+    assert explainer.n_train_ == round(0.5 * len(corpus))
+    np.testing.assert_allclose(trace.scores.sum(axis=1), [token.logit for token in trace.tokens], atol=1e-4)
+    assert "".join(trace[1].proponents[0].around) == TEXTS[trace[1].proponents[0].document]
+
+
+@pytest.mark.parametrize(
+    "audit",
+    [
+        whence.audit.wrong_labels,
+        whence.audit.class_view,
+        lambda e: whence.audit.shared_evidence(e, target=3),
+        lambda e: whence.audit.coreset(e, share=0.5, x=["the sea"]),
+    ],
+)
+def test_documents_are_not_audited(explainer: DualDA, audit: Any) -> None:
+    with pytest.raises(InvalidInputError, match="places of documents"):
+        audit(explainer)
+
+
+def test_C_is_chosen_of_a_vocabulary_of_which_most_is_absent(model: Any, corpus: Corpus) -> None:
+    import copy
+
+    wide = copy.deepcopy(model)
+    wide.resize_token_embeddings(300, mean_resizing=False)
+    explainer = DualDA(show_progress=False, tol=1e-4).fit(wide, corpus)
+    assert explainer.coef_.shape == (300, 25)
+    choice = explainer.C_path_
+    assert choice is not None
+    assert explainer.C_ == choice.C
+    absent = np.setdiff1d(np.arange(300), corpus.labels)
+    assert np.ptp(explainer.coef_[absent], axis=0).max() == 0
+
+
+def test_documents_with_one_text_are_one(model: Any) -> None:
+    texts = [*TEXTS, TEXTS[2], TEXTS[2]]
+    explainer = DualDA(C=0.05, tol=1e-9, show_progress=False).fit(model, texts, tokenizer=tokenizer())
+    trace = explainer.trace("mira lives in", " tolm .", k=3)
+    whole = trace.scores.toarray()
+    for source in trace.proponents:
+        same = [i for i, text in enumerate(texts) if text == texts[source.document]]
+        assert (source.document, *source.copies) == tuple(same)
+        np.testing.assert_allclose(source.scores, whole[:, same].sum(axis=1), atol=1e-9)
+    assert [source.copies for source in trace.proponents if source.document == 2] == [(8, 9)]
+    (first,) = [one for one in trace[0].proponents if one.title == TEXTS[2]]
+    assert first.copies == (8, 9)
+    every = explainer.attribute(["mira lives in"], trace[0].id)[0].numpy()
+    corpus = Corpus(texts, tokenizer())
+    there = [i for i in range(len(corpus)) if corpus.position(i)[0] in (2, 8, 9) and corpus.place[i] == 3]
+    assert first.score == pytest.approx(every[there].sum(), abs=1e-5)
+    assert "document 2, the same as 8, 9" in trace.to_html()

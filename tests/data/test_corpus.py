@@ -125,3 +125,52 @@ def test_a_text_is_cut_between_the_bytes_of_a_character() -> None:
     tokens = np.array(made("aé b")["input_ids"])
     assert cut(made, tokens, [1, 3, 4]) == ["a", "é", " ", "b"]
     assert cut(made, tokens, [2]) == ["a\ufffd", "\ufffd b"]
+
+
+def test_a_share_of_the_places_stays_by_their_losses() -> None:
+    corpus = Corpus(TEXTS[:2], tokenizer())
+    losses = np.array([5.0, 1, 2, 9, 0, 0, 7, 3, 3, 3, 0, 1])
+    kept = corpus.hardest(losses, 0.5)
+    assert kept.position(0) == (0, 1)
+    order = sorted(range(12), key=lambda i: -losses[i])[:6]
+    assert [(d, p) for d, p in zip(kept.document, kept.place, strict=True)] == [
+        tuple(corpus.position(i)) for i in sorted(order)
+    ]
+    assert kept.labels.tolist() == corpus.labels[sorted(order)].tolist()
+    assert (len(kept), kept.n_documents, len(corpus)) == (6, 2, 12)
+    assert kept[1][0].tolist() == corpus[int(sorted(order)[1])][0].tolist()
+    assert kept.of_documents([1]).tolist() == [i for i, place in enumerate(sorted(order)) if place >= 6]
+    assert len(corpus.hardest(losses, 1.0)) == 12
+    assert len(corpus.hardest(losses, 1e-9)) == 1
+
+
+@pytest.mark.parametrize(
+    ("losses", "share", "words"),
+    [
+        (np.zeros(3), 0.5, "12 finite numbers"),
+        (np.full(12, np.nan), 0.5, "12 finite numbers"),
+        (np.zeros(12), 0.0, "'share'"),
+        (np.zeros(12), 1.5, "'share'"),
+    ],
+)
+def test_what_is_no_share(losses: Any, share: float, words: str) -> None:
+    with pytest.raises(InvalidInputError, match=words):
+        Corpus(TEXTS[:2], tokenizer()).hardest(losses, share)
+
+
+def test_corpora_one_after_the_other_are_one_of_all_documents() -> None:
+    first = Corpus(TEXTS[:3], tokenizer(), titles=["a", "b", "c"])
+    made = Corpus.joined([first, first.more(list(TEXTS[3:5])), first.more(list(TEXTS[5:]))])
+    whole = Corpus(TEXTS, tokenizer())
+    assert made.labels.tolist() == whole.labels.tolist()
+    assert made.document.tolist() == whole.document.tolist()
+    assert made.place.tolist() == whole.place.tolist()
+    for i in range(len(whole)):
+        assert made[i][0].tolist() == whole[i][0].tolist()
+    assert [made.text(i) for i in range(8)] == list(TEXTS)
+    assert [made.title(i) for i in range(8)] == ["a", "b", "c", *TEXTS[3:]]
+    assert made.tokens(6).tolist() == whole.tokens(6).tolist()
+    assert first.n_documents == 3
+    assert first.more(first) is first
+    with pytest.raises(InvalidInputError, match="lengths 512 and 4"):
+        Corpus.joined([first, Corpus(TEXTS[:1], tokenizer(), length=4)])

@@ -87,6 +87,14 @@ def test_it_says_how_far_to_trust_it(trace: Trace) -> None:
     assert "In places like" not in sure.to_html()
     assert "It was given" not in trace.to_html()
     assert "the model itself would write 1 of 2." in replace(trace, written=False).to_html()
+    assert "Low agreement" not in html
+    few = Bands.of(np.array([12, 12, 12]), np.array([True, False, False]), held_out=True)
+    doubted = replace(trace, bands=few)
+    assert (
+        "in 3 places of documents that it has not seen the surrogate names the model’s"
+        in sentences(doubted)[2]
+    )
+    assert doubted.to_html().count("⚠ Low agreement:") == 2
     nobody = replace(trace, proponents=())
     assert sentences(nobody)[0] == "None of the 3 documents speaks for this answer."
     assert "No document speaks for it." in nobody.to_html()

@@ -17,6 +17,7 @@ from whence import DualDA
 from whence.data import Corpus, as_training_set
 from whence.errors import InvalidInputError, ModelError
 from whence.features import extract
+from whence.model import token_losses
 from whence.model.language import NextToken, as_language_model, of_documents
 from whence.tasks import Tokens
 
@@ -128,3 +129,17 @@ def test_nothing_beside_documents_is_ignored(given: dict[str, Any], words: str) 
         DualDA(C=1.0, show_progress=False).fit(llama(), Corpus(TEXTS, tokenizer()), **given)
     same = {"task": "tokens", "tokenizer": tokenizer()}
     assert DualDA(C=1.0, show_progress=False).fit(llama(), Corpus(TEXTS, tokenizer()), **same).n_train_
+
+
+def test_losses_of_a_corpus_are_the_models_own() -> None:
+    model = llama()
+    corpus = Corpus([*TEXTS[:3], {"prompt": "jon lives", "completion": " in brask ."}], tokenizer())
+    found = token_losses(model, corpus, show_progress=False)
+    expected = []
+    for d in range(corpus.n_documents):
+        ids = torch.from_numpy(corpus.tokens(d))
+        with torch.no_grad():
+            log_p = model(input_ids=ids[None]).logits[0].log_softmax(1)
+        learned = corpus.place[corpus.document == d]
+        expected += [-float(log_p[place - 1, ids[place]]) for place in learned.tolist()]
+    np.testing.assert_allclose(found, expected, rtol=1e-4)

@@ -12,7 +12,7 @@ import pytest
 from tests.helpers import oracle
 from whence.core import contents
 from whence.errors import ChoiceWarning, ConvergenceWarning, InvalidInputError, StoreError
-from whence.svm import CChoice, choose_C, solve, solve_path
+from whence.svm import CChoice, CrammerSinger, choose_C, solve, solve_path
 from whence.svm.inputs import length
 from whence.svm.likeness import mean_cosine
 from whence.svm.path import PathPoint, _best, _split
@@ -166,6 +166,14 @@ def test_the_split_takes_from_every_class_in_proportion() -> None:
     assert not set(fitted) & set(judged)
 
 
+def test_of_a_vocabulary_the_split_is_random_so_that_frequent_classes_stay_frequent() -> None:
+    labels = np.concatenate([np.zeros(1000, np.int64), np.arange(1, 501), np.arange(1, 501)])
+    fitted, judged, _ = _split(labels, 200, np.random.default_rng(0))
+    assert len(fitted) == 200
+    assert not set(fitted) & set(judged)
+    assert abs(int((labels[fitted] == 0).sum()) - 100) < 25  # half of all rows, and not one of 501 classes
+
+
 def point(C: float, agreement: float, cosine: float | None, support: float) -> PathPoint:
     return PathPoint(C, C, agreement, cosine, support, 0.0)
 
@@ -268,3 +276,27 @@ def test_a_choice_survives_json() -> None:
     for other in ({**values, "more": 1}, {**values, "path": [{**values["path"][0], "more": 1}]}):
         with pytest.raises(StoreError, match="more"):
             contents.manifest(CChoice, other)
+
+
+@pytest.mark.parametrize("bias", [False, 2.0])
+@pytest.mark.parametrize("with_head", [True, False])
+def test_classes_without_samples_are_judged_as_if_all_logits_were_made(bias: float, with_head: bool) -> None:
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(120, 7)).astype(np.float32)
+    y = rng.choice([3, 4, 11, 30], 120)  # 36 of 40 have no sample
+    head = (rng.normal(size=(40, 7)).astype(np.float32), rng.normal(size=40)) if with_head else None
+    problem = CrammerSinger.make(X, y, 40, 1.0, bias)
+    rows = np.arange(0, 120, 2)
+    judge = problem.judge(rows, head)
+    for C in (1e-3, 1e-1):
+        some = np.arange(1, 120, 2)
+        weight = solve(X[some], y[some], n_classes=40, C=C, bias=bias, tol=1e-4).weight
+        ours = X[rows].astype(np.float64) @ weight[:, :7].T + (weight[:, 7] if bias else 0.0)
+        agreement, cosine = judge(weight)
+        if head is None:
+            assert cosine is None
+            assert agreement == np.mean(ours.argmax(1) == y[rows])
+        else:
+            theirs = X[rows].astype(np.float64) @ head[0].T.astype(np.float64) + head[1]
+            assert agreement == np.mean(ours.argmax(1) == theirs.argmax(1))
+            assert cosine == pytest.approx(mean_cosine(ours, theirs), abs=1e-12)

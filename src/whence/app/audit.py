@@ -12,6 +12,7 @@ from whence.app.opening import Saved, as_class
 from whence.app.outputs import check_file, write_out
 from whence.app.telling import say
 from whence.audit import class_view, coreset, shared_evidence, strange, wrong_labels
+from whence.audit.access import refuse_documents
 from whence.core import store
 from whence.core.columns import require_parquet
 from whence.core.words import counted, plain_line
@@ -68,6 +69,7 @@ def run(
             require_parquet()
     project = saved.open()
     explainer = project.explainer
+    refuse_documents(explainer)  # before features are read
     if view == "labels":
         found: Any = wrong_labels(explainer, ranking=ranking, features=project.train_bank, n=n)
     elif view == "classes":

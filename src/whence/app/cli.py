@@ -114,7 +114,10 @@ def update(
     ] = None,
     remove: Annotated[
         str | None,
-        typer.Option(help="Places of training samples to leave out, such as 0,4-7.", metavar="LIST"),
+        typer.Option(
+            help="Places of training samples to leave out, such as 0,4-7; of a language model documents.",
+            metavar="LIST",
+        ),
     ] = None,
     relabel: Annotated[
         list[str] | None,

@@ -134,7 +134,7 @@ def run(
     several = "+" in configuration.data
     samples = configuration.training(network, folder) if several else find("data", configuration.data, folder)
     if isinstance(configuration.chosen_task(), Tokens):
-        samples = configuration.corpus(samples)
+        samples = samples.corpus if several else configuration.corpus(samples)
     tests = None if configuration.test is None else find("test", configuration.test, folder)
     reading = configuration.reading
     form = {} if several else {"preprocess": configuration.prepare(), "tokenizer": configuration.spelling()}

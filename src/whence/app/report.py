@@ -8,6 +8,8 @@ from whence.app.opening import Saved, places
 from whence.app.outputs import check_file, write_out
 from whence.app.telling import say
 from whence.core import store
+from whence.errors import InvalidInputError
+from whence.tasks import Tokens
 from whence.ui.explorer import Explorer
 from whence.ui.pages import report_page
 
@@ -16,6 +18,12 @@ def run(saved: Saved, tests: str, out: Path, *, k: int, effects: bool) -> None:
     """Write a page that opens from disk; print its path."""
     check_file(out)
     project = saved.open()
+    if isinstance(project.attributor.task_, Tokens):
+        raise InvalidInputError(
+            f"'{saved.explainer}' must hold an explainer of tests with classes or numbers to be reported. It "
+            "is of a language model: whence explain --prompt TEXT --out FOLDER writes whence an answer comes "
+            "as one page, and whence serve shows it."
+        )
     page = report_page(Explorer(project), places(tests, project), k, effects=effects)
     write_out(out, lambda path: store.write_text(path, page))
     say(out.resolve())

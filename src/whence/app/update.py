@@ -10,6 +10,7 @@ from whence.app.fit import describe
 from whence.app.opening import Saved, as_class, numbers
 from whence.app.outputs import check_file, write_out
 from whence.app.telling import say
+from whence.attributors import DualDA
 from whence.core.naming import find
 from whence.core.resources import in_words
 from whence.errors import InvalidInputError
@@ -24,12 +25,13 @@ def run(saved: Saved, add: str | None, remove: str | None, relabel: Sequence[str
     project = saved.open()
     explainer, configuration = project.explainer, project.configuration
     labels = dict(_relabelled(text, explainer.task_) for text in relabel)
-    places = [] if remove is None else numbers(remove, "remove")
+    places = [] if remove is None else _removed(explainer, numbers(remove, "remove"))
     added = None
     if add is not None:
         network = explainer.require_model().extractor.model
         found = find("add", add, project.path.resolve().parent)
-        added = project.bank_of(configuration.samples(found, network, explainer.batch_size, explainer.task_))
+        options = network, explainer.batch_size, explainer.task_
+        added = project.bank_of(configuration.added(explainer.require_data(), found, *options))
         configuration = dataclasses.replace(configuration, data=f"{configuration.data}+{add}")
     explainer.update(add=added, remove=places, relabel=labels, features=project.train_bank)
     say(f"Changed      {explainer.history_[-1]}")
@@ -42,6 +44,20 @@ def run(saved: Saved, add: str | None, remove: str | None, relabel: Sequence[str
 
     write_out(out, save)
     say(f"Saved        {out}, {in_words(out.stat().st_size)}, and {out.name}{SUFFIX}")
+
+
+def _removed(explainer: DualDA, named: list[int]) -> list[int]:
+    """Give the samples to leave out: those that are named; of a language model all places of documents."""
+    corpus = explainer.require_data().corpus
+    if corpus is None:
+        return named
+    places = corpus.of_documents(named)
+    found: list[int] = places[explainer.used_[places]].tolist()
+    if not found:
+        raise InvalidInputError(
+            f"'remove' must name documents that are not left out already. Got {', '.join(map(str, named))}."
+        )
+    return found
 
 
 def _relabelled(text: str, task: Task) -> tuple[int, int]:

@@ -15,6 +15,7 @@ from whence.attributors.pairs import PairAttributor
 from whence.core.checks import to_array
 from whence.errors import InvalidInputError
 from whence.model.inputs import check_batch
+from whence.tasks import Tokens
 
 
 def surrogate_of(explainer: Any) -> Surrogate:
@@ -26,7 +27,18 @@ def surrogate_of(explainer: Any) -> Surrogate:
         )
     explainer.check_fitted()
     explainer.task_.require_classes("An explainer that is audited")
+    refuse_documents(explainer)
     return explainer.surrogate_
+
+
+def refuse_documents(explainer: PairAttributor) -> None:
+    """Raise where samples are places of documents, which have no labels that could be wrong."""
+    if isinstance(explainer.task_, Tokens):
+        raise InvalidInputError(
+            "'explainer' must have samples with labels of their own to be audited. This one is of a language "
+            "model, whose samples are places of documents. Ask whence an answer comes, by trace(prompt) or "
+            "whence explain --prompt, and how far to trust that, by faithfulness_by_frequency(documents)."
+        )
 
 
 def features_of(

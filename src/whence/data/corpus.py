@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
-import torch
-from torch import Tensor
 from torch.utils.data import Dataset
 
 from whence.core.arrays import Ints, Mask
-from whence.core.checks import check_count, check_names, check_places, shown
+from whence.core.checks import check_count, check_names, check_places, check_share, shown, to_array
 from whence.core.display import displayed
+from whence.data.prompts import Prompts
 from whence.errors import InvalidInputError
 
 _TEXT = ("text", "content")
@@ -31,66 +30,6 @@ class Position(NamedTuple):
 
     document: int
     token: int
-
-
-@dataclass(frozen=True)
-class Prompts:
-    """Makes the model's inputs of texts, or of tokens that were made of them: a batch, padded on the right.
-
-    Attributes
-    ----------
-    tokenizer : of transformers
-    """
-
-    tokenizer: Any
-
-    def __call__(self, batch: Any) -> dict[str, Tensor]:
-        """Give ``input_ids`` (B, T) and ``attention_mask`` of texts, or of one row of tokens per sample."""
-        rows = [self.tokens(one) for one in batch]
-        empty = [i for i, row in enumerate(rows) if not len(row)]
-        if empty:
-            raise InvalidInputError(
-                f"A prompt must have at least one token, after which another follows. Number {empty[0]} of "
-                f"{len(rows)} has none."
-            )
-        lengths = torch.tensor([len(row) for row in rows])
-        ids = torch.zeros(len(rows), int(lengths.max()), dtype=torch.int64)
-        for i, row in enumerate(rows):
-            ids[i, : len(row)] = torch.from_numpy(row)
-        return {"input_ids": ids, "attention_mask": (torch.arange(ids.shape[1]) < lengths[:, None]).long()}
-
-    def tokens(self, text: Any, special: bool = True) -> Ints:
-        """Give the tokens of a text, with those that the tokeniser puts before it; tokens as they are."""
-        if isinstance(text, str):
-            text = self.tokenizer(text, add_special_tokens=special)["input_ids"]
-        return np.asarray(text, dtype=np.int64)
-
-    def continued(self, prompt: str, continuation: str) -> tuple[Ints, int]:
-        """Give the tokens of a prompt and what follows it, and how many are the prompt's.
-
-        They are those of both in one text where the prompt's are at its beginning, else one after the other.
-        """
-        first, whole = self.tokens(prompt), self.tokens(prompt + continuation)
-        if len(whole) <= len(first) or not np.array_equal(whole[: len(first)], first):
-            whole = np.concatenate([first, self.tokens(continuation, special=False)])
-        return whole, len(first)
-
-    def names(self, n: int) -> tuple[str, ...]:
-        """Name n tokens: the text they stand for, or what the tokeniser calls them where others have it."""
-        known = min(n, len(self.tokenizer))
-        pieces = self.tokenizer.convert_ids_to_tokens(list(range(known)))
-        texts = self.tokenizer.batch_decode([[i] for i in range(known)])
-        counts: dict[str, int] = {}
-        for text in texts:
-            counts[text] = counts.get(text, 0) + 1
-        taken = set(texts)
-        named = []
-        for i, (text, piece) in enumerate(zip(texts, pieces, strict=True)):
-            alone = text and counts[text] == 1
-            spare = piece if piece and piece not in taken else f"{piece} ({i})"
-            named.append(text if alone else spare)
-            taken.add(named[-1])
-        return (*named, *(f"token {i}" for i in range(known, n)))
 
 
 @displayed("n_documents", "__len__", "length")
@@ -184,6 +123,68 @@ class Corpus(Dataset[Any]):
         seen = (place - 1) // self.length * self.length
         return self._tokens[start + seen : start + place].astype(np.int64), int(self.labels[index])
 
+    def hardest(self, losses: Any, share: float) -> Self:
+        """Give the corpus with a share of its places alone: those where the next token was hardest to tell.
+
+        What is left out is context still, but no sample. Losses of the model *before* it was tuned keep what
+        tuning had to teach; those of the tuned model would leave out what it learned best.
+
+        Parameters
+        ----------
+        losses
+            One per sample, such as ``whence.model.token_losses(model, corpus)`` gives.
+        share
+            Of the samples that stay, above 0 and up to 1.
+        """
+        share, given = check_share("share", share, whole=True), to_array("losses", losses)
+        if given.shape != (len(self),) or not np.isfinite(given).all():
+            raise InvalidInputError(
+                f"'losses' must be {len(self):,} finite numbers, one per sample. Got shape {given.shape}."
+            )
+        n = max(1, round(share * len(self)))
+        kept = np.sort(np.argsort(-given, kind="stable")[:n])
+        other = copy.copy(self)
+        other.document, other.place, other.labels = self.document[kept], self.place[kept], self.labels[kept]
+        return other
+
+    def more(self, documents: Any) -> Corpus:
+        """Give other documents as a corpus that is read as this one; a corpus as it is."""
+        return (
+            documents
+            if isinstance(documents, Corpus)
+            else Corpus(documents, self.tokenizer, length=self.length)
+        )
+
+    @classmethod
+    def joined(cls, corpora: Sequence[Corpus]) -> Corpus:
+        """Give several corpora as one, whose samples and documents come one after the other."""
+        first = corpora[0]
+        if len(corpora) == 1:
+            return first
+        for other in corpora[1:]:
+            if other.length != first.length or not _alike(first.tokenizer, other.tokenizer):
+                raise InvalidInputError(
+                    "Corpora that are put together must have the same tokeniser and length. Got lengths "
+                    f"{first.length} and {other.length}, vocabularies of {len(first.tokenizer):,} and "
+                    f"{len(other.tokenizer):,} tokens. Make the second by first.more(documents)."
+                )
+        made, before = copy.copy(first), np.cumsum([0, *(each.n_documents for each in corpora)])
+        ends = np.cumsum([0, *(len(each._tokens) for each in corpora)])
+        made._tokens = np.concatenate([each._tokens for each in corpora])
+        made._starts = np.concatenate(
+            [[0], *(n + each._starts[1:] for n, each in zip(ends[:-1], corpora, strict=True))]
+        )
+        made._texts = [text for each in corpora for text in each._texts]
+        made.document = np.concatenate(
+            [n + each.document for n, each in zip(before[:-1], corpora, strict=True)]
+        )
+        made.place, made.labels = (
+            np.concatenate([getattr(each, name) for each in corpora]) for name in ("place", "labels")
+        )
+        if any(each.titles is not None for each in corpora):
+            made.titles = tuple(each.title(i) for each in corpora for i in range(each.n_documents))
+        return made
+
     @property
     def n_documents(self) -> int:
         """The number of documents."""
@@ -206,6 +207,11 @@ class Corpus(Dataset[Any]):
         line = next((line.strip() for line in self._texts[document].splitlines() if line.strip()), "")
         return line if len(line) <= 80 else f"{line[:79].rstrip()}…"
 
+    def firsts(self) -> Ints:
+        """Give for each document (documents,) the first that has the same text, mostly itself."""
+        seen: dict[str, int] = {}
+        return np.array([seen.setdefault(text, i) for i, text in enumerate(self._texts)], np.int64)
+
     def tokens(self, document: int) -> Ints:
         """Give a document's tokens."""
         document = self._known(document)
@@ -224,6 +230,11 @@ class Corpus(Dataset[Any]):
     def _known(self, document: int) -> int:
         """Give the number of a document, or raise where there is none."""
         return check_count("document", document, 0, self.n_documents - 1)
+
+
+def _alike(tokenizer: Any, other: Any) -> bool:
+    """Whether two tokenisers have the same tokens."""
+    return tokenizer is other or tokenizer.get_vocab() == other.get_vocab()
 
 
 def _parts(number: int, document: Any) -> tuple[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -17,6 +18,7 @@ from whence.core.display import displayed
 from whence.core.fingerprint import Digest, anatomy, notes, without
 from whence.core.naming import asking
 from whence.core.progress import bar
+from whence.data.corpus import Corpus
 from whence.data.items import LABEL_NAMES, Prepare, as_fields, is_array, split
 from whence.data.labels import Labels, data_names, listed_labels
 from whence.data.reading import Batch, OnError, Reading, Workers
@@ -221,6 +223,14 @@ class TrainingSet(Dataset[Any]):
         """The sets that it was put together from by ``changed``; else the set itself."""
         joined = isinstance(self.source, Joined) and self.places is None and not self.marks
         return self.source.parts if joined else (self,)
+
+    @cached_property
+    def corpus(self) -> Corpus | None:
+        """The documents whose places the samples are, all of them, in their order; None of other samples."""
+        parts = [part for part in self.parts if part.places is None and not part.marks]
+        sources = [part.source for part in parts if isinstance(part.source, Corpus)]
+        whole = self.places is None and not self.marks and len(sources) == len(self.parts)
+        return Corpus.joined(sources) if whole else None
 
     def marked(self, mark: Mark) -> Self:
         """Give the set with a change of some samples' inputs, after those that it has."""

@@ -12,6 +12,8 @@ from whence.core.display import displayed
 
 EDGES = (0, 1, 10, 100)
 """How often a token is at least in the corpus, of each band."""
+LOW = 0.5
+"""Agreement below which a surrogate is more often wrong about the model's token than right."""
 
 
 @displayed()
@@ -29,6 +31,11 @@ class Band(NamedTuple):
     most: int | None
     places: int
     agreement: float | None
+
+    @property
+    def low(self) -> bool:
+        """Whether the surrogate names another token than the model more often than not."""
+        return self.agreement is not None and self.agreement < LOW
 
     @property
     def name(self) -> str:

@@ -30,6 +30,7 @@ class Passage:
     document, title, place : where it lies: the document's number and title, and the place among its tokens
     score : its part of the surrogate's logit; positive is evidence for the token of the answer
     around : the words before it, the token that was learned there, and the words after it
+    copies : other documents that have the same text; what they add there is counted in
     """
 
     index: int
@@ -38,6 +39,7 @@ class Passage:
     place: int
     score: float
     around: Around
+    copies: tuple[int, ...] = ()
 
     @property
     def token(self) -> str:
@@ -87,12 +89,14 @@ class Source:
     document, title : its number and title
     score : the sum over its places and over the tokens of the answer
     scores : (T,) the same for each token
+    copies : other documents that have the same text; what they add is counted in
     """
 
     document: int
     title: str
     score: float
     scores: Doubles
+    copies: tuple[int, ...] = ()
 
 
 @displayed()

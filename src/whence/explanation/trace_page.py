@@ -12,6 +12,7 @@ import numpy as np
 from whence.core import store
 from whence.core.checks import check_path
 from whence.core.words import counted
+from whence.explanation.bands import LOW
 from whence.explanation.page import style as explanation_style
 from whence.pages.render import Look, read, render
 from whence.pages.style import ends, one_line, percent
@@ -29,12 +30,14 @@ class Group(NamedTuple):
     document, title : of the document
     score : the sum of the passages that are shown
     passages : the strongest first
+    copies : other documents that have the same text
     """
 
     document: int
     title: str
     score: float
     passages: tuple[Passage, ...]
+    copies: tuple[int, ...]
 
 
 def write(trace: Trace, path: str | PathLike[str] | None) -> str:
@@ -85,7 +88,19 @@ def sentences(trace: Trace) -> list[str]:
         f"The surrogate, of whose logits the scores are parts, would write the same as the model at {share}"
     )
     trust += "." if same == n else ": do not trust the passages of the others, which are dotted."
-    return [first, trust]
+    return [first, trust, *_doubt(trace)]
+
+
+def _doubt(trace: Trace) -> list[str]:
+    """Say that the surrogate does not stand for the model, where it does so in less than half of places."""
+    bands = trace.bands
+    if bands is None or bands.agreement >= LOW:
+        return []
+    where = "documents that it has not seen" if bands.held_out else "the corpus that it was fitted on"
+    return [
+        f"⚠ Agreement is low: in {counted(bands.places, 'place')} of {where} the surrogate names the model’s "
+        f"word in {percent(bands.agreement)} only. Where it does not, its passages say little of the model."
+    ]
 
 
 def grouped(passages: Sequence[Passage]) -> list[Group]:
@@ -94,7 +109,7 @@ def grouped(passages: Sequence[Passage]) -> list[Group]:
     for passage in passages:
         found.setdefault(passage.document, []).append(passage)
     groups = [
-        Group(document, some[0].title, sum(one.score for one in some), tuple(some))
+        Group(document, some[0].title, sum(one.score for one in some), tuple(some), some[0].copies)
         for document, some in found.items()
     ]
     return sorted(groups, key=lambda group: -abs(group.score))

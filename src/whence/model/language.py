@@ -10,7 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from whence.core.arrays import Ints
+from whence.core.arrays import Floats, Ints
+from whence.core.progress import bar
 from whence.data import Corpus
 from whence.errors import InvalidInputError, ModelError
 from whence.model.inputs import to_model
@@ -140,6 +141,24 @@ def as_language_model(model: Any) -> NextToken:
     """Give a language model as a classifier; one that is that already as it is."""
     inner = unwrap(model)
     return inner if isinstance(inner, NextToken) else NextToken(inner)
+
+
+def token_losses(model: Any, corpus: Corpus, *, show_progress: bool = True) -> Floats:
+    """Give the loss −log p (N,) of each token of a corpus that was learned, by a causal language model.
+
+    ``corpus.hardest(losses, share)`` keeps a share of the places by it.
+    """
+    language = as_language_model(model)
+    starts = range(0, len(corpus), corpus.length)
+    losses = []
+    with evaluating(language):
+        for start in bar("Losses", len(starts), "batches", parts=starts, show=show_progress, delay=2):
+            some = range(start, min(start + corpus.length, len(corpus)))
+            logits = language(**to_model(language, corpus.prompts([corpus[i][0] for i in some])))
+            labels = torch.from_numpy(corpus.labels[some.start : some.stop]).to(logits.device)
+            losses.append(nn.functional.cross_entropy(logits.float(), labels, reduction="none").cpu())
+    found: Floats = torch.cat(losses).numpy()
+    return found
 
 
 def writes(model: Any) -> bool:

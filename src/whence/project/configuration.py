@@ -186,14 +186,22 @@ class Configuration:
 
     def training(self, network: Any, folder: Path, task: Task | None = None) -> TrainingSet:
         """Read the training set, or several as one."""
-        names = self.data.split("+")
-        sets = [self.samples(find("data", name, folder), network, task=task) for name in names]
-        if len(sets) > 1 and isinstance(sets[0].source, Corpus):
-            raise InvalidInputError(
-                f"'data' must name one corpus of a language model. Got {len(sets)}, {', '.join(names)}. Put "
-                "their documents together."
-            )
-        return sets[0] if len(sets) == 1 else sets[0].changed(None, *sets[1:])
+        name, *names = self.data.split("+")
+        first = self.samples(find("data", name, folder), network, task=task)
+        others = [self.added(first, find("data", each, folder), network, task=task) for each in names]
+        return first.changed(None, *others) if others else first
+
+    def added(
+        self,
+        before: TrainingSet,
+        data: Any,
+        network: Any,
+        batch_size: int = BATCH_SIZE,
+        task: Task | None = None,
+    ) -> TrainingSet:
+        """Read data that come after others; documents as those before them are read."""
+        found = data if before.corpus is None else before.corpus.more(data)
+        return self.samples(found, network, batch_size, task)
 
     def samples(
         self, data: Any, network: Any, batch_size: int = BATCH_SIZE, task: Task | None = None

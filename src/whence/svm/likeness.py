@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.stats import rankdata
 
 from whence.core.arrays import Doubles, Floats, Ints
-from whence.svm.problem import Problem
+
+if TYPE_CHECKING:
+    from whence.svm.problem import Problem
+
+HeadLayer = tuple[Floats, Floats | None]
+"""A model's last layer: weight (K, d), and bias (K,) or None."""
+Judge = Callable[[Doubles], tuple[float, float | None]]
+"""Compares W (K, d[+1]), the bias last, with a model's head: agreement and likeness."""
 
 _BYTES = 1 << 24  # of the outputs held at a time
 
@@ -17,7 +25,7 @@ def judged(
     problem: Problem,
     rows: Ints,
     weight: Doubles,
-    head: tuple[Floats, Floats | None] | None,
+    head: HeadLayer | None,
     lengths: Doubles | None = None,
 ) -> tuple[float, float | None]:
     """Compare W (K, d[+1]), the bias last, with a model's head on some rows, by ``Problem.compare``.
@@ -26,7 +34,8 @@ def judged(
     not.
     """
     d = problem.features.shape[1]
-    own: tuple[Floats, Floats | None] = weight[:, :d], weight[:, d] if weight.shape[1] > d else None
+    own: HeadLayer = weight[:, :d], weight[:, d] if weight.shape[1] > d else None
+    theirs = None if head is None else (head[0].astype(np.float64, copy=False), head[1])
     size = max(64, _BYTES // (8 * problem.n_outputs))
 
     def parts() -> Iterator[tuple[Doubles, Doubles | None]]:
@@ -34,14 +43,20 @@ def judged(
             some = rows[start : start + size]
             f = problem.features[some].astype(np.float64)
             before = f if lengths is None else f * lengths[some, None]
-            yield _outputs(f, *own), None if head is None else _outputs(before, *head)
+            yield _outputs(f, *own), None if theirs is None else _outputs(before, *theirs)
 
     return problem.compare(parts(), rows)
 
 
 def _outputs(f: Doubles, W: Floats, b: Floats | None) -> Doubles:
-    outputs: Doubles = f @ W.astype(np.float64, copy=False).T
+    outputs: Doubles = f @ W.T
     return outputs if b is None else outputs + b
+
+
+def with_bias(layer: HeadLayer) -> Doubles:
+    """Give the weights of a layer with the bias as a last column, 0 without one, as a new array."""
+    weight, bias = layer
+    return np.column_stack([weight.astype(np.float64), np.zeros(len(weight)) if bias is None else bias])
 
 
 class Likeness:

@@ -17,7 +17,6 @@ from whence.core.progress import bar
 from whence.errors import ChoiceWarning, ConvergenceWarning, InvalidInputError, warn
 from whence.svm.crammer_singer import CrammerSinger
 from whence.svm.inputs import check_C, check_features, check_head, check_lengths, spread
-from whence.svm.likeness import judged
 from whence.svm.problem import Makes, Problem
 from whence.svm.solve import Solution, check_options, solve
 
@@ -168,10 +167,10 @@ def choose_C(
 
     What a value of C means depends on the data: scaling features by s is the same as scaling C by s², and
     the loss is a sum over N samples. So the path runs over κ = C·N·mean‖f − f̄‖², which a common offset of
-    the features does not change either, one value every half decade from 1 to 10⁵, on a stratified subsample
-    of n rows, where C becomes C·N/n. Each C is judged on rows outside the subsample (a fifth of the data at
-    least is kept for that, from 50 rows on). ``held_back`` rows have no part in it at all, so that what came
-    out can be measured on them:
+    the features does not change either, one value every half decade from 1 to 10⁵, on a subsample of n rows,
+    where C becomes C·N/n; it is stratified by class unless there are more than n/2 classes. Each C is judged
+    on rows outside the subsample (a fifth of the data at least is kept for that, from 50 rows on).
+    ``held_back`` rows have no part in it at all, so that what came out can be measured on them:
 
     1. agreement of the surrogate's class with the head's, up to one standard error below the best;
     2. among those, mean cosine of the logits, up to 0.01 below the best. Logits are centred over classes
@@ -230,6 +229,7 @@ def choose_C(
     scale = len(X) * spread(X) ** 2
     share = len(X) / len(fitted)
     X, y = X[fitted], to_array("labels", labels)[fitted]
+    judge = p.judge(scored, head, lengths)
     path: list[PathPoint] = []
     previous: Solution | None = None
     every = [(each, kappa) for each in problems for kappa in _KAPPAS]
@@ -245,7 +245,7 @@ def choose_C(
                     X, y, problem=each, n_classes=p.n_outputs, C=C, bias=bias, tol=tol,
                     warm_start=previous, seed=seed, n_threads=n_threads,
                 )  # fmt: skip
-            before, seen = seen, judged(p, scored, previous.weight, head, lengths)
+            before, seen = seen, judge(previous.weight)
             if before is not None and _still(before, seen):
                 break
         assert previous is not None
@@ -282,18 +282,20 @@ def held_back(labels: Ints, seed: int) -> Ints:
 
 
 def _split(labels: Ints, max_samples: int, rng: np.random.Generator) -> tuple[Ints, Ints, bool]:
-    """Rows to solve on, stratified by class, and rows to judge on, both ascending."""
+    """Rows to solve on, stratified by class unless these are very many, and rows to judge on; ascending."""
     n = len(labels)
     size = n if n < 50 else min(max_samples, n - n // 5)
     order = rng.permutation(n)
-    # A sample's rank within its class, as a share of the class: taking the smallest shares takes from every
-    # class in proportion, and from each class at least its first.
-    by_class = order[np.argsort(labels[order], kind="stable")]
     counts = np.bincount(labels)
-    starts = np.cumsum(counts) - counts
-    rank = np.arange(n) - np.repeat(starts, counts)
-    share = np.where(rank == 0, 0.0, (rank + 0.5) / np.repeat(counts, counts))
-    taken = by_class[np.argsort(share, kind="stable")]
+    taken = order
+    # One row of each class, as of the tokens of a vocabulary, would leave none for how often they occur.
+    if np.count_nonzero(counts) <= size // 2:
+        # A sample's rank within its class, as a share of the class: taking the smallest shares takes from
+        # every class in proportion, and from each class at least its first.
+        by_class = order[np.argsort(labels[order], kind="stable")]
+        rank = np.arange(n) - np.repeat(np.cumsum(counts) - counts, counts)
+        share = np.where(rank == 0, 0.0, (rank + 0.5) / np.repeat(counts, counts))
+        taken = by_class[np.argsort(share, kind="stable")]
     rest = taken[size:]
     if len(rest) == 0:
         return np.sort(taken), np.sort(taken), False

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from scipy.sparse import csr_array
 
 from whence.core.arrays import Doubles, Floats, Ints
+from whence.svm.likeness import HeadLayer, Judge, judged
 from whence.svm.pairs import Kept, Pairs
 
 if TYPE_CHECKING:
@@ -176,6 +177,14 @@ class Problem(ABC):
         They come in parts (n, K), one after the other. Where the model's are None, the targets take their
         place, and there is no likeness.
         """
+
+    def judge(self, rows: Ints, head: HeadLayer | None, lengths: Doubles | None = None) -> Judge:
+        """Give what compares one W after the other with a model's head, or the targets, on the same rows.
+
+        The head reads features times their ``lengths`` (N,), by which they were divided; None where they were
+        not.
+        """
+        return lambda weight: judged(self, rows, weight, head, lengths)
 
     # Values
 

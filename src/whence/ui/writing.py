@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Annotated, NamedTuple
 from urllib.parse import urlencode
 
+import numpy as np
 from fastapi import FastAPI, Query
 from fastapi.responses import HTMLResponse
 
@@ -64,7 +65,8 @@ class Writing:
     @property
     def corpus(self) -> Corpus:
         """What the model was tuned on."""
-        corpus: Corpus = self.project.explainer.require_data().source
+        corpus = self.project.explainer.require_data().corpus
+        assert corpus is not None
         return corpus
 
     def trace(self, asked: Asked) -> Trace:
@@ -74,7 +76,7 @@ class Writing:
             return replace(self._traced(asked), bands=self.bands.ready)
 
     def without(self, asked: Asked, document: int) -> Without:
-        """Solve again without a document."""
+        """Solve again without a document, and without others that have its text."""
         with self._lock:
             return self._left_out(asked, document)
 
@@ -83,7 +85,9 @@ class Writing:
         return self.project.explainer.trace(prompt, continuation, k=k, max_new_tokens=_NEW)
 
     def _without(self, asked: Asked, document: int) -> Without:
-        return self._traced(asked).without([document], self.project.train_bank)
+        firsts = self.corpus.firsts()
+        same = [document] if document >= len(firsts) else np.flatnonzero(firsts == firsts[document]).tolist()
+        return self._traced(asked).without(same, self.project.train_bank)
 
     def beginnings(self) -> list[str]:
         """Give how some documents begin, to try."""

@@ -21,7 +21,7 @@ from whence.errors import InvalidInputError
 from whence.features import FeatureBank, as_float32, extract
 from whence.features.rows import stacked
 from whence.svm.inputs import check_features, squared_norms
-from whence.tasks import Task
+from whence.tasks import Task, Tokens
 
 if TYPE_CHECKING:
     from whence.attributors.dual.attributor import SurrogateAttributor
@@ -81,6 +81,11 @@ def changed(
 ) -> Changed:
     """Change the training set of an explainer, which stays as it is; ``DualDA.update`` says what is given."""
     before, task = explainer.labels_, explainer.task_
+    if relabel and isinstance(task, Tokens):
+        raise InvalidInputError(
+            "'relabel' must be left out where samples are places of documents, whose tokens are what the "
+            f"documents say. Got {len(relabel)}. Leave the document out, and add it as it should be."
+        )
     cache_dir = explainer.reading_.get("cache_dir") if cache_dir is None else cache_dir
     labels = changed_labels(task, before, len(before), remove, relabel)
     if add is None and (labels == before).all():
@@ -137,7 +142,8 @@ def _added(explainer: SurrogateAttributor, add: Any, cache_dir: str | PathLike[s
                 f"has no model. Got {type(add).__name__}."
             )
         return FeatureBank.of(*add, task=explainer.task_)
-    ready = bound.prepare
+    ready, corpus = bound.prepare, explainer.data_ and explainer.data_.corpus
+    add = add if corpus is None else corpus.more(add)
     samples = as_training_set(
         add, explainer.batch_size, task=explainer.task_, names=explainer.class_names_,
         preprocess=ready.preprocess, collate_fn=ready.collate_fn, tokenizer=ready.tokenizer,

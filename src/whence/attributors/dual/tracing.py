@@ -40,23 +40,21 @@ class PassageTracer:
     ----------
     language, corpus : the model, and what it was tuned on
     counts : (V,) how often each token was learned
+    firsts : (documents,) the first document with the same text
     """
 
     def __init__(self, explainer: DualDA) -> None:
         self.explainer, self.model = explainer, explainer.require_model()
         data, language = explainer.require_data(), self.model.extractor.model
-        if (
-            not isinstance(language, NextToken)
-            or not isinstance(data.source, Corpus)
-            or data.places is not None
-        ):
+        corpus = data.corpus
+        if not isinstance(language, NextToken) or corpus is None:
             raise InvalidInputError(
                 "Answers must be traced by an explainer of a causal language model and its corpus, such as "
                 f"fit(model, documents, tokenizer=tokenizer) makes. This one has a {data.kind} of "
                 f"{explainer.task_.outputs}."
             )
-        self.language, self.corpus = language, data.source
-        self.counts = np.bincount(self.corpus.labels, minlength=explainer.n_classes_)
+        self.language, self.corpus, self.firsts = language, corpus, corpus.firsts()
+        self.counts = np.bincount(explainer.labels_[explainer.used_], minlength=explainer.n_classes_)
 
     def trace(
         self, prompt: str, continuation: str | None, k: int, max_new_tokens: int, bands: Bands | None
@@ -71,8 +69,8 @@ class PassageTracer:
         texts = cut(self.corpus.tokenizer, ids, range(start, len(ids)))[1:]
         rows = zip(texts, target.tolist(), logits.double().cpu(), ours, strict=True)
         tokens = [self._token(*row, scores[[i]], k) for i, row in enumerate(rows)]
-        documents = csr_array(scores @ self._membership())
-        sums = np.asarray(documents.sum(axis=0), np.float64).ravel()
+        documents = csr_array(scores @ _membership(self.corpus.document, self.corpus.n_documents))
+        groups = csr_array(documents @ _membership(self.firsts, self.corpus.n_documents))
         return Trace(
             prompt=prompt,
             answer="".join(texts),
@@ -81,8 +79,8 @@ class PassageTracer:
             start=start,
             tokens=tuple(tokens),
             scores=documents,
-            proponents=self._sources(documents, sums, k, 1),
-            opponents=self._sources(documents, sums, k, -1),
+            proponents=self._sources(groups, k, 1),
+            opponents=self._sources(groups, k, -1),
             k=k,
             n_train=self.explainer.n_train_,
             n_support=len(self.explainer.support_),
@@ -119,10 +117,12 @@ class PassageTracer:
     def without(self, trace: Trace, documents: Sequence[int], features: Any) -> Without:
         """Solve again without all places of some documents, and compare the logits of the answer."""
         chosen = np.unique(check_places("documents", documents, self.corpus.n_documents))
-        remove = self.corpus.of_documents(chosen.tolist())
+        places = self.corpus.of_documents(chosen.tolist())
+        remove = places[self.explainer.used_[places]]
         if not len(remove):
             raise InvalidInputError(
-                f"'documents' must name some in which a token was learned. Got {shown(documents)}."
+                f"'documents' must name some in which a token was learned, and that are not left out "
+                f"already. Got {shown(documents)}."
             )
         every = all_features(self.explainer, features)
         other = self.explainer.what_if(every, remove=remove.tolist())
@@ -140,10 +140,7 @@ class PassageTracer:
 
     def bands(self, documents: Any, seed: int) -> Bands:
         """Tell how often the surrogate names the model's token, in some documents or in the corpus itself."""
-        corpus = self.corpus
-        if documents is not None:
-            given = isinstance(documents, Corpus)
-            corpus = documents if given else Corpus(documents, corpus.tokenizer, length=corpus.length)
+        corpus = self.corpus if documents is None else self.corpus.more(documents)
         counts, agrees = [], []
         rows = _some(corpus, seed)
         size = self.explainer.batch_size
@@ -191,31 +188,37 @@ class PassageTracer:
         return [ids[:end] for end in range(start, len(ids))]
 
     def _passages(self, samples: Array, values: Doubles, k: int, sign: int) -> tuple[Passage, ...]:
-        """Give the strongest passages of a sign."""
+        """Give the strongest passages of a sign; the same place of documents with one text is one passage."""
+        where = np.stack([self.firsts[self.corpus.document[samples]], self.corpus.place[samples]])
+        _, chosen, groups = np.unique(where, axis=1, return_index=True, return_inverse=True)
+        sums = np.bincount(groups.ravel(), values, len(chosen))
         found = []
-        for i in strongest(values, k, sign):
-            index = int(samples[i])
+        for i in strongest(sums, k, sign):
+            index = int(samples[chosen[i]])
             document, place = self.corpus.position(index)
-            title = self.corpus.title(document)
-            found.append(Passage(index, document, title, place, float(values[i]), around(self.corpus, index)))
+            facts = index, document, self.corpus.title(document), place, float(sums[i])
+            found.append(Passage(*facts, around(self.corpus, index), self._copies(document)))
         return tuple(found)
 
-    def _sources(self, scores: csr_array, sums: Doubles, k: int, sign: int) -> tuple[Source, ...]:
-        """Give the documents that speak most for or against the whole answer."""
-        columns = scores.tocsc()
-        return tuple(
-            Source(i, self.corpus.title(i), float(sums[i]), columns[:, [i]].toarray()[:, 0])
-            for i in strongest(sums, k, sign)
-        )
+    def _sources(self, scores: csr_array, k: int, sign: int) -> tuple[Source, ...]:
+        """Give the documents that speak most for or against the whole answer, those with one text as one."""
+        columns, sums = scores.tocsc(), np.asarray(scores.sum(axis=0), np.float64).ravel()
+        each = ((i, columns[:, [i]].toarray()[:, 0]) for i in strongest(sums, k, sign))
+        return tuple(Source(i, self.corpus.title(i), float(sums[i]), own, self._copies(i)) for i, own in each)
 
-    def _membership(self) -> csr_array:
-        """Tell of each place in which document it lies, (N, documents)."""
-        n = len(self.corpus)
-        parts = np.ones(n), self.corpus.document, np.arange(n + 1)
-        return csr_array(parts, shape=(n, self.corpus.n_documents))
+    def _copies(self, document: int) -> tuple[int, ...]:
+        """Give the other documents that have the text of one."""
+        same = np.flatnonzero(self.firsts == self.firsts[document])
+        return tuple(same[same != document].tolist())
 
     def _name(self, token: Any) -> str:
         return self.explainer.task_.called[int(token)]
+
+
+def _membership(groups: Ints, n: int) -> csr_array:
+    """Tell of each member (N,) in which of n groups it is, (N, n)."""
+    parts = np.ones(len(groups)), groups, np.arange(len(groups) + 1)
+    return csr_array(parts, shape=(len(groups), n))
 
 
 def _some(corpus: Corpus, seed: int) -> list[int]:

@@ -55,11 +55,12 @@ class Updating(SurrogateAttributor):
         ----------
         add
             Samples with their labels, in any form that ``fit`` takes, or a bank that
-            ``whence.features.extract`` made of them; (features, labels) where the explainer has no model.
+            ``whence.features.extract`` made of them; (features, labels) where the explainer has no model;
+            documents where it is of a language model.
         remove
             Places of training samples to leave out.
         relabel
-            New labels, by the places of training samples.
+            New labels, by the places of training samples; none of documents.
         features
             Of the training set before the change: an array (train, d) or a FeatureBank. None takes them from
             ``cache_dir``; where they are not there, the model computes them again.

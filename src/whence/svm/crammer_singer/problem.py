@@ -16,7 +16,8 @@ from whence.errors import InvalidInputError
 from whence.svm import inputs, loops
 from whence.svm.crammer_singer import kernels
 from whence.svm.crammer_singer.hessian import NewtonSystem, room, step_cost
-from whence.svm.likeness import Likeness
+from whence.svm.crammer_singer.vocabulary import VocabularyJudge
+from whence.svm.likeness import HeadLayer, Judge, Likeness
 from whence.svm.pairs import Kept, Pairs, small_int
 from whence.svm.passes import Rows
 from whence.svm.problem import Losses, Moving, Problem, Seen
@@ -95,6 +96,18 @@ class CrammerSinger(Problem):
                 likeness.add(scores, theirs)
             start = stop
         return same / start, likeness.value
+
+    def judge(self, rows: Ints, head: HeadLayer | None, lengths: Doubles | None = None) -> Judge:
+        """Give what compares one W after the other, where classes lack samples without all of their logits.
+
+        Each W must be of some of these samples, as ``choose_C`` solves it.
+        """
+        present = np.bincount(self.labels, minlength=self.n_outputs) > 0
+        if self.n_outputs - int(present.sum()) < 2:
+            return super().judge(rows, head, lengths)
+        read = self.features[rows]
+        before = read if lengths is None else read * lengths[rows, None]
+        return VocabularyJudge(read, self.labels[rows], present, head, before)
 
     # Values
 

@@ -1,0 +1,73 @@
+"""A language model's inputs, made of texts by its tokeniser."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from whence.core.arrays import Ints
+from whence.errors import InvalidInputError
+
+
+@dataclass(frozen=True)
+class Prompts:
+    """Makes the model's inputs of texts, or of tokens that were made of them: a batch, padded on the right.
+
+    Attributes
+    ----------
+    tokenizer : of transformers
+    """
+
+    tokenizer: Any
+
+    def __call__(self, batch: Any) -> dict[str, Tensor]:
+        """Give ``input_ids`` (B, T) and ``attention_mask`` of texts, or of one row of tokens per sample."""
+        rows = [self.tokens(one) for one in batch]
+        empty = [i for i, row in enumerate(rows) if not len(row)]
+        if empty:
+            raise InvalidInputError(
+                f"A prompt must have at least one token, after which another follows. Number {empty[0]} of "
+                f"{len(rows)} has none."
+            )
+        lengths = torch.tensor([len(row) for row in rows])
+        ids = torch.zeros(len(rows), int(lengths.max()), dtype=torch.int64)
+        for i, row in enumerate(rows):
+            ids[i, : len(row)] = torch.from_numpy(row)
+        return {"input_ids": ids, "attention_mask": (torch.arange(ids.shape[1]) < lengths[:, None]).long()}
+
+    def tokens(self, text: Any, special: bool = True) -> Ints:
+        """Give the tokens of a text, with those that the tokeniser puts before it; tokens as they are."""
+        if isinstance(text, str):
+            text = self.tokenizer(text, add_special_tokens=special)["input_ids"]
+        return np.asarray(text, dtype=np.int64)
+
+    def continued(self, prompt: str, continuation: str) -> tuple[Ints, int]:
+        """Give the tokens of a prompt and what follows it, and how many are the prompt's.
+
+        They are those of both in one text where the prompt's are at its beginning, else one after the other.
+        """
+        first, whole = self.tokens(prompt), self.tokens(prompt + continuation)
+        if len(whole) <= len(first) or not np.array_equal(whole[: len(first)], first):
+            whole = np.concatenate([first, self.tokens(continuation, special=False)])
+        return whole, len(first)
+
+    def names(self, n: int) -> tuple[str, ...]:
+        """Name n tokens: the text they stand for, or what the tokeniser calls them where others have it."""
+        known = min(n, len(self.tokenizer))
+        pieces = self.tokenizer.convert_ids_to_tokens(list(range(known)))
+        texts = self.tokenizer.batch_decode([[i] for i in range(known)])
+        counts: dict[str, int] = {}
+        for text in texts:
+            counts[text] = counts.get(text, 0) + 1
+        taken = set(texts)
+        named = []
+        for i, (text, piece) in enumerate(zip(texts, pieces, strict=True)):
+            alone = text and counts[text] == 1
+            spare = piece if piece and piece not in taken else f"{piece} ({i})"
+            named.append(text if alone else spare)
+            taken.add(named[-1])
+        return (*named, *(f"token {i}" for i in range(known, n)))
