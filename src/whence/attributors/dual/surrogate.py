@@ -204,11 +204,11 @@ class Surrogate:
                 "'head' must be known to compare the surrogate with the model. It is not: pass "
                 "head=(weight, bias) to FeatureBank.of, or use fit(model, data)."
             )
+        theirs = head_logits(self.head, features) if logits is None else logits
         if self.task.has_classes:
-            theirs = head_logits(self.head, features) if logits is None else logits
             return faithfulness(self.coef, self.head, self.stored.as_read(features), theirs)
-        theirs = (head_logits(self.head, features) if logits is None else logits).double().cpu().numpy()
-        agreement, alike = self.task.compared(self.logits(features).cpu().numpy(), theirs)
+        ours = self.logits(features).cpu().numpy()
+        agreement, alike = self.task.compared(ours, theirs.double().cpu().numpy())
         weights = self.coef[:, : features.shape[1]], self.head.weight.astype(np.float64)
         lengths = float(np.linalg.norm(weights[0]) * np.linalg.norm(weights[1]))
         cosine = float(np.vdot(*weights)) / lengths if lengths > 0 else 0.0
