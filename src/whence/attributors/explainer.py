@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -225,7 +226,7 @@ class PairExplainer:
         score = lam * float(f[0].double() @ known[0].double()) + bias
         best = np.argsort(-np.sign(lam) * scores, kind="stable")[:n]
         chosen = Concepts(concepts.vectors[best], tuple(concepts.names[j] for j in best))
-        maps = concept_maps(test, train, lam / float(np.prod(divisors)), chosen)
+        maps = concept_maps(test, train, lam / math.prod(divisors), chosen)
         test_maps, train_maps = _shown(inputs, maps.test), _shown(train_inputs, maps.train)
         activations = [chosen.activations(x.cpu())[0] for x in (f, known)]
         sides = np.where(activations[1] < 0, -1.0, 1.0)[:, None]

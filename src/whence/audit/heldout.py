@@ -50,18 +50,22 @@ class Listed:
     @cached_property
     def own(self) -> Ints:
         """The column (N,) of the label."""
-        return (self.classes == self.labels[:, None]).argmax(axis=1)
+        columns: Ints = (self.classes == self.labels[:, None]).argmax(axis=1)
+        return columns
 
     @property
     def given(self) -> Doubles:
         """The labels (N, T), as distributions."""
-        return (self.classes == self.labels[:, None]).astype(np.float64)
+        found: Doubles = (self.classes == self.labels[:, None]).astype(np.float64)
+        return found
 
     def total(self, values: Doubles) -> Doubles:
         """Sum values (N, T) per class, (k,)."""
-        if self.classes.strides[0] == 0:  # all classes of every sample
-            return values.sum(axis=0)
-        return np.bincount(self.classes.ravel(), values.ravel(), len(self.seen))
+        if self.classes.shape[1] == len(self.seen):  # all classes of every sample
+            found: Doubles = values.sum(axis=0)
+        else:
+            found = np.bincount(self.classes.ravel(), values.ravel(), len(self.seen)).astype(np.float64)
+        return found
 
     def name(self, columns: Ints) -> Ints:
         """The classes that columns (N,) stand for."""
@@ -157,12 +161,12 @@ def _score_fold(
         X = np.ascontiguousarray(features[rest, place])
         for s in solve_path(X, labels[rest], [C / len(rest) for C in path], **options):
             d = X.shape[1]
-            bias = s.weight[seen, -1] if options["bias"] else 0.0
-            solved.append(_Source(features, place, s.weight[seen, :d], bias))
+            offsets = s.weight[seen, -1] if options["bias"] else 0.0
+            solved.append(_Source(features, place, s.weight[seen, :d], offsets))
     if head is not None:
         (weight, bias), read = head
-        bias = 0.0 if bias is None else bias[seen]
-        solved.append(_Source(read, slice(None), weight[seen].astype(np.float64), bias))
+        offsets = 0.0 if bias is None else bias[seen].astype(np.float64)
+        solved.append(_Source(read, slice(None), weight[seen].astype(np.float64), offsets))
     height = max(1, _AT_ONCE // (len(seen) * len(solved)))
     blocks = [rows[k : k + height] for k in range(0, len(rows), height)]
     found = [_list_block(some, named[some], solved, head is not None) for some in blocks]

@@ -100,8 +100,9 @@ def _foretold(
     vectors = effects.surrogate_.vectors.cpu().numpy()
     known = vectors if len(vectors) == effects.n_train_ else None  # as a rule all of them have weight
     x = explorer.project.tests.take(tests)
-    with explorer.reading:
-        return effects.effect_of(x, targets, **changes._asdict(), training_features=known)
+    with explorer.reading:  # and not while the surrogate is solved, so that explanations go on
+        features = effects.require_model().read(x, effects.batch_size).features
+    return effects.effect_of_features(features, targets, **changes._asdict(), training_features=known)
 
 
 def _side(explainer: DualDA, f: torch.Tensor, target: int) -> schema.Side:

@@ -207,8 +207,9 @@ class Surrogate:
         theirs = head_logits(self.head, features) if logits is None else logits
         if self.task.has_classes:
             return faithfulness(self.coef, self.head, self.stored.as_read(features), theirs)
-        ours = self.logits(features).cpu().numpy()
-        agreement, alike = self.task.compared(ours, theirs.double().cpu().numpy())
+        agreement, alike = self.task.compared(
+            self.logits(features).cpu().numpy(), theirs.double().cpu().numpy()
+        )
         weights = self.coef[:, : features.shape[1]], self.head.weight.astype(np.float64)
         lengths = float(np.linalg.norm(weights[0]) * np.linalg.norm(weights[1]))
         cosine = float(np.vdot(*weights)) / lengths if lengths > 0 else 0.0
