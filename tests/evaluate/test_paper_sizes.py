@@ -73,17 +73,24 @@ def hundredth(name: str) -> protocol.Protocol:
     most = 90 if folders else data["train"]  # folders have 120 images for training
     data |= {"train": min(most, data["train"] // 100), "test": 12, "held_out": 20}
     model |= {"steps": max(6, model["steps"] // 1000), "device": "cpu", "batch_size": 32, "checkpoints": 2}
-    if model["name"] == "resnet18":
-        model["name"] = "resnet8"
+    model["name"] = {"resnet18": "resnet8", "unpooled-cnn": "narrow-cnn"}.get(model["name"], model["name"])
     for options in tables["metrics"].values():
-        options |= {key: max(2, options[key] // 100) for key in ("subsets", "tuning") if key in options}
+        options |= {key: max(4, options[key] // 100) for key in ("subsets", "tuning") if key in options}
         options |= {"train": data["train"]} if "train" in options else {}
         options |= {"steps": 6} if "steps" in options else {}
         options |= {"fractions": [0.5], "seeds": 1} if "fractions" in options else {}
         options |= {"seeds": 1} if "seeds" in options else {}
         options |= {"groups": K // 2} if "groups" in options else {}
     tables["metrics"]["shortcut"] |= {"maps": 2}
-    tables["sweep"] |= {"values": [1e-5, 1e-3, 1e-1], "fractions": [0.5]}
+    # Untrained networks leave most samples on the margin, where the hinge's points are slow to find.
+    tables["methods"] = [method for method in tables["methods"] if method["name"] != "hingerp"]
+    for method in tables["methods"]:
+        method["tune"] = {name: values[:2] for name, values in method.get("tune", {}).items()}
+    sweep = {
+        "values": [1e-5, 1e-3, 1e-1],
+        "fractions": [0.5],
+    }  # of one protocol: it takes a fifth of the time
+    tables["sweep"] = tables["sweep"] | sweep if name == "paper-mnist" else {}
     return protocol.parse(tables)
 
 
@@ -105,4 +112,4 @@ def test_a_hundredth_of_the_papers_study_runs_whole(
         assert all(score is not None and np.isfinite(score) for score in scores), metric
     assert 0 <= (found.value("scene", "shortcut", "fooled") or 0.0) <= 1
     assert found.value("scene", "flips", "wrong_labels") == pytest.approx(0.3, abs=0.02)
-    assert asked.title in page.render_page(found)
+    assert "Mislabeling" in page.render_page(found)

@@ -253,7 +253,7 @@ class _Runner:
         if rows is None:
             rows = [Row("scene", spec.name, fact, None, float(v)) for fact, v in scene().facts.items()]
             for name, scores in compared.items():
-                rows += metrics[name].compare(scene(), scores)
+                rows += metrics[name].compare(scene(), scores) if scores else []  # where all failed
             self.cells.write(rows, parts, f"the {spec.name} scene", None)
         return rows
 

@@ -50,7 +50,7 @@ class Mislabeling(Metric):
     """
 
     name = "mislabeling"
-    columns = (Column("Mislabeling", "scaled area under the curve", how=_HOW),)
+    columns: ClassVar[tuple[Column, ...]] = (Column("Mislabeling", "scaled area under the curve", how=_HOW),)
     scene = "flips"
     sections = (
         Curves(
