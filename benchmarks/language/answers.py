@@ -52,14 +52,18 @@ def shares(before: Sequence[Answered], after: Sequence[Answered]) -> dict[str, A
     return found
 
 
-def surrogates(made: Scene, tol: float, seconds: float) -> tuple[dict[str, DualDA], dict[str, Any]]:
-    """Fit DualDA with C by its rule, and at several κ; what came out is told beside."""
+def surrogates(
+    made: Scene, tol: float, seconds: float, by_rule: bool
+) -> tuple[dict[str, DualDA], dict[str, Any]]:
+    """Fit DualDA at several κ, or with C by its rule, and so on shares of the places; tells what came out."""
     bank = made.bank
     scale = len(bank.labels) * spread(np.asarray(bank.features, np.float32)) ** 2
-    tried: dict[str, tuple[Any, float]] = {OURS: ("auto", 1.0)}
-    tried |= {f"{OURS}, κ = {k:g}": (k / scale, 1.0) for k in KAPPAS}
-    tried |= {f"{OURS}, {share:.0%} of the places": (None, share) for share in SHARES}
-    found, told = {}, {}
+    tried: dict[str, tuple[Any, float]] = {f"{OURS}, κ = {k:g}": (k / scale, 1.0) for k in KAPPAS}
+    if by_rule:
+        shares = {f"{OURS}, {share:.0%} of the places": (None, share) for share in SHARES}
+        tried = {OURS: ("auto", 1.0), **shares}
+    found: dict[str, DualDA] = {}
+    told: dict[str, Any] = {}
     for name, (C, share) in tried.items():
         started = time.process_time()
         C = found[OURS].C_ / share if C is None else C  # the same κ
@@ -91,11 +95,10 @@ def hardest(made: Scene, share: float) -> FeatureBank:
     return replace(made.bank, labels=labels, parts={}, checksum="")
 
 
-def methods(made: Scene, explainers: Mapping[str, DualDA], known: Sequence[Answered]) -> dict[str, Scores]:
-    """Give all methods."""
+def methods(made: Scene, known: Sequence[Answered]) -> dict[str, Scores]:
+    """Give all methods but the surrogates."""
     queries = [one.query for one in known]
     return {
-        **{name: naming.dualda(made, explainer) for name, explainer in explainers.items()},
         "cosine, same token": naming.cosine(made, same=True),
         "cosine, any token": naming.cosine(made, same=False),
         **naming.by_gradients(made, queries),
