@@ -39,7 +39,7 @@ with 16 documents per step and a rate of 5e-4, learned a fifth of them, hence 4 
 before. Answers are judged by the model's first tokens along the answer, which is what greedy writing gives,
 and a word that goes on is no answer. EK-FAC, shares of the places and the log-probability were added;
 removal and faithfulness are of κ = 1,000, the surrogate of the three that agrees most with the model on its
-corpus, since the rule for C takes longest; gradients leave out the block's two normalisations; κ is the path's
+corpus, since the rule for C takes longest; gradients leave out the block's two normalisations; κ is that
 of ``choose_C``, C·N·mean‖f − f̄‖².
 """
 
