@@ -6,6 +6,7 @@ import copy
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -159,6 +160,7 @@ def test_the_fingerprint_of_a_language_model_is_the_same_in_every_process() -> N
     found = {
         subprocess.run(
             [sys.executable, "-c", "\n".join(lines)],
+            cwd=Path(__file__).parents[2],
             env={**os.environ, "PYTHONHASHSEED": seed},
             capture_output=True,
             text=True,
