@@ -24,8 +24,7 @@ from whence.svm.inputs import spread
 
 KAPPAS, SHARES = (10.0, 100.0, 1000.0), (0.5, 0.2)
 REMOVED = 20  # facts whose documents are left out
-OURS, WORDS = "DualDA", "BM25, prompt and answer"
-FAITHFUL = (OURS, f"{OURS}, κ = 1000")  # whose agreement is told by frequency
+OURS, WORDS = "DualDA, κ = 1000", "BM25, prompt and answer"  # of which removal is measured
 
 
 def scene(data: Path, folder: Path, seed: int = 0) -> Scene:
@@ -52,17 +51,21 @@ def shares(before: Sequence[Answered], after: Sequence[Answered]) -> dict[str, A
     return found
 
 
-def surrogates(made: Scene, tol: float, seconds: float) -> tuple[dict[str, DualDA], dict[str, Any]]:
-    """Fit DualDA with C by its rule, and at several κ; what came out is told beside."""
+def surrogates(
+    made: Scene, tol: float, seconds: float, by_rule: bool
+) -> tuple[dict[str, DualDA], dict[str, Any]]:
+    """Fit DualDA at several κ, or with C by its rule, and so on shares of the places; tells what came out."""
     bank = made.bank
     scale = len(bank.labels) * spread(np.asarray(bank.features, np.float32)) ** 2
-    tried: dict[str, tuple[Any, float]] = {OURS: ("auto", 1.0)}
-    tried |= {f"{OURS}, κ = {k:g}": (k / scale, 1.0) for k in KAPPAS}
-    tried |= {f"{OURS}, {share:.0%} of the places": (None, share) for share in SHARES}
-    found, told = {}, {}
+    tried: dict[str, tuple[Any, float]] = {f"DualDA, κ = {k:g}": (k / scale, 1.0) for k in KAPPAS}
+    if by_rule:
+        shares = {f"DualDA, {share:.0%} of the places": (None, share) for share in SHARES}
+        tried = {"DualDA, C by its rule": ("auto", 1.0), **shares}
+    found: dict[str, DualDA] = {}
+    told: dict[str, Any] = {}
     for name, (C, share) in tried.items():
         started = time.process_time()
-        C = found[OURS].C_ / share if C is None else C  # the same κ
+        C = next(iter(found.values())).C_ / share if C is None else C  # the same κ
         one = DualDA(C=C, tol=tol, max_seconds=seconds, show_progress=False)
         some = bank if share == 1 else hardest(made, share)
         found[name] = one.fit(features=some, cache_dir=str(made.folder / "cache") if share == 1 else None)
@@ -91,11 +94,15 @@ def hardest(made: Scene, share: float) -> FeatureBank:
     return replace(made.bank, labels=labels, parts={}, checksum="")
 
 
-def methods(made: Scene, explainers: Mapping[str, DualDA], known: Sequence[Answered]) -> dict[str, Scores]:
-    """Give all methods."""
+def of_surrogates(made: Scene, explainers: Mapping[str, DualDA]) -> dict[str, Scores]:
+    """Give the methods that name documents by surrogates."""
+    return {name: naming.dualda(made, explainer) for name, explainer in explainers.items()}
+
+
+def methods(made: Scene, known: Sequence[Answered]) -> dict[str, Scores]:
+    """Give all methods but the surrogates."""
     queries = [one.query for one in known]
     return {
-        **{name: naming.dualda(made, explainer) for name, explainer in explainers.items()},
         "cosine, same token": naming.cosine(made, same=True),
         "cosine, any token": naming.cosine(made, same=False),
         **naming.by_gradients(made, queries),

@@ -129,37 +129,42 @@ def draw(results: Path, path: Path) -> None:
     from matplotlib import pyplot as plt
 
     saved = json.loads(results.read_text(encoding="utf-8"))
-    names = list(saved["methods"])[::-1]
-    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.6), width_ratios=(1.5, 1))
-    looks = ((OURS, "o", "documents agree"), (OTHER, "D", "documents disagree"))
-    for (colour, marker, label), some, shift in zip(looks, _groups(saved), (0.13, -0.13), strict=True):
-        points = [spread([saved["methods"][name][i]["recall@1"] for i in some]) for name in names]
-        means, errors = zip(*points, strict=True)
-        places = np.arange(len(names)) + shift
-        left.errorbar(means, places, xerr=errors, fmt=marker, color=colour, markersize=5, elinewidth=1,
-                      label=f"{label} ({len(some)} answers)")  # fmt: skip
-    left.set_yticks(range(len(names)), names, fontsize=8)
-    left.set_xlim(-0.02, 1.04)
-    left.set_title("The first document tells the fact (recall@1)", fontsize=9)
-    removed = saved["removal"]
-    ways = list(removed)[::-1]
-    for (colour, marker, _), what, shift in zip(looks, ("chosen", "others"), (0.13, -0.13), strict=True):
-        points = [spread(removed[name][what]["still"]) for name in ways]
-        means, errors = zip(*points, strict=True)
-        label = "facts whose documents were asked for" if what == "chosen" else "other facts"
-        colour = colour if what == "chosen" else THIRD
-        marker = marker if what == "chosen" else "s"
-        right.errorbar(means, np.arange(len(ways)) + shift, xerr=errors, fmt=marker, color=colour,
-                       markersize=5, elinewidth=1, label=label)  # fmt: skip
-    right.set_yticks(range(len(ways)), ways, fontsize=8)
-    right.set_xlim(-0.02, 1.04)
-    right.set_title("Tuned again without what a method names:\nfacts still answered", fontsize=9)
-    for axis in (left, right):
+    panels = [_named, _left_out] if "removal" in saved else [_named]
+    figure, axes = plt.subplots(1, len(panels), figsize=(1 + 4.5 * len(panels), 4.8), squeeze=False)
+    for panel, axis in zip(panels, axes[0], strict=True):
+        panel(axis, saved)
+        axis.set_xlim(-0.02, 1.04)
         axis.grid(True, axis="x", color="#dddddd", linewidth=0.5)
         axis.tick_params(labelsize=8)
-        axis.legend(fontsize=7.5, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.08))
+        axis.legend(fontsize=7.5, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.07), ncols=2)
         for side in ("top", "right"):
             axis.spines[side].set_visible(False)
     figure.tight_layout()
-    figure.savefig(path, metadata={"Date": None})
+    figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
     plt.close(figure)
+
+
+def _named(axis: Any, saved: Any) -> None:
+    names = list(saved["methods"])[::-1]
+    looks = ((OURS, "o", "documents agree", 0.13), (OTHER, "D", "they disagree", -0.13))
+    for (colour, marker, label, shift), some in zip(looks, _groups(saved), strict=True):
+        values = [[saved["methods"][name][i]["recall@1"] for i in some] for name in names]
+        _points(axis, values, shift, color=colour, fmt=marker, label=f"{label} ({len(some)} answers)")
+    axis.set_yticks(range(len(names)), names)
+    axis.set_title("The first document says what was answered (recall@1)", fontsize=9)
+
+
+def _left_out(axis: Any, saved: Any) -> None:
+    ways = list(saved["removal"])[::-1]
+    looks = ((OURS, "o", "chosen", "the facts", 0.13), (THIRD, "s", "others", "other facts", -0.13))
+    for colour, marker, what, label, shift in looks:
+        values = [saved["removal"][name][what]["still"] for name in ways]
+        _points(axis, values, shift, color=colour, fmt=marker, label=f"{label} ({len(values[0])})")
+    axis.set_yticks(range(len(ways)), ways)
+    axis.set_title("Still answered, tuned without what a method names", fontsize=9)
+
+
+def _points(axis: Any, values: Sequence[Sequence[float]], shift: float, **look: Any) -> None:
+    """Draw means with their standard deviations, one below the other."""
+    means, errors = zip(*map(spread, values), strict=True)
+    axis.errorbar(means, np.arange(len(means)) + shift, xerr=errors, markersize=5, elinewidth=1, **look)

@@ -139,7 +139,7 @@ def run(
     reading = configuration.reading
     form = {} if several else {"preprocess": configuration.prepare(), "tokenizer": configuration.spelling()}
     if isinstance(samples, Corpus):
-        del form["tokenizer"]  # which it has
+        form.pop("tokenizer", None)  # which it has
     attributor = configuration.attributor()(**configuration.options)
     attributor.show_progress = show_progress
     held_out = None

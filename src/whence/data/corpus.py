@@ -10,7 +10,7 @@ import numpy as np
 from torch.utils.data import Dataset
 
 from whence.core.arrays import Ints, Mask
-from whence.core.checks import check_count, check_names, check_places, check_share, shown, to_array
+from whence.core.checks import check_count, check_places, check_share, shown, to_array
 from whence.core.display import displayed
 from whence.data.prompts import Prompts
 from whence.errors import InvalidInputError
@@ -90,7 +90,7 @@ class Corpus(Dataset[Any]):
         tokens, learned = self._read(parts)
         self._starts = np.concatenate([[0], np.cumsum([len(row) for row in tokens])])
         self._tokens = np.concatenate([*tokens, np.empty(0, np.int64)]).astype(np.int32)
-        self.titles = None if titles is None else check_names("titles", titles, len(parts))
+        self.titles = None if titles is None else _titles(titles, len(parts))
         self._texts = ["".join(part) for part in parts]
         places = [np.flatnonzero(mask) for mask in learned]
         self.document = np.repeat(np.arange(len(parts)), [len(some) for some in places])
@@ -230,6 +230,14 @@ class Corpus(Dataset[Any]):
     def _known(self, document: int) -> int:
         """Give the number of a document, or raise where there is none."""
         return check_count("document", document, 0, self.n_documents - 1)
+
+
+def _titles(titles: Any, n: int) -> tuple[str, ...]:
+    """Return titles, of which several may be the same, or raise unless they are texts, one per document."""
+    found = () if isinstance(titles, str) or not isinstance(titles, Iterable) else tuple(titles)
+    if len(found) != n or not all(isinstance(title, str) for title in found):
+        raise InvalidInputError(f"'titles' must be {n} texts, one per document. Got {shown(titles)}.")
+    return found
 
 
 def _alike(tokenizer: Any, other: Any) -> bool:

@@ -142,7 +142,7 @@ def _added(explainer: SurrogateAttributor, add: Any, cache_dir: str | PathLike[s
                 f"has no model. Got {type(add).__name__}."
             )
         return FeatureBank.of(*add, task=explainer.task_)
-    ready, corpus = bound.prepare, explainer.data_ and explainer.data_.corpus
+    ready, corpus = bound.prepare, None if explainer.data_ is None else explainer.data_.corpus
     add = add if corpus is None else corpus.more(add)
     samples = as_training_set(
         add, explainer.batch_size, task=explainer.task_, names=explainer.class_names_,

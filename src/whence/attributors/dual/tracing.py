@@ -191,7 +191,7 @@ class PassageTracer:
         """Give the strongest passages of a sign; the same place of documents with one text is one passage."""
         where = np.stack([self.firsts[self.corpus.document[samples]], self.corpus.place[samples]])
         _, chosen, groups = np.unique(where, axis=1, return_index=True, return_inverse=True)
-        sums = np.bincount(groups.ravel(), values, len(chosen))
+        sums = np.bincount(groups.ravel(), values, len(chosen)).astype(np.float64)
         found = []
         for i in strongest(sums, k, sign):
             index = int(samples[chosen[i]])

@@ -224,9 +224,10 @@ def state(value: Any) -> dict[str, Any]:
                 found[name] = getattr(value, name)
     if isinstance(value, nn.Module):
         return {name: part for name, part in found.items() if name not in _INNER and "_hooks" not in name}
-    return found
+    return {name: part for name, part in found.items() if name not in _BY_PROCESS}
 
 
+_BY_PROCESS = {"_original_object_hash"}  # of transformers' GenerationConfig: another in every process
 _INNER = {
     *("_parameters", "_buffers", "_modules", "_non_persistent_buffers_set", "training"),
     *("_compiled_call_impl", "_is_full_backward_hook", "call_super_init"),
