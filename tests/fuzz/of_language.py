@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+import numpy as np
+
 import whence
 from tests.fuzz import kinds, things, world
 from tests.fuzz.calling import Arg, Call, need
@@ -29,6 +31,10 @@ DOCUMENTS = (
 @functools.cache
 def corpus() -> Corpus:
     return Corpus(writers.TEXTS, writers.tokenizer())
+
+
+def _other(corpora: list[Corpus]) -> list[Corpus]:
+    return [*corpora, Corpus(writers.TEXTS, writers.tokenizer(), length=5)]
 
 
 @functools.cache
@@ -57,6 +63,38 @@ LANGUAGE = [
     Call("Corpus.tokens", lambda: corpus().tokens, {"document": DOCUMENT}),
     Call("Corpus.position", lambda: corpus().position, {"index": need(kinds.count(0), lambda: 3)}),
     Call("Corpus.of_documents", lambda: corpus().of_documents, {"documents": SOME}),
+    Call("Corpus.firsts", lambda: corpus().firsts, {}, lambda found, args: len(found) == len(writers.TEXTS)),
+    Call(
+        "Corpus.more",
+        lambda: corpus().more,
+        {"documents": need(DOCUMENTS + kinds.NONE, lambda: ["the cat sat on the rug ."])},
+        lambda found, args: found.length == corpus().length,
+    ),
+    Call(
+        "Corpus.joined",
+        lambda: Corpus.joined,
+        {
+            "corpora": need(
+                kinds.JUNK
+                + kinds.NONE
+                + kinds.wrong(
+                    none_at_all=lambda v: [], one=lambda v: v[0], texts=lambda v: ["the cat"], other=_other
+                )
+                + kinds.odd(tuple=tuple, alone=lambda v: v[:1]),
+                lambda: [corpus(), corpus().more(["the cat sat on the rug ."])],
+            )
+        },
+        lambda found, args: found.n_documents >= len(writers.TEXTS),
+    ),
+    Call(
+        "Corpus.hardest",
+        lambda: corpus().hardest,
+        {
+            "losses": need(kinds.numbers(columns=False), lambda: np.arange(len(corpus()), dtype=np.float64)),
+            "share": need(kinds.number(0.0, 1.0, most=True), lambda: 0.5),
+        },
+        lambda found, args: 0 < len(found) <= len(corpus()),
+    ),
     Call(
         "DualDA.trace",
         lambda: explainer().trace,

@@ -10,7 +10,7 @@ import numpy as np
 from torch.utils.data import Dataset
 
 from whence.core.arrays import Ints, Mask
-from whence.core.checks import check_count, check_places, check_share, shown, to_array
+from whence.core.checks import check_count, check_places, check_share, real_array, shown
 from whence.core.display import displayed
 from whence.data.prompts import Prompts
 from whence.errors import InvalidInputError
@@ -136,13 +136,13 @@ class Corpus(Dataset[Any]):
         share
             Of the samples that stay, above 0 and up to 1.
         """
-        share, given = check_share("share", share, whole=True), to_array("losses", losses)
+        share, given = check_share("share", share, whole=True), real_array("losses", losses)
         if given.shape != (len(self),) or not np.isfinite(given).all():
             raise InvalidInputError(
                 f"'losses' must be {len(self):,} finite numbers, one per sample. Got shape {given.shape}."
             )
         n = max(1, round(share * len(self)))
-        kept = np.sort(np.argsort(-given, kind="stable")[:n])
+        kept = np.sort(np.argsort(-given.astype(np.float64), kind="stable")[:n])
         other = copy.copy(self)
         other.document, other.place, other.labels = self.document[kept], self.place[kept], self.labels[kept]
         return other
@@ -158,6 +158,9 @@ class Corpus(Dataset[Any]):
     @classmethod
     def joined(cls, corpora: Sequence[Corpus]) -> Corpus:
         """Give several corpora as one, whose samples and documents come one after the other."""
+        given = isinstance(corpora, Sequence) and all(isinstance(each, Corpus) for each in corpora)
+        if not given or not corpora:
+            raise InvalidInputError(f"'corpora' must be a list of one Corpus or more. Got {corpora!r:.80}.")
         first = corpora[0]
         if len(corpora) == 1:
             return first
