@@ -23,6 +23,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,7 @@ from benchmarks.environments import environment
 from benchmarks.mislabelled import NOISES, Plan, Planted, layers, planted
 from whence import DualDA
 from whence.audit import RANKINGS
-from whence.audit.heldout import held_out_scores
+from whence.audit.heldout import Scores, held_out_scores
 from whence.audit.rankings import Evidence
 from whence.features import FeatureBank
 
@@ -104,14 +105,19 @@ class Layered(Evidence):
         self.before = before
 
     @cached_property
-    def held_out(self) -> list[np.ndarray]:
-        """Scores (N, K) for each layer and κ."""
-        K = self.explainer.n_classes_
-        return [
-            scores
-            for X in self.before
-            for scores in held_out_scores(np.ascontiguousarray(X), self.labels, K, n_threads=1)
-        ]
+    def scores(self) -> Scores:
+        """Scores for each layer and κ, and the model's, which are of the last layer."""
+        explainer, ends = self.explainer, np.cumsum([0, *(X.shape[1] for X in self.before)])
+        head = explainer.head_
+        assert head is not None
+        return held_out_scores(
+            np.hstack(self.before),
+            self.labels,
+            explainer.n_classes_,
+            places=[slice(a, b) for a, b in pairwise(ends)],
+            head=(head, self.before[-1]),
+            n_threads=1,
+        )
 
 
 def ours(case: Planted, before: list[np.ndarray]) -> dict[str, np.ndarray]:

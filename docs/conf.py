@@ -21,7 +21,8 @@ os.environ["OMP_NUM_THREADS"] = "1"
 for setting in ("ENABLE_WINDOWS_OR_OSX_CLUSTER", "USAGE_STATS_ENABLED", "worker_niceness"):
     os.environ[f"RAY_{setting}"] = "0"
 
-sys.path.insert(0, str(Path(__file__).parent))  # for gallery_parts
+sys.path.insert(0, str(Path(__file__).parent))  # for gallery_parts and messages
+from messages import Messages  # noqa: E402
 
 project = "whence"
 author = "The whence developers"
@@ -123,7 +124,8 @@ def _escaped(found: re.Match[str]) -> str:
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
-    """Draw formulas by MathML, and read docstrings before napoleon does."""
+    """Draw formulas by MathML, list messages, and read docstrings before napoleon does."""
     app.connect("autodoc-process-docstring", readable, priority=400)
+    app.add_directive("messages", Messages)
     app.add_html_math_renderer("mathml", (visit_inline, None), (visit_block, None))
     return {"parallel_read_safe": False}

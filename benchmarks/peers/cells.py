@@ -1,8 +1,8 @@
 """Make the environments, run every cell in a process of its own, and keep what was measured.
 
 A cell is a row of a package on a scene. Each is run small first, which also fills caches of compiled code.
-Where a whole run would take longer than the budget, it is run on as many training samples as the budget
-allows, then on fewer tests, and its figures are brought to the whole scene on the line through both runs,
+Where a whole run would take longer than the budget, it is run on fewer tests, then on as many samples
+as the budget allows, and its figures are brought to the whole scene on the line through both runs,
 since not all of them grows: ``whole`` is then false. Cells that were measured are not measured again.
 """
 
@@ -103,13 +103,15 @@ def foretold(small: dict[str, Any], row: Row, n: int, tests: int) -> float:
 
 
 def fitting(small: dict[str, Any], row: Row, n: int, tests: int, budget: float) -> tuple[int, int]:
-    """As many training samples as the budget allows, down to those of the small run, then as many tests."""
-    whole = foretold(small, row, n, tests)
-    if whole <= budget:
+    """Find what the budget allows: fewer tests, then fewer samples, but two times those of the small run.
+
+    A run on as many samples as the small one would not tell what grows with them.
+    """
+    if foretold(small, row, n, tests) <= budget:
         return n, tests
-    fewer = max(small["n"], int(n * budget / whole))
-    rest = foretold(small, row, fewer, tests)
-    return fewer, tests if rest <= budget else max(small["tests"], int(tests * budget / rest))
+    fewer = tests if row.per_test else min(tests, 2 * small["tests"])
+    part = budget / foretold(small, row, n, fewer)
+    return min(n, max(2 * small["n"], int(n * part))), fewer
 
 
 def scaled(found: dict[str, Any], small: dict[str, Any], row: Row, n: int, tests: int) -> dict[str, Any]:
@@ -132,7 +134,9 @@ def scaled(found: dict[str, Any], small: dict[str, Any], row: Row, n: int, tests
 
 
 def on_line(x0: float, y0: float, x1: float, y1: float, x: float) -> float:
-    """The value at x of the line through two points; in proportion to the second where it does not rise."""
+    """The value at x of the line through two points; in proportion to the second where it falls."""
+    if x1 > x0 and y0 == y1:
+        return y1
     if x == x1 or x1 <= x0 or y1 <= y0:
         return y1 * x / x1
     return y1 + (y1 - y0) / (x1 - x0) * (x - x1)

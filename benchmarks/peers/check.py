@@ -44,7 +44,8 @@ def run(folder: Path, work: Path, results: Path, names: Any) -> None:
                 if (
                     row.like is None
                     or file == "whence"
-                    or "agreement" in cells.get(key, {})
+                    or key not in cells
+                    or "agreement" in cells[key]
                     or not scores.exists()
                 ):
                     continue

@@ -13,6 +13,7 @@ from benchmarks.peers.contract import NAMES, Row, package
 from benchmarks.peers.scene import SCENES
 
 OURS, THEIRS = "#0072b2", "#d55e00"  # of the Okabe–Ito palette
+NOTHING = 2e4  # bytes where methods that keep nothing are drawn
 BASE = "DualDA, sparse"
 
 
@@ -113,51 +114,81 @@ def measured(results: Path) -> list[str]:
     ]
 
 
+def points(results: Path, scene: str) -> dict[str, tuple[bool, float, float | None, bool]]:
+    """Give total time and cache of what ran on a scene: whose it is, and whether it ran whole."""
+    return {
+        line.name: (line.ours, line.total, line.cell["bytes"], line.cell["whole"])
+        for line in lines(results, scene)
+        if line.attributes
+    }
+
+
 def means(results: Path) -> dict[str, tuple[bool, float, float | None, bool]]:
     """Give the geometric means over scenes of total time and cache, of rows that ran on all of them."""
-    scenes = measured(results)
-    every = [{line.name: line for line in lines(results, scene) if line.attributes} for scene in scenes]
+    every = [points(results, scene) for scene in measured(results)]
     found = {}
     for name in every[0]:
         if not all(name in scene for scene in every):
             continue
-        some = [scene[name] for scene in every]
-        sizes = [line.cell["bytes"] for line in some]
+        ours, totals, sizes, whole = zip(*(scene[name] for scene in every), strict=True)
         kept = None if None in sizes else float(np.exp(np.mean(np.log(sizes))))
-        total = float(np.exp(np.mean(np.log([line.total for line in some]))))
-        found[name] = some[0].ours, total, kept, all(line.cell["whole"] for line in some)
+        found[name] = ours[0], float(np.exp(np.mean(np.log(totals)))), kept, all(whole)
     return found
 
 
 def figure(results: Path, out: Path) -> None:
-    """Draw total time against the size of the cache."""
+    """Draw total time against the size of the cache, for each scene and in the mean."""
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
+    from matplotlib.lines import Line2D
 
     pyplot.rcParams["svg.hashsalt"] = "whence"
-    drawing, axes = pyplot.subplots(figsize=(8.2, 5.4))
-    found = means(results)
-    smallest = min(kept for _, _, kept, _ in found.values() if kept is not None)
-    for name, (ours, total, kept, whole) in found.items():
-        x = smallest / 4 if kept is None else kept
-        colour = OURS if ours else THEIRS
-        face = colour if whole else "white"
-        axes.scatter(
-            x / 1e6, total, color=colour, facecolor=face, marker="o" if ours else "s", s=42, zorder=3
-        )
-        label = name + (" (keeps nothing)" if kept is None else "")
-        axes.annotate(
-            label, (x / 1e6, total), xytext=(6, 3), textcoords="offset points", fontsize=8, color=colour
-        )
-    axes.set(xscale="log", yscale="log", xlabel="cache, MB", ylabel="caching and explaining, s")
-    scenes = ", ".join(SCENES[scene].split(",")[0] for scene in measured(results))
-    axes.set_title(f"Geometric means over {scenes}; lower left is better", fontsize=10, loc="left")
-    axes.grid(True, which="major", color="#dddddd", linewidth=0.6)
-    axes.spines[["top", "right"]].set_visible(False)
-    low, high = axes.get_xlim()
-    axes.set_xlim(low, high * 8)  # labels need room
-    drawing.tight_layout()
-    drawing.savefig(out, metadata={"Date": None} if out.suffix == ".svg" else None, dpi=160)
+    drawing, grid = pyplot.subplots(2, 2, figsize=(11.5, 7.6), sharex=True)
+    panels = {SCENES[scene].split(",")[0]: points(results, scene) for scene in measured(results)}
+    panels["Geometric means of what ran on all"] = means(results)
+    numbers = {name: k + 1 for k, name in enumerate(dict.fromkeys(n for p in panels.values() for n in p))}
+    for axes, (title, found) in zip(grid.flat, panels.items(), strict=False):
+        for name, (ours, total, kept, whole) in found.items():
+            colour = OURS if ours else THEIRS
+            place = (NOTHING if kept is None else kept) / 1e6, total
+            axes.scatter(
+                *place,
+                color=colour,
+                facecolor=colour if whole else "white",
+                marker="o" if ours else "s",
+                s=150,
+                zorder=3,
+            )
+            ink = "white" if whole else colour
+            axes.annotate(
+                str(numbers[name]), place, ha="center", va="center", fontsize=7.5, color=ink, zorder=4
+            )
+        axes.set(xscale="log", yscale="log", ylabel="caching and explaining, s")
+        axes.set_title(title, fontsize=10, loc="left")
+        axes.grid(True, which="major", color="#dddddd", linewidth=0.6)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.margins(0.1)
+    for axes in grid[1]:
+        axes.set_xlabel("cache, MB")
+    named = [
+        Line2D([], [], color=OURS if name.startswith("whence") else THEIRS, lw=0, label=f"{k}  {name}")
+        for name, k in numbers.items()
+    ]
+    legend = drawing.legend(
+        handles=named,
+        loc="center right",
+        frameon=False,
+        fontsize=8.5,
+        handlelength=0,
+        handletextpad=0,
+        labelcolor="linecolor",
+        title="whence in blue, others in orange;\nhollow: part of it was extrapolated;\nlower left is better",
+        title_fontsize=8.5,
+        alignment="left",
+    )
+    legend.get_title().set_color("#333333")
+    drawing.tight_layout(rect=(0, 0, 0.74, 1))
+    drawing.savefig(out, metadata={"Date": None} if out.suffix == ".svg" else None, dpi=140)
     pyplot.close(drawing)

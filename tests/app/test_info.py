@@ -50,6 +50,14 @@ def test_info_of_effects_that_were_fitted_with_options_of_their_own(place: Path)
     assert "What would change" in Path(page.stdout.strip()).read_text()
 
 
+def test_features_at_unit_length_by_an_option(place: Path) -> None:
+    said = fit("--option", "normalise=true").stdout
+    assert "read at unit length" in said
+    found = json.loads(run("info", "x.whence", "--json").stdout)
+    assert found["parameters"]["normalise"] is True
+    assert "read at unit length" not in fit().stdout
+
+
 def test_an_option_that_a_method_has_not_is_named(place: Path) -> None:
     wrong = fit("--method", "effects", "--option", "halves=8").exception
     assert "--option must be NAME=VALUE of Effects: bias, max_seconds" in str(wrong)

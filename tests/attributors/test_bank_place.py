@@ -134,7 +134,7 @@ def test_a_map_beyond_memory_is_fitted_without_a_copy(tmp_path: Path, monkeypatc
     X, y = rng.normal(size=(40, 6)).astype(np.float32), np.arange(40) % 3
     np.save(tmp_path / "x.npy", X)
     held = whence.DualDA(C=0.1, show_progress=False).fit(features=whence.features.FeatureBank.of(X, y))
-    monkeypatch.setattr("whence.attributors.dual.attributor.fits", lambda *_: False)
+    monkeypatch.setattr("whence.attributors.dual.vectors.fits", lambda *_: False)
     mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
     other = whence.DualDA(C=0.1, show_progress=False).fit(features=whence.features.FeatureBank.of(mapped, y))
     assert other.surrogate_.stored.mapped

@@ -413,6 +413,22 @@ def test_a_loss_of_ones_own() -> None:
             e.save("never")
 
 
+def test_gradients_of_the_logit(tmp_path: Path) -> None:
+    model, x, y, tests, _ = trained()
+    for options, only in (({"projection": None}, ""), ({"params": "last"}, "fc.")):
+        T, G = both(lambda z, c: z[c], only)
+        e = GradDot(loss="logit", show_progress=False, **options).fit(model, (x, y))
+        near = {**(SINGLE if only else EXACT)}
+        torch.testing.assert_close(e.attribute(tests, TARGET).double(), T @ G.T, **near)
+        torch.testing.assert_close(e.self_influence().double(), (G * G).sum(1), **near)
+    projected = GradDot(loss="logit", projection=16, show_progress=False).fit(model, (x, y))
+    projected.save(tmp_path / "x.whence")  # no code is in it
+    loaded = whence.load(tmp_path / "x.whence", model=model)
+    assert torch.equal(loaded.attribute(tests, TARGET), projected.attribute(tests, TARGET))
+    with pytest.raises(InvalidInputError, match="'loss' must be None, for the cross-entropy, \"logit\""):
+        GradDot(loss="logits", show_progress=False).fit(model, (x, y))
+
+
 # Memory
 
 
@@ -681,7 +697,7 @@ def test_more_bad_options_are_named() -> None:
     model, x, y, _, _ = trained()
     with pytest.raises(InvalidInputError, match=r"'projection' must be left.*exact without one. Got 9"):
         GradDot(params="last", projection=9, show_progress=False).fit(model, (x, y))
-    with pytest.raises(InvalidInputError, match="'loss' must be None, for the cross-entropy, or a function"):
+    with pytest.raises(InvalidInputError, match="'loss' must be None, for the cross-entropy"):
         GradDot(loss="mse", show_progress=False).fit(model, (x, y))
     with pytest.raises(InvalidInputError, match=r"'ridge' must be a finite number of at least 0. Got -1"):
         TRAK(ridge=-1, show_progress=False).fit(model, (x, y))

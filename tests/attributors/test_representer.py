@@ -88,6 +88,30 @@ def test_scores_are_the_closed_form(bias: bool) -> None:
     )
 
 
+@pytest.mark.parametrize("bias", [True, False])
+def test_points_of_the_models_own_outputs(bias: bool) -> None:
+    """At the minimum of the cross-entropy to the model's softmax, by autograd; labels have no part in it."""
+    model, x, y, tests = problem()
+    with torch.no_grad():
+        q = model(x).double().softmax(1)
+    l2 = 0.01
+    explainer = Representer(l2, bias=bias, targets="outputs", **QUIET).fit(model, (x, y))
+    rows, others = (with_one(t.double()) if bias else t.double() for t in (x, tests))
+    W = torch.tensor(explainer.coef_, requires_grad=True)
+    loss = functional.cross_entropy(rows @ W.T, q) + l2 * (W * W).sum()
+    (slope,) = torch.autograd.grad(loss, W)
+    assert slope.norm() < 1e-8  # the model's own logits are float32
+    alpha = (q - (rows @ W.T).softmax(1)).detach() / (2 * l2 * N)
+    torch.testing.assert_close(explainer.alpha_.double(), alpha, rtol=1e-4, atol=1e-7)
+    classes = torch.arange(B) % K
+    expected = (others @ rows.T) * alpha[:, classes].T
+    torch.testing.assert_close(explainer.attribute(tests, classes).double(), expected, rtol=1e-3, atol=1e-6)
+    blind = Representer(l2, bias=bias, targets="outputs", **QUIET).fit(model, (x, (y + 1) % K))
+    assert torch.equal(blind.attribute(tests, classes), explainer.attribute(tests, classes))
+    with pytest.raises(InvalidInputError, match="'targets' must be"):
+        Representer(targets="both", **QUIET).fit(model, (x, y))  # type: ignore[arg-type]
+
+
 def test_residual_is_what_the_points_leave_of_the_weights(monkeypatch: pytest.MonkeyPatch) -> None:
     model, x, y, _ = problem()
     monkeypatch.setattr("whence.svm.softmax._STEPS", 2)

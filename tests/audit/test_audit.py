@@ -18,7 +18,7 @@ import whence
 from tests.helpers.oracle import qp
 from whence import audit
 from whence.attributors.dual.training import training_features
-from whence.audit.heldout import calibrated, folds, held_out_scores
+from whence.audit.heldout import Listed, calibrated, folds, held_out_scores
 from whence.audit.labels import nearest
 from whence.errors import InvalidInputError, NotFittedError
 from whence.features import FeatureBank, extract
@@ -66,7 +66,7 @@ def test_leaving_single_samples_out_is_solving_without_them(bias: bool) -> None:
     X, y, _ = data()
     X, y = X[:14], y[:14]
     kappa = 20.0
-    (found,) = held_out_scores(X, y, K, bias=bias, kappas=[kappa], n_folds=14, tol=1e-8)
+    (found,) = held_out_scores(X, y, K, bias=bias, kappas=[kappa], n_folds=14, tol=1e-8).held_out
     scale = (X**2).sum()
     for i in range(14):
         rest = np.arange(14) != i
@@ -91,20 +91,21 @@ def test_calibration_meets_the_conditions_of_the_most_likely() -> None:
     rng = np.random.default_rng(1)
     y = np.arange(200) % 3
     scores = np.eye(3)[y] + rng.normal(size=(200, 3)) + [3.0, 0.0, -1.0]
-    p = np.exp(calibrated(scores, y))
+    p = np.exp(calibrated(scores, Listed.all_of(y)))
     np.testing.assert_allclose(p.sum(axis=1), 1.0)
     np.testing.assert_allclose(p.sum(axis=0), np.bincount(y), atol=1e-3)
     np.testing.assert_allclose((p * scores).sum(), scores[np.arange(200), y].sum(), atol=1e-2)
     # Scores that are shifted, scaled and favour a class mean the same.
     moved = 7.0 * scores + rng.normal(size=(200, 1)) + [0.0, 5.0, 0.0]
-    np.testing.assert_allclose(np.exp(calibrated(moved, y)), p, atol=1e-4)
+    np.testing.assert_allclose(np.exp(calibrated(moved, Listed.all_of(y))), p, atol=1e-4)
 
 
 def test_calibration_of_a_class_without_labels_and_of_separable_scores() -> None:
     y = np.array([0, 0, 2, 2])
-    logs = calibrated(np.eye(3)[y], y)
-    assert (logs[:, 1] == -np.inf).all()
-    np.testing.assert_allclose(np.exp(logs[np.arange(4), y]), 1.0)
+    listed = Listed.all_of(y)
+    np.testing.assert_array_equal(listed.seen, [0, 2])
+    logs = calibrated(np.eye(2)[y // 2], listed)
+    np.testing.assert_allclose(np.exp(logs[np.arange(4), listed.own]), 1.0)
 
 
 def test_nearest_agrees_with_scikit_learn() -> None:

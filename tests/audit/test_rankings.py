@@ -8,14 +8,16 @@ import numpy as np
 import pytest
 import torch
 from scipy.special import softmax
+from scipy.stats import spearmanr
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import average_precision_score
 from torch import nn
 
 import whence
 from whence import audit
+from whence.audit import confusion, heldout
 from whence.audit.confusion import concentration, destinations
-from whence.audit.heldout import calibrated, held_out_scores
+from whence.audit.heldout import LISTED, Listed, calibrated, held_out_scores
 from whence.audit.rankings import Evidence
 from whence.features import FeatureBank
 
@@ -70,7 +72,7 @@ def test_odds_find_errors_of_both_kinds(kind: str, head: bool) -> None:
 def test_odds_are_those_of_the_equation() -> None:
     X, y, _ = planted("pairs")
     evidence = Evidence(fitted(X, y), X)
-    p, D = np.exp(evidence.logs), destinations(evidence.logs, y)
+    p, D = np.exp(evidence.logs), destinations(evidence.logs, evidence.scores.listed)
     scores, suggested = audit.RANKINGS["odds"](evidence)
     for i in range(0, N, 97):
         other = sum(p[i, c] * D[c, y[i]] for c in range(K) if c != y[i])
@@ -89,17 +91,15 @@ def test_where_errors_go_is_found_where_their_probabilities_are_known(share: flo
     D = np.roll(np.eye(k), 1, axis=1) * 0.8 + np.roll(np.eye(k), 2, axis=1) * 0.2
     taken = (D[truth].cumsum(axis=1) > rng.random((n, 1))).argmax(axis=1)
     labels = np.where(rng.random(n) < share, taken, truth)
-    np.testing.assert_allclose(destinations(scores, labels), D, atol=0.08)
+    np.testing.assert_allclose(destinations(scores, Listed.all_of(labels)), D, atol=0.08)
     even = np.where(rng.random(n) < share, (truth + rng.integers(1, k, n)) % k, truth)
-    np.testing.assert_array_equal(destinations(scores, even), (1 - np.eye(k)) / (k - 1))
+    np.testing.assert_array_equal(destinations(scores, Listed.all_of(even)), (1 - np.eye(k)) / (k - 1))
 
 
 def test_classes_without_labels_and_few_errors_tell_nothing_of_where_errors_go() -> None:
     y = np.array([0, 1, 3] * 20)
-    D = destinations(np.eye(4)[y], y)
-    expected = np.zeros((4, 4))
-    expected[np.ix_([0, 1, 3], [0, 1, 3])] = (1 - np.eye(3)) / 2
-    np.testing.assert_array_equal(D, expected)
+    D = destinations(np.eye(4)[y][:, [0, 1, 3]], Listed.all_of(y))
+    np.testing.assert_array_equal(D, (1 - np.eye(3)) / 2)
     pairs = np.roll(np.eye(6), 1, axis=1)
     # Of n even errors over five classes a part of 1/5 + √(2 log 5 / (5 n)) is of one kind by chance.
     half = 0.5 * pairs + 0.5 * (1 - np.eye(6)) / 5
@@ -145,17 +145,18 @@ def test_confidence_trusts_the_model_as_far_as_it_disagrees_with_labels() -> Non
     share = 2 * (logits.argmax(1) != y).mean()
     assert 0.2 < share < 0.6
     options: dict[str, Any] = {"bias": explainer.constant_ or False, "seed": explainer.seed}
-    crude = [calibrated(scores, y) for scores in held_out_scores(X, y, K, **options)]
-    logs = (1 - share) * np.mean(crude, axis=0) + share * calibrated(logits, y)
+    listed = Listed.all_of(y)
+    crude = [calibrated(scores, listed) for scores in held_out_scores(X, y, K, **options).held_out]
+    logs = (1 - share) * np.mean(crude, axis=0) + share * calibrated(logits, listed)
     expected = -np.log(softmax(logs, axis=1)[np.arange(N), y])
     found = audit.wrong_labels(explainer, ranking="confidence", features=X)
     np.testing.assert_allclose(found.scores, expected[found.indices], rtol=1e-4, atol=1e-6)
     # A model that agrees with every label is not asked.
     fits = FeatureBank.of(np.hstack([X, np.eye(K)[y]]), y, head=(np.eye(K, 2 * K, K), np.zeros(K)))
     evidence = Evidence(whence.DualDA(C=1e-3, show_progress=False).fit(features=fits), fits.features)
-    assert evidence.logits is not None
-    assert (evidence.logits.argmax(axis=1) == y).all()
-    alone = np.mean([calibrated(scores, y) for scores in evidence.held_out], axis=0)
+    assert evidence.scores.head is not None
+    assert (evidence.scores.head.argmax(axis=1) == y).all()
+    alone = np.mean([calibrated(scores, listed) for scores in evidence.scores.held_out], axis=0)
     ranked = audit.RANKINGS["confidence"](evidence)[0]
     np.testing.assert_allclose(ranked, -np.log(softmax(alone, axis=1)[np.arange(N), y]), rtol=1e-6)
 
@@ -167,3 +168,46 @@ def test_two_classes_are_a_pair() -> None:
     y[:4] = 1 - y[:4]
     found = audit.wrong_labels(fitted(X, y, head=False), features=X, n=4)
     assert set(found.indices) == {0, 1, 2, 3}
+
+
+def many(n_classes: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Features around one centre per class, labels, of which a tenth is wrong, and which those are."""
+    rng = np.random.default_rng(7)
+    truth = np.arange(12 * n_classes) % n_classes
+    X = rng.normal(size=(n_classes, 24))[truth] + 0.6 * rng.normal(size=(len(truth), 24))
+    wrong = rng.random(len(truth)) < 0.1
+    return X, np.where(wrong, (truth + rng.integers(1, n_classes, len(truth))) % n_classes, truth), wrong
+
+
+def test_of_many_classes_the_likely_ones_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 60 classes 32 per sample give the order of all 60, and all of the labels are among them."""
+    X, y, wrong = many(60)
+    explainer = fitted(X, y)
+    some = Evidence(explainer, X)
+    listed = some.scores.listed
+    assert listed.classes.shape == (len(y), LISTED)
+    np.testing.assert_array_equal(listed.name(listed.own), y)
+    assert (np.diff(listed.classes, axis=1) > 0).all()
+    head = explainer.head_
+    assert head is not None
+    assert some.scores.head is not None
+    logits = X @ head.weight.T + (0.0 if head.bias is None else head.bias)
+    np.testing.assert_allclose(some.scores.head, np.take_along_axis(logits, listed.classes, 1), atol=1e-5)
+    np.testing.assert_array_equal(listed.name(some.scores.head.argmax(axis=1)), logits.argmax(axis=1))
+    monkeypatch.setattr(heldout, "LISTED", 60)
+    whole = Evidence(explainer, X)
+    assert whole.scores.listed.classes.shape == (len(y), 60)
+    for ranking in ("odds", "confidence"):
+        (ours, names), (theirs, named) = (audit.RANKINGS[ranking](each) for each in (some, whole))
+        assert spearmanr(ours, theirs).statistic > 0.999
+        assert (names == named).mean() > 0.999
+        assert set(np.argsort(-ours)[: wrong.sum()]) - set(np.argsort(-theirs)[: wrong.sum() + 3]) == set()
+
+
+def test_with_thousands_of_classes_errors_count_as_even(monkeypatch: pytest.MonkeyPatch) -> None:
+    X, y, _ = many(40)
+    evidence = Evidence(fitted(X, y, head=False), X)
+    monkeypatch.setattr(confusion, "_MANY", 39)
+    scores, _ = audit.RANKINGS["odds"](evidence)
+    p = np.exp(evidence.logs)[np.arange(len(y)), evidence.scores.listed.own]
+    np.testing.assert_allclose(scores, np.log((1 - p) / p) - np.log(39), atol=1e-6)

@@ -113,8 +113,10 @@ def test_runs_are_cut_to_the_budget() -> None:
     row = contract.Row("r", Products)
     assert foretold(SMALL, row, 1_000, 100) == 2.0 * 10 + 1.0 * 100
     assert fitting(SMALL, row, 1_000, 100, 120.0) == (1_000, 100)
-    assert fitting(SMALL, row, 1_000, 100, 60.0) == (500, 100)
-    assert fitting(SMALL, row, 1_000, 100, 6.0) == (100, 50)  # 12 s for 100 samples and 100 tests
+    assert fitting(SMALL, row, 1_000, 100, 20.0) == (500, 20)  # 40 s for all samples and 20 tests
+    assert fitting(SMALL, row, 1_000, 100, 1.0) == (200, 20)
+    per_test = contract.Row("r", Products, per_test=True)
+    assert fitting(SMALL, per_test, 1_000, 100, 15.0) == (500, 100)  # 30 s for all
 
 
 def test_figures_are_scaled_on_the_line_through_two_sizes() -> None:

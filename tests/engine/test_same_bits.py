@@ -19,5 +19,5 @@ def test_folds() -> None:
     here = held_out_scores(X, Y, 3, n_folds=3, n_threads=2)
     with engine.using(engine.Processes(2)):
         there = held_out_scores(X, Y, 3, n_folds=3, n_threads=2)
-    for ours, theirs in zip(here, there, strict=True):
+    for ours, theirs in zip(here.held_out, there.held_out, strict=True):
         np.testing.assert_array_equal(ours, theirs)

@@ -85,6 +85,25 @@ def test_the_papers_count_gives_a_choice_to_dualda_only() -> None:
     assert not any("random" in told(count) for count in found.values())
 
 
+def test_methods_as_the_authors_ran_them_are_counted_too() -> None:
+    own = [method("dualda", f"DualDA C={C:g}", C=C) for C in (1e-5, 1e-3, 1e-1)]
+    unit = method("dualda", "unit length", C=1e-3, normalise=True)  # the paper has none
+    others = [method(name, name.upper()) for name in ("representer", *OTHERS)]
+    theirs = [
+        method("representer", "of outputs", targets="outputs", bias=False),
+        method("graddot", "of logits", loss="logit", projection=128),
+    ]
+    methods = [method("random"), *own, unit, *others, *theirs]
+    scores = dict.fromkeys((m.key for m in methods), 0.0) | {m.key: 2.0 for m in others}
+    scores |= {own[1].key: 3.0, unit.key: 9.0, theirs[0].key: 4.0}
+    found = {count.title: told(count) for count in counts(summary(methods, scores))}
+    assert found["As the paper counts"]["DualDA, best of 3"][0] == 1.0
+    # Only the one of outputs is before it then, under the method's own name.
+    assert found["As the authors ran it"]["DualDA, best of 3"][0] == 2.0
+    assert found["As the authors ran it"]["REPRESENTER"][0] == 1.0
+    assert found["As the authors ran it"]["GRADDOT"][0] == len(others) + 1
+
+
 def test_without_the_papers_methods_rows_count_by_themselves() -> None:
     methods = [method("dualda", C=1e-3), method("ekfac")]
     found = counts(summary(methods, {m.key: float(i) for i, m in enumerate(methods)}))

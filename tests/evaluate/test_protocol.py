@@ -92,7 +92,7 @@ def test_packaged_protocols_are_valid(name: str) -> None:
         (changed(metrics={"lds": {"subset": 3}}), "subsets"),
         (changed(metrics={"lds": {"train": 0}}), "at least 1"),
         (changed(metrics={"identical_class": {}}), "tuning"),
-        (changed(metrics={"shortcut": {"kind": "frames"}}), "'frame', 'box' or 'word'"),
+        (changed(metrics={"shortcut": {"kind": "frames"}}), "'frame', 'box', 'both' or 'word'"),
         (changed(data={"name": "mnst"}), "bbc-news, cifar-10"),
         (changed(model={"name": "cnnn", "steps": 3}), "narrow-cnn"),
         (changed(model={"name": "cnn"}), "model.steps"),

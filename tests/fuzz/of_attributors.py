@@ -60,6 +60,7 @@ PARAMETERS: dict[str, dict[str, Arg]] = {
     },
     "representer": {
         "l2": Arg(kinds.number(), lambda: 1e-2),
+        "targets": Arg(kinds.choice(["labels", "outputs"]), lambda: "labels"),
         "bias": Arg(kinds.FLAG, lambda: True),
         "tol": Arg(kinds.number(), lambda: 1e-6),
     },
@@ -99,6 +100,7 @@ PARAMETERS["effects"] = {
     **PARAMETERS["dualda"],
     "output": Arg(kinds.choice(["logit", "margin", "log_prob"]), lambda: "logit"),
 }
+PARAMETERS["dualda"]["normalise"] = Arg(kinds.FLAG, lambda: False)
 PARAMETERS["gradcos"] = PARAMETERS["graddot"]
 PARAMETERS["tracin"] = {"params": PARAMETERS["graddot"]["params"]}
 

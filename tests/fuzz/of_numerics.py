@@ -20,11 +20,20 @@ from tests.fuzz.calling import (
     Call,
     need,
 )
-from tests.fuzz.world import B, K
+from tests.fuzz.world import B, K, N
 from whence import data, features, relevance, svm
 from whence.core.cache import Cache
 from whence.relevance.presets import PRESETS
 
+LENGTHS = kinds.JUNK + kinds.wrong(
+    number=lambda v: 2.0,
+    short=lambda v: v[:-1],
+    zeros=lambda v: v * 0,
+    negative=lambda v: -v,
+    nan=lambda v: kinds.put(v, np.nan),
+    endless=lambda v: kinds.put(v, np.inf),
+    nested=lambda v: v[:, None],
+)
 SVM = [
     Call(
         f"svm.{name}",
@@ -85,6 +94,7 @@ SVM = [
             lambda: svm.choose_C,
             {
                 "head": Arg(HEAD, world.head),
+                "lengths": Arg(LENGTHS, lambda: np.ones(N)),
                 "max_samples": Arg(kinds.count(), lambda: 100),
                 "show_progress": SHOWN,
             },

@@ -110,6 +110,15 @@ VIEWS = [
         {"size": Arg(kinds.count(most=5), lambda: 2), "value": VALUE},
     ),
     Call(
+        "BoxAndFrame",
+        lambda: _marked(evaluate.BoxAndFrame),
+        {
+            "size": Arg(kinds.count(most=5), lambda: 2),
+            "width": Arg(kinds.count(most=2), lambda: 1),
+            "value": VALUE,
+        },
+    ),
+    Call(
         "Word",
         lambda: lambda **given: evaluate.Word(**given)("a text", np.random.default_rng(0)),
         {

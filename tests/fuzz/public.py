@@ -41,7 +41,7 @@ _AMONG_THEMSELVES = """
     Cache.entries Cache.make Cache.slot Cache.sweep TrainingSet.of TrainingSet.batches TrainingSet.every_label
     TrainingSet.reading TrainingSet.subset TrainingSet.relabelled TrainingSet.marked TrainingSet.contents
     TrainingSet.fingerprint TrainingSet.prints View.relabelled View.marked
-    Frame.covers CentreBox.covers
+    Frame.covers CentreBox.covers BoxAndFrame.covers
     Prepare.inputs Prepare.labelled Prepare.unlabelled features.teller features.taken
     svm.held_back Rules.beyond_first
     Case.curve Case.fit Case.resources Case.row Case.rows_of Case.with_options Local.run Processes.run

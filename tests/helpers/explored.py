@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from whence import DualDA
+from whence.attributors import Attributor
 from whence.data import as_training_set
 from whence.project import Configuration, Project
 
@@ -42,9 +43,9 @@ def pictures(n: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
     return torch.from_numpy(x).float(), torch.from_numpy(y)
 
 
-def network() -> nn.Module:
+def network(seed: int = 0) -> nn.Module:
     """A small convolutional network, a little trained."""
-    torch.manual_seed(0)
+    torch.manual_seed(seed)
     model = nn.Sequential(
         nn.Conv2d(1, 6, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(150, 12), nn.ReLU(),
         nn.Linear(12, 3),
@@ -75,6 +76,13 @@ def project(
 
 def picture_project(**options: Any) -> Project:
     return project(network(), pictures(N, 0), pictures(M, 1), **options)
+
+
+def method_project(method: Attributor, model: Any, path: str = "small.whence") -> Project:
+    """Pictures by another method than DualDA, or by several models."""
+    method.fit(model, pictures(N, 0), class_names=NAMES)
+    tests = as_training_set(pictures(M, 1), 64, task=method.task_, names=NAMES)
+    return Project(Path(path), Configuration(model="", data=""), method, tests)
 
 
 def value_project() -> Project:

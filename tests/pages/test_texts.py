@@ -12,7 +12,7 @@ from whence.data.items import WRITTEN
 from whence.errors import DataWarning
 from whence.pages.samples import Sample, as_samples
 from whence.pages.style import drawn, scale, strongest, unwritten
-from whence.pages.texts import breaks, headline, readable, words_of
+from whence.pages.texts import begun, breaks, headline, readable, words_of
 
 transformers = pytest.importorskip("transformers")
 
@@ -129,3 +129,8 @@ def test_words_and_what_is_strongest_in_them() -> None:
 def test_tokens_on_a_line(token: str, text: str, breaking: bool) -> None:
     assert readable(token) == text
     assert breaks(token) == breaking
+
+
+def test_a_text_that_goes_on_ends_in_dots() -> None:
+    assert begun(["one", " two"], 2) == ("one", " two")
+    assert begun(["one", " two", " three"], 2) == ("one", " two", " …")

@@ -300,3 +300,24 @@ def test_classes_without_samples_are_judged_as_if_all_logits_were_made(bias: flo
             theirs = X[rows].astype(np.float64) @ head[0].T.astype(np.float64) + head[1]
             assert agreement == np.mean(ours.argmax(1) == theirs.argmax(1))
             assert cosine == pytest.approx(mean_cosine(ours, theirs), abs=1e-12)
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("unit", [False, True])
+def test_what_is_told_of_a_vocabulary_is_what_all_logits_tell(unit: bool, bias: bool) -> None:
+    """Seven of twelve classes have no sample, and one row of W: agreement and cosines by all logits."""
+    rng = np.random.default_rng(4)
+    y = np.array([0, 3, 4, 7, 11])[np.arange(40) % 5]
+    raw = rng.normal(size=(40, 6)) + rng.normal(size=(12, 6))[y]
+    lengths = np.linalg.norm(raw, axis=1) if unit else None
+    X = raw if lengths is None else raw / lengths[:, None]
+    head = rng.normal(size=(12, 6)), rng.normal(size=12)
+    W = solve(X, y, C=0.5, n_classes=12, bias=bias).weight
+    rows = np.arange(5, 40)
+    found = CrammerSinger.make(X, y, 12, 1.0, bias).judge(rows, head, lengths)(W)
+    ours = X[rows] @ W[:, :6].T + (W[:, 6] if bias else 0.0)
+    theirs = raw[rows] @ head[0].T + head[1]
+    a, b = (z - z.mean(axis=1, keepdims=True) for z in (ours, theirs))
+    cosines = (a * b).sum(axis=1) / np.linalg.norm(a, axis=1) / np.linalg.norm(b, axis=1)
+    assert found[0] == (ours.argmax(axis=1) == theirs.argmax(axis=1)).mean()
+    assert found[1] == pytest.approx(cosines.mean())

@@ -159,6 +159,48 @@ def test_what_if_of_many_samples(visit: Any, home: str, explorer: Explorer) -> N
     expect(page.locator(".changed > li")).to_have_count(wanted.changed_tests)
 
 
+def test_the_address_keeps_what_is_asked(visit: Any, home: str, explorer: Explorer) -> None:
+    page = visit(f"{home}#tab=whatif", ready=VIEWS["whatif"])
+    page.select_option("#training-label", "2")
+    page.click("#training-add")
+    page.check("#training-wrong")
+    page.select_option("#training-to", "suggested")
+    page.wait_for_selector(".training button")
+    page.click("#training-add")
+    page.uncheck("#training-wrong")
+    page.fill("#training-search", "4-6, 9")
+    page.select_option("#training-label", "")
+    expect(page.locator(".training button")).to_have_count(4)
+    for button in page.locator(".training button").all():
+        button.click()
+    page.select_option("#training-to", "")
+    page.click("#training-add")
+    assert page.url.endswith("#tab=whatif&without=4-6_9&group=2.removed&group=found.suggested")
+    page.reload()  # asks the same at once
+    groups = [OfSamples(by="samples", label=2), OfAudit(by="wrong labels", to="suggested")]
+    wanted = what_changes(explorer, Changes(groups=groups, remove=[4, 5, 6, 9]))
+    expect(page.locator(".outcome h3")).to_have_text(f"{wanted.changed_tests} of {M} tests change")
+    expect(page.locator(".asking li")).to_have_count(6)
+    page.click("#tab-start")  # an address that asks nothing leaves what is asked
+    page.get_by_role("link", name="Least certain").click()
+    page.wait_for_selector(".card")
+    expect(page.locator(".basket li")).to_have_count(6)
+    assert "without=4-6_9&group=2.removed" in page.url
+    page.locator(".basket").get_by_role("button", name="clear").click()
+    assert "without" not in page.url
+
+    shared = visit(f"{home}#test=3&as=1.5_7&group=any.0.4-6.&group=7.removed&group=any.removed&without=x")
+    expect(shared.locator(".basket li")).to_have_text(["“4-6.” labelled bar ×", "#5 as dot ×", "#7 as dot ×"])
+
+
+def test_what_is_too_long_for_an_address_is_told(visit: Any, home: str) -> None:
+    places = "_".join(str(2 * i) for i in range(700))
+    page = visit(f"{home}#tab=whatif&without={places}", ready=".asking li")
+    expect(page.locator(".asking li").last).to_have_text("… and 676 samples more")
+    expect(page.locator(".asking .long")).to_contain_text("too long for an address")
+    page.wait_for_function("!location.hash.includes('without')")
+
+
 def test_classes_side_by_side_by_address(visit: Any, home: str, explorer: Explorer) -> None:
     page = visit(f"{home}#tab=classes", ready=VIEWS["classes"])
     page.select_option("#compare-one", "0")

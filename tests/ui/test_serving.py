@@ -156,7 +156,7 @@ from whence.ui.listening import listen
 from whence.ui.server import serve
 
 class Project:
-    path = Path("x.whence")
+    path, attributor = Path("x.whence"), None
     @property
     def train_bank(self):  # what a thread reads beside the server, in torch's own code
         x = torch.ones(300, 300)
@@ -165,7 +165,7 @@ class Project:
 
 @cli.app.command()
 def busy():
-    explorer = SimpleNamespace(project=Project(), task=None)
+    explorer = SimpleNamespace(project=Project(), writes=False)
     serve(explorer, listen("127.0.0.1", 0, None), None, lambda line: print(line, flush=True))
 
 cli.main()
@@ -228,7 +228,7 @@ def test_the_training_set_is_read_on_the_engine_of_the_command(monkeypatch: pyte
     used: Queue[Any] = Queue()
 
     class Project:
-        path = Path("x.whence")
+        path, attributor = Path("x.whence"), None
 
         @property
         def train_bank(self) -> None:
@@ -237,6 +237,6 @@ def test_the_training_set_is_read_on_the_engine_of_the_command(monkeypatch: pyte
     monkeypatch.setattr(server, "run", lambda app, listener: None)
     chosen = Local()
     with engine.using(chosen), listen("127.0.0.1", 0, None) as listener:
-        explorer: Any = SimpleNamespace(project=Project(), task=None)
+        explorer: Any = SimpleNamespace(project=Project(), writes=False)
         server.serve(explorer, listener, None, print)
         assert used.get(timeout=60) is chosen

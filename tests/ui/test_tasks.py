@@ -13,9 +13,16 @@ from sklearn.metrics import r2_score
 from torch import nn
 
 from tests.helpers.explored import HOSTILE, pictures, project
+from whence import DualDA
+from whence.data import as_training_set
+from whence.errors import InvalidInputError
+from whence.project import Configuration, Project
+from whence.ui.changes import what_changes
+from whence.ui.classes import compare
 from whence.ui.explorer import Explorer
+from whence.ui.gallery import gallery
 from whence.ui.pages import report_page
-from whence.ui.schema import Wanted
+from whence.ui.schema import Changes, Wanted
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 NAMES = ("bright", HOSTILE[0], "low")
@@ -81,6 +88,39 @@ def test_labels_are_listed_by_those_that_are_on() -> None:
     assert why.target == 1
     assert why.probability == pytest.approx(torch.sigmoid(model(t[:1])[0, 1]).item(), abs=1e-6)
     assert HOSTILE[0] not in report_page(shown, range(3), k=2)
+
+
+@pytest.mark.parametrize("numbers", [True, False])
+def test_what_needs_classes_is_refused_by_name(numbers: bool) -> None:
+    shown, _, _ = explorer(2, numbers=numbers)
+    with pytest.raises(InvalidInputError, match="'What if' must be asked of classes"):
+        what_changes(shown, Changes(remove=[1]))
+    with pytest.raises(InvalidInputError, match="Classes must be compared where outputs are classes"):
+        compare(shown, 0)
+    with pytest.raises(InvalidInputError, match="The gallery must be of a model of classes"):
+        gallery(shown, 0, 5)
+
+
+def test_the_least_certain_of_labels_and_of_numbers_come_first() -> None:
+    shown, model, (_, (t, _)) = explorer(3, numbers=False)
+    with torch.no_grad():
+        sure = (torch.sigmoid(model(t)) - 0.5).abs().amin(1)
+    rows = shown.tests.rows(Wanted(limit=30, order="least certain")).rows
+    assert [row.index for row in rows] == sure.argsort(stable=True).tolist()
+    numbers, _, _ = explorer(1, numbers=True)
+    listed = numbers.tests.rows(Wanted(limit=30, order="least certain")).rows
+    assert [row.index for row in listed] == list(range(30))  # of which none is surer than another
+
+
+def test_probabilities_are_those_of_a_model_that_gives_them() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Flatten(), nn.Linear(144, 12), nn.ReLU(), nn.Linear(12, 3), nn.Softmax(1)).eval()
+    x, t = pictures(90, 0), pictures(30, 1)
+    fitted = DualDA(C=0.05, show_progress=False).fit(model, x, layer="3", class_names=NAMES)
+    tests = as_training_set(t, 64, task=fitted.task_, names=NAMES)
+    rows = Explorer(Project(Path("x.whence"), Configuration("", ""), fitted, tests)).tests.rows(Wanted()).rows
+    with torch.no_grad():
+        assert [row.probability for row in rows] == pytest.approx(model(t[0]).amax(1)[:24].tolist(), abs=1e-6)
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium on this machine")

@@ -77,6 +77,7 @@ def test_what_was_loaded(client: Any) -> None:
     info = get(client, "/api/info")
     assert info["n_parameters"] == 6 * 9 + 6 + 150 * 12 + 12 + 12 * 3 + 3
     assert (info["n_features"], info["n_train"], info["n_tests"]) == (12, N, M)
+    assert info["normalise"] is False
     assert info["model"] == "Sequential"
     assert info["size"] is None  # of a project without a file
     rows = get(client, "/api/tests?limit=200")["rows"]

@@ -120,7 +120,7 @@ def test_tests_are_shown_beside(explainer: DualDA) -> None:
     corpus = Corpus(["the cat is cold .", "jon is far"], tokenizer())
     client = connect(explainer, as_training_set(corpus, task=Tokens(), preprocess=corpus.prompts))
     assert 'href="explorer"' in client.get("/write").text
-    assert "<script" in client.get("/explorer").text
+    assert 'href="write"' in client.get("/explorer").text
     assert 'href="explorer"' not in connect(explainer).get("/write").text
 
 

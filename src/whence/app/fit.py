@@ -223,7 +223,8 @@ def describe(attributor: Attributor) -> list[str]:
         parts = zip(layers.names, layers.widths, strict=True)
         lines.append("Layers       " + ", ".join(f"{name!r} {width:,}" for name, width in parts))
     lines += [
-        f"Features     {n - len(skipped):,} rows × {d}, {origins['features']}, {seconds['features']:.1f} s",
+        f"Features     {n - len(skipped):,} rows × {d}, {origins['features']}, {seconds['features']:.1f} s"
+        + (", read at unit length" if getattr(attributor, "normalise", False) else ""),
     ]
     if skipped:
         shown = ", ".join(map(str, skipped[:10])) + (" …" if len(skipped) > 10 else "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -47,8 +48,8 @@ class Parts(NamedTuple):
 
     Attributes
     ----------
-    vectors : (m, d) features f_i of the training samples, as they were fitted
-    on_test : (m, d) vectors e_i: the score is e_i·f(x), and the bias
+    vectors : (m, d) features f_i of the training samples, as the surrogate reads them
+    on_test : (m, d) vectors e_i: the score is e_i·f(x), and the bias; f(x) as the surrogate reads it
     on_train : (m, d) vectors t_i: the score is t_i·f_i, and the bias
     bias : (m,) the part of the score that the bias carries
     coefficients : (m,) λ_ic where the score is λ_ic f_i·f(x); None where it is none of this form
@@ -218,14 +219,16 @@ class PairExplainer:
         fitted = surrogate.stored[surrogate.rows([index])]
         train_inputs, train = self._train([index], fitted, inputs, method)
         lam = float(surrogate.lam[index, target])
-        scores = concepts.scores(f[0].cpu(), train.features.cpu(), [lam])[0]
+        divisors = [float(surrogate.stored.divisors(one)) for one in (f, train.features)]
+        f, known = surrogate.stored.as_read(f), surrogate.stored.as_read(train.features.detach().to(f))
+        scores = concepts.scores(f[0].cpu(), known.cpu(), [lam])[0]
         bias = lam * surrogate.constant**2
-        score = lam * float(f[0].double() @ train.features[0].to(f).double()) + bias
+        score = lam * float(f[0].double() @ known[0].double()) + bias
         best = np.argsort(-np.sign(lam) * scores, kind="stable")[:n]
         chosen = Concepts(concepts.vectors[best], tuple(concepts.names[j] for j in best))
-        maps = concept_maps(test, train, lam, chosen)
+        maps = concept_maps(test, train, lam / math.prod(divisors), chosen)
         test_maps, train_maps = _shown(inputs, maps.test), _shown(train_inputs, maps.train)
-        activations = [chosen.activations(x.cpu())[0] for x in (f, train.features)]
+        activations = [chosen.activations(x.cpu())[0] for x in (f, known)]
         sides = np.where(activations[1] < 0, -1.0, 1.0)[:, None]
         rows = Concepts(sides * chosen.vectors, chosen.names).top_samples(surrogate.vectors.cpu(), k)
         tokenizer = self.model.prepare.find_tokenizer()
@@ -294,13 +297,18 @@ class PairExplainer:
         self, inputs: Any, test: Backward, method: Method, target: int, indices: list[int], parts: Parts
     ) -> list[OnInput]:
         """Give the maps of the logit and of pairs with some training samples, on each input of the model."""
-        weight = torch.as_tensor(self.surrogate.coef[target, : test.features.shape[1]])
+        # The surrogate reads features over their length; that is taken as it is, and gets no relevance.
+        divisors = self.surrogate.stored.divisors
+        length = divisors(test.features.detach()).cpu()
+        weight = torch.as_tensor(self.surrogate.coef[target, : test.features.shape[1]]) / length[0]
         tokenizer, size = self.model.prepare.find_tokenizer(), self.explainer.batch_size
         batches: list[tuple[Any, dict[str, PairMaps]]] = []
         for begin in range(0, len(indices), size):
             some = slice(begin, begin + size)
             train_inputs, train = self._train(indices[some], parts.vectors[some], inputs, method)
-            maps = pair_maps(test, train, parts.on_test[some], parts.on_train[some], weight)
+            on_test = parts.on_test[some] / length.to(parts.on_test.device)
+            on_train = parts.on_train[some] / divisors(train.features.detach()).to(parts.on_train.device)
+            maps = pair_maps(test, train, on_test, on_train, weight)
             batches.append((train_inputs, maps))
         first = {name: each.logit[None] for name, each in batches[0][1].items()} if batches else None
         logit = test.maps(weight[None]) if first is None else first
@@ -321,13 +329,14 @@ class PairExplainer:
     ) -> tuple[Any, Backward]:
         """Give training samples on the model's device and their pass back, or raise unless they fit.
 
-        ``expected`` (m, d) are their features as they were fitted.
+        ``expected`` (m, d) are their features as the surrogate read them.
         """
         train_inputs = to_model(self.model.extractor.model, self.data.take(indices))
         _check_same_shape(inputs, train_inputs)
         train = start(self.model.extractor, train_inputs, method)
         lengths = expected.norm(dim=1).clamp(min=1e-12)
-        apart = (train.features.detach().to(expected) - expected).norm(dim=1) / lengths
+        found = self.surrogate.stored.as_read(train.features.detach().to(expected))
+        apart = (found - expected).norm(dim=1) / lengths
         if (apart > 0.05).any():  # mixed precision and padding leave less
             j = int(apart.argmax())
             raise StoreError(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from whence.attributors.explainer import strongest
 from whence.core.arrays import Doubles, Ints
@@ -15,7 +16,7 @@ from whence.explanation import Contribution, Explanation
 from whence.model.bound import probabilities
 from whence.model.extractor import Outputs
 from whence.relevance.xda import Method
-from whence.tasks import Verdict
+from whence.tasks import Task, Verdict
 
 if TYPE_CHECKING:
     from whence.attributors.pairs import PairAttributor
@@ -79,16 +80,24 @@ class MembersExplainer:
     def _said(self, reads: Sequence[Outputs], target: int, truth: Any) -> tuple[Verdict, int]:
         """Tell what the members say together, by their mean probabilities or outputs, and which output."""
         task = self.members[0].task_
-        theirs = torch.stack([one.logits.double().cpu() for one in reads])
-        if task.has_classes:
-            theirs = torch.stack([probabilities(one) for one in theirs]).mean(0, keepdim=True).log()
+        outputs = together(task, [one.logits for one in reads])
         pairs = zip(self.members, reads, strict=True)
         ours = torch.stack(
             [member.surrogate_.logits(member.check_features(one.features)).cpu() for member, one in pairs]
         )
-        outputs = theirs.mean(0)
         verdict = task.verdict(outputs[0].numpy(), ours.mean(0)[0].numpy(), target, truth)
         return verdict, int(task.predicted(outputs)[0]) if task.has_classes else target
+
+
+def together(task: Task, outputs: Sequence[Tensor]) -> Tensor:
+    """Give what models with outputs (B, K) each say together, (B, K), in float64 on the CPU.
+
+    Of classes that is the logarithm of their mean probabilities, else the mean.
+    """
+    each = [one.double().cpu() for one in outputs]
+    if task.has_classes:
+        return torch.stack([probabilities(one) for one in each]).mean(0).log()
+    return torch.stack(each).mean(0)
 
 
 def _joined(

@@ -18,7 +18,7 @@ from whence.errors import InvalidInputError, StoreError
 from whence.model.bound import BoundModel
 from whence.model.heads import Head
 
-_LATER = {"layers"}  # parameters that files of version 0.1 do not have
+_LATER = {"layers", "normalise", "targets"}  # parameters that files of version 0.1 do not have
 
 
 class Saveable(Frame):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import log_softmax, logsumexp
 
-from whence.audit.heldout import likeliest, standard
-from whence.core.arrays import Doubles, Floats, Ints
+from whence.audit.heldout import Listed, likeliest, standard
+from whence.core.arrays import Doubles, Floats
 
 _RATE = 0.1  # of wrong labels that the search begins with
 _SHARPER = 4.0
@@ -21,22 +21,35 @@ _GATHERED = 0.2
 even errors had at most 0.11 and errors in pairs at least 0.34."""
 
 
-def destinations(scores: Floats, labels: Ints) -> Doubles:
-    """Estimate where wrong labels go: D (K, K), the part D_cy of the errors of class c that has the label y.
+_MANY = 2_000
+"""Classes above which errors count as even: kinds of errors are then more than there are errors."""
+
+
+def taken_for(scores: Floats, listed: Listed) -> Doubles:
+    """D_cy of the classes (N, T) that are listed and of each sample's label: see ``destinations``."""
+    k, y = len(listed.seen), listed.labels[:, None]
+    if k > _MANY:
+        found: Doubles = np.where(listed.classes == y, 0.0, 1 / (k - 1))
+        return found
+    return destinations(scores, listed)[listed.classes, y]
+
+
+def destinations(scores: Floats, listed: Listed) -> Doubles:
+    """Estimate where wrong labels go: D (k, k), the part D_cy of the errors of class c that has the label y.
 
     A sample's class is drawn from p = softmax(β s_i + b), and is taken for another at a rate r: for y, at
     r·D_cy. Expectation and maximisation of Σ_i log((1 − r) p_{i,y_i} + r Σ_c p_ic D_{c,y_i}) finds r, D, β
     and b. In errors that have no preference D would only follow chance and the classifier's own mistakes,
-    so it is even, 1/(K − 1), unless ``concentration`` says that errors gather.
+    so it is even, 1/(k − 1), unless ``concentration`` says that errors gather.
 
     Parameters
     ----------
-    scores : (N, K) of a classifier that the labels have not been fitted by; their scale does not matter
-    labels : (N,)
+    scores : (N, T) of a classifier that the labels have not been fitted by; their scale does not matter
+    listed : the classes that they are of, and the labels
 
     Returns
     -------
-    (K, K) with 0 on the diagonal; rows sum to 1, but those of classes without labels are 0.
+    (k, k), of the classes that have labels, with 0 on the diagonal; rows sum to 1.
 
     Examples
     --------
@@ -44,20 +57,17 @@ def destinations(scores: Floats, labels: Ints) -> Doubles:
     >>> truth = np.arange(600) % 3
     >>> labels = np.where(np.arange(600) % 5 == 0, (truth + 1) % 3, truth)  # a fifth is taken for the next
     >>> scores = np.eye(3)[truth] + 0.2 * np.random.default_rng(0).normal(size=(600, 3))
-    >>> destinations(scores, labels).round(1) + 0.0
+    >>> destinations(scores, Listed.all_of(labels)).round(1) + 0.0
     array([[0., 1., 0.],
            [0., 0., 1.],
            [1., 0., 0.]])
     """
-    seen, y = np.unique(labels, return_inverse=True)
-    k = len(seen)
-    D = even = (1 - np.eye(k)) / max(k - 1, 1)
-    if k > 2:
-        found, errors = _search(standard(scores, seen), y, even)
-        D = found if concentration(found, errors) > _GATHERED else even
-    everywhere = np.zeros((np.shape(scores)[1],) * 2)
-    everywhere[np.ix_(seen, seen)] = D
-    return everywhere
+    k = len(listed.seen)
+    even = (1 - np.eye(k)) / max(k - 1, 1)
+    if k <= 2:
+        return even
+    found, errors = _search(standard(scores), listed, even)
+    return found if concentration(found, errors) > _GATHERED else even
 
 
 def concentration(D: Doubles, errors: Doubles) -> float:
@@ -80,23 +90,23 @@ def concentration(D: Doubles, errors: Doubles) -> float:
     return max(0.0, (most - chance) / (1 - chance)) if chance < 1 else 0.0
 
 
-def _search(S: Doubles, y: Ints, even: Doubles) -> tuple[Doubles, Doubles]:
+def _search(S: Doubles, listed: Listed, even: Doubles) -> tuple[Doubles, Doubles]:
     """Find D (k, k), and how many errors each class has, (k,)."""
-    k = len(even)
-    given = np.eye(k)[y]
-    parameters = _SHARPER * likeliest(S, given)[1]
-    logs: Doubles = log_softmax(parameters[0] * S + parameters[1:], axis=1)
+    k, classes, y = len(even), listed.classes, listed.labels[:, None]
+    kinds = (classes * k + y).ravel()  # of class c and label y
+    parameters = _SHARPER * likeliest(S, listed, listed.given)[1]
+    logs: Doubles = log_softmax(parameters[0] * S + parameters[1:][classes], axis=1)
     rate, D = _RATE, even
     for _ in range(_STEPS):
         with np.errstate(divide="ignore"):
-            joint = logs + np.log((1 - rate) * np.eye(k) + rate * D)[:, y].T
+            joint = logs + np.log((1 - rate) * np.eye(k) + rate * D)[classes, y]
         odds = np.exp(joint - logsumexp(joint, axis=1, keepdims=True))
-        wrong = odds.T @ given  # of class c and label y
+        wrong = np.bincount(kinds, odds.ravel(), k * k).reshape(k, k)
         np.fill_diagonal(wrong, 0.0)
         errors = wrong.sum(axis=1)
         before = np.r_[rate, D.ravel()]
-        rate, D = float(errors.sum()) / len(y), (wrong + _EVEN * even) / (errors[:, None] + _EVEN)
+        rate, D = float(errors.sum()) / len(S), (wrong + _EVEN * even) / (errors[:, None] + _EVEN)
         if np.abs(np.r_[rate, D.ravel()] - before).max() < _ENOUGH:
             break
-        logs, parameters = likeliest(S, odds, parameters)
+        logs, parameters = likeliest(S, listed, odds, parameters)
     return D, errors

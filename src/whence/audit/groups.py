@@ -86,7 +86,7 @@ def group_attribution(
     n_parts = math.ceil(n / explainer.batch_size)
     quiet = not explainer.show_progress or n_parts < 4
     for f, classes in bar("Attributing", n_parts, "batches", parts=parts, show=not quiet):
-        np.add.at(sums, classes.numpy(), f.double().cpu().numpy())
+        np.add.at(sums, classes.numpy(), surrogate.stored.as_read(f).double().cpu().numpy())
         counts += np.bincount(classes.numpy(), minlength=K)
         for start in range(0, len(f), width):
             rows = slice(start, start + width)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
-from typing import Any
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.optimize import minimize
@@ -13,14 +14,72 @@ from scipy.special import log_softmax
 from whence import engine
 from whence.core.arrays import Doubles, Floats, Ints
 from whence.errors import InvalidInputError
+from whence.model.heads import Head
 from whence.svm import solve_path
 
 KAPPAS = (30.0, 300.0)
 """C·N·mean‖f‖² of the surrogates: low, so that they are not much more than class means, which a few wrong
 labels hardly move. At 3,000 and above they bend to single samples."""
 
+LISTED = 32
+"""Classes per sample that are looked at, where more have labels: its own, that of the model, and those that
+surrogates and model score highest together. Others have next to no probability."""
+
+_AT_ONCE = 2**21  # scores of all classes, while those to list are chosen
 _TOL = 1e-3  # margins do not move below this gap
 _STEEPEST = 1e3  # where classes are told apart without an error, likelihood alone would go on for ever
+
+
+@dataclass(frozen=True)
+class Listed:
+    """Of each of N samples the T classes that it may belong to, its label's among them."""
+
+    seen: Ints
+    """The k classes that have labels."""
+    labels: Ints
+    """(N,), as places in ``seen``."""
+    classes: Ints
+    """(N, T), as places in ``seen``, in order."""
+
+    @classmethod
+    def all_of(cls, labels: Ints) -> Listed:
+        """List all classes that have labels for every sample."""
+        seen, named = np.unique(labels, return_inverse=True)
+        return cls(seen, named, np.broadcast_to(np.arange(len(seen)), (len(named), len(seen))))
+
+    @cached_property
+    def own(self) -> Ints:
+        """The column (N,) of the label."""
+        columns: Ints = (self.classes == self.labels[:, None]).argmax(axis=1)
+        return columns
+
+    @property
+    def given(self) -> Doubles:
+        """The labels (N, T), as distributions."""
+        found: Doubles = (self.classes == self.labels[:, None]).astype(np.float64)
+        return found
+
+    def total(self, values: Doubles) -> Doubles:
+        """Sum values (N, T) per class, (k,)."""
+        if self.classes.shape[1] == len(self.seen):  # all classes of every sample
+            found: Doubles = values.sum(axis=0)
+        else:
+            found = np.bincount(self.classes.ravel(), values.ravel(), len(self.seen)).astype(np.float64)
+        return found
+
+    def name(self, columns: Ints) -> Ints:
+        """The classes that columns (N,) stand for."""
+        return self.seen[self.classes[np.arange(len(columns)), columns]]
+
+
+class Scores(NamedTuple):
+    """What surrogates and model make of the classes that are listed."""
+
+    listed: Listed
+    held_out: list[Doubles]
+    """(N, T) for each place and κ."""
+    head: Doubles | None
+    """The model's logits (N, T)."""
 
 
 def total_norm(features: Floats) -> float:
@@ -34,13 +93,15 @@ def held_out_scores(
     n_classes: int,
     *,
     bias: bool | float = True,
+    places: Sequence[slice] = (slice(None),),
+    head: tuple[Head, Floats] | None = None,
     kappas: Sequence[float] = KAPPAS,
     n_folds: int = 5,
     seed: int = 0,
     n_threads: int | None = None,
     tol: float = _TOL,
     show_progress: bool = False,
-) -> list[Doubles]:
+) -> Scores:
     """Score every sample by surrogates that were solved without it.
 
     The samples are divided into folds, each with its part of every class. For each fold the others are
@@ -52,12 +113,10 @@ def held_out_scores(
     features : (N, d)
     labels : (N,)
     n_classes : K
+    places : of the features, one per layer; each has surrogates of its own
+    head : the model's last layer, whose logits are scores as well, and the features (N, d) that it reads
     kappas : C·N·mean‖f‖² of each surrogate
     n_folds : from 2 to N, which leaves out single samples
-
-    Returns
-    -------
-    list of (N, K), one per κ.
     """
     n = len(labels)
     if not 2 <= n_folds <= n:
@@ -65,35 +124,81 @@ def held_out_scores(
             f"'n_folds' must lie between 2 and the number of samples, {n}. Got {n_folds}."
         )
     fold = folds(labels, n_folds, seed)
-    scale = total_norm(features)
+    seen, named = np.unique(labels, return_inverse=True)
     # C grows inside a fold from solution to solution; only the folds are independent of each other.
     score = partial(
         _score_fold,
         features,
         labels,
         fold,
-        [kappa / scale * n for kappa in kappas],
+        [(place, [kappa / total_norm(features[:, place]) * n for kappa in kappas]) for place in places],
+        head,
         {"n_classes": n_classes, "bias": bias, "tol": tol, "seed": seed, "n_threads": n_threads},
     )
     title = "Holding out" if show_progress else None
-    found = [np.empty((n, n_classes)) for _ in kappas]
-    for j, parts in enumerate(engine.results(score, range(n_folds), title=title, unit="folds")):
-        for scores, part in zip(found, parts, strict=True):
-            scores[fold == j] = part
-    return found
+    width, sources = min(LISTED, len(seen)), len(places) * len(kappas) + (head is not None)
+    classes, values = np.empty((n, width), dtype=np.intp), np.empty((sources, n, width))
+    for j, found in enumerate(engine.results(score, range(n_folds), title=title, unit="folds")):
+        classes[fold == j], values[:, fold == j] = found
+    surrogates = [*values[: len(places) * len(kappas)]]
+    return Scores(Listed(seen, named, classes), surrogates, None if head is None else values[-1])
 
 
 def _score_fold(
-    features: Floats, labels: Ints, fold: Ints, Cs: list[float], options: dict[str, Any], j: int
-) -> list[Doubles]:
-    """Solve along C (which is divided by the rows left) without fold j, and score it."""
-    rest = np.flatnonzero(fold != j)
-    solutions = solve_path(
-        np.ascontiguousarray(features[rest]), labels[rest], [C / len(rest) for C in Cs], **options
-    )
-    f = features[fold == j].astype(np.float64)
-    bias = options["bias"]
-    return [f @ s.weight[:, : f.shape[1]].T + (s.weight[:, -1] if bias else 0.0) for s in solutions]
+    features: Floats,
+    labels: Ints,
+    fold: Ints,
+    Cs: list[tuple[slice, list[float]]],
+    head: tuple[Head, Floats] | None,
+    options: dict[str, Any],
+    j: int,
+) -> tuple[Ints, Doubles]:
+    """Solve along C (which is divided by the rows left) without fold j; list and score its classes."""
+    rest, rows = np.flatnonzero(fold != j), np.flatnonzero(fold == j)
+    seen, named = np.unique(labels, return_inverse=True)
+    solved: list[_Source] = []
+    for place, path in Cs:
+        X = np.ascontiguousarray(features[rest, place])
+        for s in solve_path(X, labels[rest], [C / len(rest) for C in path], **options):
+            d = X.shape[1]
+            offsets = s.weight[seen, -1] if options["bias"] else 0.0
+            solved.append(_Source(features, place, s.weight[seen, :d], offsets))
+    if head is not None:
+        (weight, bias), read = head
+        offsets = 0.0 if bias is None else bias[seen].astype(np.float64)
+        solved.append(_Source(read, slice(None), weight[seen].astype(np.float64), offsets))
+    height = max(1, _AT_ONCE // (len(seen) * len(solved)))
+    blocks = [rows[k : k + height] for k in range(0, len(rows), height)]
+    found = [_list_block(some, named[some], solved, head is not None) for some in blocks]
+    return np.concatenate([f[0] for f in found]), np.concatenate([f[1] for f in found], axis=1)
+
+
+class _Source(NamedTuple):
+    """What gives scores: features (N, d), the place of them that is read, weights and offsets."""
+
+    features: Floats
+    place: slice
+    weight: Doubles
+    bias: Doubles | float
+
+    def score(self, rows: Ints) -> Doubles:
+        """Score the classes of some samples."""
+        return self.features[rows, self.place].astype(np.float64) @ self.weight.T + self.bias
+
+
+def _list_block(rows: Ints, labels: Ints, solved: list[_Source], with_head: bool) -> tuple[Ints, Doubles]:
+    """List the classes (n, T) of some samples, and what every source makes of them (sources, n, T)."""
+    scores = np.stack([source.score(rows) for source in solved])
+    n, k = scores.shape[1:]
+    if k <= LISTED:
+        return np.broadcast_to(np.arange(k), (n, k)), scores
+    likely = np.sum([s / (s.std() or 1.0) for s in scores - scores.mean(axis=2, keepdims=True)], axis=0)
+    each = np.arange(n)
+    likely[each, labels] = np.inf
+    if with_head:
+        likely[each, scores[-1].argmax(axis=1)] = np.inf
+    classes = np.sort(np.argpartition(likely, k - LISTED, axis=1)[:, k - LISTED :], axis=1)
+    return classes, np.take_along_axis(scores, classes[None], axis=2)
 
 
 def folds(labels: Ints, n_folds: int, seed: int) -> Ints:
@@ -105,47 +210,52 @@ def folds(labels: Ints, n_folds: int, seed: int) -> Ints:
     return fold
 
 
-def calibrated(scores: Floats, labels: Ints) -> Doubles:
-    """Turn scores (N, K) into log-probabilities log softmax(β s_i + b) that suit the labels best.
+def calibrated(scores: Floats, listed: Listed) -> Doubles:
+    """Turn scores (N, T) into log-probabilities log softmax(β s_i + b) that suit the labels best.
 
     β ≥ 0 and one offset per class maximise the likelihood, which is concave, so there is one best answer: the
-    probabilities of a class sum to the number of its labels. A class without labels gets probability 0.
+    probabilities of a class sum to the number of its labels. Classes that are not listed have probability 0.
 
     Examples
     --------
     >>> import numpy as np
-    >>> p = np.exp(calibrated(np.array([[1.0, 0.0], [0.5, 0.0], [0.0, 0.5]]), np.array([0, 1, 1])))
+    >>> listed = Listed.all_of(np.array([0, 1, 1]))
+    >>> p = np.exp(calibrated(np.array([[1.0, 0.0], [0.5, 0.0], [0.0, 0.5]]), listed))
     >>> p.sum(axis=0).round(3)
     array([1., 2.])
     """
-    seen, y = np.unique(labels, return_inverse=True)
-    out = np.full(np.shape(scores), -np.inf)
-    out[:, seen] = likeliest(standard(scores, seen), np.eye(len(seen))[y])[0]
-    return out
+    return likeliest(standard(scores), listed, listed.given)[0]
 
 
-def standard(scores: Floats, classes: Ints) -> Doubles:
-    """Scores of some classes, (N, k), with a mean of 0 per sample and a variance of 1 over all."""
-    S: Doubles = np.asarray(scores, dtype=np.float64)[:, classes]
+def standard(scores: Floats) -> Doubles:
+    """Scores (N, T) with a mean of 0 per sample and a variance of 1 over all."""
+    S = np.array(scores, dtype=np.float64)
     S -= S.mean(axis=1, keepdims=True)
     S /= S.std() or 1.0
     return S
 
 
-def likeliest(S: Doubles, targets: Doubles, start: Doubles | None = None) -> tuple[Doubles, Doubles]:
-    """Find log softmax(β S + b), β ≥ 0, that is likeliest for targets (N, k), each a distribution.
+def likeliest(
+    S: Doubles, listed: Listed, targets: Doubles, start: Doubles | None = None
+) -> tuple[Doubles, Doubles]:
+    """Find log softmax(β S + b), β ≥ 0, that is likeliest for targets (N, T), each a distribution.
 
-    Gives the log-probabilities (N, k), and (β, b), from which a next search may ``start``.
+    Gives the log-probabilities (N, T), and (β, b), from which a next search may ``start``.
     """
-    n, k = S.shape
+    n, k, classes = len(S), len(listed.seen), listed.classes
 
     def loss(parameters: Doubles) -> tuple[float, Doubles]:
-        logs = log_softmax(parameters[0] * S + parameters[1:], axis=1)
-        residual = np.exp(logs) - targets
-        return -float(np.vdot(targets, logs)) / n, np.r_[np.vdot(residual, S), residual.sum(axis=0)] / n
+        Z = parameters[0] * S + parameters[1:][classes]
+        Z -= Z.max(axis=1, keepdims=True)
+        residual = np.exp(Z)  # one exponential per score: they are most of the time
+        sums = residual.sum(axis=1, keepdims=True)
+        value = float(targets.sum(axis=1) @ np.log(sums[:, 0])) - float(np.vdot(targets, Z))
+        residual /= sums
+        residual -= targets
+        return value / n, np.r_[np.vdot(residual, S), listed.total(residual)] / n
 
     bounds: list[Any] = [(0.0, _STEEPEST), *[(None, None)] * k]
     options: Any = {"maxiter": 1000, "ftol": 1e-14, "gtol": 1e-8}
     begin = np.r_[1.0, np.zeros(k)] if start is None else start
     best = minimize(loss, begin, jac=True, method="L-BFGS-B", bounds=bounds, options=options).x
-    return log_softmax(best[0] * S + best[1:], axis=1), best
+    return log_softmax(best[0] * S + best[1:][classes], axis=1), best

@@ -9,9 +9,10 @@ import numpy as np
 from scipy.special import log_softmax, logsumexp
 
 from whence.attributors import DualDA
-from whence.audit.confusion import destinations
-from whence.audit.heldout import calibrated, held_out_scores
+from whence.audit.confusion import taken_for
+from whence.audit.heldout import Scores, calibrated, held_out_scores
 from whence.core.arrays import Doubles, Floats, Ints
+from whence.features.unit import unit_rows
 
 HEAD_SHARE = 2.0
 """Weight of the model's own probabilities for each part of the labels that it disagrees with, up to 1 in all.
@@ -35,70 +36,54 @@ class Evidence:
         self.labels: Ints = explainer.labels_[explainer.used_]
 
     @cached_property
-    def held_out(self) -> list[Doubles]:
-        """Scores (M, K) of surrogates solved without the sample, for each layer and κ of ``KAPPAS``."""
+    def scores(self) -> Scores:
+        """Those of surrogates solved without the sample, per layer and κ of ``KAPPAS``, and the model's."""
         explainer, layers = self.explainer, self.explainer.layers_
         assert self._features is not None
-        places = [slice(None)] if layers is None else [*layers.places.values()]
-        return [
-            scores
-            for place in places
-            for scores in held_out_scores(
-                np.ascontiguousarray(self._features[:, place]),
-                self.labels,
-                explainer.n_classes_,
-                bias=explainer.constant_ or False,
-                n_folds=min(5, len(self.labels)),
-                seed=explainer.seed,
-                n_threads=explainer.n_threads,
-                show_progress=explainer.show_progress,
-            )
-        ]
-
-    @cached_property
-    def logits(self) -> Doubles | None:
-        """The model's own (M, K), from its last layer; None where that is unknown."""
-        head = self.explainer.head_
-        if head is None:
-            return None
-        assert self._features is not None
-        bias = 0.0 if head.bias is None else head.bias
-        logits: Doubles = (self._features @ head.weight.T + bias).astype(np.float64)
-        return logits
+        return held_out_scores(
+            unit_rows(self._features) if explainer.normalise else self._features,
+            self.labels,
+            explainer.n_classes_,
+            bias=explainer.constant_ or False,
+            places=[slice(None)] if layers is None else [*layers.places.values()],
+            head=None if explainer.head_ is None else (explainer.head_, self._features),
+            n_folds=min(5, len(self.labels)),
+            seed=explainer.seed,
+            n_threads=explainer.n_threads,
+            show_progress=explainer.show_progress,
+        )
 
     @cached_property
     def logs(self) -> Doubles:
-        """Log-probabilities (M, K) of all classes that have labels, −∞ for others.
+        """Log-probabilities (M, T) of the classes that are listed.
 
         The mean over held-out surrogates and, as far as it disagrees with labels, the model, each calibrated.
         """
-        y, seen = self.labels, np.unique(self.labels)
-        logs: Doubles = np.mean([calibrated(scores, y)[:, seen] for scores in self.held_out], axis=0)
-        if self.logits is not None:
-            mistaken = float((seen[self.logits[:, seen].argmax(axis=1)] != y).mean())
+        listed, held_out, head = self.scores
+        logs: Doubles = np.mean([calibrated(scores, listed) for scores in held_out], axis=0)
+        if head is not None:
+            mistaken = float((head.argmax(axis=1) != listed.own).mean())
             share = min(1.0, HEAD_SHARE * mistaken)
-            logs = (1 - share) * logs + share * calibrated(self.logits, y)[:, seen]
-        found = np.full((len(y), self.explainer.n_classes_), -np.inf)
-        found[:, seen] = log_softmax(logs, axis=1)
-        return found
+            logs = (1 - share) * logs + share * calibrated(head, listed)
+        return log_softmax(logs, axis=1)
 
 
 def odds(evidence: Evidence) -> Ranked:
     """log Σ_{c≠y} p_c D_cy − log p_y: how much likelier another class is that is taken for the label."""
-    logs, y = evidence.logs, evidence.labels
-    rows, best = np.arange(len(y)), logs.argmax(axis=1)
-    if not (y != y[0]).any():  # no other class
-        return np.zeros(len(y)), best
+    logs, listed = evidence.logs, evidence.scores.listed
+    best = listed.name(logs.argmax(axis=1))
+    if len(listed.seen) == 1:  # no other class
+        return np.zeros(len(best)), best
     with np.errstate(divide="ignore"):
-        others = logs + np.log(destinations(logs, y)[:, y].T)
-    found: Doubles = logsumexp(others, axis=1) - logs[rows, y]
+        others = logs + np.log(taken_for(logs, listed))
+    found: Doubles = logsumexp(others, axis=1) - logs[np.arange(len(best)), listed.own]
     return found, best
 
 
 def confidence(evidence: Evidence) -> Ranked:
     """−log p_y, as if any class were taken for any other."""
-    logs, y = evidence.logs, evidence.labels
-    return -logs[np.arange(len(y)), y], logs.argmax(axis=1)
+    logs, listed = evidence.logs, evidence.scores.listed
+    return -logs[np.arange(len(logs)), listed.own], listed.name(logs.argmax(axis=1))
 
 
 def slack(evidence: Evidence) -> Ranked:

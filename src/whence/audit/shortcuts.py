@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from whence.attributors import DualDA
-from whence.attributors.dual.training import training_features
+from whence.attributors.dual.training import fitted_features
 from whence.audit.access import surrogate_of, tests_of
 from whence.audit.groups import group_attribution
 from whence.audit.heldout import total_norm
@@ -134,7 +134,7 @@ def shared_evidence(
     surrogate_of(explainer)
     k = check_count("k", k)
     n_directions = check_count("n_directions", n_directions)
-    X = training_features(explainer, features)
+    X = fitted_features(explainer, features)
     y = explainer.labels_[explainer.used_]
     tests, chosen = _tests(explainer, x, test_features, target, X, y)
     low, bounded = _dense(explainer, X, y, C)
@@ -176,7 +176,8 @@ def _tests(
     if target is None:
         counts = sum(np.bincount(classes.numpy(), minlength=explainer.n_classes_) for _, classes in parts)
         target = int(np.argmax(counts))
-    return np.concatenate([f.double().cpu().numpy() for f, _ in parts]), target
+    read = explainer.surrogate_.stored.as_read
+    return np.concatenate([read(f).double().cpu().numpy() for f, _ in parts]), target
 
 
 def _dense(explainer: DualDA, X: Floats, y: Ints, C: float | None) -> tuple[DualDA, float]:

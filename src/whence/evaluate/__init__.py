@@ -41,7 +41,7 @@ from whence.evaluate.scenes.perturb import (
     group_labels,
 )
 from whence.evaluate.scenes.retrain import Run, retrain
-from whence.evaluate.scenes.shortcuts import CentreBox, Frame, Word
+from whence.evaluate.scenes.shortcuts import BoxAndFrame, CentreBox, Frame, Word
 from whence.evaluate.scenes.views import View, subset, view
 from whence.evaluate.suite.case import Case
 from whence.evaluate.suite.metric import Column, Curves, Metric, Numbers
@@ -49,6 +49,7 @@ from whence.evaluate.suite.results import Row
 
 __all__ = [
     "FRACTIONS",
+    "BoxAndFrame",
     "Case",
     "CentreBox",
     "Column",

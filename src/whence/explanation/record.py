@@ -103,6 +103,11 @@ class Explanation:
         return {why.input: why for why in (self, *self.others)}
 
     @property
+    def n_members(self) -> int:
+        """How many models the scores are means over: the members of an ensemble, 0 elsewhere."""
+        return len(self.members)
+
+    @property
     def evidence_for(self) -> float:
         """The sum of all positive scores."""
         return float(self.scores.clip(min=0).sum())

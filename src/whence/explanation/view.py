@@ -17,7 +17,7 @@ from whence.explanation.wording import Question, Words
 from whence.pages.pictures import data_uri
 from whence.pages.samples import Array, Sample
 from whence.pages.style import drawn, unwritten
-from whence.pages.texts import headline
+from whence.pages.texts import begun, headline
 from whence.tasks.verdict import Speech
 
 Class = Annotated[int, Field(ge=0, description="A class by its number")]
@@ -66,7 +66,7 @@ def shown(sample: Any) -> Any:
 def small(sample: Any) -> Any:
     """Give a sample for a list: a picture of at most 96 pixels per side, or the beginning of a text."""
     if isinstance(sample, Sample) and sample.tokens is not None:
-        return shown(Sample(tokens=sample.tokens[:_SMALL]))
+        return shown(Sample(tokens=begun(sample.tokens, _SMALL)))
     if not isinstance(sample, Sample) or sample.image is None or max(sample.image.shape[:2]) <= _SMALL:
         return shown(sample)
     height, width = sample.image.shape[:2]
@@ -142,6 +142,7 @@ class Pair(View):
     score: float
     share: float
     coefficient: float | None
+    spread: float | None
     sample: Shown
     test_map: Map
     train_map: Map
@@ -230,6 +231,7 @@ class Explained(View):
     share_against: float
     sums: dict[str, float]
     method: str
+    n_members: int
     n_train: int
     n_support: int
     gap: float

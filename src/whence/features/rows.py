@@ -151,7 +151,7 @@ def as_float32(features: Rows) -> Rows:
         return features
     if features.ndim != 2:
         raise InvalidInputError(f"'features' must have shape (n, d). Got {features.shape}.")
-    return _together(blocks(features), len(features), features.shape[1], np.dtype(np.float32))
+    return together(blocks(features), len(features), features.shape[1], np.dtype(np.float32))
 
 
 def taken(features: Rows, mask: Mask) -> Rows:
@@ -159,16 +159,16 @@ def taken(features: Rows, mask: Mask) -> Rows:
     if mask.all():
         return features
     parts = (block[some] for block, some in zip(blocks(features), blocks(mask, features), strict=True))
-    return _together(parts, int(mask.sum()), features.shape[1], features.dtype)
+    return together(parts, int(mask.sum()), features.shape[1], features.dtype)
 
 
 def stacked(several: Sequence[Rows]) -> Rows:
     """Put the rows of several arrays (n, d) one after the other."""
     first, n = several[0], sum(map(len, several))
-    return _together((block for rows in several for block in blocks(rows)), n, first.shape[1], first.dtype)
+    return together((block for rows in several for block in blocks(rows)), n, first.shape[1], first.dtype)
 
 
-def _together(parts: Iterable[Rows], n: int, dimension: int, dtype: np.dtype[Any]) -> Rows:
+def together(parts: Iterable[Rows], n: int, dimension: int, dtype: np.dtype[Any]) -> Rows:
     """Put parts of n rows together where there is room for them."""
     with room_for(n, dimension, dtype) as rows:
         for part in parts:

@@ -28,7 +28,7 @@ from whence.pages.style import (
     strongest,
     unwritten,
 )
-from whence.pages.texts import breaks, headline, readable
+from whence.pages.texts import begun, breaks, headline, readable
 
 CITATION = (
     "Galip Ümit Yolcu, Moritz Weckbecker, Thomas Wiegand, Wojciech Samek, Sebastian Lapuschkin: "
@@ -95,6 +95,7 @@ def render(template: str, packages: Sequence[str], look: Look, **context: Any) -
     filters = (
         a_bar,
         bars,
+        begun,
         breaks,
         data_uri,
         ends,

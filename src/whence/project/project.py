@@ -86,32 +86,43 @@ class Project:
 
     @property
     def explainer(self) -> DualDA:
-        """The fitted method where it is DualDA, which explanations, audits and pages need; else an error."""
+        """The fitted method where it is DualDA, which audits and what if need; else an error."""
         if not isinstance(self.attributor, DualDA):
             raise InvalidInputError(
-                f"'{self.path}' must hold a DualDA, or a method that derives from it, to be explained. It "
-                f"holds a {type(self.attributor).__name__}: 'whence attribute' names its training samples."
+                f"'{self.path}' must hold a DualDA, or a method that derives from it, for this. It holds "
+                f"{_named(self.attributor)}: 'whence attribute' names its training samples."
             )
         return self.attributor
 
     @property
-    def pairs(self) -> PairAttributor:
-        """The fitted method where its pairs can be explained; else an error."""
-        if not isinstance(self.attributor, PairAttributor):
+    def members(self) -> list[PairAttributor]:
+        """The fitted method where its pairs can be explained, of an ensemble its members; else an error."""
+        method = self.attributor
+        several = method.members_ if isinstance(method, Ensemble) else [method]
+        found = [one for one in several if isinstance(one, PairAttributor)]
+        if len(found) < len(several):
             raise InvalidInputError(
                 f"'{self.path}' must hold a DualDA or Effects, a method that derives from them, or an "
-                f"ensemble of these, to be explained. It holds a {type(self.attributor).__name__}: "
-                "'whence attribute' names its training samples."
+                f"ensemble of these, to be explained. It holds {_named(method)}: 'whence attribute' names "
+                "its training samples."
             )
-        return self.attributor
+        return found
+
+    @property
+    def pairs(self) -> PairAttributor:
+        """The fitted method where its pairs can be explained and its features compared; else an error."""
+        if isinstance(self.attributor, Ensemble):
+            raise InvalidInputError(
+                f"'{self.path}' must hold a DualDA or Effects, or a method that derives from them, for this: "
+                "the members of an ensemble have features of their own. Save one of them by itself."
+            )
+        return self.members[0]
 
     @property
     def effects(self) -> Effects:
         """The fitted method where it is Effects; else an error."""
         if not isinstance(self.attributor, Effects):
-            raise InvalidInputError(
-                f"'{self.path}' must hold Effects. It holds a {type(self.attributor).__name__}."
-            )
+            raise InvalidInputError(f"'{self.path}' must hold Effects. It holds {_named(self.attributor)}.")
         return self.attributor
 
     def with_effects(self, max_seconds: float | None = None) -> Project:
@@ -250,9 +261,9 @@ class Project:
         options = {"k": k, "max_new_tokens": max_new_tokens}
         return self.explainer.trace(prompt, continuation, **options, bands=self.bands)
 
-    def bank_of(self, samples: TrainingSet) -> FeatureBank:
-        """Features of samples, read as those of the fit were."""
-        fitted = self.attributor.require_model()
+    def bank_of(self, samples: TrainingSet, member: Attributor | None = None) -> FeatureBank:
+        """Features of samples, read as in the fit; of an ensemble by its first member, or another."""
+        fitted = (member or self.attributor).require_model()
         return extract(
             fitted.extractor.model,
             samples,
@@ -262,3 +273,10 @@ class Project:
             show_progress=self.attributor.show_progress,
             **self.configuration.reading,
         )
+
+
+def _named(method: Attributor) -> str:
+    """Name a method, of an ensemble with what it is made of."""
+    if isinstance(method, Ensemble):
+        return f"an Ensemble of {type(method.members_[0]).__name__}"
+    return f"a {type(method).__name__}"

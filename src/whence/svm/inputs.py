@@ -87,6 +87,16 @@ def check_head(
     return weight, bias
 
 
+def check_lengths(lengths: Any, n: int) -> Doubles:
+    """Return what n rows of features were divided by, (n,), or raise unless all are above 0."""
+    found = real_array("lengths", lengths)
+    if found.shape != (n,) or not ((found > 0) & (found < np.inf)).all():
+        raise InvalidInputError(
+            f"'lengths' must be {n} finite numbers above 0, one per row of 'features'. Got {shown(lengths)}."
+        )
+    return found.astype(np.float64)
+
+
 def check_range(C: float, norms: Doubles) -> None:
     """Raise where squares of the numbers in play would leave float64."""
     i = int(norms.argmax())

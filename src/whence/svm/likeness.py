@@ -22,22 +22,35 @@ _BYTES = 1 << 24  # of the outputs held at a time
 
 
 def judged(
-    problem: Problem, rows: Ints, weight: Doubles, head: HeadLayer | None
+    problem: Problem,
+    rows: Ints,
+    weight: Doubles,
+    head: HeadLayer | None,
+    lengths: Doubles | None = None,
 ) -> tuple[float, float | None]:
-    """Compare W (K, d[+1]), the bias last, with a model's head on some rows, by ``Problem.compare``."""
+    """Compare W (K, d[+1]), the bias last, with a model's head on some rows, by ``Problem.compare``.
+
+    The head reads features times their ``lengths`` (N,), by which they were divided; None where they were
+    not.
+    """
     d = problem.features.shape[1]
-    layers: list[HeadLayer] = [(weight[:, :d], weight[:, d] if weight.shape[1] > d else None)]
-    if head is not None:
-        layers.append((head[0].astype(np.float64, copy=False), head[1]))
+    own: HeadLayer = weight[:, :d], weight[:, d] if weight.shape[1] > d else None
+    theirs = None if head is None else (head[0].astype(np.float64, copy=False), head[1])
     size = max(64, _BYTES // (8 * problem.n_outputs))
 
     def parts() -> Iterator[tuple[Doubles, Doubles | None]]:
         for start in range(0, len(rows), size):
-            f = problem.features[rows[start : start + size]].astype(np.float64)
-            ours, *theirs = (f @ W.T if b is None else f @ W.T + b for W, b in layers)
-            yield ours, theirs[0] if theirs else None
+            some = rows[start : start + size]
+            f = problem.features[some].astype(np.float64)
+            before = f if lengths is None else f * lengths[some, None]
+            yield _outputs(f, *own), None if theirs is None else _outputs(before, *theirs)
 
     return problem.compare(parts(), rows)
+
+
+def _outputs(f: Doubles, W: Floats, b: Floats | None) -> Doubles:
+    outputs: Doubles = f @ W.T
+    return outputs if b is None else outputs + b
 
 
 def with_bias(layer: HeadLayer) -> Doubles:

@@ -16,7 +16,7 @@ from whence.core.display import Columns, displayed
 from whence.core.progress import bar
 from whence.errors import ChoiceWarning, ConvergenceWarning, InvalidInputError, warn
 from whence.svm.crammer_singer import CrammerSinger
-from whence.svm.inputs import check_C, check_features, check_head, spread
+from whence.svm.inputs import check_C, check_features, check_head, check_lengths, spread
 from whence.svm.problem import Makes, Problem
 from whence.svm.solve import Solution, check_options, solve
 
@@ -154,6 +154,7 @@ def choose_C(
     labels: npt.ArrayLike,
     *,
     head: tuple[Floats, Floats | None] | None = None,
+    lengths: npt.ArrayLike | None = None,
     problem: Makes | Sequence[Makes] = CrammerSinger,
     n_classes: int | None = None,
     bias: bool | float = True,
@@ -187,6 +188,8 @@ def choose_C(
     head
         The model's last layer, weight (K, d) and bias (K,) or None. Without it the labels stand in for the
         model's classes, and step 2 falls away.
+    lengths : (N,)
+        What features were divided by before, where the head reads them as they were.
     problem
         What is solved, as for ``solve``; of several, which differ in a parameter, one is chosen with C.
     n_classes
@@ -211,6 +214,8 @@ def choose_C(
     if head is not None:
         head = check_head(head, X.shape[1], n_classes)
         n_classes = len(head[0])
+    if lengths is not None:
+        lengths = check_lengths(lengths, len(X))
     problems = tuple(problem) if isinstance(problem, Sequence) else (problem,)
     p = problems[0].make(X, labels, n_classes, 1.0, bias)
     check_options(_TOLS[-1], None, n_threads, seed)
@@ -224,7 +229,7 @@ def choose_C(
     scale = len(X) * spread(X) ** 2
     share = len(X) / len(fitted)
     X, y = X[fitted], to_array("labels", labels)[fitted]
-    judge = p.judge(scored, head)
+    judge = p.judge(scored, head, lengths)
     path: list[PathPoint] = []
     previous: Solution | None = None
     every = [(each, kappa) for each in problems for kappa in _KAPPAS]

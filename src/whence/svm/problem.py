@@ -178,9 +178,13 @@ class Problem(ABC):
         place, and there is no likeness.
         """
 
-    def judge(self, rows: Ints, head: HeadLayer | None) -> Judge:
-        """Give what compares one W after the other with a model's head, or the targets, on the same rows."""
-        return lambda weight: judged(self, rows, weight, head)
+    def judge(self, rows: Ints, head: HeadLayer | None, lengths: Doubles | None = None) -> Judge:
+        """Give what compares one W after the other with a model's head, or the targets, on the same rows.
+
+        The head reads features times their ``lengths`` (N,), by which they were divided; None where they were
+        not.
+        """
+        return lambda weight: judged(self, rows, weight, head, lengths)
 
     # Values
 

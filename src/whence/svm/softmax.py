@@ -39,7 +39,7 @@ class SoftmaxFit:
 
 def fit_softmax(
     features: Floats,
-    labels: Ints,
+    labels: Ints | Doubles,
     n_classes: int,
     l2: float,
     tol: float,
@@ -50,6 +50,7 @@ def fit_softmax(
 ) -> SoftmaxFit:
     """Minimise (1/N) Σ_i ℓ(W f_i, y_i) + l2‖W‖² over W (K, d), ℓ the cross-entropy.
 
+    ``labels`` are classes (N,), or a distribution over them per sample, (N, K).
     Newton's method with conjugate gradients, preconditioned by the curvature that the classes have on
     average, Fᵀ diag(q) F / N + 2 l2 I with q_i the mean over classes of p(1 − p). It stops at a residual of
     ``tol``, where rounding lets it come no nearer, or after ``max_seconds``; ``callback`` is called with the
@@ -57,7 +58,8 @@ def fit_softmax(
     """
     started = time.perf_counter()
     X = np.ascontiguousarray(features, dtype=np.float64)
-    problem = _Problem(X, np.eye(n_classes)[labels], l2)
+    Y: Doubles = labels.astype(np.float64) if labels.ndim == 2 else np.eye(n_classes)[labels.astype(np.int64)]
+    problem = _Problem(X, Y, l2)
     W = np.zeros((n_classes, X.shape[1])) if start is None else start
     value, gradient, P = problem.at(W)
     best = np.inf
@@ -170,7 +172,7 @@ def _certified(X: Doubles, labels: Ints, lam: Doubles, C: float) -> tuple[float,
 
 @dataclass(frozen=True)
 class _Problem:
-    """Value, gradient and curvature for features X (N, d) and one-hot labels Y (N, K)."""
+    """Value, gradient and curvature for features X (N, d) and labels Y (N, K), which sum to 1 per sample."""
 
     X: Doubles
     Y: Doubles

@@ -100,8 +100,9 @@ def _foretold(
     vectors = effects.surrogate_.vectors.cpu().numpy()
     known = vectors if len(vectors) == effects.n_train_ else None  # as a rule all of them have weight
     x = explorer.project.tests.take(tests)
-    with explorer.reading:
-        return effects.effect_of(x, targets, **changes._asdict(), training_features=known)
+    with explorer.reading:  # and not while the surrogate is solved, so that explanations go on
+        features = effects.require_model().read(x, effects.batch_size).features
+    return effects.effect_of_features(features, targets, **changes._asdict(), training_features=known)
 
 
 def _side(explainer: DualDA, f: torch.Tensor, target: int) -> schema.Side:
@@ -179,5 +180,6 @@ def _part(explainer: DualDA, samples: list[int], f: torch.Tensor, classes: Ints)
     rows = surrogate.stored[surrogate.rows(chosen.tolist())].double().cpu().numpy()
     lam = surrogate.lam[chosen]
     weight, constant = lam.T @ rows, surrogate.constant**2 * np.asarray(lam.sum(axis=0)).ravel()
-    found: Doubles = (f.double().cpu().numpy() * weight[classes]).sum(axis=1) + constant[classes]
+    read = surrogate.stored.as_read(f).double().cpu().numpy()
+    found: Doubles = (read * weight[classes]).sum(axis=1) + constant[classes]
     return found

@@ -7,6 +7,8 @@ from typing import Any
 
 import torch
 
+from whence.attributors import Attributor, DualDA
+from whence.attributors.explaining import Explaining
 from whence.attributors.pairs import PairAttributor
 from whence.attributors.usual import usual_of
 from whence.errors import InvalidInputError
@@ -15,7 +17,9 @@ from whence.explanation.summary import stability
 from whence.explanation.view import Explained, Strip, Usual
 from whence.explanation.wording import Question
 from whence.project import Project
+from whence.tasks import Tokens
 from whence.ui import schema
+from whence.ui.reach import compares, note, questions, withheld
 from whence.ui.solved import Solved
 from whence.ui.tested import Tested
 from whence.ui.trained import Trained
@@ -30,6 +34,7 @@ class Explorer:
     solved : what is solved when it is first asked for
     tests, training : the test and the training samples
     task, names : what outputs stand for, and their names
+    questions : those that explanations can answer, the first where none is named
     reading : held while the model reads samples: one at a time does
 
     Parameters
@@ -39,18 +44,28 @@ class Explorer:
 
     def __init__(self, project: Project, max_seconds: float | None = None) -> None:
         self.project = project
-        self.task, self.names = project.explainer.task_, project.explainer.task_.called
+        self.task, self.names = project.attributor.task_, project.attributor.task_.called
+        self.questions = questions(project)
         self.solved, self.reading = Solved(project, max_seconds), threading.Lock()
         self.tests, self.training = Tested(project, self.solved), Trained(project, self.solved)
 
+    @property
+    def writes(self) -> bool:
+        """Whether the model writes, so that it can be asked to go on from a prompt."""
+        return isinstance(self.task, Tokens)
+
     def info(self) -> schema.Info:
         """What was loaded, and what holds for all tests."""
-        explainer, tests, path = self.project.explainer, self.tests, self.project.path
-        model, named = explainer.require_model().extractor, self.project.configuration
+        project, method, tests = self.project, self.project.attributor, self.tests
+        model, named, path = method.require_model().extractor, project.configuration, project.path
         return schema.Info(
             title=path.stem,
             model=named.model or type(model.model).__name__,
-            n_parameters=sum(each.numel() for each in model.model.parameters()),
+            n_parameters=sum(
+                each.numel()
+                for member in project.members
+                for each in member.require_model().extractor.model.parameters()
+            ),
             head=model.layer,
             data=named.data,
             test=named.test or "",
@@ -58,14 +73,21 @@ class Explorer:
             speech=self.task.speech,
             classes=list(self.names),
             n_features=tests.features.shape[1],
-            n_train=int(explainer.used_.sum()),
+            normalise=all(member.surrogate_.stored.unit for member in project.members),
+            n_train=int(method.used_.sum()),
             n_tests=int(tests.valid.sum()),
-            n_support=len(explainer.support_),
+            n_support=len(self.solved.answering(self.questions[0], None).scoring_),
             n_wrong=int(tests.wrong.sum()),
             n_differing=int(tests.differs.sum()),
-            C=explainer.C_,
+            members=len(project.members),
+            questions=list(self.questions),
+            compares=compares(project),
+            withheld=withheld(project),
+            note=note(project),
+            writes=self.writes,
+            C=_C_of(method),
             Cs=self.solved.Cs(),
-            gap=explainer.gap_,
+            gap=max(member.gap_ for member in project.members),
             accuracy=tests.accuracy,
             agreement=tests.agreement,
             size=path.stat().st_size if path.is_file() else None,
@@ -77,10 +99,10 @@ class Explorer:
         k: int = 5,
         target: int | None = None,
         C: float | None = None,
-        question: Question = "made of",
+        question: Question | None = None,
     ) -> schema.Explained:
         """Explain a test sample: what its logit is made of, or what would change it."""
-        explainer = self.solved.answering(question, C)
+        explainer = self.solved.answering(question or self.questions[0], C)
         with self.reading:
             x, truth = self.test(index), self.tests.truths[index].tolist()
             why = explainer.explaining(k, None)(index, x, self.wanted(index, target), truth)
@@ -92,27 +114,29 @@ class Explorer:
         k: int = 5,
         target: int | None = None,
         C: float | None = None,
-        question: Question = "made of",
+        question: Question | None = None,
     ) -> schema.Explained:
         """Explain an input of the user's own, a batch of one as the model or its preprocessing takes it."""
-        explainer = self.solved.answering(question, C)
+        explainer = self.solved.answering(question or self.questions[0], C)
         with self.reading:
             several = self.tests.of_numbers and len(self.names) > 1
             why = explainer.explain(x, k, 0 if target is None and several else target)[0]
         return self._explained(why, x, None, explainer)
 
     def _explained(
-        self, why: Explanation, x: Any, test: int | None, explainer: PairAttributor
+        self, why: Explanation, x: Any, test: int | None, explainer: Explaining
     ) -> schema.Explained:
         """Give an explanation with what the other question's answer is for its training samples."""
-        other = self.solved.effects.ready if why.foretold is None else self.project.explainer
+        own = self.project.attributor
+        other: PairAttributor | None = None
+        if isinstance(own, DualDA):
+            other = self.solved.effects.ready if why.foretold is None else own
         beside = None
         if other is not None:
             found = other.scored_input(x, why.target)
             scores = dict(zip(found.indices.tolist(), found.scores.tolist(), strict=True))
             beside = [scores.get(pair.index, 0.0) for pair in why.pairs]
-        C = explainer.surrogate_.solution.C
-        return schema.Explained(test=test, C=C, beside=beside, **dict(Explained.of(why)))
+        return schema.Explained(test=test, C=_C_of(explainer), beside=beside, **dict(Explained.of(why)))
 
     def usual(self, index: int) -> Usual:
         """How usual a test sample is for the training set, and which training samples are nearest to it."""
@@ -120,10 +144,10 @@ class Explorer:
 
     def usual_own(self, x: Any) -> Usual:
         """How usual an input of the user's own is, a batch of one."""
-        return self._usual(self.project.explainer.require_model().read(x, 1).features)
+        return self._usual(self.project.pairs.require_model().read(x, 1).features)
 
     def _usual(self, features: torch.Tensor) -> Usual:
-        found = usual_of(self.project.explainer, self.solved.usualness.result(), features)[0]
+        found = usual_of(self.project.pairs, self.solved.usualness.result(), features)[0]
         return Usual.model_validate(found)
 
     def doubt(self, index: int, k: int = 5, target: int | None = None) -> schema.Doubt:
@@ -164,3 +188,8 @@ class Explorer:
         if not 0 <= c < len(self.names):
             raise InvalidInputError(f"'{name}' must be a class in [0, {len(self.names)}). Got {c}.")
         return c
+
+
+def _C_of(method: Attributor) -> float | None:
+    """The C of a method's surrogate; None of an ensemble, which has several."""
+    return method.surrogate_.solution.C if isinstance(method, PairAttributor) else None

@@ -42,7 +42,7 @@ class Uses(NamedTuple):
 def uses(explorer: Explorer) -> Uses:
     """Tell how all classes use all concepts."""
     tests, explainer = explorer.tests, explorer.project.explainer
-    features = tests.features.double().cpu().numpy()[tests.valid]
+    features = explainer.surrogate_.stored.as_read(tests.features).double().cpu().numpy()[tests.valid]
     classes, given = np.unique(tests.predicted[tests.valid], return_inverse=True)
     means = np.zeros((len(classes), features.shape[1]))
     np.add.at(means, given, features)

@@ -13,12 +13,15 @@ from pydantic_core import to_jsonable_python
 
 from whence import __version__
 from whence.core.progress import bar
+from whence.errors import InvalidInputError
 from whence.pages.render import Look, read, render
 from whence.ui.classes import classes
 from whence.ui.explorer import Explorer
+from whence.ui.reach import compares, withheld
 
 SCRIPTS = (
     "dom.js",
+    "asked.js",
     "address.js",
     "maps.js",
     "source.js",
@@ -81,24 +84,31 @@ def report_page(
     effects
         Fit effects, and show what would change beside what logits are made of.
     """
+    if effects and len(explorer.questions) < 2:
+        raise InvalidInputError(
+            f"'effects' must be left out: the explanations of this explainer are of what is "
+            f"{explorer.questions[0]!r}, and there is no other question."
+        )
     if effects:
         explorer.solved.effects.result()
-    usual = {index: explorer.usual(index) for index in explorer.project.read_tests(list(tests))}
+    chosen = explorer.project.read_tests(list(tests))
+    usual = {index: explorer.usual(index) for index in chosen} if compares(explorer.project) else {}
     rows = explorer.tests.summaries(explorer.project.check_tests(list(tests)))
     shown = bar(
         "Writing explanations",
         len(tests),
         "tests",
         parts=tests,
-        show=explorer.project.explainer.show_progress and len(tests) >= 4,
+        show=explorer.project.attributor.show_progress and len(tests) >= 4,
     )
     explanations, changes = {}, {}
     for index in shown:
         explanations[index] = explorer.explain(index, k)
         if effects:
             changes[index] = explorer.explain(index, k, question="would change")
-    strongest = {index: why.pairs[0].index for index, why in explanations.items() if why.pairs}
-    whole = explorer.task.has_classes  # of which alone labels can be looked through
+    single = not withheld(explorer.project)
+    strongest = {index: why.pairs[0].index for index, why in explanations.items() if why.pairs and single}
+    whole = explorer.task.has_classes and single  # of which alone labels can be looked through
     data = {
         "info": explorer.info(),
         "rows": rows,

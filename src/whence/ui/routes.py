@@ -25,7 +25,7 @@ MOST_PAIRS = 50
 Chosen = Annotated[int | None, Query(ge=0, description="Class to explain; the model's own if none")]
 Pairs = Annotated[int, Query(ge=1, le=MOST_PAIRS, description="Proponents and opponents")]
 Strength = Annotated[float | None, Query(gt=0, description="One of the C of /api/info")]
-Asked = Annotated[Question, Query(description="What the logit is made of, or what would change")]
+Asked = Annotated[Question | None, Query(description="One of those of /api/info; the first of them if none")]
 Page = Annotated[schema.Paged, Query()]
 
 
@@ -50,7 +50,7 @@ def _tests(app: FastAPI, explorer: Explorer) -> None:
 
     @app.get("/api/tests/{test}/explanation")
     def explanation(
-        test: int, k: Pairs = 5, target: Chosen = None, C: Strength = None, question: Asked = "made of"
+        test: int, k: Pairs = 5, target: Chosen = None, C: Strength = None, question: Asked = None
     ) -> schema.Explained:
         """Where the prediction of a test sample comes from, or what would change it."""
         return explorer.explain(test, k, target, C, question)
@@ -79,7 +79,7 @@ def _own(app: FastAPI, explorer: Explorer) -> None:
         k: Pairs = 5,
         target: Chosen = None,
         C: Strength = None,
-        question: Asked = "made of",
+        question: Asked = None,
     ) -> schema.Explained:
         """Explain an input of one's own: a picture (image/*) or a text (text/plain) as the body."""
         x = own_input(explorer, request.headers.get("content-type", ""), body)

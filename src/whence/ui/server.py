@@ -15,11 +15,11 @@ from fastapi.responses import HTMLResponse, RedirectResponse
 
 from whence import __version__
 from whence.errors import WhenceError
-from whence.tasks import Tokens
 from whence.ui.background import beside
 from whence.ui.explorer import Explorer
 from whence.ui.listening import LOOPBACK, address, check_token, run
 from whence.ui.pages import live_look, live_page
+from whence.ui.reach import compares
 from whence.ui.routes import add_routes
 from whence.ui.writing import Writing, add_writing
 
@@ -51,7 +51,6 @@ def create_app(explorer: Explorer, *, hosts: tuple[str, ...], token: str | None 
         Where one is given, every request must carry it, in the address or as a cookie.
     """
     check_token(token)
-    writes = isinstance(explorer.task, Tokens)
     app = FastAPI(title="whence explorer", version=__version__, docs_url=None, redoc_url=None)
 
     @app.middleware("http")
@@ -83,9 +82,13 @@ def create_app(explorer: Explorer, *, hosts: tuple[str, ...], token: str | None 
     def page(request: Request) -> Response:
         if "token" in request.query_params:  # the cookie has it from now on, and no bookmark should
             return RedirectResponse("./", status_code=303)
-        return RedirectResponse("write", status_code=303) if writes else HTMLResponse(live_page(explorer))
+        return (
+            RedirectResponse("write", status_code=303)
+            if explorer.writes
+            else HTMLResponse(live_page(explorer))
+        )
 
-    if writes:
+    if explorer.writes:
         add_writing(app, Writing(explorer.project))
         tests = app.get("/explorer", response_class=HTMLResponse, include_in_schema=False)
         tests(lambda: live_page(explorer))
@@ -128,6 +131,7 @@ def serve(explorer: Explorer, listener: socket.socket, token: str | None, say: C
     """Serve until interrupted, at an address that ``listen`` took."""
     app = create_app(explorer, hosts=LOOPBACK, token=token)
     # Read while the first page is looked at, so that the first question of what if need not wait for them.
-    beside(lambda: explorer.project.train_bank)
+    if compares(explorer.project):
+        beside(lambda: explorer.project.train_bank)
     say(f"Serving {explorer.project.path.name} at {address(listener, token)} (Ctrl-C ends it).")
     run(app, listener)

@@ -7,9 +7,9 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from whence.attributors import DualDA, Effects
+from whence.attributors import DualDA, Effects, Ensemble
 from whence.attributors.dual.stability import Stability
-from whence.attributors.pairs import PairAttributor
+from whence.attributors.explaining import Explaining
 from whence.audit import WrongLabels, wrong_labels
 from whence.errors import InvalidInputError
 from whence.explanation.wording import Question
@@ -17,6 +17,7 @@ from whence.features import Usualness, as_float32
 from whence.project import Project
 from whence.relevance import Concepts
 from whence.ui.background import Background
+from whence.ui.reach import questions
 
 C_STEPS = (1e-2, 1e-1, 1.0, 1e1, 1e2)
 """The values of C on offer, as multiples of the explainer's own."""
@@ -28,7 +29,7 @@ class Solved:
 
     def __init__(self, project: Project, max_seconds: float | None) -> None:
         self.project, self._max_seconds = project, max_seconds
-        self._path: dict[float, DualDA] = {project.explainer.C_: project.explainer}
+        self._path: dict[float, DualDA] = {}
         self._locks = {name: threading.Lock() for name in ("path", "changed", "stability")}
         self._changed: tuple[Any, DualDA] | None = None
         self.effects: Background[Effects] = Background(self._fit_effects)
@@ -36,14 +37,16 @@ class Solved:
         self.wrong_labels: Background[WrongLabels] = Background(self._rank)
 
     def Cs(self) -> list[float]:
-        """The values of C that explanations can be asked for at, ascending."""
-        C = self.project.explainer.C_
+        """The values of C that explanations can be asked for at, ascending; none but of a DualDA."""
+        if not isinstance(self.project.attributor, DualDA):
+            return []
+        C = self.project.attributor.C_
         return [float(f"{C * step:.3g}") if step != 1 else C for step in C_STEPS]
 
     def at(self, C: float | None) -> DualDA:
         """Give the explainer at another C of ``Cs``."""
         own = self.project.explainer
-        if C is None:
+        if C is None or C == own.C_:
             return own
         if C not in self.Cs():
             known = ", ".join(f"{c:g}" for c in self.Cs())
@@ -64,13 +67,18 @@ class Solved:
                 self._changed = asked, found
             return self._changed[1]
 
-    def answering(self, question: Question, C: float | None) -> PairAttributor:
+    def answering(self, question: Question, C: float | None) -> Explaining:
         """Give what answers a question: the explainer at a C, or effects, which have their own."""
-        if question == "made of":
+        method = self.project.attributor
+        if question not in (known := questions(self.project)):
+            raise InvalidInputError(f"'question' must be {known[0]!r} of this explainer. Got {question!r}.")
+        if question == "made of" and isinstance(method, DualDA):
             return self.at(C)
         if C is not None:
-            raise InvalidInputError(f"'C' must be left out where the question is {question!r}. Got {C:g}.")
-        return self.effects.result()
+            raise InvalidInputError(
+                f"'C' must be left out but where a DualDA tells what a logit is made of. Got {C:g}."
+            )
+        return method if isinstance(method, Ensemble) else self.effects.result()
 
     def _fit_effects(self) -> Effects:
         return self.project.with_effects(self._max_seconds).effects

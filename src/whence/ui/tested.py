@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 import torch
 
+from whence.attributors.members import together
+from whence.attributors.pairs import PairAttributor
 from whence.data import TrainingSet
 from whence.explanation.view import Said, shown
-from whence.features import as_float32
+from whence.features import FeatureBank, as_float32
 from whence.pages.samples import as_samples
 from whence.project import Project
 from whence.svm.likeness import explained
@@ -23,6 +25,8 @@ from whence.ui.solved import Solved
 class Tested:
     """What a model and its surrogate say of all test samples. Those that cannot be read are shown nowhere.
 
+    Of an ensemble, what its members say together.
+
     Attributes
     ----------
     task, names : what outputs stand for, and their names
@@ -30,12 +34,31 @@ class Tested:
 
     def __init__(self, project: Project, solved: Solved) -> None:
         self.project, self.solved = project, solved
-        self.task, self.names = project.explainer.task_, project.explainer.task_.called
+        self.task, self.names = project.attributor.task_, project.attributor.task_.called
 
     @functools.cached_property
+    def _read(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        """Features (M, d) and the model's outputs (M, K), of each member; 0 where one could not be read."""
+        project, (first, *others) = self.project, self.project.members
+        banks = [project.test_bank, *(project.bank_of(project.tests, member) for member in others)]
+        return [self._outputs_of(*pair) for pair in zip((first, *others), banks, strict=True)]
+
+    def _outputs_of(self, member: PairAttributor, bank: FeatureBank) -> tuple[torch.Tensor, torch.Tensor]:
+        features = torch.from_numpy(np.array(as_float32(bank.features)))
+        if bank.extractor.exact:
+            return features, member.surrogate_.model_logits(features).double()
+        # What the model does after its head shows in its own output only.
+        found = torch.zeros(len(features), len(self.names), dtype=torch.float64)
+        places = np.flatnonzero(bank.valid).tolist()
+        for start in range(0, len(places), member.batch_size):
+            rows = places[start : start + member.batch_size]
+            found[rows] = bank.extractor.read(self.project.tests.take(rows)).logits.double().cpu()
+        return features, found
+
+    @property
     def features(self) -> torch.Tensor:
-        """Features (M, d); of those that could not be read, 0."""
-        return torch.from_numpy(np.array(as_float32(self.project.test_bank.features)))
+        """Features (M, d); of those that could not be read, 0. Of an ensemble, those of the first member."""
+        return self._read[0][0]
 
     @functools.cached_property
     def truths(self) -> Any:
@@ -50,16 +73,16 @@ class Tested:
     @functools.cached_property
     def outputs(self) -> torch.Tensor:
         """The model's outputs (M, K), of samples that could not be read 0."""
-        explainer, bank = self.project.explainer, self.project.test_bank
-        if bank.extractor.exact:
-            return explainer.surrogate_.model_logits(self.features).double()
-        # What the model does after its head shows in its own output only.
-        found = torch.zeros(len(self.truths), len(self.names), dtype=torch.float64)
-        places = np.flatnonzero(self.valid).tolist()
-        for start in range(0, len(places), explainer.batch_size):
-            rows = places[start : start + explainer.batch_size]
-            found[rows] = bank.extractor.read(self.project.tests.take(rows)).logits.double().cpu()
-        return found
+        each = [outputs for _, outputs in self._read]
+        return each[0] if len(each) == 1 else together(self.task, each)
+
+    @functools.cached_property
+    def surrogate_outputs(self) -> torch.Tensor:
+        """The surrogate's outputs (M, K), of an ensemble the mean over its members'."""
+        pairs = zip(self.project.members, self._read, strict=True)
+        return torch.stack(
+            [member.surrogate_.logits(features).cpu() for member, (features, _) in pairs]
+        ).mean(0)
 
     @functools.cached_property
     def targets(self) -> Any:
@@ -70,7 +93,7 @@ class Tested:
     @functools.cached_property
     def verdicts(self) -> list[Verdict]:
         """What is said of each."""
-        ours = self.project.explainer.surrogate_.logits(self.features).cpu().numpy()
+        ours = self.surrogate_outputs.numpy()
         said = zip(self.outputs.cpu().numpy(), ours, self.targets.tolist(), self.truths.tolist(), strict=True)
         return [self.task.verdict(*one) for one in said]
 
@@ -83,7 +106,7 @@ class Tested:
     @functools.cached_property
     def surrogate_labels(self) -> Any:
         """What the surrogate says (M, …): of classes, the class."""
-        return self.project.explainer.predict_features(self.features).numpy()
+        return self.task.decided(self.surrogate_outputs).numpy()
 
     @functools.cached_property
     def predicted(self) -> Any:
@@ -212,5 +235,5 @@ def samples_of(project: Project, data: TrainingSet, indices: Sequence[int]) -> l
     """Make samples to look at of some of a project's tests or training samples."""
     if not len(indices):
         return []
-    tokenizer = project.explainer.require_model().prepare.find_tokenizer()
+    tokenizer = project.attributor.require_model().prepare.find_tokenizer()
     return as_samples(data.take(list(indices)), tokenizer)

@@ -37,7 +37,7 @@ def text_input(explorer: Explorer, body: bytes) -> Any:
         raise InvalidInputError("A text must not be empty.")
     if len(text) > MOST_LETTERS:
         raise InvalidInputError(f"A text may have {MOST_LETTERS:,} characters. Got {len(text):,}; cut it.")
-    if explorer.project.explainer.require_model().prepare.preprocess is None:
+    if explorer.project.attributor.require_model().prepare.preprocess is None:
         raise InvalidInputError(
             "A text needs the tokeniser that the explainer was fitted with. Fit with --preprocess."
         )
@@ -48,7 +48,7 @@ def image_input(explorer: Explorer, pixels: Any) -> Any:
     """Make a batch of one of a picture (height, width, 3) of bytes, in the training samples' shape."""
     from PIL import Image
 
-    explainer = explorer.project.explainer
+    explainer = explorer.project.attributor
     if explainer.require_model().prepare.preprocess is not None:
         return [Image.fromarray(pixels)]
     some = np.linspace(0, explainer.n_train_ - 1, 16).astype(int).tolist()

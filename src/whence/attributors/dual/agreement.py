@@ -6,6 +6,7 @@ import numpy as np
 
 from whence.core.arrays import Array, Doubles, Floats, Ints
 from whence.errors import AgreementWarning, DataWarning, warn
+from whence.features.unit import row_lengths, unit_rows
 from whence.model.heads import Head
 from whence.svm import held_back
 from whence.svm.likeness import judged
@@ -16,10 +17,16 @@ _COLLAPSED = 1e-8  # share of the features' mean square that varies: float32 hol
 _ROWS = 4096  # enough to see whether features vary
 
 
-def agreement(task: Task, weight: Doubles, head: Head, features: Floats, labels: Array) -> float:
-    """Measure how far the surrogate W (K, d[+1]) agrees with the head: for classes, how often."""
-    problem = task.problem.make(features, labels, task.n_outputs, 1.0, False)
-    return judged(problem, np.arange(len(features)), weight, (head.weight, head.bias))[0]
+def agreement(
+    task: Task, weight: Doubles, head: Head, features: Floats, labels: Array, unit: bool = False
+) -> float:
+    """Measure how far the surrogate W (K, d[+1]) agrees with the head: for classes, how often.
+
+    With ``unit`` it reads features (n, d) at unit length; the head reads them as they are.
+    """
+    read, lengths = (unit_rows(features), row_lengths(features)) if unit else (features, None)
+    problem = task.problem.make(read, labels, task.n_outputs, 1.0, False)
+    return judged(problem, np.arange(len(read)), weight, (head.weight, head.bias), lengths)[0]
 
 
 def without_part(task: Task, labels: Array, seed: int, given: bool) -> Ints:

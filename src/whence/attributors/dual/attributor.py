@@ -27,7 +27,6 @@ from whence.data import NewSamples, TrainingSet, as_new
 from whence.errors import InvalidInputError
 from whence.features import as_float32
 from whence.features.place import BankPlace
-from whence.features.rows import fits, mapped
 from whence.model.bound import BoundModel
 from whence.model.layers import Asked, check_layers
 from whence.svm.inputs import check_C
@@ -43,6 +42,7 @@ class SurrogateAttributor(PairAttributor):
     """
 
     _of_features = True
+    normalise = False  # of methods that have no such parameter
     _manifest: ClassVar[str] = "DualDAManifest"
 
     C: float | Literal["auto"] = "auto"
@@ -87,6 +87,12 @@ class SurrogateAttributor(PairAttributor):
         arrays, facts = self._state(vectors=False)
         facts["bank"] = dataclasses.asdict(bank)
         store.write(check_path("path", path), *self._described(arrays, facts))
+
+    @property
+    def kappa_(self) -> float | None:
+        """C·N·mean‖f‖², by which C compares across data sets and features; None without a bias."""
+        self.check_fitted()
+        return self.C_ * int(self.used_.sum()) * self.constant_**2 if self.constant_ else None
 
     @property
     def classes_(self) -> Ints:
@@ -168,14 +174,10 @@ class SurrogateAttributor(PairAttributor):
         bank = training.bank
         features, place = as_float32(bank.features), self._place(bank.model)
         solution = self.solver(training.task).of_bank(bank, features, self.C, training.cache_dir)
-        support, known = solution.support, sketch(features, bank.labels)
-        vectors: Floats | Vectors
-        if mapped(features) and not fits(len(support), features.shape[1], features.dtype):
-            vectors = Vectors(features, support, place)
-        else:
-            vectors = np.asarray(features[support])
+        vectors = Vectors.of(features, solution.support, place, self.normalise)
         task, where = training.task.settled(solution.choice), BankPlace.of(bank)
-        return Surrogate(task, solution, vectors, bank.labels, bank.head, place, known, where)
+        known = sketch(features, bank.labels)
+        return Surrogate(task, solution, vectors, bank.labels, bank.head, known, where)
 
     def solver(self, task: Task) -> SurrogateSolver:
         """Give what solves the surrogate of a task."""
@@ -217,7 +219,7 @@ class SurrogateAttributor(PairAttributor):
         self.agreement_ = None
         if self.head_ is not None and len(self._unseen):
             some = np.asarray(features[unseen]), self.labels_[unseen]
-            self.agreement_ = agreement(self.task_, self.coef_, self.head_, *some)
+            self.agreement_ = agreement(self.task_, self.coef_, self.head_, *some, self.normalise)
 
     def _facts(self) -> dict[str, Any]:
         found = {"C": self.C_, "agreement": self.agreement_, "gap": self.gap_}
@@ -250,7 +252,7 @@ class SurrogateAttributor(PairAttributor):
 
     def _restore_surrogate(self, arrays: store.Arrays, manifest: Any, bound: BoundModel | None) -> Surrogate:
         """Give the surrogate of a saved file, and take over what all methods know after a fit."""
-        surrogate = Surrogate.from_arrays(arrays, manifest, self._place(bound))
+        surrogate = Surrogate.from_arrays(arrays, manifest, self._place(bound), self.normalise)
         shape = len(surrogate.coef), surrogate.stored.shape[1]
         if manifest.layers is not None and sum(manifest.layers.widths) != shape[1]:
             raise contents.refused(f"'layers' must have as many features as 'vectors', {shape[1]}")

@@ -20,9 +20,11 @@ from whence.attributors.dual.solutions import SurrogateSolver, changed_labels
 from whence.attributors.dual.stability import Stability
 from whence.attributors.dual.surrogate import Surrogate
 from whence.attributors.dual.tracing import PassageTracer
-from whence.attributors.dual.training import training_features
+from whence.attributors.dual.training import fitted_features
 from whence.attributors.dual.updating import Updating
+from whence.attributors.dual.vectors import Vectors
 from whence.attributors.explainer import Parts, Scored
+from whence.attributors.parameters import parameter
 from whence.attributors.ranking import TopK
 from whence.core.checks import check_count, check_flag
 from whence.explanation.bands import Bands
@@ -71,6 +73,11 @@ class DualDA(Updating):
         every distinct tensor that a linear or convolutional layer reads; a number, so many of these from
         the end; a list of names; "auto", up to 5 of all. Several are put side by side, each at a mean
         squared norm of 1 (``layers_``), and scores then sum over layers too.
+    normalise
+        Divide the features of every sample, of training and of tests, by their Euclidean length before the
+        surrogate reads them, so that long feature vectors do not lead every list. Scores are then
+        τ_c(x, i) = λ_ic f_i·f(x)/(‖f_i‖‖f(x)‖) and still sum to the surrogate's logit; a vector of zeros
+        stays one. What is given and kept as features is as the model makes it.
     show_progress
         Show progress bars.
 
@@ -78,12 +85,13 @@ class DualDA(Updating):
     ----------
     lam_ : csr_array (train, class), λ: the global attributions
     coef_ : (class, d) float64 weights W, with the bias as a last column when ``bias`` is set: logits are
-        ``f @ coef_[:, :d].T + coef_[:, d]``
+        ``f @ coef_[:, :d].T + coef_[:, d]``, with ``normalise`` of f at unit length
     support_ : (S,) int64, training samples with λ_i ≠ 0, ascending
-    vectors_ : (S, d) float32 tensor, the support vectors' features
+    vectors_ : (S, d) float32 tensor, the support vectors' features; with ``normalise`` at unit length
     gap_ : float, relative duality gap (P(W) − D(λ))/P(W) of ``coef_`` and ``lam_``
     constant_ : float, what follows the features to carry the bias, 0 without one: τ = λ_ic (f_i·f(x) + b²)
     C_ : float, the C that was used
+    kappa_ : float or None, C·N·mean‖f‖², by which C compares across data sets; None without a bias
     C_path_ : CChoice or None, how C was chosen; print it
     agreement_ : float or None, share of training samples for which the surrogate names the model's class,
         among up to 3,000 that had no part in choosing C; of many labels the share of labels, of numbers R²;
@@ -103,6 +111,8 @@ class DualDA(Updating):
     >>> explainer.attribute(x[:3]).shape
     torch.Size([3, 20])
     """
+
+    normalise: bool = parameter(False, check_flag)
 
     name: ClassVar[str] = "dualda"
     classes_only = False
@@ -198,8 +208,8 @@ class DualDA(Updating):
         solution = SurrogateSolver(self.task_, self).again(X, labels, before.lam, C, before.constant)
         # The sketch is of the training set as it is, whatever is asked about it.
         known = sketch(X, before.labels) if before.sketch is None else before.sketch
-        place, vectors = self._place(self.model_), X[solution.support]
-        surrogate = Surrogate(self.task_, solution, vectors, labels, before.head, place, known)
+        vectors = Vectors.of(X, solution.support, self._place(self.model_), self.normalise)
+        surrogate = Surrogate(self.task_, solution, vectors, labels, before.head, known)
         other = self._with(surrogate, X, time.perf_counter() - started)
         other.history_ = self.history_
         return other
@@ -230,7 +240,7 @@ class DualDA(Updating):
         """
         self.check_fitted()
         self.task_.require_classes("An explainer whose stability is asked for")
-        return Stability(self, training_features(self, features), check_count("halves", halves))
+        return Stability(self, fitted_features(self, features), check_count("halves", halves))
 
     def trace(
         self,
@@ -291,8 +301,8 @@ class DualDA(Updating):
         lam = torch.as_tensor(
             surrogate.lam[list(indices)][:, [target]].toarray()[:, 0], device=vectors.device
         )
-        each = lam[:, None].to(vectors)
-        return Parts(vectors, each * vectors, each * features.to(vectors), lam * surrogate.constant**2, lam)
+        each, test = lam[:, None].to(vectors), surrogate.stored.as_read(features).to(vectors)
+        return Parts(vectors, each * vectors, each * test, lam * surrogate.constant**2, lam)
 
     def _learn(self, training: Training, **given: Any) -> Surrogate:
         return self._surrogate(training)

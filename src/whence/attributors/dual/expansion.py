@@ -65,7 +65,7 @@ class Expansion:
 
     def dense(self, tests: Tensor, target: Tensor) -> Tensor:
         """All scores, shape (B, N), zero for samples that are no support vectors of the target."""
-        tests = tests.to(self.dtype)
+        tests = self._tests(tests)
         out = _zeros(tests, len(tests), self.n_train)
         for rows, _, samples, scores in self._blocks(tests, target):
             _put(out, rows, samples, scores)
@@ -73,7 +73,7 @@ class Expansion:
 
     def sparse(self, tests: Tensor, target: Tensor) -> csr_array:
         """Give the same scores as CSR (B, N), an entry for every support vector of the test's target."""
-        tests = tests.to(self.dtype)
+        tests = self._tests(tests)
         counts = np.diff(self._indptr)[target.numpy()]
         indptr = np.concatenate([[0], np.cumsum(counts)])
         indices = np.empty(indptr[-1], dtype=np.int64)
@@ -88,7 +88,7 @@ class Expansion:
 
     def top_k(self, tests: Tensor, target: Tensor, k: int) -> tuple[Ranked, Ranked]:
         """Find the k largest positive and the k most negative scores of each test, each (B, k)."""
-        tests = tests.to(self.dtype)
+        tests = self._tests(tests)
         ranked = []
         for _ in range(2):
             indices = torch.full((len(tests), k), -1, dtype=torch.int64, device=tests.device)
@@ -101,6 +101,9 @@ class Expansion:
                     found = merged([Ranked(whole.indices[rows], whole.scores[rows]), found], k, place)
                 whole.indices[rows], whole.scores[rows] = found
         return ranked[0], ranked[1]
+
+    def _tests(self, tests: Tensor) -> Tensor:
+        return self.vectors.as_read(tests).to(self.dtype)
 
     def _blocks(self, tests: Tensor, target: Tensor) -> Iterator[tuple[Tensor, slice, Tensor, Tensor]]:
         """Yield (test rows (b,), entries of their class, training samples (s,), scores (b, s)).

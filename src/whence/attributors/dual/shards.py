@@ -49,7 +49,7 @@ def strongest(surrogate: Surrogate, tests: Tensor, target: Tensor, k: int) -> tu
     if n <= 1:
         return surrogate.expansion.top_k(tests, target, k)
     group = _held(surrogate, chosen, n)
-    asked = tests.cpu().numpy(), target.numpy(), k
+    asked = surrogate.stored.as_read(tests).cpu().numpy(), target.numpy(), k
     for left in reversed(range(_TRIES)):
         try:
             found = group.call("top_k", *asked)

@@ -20,6 +20,7 @@ from whence.core.cache import Cache, Slot
 from whence.core.checks import check_is, check_places, shown
 from whence.errors import InvalidInputError, StoreError
 from whence.features import FeatureBank, taken, teller
+from whence.features.unit import row_lengths, unit_rows
 from whence.model.heads import Head
 from whence.svm import CChoice, choose_C
 from whence.svm.inputs import length
@@ -65,10 +66,12 @@ class SurrogateSolver:
         """Choose C where that is asked for, and solve on the samples whose label is known."""
         some, choice = self.task.known(labels), None
         X, y = taken(features, some), labels[some]
+        lengths = row_lengths(X) if self.by.normalise else None
+        X = self._read(X)
         constant = self._constant(X)
         if C == "auto":
             choice = choose_C(
-                X, y, head=head, show_progress=self.by.show_progress,
+                X, y, head=head, lengths=lengths, show_progress=self.by.show_progress,
                 **self._common(constant) | {"problem": self.task.problems},
             )  # fmt: skip
             C = choice.C
@@ -93,9 +96,10 @@ class SurrogateSolver:
         if cache_dir is None or not bank.checksum:  # without which nobody could tell whose solution it is
             return now()
         options = {"loss": self.loss, "C": C, "bias": self.by.bias, "tol": self.by.tol, "seed": self.by.seed}
+        options["normalise"] = self.by.normalise
         parts = {**bank.parts, "data features": f"{bank.features.shape} {bank.checksum}"}
         parts |= {name: str(value) for name, value in options.items()}
-        solver = fingerprint.source("whence.svm", "whence.attributors.dual.solutions")
+        solver = fingerprint.source("whence.svm", "whence.attributors.dual.solutions", "whence.features.unit")
         parts |= fingerprint.anatomy(self.task.problem, "problem")
         parts |= {name: str(value) for name, value in self.task.saved.items()}
         parts["code the solver"] = f"source {solver}"
@@ -145,7 +149,7 @@ class SurrogateSolver:
         ``constant`` carries the bias; None makes it as a fit does.
         """
         some = self.task.known(labels)
-        X = taken(features, some)
+        X = self._read(taken(features, some))
         constant = self._constant(X) if constant is None else constant
         solved = self._solve(X, labels[some], C, lam[some], constant)
         return solved._replace(lam=for_all(solved.lam, some), note="solved again")
@@ -165,6 +169,10 @@ class SurrogateSolver:
                 **self._common(constant),
             )
         return SurrogateSolution(found.lam, found.weight, found.C, found.gap, None, constant)
+
+    def _read(self, features: Floats) -> Floats:
+        """Give features (N, d) as the surrogate reads them."""
+        return unit_rows(features) if self.by.normalise else features
 
     def _constant(self, features: Floats) -> float:
         """Give what carries the bias, 0 without one.

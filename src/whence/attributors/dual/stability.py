@@ -47,7 +47,7 @@ class Stability:
     Parameters
     ----------
     explainer : fitted
-    features : (M, d) of the samples that took part in the fit
+    features : (M, d) of the samples that took part in the fit, as the surrogate reads them
     halves : divisions of the training set, and so halves that hold each sample
     """
 
@@ -71,10 +71,11 @@ class Stability:
         self._each = []
         for lam in engine.results(solve, items, title=title, unit="halves"):
             support = np.flatnonzero(np.diff(lam.indptr))
-            vectors = Vectors(surrogate.stored.like.new_tensor(features[support]))
+            rows = surrogate.stored.like.new_tensor(features[support])
+            vectors = Vectors(rows, unit=surrogate.stored.unit)
             entries = lam.data, lam.indices, _spread(lam, used, explainer.n_train_)
-            rows = csr_array(entries, shape=surrogate.lam.shape)
-            self._each.append(Expansion(vectors, used[support], rows, constant=surrogate.constant))
+            spread = csr_array(entries, shape=surrogate.lam.shape)
+            self._each.append(Expansion(vectors, used[support], spread, constant=surrogate.constant))
 
     def top_k(self, x: Any, k: int = 5, target: Any = None) -> StableTopK:
         """Find the k strongest samples of either sign, as ``DualDA.top_k``, and how stable each is."""

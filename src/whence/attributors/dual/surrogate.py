@@ -41,10 +41,9 @@ class Surrogate:
     ----------
     task : what outputs and labels are
     solution : λ (N, K), W (K, d[+1]), and how they were reached
-    vectors : (S, d) features of the samples with λ_i ≠ 0, in training order, in memory or in a map
+    vectors : (S, d) features of the samples with λ_i ≠ 0, in training order, as the surrogate reads them
     labels : (N, …)
-    head : the model's last layer, where it is known
-    device : where scores are computed
+    head : the model's last layer, where it is known; it reads features as they are
     sketch : (N, 4 + …) of the training set, by which it is known again; None in files of version 0.1
     bank : where the features of all samples lie in a cache; None where they do not
     """
@@ -53,17 +52,16 @@ class Surrogate:
         self,
         task: Task,
         solution: SurrogateSolution,
-        vectors: Floats | Vectors,
+        vectors: Vectors,
         labels: Array,
         head: Head | None,
-        device: str | torch.device | None,
         sketch: Floats | None,
         bank: BankPlace | None = None,
     ) -> None:
         self.task, self.solution, self.labels, self.head, self.sketch = task, solution, labels, head, sketch
         self.lam, self.coef = solution.lam, solution.weight
         self.support = solution.support
-        self.stored = vectors if isinstance(vectors, Vectors) else Vectors(vectors, device=device)
+        self.stored = vectors
         self.bank = bank
         self.bias = self.coef.shape[1] > self.stored.shape[1]
         self.constant = solution.constant if self.bias else 0.0
@@ -90,10 +88,13 @@ class Surrogate:
         return {name: array for name, array in arrays.items() if array is not None}
 
     @classmethod
-    def from_arrays(cls, arrays: Arrays, manifest: Any, device: str | torch.device | None) -> Self:
+    def from_arrays(
+        cls, arrays: Arrays, manifest: Any, device: str | torch.device | None, unit: bool
+    ) -> Self:
         """Rebuild from what ``arrays`` gave, and from the manifest of ``DualDA``, or raise StoreError.
 
-        Where that names a bank, "vectors" is the map of its features, of all samples.
+        Where that names a bank, "vectors" is the map of its features, of all samples. With ``unit`` features
+        are read at unit length.
         """
         task, labels = _checked(arrays, manifest.task_of, manifest.bank is not None), arrays["labels"]
         if labels.dtype.kind == "i":
@@ -104,8 +105,8 @@ class Surrogate:
         solution = SurrogateSolution(lam, arrays["coef"], *known)
         head = Head(arrays["head_weight"], arrays.get("head_bias")) if "head_weight" in arrays else None
         places = None if manifest.bank is None else solution.support
-        vectors = Vectors(arrays["vectors"], places, device)
-        return cls(task, solution, vectors, labels, head, device, arrays.get("sketch"), manifest.bank)
+        vectors = Vectors(arrays["vectors"], places, device, unit)
+        return cls(task, solution, vectors, labels, head, arrays.get("sketch"), manifest.bank)
 
     def check_training(self, features: Floats, rows: Ints | None = None, argument: str = "features") -> None:
         """Raise unless features (n, d) are those of training samples ``rows`` (n,), or of all, as fitted."""
@@ -177,7 +178,8 @@ class Surrogate:
 
     def logits(self, features: Tensor) -> Tensor:
         """Compute the surrogate's outputs W f(x), (B, K), and their base where there is one, in float64."""
-        return new_logits(self.coef, features) + torch.as_tensor(self.task.base, device=features.device)
+        read = self.stored.as_read(features)
+        return new_logits(self.coef, read) + torch.as_tensor(self.task.base, device=features.device)
 
     def classes(self, features: Tensor) -> Tensor:
         """Give the output that the model predicts, or the surrogate where the head is unknown, (B,)."""
@@ -202,10 +204,12 @@ class Surrogate:
                 "'head' must be known to compare the surrogate with the model. It is not: pass "
                 "head=(weight, bias) to FeatureBank.of, or use fit(model, data)."
             )
+        theirs = head_logits(self.head, features) if logits is None else logits
         if self.task.has_classes:
-            return faithfulness(self.coef, self.head, features, logits)
-        theirs = (head_logits(self.head, features) if logits is None else logits).double().cpu().numpy()
-        agreement, alike = self.task.compared(self.logits(features).cpu().numpy(), theirs)
+            return faithfulness(self.coef, self.head, self.stored.as_read(features), theirs)
+        agreement, alike = self.task.compared(
+            self.logits(features).cpu().numpy(), theirs.double().cpu().numpy()
+        )
         weights = self.coef[:, : features.shape[1]], self.head.weight.astype(np.float64)
         lengths = float(np.linalg.norm(weights[0]) * np.linalg.norm(weights[1]))
         cosine = float(np.vdot(*weights)) / lengths if lengths > 0 else 0.0

@@ -10,6 +10,7 @@ from whence.core.arrays import Floats
 from whence.core.checks import to_array
 from whence.errors import InvalidInputError
 from whence.features import FeatureBank, as_float32, extract, taken
+from whence.features.unit import unit_rows
 from whence.svm.inputs import check_features, squared_norms
 
 if TYPE_CHECKING:
@@ -47,6 +48,12 @@ def all_features(
 def training_features(explainer: PairAttributor, features: Any, argument: str = "features") -> Floats:
     """Features (M, d) of the samples that took part in the fit, in order; otherwise as ``all_features``."""
     return taken(all_features(explainer, features, argument), explainer.used_)
+
+
+def fitted_features(explainer: PairAttributor, features: Any, argument: str = "features") -> Floats:
+    """``training_features`` as the surrogate reads them: at unit length, where it was fitted so."""
+    found = training_features(explainer, features, argument)
+    return unit_rows(found) if explainer.surrogate_.stored.unit else found
 
 
 def _extracted(

@@ -17,6 +17,7 @@ from whence.attributors.dual.changes import Change, changed, first_labels
 from whence.attributors.dual.sketch import sketch
 from whence.attributors.dual.solutions import SurrogateSolver
 from whence.attributors.dual.surrogate import Surrogate
+from whence.attributors.dual.vectors import Vectors
 from whence.core import store
 from whence.core.arrays import Ints, Mask
 from whence.data import TrainingSet
@@ -86,10 +87,8 @@ class Updating(SurrogateAttributor):
         lam = csr_array(vstack([before.lam, csr_array((n, before.lam.shape[1]))])) if n else before.lam
         solution = SurrogateSolver(self.task_, self).again(X, labels, lam, self.C_, None)
         solution = solution._replace(choice=self.C_path_)
-        place, known = self._place(self.model_), sketch(X, labels)
-        surrogate = Surrogate(
-            self.task_, solution, np.asarray(X[solution.support]), labels, before.head, place, known
-        )
+        vectors = Vectors.of(X, solution.support, self._place(self.model_), self.normalise)
+        surrogate = Surrogate(self.task_, solution, vectors, labels, before.head, sketch(X, labels))
         seconds = {"features": reading, "solution": time.perf_counter() - started - reading}
         unseen, history = self._unseen, (*self.history_, made.change)
         self._adopt(self.task_, labels, before.head, self.model_, made.data, seconds)

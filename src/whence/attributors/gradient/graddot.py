@@ -5,15 +5,15 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial, reduce
-from typing import Any, ClassVar
+from functools import reduce
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
 
 from whence.attributors.base import Attributor, Limits, register
 from whence.attributors.classifier import Classifier, Training
-from whence.attributors.gradient.gradients import MEMORY, Gradients, Loss, Weights, cross_entropy
+from whence.attributors.gradient.gradients import MEMORY, Gradients, Loss, Weights, cross_entropy, own_logit
 from whence.attributors.gradient.last_layer import LastLayer
 from whence.attributors.gradient.products import Factored, Products, Stored, Streamed, Tests
 from whence.attributors.gradient.projection import Dimension, check_dimension, projection_for
@@ -24,7 +24,12 @@ from whence.core.contents import Layout
 from whence.errors import InvalidInputError
 from whence.model.bound import BoundModel
 
-_check_loss = partial(check_callable, what="None, for the cross-entropy, or a function of logits and classes")
+_what = 'None, for the cross-entropy, "logit", or a function of logits and classes'
+
+
+def _check_loss(name: str, value: Any) -> Any:
+    """Return what gradients are taken of."""
+    return value if value == "logit" and isinstance(value, str) else check_callable(name, value, _what)
 
 
 class WeightsAttributor(Attributor):
@@ -68,7 +73,8 @@ class GradientAttributor(WeightsAttributor):
         ``attribute`` passes through the training set again, exact and slow.
     loss
         The loss that the model was trained with, a function of logits (B, K) and classes (B,) to one number
-        per sample (B,); None is the cross-entropy.
+        per sample (B,); None is the cross-entropy. "logit" takes gradients of z_c itself in its place: how
+        alike two samples pull at the weights, whatever the model has learned of them.
     seed
         Of the projection.
     memory
@@ -79,7 +85,7 @@ class GradientAttributor(WeightsAttributor):
 
     params: Params = parameter("all", one_of(Params))
     projection: Dimension = parameter("auto", check_dimension)
-    loss: Loss | None = parameter(None, _check_loss, or_none=True)
+    loss: Loss | Literal["logit"] | None = parameter(None, _check_loss, or_none=True)
     seed: int = parameter(0, a_seed)
     memory: int = parameter(MEMORY, check_count)
 
@@ -128,7 +134,7 @@ class GradientAttributor(WeightsAttributor):
             yield rate, products, kept
 
     def _open(self, classifier: Classifier, points: Sequence[Weights | None]) -> Sequence[Products]:
-        scalar = self.loss or cross_entropy
+        scalar = own_logit if self.loss == "logit" else self.loss or cross_entropy
         if self.params == "last":
             return [Factored(LastLayer(classifier, weights), scalar) for weights in points]
         if self.projection is None:
@@ -149,7 +155,7 @@ class GradientAttributor(WeightsAttributor):
     def _not_saved(self) -> str:
         if self.params == "all" and self.projection is None:
             return f"{type(self).__name__} without a projection keeps no cache that is worth saving"
-        if self.loss is not None:
+        if self.loss not in (None, "logit"):
             return f"A {type(self).__name__} with a loss of its own cannot be saved: the loss is code"
         return super()._not_saved()
 

@@ -37,6 +37,11 @@ def cross_entropy(logits: Tensor, classes: Tensor) -> Tensor:
     return functional.softplus(-margin(logits, classes))
 
 
+def own_logit(logits: Tensor, classes: Tensor) -> Tensor:
+    """z_c of each sample, (B,)."""
+    return logits.gather(1, classes[:, None])[:, 0]
+
+
 def margin(logits: Tensor, classes: Tensor) -> Tensor:
     """log(p_c / (1 − p_c)) of each sample, (B,)."""
     own = classes[:, None] == torch.arange(logits.shape[1], device=logits.device)

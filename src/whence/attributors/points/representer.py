@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
+from scipy.special import softmax
 from torch import Tensor
 
 from whence.attributors.base import Attributor, Limits, register
 from whence.attributors.classifier import Classifier, Training
-from whence.attributors.parameters import parameter
+from whence.attributors.parameters import one_of, parameter
 from whence.attributors.progress import gap_bar
 from whence.core.arrays import Doubles
 from whence.core.checks import check_flag, check_positive
@@ -19,14 +20,17 @@ from whence.core.contents import Layout
 from whence.errors import ConvergenceWarning, InvalidInputError, warn
 from whence.svm.softmax import fit_softmax
 
+Fitted = Literal["labels", "outputs"]
+"""What a new last layer is fitted to: the labels, or the model's own probabilities."""
+
 _BLOCK = 1 << 20  # coefficients gathered at a time
 
 
 class PointsAttributor(Attributor):
     """A method whose new last layer is W = Σ_i α_i f_iᵀ, so that scores are τ_c(x, i) = α_ic f_i·f(x).
 
-    A row of scores sums to w_c·f(x). Self-influence is α_{i,y_i}‖f_i‖², never negative, and largest where the
-    new layer does not fit the sample's label.
+    A row of scores sums to w_c·f(x). Self-influence is α_{i,y_i}‖f_i‖²: of a layer that is fitted to labels
+    never negative, and largest where it does not fit the sample's own.
     """
 
     bias: bool
@@ -106,6 +110,9 @@ class Representer(PointsAttributor):
     ----------
     l2
         Weight of the penalty. Smaller follows the labels more closely, and gives the weight to fewer samples.
+    targets
+        What the new layer is fitted to: "labels", or "outputs", the model's own probabilities q_ic, which
+        take the place of δ_{c,y_i}. Then α does not know the labels, and wrong ones are not seen.
     bias
         Append a constant 1 to the features, so that the bias is penalised and attributed too.
     tol
@@ -142,9 +149,13 @@ class Representer(PointsAttributor):
     l2: float = parameter(3e-3, check_positive)
     bias: bool = parameter(True, check_flag)
     tol: float = parameter(1e-10, check_positive)
+    targets: Fitted = parameter("labels", one_of(Fitted))
 
     def _learn(self, training: Training, **given: Any) -> dict[str, Tensor]:
         X, labels = self._rows(training), training.labels.cpu().numpy()
+        if self.targets == "outputs":
+            logits = training.classifier.logits(training.features).double().cpu().numpy()
+            labels = softmax(logits, axis=1)
         with gap_bar(self.tol, self.show_progress) as bar:
             found = fit_softmax(X, labels, training.task.n_outputs, self.l2, self.tol, bar)
         with np.errstate(over="ignore"):

@@ -216,8 +216,9 @@ class ExplainedPairs:
 
     def _scores(self, pair: Pair, side: Side, features: Tensor) -> Doubles:
         """τ (n,) of a pair where one side has other features (n, d)."""
-        other = pair.features["train" if side == "test" else "test"]
-        products = features.detach().double().cpu() @ other + self.explainer.constant_**2
+        read = self.explainer.surrogate_.stored.as_read
+        other = read(pair.features["train" if side == "test" else "test"][None])[0]
+        products = read(features.detach().double().cpu()) @ other + self.explainer.constant_**2
         return pair.lam * products.numpy()
 
 

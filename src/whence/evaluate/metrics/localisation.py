@@ -228,8 +228,9 @@ def localise(
     here, there = (start(extractor, one.inputs, method) for one in (test, train))
     _check_features(explainer, index, there.features)
     lam = torch.as_tensor(explainer.lam_[[index]][:, [target]].toarray()[:, 0])
-    weight = torch.as_tensor(explainer.coef_[target, : there.features.shape[1]])
-    each = lam[:, None].to(there.features)
+    own, theirs = (explainer.surrogate_.stored.divisors(one.features.detach()) for one in (here, there))
+    weight = torch.as_tensor(explainer.coef_[target, : there.features.shape[1]]) / own[0].cpu()
+    each = (lam[:, None].to(own) / (own * theirs)).to(there.features)
     maps = only(pair_maps(here, there, each * there.features, each * here.features, weight))
     on_test, on_train = (one[0].cpu().numpy() for one in (maps.test, maps.train))
     measured = localisation(on_test, *test[1:]), localisation(on_train, *train[1:])
@@ -243,7 +244,8 @@ def _check_features(explainer: DualDA, index: int, features: Tensor) -> None:
             f"'index' must be that of a support vector, other samples score 0. Got {index}."
         )
     fitted = explainer.vectors_[int(np.searchsorted(explainer.support_, index))]
-    apart = float((features[0].to(fitted) - fitted).norm() / fitted.norm())
+    found = explainer.surrogate_.stored.as_read(features.detach())[0]
+    apart = float((found.to(fitted) - fitted).norm() / fitted.norm())
     if not apart < 0.01:  # rounding and padding leave less
         raise InvalidInputError(
             f"'train' must be the sample that was fitted. The features of sample {index} differ by "

@@ -74,12 +74,13 @@ def _as_the_paper(summary: Summary) -> Iterator[Count]:
     if len(others) < _FEWEST:
         return
     values = ", ".join(f"{value:g}" for value in known["counted"])
+    best = [m for m in own if set(m.options) == {"C"} and m.options["C"] in known["counted"]]
     ways = (
         (
             "As the paper counts",
             f"The paper’s methods. DualDA has the best of C = {values} in every column, the others have one "
             "option each: to choose is an advantage.",
-            [m for m in own if m.options.get("C") in known["counted"]],
+            best,
         ),
         (
             "One C for all columns",
@@ -94,8 +95,17 @@ def _as_the_paper(summary: Summary) -> Iterator[Count]:
     )
     for title, text, methods in ways:
         if methods:
-            label = methods[0].label if len(methods) == 1 else _best_of(methods)
-            yield Count(title, text, placed(summary, [Entrant(label, tuple(methods)), *others]))
+            yield Count(title, text, placed(summary, [_entrant(methods), *others]))
+    as_run = {m.name: m for m in summary.methods if m.key in known["as_run"]}
+    if best and as_run:
+        theirs = [
+            Entrant(m.label, (as_run.get(m.name, m),)) for m in _firsts(summary) if m.name in known["others"]
+        ]
+        text = (
+            "As the first, with Representer Points of the model’s outputs and with gradients of logits by "
+            "128 projections, as the authors’ code has them."
+        )
+        yield Count("As the authors ran it", text, placed(summary, [_entrant(best), *theirs]))
 
 
 def _with_choices(summary: Summary) -> Iterator[Count]:
@@ -105,12 +115,14 @@ def _with_choices(summary: Summary) -> Iterator[Count]:
         if method.name != RANDOM:
             families.setdefault(method.name, []).append(method)
     if any(len(some) > 1 for some in families.values()):
-        entrants = [
-            Entrant(some[0].label if len(some) == 1 else _best_of(some), tuple(some))
-            for some in families.values()
-        ]
+        entrants = [_entrant(some) for some in families.values()]
         text = "All methods, each with the best of its options in every column, where it has several."
         yield Count("A choice for all", text, placed(summary, entrants))
+
+
+def _entrant(methods: Sequence[Method]) -> Entrant:
+    """Give who may choose among options, or has one."""
+    return Entrant(methods[0].label if len(methods) == 1 else _best_of(methods), tuple(methods))
 
 
 def _best_of(methods: Sequence[Method]) -> str:

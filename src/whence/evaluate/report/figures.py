@@ -115,6 +115,14 @@ class Figures:
                     found.append((title, line_chart(lines, x, y, title)))
         return found
 
+    def swept_by_kappa(self) -> Panels:
+        """Every metric against κ, which compares C across data sets, scenes and features."""
+        columns = self.sweep.by_kappa()
+        if not columns:
+            return []
+        x = powers([kappa for one in columns for kappa, _ in one.points], "κ = C·N·mean‖f‖² (→ sparser)")
+        return [(one.column.title, _swept_chart(one, x)) for one in columns]
+
 
 def _swept_chart(swept: SweptColumn, x: Axis) -> Markup:
     """A metric over the sweep, with the levels of chance and of the best other method."""

@@ -102,7 +102,7 @@ class _Page:
                 for key in keys
                 if not self.results.select(metric, key, ERROR)
             ]
-            if rows:
+            if rows := [row for row in rows if any(value is not None for value in row[1])]:
                 found.append((metric, section, rows))
         return found
 

@@ -71,6 +71,10 @@ class Summary:
         }
         self.columns = list(self._owners)
 
+    def owner(self, column: Column) -> str:
+        """Give the name of the metric that a column is of, which its rows may not have."""
+        return self._owners[column]
+
     @cached_property
     def values(self) -> dict[Column, dict[str, float]]:
         """Scores by column, and by method where it has one."""

@@ -63,6 +63,20 @@ class Sweep:
         """All columns of which there are at least three points."""
         return [swept for swept in map(self._column, self.summary.columns) if len(swept.points) > 2]
 
+    def by_kappa(self) -> list[SweptColumn]:
+        """The same over κ = C·N·mean‖f‖² of each metric's own scene, as far as it is known."""
+        found = []
+        for swept in self.columns():
+            kappas = {self.at(m): self.kappa(swept.column, m) for m in self.methods}
+            pairs = [(kappas[x], value) for x, value in swept.points]
+            points = [(kappa, value) for kappa, value in pairs if kappa is not None]
+            found += [swept._replace(points=points)] if len(points) > 2 else []
+        return found
+
+    def kappa(self, column: Column, method: Method) -> float | None:
+        """κ of a method in the scene of a column."""
+        return self.results.value(self.summary.owner(column), method.key, "kappa")
+
     def lines(self, metric: str, quantity: str) -> list[Points]:
         """A quantity over the sweep: one line, or one for each of what it is of, such as the classes."""
         lines: dict[float | None, Points] = {}

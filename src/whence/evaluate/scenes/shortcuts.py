@@ -1,4 +1,4 @@
-"""Marks that a model can learn to take for a class: a frame, a box in the centre, a word."""
+"""Marks that a model can learn to take for a class: a frame, a box in the centre, both, a word."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ Shortcut = Change
 
 
 class Painted(ABC):
-    """A shortcut that paints the same places of every image with a value; its first field counts pixels."""
+    """A shortcut that paints the same places of every image with a value; its other fields count pixels."""
 
     value: Value
 
     def __post_init__(self) -> None:
-        size = fields(self)[0].name  # type: ignore[arg-type]
-        object.__setattr__(self, size, check_count(size, getattr(self, size)))
+        for size in (each.name for each in fields(self) if each.name != "value"):  # type: ignore[arg-type]
+            object.__setattr__(self, size, check_count(size, getattr(self, size)))
         for number in self.value if isinstance(self.value, tuple | list) else [self.value]:
             check_number("value", number)
 
@@ -119,6 +119,29 @@ class CentreBox(Painted):
         top, left = (height - self.size) // 2, (width - self.size) // 2
         found[top : top + self.size, left : left + self.size] = True
         return found
+
+
+@dataclass(frozen=True)
+class BoxAndFrame(Painted):
+    """A square in the centre of an image, and a frame around it.
+
+    Parameters
+    ----------
+    size
+        Of the square's side, in pixels.
+    width
+        Of the frame, in pixels.
+    value
+        As for ``Frame``.
+    """
+
+    size: int = 6
+    width: int = 2
+    value: Value = 1.0
+
+    def covers(self, height: int, width: int) -> Mask:
+        """Tell which pixels of an image it paints, (height, width)."""
+        return CentreBox(self.size).covers(height, width) | Frame(self.width).covers(height, width)
 
 
 @dataclass(frozen=True)

@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+import warnings
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, pad
+from torch.optim import SGD, AdamW, Optimizer
+from torch.optim.lr_scheduler import OneCycleLR
 
 from whence.core import contents, store
 from whence.core.fingerprint import Digest, source, structure
 from whence.core.naming import called, named
+from whence.core.progress import bar
 from whence.core.tables import Count, Table, ours
 from whence.errors import InvalidInputError
 from whence.evaluate.scenes import networks
 from whence.evaluate.scenes.encoder import Encoder
 from whence.evaluate.scenes.retrain import code_fingerprint
 from whence.evaluate.scenes.texts import LastBlock, TextClassifier
+from whence.evaluate.scenes.unfinished import Unfinished
 from whence.evaluate.scenes.views import View, view
 from whence.evaluate.scenes.weights import load_weights, save_weights
 
@@ -36,9 +41,12 @@ class Recipe(Table):
     ----------
     name : of the network, or ``module:name`` of a function of the user's that makes an untrained one
     steps, batch_size : gradient steps, and samples of each
-    learning_rate : the largest, of one cycle of AdamW up and down to zero
-    weight_decay : of AdamW
-    augment : mirror half of the images, and shift them by up to a sixteenth
+    optimizer : "adamw", or "sgd" with Nesterov's momentum
+    learning_rate : the largest, of one cycle up and down to zero
+    weight_decay : of the optimiser
+    smoothing : share of a label's weight that is spread over all classes
+    augment : mirror half of the images, and shift them by up to a sixteenth, a batch alike; "each" shifts
+        every image by itself, up to an eighth
     device : where
     checkpoints : weights of a training that are kept, for methods that need them
     train : ``module:name`` of the user's ``train_fn(dataset, seed)`` that gives a trained model; None trains
@@ -48,9 +56,11 @@ class Recipe(Table):
     name: Annotated[str, ours("model.name", networks.NETWORKS)]
     steps: Count
     batch_size: Count = 64
+    optimizer: Literal["adamw", "sgd"] = "adamw"
     learning_rate: float = 0.01
     weight_decay: float = 1e-2
-    augment: bool = False
+    smoothing: float = Field(default=0.0, ge=0, lt=1)
+    augment: bool | Literal["each"] = False
     device: str = "cpu"
     checkpoints: int = 5
     train: Annotated[str, ours("model.train")] | None = None
@@ -104,10 +114,21 @@ class Trainer:
             network = networks.find(self.recipe.name).build(given, self.n_classes, self.encoder)
         return network.to(self.recipe.device)
 
-    def train(self, inputs: Tensor, labels: Tensor, seed: int, n_checkpoints: int = 0) -> Trained:
-        """Train on inputs (N, …) and labels (N,) from a seed, which sets first weights and the order."""
+    def train(
+        self,
+        inputs: Tensor,
+        labels: Tensor,
+        seed: int,
+        n_checkpoints: int = 0,
+        unfinished: Unfinished | None = None,
+    ) -> Trained:
+        """Train on inputs (N, …) and labels (N,) from a seed, which sets first weights and the order.
+
+        ``unfinished`` is where a training that was stopped is gone on from.
+        """
         if self.recipe.train is None:
-            return train(self.recipe, self.build(seed, inputs), inputs, labels, seed, n_checkpoints)
+            model = self.build(seed, inputs)
+            return train(self.recipe, model, inputs, labels, seed, n_checkpoints, unfinished)
         name, samples = self.recipe.train, view((inputs, labels), show_progress=False)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
@@ -149,7 +170,13 @@ class Trainer:
 
 
 def train(
-    recipe: Recipe, model: nn.Module, inputs: Tensor, labels: Tensor, seed: int, n_checkpoints: int = 0
+    recipe: Recipe,
+    model: nn.Module,
+    inputs: Tensor,
+    labels: Tensor,
+    seed: int,
+    n_checkpoints: int = 0,
+    unfinished: Unfinished | None = None,
 ) -> Trained:
     """Train a network from its present weights.
 
@@ -165,50 +192,96 @@ def train(
         Of the order of the samples. Equal seeds give equal weights on one machine and thread count.
     n_checkpoints
         Weights to keep, at equal distances, the last ones included.
+    unfinished
+        Where the training is kept now and then, and gone on from; None keeps nothing.
     """
     images = inputs.ndim == 4
     if images:  # channels-last halves the time of small convolutions on a CPU
         model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    optimizer = torch.optim.AdamW(model.parameters(), recipe.learning_rate, weight_decay=recipe.weight_decay)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(
-        optimizer, recipe.learning_rate, total_steps=recipe.steps + 1, pct_start=0.2
-    )
+    optimizer, schedule = _optimizer(recipe, model)
     generator = torch.Generator().manual_seed(seed)
     due = {round(recipe.steps * (k + 1) / n_checkpoints) for k in range(n_checkpoints)}
-    kept: list[tuple[dict[str, Tensor], float]] = []
-    batches = _endless(len(inputs), recipe.batch_size, generator)
+    step, kept = (0, []) if unfinished is None else unfinished.resume(model, optimizer, generator)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of steps of the optimiser, which were made before
+        for _ in range(step):
+            schedule.step()
+    show = unfinished is not None and unfinished.show_progress
+    shown = bar("Training", recipe.steps, "steps", initial=step, show=show, delay=2)
     model.train()
-    for step in range(1, recipe.steps + 1):
-        rows = next(batches)
-        batch = _augmented(inputs[rows], generator) if recipe.augment and images else inputs[rows]
-        output = model(batch.to(recipe.device))
-        loss = cross_entropy(getattr(output, "logits", output), labels[rows].to(recipe.device))
-        optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
-        rate = float(schedule.get_last_lr()[0])
-        optimizer.step()
-        schedule.step()
-        if step in due:
-            kept.append((copy.deepcopy(model.state_dict()), rate))
+    while step < recipe.steps:
+        if unfinished is not None:
+            unfinished.write(step, model, optimizer, generator, kept)
+        for rows in _batches(len(inputs), recipe.batch_size, generator)[: recipe.steps - step]:
+            batch = _augmented(recipe, inputs[rows], generator) if images else inputs[rows]
+            output = model(batch.to(recipe.device))
+            loss = cross_entropy(
+                getattr(output, "logits", output),
+                labels[rows].to(recipe.device),
+                label_smoothing=recipe.smoothing,
+            )
+            optimizer.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]
+            rate = float(schedule.get_last_lr()[0])
+            optimizer.step()
+            schedule.step()
+            step += 1
+            shown.update(1)
+            if step in due:
+                kept.append((copy.deepcopy(model.state_dict()), rate))
+    shown.close()
+    if unfinished is not None:
+        unfinished.done()
     model.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
     model.requires_grad_(True).eval()
     states = [{name: t.contiguous() for name, t in state.items()} for state, _ in kept]
     return Trained(model, states, [rate for _, rate in kept])
 
 
-def _endless(n: int, batch_size: int, generator: torch.Generator) -> Iterator[Tensor]:
-    """Batches of places, permutation after permutation; a last part smaller than half a batch is left out."""
-    while True:
-        for rows in torch.split(torch.randperm(n, generator=generator), batch_size):
-            if 2 * len(rows) >= min(batch_size, n):
-                yield rows
+def _optimizer(recipe: Recipe, model: nn.Module) -> tuple[Optimizer, OneCycleLR]:
+    """Make the optimiser, and the cycle of its learning rate."""
+    rate, decay = recipe.learning_rate, recipe.weight_decay
+    optimizer: Optimizer
+    if recipe.optimizer == "sgd":
+        optimizer = SGD(model.parameters(), rate, momentum=0.9, weight_decay=decay, nesterov=True)
+    else:
+        optimizer = AdamW(model.parameters(), rate, weight_decay=decay)
+    cycled = recipe.optimizer == "adamw"
+    steps = recipe.steps + 1
+    up = min(1.0, max(0.2, 2 / steps))  # a step at least, without which torch divides by zero
+    return optimizer, OneCycleLR(optimizer, rate, total_steps=steps, pct_start=up, cycle_momentum=cycled)
 
 
-def _augmented(images: Tensor, generator: torch.Generator) -> Tensor:
-    """Mirror half of a batch, and shift all of it by up to a sixteenth of its side."""
+def _batches(n: int, batch_size: int, generator: torch.Generator) -> list[Tensor]:
+    """Draw batches of places, a permutation; a last part smaller than half a batch is left out."""
+    parts = torch.split(torch.randperm(n, generator=generator), batch_size)
+    return [rows for rows in parts if 2 * len(rows) >= min(batch_size, n)]
+
+
+def _augmented(recipe: Recipe, images: Tensor, generator: torch.Generator) -> Tensor:
+    """Mirror half of a batch, and shift it, as the recipe says."""
+    if not recipe.augment:
+        return images
     flip = torch.rand(len(images), generator=generator) < 0.5
     images = torch.where(flip[:, None, None, None], images.flip(3), images)
     side = images.shape[-1]
+    if recipe.augment == "each":
+        return _shifted(images, side // 8, generator)
     by = side // 16
     down, right = torch.randint(0, 2 * by + 1, (2,), generator=generator).tolist()
     return pad(images, (by, by, by, by))[:, :, down : down + side, right : right + side]
+
+
+def _shifted(images: Tensor, most: int, generator: torch.Generator) -> Tensor:
+    """Shift every image by itself, by up to ``most`` pixels down or right, or the other way; 0 comes in."""
+    n, channels, height, width = images.shape
+    down, right = torch.randint(0, 2 * most + 1, (2, n), generator=generator)
+    rows = down[:, None] + torch.arange(height)
+    columns = right[:, None] + torch.arange(width)
+    padded = pad(images, (most, most, most, most))
+    return padded[
+        torch.arange(n)[:, None, None, None],
+        torch.arange(channels)[:, None, None],
+        rows[:, None, :, None],
+        columns[:, None, None, :],
+    ]

@@ -31,8 +31,8 @@ def save_weights(path: str | os.PathLike[str], state: Mapping[str, Any], manifes
     store.write(path, arrays, {**manifest, "tensors": kinds})
 
 
-def load_weights(path: str | os.PathLike[str], model: nn.Module) -> nn.Module:
-    """Give a copy of ``model``, in eval mode, with the weights from a file that ``save_weights`` wrote."""
+def read_tensors(path: str | os.PathLike[str]) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Read what ``save_weights`` wrote, or raise StoreError: tensors by name, and the manifest."""
     arrays, manifest = store.read(path)
     state = {}
     kinds = contents.manifest(dict[str, tuple[str, list[int]]], manifest.get("tensors"))
@@ -45,6 +45,12 @@ def load_weights(path: str | os.PathLike[str], model: nn.Module) -> nn.Module:
             raise contents.refused(f"{name!r} must have the bytes of {word} {shape}, and has not")
         state[name] = torch.empty(shape, dtype=dtype)
         state[name].view(-1).view(torch.uint8).copy_(torch.from_numpy(arrays[name]))
+    return state, manifest
+
+
+def load_weights(path: str | os.PathLike[str], model: nn.Module) -> nn.Module:
+    """Give a copy of ``model``, in eval mode, with the weights from a file that ``save_weights`` wrote."""
+    state, _ = read_tensors(path)
     found = copy.deepcopy(model)
     try:
         found.load_state_dict(state)

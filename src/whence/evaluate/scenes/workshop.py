@@ -23,6 +23,7 @@ from whence.evaluate.scenes import datasets, networks
 from whence.evaluate.scenes.encoder import Encoder
 from whence.evaluate.scenes.retrain import retrain
 from whence.evaluate.scenes.training import Trained, Trainer
+from whence.evaluate.scenes.unfinished import Unfinished
 from whence.evaluate.scenes.views import View, subset, view
 from whence.features import FeatureBank, extract
 
@@ -187,9 +188,11 @@ class Workshop:
                     return Trained.read(slot.path, trainer.build(seed))
                 except StoreError:
                     pass  # damaged: retrained
-            trained = trainer.train(inputs, torch.from_numpy(labels), seed, n)
+            title = f"{trainer.recipe.name} on {len(labels):,} samples"
+            unfinished = Unfinished(self.cache.slot("training", parts), title, self.show_progress)
+            trained = trainer.train(inputs, torch.from_numpy(labels), seed, n, unfinished)
             _check_outputs(networks.logits(trained.model, inputs[:2]), trainer)
-            with slot.filling(f"{trainer.recipe.name} on {len(labels):,} samples, explained") as folder:
+            with slot.filling(f"{title}, explained") as folder:
                 trained.write(folder)
             return trained
 

@@ -64,6 +64,12 @@ class Case:
         """The fitted attributor."""
         return self.measured.attributor if "measured" in self.__dict__ else self.fit()
 
+    @property
+    def fitted(self) -> Attributor | None:
+        """The attributor where it was needed so far, else None."""
+        needed = "measured" in self.__dict__ or "attributor" in self.__dict__
+        return self.attributor if needed else None
+
     def row(
         self, metric: str, quantity: str, value: float | None, x: float | None = None, note: str = ""
     ) -> Row:

@@ -8,6 +8,8 @@ from typing import NamedTuple
 from whence.evaluate.scenes import networks
 from whence.evaluate.suite.protocol import Method, Protocol
 
+_FORWARD = 0.3  # of what a method by gradients does with a network, the part that is a pass forward
+
 
 class Item(NamedTuple):
     """A part of the plan: what, how often, and for how many CPU-seconds in all."""
@@ -20,11 +22,16 @@ class Item(NamedTuple):
 def cell_seconds(protocol: Protocol, metric: str, method: Method) -> float:
     """CPU-seconds that a cell will take, roughly."""
     spec, found = protocol.scene(metric), protocol.metric(metric, method)
-    slower = networks.find(protocol.model.name).slower
-    seconds = max(0.05, slower * method.kind.limits.cost * (spec.train or 50_000) / 1_000)
+    network, limits = networks.find(protocol.model.name), method.kind.limits
+    # Of the last layer alone, the network runs forward once, and what is done with features is the same.
+    slower = 1 + (network.slower - 1) * _FORWARD if limits.last_layer_only else network.slower
+    seconds = max(0.05, slower * limits.cost * (spec.train or 50_000) / 1_000)
     choices = math.prod(map(len, method.tune.values())) if found.chooses and method.tune else 0
-    seconds *= choices + found.fittings(method)
-    return seconds + found.trainings() * training_seconds(protocol, metric)
+    fits = choices + found.fittings(method)
+    # Metrics of one scene share a fit.
+    together = [name for name in protocol.scenes()[spec] if protocol.takes_part(name, method)]
+    seconds *= fits if metric == together[0] else max(fits - 1, 0)
+    return max(0.05, seconds) + found.trainings() * training_seconds(protocol, metric)
 
 
 def scene_item(protocol: Protocol, metrics: list[str]) -> Item:

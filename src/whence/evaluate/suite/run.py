@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from whence.attributors.dual.attributor import SurrogateAttributor
 from whence.core import contents, store
 from whence.core.arrays import Array
 from whence.core.cache import Cache, Slot
@@ -226,7 +227,10 @@ class _Runner:
     def _measure(self, case: Case, metric: Metric) -> list[Row]:
         if case.method.tune and case.method.key not in self.chosen:
             raise WhenceError("its options could not be chosen")
-        return metric.measure(case)
+        rows, fitted = metric.measure(case), case.fitted
+        if isinstance(fitted, SurrogateAttributor) and fitted.kappa_ is not None:
+            rows = [*rows, case.row(metric.name, "kappa", fitted.kappa_)]
+        return rows
 
     def _whole(self, scene: Callable[[], Scene], names: list[str]) -> list[Row]:
         """Facts about the scene, and what metrics say of all methods together."""
@@ -249,7 +253,7 @@ class _Runner:
         if rows is None:
             rows = [Row("scene", spec.name, fact, None, float(v)) for fact, v in scene().facts.items()]
             for name, scores in compared.items():
-                rows += metrics[name].compare(scene(), scores)
+                rows += metrics[name].compare(scene(), scores) if scores else []  # where all failed
             self.cells.write(rows, parts, f"the {spec.name} scene", None)
         return rows
 

@@ -129,11 +129,12 @@ class _Drawing:
             return
         small = size != TILE
         width = canvas.width - x - 0.15 if small else size
-        text = one_line("".join(sample.tokens))
-        for line in range(1 if small else 6):
+        text, last = one_line("".join(sample.tokens)), 0 if small else 5
+        for line in range(last + 1):
             part = canvas.fit(text, width, 5.5)
-            canvas.text(x, y + 0.08 + line * 0.13, part, size=5.5)
-            text = text[len(part.rstrip("…")) :]
+            begun = part.removesuffix("…") if part != text else part
+            canvas.text(x, y + 0.08 + line * 0.13, part if line == last else begun, size=5.5)
+            text = text[len(begun) :].lstrip()
 
     def _legend(self, y: float) -> None:
         why, canvas = self.why, self.canvas

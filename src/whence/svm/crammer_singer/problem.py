@@ -97,15 +97,17 @@ class CrammerSinger(Problem):
             start = stop
         return same / start, likeness.value
 
-    def judge(self, rows: Ints, head: HeadLayer | None) -> Judge:
+    def judge(self, rows: Ints, head: HeadLayer | None, lengths: Doubles | None = None) -> Judge:
         """Give what compares one W after the other, where classes lack samples without all of their logits.
 
         Each W must be of some of these samples, as ``choose_C`` solves it.
         """
         present = np.bincount(self.labels, minlength=self.n_outputs) > 0
         if self.n_outputs - int(present.sum()) < 2:
-            return super().judge(rows, head)
-        return VocabularyJudge(self.features[rows], self.labels[rows], present, head)
+            return super().judge(rows, head, lengths)
+        read = self.features[rows]
+        before = read if lengths is None else read * lengths[rows, None]
+        return VocabularyJudge(read, self.labels[rows], present, head, before)
 
     # Values
 

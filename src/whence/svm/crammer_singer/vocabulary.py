@@ -24,21 +24,24 @@ class VocabularyJudge:
     labels : (n,) that take the place of the model's classes where there is no head
     present : (K,) whether a class has a sample
     head : the model's weight (K, d) and bias (K,) or None; None without a model
+    before : (n, d) features as the head reads them
     """
 
-    def __init__(self, rows: Floats, labels: Ints, present: np.ndarray, head: HeadLayer | None) -> None:
+    def __init__(
+        self, rows: Floats, labels: Ints, present: np.ndarray, head: HeadLayer | None, before: Floats
+    ) -> None:
         absent = np.flatnonzero(~present)
         self._used = np.sort(np.append(np.flatnonzero(present), absent[0]))
         self._place = int(np.searchsorted(self._used, absent[0]))  # of the one that stands for the others
         self._times = np.ones(len(self._used))
         self._times[self._place] = len(absent)
-        self._rows = np.column_stack([rows.astype(np.float64), np.ones(len(rows))])
+        self._rows, self._before = (_with_one(each) for each in (rows, before))
         self._classes, self._head = labels, None
         if head is not None:
             whole = with_bias(head)
-            self._classes = _firsts(self._rows, whole)
+            self._classes = _firsts(self._before, whole)
             whole = whole - whole.mean(axis=0)
-            self._lengths = _forms(self._rows, whole.T @ whole)
+            self._lengths = _forms(self._before, whole.T @ whole, self._before)
             self._head = whole[self._used]
             self._head[self._place] = whole[absent].sum(axis=0)
 
@@ -50,8 +53,8 @@ class VocabularyJudge:
         if self._head is None:
             return agreement, None
         W -= self._times @ W / self._times.sum()
-        products = _forms(self._rows, W.T @ self._head)
-        squares = _forms(self._rows, (W.T * self._times) @ W) * self._lengths
+        products = _forms(self._rows, W.T @ self._head, self._before)
+        squares = _forms(self._rows, (W.T * self._times) @ W, self._rows) * self._lengths
         lengths = np.sqrt(np.maximum(squares, 0.0))
         cosines = np.divide(products, lengths, out=np.zeros_like(products), where=lengths > 0)
         return agreement, float(cosines.mean())
@@ -64,7 +67,11 @@ def _firsts(rows: Doubles, weight: Doubles) -> Ints:
     return np.concatenate(parts)
 
 
-def _forms(rows: Doubles, matrix: Doubles) -> Doubles:
-    """fᵀ M f (n,) of each row."""
-    found: Doubles = np.einsum("nd,nd->n", rows @ matrix, rows)
+def _forms(rows: Doubles, matrix: Doubles, others: Doubles) -> Doubles:
+    """fᵀ M g (n,) of each row f and its other g."""
+    found: Doubles = np.einsum("nd,nd->n", rows @ matrix, others)
     return found
+
+
+def _with_one(rows: Floats) -> Doubles:
+    return np.column_stack([rows.astype(np.float64), np.ones(len(rows))])

@@ -37,9 +37,9 @@ export function tabOf(hash = location.hash) {
   return listed.some((name) => words.has(name)) ? "explore" : "start";
 }
 
-// The address of what is chosen; ``part`` names what is not as usual.
+// The address of what is chosen; ``part`` names what is not as usual, ``asked`` being words of what if.
 export function addressOf(info, part) {
-  const { tab, test, pair, one, other, from, choice, query } = { ...plain(), ...part }, words = new URLSearchParams();
+  const { tab, test, pair, one, other, from, choice, query, asked } = { ...plain(), ...part }, words = new URLSearchParams();
   const note = (name, value, plain) => { if (value !== plain && value !== null && value !== undefined) words.set(name, value); };
   note("tab", tab, "explore");
   note("test", test, null);
@@ -56,12 +56,13 @@ export function addressOf(info, part) {
   for (const name of TICKS) note(name, list[name] ? 1 : null, null);
   note("order", list.order === "number" ? null : "least-certain", null);
   note("skip", list.offset, 0);
+  for (const [name, value] of asked ?? []) words.append(name, value);
   return words.size ? `#${words}` : "#tab=explore";
 }
 
 // Another view, test, class, question or C is a step that "back" takes back; all else is written over.
 export function writeAddress(info, state, over = false) {
-  const address = addressOf(info, { ...state, query: state.list?.query });
+  const address = addressOf(info, { ...state, query: state.list?.query, asked: state.whatIf?.words });
   if (location.hash === address) return;
   const step = (hash) => { const { tab, test, one, other, from, choice } = readAddress(info, hash); return JSON.stringify([tab, test, one, other, from, { ...choice, k: 0 }]); };
   if (over || !location.hash || step(address) === step(location.hash)) history.replaceState(null, "", address);

@@ -98,9 +98,9 @@ export class ChangesView {
     const to = this.to.value === "" ? null : this.to.value === "suggested" ? "suggested" : +this.to.value;
     if (this.which.value === "picked") {
       const suggested = new Map(this.rows.map((row) => [row.index, row.suggested]));
-      for (const index of this.picked) this.whatIf.mark(index, to === null ? "remove" : to === "suggested" ? suggested.get(index) : to);
+      const entries = [...this.picked].map((index) => [index, to === null ? "remove" : to === "suggested" ? suggested.get(index) : to]);
       this.picked.clear();
-      return this.drawPicks();
+      return this.whatIf.markAll(entries);
     }
     if (this.which.selectedOptions[0]?.disabled || !this.total) return undefined;
     const named = this.suspects.checked ? { by: "wrong labels" } : { by: "samples", label: this.label.value === "" ? null : +this.label.value, search: this.search.value.trim() };
@@ -114,13 +114,14 @@ export class ChangesView {
         whatIf.size ? h("button", { type: "button", onclick: () => whatIf.clear() }, "clear") : null));
   }
 
-  async solve() {
+  // ``asked`` tells whether the visitor asked for it just now, and is to be led to the answer.
+  async solve(asked = true) {
     const told = progress(this.answer, "Solving"), mark = this.answer.firstElementChild;
     try {
       const found = await this.source.whatChanges(this.whatIf.question(), told);
       if (!this.answer.contains(mark)) return; // other changes came in between
       replace(this.answer, this.outcome(found));
-      this.answer.querySelector("h3").focus();
+      if (asked) this.answer.querySelector("h3").focus();
     } catch (error) { fail(this.answer, error); }
   }
 

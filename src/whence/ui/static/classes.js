@@ -45,7 +45,7 @@ export class ClassesView {
 
   drawConfused(confused) {
     replace(this.confused, confused.length ? h("p", {}, "Confused most often, true → predicted: ", confused.map((kind, i) => [i ? ", " : null,
-      this.link(kind.truth, kind.predicted, this.names[kind.truth], " → ", this.names[kind.predicted]), ` ${count(kind.count)}`]).flat()) : null);
+      this.link(kind.truth, kind.predicted, this.names[kind.truth], " → ", this.names[kind.predicted]), ` (${count(kind.count)})`]).flat()) : null);
   }
 
   link(one, other, ...words) {

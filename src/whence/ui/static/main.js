@@ -1,6 +1,7 @@
 // The page: what is chosen, and how keys and clicks change it.
 
 import { Name, count, fail, glossed, h, percent, place, replace, roving, short, tell } from "./dom.js";
+import { readAsked } from "./asked.js";
 import { plain, readAddress, tabOf, writeAddress } from "./address.js";
 import { sampleView, scaleKey } from "./maps.js";
 import { source } from "./source.js";
@@ -18,6 +19,7 @@ import { listenToKeys } from "./keys.js";
 const state = { ...plain(), info: null, names: [], list: null, whatIf: null, views: {}, own: null, why: null, wanted: "", shown: null, asked: 0,
   solved: new Set(), foretelling: null, foretold: !source.live, doubt: null, usual: null };
 const names = () => state.names;
+const PROMPT = 2000; // letters of a text that a link takes along, its last
 
 function choose(test) {
   Object.assign(state, { test, own: null, pair: null });
@@ -39,7 +41,7 @@ async function explain(over = false) {
   state.wanted = wanted();
   writeAddress(state.info, state, over);
   try {
-    if (question === "would change") {
+    if (question === "would change" && state.info.questions.length > 1) {
       await Promise.race([foretell(), new Promise((go) => { setTimeout(go, 300); })]);
       if (mine !== state.asked) return;
       if (!state.foretold) await meanwhile(mine);
@@ -56,7 +58,7 @@ async function explain(over = false) {
     tell(`${why.test === null ? "Your sample" : `Test sample ${why.test}`}: ${new Name(why.verdict.predicted)}${why.speech !== "class" ? "" : `, ${percent(why.probability)}`}`);
   } catch (error) {
     if (mine !== state.asked) return;
-    state.choice.question = "made of";
+    [state.choice.question] = state.info.questions;
     fail(panel, error);
     tell("");
   } finally {
@@ -78,6 +80,7 @@ function drawn(why) {
 
 // How usual the test is comes when the features of the training set are read, once.
 async function usual(why) {
+  if (!state.info.compares) return;
   const found = await source.usual(why, state.own).catch(() => null); // a hint, without which all else holds
   if (why !== state.why || !found) return;
   state.usual = found;
@@ -127,7 +130,7 @@ function stop() {
 
 // How stable the samples are comes later than they do: the surrogate is solved on halves for it, once.
 async function doubt(why) {
-  if (why.question !== "made of" || why.speech !== "class" || why.test === null || why.C !== state.info.C) return;
+  if (why.question !== "made of" || why.speech !== "class" || why.n_members || why.test === null || why.C !== state.info.C) return;
   const found = await source.doubt(why, state.choice.k).catch(() => null); // a hint, without which all else holds
   if (why !== state.why || !found) return;
   state.doubt = found;
@@ -151,7 +154,7 @@ function drawDoubt() {
 
 // Which question the training samples answer.
 function questions(why) {
-  if (!source.answersBoth || why.speech === "label") return null;
+  if (!source.answersBoth || state.info.questions.length < 2) return null;
   const one = (question, id, words) => h("label", {}, h("input", { type: "radio", name: "question", id, checked: why.question === question,
     onchange: () => { state.choice.question = question; explain(); } }), h("span", {}, words));
   return h("fieldset", { class: "switch" }, h("legend", {}, "Training samples by"),
@@ -165,11 +168,10 @@ function controls(why) {
     names().map((name, c) => h("option", { value: c, title: name.whole, selected: c === why.target }, `${name}${c === why.predicted && why.speech === "class" ? " (predicted)" : ""}`)));
   const k = h("input", { id: "k", type: "number", min: 1, max: 20, value: state.choice.k,
     onchange: (event) => change({ k: Math.max(1, Math.min(20, Math.round(+event.target.value) || 5)) }) });
-  const Cs = state.info.Cs;
-  const C = h("input", { id: "C", type: "range", min: 0, max: Cs.length - 1, step: 1, value: Cs.indexOf(why.C),
-    "aria-valuetext": `C = ${short(why.C)}`, onchange: (event) => change({ C: Cs[+event.target.value] }) });
-  return h("div", { class: "controls" }, h("label", {}, "explain ", target), h("label", {}, "pairs per side ", k),
-    why.question === "made of" ? h("label", {}, "dense ", C, " sparse ", h("span", { class: "quiet" }, `C = ${short(why.C)}`)) : null);
+  const Cs = why.question === "made of" ? state.info.Cs : [];
+  const C = () => h("label", {}, "dense ", h("input", { id: "C", type: "range", min: 0, max: Cs.length - 1, step: 1, value: Cs.indexOf(why.C),
+    "aria-valuetext": `C = ${short(why.C)}`, onchange: (event) => change({ C: Cs[+event.target.value] }) }), " sparse ", h("span", { class: "quiet" }, `C = ${short(why.C)}`));
+  return h("div", { class: "controls" }, h("label", {}, "explain ", target), h("label", {}, "pairs per side ", k), Cs.length ? C() : null);
 }
 
 // The way to the tests beside this one in the list.
@@ -191,6 +193,7 @@ function draw() {
   const back = (event) => { if (!event.currentTarget.contains(event.relatedTarget)) peek(pinned()); };
   replace(panel,
     h("div", { class: "titled" }, h("div", { class: "steps" }, h("h2", {}, title), why.test === null ? null : steps()), controls(why)),
+    state.info.writes && source.live && why.sample.kind === "text" ? h("p", {}, h("a", { id: "go-on", href: `write?${new URLSearchParams({ prompt: why.sample.tokens.join("").trim().slice(-PROMPT) })}` }, "Have the model go on from this text")) : null,
     note ? h("p", { class: "note" }, h("b", {}, `${note.heading}. `), note.text) : null,
     h("p", { id: "sentence" }, sentence(why)),
     h("div", { class: "top" },
@@ -198,6 +201,7 @@ function draw() {
         h("figcaption", {}, ...glossed("relevance for "), names()[why.target]), scaleKey(why.full.logit)),
       h("div", {}, verdict(why, names()), balance(why))),
     questions(why),
+    state.info.note ? h("p", { class: "quiet reach" }, state.info.note) : null,
     h("div", { class: "work" }, h("div", {},
       h("div", { class: "sides", onmouseleave: back, onfocusout: back },
         column(why.pairs.filter((pair) => pair.score > 0), "for", "▲", 0),
@@ -272,7 +276,7 @@ function openView(name) {
 function turn(name, over = false) {
   openView(name);
   const { one, other, from, views } = state;
-  if (state.tab === "classes") views.classes.show(one, other, from); else views[state.tab]?.show(from);
+  if (state.tab === "classes") views.classes?.show(one, other, from); else views[state.tab]?.show(from);
   if (state.tab === "explore") ensure(over);
 }
 
@@ -294,7 +298,7 @@ function go(changes) {
 
 // What keys do in a view.
 function acts(view) {
-  if (view !== "explore") return view === "audit" ? state.views.audit.keys() : {};
+  if (view !== "explore") return view === "audit" ? state.views.audit?.keys() ?? {} : {};
   if (!state.why) return {};
   const { pairs } = state.why, at = pairs.indexOf(pinned()), press = (id) => () => place(id)?.click();
   return {
@@ -336,17 +340,20 @@ function listen() {
 async function follow() {
   const { hash } = location, found = readAddress(state.info, hash), { query } = found;
   if (found.test !== null && !source.has(found.test)) found.test = null;
-  if (!source.answersBoth) found.choice.question = "made of";
+  if (!source.answersBoth || state.info.questions.length < 2) [found.choice.question] = state.info.questions;
   Object.assign(state, { ...found, own: null, query: null });
   const listed = state.list.follow(query);
   if (found.tab === "explore" || !place(found.tab)) await listed;
   if (hash !== location.hash) return; // another address came in between
+  const asked = state.whatIf ? readAsked(state.names.length - 1, hash) : null, other = asked !== null && state.whatIf.take(asked);
   turn(found.tab, true);
+  if (state.whatIf?.size) writeAddress(state.info, state, true); // an address that asks nothing leaves what was asked
+  if (other && state.tab === "whatif") state.views.whatif.solve(false);
 }
 
 // What marks of the audit would change.
 function askMarks(marks) {
-  for (const [index, mark] of marks) state.whatIf.mark(index, mark);
+  state.whatIf.markAll(marks);
   go({ tab: "whatif", from: 0 });
 }
 
@@ -354,6 +361,8 @@ function makeViews(info) {
   const { names: called, views, whatIf } = state, page = (from) => go({ from });
   if (source.live) views.start = new StartView(place("start"), source, info);
   if (info.speech !== "class") return;
+  for (const [name, words] of Object.entries(info.withheld)) if (place(name)) replace(place(name), h("h2", {}, place(`tab-${name}`).textContent), h("p", { class: "withheld" }, words));
+  if (Object.keys(info.withheld).length) return;
   views.audit = new AuditView(place("audit"), source, info, called, page, whatIf ? askMarks : null);
   views.classes = new ClassesView(place("classes"), source, info, called, go);
   if (!source.live) return;
@@ -366,9 +375,9 @@ async function begin() {
   state.names = info.classes.map((name) => new Name(name));
   state.solved.add(info.C);
   state.list = new TestList(source, state.names, choose, () => writeAddress(state.info, state));
-  if (source.live && info.speech === "class") state.whatIf = new WhatIf(source, state.names, (index, mark) => {
+  if (source.live && info.speech === "class" && !info.withheld.whatif) state.whatIf = new WhatIf(source, state.names, (index, mark) => {
     for (const item of document.querySelectorAll(`.card[data-pair="${index}"]`)) drawMark(item, mark, state.names);
-  });
+  }, () => writeAddress(state.info, state));
   place("explanation").classList.add(info.kind);
   if (source.live && info.kind !== "values") place(`own-${info.kind}`).hidden = false;
   makeViews(info);

@@ -21,20 +21,20 @@ function parts(why, later) {
 // What an explanation comes to, in one sentence; how usual the test is and how stable its samples are join in when they are known.
 export function sentence(why, ...later) {
   const [trust, claim, lead, reasons] = parts(why, later);
-  const longest = parts(why, [LATER.usual, why.question === "made of" ? LATER.stable : null]).slice(1).join("");
+  const longest = parts(why, why.n_members ? [] : [LATER.usual, why.question === "made of" ? LATER.stable : null]).slice(1).join("");
   return h("span", { class: `summed ${trust}`, "data-longest": `⚠ ${longest}` }, h("span", {}, ...glossed(claim), h("b", {}, lead), ...glossed(reasons)));
 }
 
 // How the scores came about, each line with what it is about.
 export function certificate(why) {
-  const { agrees } = why.verdict, other = `The surrogate ${why.words.says} ${new Name(why.verdict.surrogate)}`;
+  const { agrees } = why.verdict, n = why.n_members, who = n ? `The mean of the ${n} surrogates` : "The surrogate", other = `${who} ${why.words.says} ${new Name(why.verdict.surrogate)}`;
   const lines = [
     ["agreement", !agrees ? `${other}: do not trust this explanation.`
-      : why.speech === "class" ? "The surrogate predicts the model’s class." : `${other}.`],
-    ["accuracy", `Its relative duality gap is ${short(why.gap)}.`],
+      : why.speech === "class" ? `${who} predicts ${n ? "what the models together do" : "the model’s class"}.` : `${other}.`],
+    ["accuracy", `${n ? "The largest of their relative duality gaps" : "Its relative duality gap"} is ${short(why.gap)}.`],
     ["samples", `${count(why.n_support)} of ${count(why.n_train)} training samples ${why.words.scored}.`],
     ["shown", `The samples below hold ${percent(why.share_for)} of ${why.words.everything[0]}, ${percent(why.share_against)} of ${why.words.everything[1]}.`],
-    ["sum", why.question === "made of"
+    ["sum", n ? `Scores are means over ${n} models, each in units of the standard deviation of its own scores: they sum to no logit. ± is the standard deviation over the models. Maps by ${why.method}.` : why.question === "made of"
       ? `${summed(why)}, of which the bias is ${signed(why.bias)}; the map holds ${signed(why.sums.logit_map)} of the other ${signed(why.sums.features)}, by ${why.method}.`
       : `Effects are ${why.told}. Each is of one sample alone: together they are not the logit, ${signed(why.logit)}. Maps by ${why.method}.`],
   ];
@@ -62,7 +62,7 @@ export function verdict(why, names) {
     h("p", { class: "prediction" }, h("b", {}, new Name(said.predicted)), `${whole ? chance : ""} `,
       truth(said.right, said.truth, whole ? "labelled" : why.words.true)),
     named ? h("p", {}, "Explained below: ", h("b", {}, names[why.target]), whole ? null : chance) : null,
-    h("div", { id: "usual" }), certificate(why));
+    why.n_members ? null : h("div", { id: "usual" }), certificate(why));
 }
 
 // How usual the test is for the training set, and the training samples that it is nearest to.
@@ -94,6 +94,9 @@ function besideWords(pair, why) {
   return why.question === "made of" ? `effect ${value}` : `τ ${value}`;
 }
 
+// A score, of an ensemble with the standard deviation over its members.
+const scored = (pair) => `${signed(pair.score)}${pair.spread === null ? "" : ` ± ${short(pair.spread)}`}`;
+
 // One training sample. ``actions``: choose(pair) on a click, peek(pair) while the pointer or the focus is on it.
 export function card(pair, why, names, mark, actions) {
   const told = new Name(pair.told);
@@ -104,11 +107,11 @@ export function card(pair, why, names, mark, actions) {
       sampleView(pair.sample, words, pair.train_map, why.full.train),
       h("span", { class: "facts" },
         h("span", { class: "label" }, pair.differs ? h("span", { title: why.words.other }, "≠ ") : null, told),
-        h("span", { class: `score ${side(pair.score)}-ink` }, `${why.question === "made of" ? "τ " : ""}${signed(pair.score)}`),
+        h("span", { class: `score ${side(pair.score)}-ink` }, `${why.question === "made of" && !why.n_members ? "τ " : ""}${scored(pair)}`),
         h("span", { class: "share", "--share": pair.share }),
         h("span", { class: "quiet" }, `${percent(pair.share)} of all ${why.words.share[pair.score >= 0 ? 0 : 1]}, sample ${pair.index}`),
         why.beside ? h("span", { class: "quiet beside", title: why.question === "made of" ? "What its being there changes" : "Its part of what the logit is made of" }, besideWords(pair, why)) : null,
-        why.question === "made of" ? h("span", { class: "quiet doubt" }) : null,
+        why.question === "made of" && !why.n_members ? h("span", { class: "quiet doubt" }) : null,
         h("span", { class: "mark" }))));
   drawMark(item, mark, names);
   return item;
@@ -122,7 +125,7 @@ export function pairView(pair, why, names) {
       [`training sample ${pair.index}, `, h("b", {}, new Name(pair.told))]),
     figure(why.sample, pair.test_map, why.full.test, `The test sample, with what training sample ${pair.index} finds in it`,
       [why.test === null ? "your sample" : `test sample ${why.test}`]),
-    h("p", {}, h("b", { class: `${side(pair.score)}-ink` }, ...glossed(`${why.words.mark}${signed(pair.score)}`)),
+    h("p", {}, h("b", { class: `${side(pair.score)}-ink` }, ...glossed(`${why.words.mark}${scored(pair)}`)),
       `${why.question !== "made of" ? ": being there, it" : why.speech === "number" ? "" : " is"} ${why.words.side[pair.score >= 0 ? 0 : 1]} `, h("b", {}, names[why.target]), ...partly(pair, why, names)),
     h("p", { class: "doubt", hidden: true }));
 }
@@ -131,6 +134,7 @@ export function pairView(pair, why, names) {
 function partly(pair, why, names) {
   const colours = why.speech === "number" ? "Blue parts pull up, orange ones pull down." : `Blue parts speak for ${names[why.target]}, orange ones against it.`;
   const beside = besideWords(pair, why), also = beside ? `${why.question === "made of" ? "What its being there changes" : "What the logit is made of"}: ${beside}. ` : "";
+  if (why.n_members) return [". ", colours];
   if (why.question === "made of") return glossed(`; λ = ${signed(pair.coefficient)}. ${also}${colours}`);
   return [`. ${also}The maps on both samples show all of the effect but the bias’s part.`];
 }

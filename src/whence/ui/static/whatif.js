@@ -1,17 +1,25 @@
 // What if some training samples were gone or had other labels: marks and groups, the question, the answer for one test.
 
-import { count, fail, h, progress, replace } from "./dom.js";
+import { PAGE, count, fail, h, progress, replace, some } from "./dom.js";
+import { askedWords } from "./asked.js";
 import { whatIfAnswer } from "./panels.js";
 
 // A group in words.
 function groupWords(group, names) {
   const told = group.by === "wrong labels" ? "wrong labels found" : [group.label === null ? "" : `all of ${names[group.label]}`, group.search ? `“${group.search}”` : ""].filter(Boolean).join(", ");
-  return `${told} (${count(group.n)}) ${group.to === null ? "removed" : group.to === "suggested" ? "labelled as suggested" : `labelled ${names[group.to]}`}`;
+  return `${told}${group.n === null ? "" : ` (${count(group.n)})`} ${group.to === null ? "removed" : group.to === "suggested" ? "labelled as suggested" : `labelled ${names[group.to]}`}`;
+}
+
+// Marks and groups as they are asked.
+function questionOf({ marks, groups }) {
+  const relabel = {}, remove = [];
+  for (const [index, value] of marks) if (value === "remove") remove.push(index); else relabel[index] = value;
+  return { remove, relabel, groups: groups.map(({ n, ...group }) => group) };
 }
 
 export class WhatIf {
-  constructor(source, names, onMark) {
-    Object.assign(this, { source, names, onMark, marks: new Map(), groups: [], why: null, shown: null, views: [] });
+  constructor(source, names, onMark, onChange) {
+    Object.assign(this, { source, names, onMark, onChange, marks: new Map(), groups: [], why: null, shown: null, views: [] });
     this.answer = h("div", { role: "status" });
     this.tools = h("div", { class: "tools" });
     this.basket = h("section", { class: "basket", "aria-label": "What if" });
@@ -25,11 +33,35 @@ export class WhatIf {
     return this.marks.get(index);
   }
 
+  // What is asked, as the address has it; null where it is too long for that.
+  get words() {
+    return askedWords(this.question());
+  }
+
   mark(index, value) {
-    if (value === undefined) this.marks.delete(index); else this.marks.set(index, value);
-    this.onMark(index, value);
+    this.markAll([[index, value]]);
+  }
+
+  markAll(entries) {
+    this.put(entries);
     this.changed();
-    if (this.shown?.index === index) this.drawTools(this.shown);
+  }
+
+  put(entries) {
+    for (const [index, value] of entries) {
+      if (value === undefined) this.marks.delete(index); else this.marks.set(index, value);
+      this.onMark(index, value);
+    }
+    if (this.shown) this.drawTools(this.shown);
+  }
+
+  // Ask what the address does, instead of what was asked; tell whether that is another question.
+  take(asked) {
+    if (JSON.stringify(askedWords(questionOf(asked))) === JSON.stringify(this.words)) return false;
+    this.groups = asked.groups;
+    this.put([...[...this.marks.keys()].map((index) => [index, undefined]), ...asked.marks]);
+    this.redraw();
+    return true;
   }
 
   add(group) {
@@ -38,30 +70,34 @@ export class WhatIf {
   }
 
   changed() {
+    this.redraw();
+    this.onChange();
+  }
+
+  redraw() {
     replace(this.answer);
     this.draw();
     for (const view of this.views) view();
   }
 
   clear() {
-    this.groups.length = 0;
-    for (const index of [...this.marks.keys()]) this.mark(index, undefined);
-    this.changed();
+    this.groups = [];
+    this.markAll([...this.marks.keys()].map((index) => [index, undefined]));
   }
 
   // As it is asked.
   question() {
-    const relabel = {}, remove = [];
-    for (const [index, value] of this.marks) if (value === "remove") remove.push(index); else relabel[index] = value;
-    return { remove, relabel, groups: this.groups.map(({ n, ...group }) => group) };
+    return questionOf(this);
   }
 
   // All that is asked, in words, each to be forgotten again.
   list() {
     const one = (words, forget) => h("li", {}, words, " ", h("button", { type: "button", "aria-label": `Forget ${words}`, onclick: forget }, "×"));
-    return h("ul", {},
+    const long = this.words === null ? h("p", { class: "quiet long" }, "This is too long for an address: a reload or a link that you share forgets it. Samples of a class, of a search such as 40-60 or of the audit are short.") : null;
+    return [h("ul", {},
       this.groups.map((group) => one(groupWords(group, this.names), () => { this.groups.splice(this.groups.indexOf(group), 1); this.changed(); })),
-      [...this.marks].map(([index, value]) => one(value === "remove" ? `without #${index}` : `#${index} as ${this.names[value]}`, () => this.mark(index, undefined))));
+      [...this.marks].slice(0, PAGE).map(([index, value]) => one(value === "remove" ? `without #${index}` : `#${index} as ${this.names[value]}`, () => this.mark(index, undefined))),
+      this.marks.size > PAGE ? h("li", { class: "quiet" }, `… and ${some(this.marks.size - PAGE, "sample")} more`) : null), long];
   }
 
   // The tools of the pair that is shown.

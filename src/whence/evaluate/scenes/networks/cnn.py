@@ -56,3 +56,4 @@ def _make(inputs: Tensor, n_classes: int, *, width: int, hidden: tuple[int, int]
 
 register(Network("cnn", partial(_make, width=32, hidden=(256, 128)), seconds=1.2e-3))
 register(Network("narrow-cnn", partial(_make, width=8, hidden=(48, 32)), seconds=1.4e-4))
+register(Network("cnn-100", partial(_make, width=12, hidden=(128, 100)), seconds=1.9e-4, slower=1.7))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from whence.attributors import DualDA, Representer
+from whence.attributors.dual.attributor import SurrogateAttributor
 from whence.attributors.dual.faithfulness import Faithfulness as Found
 from whence.evaluate.metrics import faithfulness
 from whence.evaluate.suite.metric import Case, Metric, Numbers, Row, register
@@ -57,7 +58,10 @@ class Faithfulness(Metric):
             features = own.read(scene.tests, fitted.batch_size).features.float().cpu().numpy()
         head = own.extractor.head()
         pair = head.weight, head.bias
-        whole = faithfulness.surrogate_faithfulness(layer.coef_, pair, features)
+        if isinstance(fitted, SurrogateAttributor):  # which may read features at another length
+            whole = fitted.faithfulness_features(features)
+        else:
+            whole = faithfulness.surrogate_faithfulness(layer.coef_, pair, features)
         rows = self._rows(case.method.key, whole)
         if type(fitted) is not Representer:
             return rows

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 from sklearn.metrics import confusion_matrix
 
@@ -14,7 +16,12 @@ from whence.evaluate.suite.metric import Case, Column, Count, Materials, Metric,
 class IdenticalSubclass(Metric):
     """Share of the top k samples that have the true class, of a model that saw groups of classes.
 
-    Groups are of the classes that a model of the single classes confuses least.
+    Attributes
+    ----------
+    k : samples that are looked at
+    groups : of classes
+    by : "confusion" puts classes together that a model of the single classes confuses least; "order" those
+        that follow each other, 0 and 1, 2 and 3, which takes no model
     """
 
     name = "identical_subclass"
@@ -23,18 +30,22 @@ class IdenticalSubclass(Metric):
 
     k: Count = 5
     groups: Count = 5
+    by: Literal["confusion", "order"] = "confusion"
 
     def stage(self, given: Materials) -> Scene:
-        """Train on single classes, group them, and train on the groups."""
+        """Train on single classes where that is needed to group them, and train on the groups."""
         train, test = given.train, given.test
-        said = given.scene(train, test).explained
-        confusion = confusion_matrix(test.labels, said, labels=np.arange(train.n_classes))
-        groups = group_classes(confusion, self.groups, seed=given.workshop.seed)
+        K = train.n_classes
+        groups = np.arange(K) * self.groups // K
+        if self.by == "confusion":
+            said = given.scene(train, test).explained
+            confusion = confusion_matrix(test.labels, said, labels=np.arange(K))
+            groups = group_classes(confusion, self.groups, seed=given.workshop.seed)
         return given.scene(group_labels(train, groups), group_labels(test, groups))
 
     def shared_trainings(self) -> int:
         """Count the model of the single classes."""
-        return 1
+        return int(self.by == "confusion")
 
     def measure(self, case: Case) -> list[Row]:
         """Give the share of each test."""

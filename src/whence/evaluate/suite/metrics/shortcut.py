@@ -13,7 +13,7 @@ from pydantic import Field
 from whence.evaluate.metrics.scores import fooled, shortcut_ap
 from whence.evaluate.scenes import networks
 from whence.evaluate.scenes.perturb import add_shortcut
-from whence.evaluate.scenes.shortcuts import CentreBox, Frame, Shortcut, Word
+from whence.evaluate.scenes.shortcuts import BoxAndFrame, CentreBox, Frame, Shortcut, Word
 from whence.evaluate.scenes.views import subset
 from whence.evaluate.suite.caught import caught_shortcuts, too_weak
 from whence.evaluate.suite.metric import Case, Column, Count, Materials, Metric, Row, Scene, Share, register
@@ -25,8 +25,10 @@ class ShortcutDetection(Metric):
 
     Attributes
     ----------
-    mark : "kind" in a protocol, "frame", "box" or "word"
+    mark : "kind" in a protocol, "frame", "box", "both" or "word"
     size : pixels, the frame's width or the box's side
+    width : pixels, the frame's width of the mark "both"
+    value : of the pixels, one number or one per channel, as the images are given to the network
     word : of the mark "word"
     of_class : "class" in a protocol, the one that samples with the shortcut have
     shares : of the class, tried in turn; knowing the class alone scores as much
@@ -38,8 +40,10 @@ class ShortcutDetection(Metric):
     scene = "shortcut"
     columns = (Column("Shortcut", "average precision"),)
 
-    mark: Literal["frame", "box", "word"] = Field(default="frame", alias="kind")
+    mark: Literal["frame", "box", "both", "word"] = Field(default="frame", alias="kind")
     size: Count = 3
+    width: Count = 2
+    value: float | list[float] = 1.0
     word: str = "whence"
     of_class: int = Field(default=0, alias="class")
     shares: list[Share] = Field(default=[0.1, 0.2, 0.4], min_length=1)
@@ -49,8 +53,9 @@ class ShortcutDetection(Metric):
     def stage(self, given: Materials) -> Scene:
         """Train on more and more samples with the shortcut, until it fools enough tests; keep those only."""
         kinds: dict[str, Shortcut] = {
-            "frame": Frame(self.size),
-            "box": CentreBox(self.size),
+            "frame": Frame(self.size, self.value),
+            "box": CentreBox(self.size, self.value),
+            "both": BoxAndFrame(self.size, self.width, self.value),
             "word": Word(self.word),
         }
         put = partial(add_shortcut, shortcut=kinds[self.mark], seed=given.workshop.seed)

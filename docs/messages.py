@@ -1,0 +1,72 @@
+"""Every error and warning of whence as the manual lists them: read off the code when it is built."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from docutils import nodes
+from sphinx.util.docutils import SphinxDirective
+
+import whence.errors
+
+ROOM = Path(whence.__file__).parent
+KINDS = {name for name in vars(whence.errors) if name.endswith(("Error", "Warning"))} | {"StoppedError"}
+GAP = "…"
+
+
+def messages() -> dict[str, list[tuple[str, str]]]:
+    """Give the messages of each room, each with the kind of its error; what depends on the call is …."""
+    found: dict[str, set[tuple[str, str]]] = {}
+    for path in sorted(ROOM.rglob("*.py")):
+        room = path.relative_to(ROOM).parts[0].removesuffix(".py")
+        for kind, text in _raised(ast.parse(path.read_text(encoding="utf-8"))):
+            found.setdefault(room, set()).add((text, kind))
+    return {room: sorted(told, key=_by_words) for room, told in found.items()}
+
+
+def _by_words(told: tuple[str, str]) -> str:
+    return re.sub(r"\W", "", told[0]).lower()
+
+
+def _raised(tree: ast.AST) -> Iterator[tuple[str, str]]:
+    """Give the kind and the message of every error that is made, and of every warning."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call):
+            continue
+        name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+        texts = [text for text in map(_text, node.args) if text.count(" ") > 2]
+        if name == "warn" and texts and len(node.args) > 1:
+            yield getattr(node.args[1], "id", "warning"), texts[0]
+        elif texts and (name in KINDS or name == "refused"):
+            yield "StoreError" if name == "refused" else name, texts[0]
+
+
+def _text(node: ast.expr) -> str:
+    """Give the text of an expression, with … for what is not known before it runs."""
+    if isinstance(node, ast.Constant):
+        return str(node.value) if isinstance(node.value, str) else GAP
+    parts = [GAP]
+    if isinstance(node, ast.JoinedStr):
+        parts = [_text(part) for part in node.values]
+    elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        parts = [_text(node.left), _text(node.right)]
+    return re.sub(rf"{GAP}[\s{GAP}]*{GAP}", GAP, "".join(parts)).strip()
+
+
+class Messages(SphinxDirective):
+    """The list, a section per room."""
+
+    def run(self) -> list[nodes.Node]:
+        """Write it."""
+        return [part for room, told in messages().items() for part in self._listed(room, told)]
+
+    def _listed(self, room: str, told: list[tuple[str, str]]) -> list[nodes.Node]:
+        listed = nodes.bullet_list()
+        for text, kind in told:
+            words = nodes.paragraph("", "", nodes.Text(f"{text} "), nodes.literal("", kind))
+            words["support_smartquotes"] = False  # as it is written, for whoever searches for it
+            listed += nodes.list_item("", words)
+        return [nodes.rubric("", "", nodes.literal("", room)), listed]
