@@ -159,9 +159,9 @@ def public_records() -> list[type]:
 # What is no result but a part that users write or choose: its fields are few, and told as Python does it.
 PARTS = {
     "BoxAndFrame", "Boxed", "Captum", "Case", "CentreBox", "Column", "CrammerSinger", "Curves",
-    "EpsilonInsensitive", "Frame", "Hinges", "Limits", "Network", "NewSamples", "Numbers", "OneClass", "Prepare", "Problem",
-    "Row", "Rules", "Source", "Targets", "TextInputs", "Tube", "Word", "Flow", "Picture", "Sample", "Metric",
-    "LayerRule", "OperationRule", "SharingRule", "SpreadingRule",
+    "EpsilonInsensitive", "Frame", "Hinges", "Limits", "Network", "NewSamples", "Numbers", "OneClass",
+    "Prepare", "Problem", "Row", "Rules", "Source", "Targets", "TextInputs", "Tube", "Word", "Flow",
+    "Picture", "Sample", "Metric", "LayerRule", "OperationRule", "SharingRule", "SpreadingRule",
 }  # fmt: skip
 
 
