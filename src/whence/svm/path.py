@@ -28,6 +28,7 @@ _KAPPAS = tuple(10.0 ** (e / 2) for e in range(11))
 # second, and features that hardly differ need the last. No limit of time stands beside them, so that no clock
 # has a say in the choice.
 _TOLS = (1e-5, 1e-6, 1e-7, 1e-8)
+_MANY, _ROUGH = 1_000, (1e-3, 1e-4)  # with more outputs, where gaps cost most, rougher ones come first
 _STILL = 1e-3
 _COSINE_TIE = 0.01
 
@@ -229,7 +230,7 @@ def choose_C(
     scale = len(X) * spread(X) ** 2
     share = len(X) / len(fitted)
     X, y = X[fitted], to_array("labels", labels)[fitted]
-    judge = p.judge(scored, head, lengths)
+    judge, tols = p.judge(scored, head, lengths), _TOLS if p.n_outputs <= _MANY else (*_ROUGH, *_TOLS)
     path: list[PathPoint] = []
     previous: Solution | None = None
     every = [(each, kappa) for each in problems for kappa in _KAPPAS]
@@ -238,7 +239,7 @@ def choose_C(
         previous = None if kappa == _KAPPAS[0] else previous
         C = kappa / scale * share
         seen: tuple[float, float | None] | None = None
-        for tol in _TOLS:
+        for tol in tols:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", ConvergenceWarning)  # the gap is in the table
                 previous = solve(
