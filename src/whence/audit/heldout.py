@@ -129,7 +129,8 @@ def held_out_scores(
     score = partial(
         _score_fold,
         features,
-        labels,
+        seen,
+        named,
         fold,
         [(place, [kappa / total_norm(features[:, place]) * n for kappa in kappas]) for place in places],
         head,
@@ -146,20 +147,23 @@ def held_out_scores(
 
 def _score_fold(
     features: Floats,
-    labels: Ints,
+    seen: Ints,
+    named: Ints,
     fold: Ints,
     Cs: list[tuple[slice, list[float]]],
     head: tuple[Head, Floats] | None,
     options: dict[str, Any],
     j: int,
 ) -> tuple[Ints, Doubles]:
-    """Solve along C (which is divided by the rows left) without fold j; list and score its classes."""
+    """Solve along C (which is divided by the rows left) without fold j; list and score its classes.
+
+    Labels are ``named`` (N,) as places in ``seen``, the classes that have any.
+    """
     rest, rows = np.flatnonzero(fold != j), np.flatnonzero(fold == j)
-    seen, named = np.unique(labels, return_inverse=True)
     solved: list[_Source] = []
     for place, path in Cs:
         X = np.ascontiguousarray(features[rest, place])
-        for s in solve_path(X, labels[rest], [C / len(rest) for C in path], **options):
+        for s in solve_path(X, seen[named[rest]], [C / len(rest) for C in path], **options):
             d = X.shape[1]
             offsets = s.weight[seen, -1] if options["bias"] else 0.0
             solved.append(_Source(features, place, s.weight[seen, :d], offsets))

@@ -116,7 +116,9 @@ def wrong_labels(
       the model's own last layer, each with the scale and an offset per class that suit the labels best. The
       model's weight is twice the share of labels that it disagrees with, at most 1; without a known last
       layer it has none. D_cy is the part of the errors of class c that has the label y, estimated from the
-      labels (``destinations``).
+      labels (``destinations``). Where more than 32 classes have labels, 32 are looked at per sample: its
+      label, the model's class and those that score highest; p is then a distribution over these. Above 2,000
+      classes D is even.
     - ``"confidence"``: −log p_{i,y_i}, as if errors went to all classes alike.
     - ``"slack"``: ξ_i = max_c (1 − δ_{c,y_i} − w_{y_i}·f_i + w_c·f_i) at the fitted C, the loss of the
       surrogate that has seen the sample. It is 0 for all samples that are no support vectors.
