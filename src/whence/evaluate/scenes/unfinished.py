@@ -49,9 +49,10 @@ class Unfinished:
             parts = _parted(tensors)
             kept = [(parts[f"kept{place}"], rate) for place, rate in enumerate(rates)]
             state = {**optimizer.state_dict(), "state": _remembered(parts["optimizer"])}
-            generator.set_state(parts["random"]["state"])
+            weights, random = parts["model"], parts["random"]["state"]
+            model.load_state_dict(weights)  # the one that may refuse, before anything is changed
             optimizer.load_state_dict(state)
-            model.load_state_dict(parts["model"])
+            generator.set_state(random)
             return step, kept
         except (OSError, StoreError, RuntimeError, KeyError, ValueError):
             return 0, []  # nothing there, or nothing that can be gone on from
