@@ -1,6 +1,6 @@
 """Photograph every view of the explorer, or of a report, at four widths in light and dark, to look at.
 
-    whence serve whence-demo/clothes.whence --port 8765 &
+    whence serve whence-demo/demo.whence --port 8765 &
     python -m tools.screens http://127.0.0.1:8765/ screens
     python -m tools.screens whence-demo/index.html screens
 
