@@ -22,6 +22,7 @@ from whence.errors import InvalidInputError, StoreError
 from whence.evaluate.scenes import datasets, networks
 from whence.evaluate.scenes.encoder import Encoder
 from whence.evaluate.scenes.retrain import retrain
+from whence.evaluate.scenes.settled import settled
 from whence.evaluate.scenes.training import Trained, Trainer
 from whence.evaluate.scenes.unfinished import Unfinished
 from whence.evaluate.scenes.views import View, subset, view
@@ -86,6 +87,11 @@ class Scene:
         train, test = (extract(self.trained.model, data, show_progress=False) for data in both)
         return train, test
 
+    @cached_property
+    def checkpoints(self) -> list[dict[str, Tensor]]:
+        """Weights in the course of training, with the statistics of BatchNorm that each of them has."""
+        return [settled(self.trained.model, state, self.inputs) for state in self.trained.checkpoints]
+
     def fit(self, kind: type[Attributor], options: Mapping[str, Any]) -> Attributor:
         """Make and fit an attributor, with the protocol's seed and threads where it takes them."""
         protocol, trained = self.workshop.protocol, self.trained
@@ -94,7 +100,7 @@ class Scene:
         attributor: Attributor = called(kind, **{**common, **options})
         extra: dict[str, Any] = {}
         if kind.limits.needs_checkpoints:
-            extra = {"checkpoints": trained.checkpoints, "learning_rates": trained.learning_rates}
+            extra = {"checkpoints": self.checkpoints, "learning_rates": trained.learning_rates}
         return attributor.fit(trained.model, self.data, **extra)
 
     def explaining(self, model: int) -> Scene:
