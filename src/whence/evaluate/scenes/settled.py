@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim.swa_utils import update_bn
 
-_BATCH = 256
+_BATCH, _MOST = 256, 10_000  # samples read at a time, and in all
 
 
 def settled(model: nn.Module, state: Mapping[str, Tensor], inputs: Tensor) -> dict[str, Tensor]:
@@ -26,12 +26,14 @@ def settled(model: nn.Module, state: Mapping[str, Tensor], inputs: Tensor) -> di
     state
         Its weights and statistics at a checkpoint; given back as they are where nothing is normalised so.
     inputs
-        The training set, (N, …).
+        The training set, (N, …); of a large one some samples are drawn.
     """
     network = copy.deepcopy(model)
     network.load_state_dict(state)
-    batches = torch.tensor_split(inputs, math.ceil(len(inputs) / _BATCH))
-    with torch.random.fork_rng(devices=[]):  # of dropout, which is at work as in training
+    with torch.random.fork_rng(devices=[]):  # dropout is at work as in training
         torch.manual_seed(0)
-        update_bn(batches, network, next(network.parameters()).device)
+        # Drawn, since a batch of a set that is sorted by class would have the statistics of a class.
+        rows = torch.randperm(len(inputs))[:_MOST]
+        parts = torch.tensor_split(rows, math.ceil(len(rows) / _BATCH))
+        update_bn((inputs[part] for part in parts), network, next(network.parameters()).device)
     return {name: tensor.detach() for name, tensor in network.state_dict().items()}
