@@ -142,7 +142,7 @@ def test_an_own_network_is_trained_by_the_recipe(place: Path) -> None:
     ]
     assert len(scenes[1].trained.checkpoints) == 2
     assert scenes[0].trainer.config != scenes[1].trainer.config
-    models = list(scenes[1].retrained([np.arange(20)], 2))
+    models = list(scenes[1].retrained([(np.arange(20), 0), (np.arange(20), 1)]))
     assert not torch.equal(models[0][0].weight, models[1][0].weight)  # type: ignore[index]
 
 

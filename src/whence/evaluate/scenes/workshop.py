@@ -124,12 +124,11 @@ class Scene:
             self.models[model] = replace(self, trained=trained, model=model, facts={})
         return self.models[model]
 
-    def retrained(self, parts: list[Ints], seeds: int) -> Iterator[nn.Module]:
-        """Give models trained on parts of the training set, for every part and seed, seed after seed."""
+    def retrained(self, parts: list[tuple[Ints, int]]) -> Iterator[nn.Module]:
+        """Give models trained on parts of the training set, each from its own seed, counted from 0."""
         everything = view(self.data, show_progress=False)
-        views = [subset(everything, rows) for rows in parts]
         # Seeds that the model which is explained was not trained with.
-        jobs = [(part, 1 + seed) for seed in range(seeds) for part in views]
+        jobs = [(subset(everything, rows), 1 + seed) for rows, seed in parts]
         runs = retrain(
             self.trainer.on_view,
             jobs,
