@@ -76,7 +76,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Results]:
 
 @pytest.mark.parametrize("name", protocol.names())
 def test_packaged_protocols_are_valid(name: str) -> None:
-    for found in map(protocol.load, protocol.members(name)):
+    for found in map(protocol.load, protocol.suite(name).protocols):
         assert found.methods[0].name == "random"
         assert sum(item.seconds for item in costs.plan(found)) > 0
         assert json.dumps(found.as_dict())

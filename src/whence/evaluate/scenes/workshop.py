@@ -92,8 +92,22 @@ class Scene:
         """Weights in the course of training, with the statistics of BatchNorm that each of them has."""
         return [settled(self.trained.model, state, self.inputs) for state in self.trained.checkpoints]
 
-    def fit(self, kind: type[Attributor], options: Mapping[str, Any]) -> Attributor:
-        """Make and fit an attributor, with the protocol's seed and threads where it takes them."""
+    @cached_property
+    def said(self) -> Ints:
+        """Classes (N,) that the model predicts for the training set."""
+        return networks.logits(self.trained.model, self.inputs).argmax(1).numpy()
+
+    def fit(self, kind: type[Attributor], options: Mapping[str, Any], *, read: bool = True) -> Attributor:
+        """Make and fit an attributor, with the protocol's seed and threads where it takes them.
+
+        Parameters
+        ----------
+        kind, options
+            The attributor's class, and what it is made with.
+        read
+            Read the training set through the model, which belongs to the cost of a fit; else a method that
+            puts a layer of its own in the place of the model's last one takes the ``banks``.
+        """
         protocol, trained = self.workshop.protocol, self.trained
         seed = protocol.seed + _APART * self.model
         common = {"seed": seed, "show_progress": False, "n_threads": protocol.threads}
@@ -101,6 +115,8 @@ class Scene:
         extra: dict[str, Any] = {}
         if kind.limits.needs_checkpoints:
             extra = {"checkpoints": self.checkpoints, "learning_rates": trained.learning_rates}
+        if not read and kind.limits.new_layer:
+            return attributor.fit(features=self.banks[0])
         return attributor.fit(trained.model, self.data, **extra)
 
     def explaining(self, model: int) -> Scene:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from importlib.resources import files
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, Self
 
 from pydantic import Field, SerializeAsAny, ValidationInfo, field_validator, model_validator
 
@@ -266,12 +266,31 @@ class SceneSpec(NamedTuple):
     steps: int
 
 
+class Together(Table):
+    """Protocols of a suite whose results make one page, on which methods are ranked over all of them."""
+
+    title: str
+    protocols: list[str] = Field(min_length=2)
+
+
 class Suite(Table):
-    """Protocols that are run one after another."""
+    """Protocols that are run one after another, and pages of some of them together."""
 
     name: str
     title: str = ""
     protocols: list[str] = Field(min_length=1)
+    together: dict[str, Together] = Field(default={})
+
+    @model_validator(mode="after")
+    def _check_together(self) -> Self:
+        for name, page in self.together.items():
+            for one in page.protocols:
+                if one not in self.protocols:
+                    raise ValueError(
+                        f"'together.{name}' must be of protocols of the suite, {', '.join(self.protocols)}. "
+                        f"Got {one!r}."
+                    )
+        return self
 
 
 def names() -> list[str]:
@@ -280,16 +299,16 @@ def names() -> list[str]:
     return sorted(path.name.removesuffix(".toml") for path in folder.iterdir() if path.name.endswith(".toml"))
 
 
-def members(protocol: str | Path) -> list[str]:
-    """Give the protocols that a suite runs one after another; of a single protocol, itself.
+def suite(protocol: str | Path) -> Suite:
+    """Read a suite; a single protocol is one of itself.
 
     Examples
     --------
-    >>> members("quick")
+    >>> suite("quick").protocols
     ['quick']
     """
     tables = read(protocol)
-    return validated(Suite, tables).protocols if "protocols" in tables else [str(protocol)]
+    return validated(Suite, tables if "protocols" in tables else {"name": "", "protocols": [str(protocol)]})
 
 
 def load(protocol: str | Path) -> Protocol:
