@@ -20,6 +20,7 @@ from whence.evaluate import coreset, pruned
 from whence.evaluate.metrics.coreset import SPREAD, order_by
 from whence.evaluate.report import page
 from whence.evaluate.report.summary import Summary
+from whence.evaluate.report.sweep import Sweep
 from whence.evaluate.scenes.workshop import Scene
 from whence.evaluate.suite import costs, protocol, run
 from whence.evaluate.suite.case import Case
@@ -177,6 +178,7 @@ def test_the_page_shows_both_ways_and_the_spread_between_seeds(tmp_path: Path) -
     html = page.render_page(found)
     assert "Coreset selection, balanced" in html
     assert "Random is drawn anew for each" in html
+    assert Sweep(Summary(found)).shared() == []  # nothing was swept
     assert " ± " in html
 
 
