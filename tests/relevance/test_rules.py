@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
-from tests.helpers.relevance_nets import Function, by_gradient, random, relevance
+from tests.helpers.relevance_nets import Function, by_gradient, flow_of, random, relevance
 from whence.errors import InvalidInputError
 from whence.relevance import Rules
 
@@ -198,6 +198,30 @@ def test_batch_norm_alone_is_an_affine_layer() -> None:
     norm, x = seeded(lambda: nn.BatchNorm2d(3)), random(2, 3, 4, 4)
     got, z, c = relevance(norm, x, rules=Rules(epsilon=0.1))
     torch.testing.assert_close(got, by_matrix("epsilon", norm, x, c * z, 0.1), rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("rule", ["epsilon", "plus", "flat"])
+@pytest.mark.parametrize(
+    "pool", [nn.MaxPool2d(2), nn.MaxPool2d(3, stride=1, padding=1)], ids=["2", "overlapping"]
+)
+def test_batch_norm_after_max_pooling_is_one_layer_with_the_convolution(pool: nn.Module, rule: str) -> None:
+    conv, norm = seeded(lambda: nn.Conv2d(2, 4, 3, padding=1)), seeded(lambda: nn.BatchNorm2d(4))
+    with torch.no_grad():  # by a factor below 0 the largest value becomes the smallest
+        norm.weight.copy_(torch.tensor([0.7, -0.4, 1.2, -0.9]))
+    x, epsilon = random(2, 2, 6, 6), 0.1
+    net = nn.Sequential(conv, pool, norm, nn.ReLU())
+    got, z, c = relevance(net, x, rules=Rules(convolution=rule, epsilon=epsilon))
+    with torch.no_grad():
+        assert torch.equal(z, net(x).flatten(1))
+    y = conv(x).detach().requires_grad_()
+    pooled = pool(y)
+    (R,) = torch.autograd.grad(pooled, y, (c * z).view_as(pooled))  # to where the largest value came from
+    layer = conv if rule == "flat" else nn.Sequential(conv, norm)
+    torch.testing.assert_close(got, by_matrix(rule, layer, x, R.flatten(1), epsilon))
+    flow = flow_of(net, x, rules=Rules(convolution=rule, epsilon=epsilon))
+    several = random(3, *flow.features.shape)
+    at_once = flow.maps(several)["input"]
+    torch.testing.assert_close(at_once, torch.stack([flow.maps(one)["input"] for one in several]))
 
 
 def test_batch_norm_over_the_places_of_a_dense_layer_is_not_fused_with_it() -> None:

@@ -174,3 +174,22 @@ class Layer(NamedTuple):
         else:
             weight = weight * scale.view(-1, *(1,) * (weight.ndim - 1))
         return self._replace(weight=weight, bias=shift if self.bias is None else self.bias * scale + shift)
+
+
+class Pooled(NamedTuple):
+    """What max pooling chose of a layer's output.
+
+    Attributes
+    ----------
+    layer, values : the layer, and its output
+    places : gives where in each channel of the output the chosen values lie
+    """
+
+    layer: Layer
+    values: Tensor
+    places: Callable[[], Tensor]
+
+
+def chosen(x: Tensor, places: Tensor) -> Tensor:
+    """Give the values of x (B, channels, …) at places (B, channels, …) of each channel."""
+    return x.flatten(2).gather(2, places.flatten(2)).view_as(places)
