@@ -1,0 +1,96 @@
+"""Localisation: how well maps of caught pairs find the box and the frame that fooled the network."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from benchmarks.flipping.images import trained
+from whence import DualDA
+from whence.core.cache import Cache
+from whence.evaluate import add_shortcut
+from whence.evaluate.metrics.localisation import Marked, caught_pairs, localisation, localise
+from whence.evaluate.metrics.scores import fooled
+from whence.evaluate.scenes import datasets
+from whence.evaluate.scenes.shortcuts import BoxAndFrame
+from whence.evaluate.scenes.workshop import Materials, Workshop
+from whence.evaluate.suite import protocol as protocols
+from whence.model.extractor import Extractor, find_head
+
+CLASS, SHARE, C, PROPONENTS = 2, 0.3, 1e-5, 10
+STUDY = "study-cifar10-shortcut"
+
+
+class Scene(NamedTuple):
+    """A network, training images (N, …) of which some are marked (N,), and marked tests that it falls for."""
+
+    model: nn.Module
+    images: Tensor
+    labels: Tensor
+    marked: np.ndarray
+    tests: Tensor
+    mark: BoxAndFrame
+
+
+def grey(name: str, n_tests: int, begin: int, cache: Path) -> Scene:
+    """MNIST or Fashion-MNIST: white marks on 30 % of class 2, the network as the example's for MNIST."""
+    from examples import mnist_cnn
+
+    data, tests = mnist_cnn.read("train", mnist_cnn.N_TRAIN, name), mnist_cnn.read("t10k", 10_000, name)
+    mark = BoxAndFrame()
+    seen = add_shortcut(data, mark, share=SHARE, of_class=CLASS, seed=0)
+    images = torch.stack([seen[i][0] for i in range(len(seen))])
+    model = trained(cache / f"{name}-marked.safetensors", images, data.tensors[1])
+    plain, truth = (part[begin : begin + n_tests] for part in tests.tensors)
+    with_mark = torch.stack([mark(image, np.random.default_rng(0)) for image in plain])
+    with torch.inference_mode():
+        before, after = (model(x).argmax(1).numpy() for x in (plain, with_mark))
+    hit = fooled(before, after, truth.numpy(), CLASS)
+    return Scene(model, images, data.tensors[1], seen.poisoned_mask, with_mark[torch.from_numpy(hit)], mark)
+
+
+def colour(data: Path, cache: Path, n_train: int) -> Scene:
+    """CIFAR-10 as in the study's protocol, whose trained network is read from its cache, or trained anew."""
+    protocol = protocols.load(STUDY)
+    shop = Workshop(protocol, data, Cache(cache / STUDY), True)
+    spec, seed = protocol.scene("shortcut"), protocol.seed
+    assert spec.test is not None
+    train, tests = datasets.load("cifar-10", data, spec.train, spec.test + protocol.data.held_out, seed)
+    asked = datasets.draw(tests.labels, spec.test, seed, "test")
+    rest = np.setdiff1d(np.arange(len(tests)), asked)
+    test, held_out = (datasets.taken(tests, places, tests.class_names) for places in (asked, rest))
+    metric: Any = protocol.metrics["shortcut"]
+    scene = metric.stage(Materials(shop, train, test, held_out, spec.steps))
+    mark = BoxAndFrame(metric.size, metric.width, metric.value)
+    rows = slice(n_train)
+    images, labels = scene.inputs[rows], torch.from_numpy(scene.train.labels[rows])
+    return Scene(scene.trained.model, images, labels, scene.marked[rows], scene.tests, mark)
+
+
+def found(scene: Scene, methods: Mapping[str, Any], n_tests: int) -> dict[str, Any]:
+    """Measure areas (method, pair) on both sides, for each of the first tests that has a caught pair."""
+    explainer = DualDA(C=C, show_progress=False).fit(scene.model, (scene.images, scene.labels))
+    tests = scene.tests[:n_tests]
+    target = torch.full((len(tests),), CLASS)
+    pairs = caught_pairs(explainer.attribute(tests, target).numpy(), scene.marked, PROPONENTS)
+    extractor = Extractor(scene.model, find_head(scene.model, tests[:1]))
+    inside = scene.mark.covers(*tests.shape[-2:])
+    rng = np.random.default_rng(0)
+
+    def areas(test: int, sample: int) -> Iterator[tuple[float, float]]:
+        both = Marked(tests[test][None], inside), Marked(scene.images[sample][None], inside)
+        for method in methods.values():
+            if method == "random":
+                yield tuple(localisation(rng.normal(size=inside.shape), inside).auc for _ in both)
+            else:
+                one = localise(explainer, extractor, *both, sample, CLASS, method)
+                yield one.test.auc, one.train.auc
+
+    values = np.array([list(areas(int(t), int(i))) for t, i in pairs]).T  # (side, method, pair)
+    facts = {"fooled": len(scene.tests), "looked at": len(tests), "caught": len(pairs)}
+    return {"test": values[0], "train": values[1], "facts": facts}
