@@ -10,15 +10,15 @@ from benchmarks.flipping.candidates import others
 from whence import DualDA
 from whence.evaluate import FlippingResult, explain_pairs
 
-N_TRAIN, N_TEST, TOKENS, STEPS, SAMPLES, N_RANDOM = 600, 100, 24, 5, 8, 2
+N_TRAIN, N_TEST, TOKENS, STEPS, SAMPLES, N_RANDOM = 600, 100, 16, 5, 8, 2
 CURRENT = "attn_lrp"
 
 
 def methods() -> dict[str, Any]:
-    """Give the named rules of transformers and the methods that are no rules; SmoothGrad once."""
+    """Give the named rules of transformers, gradients, and chance."""
     found = others(1.0, SAMPLES)
-    del found["SmoothGrad"]
-    return {CURRENT: "attn_lrp", "attn_lrp_cp": "attn_lrp_cp", **found}
+    names = ("Input × Gradient", "Integrated Gradients", "random")
+    return {CURRENT: "attn_lrp", "attn_lrp_cp": "attn_lrp_cp", **{name: found[name] for name in names}}
 
 
 def flipped() -> dict[str, FlippingResult]:
