@@ -66,6 +66,19 @@ class RelativePlus(Plus):
         return super().back(layer, c, z, x, self.share * typical(z))
 
 
+class RelativeSameSign(SameSign):
+    """The rule of the same sign with ε as a share of the layer's typical output for the sample."""
+
+    name = "relative_same_sign"
+
+    def __init__(self, share: float) -> None:
+        self.share = share
+
+    def back(self, layer: Layer, c: Tensor, z: Tensor, x: Tensor, epsilon: float) -> Tensor:
+        """Take ε from the outputs."""
+        return super().back(layer, c, z, x, self.share * typical(z))
+
+
 class RelativeEpsilon(Epsilon):
     """The epsilon rule with ε as a share of the layer's typical output for the sample."""
 
@@ -79,9 +92,9 @@ class RelativeEpsilon(Epsilon):
         return layer.transpose(c * kept(z, self.share * typical(z)), layer.weight)
 
 
-def relative(share: float) -> Rules:
+def relative(convolution: type[SharingRule], share: float) -> Rules:
     """Rules whose ε is relative in layers, and tiny in sums."""
-    return Rules(RelativeEpsilon(share), RelativePlus(share), first="flat", epsilon=1e-6)
+    return Rules(RelativeEpsilon(share), convolution(share), first="flat", epsilon=1e-6)  # type: ignore[call-arg]
 
 
 CURRENT = "plus, flat"
@@ -90,11 +103,12 @@ RULES: dict[str, Any] = {
     "plus, flat, ε = 0.05": Rules(convolution="plus", first="flat", epsilon=0.05),
     "plus, flat, ε = 0.25": Rules(convolution="plus", first="flat", epsilon=0.25),
     "plus, flat, ε = 1": Rules(convolution="plus", first="flat", epsilon=1.0),
-    "plus, flat, ε = 0.1 relative": relative(0.1),
-    "plus, flat, ε = 1 relative": relative(1.0),
+    "plus, flat, ε = 0.1 relative": relative(RelativePlus, 0.1),
+    "plus, flat, ε = 1 relative": relative(RelativePlus, 1.0),
     "positive outputs, flat": Rules(convolution=PositiveOutputs(), first="flat", epsilon=1e-6),
     "same sign, flat": Rules(convolution=SameSign(), first="flat", epsilon=1e-6),
     "same sign, flat, ε = 0.25": Rules(convolution=SameSign(), first="flat", epsilon=0.25),
+    "same sign, flat, ε = 0.1 relative": relative(RelativeSameSign, 0.1),
     "same sign everywhere, flat": Rules(SameSign(), SameSign(), first="flat", epsilon=1e-6),
     "same sign, no flat": Rules(convolution=SameSign(), epsilon=1e-6),
     "plus, no flat": Rules(convolution="plus", epsilon=1e-6),
