@@ -11,8 +11,8 @@ from torch import Tensor
 from whence.relevance import Rules
 from whence.relevance.captum import Captum
 from whence.relevance.presets import EPSILON_PLUS_FLAT
-from whence.relevance.primitives import Layer, kept, stab
-from whence.relevance.rules import Epsilon, Plus, SharingRule
+from whence.relevance.primitives import Layer, Stabiliser, stab
+from whence.relevance.rules import Plus, SharingRule
 
 SAMPLES = 20  # passes of methods of captum that take several
 NOISE = 0.15  # of SmoothGrad, of the range of the training images
@@ -23,7 +23,7 @@ class PositiveOutputs(Plus):
 
     name = "positive_outputs"
 
-    def back(self, layer: Layer, c: Tensor, z: Tensor, x: Tensor, epsilon: float) -> Tensor:
+    def back(self, layer: Layer, c: Tensor, z: Tensor, x: Tensor, epsilon: Stabiliser) -> Tensor:
         """Drop c of outputs below 0."""
         return super().back(layer, c * (z > 0), z, x, epsilon)
 
@@ -33,7 +33,7 @@ class SameSign(SharingRule):
 
     name, needs_epsilon = "same_sign", True
 
-    def back(self, layer: Layer, c: Tensor, z: Tensor, x: Tensor, epsilon: float) -> Tensor:
+    def back(self, layer: Layer, c: Tensor, z: Tensor, x: Tensor, epsilon: Stabiliser) -> Tensor:
         """Divide by the part of the output that has its sign."""
         positive, negative = layer.weight.clamp(min=0), layer.weight.clamp(max=0)
         bias = None if layer.bias is None else layer.bias.clamp(min=0)
@@ -48,67 +48,20 @@ class SameSign(SharingRule):
         )
 
 
-def typical(z: Tensor) -> Tensor:
-    """Root mean square of each sample's outputs, which ε can be a share of."""
-    return z.flatten(1).square().mean(1).sqrt().view(-1, *(1,) * (z.ndim - 1))
-
-
-class RelativePlus(Plus):
-    """The plus rule with ε as a share of the layer's typical output for the sample."""
-
-    name = "relative_plus"
-
-    def __init__(self, share: float) -> None:
-        self.share = share
-
-    def back(self, layer: Layer, c: Tensor, z: Tensor, x: Tensor, epsilon: float) -> Tensor:
-        """Take ε from the outputs."""
-        return super().back(layer, c, z, x, self.share * typical(z))
-
-
-class RelativeSameSign(SameSign):
-    """The rule of the same sign with ε as a share of the layer's typical output for the sample."""
-
-    name = "relative_same_sign"
-
-    def __init__(self, share: float) -> None:
-        self.share = share
-
-    def back(self, layer: Layer, c: Tensor, z: Tensor, x: Tensor, epsilon: float) -> Tensor:
-        """Take ε from the outputs."""
-        return super().back(layer, c, z, x, self.share * typical(z))
-
-
-class RelativeEpsilon(Epsilon):
-    """The epsilon rule with ε as a share of the layer's typical output for the sample."""
-
-    name = "relative_epsilon"
-
-    def __init__(self, share: float) -> None:
-        self.share = share
-
-    def back(self, layer: Layer, c: Tensor, z: Tensor, x: Tensor, epsilon: float) -> Tensor:
-        """Take ε from the outputs."""
-        return layer.transpose(c * kept(z, self.share * typical(z)), layer.weight)
-
-
-def relative(convolution: type[SharingRule], share: float) -> Rules:
-    """Rules whose ε is relative in layers, and tiny in sums."""
-    return Rules(RelativeEpsilon(share), convolution(share), first="flat", epsilon=1e-6)  # type: ignore[call-arg]
-
-
 CURRENT = "plus, flat"
 RULES: dict[str, Any] = {
     CURRENT: EPSILON_PLUS_FLAT,
     "plus, flat, ε = 0.05": Rules(convolution="plus", first="flat", epsilon=0.05),
     "plus, flat, ε = 0.25": Rules(convolution="plus", first="flat", epsilon=0.25),
     "plus, flat, ε = 1": Rules(convolution="plus", first="flat", epsilon=1.0),
-    "plus, flat, ε = 0.1 relative": relative(RelativePlus, 0.1),
-    "plus, flat, ε = 1 relative": relative(RelativePlus, 1.0),
+    "plus, flat, ε = 0.1 relative": Rules(convolution="plus", first="flat", epsilon=1e-6, relative=0.1),
+    "plus, flat, ε = 1 relative": Rules(convolution="plus", first="flat", epsilon=1e-6, relative=1.0),
     "positive outputs, flat": Rules(convolution=PositiveOutputs(), first="flat", epsilon=1e-6),
     "same sign, flat": Rules(convolution=SameSign(), first="flat", epsilon=1e-6),
     "same sign, flat, ε = 0.25": Rules(convolution=SameSign(), first="flat", epsilon=0.25),
-    "same sign, flat, ε = 0.1 relative": relative(RelativeSameSign, 0.1),
+    "same sign, flat, ε = 0.1 relative": Rules(
+        convolution=SameSign(), first="flat", epsilon=1e-6, relative=0.1
+    ),
     "same sign everywhere, flat": Rules(SameSign(), SameSign(), first="flat", epsilon=1e-6),
     "same sign, no flat": Rules(convolution=SameSign(), epsilon=1e-6),
     "plus, no flat": Rules(convolution="plus", epsilon=1e-6),

@@ -21,7 +21,7 @@ from whence.model.extractor import Extractor, find_head
 from whence.relevance import Rules
 from whence.relevance.lrp import trace
 from whence.relevance.presets import EPSILON_PLUS_FLAT
-from whence.relevance.primitives import Layer
+from whence.relevance.primitives import Layer, Stabiliser
 from whence.relevance.rules import Epsilon, Flat, Plus
 
 EPSILON, TINY = 0.25, 1e-6
@@ -37,7 +37,7 @@ class EpsilonAt(Epsilon):
     def __init__(self, epsilon: float) -> None:
         self.epsilon = epsilon
 
-    def back(self, layer: Layer, c: Tensor, z: Tensor, x: Tensor, epsilon: float) -> Tensor:
+    def back(self, layer: Layer, c: Tensor, z: Tensor, x: Tensor, epsilon: Stabiliser) -> Tensor:
         """Take the rule's own ε."""
         return super().back(layer, c, z, x, self.epsilon)
 
@@ -50,7 +50,7 @@ class PlusAt(Plus):
     def __init__(self, epsilon: float) -> None:
         self.epsilon = epsilon
 
-    def back(self, layer: Layer, c: Tensor, z: Tensor, x: Tensor, epsilon: float) -> Tensor:
+    def back(self, layer: Layer, c: Tensor, z: Tensor, x: Tensor, epsilon: Stabiliser) -> Tensor:
         """Take the rule's own ε."""
         return super().back(layer, c, z, x, self.epsilon)
 
@@ -83,7 +83,7 @@ class Excited(Plus):
     def __init__(self, least: float) -> None:
         self.least = least
 
-    def back(self, layer: Layer, c: Tensor, z: Tensor, x: Tensor, epsilon: float) -> Tensor:
+    def back(self, layer: Layer, c: Tensor, z: Tensor, x: Tensor, epsilon: Stabiliser) -> Tensor:
         """Drop c of weakly excited outputs."""
         return super().back(layer, c * (excitation(layer, x) >= self.least), z, x, epsilon)
 
@@ -96,7 +96,7 @@ class Recording(Plus):
     def __init__(self) -> None:
         self.seen: dict[str, float] = {}
 
-    def back(self, layer: Layer, c: Tensor, z: Tensor, x: Tensor, epsilon: float) -> Tensor:
+    def back(self, layer: Layer, c: Tensor, z: Tensor, x: Tensor, epsilon: Stabiliser) -> Tensor:
         """Note how much relevance lies on which outputs, and how much there is at the inputs."""
         found = super().back(layer, c, z, x, epsilon)
         R, above = (c * z).abs(), excitation(layer, x)

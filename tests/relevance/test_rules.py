@@ -35,11 +35,11 @@ def ones_in(function: Function) -> Function:
     return layer
 
 
-def stab(z: Tensor, epsilon: float) -> Tensor:
+def stab(z: Tensor, epsilon: float | Tensor) -> Tensor:
     return torch.where(z >= 0, z + epsilon, z - epsilon)
 
 
-def by_matrix(rule: str, function: Function, x: Tensor, R: Tensor, epsilon: float) -> Tensor:
+def by_matrix(rule: str, function: Function, x: Tensor, R: Tensor, epsilon: float | Tensor) -> Tensor:
     """Relevance of x (B, …) from R (B, out) by the rule's definition."""
     W, b = matrix(function, tuple(x.shape[1:]))
     rows = x.flatten(1)  # (B, in)
@@ -120,6 +120,40 @@ def test_layers_go_by_the_closed_form_of_their_rule(name: str, rule: str, epsilo
     # Where the norm's dense matrix is of one layer, flat shares do not depend on it.
     function = layer[0] if rule == "flat" and "norm" in name else layer  # type: ignore[index]
     torch.testing.assert_close(got, by_matrix(rule, function, x, c * z, epsilon), rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("rule", ["epsilon", "plus"])
+@pytest.mark.parametrize("name", ["linear", "linear over places", "conv1d", "conv2d", "conv, norm"])
+def test_a_relative_epsilon_is_a_share_of_what_the_layer_gives_for_the_sample(name: str, rule: str) -> None:
+    make, shape = LAYERS[name]
+    layer, x = seeded(make), random(2, *shape)
+    x[1] *= 100  # another size than the first sample's
+    got, z, c = relevance(layer, x, rules=Rules(rule, rule, epsilon=1e-3, relative=0.5))
+    with torch.no_grad():
+        out = layer(x)
+    dims = -1 if name.startswith("linear") else tuple(range(1, out.ndim))
+    epsilon = 1e-3 + 0.5 * out.square().mean(dims, keepdim=True).sqrt().expand_as(out).flatten(1)
+    torch.testing.assert_close(got, by_matrix(rule, layer, x, c * z, epsilon), rtol=1e-9, atol=1e-11)
+
+
+def test_units_of_a_layer_do_not_matter_to_a_relative_epsilon() -> None:
+    def network(factor: float) -> nn.Module:
+        first, second = seeded(lambda: nn.Conv2d(2, 3, 3)), seeded(lambda: nn.Conv2d(3, 4, 3))
+        last = seeded(lambda: nn.Linear(16, 5))
+        with torch.no_grad():
+            second.weight.mul_(factor)
+            second.bias.mul_(factor)
+            last.weight.div_(factor)
+        return nn.Sequential(first, nn.ReLU(), second, nn.ReLU(), nn.Flatten(), last, nn.ReLU())
+
+    x = random(2, 2, 6, 6)
+
+    def moved_by_units(rules: Rules) -> float:
+        one, other = (relevance(network(factor), x, rules=rules)[0] for factor in (1.0, 10.0))
+        return float((one - other).norm() / one.norm())
+
+    assert moved_by_units(Rules(convolution="plus", epsilon=1e-14, relative=0.25)) < 1e-9
+    assert moved_by_units(Rules(convolution="plus", epsilon=0.25)) > 0.01
 
 
 @pytest.mark.parametrize("rule", ["epsilon", "plus", "flat"])

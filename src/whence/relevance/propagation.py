@@ -235,7 +235,12 @@ class Propagation(TorchFunctionMode):
             return layer.apply(inputs[-1], layer.weight, layer.bias)
 
         if isinstance(rule, SharingRule):
-            z = ruled(compute, lambda c, z, x: rule.back(layer, c, z, x, epsilon), x, again=again)
+            share = self.rules.relative
+
+            def back(c: Tensor, z: Tensor, x: Tensor) -> Tensor:
+                return rule.back(layer, c, z, x, epsilon + share * layer.size(z) if share else epsilon)
+
+            z = ruled(compute, back, x, again=again)
             return _tag(z, Tag(layer=layer))
         shadow, mask = tag.shadow, tag.mask
         if shadow is None or mask is None:
