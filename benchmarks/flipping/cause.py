@@ -103,10 +103,10 @@ class Recording(Plus):
         total = float(R.sum())
         self.seen = {
             "median z⁺": float(above.median()),
-            "share of |R| with z⁺ < 0.25": float(R[above < EPSILON].sum()) / total,
-            "share of |R| with z < 0": float(R[z < 0].sum()) / total,
-            "largest |z|/z⁺ where relevance flows": float((z.abs() / above.clamp(min=TINY))[R > 0].max()),
-            "Σ|R| at the inputs / at the outputs": float((found * x).abs().sum()) / total,
+            "relevance with z⁺ < 0.25": float(R[above < EPSILON].sum()) / total,
+            "relevance with z < 0": float(R[z < 0].sum()) / total,
+            "largest ratio of z to z⁺ with relevance": float((z.abs() / above.clamp(min=TINY))[R > 0].max()),
+            "relevance at the inputs, of that at the outputs": float((found * x).abs().sum()) / total,
         }
         return found
 
