@@ -22,12 +22,15 @@ from whence.evaluate.scenes.workshop import Materials, Workshop
 from whence.evaluate.suite import protocol as protocols
 from whence.model.extractor import Extractor, find_head
 
-CLASS, SHARE, C, PROPONENTS = 2, 0.3, 1e-5, 10
+CLASS, SHARE, PROPONENTS = 2, 0.3, 10
 STUDY = "study-cifar10-shortcut"
 
 
 class Scene(NamedTuple):
-    """A network, training images (N, …) of which some are marked (N,), and marked tests that it falls for."""
+    """A network, training images (N, …) of which some are marked (N,), and marked tests that it falls for.
+
+    ``options`` are those of the DualDA that pairs come from.
+    """
 
     model: nn.Module
     images: Tensor
@@ -35,23 +38,25 @@ class Scene(NamedTuple):
     marked: np.ndarray
     tests: Tensor
     mark: BoxAndFrame
+    options: dict[str, Any]
 
 
 def grey(name: str, n_tests: int, begin: int, cache: Path) -> Scene:
     """MNIST or Fashion-MNIST: white marks on 30 % of class 2, the network as the example's for MNIST."""
     from examples import mnist_cnn
 
-    data, tests = mnist_cnn.read("train", mnist_cnn.N_TRAIN, name), mnist_cnn.read("t10k", 10_000, name)
+    data, other = mnist_cnn.read("train", mnist_cnn.N_TRAIN, name), mnist_cnn.read("t10k", 10_000, name)
     mark = BoxAndFrame()
     seen = add_shortcut(data, mark, share=SHARE, of_class=CLASS, seed=0)
     images = torch.stack([seen[i][0] for i in range(len(seen))])
     model = trained(cache / f"{name}-marked.safetensors", images, data.tensors[1])
-    plain, truth = (part[begin : begin + n_tests] for part in tests.tensors)
+    plain, truth = (part[begin : begin + n_tests] for part in other.tensors)
     with_mark = torch.stack([mark(image, np.random.default_rng(0)) for image in plain])
     with torch.inference_mode():
         before, after = (model(x).argmax(1).numpy() for x in (plain, with_mark))
     hit = fooled(before, after, truth.numpy(), CLASS)
-    return Scene(model, images, data.tensors[1], seen.poisoned_mask, with_mark[torch.from_numpy(hit)], mark)
+    tests = with_mark[torch.from_numpy(hit)]
+    return Scene(model, images, data.tensors[1], seen.poisoned_mask, tests, mark, {"C": 1e-5})
 
 
 def colour(data: Path, cache: Path, n_train: int) -> Scene:
@@ -69,12 +74,14 @@ def colour(data: Path, cache: Path, n_train: int) -> Scene:
     mark = BoxAndFrame(metric.size, metric.width, metric.value)
     rows = slice(n_train)
     images, labels = scene.inputs[rows], torch.from_numpy(scene.train.labels[rows])
-    return Scene(scene.trained.model, images, labels, scene.marked[rows], scene.tests, mark)
+    # Long feature vectors hide the marked ones: without unit length no pair is caught, whatever C.
+    options = {"C": 1e-3, "normalise": True}
+    return Scene(scene.trained.model, images, labels, scene.marked[rows], scene.tests, mark, options)
 
 
 def found(scene: Scene, methods: Mapping[str, Any], n_tests: int) -> dict[str, Any]:
     """Measure areas (method, pair) on both sides, for each of the first tests that has a caught pair."""
-    explainer = DualDA(C=C, show_progress=False).fit(scene.model, (scene.images, scene.labels))
+    explainer = DualDA(**scene.options, show_progress=False).fit(scene.model, (scene.images, scene.labels))
     tests = scene.tests[:n_tests]
     target = torch.full((len(tests),), CLASS)
     pairs = caught_pairs(explainer.attribute(tests, target).numpy(), scene.marked, PROPONENTS)
