@@ -66,6 +66,8 @@ def confirm(chosen: list[str], data: Path, cache: Path) -> None:
         task = kept(cache, name, lambda make=make: make(rules))
         print(f"\n{task.table()}\n", flush=True)
         tasks.append(task)
+    apart = kept(cache, "CIFAR-10 (whitened CNN), box and frame", lambda: of_parts(rules, data, cache))
+    print(f"\n{apart.table()}\n", flush=True)
     for name in chosen:
         if name != CURRENT:
             print(f"{name} against {CURRENT}: {verdict(tasks, name, CURRENT)}", flush=True)
@@ -105,6 +107,11 @@ def makers(data: Path, cache: Path) -> dict[str, Callable[[Mapping[str, Any]], T
     }
 
 
+def of_parts(rules: Mapping[str, Any], data: Path, cache: Path) -> Task:
+    scene = marks.colour(data, cache, N_COLOUR)
+    return in_parts(scene, with_others(rules, scene.images))
+
+
 def marked(name: str, rows: slice, cache: Path) -> marks.Scene:
     return marks.grey(name, N_MARKED, rows.start, cache)
 
@@ -135,11 +142,18 @@ def of_flips(results: Mapping[str, FlippingResult]) -> Task:
 
 
 def caught(scene: marks.Scene, methods: Mapping[str, Any]) -> Task:
-    found = marks.found(scene, methods, N_CAUGHT)
-    columns = {
-        side: Column(found[side], np.arange(found[side].shape[1]), False) for side in ("test", "train")
-    }
-    return Task("", tuple(methods), columns, found["facts"])
+    return of_areas(methods, *marks.found(scene, methods, N_CAUGHT, marks.whole(scene)))
+
+
+def in_parts(scene: marks.Scene, methods: Mapping[str, Any]) -> Task:
+    """Look at the box and the frame by themselves; no part of the protocol."""
+    columns, facts = marks.found(scene, methods, N_CAUGHT, marks.parts(scene))
+    return of_areas(methods, columns, facts | marks.still_fooled(scene))
+
+
+def of_areas(methods: Mapping[str, Any], areas: Mapping[str, Any], facts: Mapping[str, float]) -> Task:
+    columns = {name: Column(values, np.arange(values.shape[1]), False) for name, values in areas.items()}
+    return Task("", tuple(methods), columns, dict(facts))
 
 
 def kept(cache: Path, name: str, measure: Callable[[], Task]) -> Task:

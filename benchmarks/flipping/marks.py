@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,18 +12,20 @@ from torch import Tensor, nn
 
 from benchmarks.flipping.images import trained
 from whence import DualDA
+from whence.core.arrays import Mask
 from whence.core.cache import Cache
 from whence.evaluate import add_shortcut
 from whence.evaluate.metrics.localisation import Marked, caught_pairs, localisation, localise
 from whence.evaluate.metrics.scores import fooled
 from whence.evaluate.scenes import datasets
-from whence.evaluate.scenes.shortcuts import BoxAndFrame
+from whence.evaluate.scenes.shortcuts import BoxAndFrame, CentreBox, Frame
 from whence.evaluate.scenes.workshop import Materials, Workshop
 from whence.evaluate.suite import protocol as protocols
 from whence.model.extractor import Extractor, find_head
 
 CLASS, SHARE, PROPONENTS = 2, 0.3, 10
 STUDY = "study-cifar10-shortcut"
+SIDES = ("test", "train")
 
 
 class Scene(NamedTuple):
@@ -39,6 +41,13 @@ class Scene(NamedTuple):
     tests: Tensor
     mark: BoxAndFrame
     options: dict[str, Any]
+
+
+class Found(NamedTuple):
+    """Areas (method, pair) by column, and what else is known."""
+
+    columns: dict[str, np.ndarray]
+    facts: dict[str, float]
 
 
 def grey(name: str, n_tests: int, begin: int, cache: Path) -> Scene:
@@ -79,8 +88,8 @@ def colour(data: Path, cache: Path, n_train: int) -> Scene:
     return Scene(scene.trained.model, images, labels, scene.marked[rows], scene.tests, mark, options)
 
 
-def found(scene: Scene, methods: Mapping[str, Any], n_tests: int) -> dict[str, Any]:
-    """Measure areas (method, pair) on both sides, for each of the first tests that has a caught pair."""
+def found(scene: Scene, methods: Mapping[str, Any], n_tests: int, regions: Mapping[str, Mask]) -> Found:
+    """Measure areas (method, pair) by column, for each of the first tests that has a caught pair."""
     explainer = DualDA(**scene.options, show_progress=False).fit(scene.model, (scene.images, scene.labels))
     tests = scene.tests[:n_tests]
     target = torch.full((len(tests),), CLASS)
@@ -89,15 +98,42 @@ def found(scene: Scene, methods: Mapping[str, Any], n_tests: int) -> dict[str, A
     inside = scene.mark.covers(*tests.shape[-2:])
     rng = np.random.default_rng(0)
 
-    def areas(test: int, sample: int) -> Iterator[tuple[float, float]]:
+    def maps(method: Any, test: int, sample: int) -> tuple[np.ndarray, np.ndarray]:
+        if method == "random":
+            return rng.normal(size=inside.shape), rng.normal(size=inside.shape)
         both = Marked(tests[test][None], inside), Marked(scene.images[sample][None], inside)
-        for method in methods.values():
-            if method == "random":
-                yield tuple(localisation(rng.normal(size=inside.shape), inside).auc for _ in both)
-            else:
-                one = localise(explainer, extractor, *both, sample, CLASS, method)
-                yield one.test.auc, one.train.auc
+        one = localise(explainer, extractor, *both, sample, CLASS, method)
+        return one.on_test, one.on_train
 
-    values = np.array([list(areas(int(t), int(i))) for t, i in pairs]).T  # (side, method, pair)
+    columns: dict[str, list[list[float]]] = {f"{side}{name}": [] for name in regions for side in SIDES}
+    for test, sample in pairs.tolist():
+        each = [maps(method, test, sample) for method in methods.values()]
+        for name, region in regions.items():
+            for s, side in enumerate(SIDES):
+                columns[f"{side}{name}"].append([localisation(one[s], region).auc for one in each])
     facts = {"fooled": len(scene.tests), "looked at": len(tests), "caught": len(pairs)}
-    return {"test": values[0], "train": values[1], "facts": facts}
+    return Found({name: np.array(values).T for name, values in columns.items()}, facts)
+
+
+def whole(scene: Scene) -> dict[str, Mask]:
+    """Give the places of the marks, as the criterion counts them."""
+    return {"": scene.mark.covers(*scene.tests.shape[-2:])}
+
+
+def parts(scene: Scene) -> dict[str, Mask]:
+    """Give the places of the box and of the frame, each by itself."""
+    size = scene.tests.shape[-2:]
+    return {
+        ", box": CentreBox(scene.mark.size).covers(*size),
+        ", frame": Frame(scene.mark.width).covers(*size),
+    }
+
+
+def still_fooled(scene: Scene) -> dict[str, float]:
+    """Share of the tests that stay in the class of the marks with the box or the frame painted over by 0."""
+    shares = {}
+    for name, region in parts(scene).items():
+        painted = torch.where(torch.from_numpy(region), 0.0, scene.tests)
+        with torch.inference_mode():
+            shares[f"without{name[1:]}"] = float((scene.model(painted).argmax(1) == CLASS).float().mean())
+    return shares
