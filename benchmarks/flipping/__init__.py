@@ -41,6 +41,7 @@ def run(data: Path, cache: Path) -> None:
     confirm(chosen, data, cache)
     articles(cache)
     cause.run()
+    write(cache, Path("docs/results/flipping.json"))
 
 
 def choose(cache: Path) -> list[str]:
@@ -164,6 +165,13 @@ def kept(cache: Path, name: str, measure: Callable[[], Task]) -> Task:
         stored.parent.mkdir(parents=True, exist_ok=True)
         stored.write_text(json.dumps(task._replace(name=name).to_dict()))
     return Task.of(json.loads(stored.read_text()))
+
+
+def write(cache: Path, path: Path) -> None:
+    """Write means and errors of everything that was measured."""
+    tasks = [Task.of(json.loads(stored.read_text())) for stored in sorted(cache.glob("*.json"))]
+    found = {task.name: task.summary() for task in tasks}
+    path.write_text(json.dumps(found, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
 
 
 def ranking(ranks: Mapping[str, float], tasks: list[Task]) -> str:

@@ -73,6 +73,15 @@ class Task(NamedTuple):
         facts = {key: float(value) for key, value in self.facts.items()}
         return {"name": self.name, "methods": list(self.methods), "columns": columns, "facts": facts}
 
+    def summary(self) -> dict[str, Any]:
+        """Means and standard errors of each method by column, with what else is known."""
+        found: dict[str, Any] = {"facts": self.facts, "columns": {}}
+        for name, column in self.columns.items():
+            errors = standard_error(column.values, column.tests)
+            both = zip(column.values.mean(1).round(5), errors.round(5), strict=True)
+            found["columns"][name] = dict(zip(self.methods, map(list, both), strict=True))
+        return found
+
     @classmethod
     def of(cls, stored: dict[str, Any]) -> Task:
         """Read what ``to_dict`` gave."""
