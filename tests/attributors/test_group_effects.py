@@ -56,6 +56,21 @@ def test_exact_is_the_surrogate_of_the_remaining_samples():
     assert found.gap <= 1e-10
 
 
+def test_first_order_alone_is_a_derivative_and_solves_nothing(monkeypatch: pytest.MonkeyPatch):
+    explainer = fitted()
+    monkeypatch.setattr(explainer, "solver", None)
+    found = explainer.foretold_of_features(TESTS, TARGETS, remove=[3, 17], training_features=X)
+    # Samples of weight 1 − ε, by solving: scikit-learn weighs them.
+    step, rows, sides = 1e-3, np.arange(len(TESTS)), []
+    both = [np.c_[some.astype(np.float64), np.full(len(some), explainer.constant_)] for some in (X, TESTS)]
+    for sign in (1, -1):
+        model = LogisticRegression(C=1.0, fit_intercept=False, tol=1e-10, max_iter=20_000)
+        weights = np.ones(N)
+        weights[[3, 17]] -= sign * step
+        sides.append((both[1] @ model.fit(both[0], Y, sample_weight=weights).coef_.T)[rows, TARGETS])
+    np.testing.assert_allclose(found, (sides[0] - sides[1]) / (2 * step), atol=1e-3)
+
+
 @pytest.mark.parametrize("output", ["logit", "margin", "log_prob"])
 def test_other_outputs_are_taken_of_the_same_surrogates(output):
     explainer = fitted(output=output)

@@ -80,7 +80,9 @@ def outputs_of(out: Path, model: int) -> tuple[Any, Any, dict[str, Any]]:
     logits = np.array(
         [
             networks.logits(network, scene.tests).double().numpy()
-            for network in scene.retrained([np.flatnonzero(row) for row in subsets], SEEDS)
+            for network in scene.retrained(
+                [(np.flatnonzero(row), s) for s in range(SEEDS) for row in subsets]
+            )
         ]
     ).reshape(SEEDS, len(subsets), TESTS, -1)
     own = np.arange(TESTS), scene.explained

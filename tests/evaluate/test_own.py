@@ -142,7 +142,7 @@ def test_an_own_network_is_trained_by_the_recipe(place: Path) -> None:
     ]
     assert len(scenes[1].trained.checkpoints) == 2
     assert scenes[0].trainer.config != scenes[1].trainer.config
-    models = list(scenes[1].retrained([np.arange(20)], 2))
+    models = list(scenes[1].retrained([(np.arange(20), 0), (np.arange(20), 1)]))
     assert not torch.equal(models[0][0].weight, models[1][0].weight)  # type: ignore[index]
 
 
@@ -186,7 +186,13 @@ def test_names_that_are_neither_ours_nor_own_are_refused() -> None:
         protocol.parse({**TABLES, "data": {"name": ":data"}})
 
 
-SUITE = 'title = "Both"\nprotocols = ["one.toml", "two.toml"]\n'
+SUITE = """
+title = "Both"
+protocols = ["one.toml", "two.toml"]
+[together.all]
+title = "One and two"
+protocols = ["one.toml", "two.toml"]
+"""
 ONE = """
 [data]
 name = "sample"
@@ -215,13 +221,14 @@ def test_a_suite_runs_its_protocols_and_says_which_it_could_not(
     assert "could not be run" in str(done.exception)
     assert "two" in str(done.exception)
     assert "Put the four files" in done.output
+    assert "all: no page of all yet, for there are no results of two." in done.output
     assert results.read("out/one/results.parquet").value("identical_class", "similarity") is not None
     Path("two.toml").write_text(ONE, encoding="utf-8")
     done = CliRunner().invoke(cli.app, ["evaluate", "--protocol", "both.toml", "--out", "out"])
     assert done.exit_code == 0, done.output
-    assert done.output.split()[-2:] == [
-        str(tmp_path / "out" / name / "index.html") for name in ("one", "two")
-    ]
+    pages = [Path(name) for name in ("one/index.html", "two/index.html", "all.html")]
+    assert done.output.split()[-3:] == [str(tmp_path / "out" / page) for page in pages]
+    assert "One and two" in Path("out/all.html").read_text(encoding="utf-8")
 
 
 def test_a_metric_of_the_extended_protocol_is_left_out(tmp_path: Path) -> None:
@@ -230,13 +237,21 @@ def test_a_metric_of_the_extended_protocol_is_left_out(tmp_path: Path) -> None:
     assert set(protocol.load("tiny").metrics) - set(protocol.load(mine).metrics) == {"shortcut"}
 
 
+def test_pages_of_protocols_that_are_not_of_the_suite_are_refused(tmp_path: Path) -> None:
+    mine = tmp_path / "mine.toml"
+    page = '[together.all]\ntitle = "A"\nprotocols = ["quick", "cpu-mnist"]\n'
+    mine.write_text(f'protocols = ["quick", "tiny"]\n{page}', encoding="utf-8")
+    with pytest.raises(InvalidInputError, match=r"'together.all' must be of protocols.*Got 'cpu-mnist'"):
+        protocol.suite(mine)
+
+
 def test_packaged_suites_hold_protocols() -> None:
     for suite, n in (("cpu", 5), ("paper", 4)):
-        several = [protocol.load(name) for name in protocol.members(suite)]
+        several = [protocol.load(name) for name in protocol.suite(suite).protocols]
         assert len(several) >= n
         with pytest.raises(InvalidInputError, match=f"Got '{suite}', which runs"):
             protocol.load(suite)
-    assert protocol.members("quick") == ["quick"]
+    assert protocol.suite("quick").protocols == ["quick"]
 
 
 HALVES = """

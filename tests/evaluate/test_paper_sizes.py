@@ -94,7 +94,7 @@ def hundredth(name: str) -> protocol.Protocol:
     return protocol.parse(tables)
 
 
-@pytest.mark.parametrize("name", protocol.members("paper"))
+@pytest.mark.parametrize("name", protocol.suite("paper").protocols)
 def test_a_hundredth_of_the_papers_study_runs_whole(
     name: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -76,7 +76,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Results]:
 
 @pytest.mark.parametrize("name", protocol.names())
 def test_packaged_protocols_are_valid(name: str) -> None:
-    for found in map(protocol.load, protocol.members(name)):
+    for found in map(protocol.load, protocol.suite(name).protocols):
         assert found.methods[0].name == "random"
         assert sum(item.seconds for item in costs.plan(found)) > 0
         assert json.dumps(found.as_dict())
@@ -252,17 +252,17 @@ def test_methods_that_choose_the_same_samples_share_models() -> None:
         workshop = SimpleNamespace(seed=0)
         held_out = torch.rand(5, 3), np.array([0, 1, 0, 1, 0])
 
-        def retrained(self, parts: list[Any], seeds: int) -> Iterator[nn.Module]:
+        def retrained(self, parts: list[tuple[Any, int]]) -> Iterator[nn.Module]:
             self.parts = parts
-            return iter([nn.Linear(3, 2)] * len(parts) * seeds)
+            return iter([nn.Linear(3, 2)] * len(parts))
 
     asked = []
     for importance in ([4.0, 3.0, 2.0, 1.0], [3.0, 4.0, 1.0, 2.0]):
         recorder = Recorder()
-        case = Case(recorder, SimpleNamespace(key="a"), {})  # type: ignore[arg-type]
+        case = Case(recorder, SimpleNamespace(key="a", kind=GradDot, by_value=False), {})  # type: ignore[arg-type]
         vars(case)["scores"] = np.array([importance])
         Coreset(fractions=[0.5], seeds=1).measure(case)
-        asked.append([part.tolist() for part in recorder.parts])
+        asked.append([part.tolist() for part, _ in recorder.parts])
     assert asked == [[[0, 1]], [[0, 1]]]
 
 

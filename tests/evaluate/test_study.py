@@ -22,6 +22,7 @@ from whence.evaluate.scenes.unfinished import Unfinished
 from whence.evaluate.scenes.workshop import Workshop
 from whence.evaluate.suite import costs, protocol, run
 from whence.evaluate.suite.case import Case
+from whence.model.bound import BoundModel
 
 DATA = {"name": "sample", "train": 80, "test": 20, "held_out": 40}
 MODEL = {"name": "narrow-cnn", "steps": 30, "checkpoints": 3, "batch_size": 16}
@@ -114,6 +115,27 @@ def test_wrong_labels_by_margin_slack_and_length(tmp_path: Path) -> None:
     assert rows["by_slack"] == pytest.approx(area(np.maximum(0, 1 - margin)), abs=1e-3)
     lam = fitted.lam_.toarray()[np.arange(len(y)), y]
     assert rows["by_length"] == pytest.approx(area(lam * np.linalg.norm(f, axis=1)), abs=1e-3)
+
+
+def test_wrong_labels_read_the_training_set_once_for_all_of_dualda(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop = workshop(tmp_path, metrics={"mislabeling": {}})
+    scene, metric = shop.scene("mislabeling"), shop.protocol.metrics["mislabeling"]
+    several = ({"C": 1e-2}, {"C": 1.0}, {"C": 1.0, "normalise": True})
+    cases = [Case(scene, shop.protocol.methods[1], options) for options in several]
+    for case in cases:
+        case.attributor.self_influence()
+    counted, read = [], BoundModel.read
+
+    def counting(bound: BoundModel, x: Any, batch_size: int) -> Any:
+        counted.append(len(x))
+        return read(bound, x, batch_size)
+
+    monkeypatch.setattr(BoundModel, "read", counting)
+    areas = [[row.value for row in metric.measure(case) if row.quantity == "by_margin"] for case in cases]
+    assert counted == [len(scene.inputs)]
+    assert len({area for (area,) in areas}) > 1  # of surrogates that differ
 
 
 # κ beside C

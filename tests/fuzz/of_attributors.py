@@ -371,6 +371,9 @@ EFFECTS = [
     Call("Effects.explain_concepts", _effects("explain_concepts"), {"x": TESTS}, refuses=True),
     Call("Effects.effect_of", _effects("effect_of"), {"x": TESTS, **GROUP}),
     Call("Effects.effect_of_features", _effects("effect_of_features"), {"features": TEST_FEATURES, **GROUP}),
+    Call(
+        "Effects.foretold_of_features", _effects("foretold_of_features"), {"features": TEST_FEATURES, **GROUP}
+    ),
 ]
 
 LOADED = [

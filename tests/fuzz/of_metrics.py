@@ -21,6 +21,11 @@ OUTPUTS = need(
     lambda: np.random.default_rng(2).standard_normal((2, 5, B)),
 )
 ORDER = need(kinds.labels(None, rows=False), lambda: np.random.default_rng(0).permutation(N))
+CHOICE = {
+    "order": ORDER,
+    "fraction": need(INNER, lambda: 0.5),
+    "labels": Arg(kinds.without(kinds.labels(None, negative=False), "none"), TRAIN_LABELS.make),
+}
 COEFFICIENTS = need(
     kinds.without(kinds.matrix(rows=False, columns=False), "sparse"),
     lambda: np.random.default_rng(4).standard_normal((N, K)),
@@ -117,8 +122,8 @@ METRICS = [
             },
         ),
         ("coreset_order", lambda: evaluate.coreset_order, {"scores": SCORES, "seed": SEED}),
-        ("coreset", lambda: evaluate.coreset, {"order": ORDER, "fraction": need(INNER, lambda: 0.5)}),
-        ("pruned", lambda: evaluate.pruned, {"order": ORDER, "fraction": need(INNER, lambda: 0.5)}),
+        ("coreset", lambda: evaluate.coreset, CHOICE),
+        ("pruned", lambda: evaluate.pruned, CHOICE),
         (
             "weighted_mean",
             lambda: evaluate.weighted_mean,

@@ -13,6 +13,7 @@ from whence.evaluate.report.summary import Summary
 from whence.evaluate.scenes import datasets
 from whence.evaluate.suite import protocol, results
 from whence.evaluate.suite.costs import plan
+from whence.evaluate.suite.joined import joined
 from whence.evaluate.suite.run import run as run_protocol
 
 
@@ -38,7 +39,7 @@ def run(
         Folder with the data sets; None is ``WHENCE_DATA`` or ``~/.cache/whence/data``.
     out
         Folder for results, page, models and finished cells; a run that was stopped goes on there. Of a suite,
-        each protocol has a folder in it.
+        each protocol has a folder in it, and protocols that belong together have a page.
     methods
         Names of the methods to keep; None keeps all.
     dry_run
@@ -50,8 +51,8 @@ def run(
     """
     if not dry_run:
         check_folder(out)
-    names = protocol.members(name)
-    several = [protocol.load(one) for one in names]
+    wanted = protocol.suite(name)
+    several = [protocol.load(one) for one in wanted.protocols]
     if methods:
         several = [one.only(methods) for one in several]
     for one in several:
@@ -69,6 +70,7 @@ def run(
         except WhenceError as error:
             say(f"{one.name} could not be run: {error}")
             failed.append(one.name)
+    pages += _write_together(wanted, out, say)
     if failed:
         raise WhenceError(f"These protocols could not be run, for what is said above: {', '.join(failed)}.")
     return pages
@@ -81,6 +83,21 @@ def _run_one(
     page.write(out / "index.html", found)
     _say_scores(Summary(found), say)
     return out / "index.html"
+
+
+def _write_together(wanted: protocol.Suite, out: Path, say: Callable[[str], Any]) -> list[Path]:
+    """Write the pages of several protocols of a suite, as far as there are results of all of them."""
+    pages = []
+    for name, together in wanted.together.items():
+        parts = [out / Path(one).stem / "results.parquet" for one in together.protocols]
+        if missing := [part.parent.name for part in parts if not part.exists()]:
+            say(f"{name}: no page of all yet, for there are no results of {', '.join(missing)}.")
+            continue
+        found = joined([results.read(part) for part in parts], name, together.title)
+        results.write(out / f"{name}.parquet", found)
+        page.write(out / f"{name}.html", found)
+        pages.append(out / f"{name}.html")
+    return pages
 
 
 def _say_plan(wanted: protocol.Protocol, say: Callable[[str], Any]) -> None:

@@ -87,22 +87,22 @@ def _first_order(explorer: Explorer, index: int, changes: Changes, target: int) 
     effects = explorer.solved.effects.ready
     if effects is None or not any(changes):
         return None
-    found = _foretold(explorer, effects, [index], changes, [target])
+    found = effects.effect_of_features(**_of_effects(explorer, effects, [index], changes, [target]))
     return schema.FirstOrder(
         foretold=float(found.first_order[0]), exact=float(found.exact[0]), parted=found.parted
     )
 
 
-def _foretold(
+def _of_effects(
     explorer: Explorer, effects: Effects, tests: list[int], changes: Changes, targets: list[int]
-) -> Any:
-    """What effects foretell for the outputs of some tests for classes, one of each test."""
+) -> dict[str, Any]:
+    """Put a question about some tests, with a class of each, as effects take it."""
     vectors = effects.surrogate_.vectors.cpu().numpy()
     known = vectors if len(vectors) == effects.n_train_ else None  # as a rule all of them have weight
     x = explorer.project.tests.take(tests)
     with explorer.reading:  # and not while the surrogate is solved, so that explanations go on
         features = effects.require_model().read(x, effects.batch_size).features
-    return effects.effect_of_features(features, targets, **changes._asdict(), training_features=known)
+    return {"features": features, "target": targets, **changes._asdict(), "training_features": known}
 
 
 def _side(explainer: DualDA, f: torch.Tensor, target: int) -> schema.Side:
@@ -159,7 +159,8 @@ def _listed(
     effects = explorer.solved.effects.ready
     foretold = None
     if effects is not None:
-        foretold = _foretold(explorer, effects, places.tolist(), changes, had.tolist()).first_order
+        asked = _of_effects(explorer, effects, places.tolist(), changes, had.tolist())
+        foretold = effects.foretold_of_features(**asked)  # solved again, it would take as long as a fit
     return [
         schema.ChangedTest(
             row=row,

@@ -16,7 +16,7 @@ from whence.attributors.classifier import Training, task_of
 from whence.attributors.dual.attributor import SurrogateAttributor
 from whence.attributors.dual.solutions import SurrogateSolver
 from whence.attributors.dual.surrogate import Surrogate
-from whence.attributors.effects.groups import GroupEffect, group_effect
+from whence.attributors.effects.groups import GroupEffect, foretold, group_effect
 from whence.attributors.effects.outputs import Output, slopes
 from whence.attributors.effects.response import Response
 from whence.attributors.effects.solving import SoftmaxSolver
@@ -166,6 +166,18 @@ class Effects(SurrogateAttributor):
     ) -> GroupEffect:
         """``effect_of`` of features (B, d)."""
         return group_effect(self, self._given(features, target), remove, relabel, training_features)
+
+    def foretold_of_features(
+        self,
+        features: Any,
+        target: Any = None,
+        *,
+        remove: Sequence[int] = (),
+        relabel: Mapping[int, Any] | None = None,
+        training_features: Any = None,
+    ) -> Doubles:
+        """``first_order`` of ``effect_of_features`` alone, (B,): nothing is solved again."""
+        return foretold(self, self._given(features, target), remove, relabel, training_features)
 
     def total(self, parts: Iterable[tuple[Tensor, Tensor]]) -> Doubles:
         """Effects (train,) of every sample on the sum of the outputs for tests, in one answer of W.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -108,6 +108,68 @@ class GroupEffect:
         return f"First order and exact agree, within {self.difference:.0%}."
 
 
+class _Asked(NamedTuple):
+    """A question about training samples, and the answer to first order.
+
+    Attributes
+    ----------
+    features : (N, d) of all training samples
+    labels : (N, …) with the changes
+    gone, stays : samples that are left out, and that get another label
+    turned : (stays, K) how the coefficients of the latter change at once
+    change : (K, D) of the weights, to first order
+    """
+
+    features: Any
+    labels: Any
+    gone: Ints
+    stays: Ints
+    turned: Any
+    change: Tensor
+
+
+def _asked(
+    explainer: Effects, remove: Sequence[int], relabel: Mapping[int, Any] | None, training: Any
+) -> _Asked:
+    before = explainer.surrogate_
+    X = all_features(explainer, training, "training_features")
+    labels = changed_labels(explainer.task_, before.labels, len(X), remove, relabel or {})
+    known = explainer.task_.known(before.labels)
+    moved = np.flatnonzero(known & (labels != before.labels).reshape(len(labels), -1).any(axis=1))
+    if not len(moved):
+        raise InvalidInputError(
+            "'remove' or 'relabel' must name a training sample to leave out, or to give another label. "
+            "Got none."
+        )
+    left = ~explainer.task_.known(labels[moved])
+    gone, stays = moved[left], moved[~left]
+    pull = -(before.lam[gone].T @ extended(X[gone], before.constant).astype(np.float64))
+    turned = explainer.turned(labels[stays], before.labels[stays])
+    pull += turned.T @ extended(X[stays], before.constant).astype(np.float64)
+    change = explainer.response_(torch.as_tensor(pull, device=before.stored.like.device)[None])[0]
+    return _Asked(X, labels, gone, stays, turned, change)
+
+
+def _first_order(explainer: Effects, asked: _Asked, f: Tensor, slope: Tensor) -> Doubles:
+    """Change of outputs with slopes (B, K) at the logits, for tests with features (B, d)."""
+    test = extended(f.double().cpu().numpy(), explainer.surrogate_.constant)
+    found = (slope * (torch.as_tensor(test, device=f.device) @ asked.change.T)).sum(1)
+    return np.asarray(found.cpu().numpy(), np.float64)
+
+
+def foretold(
+    explainer: Effects,
+    tests: tuple[Tensor, Tensor],
+    remove: Sequence[int],
+    relabel: Mapping[int, Any] | None,
+    training: Any,
+) -> Doubles:
+    """Give the changes (B,) of ``group_effect`` to first order alone, without solving again."""
+    f, classes = tests
+    slope = slopes(explainer.output, explainer.surrogate_.logits(f), classes)
+    return _first_order(explainer, _asked(explainer, remove, relabel, training), f, slope)
+
+
 def group_effect(
     explainer: Effects,
     tests: tuple[Tensor, Tensor],
@@ -125,42 +187,25 @@ def group_effect(
     training : features (N, d) of all training samples; None computes them again
     """
     before = explainer.surrogate_
-    X = all_features(explainer, training, "training_features")
-    labels = changed_labels(explainer.task_, before.labels, len(X), remove, relabel or {})
-    known = explainer.task_.known(before.labels)
-    moved = np.flatnonzero(known & (labels != before.labels).reshape(len(labels), -1).any(axis=1))
-    if not len(moved):
-        raise InvalidInputError(
-            "'remove' or 'relabel' must name a training sample to leave out, or to give another label. "
-            "Got none."
-        )
-    C, constant = before.solution.C, before.constant
-    left = ~explainer.task_.known(labels[moved])
-    gone, stays = moved[left], moved[~left]
-    pull = -(before.lam[gone].T @ extended(X[gone], constant).astype(np.float64))
-    turned = explainer.turned(labels[stays], before.labels[stays])
-    pull += turned.T @ extended(X[stays], constant).astype(np.float64)
-    change = explainer.response_(torch.as_tensor(pull, device=before.stored.like.device)[None])[0]
+    asked = _asked(explainer, remove, relabel, training)
     start = before.lam.tolil()
-    start[stays] += turned
-    again = explainer.solver(explainer.task_).again(X, labels, csr_array(start), C, constant)
+    start[asked.stays] += asked.turned
+    again = explainer.solver(explainer.task_).again(
+        asked.features, asked.labels, csr_array(start), before.solution.C, before.constant
+    )
     f, classes = tests
     kind = explainer.output
-    logits, then = (
-        before.logits(f),
-        new_logits(again.weight, f) + torch.as_tensor(explainer.task_.base, device=f.device),
-    )
-    slope = slopes(kind, logits, classes)
-    extra = torch.as_tensor(extended(f.double().cpu().numpy(), constant), device=f.device)
+    logits = before.logits(f)
+    then = new_logits(again.weight, f) + torch.as_tensor(explainer.task_.base, device=f.device)
     now, after = (values(kind, found, classes) for found in (logits, then))
     return GroupEffect(
-        removed=tuple(gone.tolist()),
-        relabelled=tuple(stays.tolist()),
+        removed=tuple(asked.gone.tolist()),
+        relabelled=tuple(asked.stays.tolist()),
         output=kind,
         targets=classes.numpy(),
         names=explainer.task_.called,
         before=now.cpu().numpy(),
-        first_order=(slope * (extra @ change.T)).sum(1).cpu().numpy(),
+        first_order=_first_order(explainer, asked, f, slopes(kind, logits, classes)),
         exact=(after - now).cpu().numpy(),
         gap=again.gap,
     )

@@ -35,23 +35,56 @@ def coreset_order(scores: Any, seed: int = 0) -> Ints:
     >>> coreset_order(np.array([[0.0, 1.0, -3.0], [1.0, -1.0, 0.0]]))
     array([2, 1, 0])
     """
+    return order_by(importance(scores), seed)
+
+
+def importance(scores: Any) -> Doubles:
+    """Give mean |τ(x, i)| over the tests of scores (T, N), (N,)."""
+    mean: Doubles = np.abs(numbers("scores", scores, (None, None))).mean(axis=0, dtype=np.float64)
+    return mean
+
+
+def order_by(worth: Any, seed: int = 0) -> Ints:
+    """Order training samples by what they are worth (N,), most first, (N,); equals are drawn by lot.
+
+    Where all are equal, that is a random order.
+
+    Examples
+    --------
+    >>> order_by([0.5, -2.0, 3.0])
+    array([2, 0, 1])
+    """
     seed = check_seed(seed)
-    importance = np.abs(numbers("scores", scores, (None, None))).mean(axis=0, dtype=np.float64)
-    lots = np.random.default_rng(seed).permutation(len(importance))
-    return lots[np.argsort(-importance[lots], kind="stable")]
+    given = numbers("worth", worth, (None,)).astype(np.float64)
+    lots = np.random.default_rng(seed).permutation(len(given))
+    return lots[np.argsort(-given[lots], kind="stable")]
 
 
-def coreset(order: Ints, fraction: float) -> Ints:
-    """Indices of the most important share of the training set, to retrain on."""
-    return _split(order, fraction)[0]
+def coreset(order: Ints, fraction: float, labels: Any = None) -> Ints:
+    """Indices of the most important share of the training set, to retrain on.
+
+    With ``labels`` (N,) it is balanced: the most important of every class, each class in proportion to its
+    share of the training set. What is left of whole samples goes to the largest remainders, and among equal
+    ones to the classes that come first.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> order = np.array([0, 1, 2, 3, 4, 5])
+    >>> coreset(order, 0.5)
+    array([0, 1, 2])
+    >>> coreset(order, 0.5, labels=[0, 0, 0, 0, 1, 1])
+    array([0, 1, 4])
+    """
+    return _split(order, fraction, labels)[0]
 
 
-def pruned(order: Ints, fraction: float) -> Ints:
-    """Indices of what is left without the most important share of the training set, to retrain on."""
-    return _split(order, fraction)[1]
+def pruned(order: Ints, fraction: float, labels: Any = None) -> Ints:
+    """Indices of what is left without the share that ``coreset`` gives, to retrain on."""
+    return _split(order, fraction, labels)[1]
 
 
-def _split(order: Any, fraction: float) -> tuple[Ints, Ints]:
+def _split(order: Any, fraction: float, labels: Any) -> tuple[Ints, Ints]:
     places = classes("order", order)
     if places.min() < 0:
         raise InvalidInputError(f"'order' must be places of training samples. Got {places.min()} among them.")
@@ -62,7 +95,28 @@ def _split(order: Any, fraction: float) -> tuple[Ints, Ints]:
             f"'fraction' must take some of the {len(places)} samples and leave some. "
             f"Got {fraction!r}, which is {count}."
         )
-    return places[:count], places[count:]
+    if labels is None:
+        return places[:count], places[count:]
+    known = classes("labels", labels, len(places))[check_places("order", places, len(places))]
+    _, of = np.unique(known, return_inverse=True)
+    chosen = _before_in_class(of) < _seats(np.bincount(of), count)[of]
+    return places[chosen], places[~chosen]
+
+
+def _seats(sizes: Ints, count: int) -> Ints:
+    """Share ``count`` among classes of some sizes in proportion, by largest remainders."""
+    # Whole numbers: remainders that are equal stay so.
+    seats, rest = np.divmod(count * sizes, sizes.sum())
+    seats[np.argsort(-rest, kind="stable")[: count - seats.sum()]] += 1
+    return seats
+
+
+def _before_in_class(of: Ints) -> Ints:
+    """Count for every place of an order how many of its class come before it, (N,)."""
+    sizes = np.bincount(of)
+    before = np.empty_like(of)
+    before[np.argsort(of, kind="stable")] = np.arange(len(of)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    return before
 
 
 def weighted_mean(values: Any, fractions: Any = FRACTIONS) -> float:
@@ -87,6 +141,10 @@ def weighted_mean(values: Any, fractions: Any = FRACTIONS) -> float:
     if (p <= 0).any():
         raise InvalidInputError(f"'fractions' must be above 0. Got {p.min()}.")
     return float(np.average(v, weights=1 / p))
+
+
+SPREAD = "accuracy_spread"
+"""Name, in results, of the standard deviation of accuracies between training seeds."""
 
 
 def loss_of(seed: int) -> str:

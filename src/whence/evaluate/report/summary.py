@@ -15,7 +15,7 @@ from scipy.stats import rankdata
 
 from whence.core.arrays import Doubles
 from whence.evaluate.metrics.comparison import standard_error, ties, ties_of_runs
-from whence.evaluate.metrics.coreset import loss_of
+from whence.evaluate.metrics.coreset import SPREAD, loss_of
 from whence.evaluate.suite.metric import METRICS, Accuracies, Column, Curves, Numbers
 from whence.evaluate.suite.protocol import RANDOM, Method
 from whence.evaluate.suite.results import ERROR, Results
@@ -41,12 +41,19 @@ class Retrained(NamedTuple):
     ----------
     shares : rising
     rows : methods, with our accuracies and the paper's own by share, where there are some
+    spreads : standard deviations of ours between training seeds, by a method's key and by share
     place : of the paper's own, in it
     """
 
     shares: list[float]
     rows: list[tuple[Method, dict[float, float], dict[float, float]]]
+    spreads: dict[str, dict[float, float]]
     place: str | None
+
+    @property
+    def spread(self) -> bool:
+        """Whether there are several training seeds."""
+        return any(self.spreads.values())
 
     def best(self, share: float, rising: bool) -> float:
         """Give the best of our accuracies at one of the shares."""
@@ -223,7 +230,8 @@ class Summary:
                 theirs = {share: printed(table, method, kept[share]) for share in shares}
                 known = {share: value for share, value in theirs.items() if value is not None}
                 rows += [(method, ours, known)] if ours else []
-            found += [(metric, section, Retrained(shares, rows, table.get("place")))] if rows else []
+            spreads = {m.key: dict(self.curve(metric, m.key, SPREAD)) for m in self.methods}
+            found += [(metric, section, Retrained(shares, rows, spreads, table.get("place")))] if rows else []
         return found
 
     def statements(self) -> list[dict[str, Any]]:

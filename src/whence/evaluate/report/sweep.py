@@ -87,9 +87,9 @@ class Sweep:
         return list(lines.values())
 
     def shared(self) -> list[tuple[list[str], tuple[float, ...], int]]:
-        """Metrics that retrain models, with the fractions and the number of seeds that all share."""
+        """Metrics of the sweep that retrain models, with fractions and the number of seeds that all share."""
         found: dict[tuple[tuple[float, ...], int], list[str]] = {}
-        for metric in dict.fromkeys(c.metric for c in self.summary.columns if c.ties == "runs"):
+        for metric in dict.fromkeys(s.column.metric for s in self.columns() if s.column.ties == "runs"):
             pairs = self._shared(metric)
             if pairs:
                 fractions, seeds = sorted({p for _, p in pairs}), {seed for seed, _ in pairs}

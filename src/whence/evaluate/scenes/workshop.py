@@ -22,6 +22,7 @@ from whence.errors import InvalidInputError, StoreError
 from whence.evaluate.scenes import datasets, networks
 from whence.evaluate.scenes.encoder import Encoder
 from whence.evaluate.scenes.retrain import retrain
+from whence.evaluate.scenes.settled import settled
 from whence.evaluate.scenes.training import Trained, Trainer
 from whence.evaluate.scenes.unfinished import Unfinished
 from whence.evaluate.scenes.views import View, subset, view
@@ -86,15 +87,36 @@ class Scene:
         train, test = (extract(self.trained.model, data, show_progress=False) for data in both)
         return train, test
 
-    def fit(self, kind: type[Attributor], options: Mapping[str, Any]) -> Attributor:
-        """Make and fit an attributor, with the protocol's seed and threads where it takes them."""
+    @cached_property
+    def checkpoints(self) -> list[dict[str, Tensor]]:
+        """Weights in the course of training, with the statistics of BatchNorm that each of them has."""
+        return [settled(self.trained.model, state, self.inputs) for state in self.trained.checkpoints]
+
+    @cached_property
+    def said(self) -> Ints:
+        """Classes (N,) that the model predicts for the training set."""
+        return networks.logits(self.trained.model, self.inputs).argmax(1).numpy()
+
+    def fit(self, kind: type[Attributor], options: Mapping[str, Any], *, read: bool = True) -> Attributor:
+        """Make and fit an attributor, with the protocol's seed and threads where it takes them.
+
+        Parameters
+        ----------
+        kind, options
+            The attributor's class, and what it is made with.
+        read
+            Read the training set through the model, which belongs to the cost of a fit; else a method that
+            puts a layer of its own in the place of the model's last one takes the ``banks``.
+        """
         protocol, trained = self.workshop.protocol, self.trained
         seed = protocol.seed + _APART * self.model
         common = {"seed": seed, "show_progress": False, "n_threads": protocol.threads}
         attributor: Attributor = called(kind, **{**common, **options})
         extra: dict[str, Any] = {}
         if kind.limits.needs_checkpoints:
-            extra = {"checkpoints": trained.checkpoints, "learning_rates": trained.learning_rates}
+            extra = {"checkpoints": self.checkpoints, "learning_rates": trained.learning_rates}
+        if not read and kind.limits.new_layer:
+            return attributor.fit(features=self.banks[0])
         return attributor.fit(trained.model, self.data, **extra)
 
     def explaining(self, model: int) -> Scene:
@@ -108,12 +130,11 @@ class Scene:
             self.models[model] = replace(self, trained=trained, model=model, facts={})
         return self.models[model]
 
-    def retrained(self, parts: list[Ints], seeds: int) -> Iterator[nn.Module]:
-        """Give models trained on parts of the training set, for every part and seed, seed after seed."""
+    def retrained(self, parts: list[tuple[Ints, int]]) -> Iterator[nn.Module]:
+        """Give models trained on parts of the training set, each from its own seed, counted from 0."""
         everything = view(self.data, show_progress=False)
-        views = [subset(everything, rows) for rows in parts]
         # Seeds that the model which is explained was not trained with.
-        jobs = [(part, 1 + seed) for seed in range(seeds) for part in views]
+        jobs = [(subset(everything, rows), 1 + seed) for rows, seed in parts]
         runs = retrain(
             self.trainer.on_view,
             jobs,

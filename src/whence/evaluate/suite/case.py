@@ -46,8 +46,8 @@ class Case:
         return Case(self.scene, self.method, {**self.options, **options})
 
     def fit(self) -> Attributor:
-        """Make and fit the attributor."""
-        return self.scene.fit(self.method.kind, self.options)
+        """Make and fit the attributor; what it costs is not told of those of the sweep."""
+        return self.scene.fit(self.method.kind, self.options, read=not self.method.sweep)
 
     @cached_property
     def measured(self) -> Measured:

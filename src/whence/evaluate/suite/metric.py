@@ -126,6 +126,7 @@ class Metric(Table):
     swept : quantities that the page draws over the sweep, with title and unit; a line for each ``x`` of rows
     scene : name of the scene that it is measured in; metrics of the scene "clean" share it
     sweeps : whether the methods of a sweep are measured too
+    orders : whether it puts training samples in order, for which a method may have values of its own
     compares : whether ``compare`` looks at all methods together, by what ``to_compare`` gives of each
     train, test, steps : sizes of the scene where they differ from the protocol's
 
@@ -149,6 +150,7 @@ class Metric(Table):
     swept: ClassVar[Mapping[str, tuple[str, str]]] = {}
     scene: ClassVar[str] = CLEAN
     sweeps: ClassVar[bool] = True
+    orders: ClassVar[bool] = False
     compares: ClassVar[bool] = False
 
     train: Count | None = None

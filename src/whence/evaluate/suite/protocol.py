@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from importlib.resources import files
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, Self
 
 from pydantic import Field, SerializeAsAny, ValidationInfo, field_validator, model_validator
 
 from whence import attributors
-from whence.attributors import Attributor, RandomAttributor
+from whence.attributors import Attributor, Effects, RandomAttributor
 from whence.core.tables import Count, Table, ours, validated
 from whence.errors import InvalidInputError
 from whence.evaluate.scenes import sources as _sources  # noqa: F401 (registers them)
@@ -52,6 +52,8 @@ class Method(Table):
     options : of its constructor
     tune : values to choose from, by option; chosen by LDS on subsets that are not scored
     by_output : options that differ by the output that LDS foretells, as in { log_prob = { … } }
+    by_value : whether coresets take what samples are worth on the tests (``audit.values``) for their
+        importance, with the tests' true classes; the method is then in coresets and pruning alone
     sweep : whether it is here only for the sweep over an option
     """
 
@@ -60,6 +62,7 @@ class Method(Table):
     options: dict[str, Any] = Field(default={})
     tune: dict[str, Annotated[list[Any], Field(min_length=1)]] = Field(default={})
     by_output: dict[Output, dict[str, Any]] = Field(default={})
+    by_value: bool = False
     sweep: bool = False
 
     @model_validator(mode="before")
@@ -77,6 +80,10 @@ class Method(Table):
                 raise InvalidInputError(
                     f"The keys of options of {self.name} must be among {', '.join(taken)}. Got {option!r}."
                 )
+        if self.by_value and not issubclass(self.kind, Effects):
+            raise InvalidInputError(
+                f"'by_value' must be false of {self.name}: {Effects.name} alone tells what samples are worth."
+            )
         return self
 
     @property
@@ -91,6 +98,7 @@ class Method(Table):
         inside += [f"{name}=tuned" for name in sorted(self.tune)]
         for output, own in sorted(self.by_output.items()):
             inside += [f"{output}: {name}={value}" for name, value in sorted(own.items())]
+        inside += ["by value"] if self.by_value else []
         return f"{self.name}({', '.join(inside)})" if inside else self.name
 
     def for_output(self, output: Output) -> dict[str, Any]:
@@ -99,17 +107,19 @@ class Method(Table):
 
 
 class Sweep(Table):
-    """One option of a method over many values, by all metrics.
+    """One option of a method over many values.
 
     Attributes
     ----------
     method, option, values : what is varied
+    metrics : by which these methods are measured; None has all
     fractions, seeds : of coreset and pruning for these methods; None has those of all methods
     """
 
     method: str
     option: str
     values: list[float]
+    metrics: list[str] | None = Field(default=None, min_length=1)
     fractions: list[float] | None = Field(default=None, min_length=1)
     seeds: Count | None = None
 
@@ -186,10 +196,23 @@ class Protocol(Table):
         tuned = any(method.tune for method in info.data.get("methods", ()))
         if tuned and not any(metric.chooses for metric in metrics.values()):
             raise InvalidInputError("'tune' needs the metric lds with 'tuning' subsets, by which it chooses.")
-        if info.data.get("sweep") is not None:
+        sweep = info.data.get("sweep")
+        if sweep is not None:
+            unknown = [name for name in sweep.metrics or () if name not in metrics]
+            if unknown:
+                raise InvalidInputError(
+                    f"'sweep.metrics' must be a list of some of {', '.join(metrics)}. Got {unknown[0]!r}."
+                )
             for metric in metrics.values():
-                metric.over(info.data["sweep"])
+                metric.over(sweep)
         return metrics
+
+    @model_validator(mode="after")
+    def _values_where_they_count(self) -> Protocol:
+        """Leave out methods by value where no metric puts samples in order."""
+        ordering = any(metric.orders for metric in self.metrics.values())
+        kept = [method for method in self.methods if ordering or not method.by_value]
+        return self if len(kept) == len(self.methods) else self.model_copy(update={"methods": kept})
 
     def as_dict(self) -> dict[str, Any]:
         """Give all of it as plain values, which ``parse`` takes, for the metadata of results."""
@@ -202,8 +225,12 @@ class Protocol(Table):
 
     def takes_part(self, metric: str, method: Method) -> bool:
         """Tell whether a method is measured by a metric."""
-        found = self.metrics[metric]
-        return (found.sweeps or not method.sweep) and found.applies(method)
+        found, sweep = self.metrics[metric], self.sweep
+        if method.by_value and not found.orders:
+            return False
+        if method.sweep and not (found.sweeps and metric in ((sweep and sweep.metrics) or self.metrics)):
+            return False
+        return found.applies(method)
 
     def scene(self, metric: str) -> SceneSpec:
         """Find the scene that a metric is measured in."""
@@ -239,12 +266,31 @@ class SceneSpec(NamedTuple):
     steps: int
 
 
+class Together(Table):
+    """Protocols of a suite whose results make one page, on which methods are ranked over all of them."""
+
+    title: str
+    protocols: list[str] = Field(min_length=2)
+
+
 class Suite(Table):
-    """Protocols that are run one after another."""
+    """Protocols that are run one after another, and pages of some of them together."""
 
     name: str
     title: str = ""
     protocols: list[str] = Field(min_length=1)
+    together: dict[str, Together] = Field(default={})
+
+    @model_validator(mode="after")
+    def _check_together(self) -> Self:
+        for name, page in self.together.items():
+            for one in page.protocols:
+                if one not in self.protocols:
+                    raise ValueError(
+                        f"'together.{name}' must be of protocols of the suite, {', '.join(self.protocols)}. "
+                        f"Got {one!r}."
+                    )
+        return self
 
 
 def names() -> list[str]:
@@ -253,16 +299,16 @@ def names() -> list[str]:
     return sorted(path.name.removesuffix(".toml") for path in folder.iterdir() if path.name.endswith(".toml"))
 
 
-def members(protocol: str | Path) -> list[str]:
-    """Give the protocols that a suite runs one after another; of a single protocol, itself.
+def suite(protocol: str | Path) -> Suite:
+    """Read a suite; a single protocol is one of itself.
 
     Examples
     --------
-    >>> members("quick")
+    >>> suite("quick").protocols
     ['quick']
     """
     tables = read(protocol)
-    return validated(Suite, tables).protocols if "protocols" in tables else [str(protocol)]
+    return validated(Suite, tables if "protocols" in tables else {"name": "", "protocols": [str(protocol)]})
 
 
 def load(protocol: str | Path) -> Protocol:

@@ -134,11 +134,11 @@ class _Runner:
         self, protocol: Protocol, folder: Path, out: Path, show_progress: bool, say: Callable[[str], Any]
     ) -> None:
         self.protocol, self.say = protocol, say
-        kept = Cache(out / "cache")
+        kept, self.code = Cache(out / "cache"), source(*(f"whence.{room}" for room in _ROOMS))
         common = {
             "data": [protocol.data.name, protocol.data.held_out, protocol.seed],
             "training": protocol.model,
-            "code": source(*(f"whence.{room}" for room in _ROOMS)),
+            "code": self.code,
             "code of data and training": _own_code(protocol),
             "torch": version("torch"),
         }
@@ -158,7 +158,8 @@ class _Runner:
                     rows += self._scene_rows(metrics)
         order = {method.key: place for place, method in enumerate(self.protocol.methods)}
         rows.sort(key=lambda row: (row.metric, order.get(row.method, len(order))))
-        return Results(tuple(rows), self.protocol.as_dict(), results.versions())
+        made_by = {**results.versions(), "code": self.code}
+        return Results(tuple(rows), self.protocol.as_dict(), made_by)
 
     def _scene_rows(self, metrics: list[str]) -> list[Row]:
         """Measure all that belongs to the scene of some metrics."""

@@ -66,7 +66,7 @@ class Faithfulness(Metric):
         if type(fitted) is not Representer:
             return rows
         for options in self.depends(scene.workshop.protocol):
-            dense = scene.fit(DualDA, options)
+            dense = scene.fit(DualDA, options, read=False)
             assert isinstance(dense, DualDA)
             found = faithfulness.sparsified_faithfulness(
                 fitted.alpha_,

@@ -108,10 +108,8 @@ class LDS(Metric):
         """Train models on random subsets, and give their logits (seeds, m, T, K) for the tests."""
         m = self.tuning + self.subsets
         subsets = random_subsets(len(scene.inputs), m, self.fraction, scene.workshop.seed)
-        logits = [
-            networks.logits(model, scene.tests).numpy()
-            for model in scene.retrained([np.flatnonzero(row) for row in subsets], self.seeds)
-        ]
+        parts = [(np.flatnonzero(row), seed) for seed in range(self.seeds) for row in subsets]
+        logits = [networks.logits(model, scene.tests).numpy() for model in scene.retrained(parts)]
         return subsets, np.array(logits, dtype=np.float64).reshape(self.seeds, m, *logits[0].shape)
 
     def _scores(self, case: Case) -> _Scores:

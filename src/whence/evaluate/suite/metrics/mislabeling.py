@@ -112,8 +112,7 @@ class Mislabeling(Metric):
         if not isinstance(fitted, DualDA) or case.method.sweep:
             return {}
         each = np.arange(len(y))
-        logits = fitted.surrogate_.logits(fitted.require_model().read(case.scene.inputs, 256).features)
-        scores = logits.cpu().numpy()
+        scores = fitted.surrogate_.logits(self._features(case.scene, fitted)).cpu().numpy()
         own = scores[each, y].copy()
         scores[each, y] = -np.inf
         margins = own - scores.max(axis=1)
@@ -121,6 +120,15 @@ class Mislabeling(Metric):
         lengths[fitted.support_] = fitted.surrogate_.stored.lengths().cpu().numpy()
         lam = fitted.task_.own(fitted.lam_)
         return {"by_margin": -margins, "by_slack": np.maximum(0.0, 1.0 - margins), "by_length": lam * lengths}
+
+    def _features(self, scene: Scene, fitted: DualDA) -> Tensor:
+        """Read the training set's features (N, d) once for all methods that have the same layers."""
+        made = scene.made.setdefault(self.name, {})
+        layers = str(fitted.layers)
+        if layers not in made:
+            made[layers] = fitted.require_model().read(scene.inputs, 256).features
+        found: Tensor = made[layers]
+        return found
 
 
 def _column(title: str) -> tuple[Column, ...]:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from whence.attributors import DualDA
-from whence.evaluate.scenes import networks
 from whence.evaluate.suite.metric import Case, Metric, Row, register
 
 if TYPE_CHECKING:
@@ -40,13 +39,12 @@ class SurrogateFit(Metric):
         """Give a number of each kind, and the support vectors of each class."""
         fitted, scene = case.attributor, case.scene
         assert isinstance(fitted, DualDA)
-        known, unknown = (fitted.predict(x).cpu().numpy() for x in (scene.inputs, scene.tests))
-        said = networks.logits(scene.trained.model, scene.inputs).argmax(1).numpy()
+        known, unknown = (fitted.predict_features(bank.features).cpu().numpy() for bank in scene.banks)
         values = {
             "C": fitted.C_,
             "train_accuracy": (known == scene.train.labels).mean(),
             "test_accuracy": (unknown == scene.test.labels).mean(),
-            "train_agreement": (known == said).mean(),
+            "train_agreement": (known == scene.said).mean(),
             "test_agreement": (unknown == scene.explained).mean(),
             "solve_seconds": fitted.seconds_["solution"],
             "support_vectors": len(fitted.support_),
