@@ -83,6 +83,42 @@ def test_texts(name: str) -> None:
     torch.testing.assert_close(attributed.maps(c)["tokens"], want.detach().sum(-1))
 
 
+def smooth_grad(module: Any) -> Any:
+    return attr.NoiseTunnel(attr.Saliency(module))
+
+
+def test_smooth_grad_is_the_mean_gradient_at_noisy_inputs() -> None:
+    torch.manual_seed(0)
+    model, x, c = Images().double().eval(), random(2, 2, 6, 6), random(2, 3, seed=1)
+    options = {"nt_samples": 4000, "nt_samples_batch_size": 500, "stdevs": 0.3, "abs": False}
+    captum = Captum(smooth_grad, options)
+    before = torch.random.get_rng_state()
+    found = Attributed(Extractor(model, "head"), x, captum).maps(c)["input"]
+    assert torch.equal(torch.random.get_rng_state(), before)
+    noisy = (x.repeat(4000, 1, 1, 1) + 0.3 * random(8000, 2, 6, 6, seed=2)).requires_grad_()
+    (gradient,) = torch.autograd.grad((model.features(noisy) * c.repeat(4000, 1)).sum(), noisy)
+    each = gradient.view(4000, *x.shape)
+    error = each.std(0) / 4000**0.5
+    assert bool(((found - each.mean(0)).abs() < 6 * 2**0.5 * error).all())
+    again = Attributed(Extractor(model, "head"), x, captum).maps(c)["input"]
+    assert torch.equal(again, found)
+    other = Captum(smooth_grad, options, seed=1)
+    assert not torch.equal(Attributed(Extractor(model, "head"), x, other).maps(c)["input"], found)
+
+
+def test_noise_on_texts_repeats_the_mask_too() -> None:
+    torch.manual_seed(0)
+    model, c = Texts().double().eval(), random(2, 5, seed=1)
+    ids, mask = torch.randint(1, 20, (2, 7)), torch.ones(2, 7, dtype=torch.long)
+    mask[1, 4:] = 0
+    inputs = {"input_ids": ids, "attention_mask": mask}
+    options = {"nt_samples": 3, "stdevs": 1e-9, "abs": False}
+    found = Attributed(Extractor(model, "head"), inputs, Captum(smooth_grad, options)).maps(c)["tokens"]
+    plain = Attributed(Extractor(model, "head"), inputs, Captum(attr.Saliency, {"abs": False})).maps(c)
+    torch.testing.assert_close(found, plain["tokens"], rtol=1e-6, atol=1e-6)
+    assert not found[1, 4:].any()
+
+
 def test_two_inputs_are_refused() -> None:
     class Two(nn.Module):
         def __init__(self) -> None:

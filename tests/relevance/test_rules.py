@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
-from tests.helpers.relevance_nets import Function, by_gradient, random, relevance
+from tests.helpers.relevance_nets import Function, by_gradient, flow_of, random, relevance
 from whence.errors import InvalidInputError
 from whence.relevance import Rules
 
@@ -35,11 +35,11 @@ def ones_in(function: Function) -> Function:
     return layer
 
 
-def stab(z: Tensor, epsilon: float) -> Tensor:
+def stab(z: Tensor, epsilon: float | Tensor) -> Tensor:
     return torch.where(z >= 0, z + epsilon, z - epsilon)
 
 
-def by_matrix(rule: str, function: Function, x: Tensor, R: Tensor, epsilon: float) -> Tensor:
+def by_matrix(rule: str, function: Function, x: Tensor, R: Tensor, epsilon: float | Tensor) -> Tensor:
     """Relevance of x (B, …) from R (B, out) by the rule's definition."""
     W, b = matrix(function, tuple(x.shape[1:]))
     rows = x.flatten(1)  # (B, in)
@@ -122,6 +122,40 @@ def test_layers_go_by_the_closed_form_of_their_rule(name: str, rule: str, epsilo
     torch.testing.assert_close(got, by_matrix(rule, function, x, c * z, epsilon), rtol=1e-9, atol=1e-11)
 
 
+@pytest.mark.parametrize("rule", ["epsilon", "plus"])
+@pytest.mark.parametrize("name", ["linear", "linear over places", "conv1d", "conv2d", "conv, norm"])
+def test_a_relative_epsilon_is_a_share_of_what_the_layer_gives_for_the_sample(name: str, rule: str) -> None:
+    make, shape = LAYERS[name]
+    layer, x = seeded(make), random(2, *shape)
+    x[1] *= 100  # another size than the first sample's
+    got, z, c = relevance(layer, x, rules=Rules(rule, rule, epsilon=1e-3, relative=0.5))
+    with torch.no_grad():
+        out = layer(x)
+    dims = -1 if name.startswith("linear") else tuple(range(1, out.ndim))
+    epsilon = 1e-3 + 0.5 * out.square().mean(dims, keepdim=True).sqrt().expand_as(out).flatten(1)
+    torch.testing.assert_close(got, by_matrix(rule, layer, x, c * z, epsilon), rtol=1e-9, atol=1e-11)
+
+
+def test_units_of_a_layer_do_not_matter_to_a_relative_epsilon() -> None:
+    def network(factor: float) -> nn.Module:
+        first, second = seeded(lambda: nn.Conv2d(2, 3, 3)), seeded(lambda: nn.Conv2d(3, 4, 3))
+        last = seeded(lambda: nn.Linear(16, 5))
+        with torch.no_grad():
+            second.weight.mul_(factor)
+            second.bias.mul_(factor)
+            last.weight.div_(factor)
+        return nn.Sequential(first, nn.ReLU(), second, nn.ReLU(), nn.Flatten(), last, nn.ReLU())
+
+    x = random(2, 2, 6, 6)
+
+    def moved_by_units(rules: Rules) -> float:
+        one, other = (relevance(network(factor), x, rules=rules)[0] for factor in (1.0, 10.0))
+        return float((one - other).norm() / one.norm())
+
+    assert moved_by_units(Rules(convolution="plus", epsilon=1e-14, relative=0.25)) < 1e-9
+    assert moved_by_units(Rules(convolution="plus", epsilon=0.25)) > 0.01
+
+
 @pytest.mark.parametrize("rule", ["epsilon", "plus", "flat"])
 @pytest.mark.parametrize("mode", ["constant", "reflect", "replicate", "circular"])
 def test_padding_of_any_kind_gives_back_what_it_took_from_the_input(mode: str, rule: str) -> None:
@@ -198,6 +232,30 @@ def test_batch_norm_alone_is_an_affine_layer() -> None:
     norm, x = seeded(lambda: nn.BatchNorm2d(3)), random(2, 3, 4, 4)
     got, z, c = relevance(norm, x, rules=Rules(epsilon=0.1))
     torch.testing.assert_close(got, by_matrix("epsilon", norm, x, c * z, 0.1), rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("rule", ["epsilon", "plus", "flat"])
+@pytest.mark.parametrize(
+    "pool", [nn.MaxPool2d(2), nn.MaxPool2d(3, stride=1, padding=1)], ids=["2", "overlapping"]
+)
+def test_batch_norm_after_max_pooling_is_one_layer_with_the_convolution(pool: nn.Module, rule: str) -> None:
+    conv, norm = seeded(lambda: nn.Conv2d(2, 4, 3, padding=1)), seeded(lambda: nn.BatchNorm2d(4))
+    with torch.no_grad():  # by a factor below 0 the largest value becomes the smallest
+        norm.weight.copy_(torch.tensor([0.7, -0.4, 1.2, -0.9]))
+    x, epsilon = random(2, 2, 6, 6), 0.1
+    net = nn.Sequential(conv, pool, norm, nn.ReLU())
+    got, z, c = relevance(net, x, rules=Rules(convolution=rule, epsilon=epsilon))
+    with torch.no_grad():
+        assert torch.equal(z, net(x).flatten(1))
+    y = conv(x).detach().requires_grad_()
+    pooled = pool(y)
+    (R,) = torch.autograd.grad(pooled, y, (c * z).view_as(pooled))  # to where the largest value came from
+    layer = conv if rule == "flat" else nn.Sequential(conv, norm)
+    torch.testing.assert_close(got, by_matrix(rule, layer, x, R.flatten(1), epsilon))
+    flow = flow_of(net, x, rules=Rules(convolution=rule, epsilon=epsilon))
+    several = random(3, *flow.features.shape)
+    at_once = flow.maps(several)["input"]
+    torch.testing.assert_close(at_once, torch.stack([flow.maps(one)["input"] for one in several]))
 
 
 def test_batch_norm_over_the_places_of_a_dense_layer_is_not_fused_with_it() -> None:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from whence.core.checks import check_callable
+from whence.core.checks import check_callable, check_seed
 from whence.core.naming import asking
 from whence.errors import ModelError
 from whence.model.extractor import Extractor
@@ -27,21 +27,28 @@ class Captum:
     Attributes
     ----------
     method : a class such as ``captum.attr.IntegratedGradients``, or a function that makes an instance of one
-        for a module
+        for a module, as methods around another one need
     options : given to ``attribute``, such as ``n_steps``
+    seed : of methods that draw at random; torch's own generator stays as it was
 
     Examples
     --------
-    >>> from captum.attr import IntegratedGradients
+    >>> from captum.attr import IntegratedGradients, NoiseTunnel, Saliency
     >>> Captum(IntegratedGradients, {"n_steps": 20}).name
     'IntegratedGradients'
+    >>> def smooth_grad(module):
+    ...     return NoiseTunnel(Saliency(module))
+    >>> Captum(smooth_grad, {"nt_samples": 20, "stdevs": 0.1, "abs": False}).name
+    'smooth_grad'
     """
 
     method: Callable[[nn.Module], Any]
     options: Mapping[str, Any] = field(default_factory=dict)
+    seed: int = 0
 
     def __post_init__(self) -> None:
         check_callable("method", self.method, "a class of captum.attr, or a function that makes one")
+        check_seed(self.seed)
 
     @property
     def name(self) -> str:
@@ -79,7 +86,9 @@ class Attributed:
             return {self._name: torch.stack([self.maps(each)[self._name] for each in coefficients])}
         scalar = _Scalar(self._extractor, self._name, self._inputs)
         what = f"'method' must be a method of captum that attributes one input. {self._captum.name}"
-        with asking(what), torch.inference_mode(False):
+        devices = [self._values.device] if self._values.is_cuda else []
+        with asking(what), torch.inference_mode(False), torch.random.fork_rng(devices):
+            torch.manual_seed(self._captum.seed)
             found = self._captum.method(scalar).attribute(
                 self._values.detach().clone().requires_grad_(),  # captum warns where it has to ask for it
                 additional_forward_args=(coefficients.to(self.features), *scalar.others.values()),

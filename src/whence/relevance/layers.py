@@ -77,7 +77,10 @@ def batch_norm(
     ctx: Propagation, func: Any, input: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any,
     training: bool, momentum: float, eps: float, cudnn_enabled: bool = True,
 ) -> Any:  # fmt: skip
-    """Batch normalisation with fixed statistics: one layer with the dense or convolutional one before it."""
+    """Batch normalisation with fixed statistics: one layer with the dense or convolutional one before it.
+
+    Where max pooling lies between, the chosen values are those of one layer all the same.
+    """
     if training:
         raise ModelError(
             "Relevance has no rule for batch normalisation by the batch's own statistics. "
@@ -99,6 +102,17 @@ def batch_norm(
         fused = layer.fused(scale, shift)
         # Computed from the layer's own output, so that the value is the model's to the bit.
         return ctx.run_layer(fused, lambda x: compute(before))
+    pooled = ctx.pooled(input)
+    if pooled is not None:
+        whole = ctx.run_layer(pooled.layer.fused(scale, shift), lambda x: compute(pooled.values))
+        before, rows = input.detach(), pooled.places().flatten(2)
+
+        def back(c: Tensor, z: Tensor, whole: Tensor) -> Tensor:
+            # Windows may overlap: a value that was chosen twice has the relevance of both.
+            found = torch.zeros_like(whole).flatten(2).scatter_add(2, rows, c.reshape(rows.shape))
+            return found.reshape(whole.shape)
+
+        return ruled(lambda whole: compute(before), back, whole)
     across = scale.view(1, -1, *(1,) * (input.ndim - 2))
     epsilon = ctx.rules.epsilon
     return ruled(compute, lambda c, z, x: c * (kept(z, epsilon) if epsilon else 1) * across, input)

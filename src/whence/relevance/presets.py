@@ -32,6 +32,8 @@ class Rules:
         looked up in an embedding has no such layer.
     attention : whether relevance flows to queries and keys; without, all goes to the values
     epsilon : ε of stab(z); 0 leaves linear operations to their plain gradient
+    relative : what ε has beyond that in dense and convolutional layers, as a share of the root mean square of
+        the layer's outputs for the sample, so that it does not depend on their units
     layers : rules of single layers, by name, or of all layers of a type; a name goes before a type
     operations : rules of torch functions by name, for those that have none here: "gradient" (right for
         what is linear), "identity" (c·z/x: all relevance goes on), "detach" (none does), or an
@@ -49,6 +51,7 @@ class Rules:
     first: str | LayerRule | None = None
     attention: bool = True
     epsilon: float = 0.0
+    relative: float = 0.0
     layers: Mapping[str | type[nn.Module], str | LayerRule] = field(default_factory=dict)
     operations: Mapping[str, str | OperationRule] = field(default_factory=dict)
     name: str = field(default="", compare=False)
@@ -61,6 +64,7 @@ class Rules:
                 )
         check_flag("attention", self.attention)
         check_number("epsilon", self.epsilon, 0)
+        check_number("relative", self.relative, 0)
         for operation in self.operations.values():
             as_rule("operations", operation, OperationRule)
         first = [] if self.first is None else [as_rule("first", self.first, LayerRule)]

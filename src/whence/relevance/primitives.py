@@ -45,12 +45,16 @@ def must_be_constant(what: str, *values: Any) -> None:
         raise ModelError(f"Relevance has no rule for {what} that depends on the input.")
 
 
-def stab(z: Tensor, epsilon: float) -> Tensor:
+Stabiliser = float | Tensor
+"""ε, a number, or one per sample or place where it is relative."""
+
+
+def stab(z: Tensor, epsilon: Stabiliser) -> Tensor:
     """Move z away from 0 by ε, upwards at 0."""
     return z + epsilon * torch.where(z >= 0, 1.0, -1.0).to(z)  # ±1 is exact in every precision
 
 
-def kept(z: Tensor, epsilon: float) -> Tensor:
+def kept(z: Tensor, epsilon: Stabiliser) -> Tensor:
     """Give z / stab(z), the part of c that the stabiliser leaves: 0 at 0."""
     return z / stab(z, epsilon)
 
@@ -163,6 +167,11 @@ class Layer(NamedTuple):
         )
         return found[0]  # type: ignore[no-any-return]
 
+    def size(self, z: Tensor) -> Tensor:
+        """Root mean square of outputs z, of each sample (B, 1, …) or of a dense layer each place (…, 1)."""
+        dims = -1 if self.geometry is None else tuple(range(1, z.ndim))
+        return z.square().mean(dims, keepdim=True).sqrt()
+
     def fused(self, scale: Tensor, shift: Tensor) -> Layer:
         """Give the layer whose output is ``scale`` times this one's plus ``shift``, channel by channel."""
         transposed = self.geometry is not None and self.geometry[3]
@@ -174,3 +183,22 @@ class Layer(NamedTuple):
         else:
             weight = weight * scale.view(-1, *(1,) * (weight.ndim - 1))
         return self._replace(weight=weight, bias=shift if self.bias is None else self.bias * scale + shift)
+
+
+class Pooled(NamedTuple):
+    """What max pooling chose of a layer's output.
+
+    Attributes
+    ----------
+    layer, values : the layer, and its output
+    places : gives where in each channel of the output the chosen values lie
+    """
+
+    layer: Layer
+    values: Tensor
+    places: Callable[[], Tensor]
+
+
+def chosen(x: Tensor, places: Tensor) -> Tensor:
+    """Give the values of x (B, channels, …) at places (B, channels, …) of each channel."""
+    return x.flatten(2).gather(2, places.flatten(2)).view_as(places)

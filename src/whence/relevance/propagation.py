@@ -15,7 +15,7 @@ from whence.errors import InvalidInputError, ModelError
 from whence.relevance.functions import ACTIVATIONS, GATES, TABLE, UNTOUCHED, base_name, opened, out_of_place
 from whence.relevance.graph import Node, nodes_between
 from whence.relevance.presets import Rules
-from whence.relevance.primitives import Layer, carries, mapped, ruled, tensors_in
+from whence.relevance.primitives import Layer, Pooled, carries, chosen, mapped, ruled, tensors_in
 from whence.relevance.rules import LayerRule, OperationRule, SharingRule, SpreadingRule, as_rule
 from whence.relevance.sources import TOKENS, looks_up
 
@@ -41,6 +41,7 @@ class Tag:
     root : the tensor of which it is a function element by element, as it was at ``root_version``
     gate : whether it is made of nothing but outputs of sigmoids
     layer : the layer whose output it is
+    pooled : what of a layer's output it is, where max pooling chose
     shadow : zeros of its shape that receive relevance itself, for rules that spread it; kept from the input
         on through everything that only moves values
     mask : 1 at the values of the input, 0 at padding
@@ -52,6 +53,7 @@ class Tag:
     root_version: int = 0
     gate: bool = False
     layer: Layer | None = None
+    pooled: Pooled | None = None
     shadow: Tensor | None = None
     mask: Tensor | None = None
     first: bool = False
@@ -182,13 +184,21 @@ class Propagation(TorchFunctionMode):
 
     def _pooled(self, base: str, x: Tensor, args: Any, kwargs: Any) -> Tag:
         """Relevance goes where the largest value came from."""
-        shadow = _tag_of(x).shadow
-        if shadow is None or not self._deep:
+        before = _tag_of(x)
+        if x.ndim != int(base[-2]) + 2:  # without a batch
             return Tag()
         kwargs = {**kwargs, "return_indices": True}
-        _, places = getattr(F, base)(x.detach(), *args, **kwargs)
-        moved = shadow.flatten(2).gather(2, places.flatten(2)).view_as(places)
-        return Tag(shadow=moved, mask=torch.ones_like(moved))
+        values = x.detach()
+
+        def places() -> Tensor:
+            found: Tensor = getattr(F, base)(values, *args, **kwargs)[1]
+            return found
+
+        tag = Tag(pooled=None if before.layer is None else Pooled(before.layer, values, places))
+        if before.shadow is None or not self._deep:
+            return tag
+        moved = chosen(before.shadow, places())
+        return replace(tag, shadow=moved, mask=torch.ones_like(moved))
 
     # What the rules ask for.
 
@@ -225,7 +235,12 @@ class Propagation(TorchFunctionMode):
             return layer.apply(inputs[-1], layer.weight, layer.bias)
 
         if isinstance(rule, SharingRule):
-            z = ruled(compute, lambda c, z, x: rule.back(layer, c, z, x, epsilon), x, again=again)
+            share = self.rules.relative
+
+            def back(c: Tensor, z: Tensor, x: Tensor) -> Tensor:
+                return rule.back(layer, c, z, x, epsilon + share * layer.size(z) if share else epsilon)
+
+            z = ruled(compute, back, x, again=again)
             return _tag(z, Tag(layer=layer))
         shadow, mask = tag.shadow, tag.mask
         if shadow is None or mask is None:
@@ -248,6 +263,10 @@ class Propagation(TorchFunctionMode):
     def made_by(self, z: Tensor) -> Layer | None:
         """Give the layer whose output z is, unchanged."""
         return _tag_of(z).layer
+
+    def pooled(self, z: Tensor) -> Pooled | None:
+        """Give what of a layer's output z is, where max pooling chose, unchanged."""
+        return _tag_of(z).pooled
 
     def root(self, x: Tensor) -> Tensor:
         """Give the tensor of which x is a function element by element, x itself if it is of no other."""

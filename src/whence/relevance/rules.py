@@ -20,7 +20,7 @@ from whence.errors import InvalidInputError
 from whence.relevance.primitives import identity, kept, mapped, must_be_constant, ruled, stab
 
 if TYPE_CHECKING:
-    from whence.relevance.primitives import Layer
+    from whence.relevance.primitives import Layer, Stabiliser
     from whence.relevance.propagation import Propagation
 
 
@@ -49,7 +49,7 @@ class SharingRule(Rule):
     """
 
     @abstractmethod
-    def back(self, layer: Layer, c: Tensor, z: Tensor, x: Tensor, epsilon: float) -> Tensor:
+    def back(self, layer: Layer, c: Tensor, z: Tensor, x: Tensor, epsilon: Stabiliser) -> Tensor:
         """Give c of the layer's input x, whose relevance is c·x, of c of its output z.
 
         Parameters
@@ -57,6 +57,8 @@ class SharingRule(Rule):
         layer
             Has ``weight`` and ``bias``, with a batch normalisation after it folded in; ``apply(x, W, b)``
             runs the layer with others, and ``transpose(s, W)`` is Wᵀs.
+        epsilon
+            For ``stab``: a number, or a tensor that goes with z where ``Rules(relative=…)`` ask for it.
         """
 
 
@@ -126,9 +128,10 @@ class Epsilon(SharingRule):
 
     name = "epsilon"
 
-    def back(self, layer: Layer, c: Tensor, z: Tensor, x: Tensor, epsilon: float) -> Tensor:
+    def back(self, layer: Layer, c: Tensor, z: Tensor, x: Tensor, epsilon: Stabiliser) -> Tensor:
         """Wᵀ(c z / stab(z))."""
-        return layer.transpose(c * kept(z, epsilon) if epsilon else c, layer.weight)
+        plain = isinstance(epsilon, float | int) and epsilon == 0
+        return layer.transpose(c if plain else c * kept(z, epsilon), layer.weight)
 
 
 @RULES.add
@@ -138,7 +141,7 @@ class Plus(SharingRule):
     name = "plus"
     needs_epsilon = True
 
-    def back(self, layer: Layer, c: Tensor, z: Tensor, x: Tensor, epsilon: float) -> Tensor:
+    def back(self, layer: Layer, c: Tensor, z: Tensor, x: Tensor, epsilon: Stabiliser) -> Tensor:
         """Go by the positive weights for inputs above 0, by the negative ones for those below."""
         positive, negative = layer.weight.clamp(min=0), layer.weight.clamp(max=0)
         bias = None if layer.bias is None else layer.bias.clamp(min=0)
