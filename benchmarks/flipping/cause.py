@@ -22,37 +22,24 @@ from whence.relevance import Rules
 from whence.relevance.lrp import trace
 from whence.relevance.presets import EPSILON_PLUS_FLAT
 from whence.relevance.primitives import Layer, Stabiliser
-from whence.relevance.rules import Epsilon, Flat, Plus
+from whence.relevance.rules import Epsilon, Flat, Plus, SharingRule
 
 EPSILON, TINY = 0.25, 1e-6
 CELLS = (("mean", 1), ("blur", 4))
 AROUND = "blocks.1.around"
 
 
-class EpsilonAt(Epsilon):
-    """The epsilon rule with an ε of its own."""
+class At(SharingRule):
+    """A rule with an ε of its own."""
 
-    name = "epsilon_at"
+    name = "at"
 
-    def __init__(self, epsilon: float) -> None:
-        self.epsilon = epsilon
-
-    def back(self, layer: Layer, c: Tensor, z: Tensor, x: Tensor, epsilon: Stabiliser) -> Tensor:
-        """Take the rule's own ε."""
-        return super().back(layer, c, z, x, self.epsilon)
-
-
-class PlusAt(Plus):
-    """The plus rule with an ε of its own."""
-
-    name = "plus_at"
-
-    def __init__(self, epsilon: float) -> None:
-        self.epsilon = epsilon
+    def __init__(self, rule: SharingRule, epsilon: float) -> None:
+        self.rule, self.epsilon = rule, epsilon
 
     def back(self, layer: Layer, c: Tensor, z: Tensor, x: Tensor, epsilon: Stabiliser) -> Tensor:
-        """Take the rule's own ε."""
-        return super().back(layer, c, z, x, self.epsilon)
+        """Take its own ε."""
+        return self.rule.back(layer, c, z, x, self.epsilon)
 
 
 class FlatAt(Flat):
@@ -119,17 +106,17 @@ def rules(
     layers: Mapping[str, Any] | None = None,
 ) -> Rules:
     """Make the default rules with another ε in some places."""
-    plus = PlusAt(TINY) if convolution is None else convolution
-    return Rules(EpsilonAt(dense), plus, first=FlatAt(first), epsilon=sums, layers=layers or {})
+    plus = At(Plus(), TINY) if convolution is None else convolution
+    return Rules(At(Epsilon(), dense), plus, first=FlatAt(first), epsilon=sums, layers=layers or {})
 
 
 def run() -> None:
     """Print where ε acts on MNIST and CIFAR-10, and what it does on a network in other units."""
     places: dict[str, Any] = {
         "plus, flat": EPSILON_PLUS_FLAT,
-        **{f"ε = {e:g} everywhere": rules(e, PlusAt(e), e, e) for e in (0.05, EPSILON, 1.0, 4.0, 16.0)},
+        **{f"ε = {e:g} everywhere": rules(e, At(Plus(), e), e, e) for e in (0.05, EPSILON, 1.0, 4.0, 16.0)},
         "0.25 in dense layers only": rules(dense=EPSILON),
-        "0.25 in convolutions only": rules(convolution=PlusAt(EPSILON)),
+        "0.25 in convolutions only": rules(convolution=At(Plus(), EPSILON)),
         "0.25 in the first layer only": rules(first=EPSILON),
         "0.25 in sums and means only": rules(sums=EPSILON),
         "no ε, without outputs with z⁺ < 0.25": rules(convolution=Excited(EPSILON)),
@@ -140,17 +127,17 @@ def run() -> None:
     larger = copy.deepcopy(digits.model)
     rescale(larger.features[3], larger.features[7], 10.0)
     by_ten: dict[str, Any] = {
-        f"ε = {e:g} in convolutions": rules(convolution=PlusAt(e)) for e in (TINY, 0.025, EPSILON, 2.5)
+        f"ε = {e:g} in convolutions": rules(convolution=At(Plus(), e)) for e in (TINY, 0.025, EPSILON, 2.5)
     }
     compare("MNIST", digits, by_ten)
     compare("MNIST, the same function with outputs of the second convolution ten times as large",
             digits._replace(model=larger), by_ten)  # fmt: skip
     record("MNIST", digits, ["features.3"])
     photos = images.photos(slice(0, 20))
-    others = rules(convolution=PlusAt(EPSILON), layers={AROUND: PlusAt(TINY)})
+    others = rules(convolution=At(Plus(), EPSILON), layers={AROUND: At(Plus(), TINY)})
     compare("CIFAR-10", photos, {
         **places,
-        f"0.25 in {AROUND} only": rules(layers={AROUND: PlusAt(EPSILON)}),
+        f"0.25 in {AROUND} only": rules(layers={AROUND: At(Plus(), EPSILON)}),
         f"0.25 in convolutions but {AROUND}": others,
     })  # fmt: skip
     names = [name for name, module in photos.model.named_modules() if isinstance(module, nn.Conv2d)]

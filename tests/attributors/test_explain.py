@@ -317,7 +317,7 @@ def test_texts_from_words_to_a_page(texts: tuple[Any, Any, DualDA], tmp_path: Pa
     explainer = texts[2]
     whys = explainer.explain(["the old cats sat", "dogs"], k=2)
     why = whys[0]
-    assert why.method == "attn_lrp"
+    assert why.method == "attn_lrp_cp"
     assert why.sample.tokens == ("", "the", " old", " cat", "s", " sat", "")
     assert why.logit_map.shape == (7,)
     for one in why.pairs:

@@ -195,7 +195,7 @@ def test_attributors_take_the_block_and_explain_the_classifier(backbone: Backbon
         explainer.attribute(TEXTS, target=1), on_states.attribute(inputs, target=1), rtol=0, atol=1e-4
     )
     why = explainer.explain(TEXTS[2:3], k=1)[0]
-    assert why.method == "attn_lrp"
+    assert why.method == "attn_lrp_cp"
     assert why.logit_map.shape == (len(states(backbone, TEXTS[2:3])[0]),)
 
     def marked(place: int) -> Marked:
@@ -205,7 +205,7 @@ def test_attributors_take_the_block_and_explain_the_classifier(backbone: Backbon
     assert marked(2).inside.shape == why.logit_map.shape
     pair = why.proponents[0]
     both = marked(2), marked(pair.index)
-    found = localise(on_states, Extractor(whole, "head"), *both, pair.index, why.target, "attn_lrp")
+    found = localise(on_states, Extractor(whole, "head"), *both, pair.index, why.target, "attn_lrp_cp")
     expected = [
         localisation(pair.test_map, *marked(2)[1:]),
         localisation(pair.train_map, *marked(pair.index)[1:]),

@@ -19,7 +19,7 @@ from whence.model.extractor import Extractor
 from whence.model.modules import unwrap
 from whence.relevance import Rules, lrp, trace
 from whence.relevance.lrp import default_rules
-from whence.relevance.presets import ATTN_LRP, EPSILON, EPSILON_PLUS_FLAT, PRESETS, as_rules
+from whence.relevance.presets import ATTN_LRP, ATTN_LRP_CP, EPSILON, EPSILON_PLUS_FLAT, PRESETS, as_rules
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::DeprecationWarning:transformers", "ignore::DeprecationWarning:peft"
@@ -126,7 +126,7 @@ def test_every_family_runs_with_its_own_values(family: Family) -> None:
         "1×1",
         "average",
     }
-    expected = EPSILON_PLUS_FLAT if kind in convolves else EPSILON if kind == "Sequential" else ATTN_LRP
+    expected = EPSILON_PLUS_FLAT if kind in convolves else EPSILON if kind == "Sequential" else ATTN_LRP_CP
     assert default_rules(extractor, inputs) is expected
 
 

@@ -80,8 +80,8 @@ class Explaining(Attributor):
             The true classes (B,), or labels of another task (B, …), where they are known, for display.
         method
             How relevance goes from features to inputs: "epsilon_plus_flat", "attn_lrp", "attn_lrp_cp",
-            "epsilon", ``whence.relevance.Rules``, or a class of ``captum.attr``. None takes attn_lrp for a
-            model with attention, epsilon_plus_flat for other convolutional ones, epsilon for the rest.
+            "epsilon", ``whence.relevance.Rules``, or a class of ``captum.attr``. None takes attn_lrp_cp for
+            a model with attention, epsilon_plus_flat for other convolutional ones, epsilon for the rest.
         usualness
             What ``usualness()`` gave, to tell beside each prediction how usual the test is for the training
             set; None leaves it out.

@@ -17,7 +17,7 @@ from whence.model.extractor import Extractor
 from whence.model.inputs import check_batch, running_on, to_model
 from whence.model.modules import evaluating
 from whence.relevance.graph import check_no_leak
-from whence.relevance.presets import ATTN_LRP, EPSILON, EPSILON_PLUS_FLAT, Rules, as_rules
+from whence.relevance.presets import ATTN_LRP_CP, EPSILON, EPSILON_PLUS_FLAT, Rules, as_rules
 from whence.relevance.propagation import Propagation, Source
 from whence.relevance.rules import Rule
 from whence.relevance.sources import floating, replaced, tokens_of
@@ -88,8 +88,8 @@ def trace(extractor: Extractor, inputs: Any, rules: str | Rules | Rule | None = 
         A batch of the model's inputs.
     rules
         ``"epsilon_plus_flat"``, ``"attn_lrp"``, ``"attn_lrp_cp"``, ``"epsilon"``, ``module:name``, ``Rules``,
-        or the rule of all layers. None looks at what the model does: attention takes attn_lrp, convolutions
-        epsilon_plus_flat, others epsilon.
+        or the rule of all layers. None looks at what the model does: attention takes attn_lrp_cp,
+        convolutions epsilon_plus_flat, others epsilon.
     """
     check_is("extractor", extractor, Extractor, "a whence.model.Extractor, a model split at its head")
     check_batch(inputs, "inputs")
@@ -142,8 +142,8 @@ def lrp(
         Of the features, one or m per sample. Where a feature is 0 it has no relevance to give.
     rules
         ``"epsilon_plus_flat"``, ``"attn_lrp"``, ``"attn_lrp_cp"``, ``"epsilon"``, ``module:name``, ``Rules``,
-        or the rule of all layers. None looks at what the model does: attention takes attn_lrp, convolutions
-        epsilon_plus_flat, others epsilon.
+        or the rule of all layers. None looks at what the model does: attention takes attn_lrp_cp,
+        convolutions epsilon_plus_flat, others epsilon.
 
     Returns
     -------
@@ -200,7 +200,7 @@ def default_rules(extractor: Extractor, inputs: Any) -> Rules:
     with evaluating(extractor.model), _resting_from_the_head_on(extractor, watch), watch:
         extractor(inputs)
     if seen & {"softmax", "scaled_dot_product_attention", "multi_head_attention_forward"}:
-        return ATTN_LRP
+        return ATTN_LRP_CP
     return EPSILON_PLUS_FLAT if any(name.startswith("conv") for name in seen) else EPSILON
 
 
