@@ -121,9 +121,9 @@ class Dot:
 
 def dot_chart(rows: Sequence[Dot], x: Axis, text: str, chance: float | None) -> Markup:
     """Draw one dot per row, and the line of chance where there is one."""
-    label, line, width = 168, 17, 436
-    bottom = line * len(rows) + 4
-    span = width - label - 72
+    line, span = 17, 196
+    label = max(168, 8 + math.ceil(_LETTER * max((len(row.label) for row in rows), default=0)))
+    bottom, width = line * len(rows) + 4, label + span + 72
 
     def at(value: float) -> float:
         return label + span * min(max(x.place(value), 0), 1)
