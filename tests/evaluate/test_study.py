@@ -263,3 +263,18 @@ def test_every_image_is_shifted_by_itself() -> None:
             assert len(shifts) == 1
             seen.add((place, *shifts[0]))
     assert len({shift for _, *shift in seen for shift in [tuple(shift)]}) > 20
+
+
+def test_a_sweep_of_a_method_that_sees_several_layers_reads_them(tmp_path: Path) -> None:
+    tables = {
+        "name": "swept",
+        "data": {"name": "sample", "train": 60, "test": 10, "held_out": 10},
+        "model": {"name": "narrow-cnn", "steps": 5},
+        "methods": [{"name": "effects", "options": {"C": 0.5}}],
+        "metrics": {"identical_class": {}},
+        "sweep": {"method": "effects", "option": "C", "values": [0.01, 0.5]},
+    }
+    found = run.run(protocol.parse(tables), Path(), tmp_path, show_progress=False)
+    assert not found.select(quantity="error")
+    assert found.value("identical_class", "effects(C=0.01)") is not None
+    assert found.value("identical_class", "effects(C=0.5)") is not None

@@ -106,7 +106,7 @@ class Scene:
             The attributor's class, and what it is made with.
         read
             Read the training set through the model, which belongs to the cost of a fit; else a method that
-            puts a layer of its own in the place of the model's last one takes the ``banks``.
+            puts a layer of its own in the place of the model's last one, and sees no other, takes ``banks``.
         """
         protocol, trained = self.workshop.protocol, self.trained
         seed = protocol.seed + _APART * self.model
@@ -115,7 +115,7 @@ class Scene:
         extra: dict[str, Any] = {}
         if kind.limits.needs_checkpoints:
             extra = {"checkpoints": self.checkpoints, "learning_rates": trained.learning_rates}
-        if not read and kind.limits.new_layer:
+        if not read and kind.limits.new_layer and getattr(attributor, "layers", "last") == "last":
             return attributor.fit(features=self.banks[0])
         return attributor.fit(trained.model, self.data, **extra)
 
@@ -178,9 +178,8 @@ class Workshop:
         materials = Materials(self, train, test, held_out, spec.steps)
         scene = self.protocol.metrics[metric].stage(materials)
         plain = not scene.facts  # where tests are changed, the metric says what there is to know of them
-        known = networks.logits(scene.trained.model, scene.inputs).argmax(1).numpy()
         labels = scene.train.labels
-        scene.facts.update(train_accuracy=float((known == labels).mean()), n_train=len(labels))
+        scene.facts.update(train_accuracy=float((scene.said == labels).mean()), n_train=len(labels))
         if plain:
             right = float((scene.explained == scene.test.labels).mean())
             scene.facts.update(test_accuracy=right, n_test=len(scene.tests))
