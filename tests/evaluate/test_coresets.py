@@ -183,5 +183,5 @@ def test_the_page_shows_both_ways_and_the_spread_between_seeds(tmp_path: Path) -
 
 
 def test_protocols_without_orders_have_no_methods_by_value() -> None:
-    assert any(method.by_value for method in protocol.load("study-mnist-retrain").methods)
+    assert any(method.by_value for method in protocol.load("study-mnist-coresets").methods)
     assert not any(method.by_value for method in protocol.load("study-mnist").methods)
