@@ -132,9 +132,10 @@ def test_wrong_labels_read_the_training_set_once_for_all_of_dualda(
         counted.append(len(x))
         return read(bound, x, batch_size)
 
+    assert len(scene.banks[0].features) == len(scene.inputs)
     monkeypatch.setattr(BoundModel, "read", counting)
     areas = [[row.value for row in metric.measure(case) if row.quantity == "by_margin"] for case in cases]
-    assert counted == [len(scene.inputs)]
+    assert counted == []
     assert len({area for (area,) in areas}) > 1  # of surrogates that differ
 
 
@@ -158,6 +159,16 @@ def test_kappa_is_told_of_every_cell_and_drawn(tmp_path: Path) -> None:
         ratios = {round(k / c, 6) for (c, _), (k, _) in zip(by_C.points, by_kappa.points, strict=True)}
         assert len(ratios) == 1  # N·mean‖f‖² of the scene
     assert "The same over κ" in page.render_page(found)
+
+
+def test_what_methods_cost_is_told_once_of_any_scene_that_needs_scores(tmp_path: Path) -> None:
+    asked = small(metrics={"identical_subclass": {"by": "order"}, "mislabeling": {}, "sparsity": {}})
+    for _ in range(2):  # measured, and read from finished cells
+        found = run.run(asked, Path(), tmp_path, show_progress=False, say=lambda line: None)
+        for key in ("random", asked.methods[1].key):
+            assert len(found.select("resources", key, "cpu_seconds")) == 1
+    shown = Summary(found)
+    assert all(shown.seconds(method) > 0 for method in shown.methods)
 
 
 # Networks and long trainings

@@ -18,7 +18,7 @@ from whence.evaluate.metrics.comparison import standard_error, ties, ties_of_run
 from whence.evaluate.metrics.coreset import SPREAD, loss_of
 from whence.evaluate.suite.metric import METRICS, Accuracies, Column, Curves, Numbers
 from whence.evaluate.suite.protocol import RANDOM, Method
-from whence.evaluate.suite.results import ERROR, Results
+from whence.evaluate.suite.results import COSTS, ERROR, Results
 
 Section = TypeVar("Section", Curves, Accuracies, Numbers)
 
@@ -195,13 +195,8 @@ class Summary:
         return self._cost(method, ["cpu_seconds"] if self.on_cpu else ["fit_seconds", "explain_seconds"])
 
     def cost(self, method: Method, name: str) -> float | None:
-        """Give what a method cost: once, or where only LDS was measured, per explained model."""
-        once = self.results.value("resources", method.key, name)
-        if once is not None:
-            return once
-        each = (self.curve(column.metric, method.key, name) for column in self.columns)
-        first = next(filter(None, each), [])
-        return float(np.mean([value for _, value in first])) if first else None
+        """Give what a method cost in the first scene that needed its scores."""
+        return self.results.value(COSTS, method.key, name)
 
     def by_model(self, column: Column) -> list[tuple[Method, list[float]]]:
         """Scores of each explained model, of methods that have some; none where there is only one model."""

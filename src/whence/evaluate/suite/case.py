@@ -13,7 +13,7 @@ from whence.attributors import Attributor
 from whence.core.arrays import Doubles
 from whence.evaluate.metrics.resources import Measured, measure
 from whence.evaluate.scenes.workshop import Scene
-from whence.evaluate.suite.results import Row
+from whence.evaluate.suite.results import COSTS, Row
 
 if TYPE_CHECKING:
     from whence.evaluate.suite.protocol import Method
@@ -87,6 +87,8 @@ class Case:
         return [self.row(metric, quantity, v if math.isfinite(v) else None, at) for at, v in points]
 
     def resources(self) -> list[Row]:
-        """What the method cost."""
+        """What the method cost; nothing where its scores were not needed so far."""
+        if "measured" not in self.__dict__:
+            return []
         found = vars(self.measured.resources).items()
-        return [self.row("resources", name, v) for name, v in found if name != "n_tests" and v is not None]
+        return [self.row(COSTS, name, v) for name, v in found if name != "n_tests" and v is not None]

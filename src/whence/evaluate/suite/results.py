@@ -21,6 +21,8 @@ from whence.errors import InvalidInputError, StoreError
 _PACKAGES = ("whence", "torch", "numpy", "scipy", "scikit-learn", "numba")
 ERROR = "error"
 """Quantity of the row of a cell whose method failed; its note is the error."""
+COSTS = "resources"
+"""Metric of the rows that tell what a method cost."""
 
 
 class Row(NamedTuple):

@@ -30,7 +30,7 @@ from whence.evaluate.suite.costs import cell_seconds, scene_seconds, training_se
 from whence.evaluate.suite.meter import Meter
 from whence.evaluate.suite.metric import Metric
 from whence.evaluate.suite.protocol import Method, Protocol
-from whence.evaluate.suite.results import ERROR, Results, Row
+from whence.evaluate.suite.results import COSTS, ERROR, Results, Row
 
 _ROOMS = [
     "attributors",
@@ -156,6 +156,7 @@ class _Runner:
                     self.meter.training(training_seconds(self.protocol, metrics[0])),
                 ):
                     rows += self._scene_rows(metrics)
+        rows = _first_costs(rows)
         order = {method.key: place for place, method in enumerate(self.protocol.methods)}
         rows.sort(key=lambda row: (row.metric, order.get(row.method, len(order))))
         made_by = {**results.versions(), "code": self.code}
@@ -228,7 +229,7 @@ class _Runner:
     def _measure(self, case: Case, metric: Metric) -> list[Row]:
         if case.method.tune and case.method.key not in self.chosen:
             raise WhenceError("its options could not be chosen")
-        rows, fitted = metric.measure(case), case.fitted
+        rows, fitted = [*metric.measure(case), *case.resources()], case.fitted
         if isinstance(fitted, SurrogateAttributor) and fitted.kappa_ is not None:
             rows = [*rows, case.row(metric.name, "kappa", fitted.kappa_)]
         return rows
@@ -272,6 +273,15 @@ class _Runner:
             # Of the user's own; ours is common to all cells.
             "code of metric and method": Digest().of([type(metric), method.kind]),
         }
+
+
+def _first_costs(rows: list[Row]) -> list[Row]:
+    """Keep of what a method cost what is told first: every metric that needs its scores tells it."""
+    found: dict[tuple[str, str], Row] = {}
+    for row in rows:
+        if row.metric == COSTS:
+            found.setdefault((row.method, row.quantity), row)
+    return [*(row for row in rows if row.metric != COSTS), *found.values()]
 
 
 def _own_code(protocol: Protocol) -> str:

@@ -10,7 +10,7 @@ from whence.evaluate.suite.metric import Case, Column, Count, Metric, Row, regis
 
 @register
 class IdenticalClass(Metric):
-    """Share of the top k samples that have the explained class; also tells what methods cost."""
+    """Share of the top k samples that have the explained class."""
 
     name = "identical_class"
     columns = (Column("Identical class", "share of the top samples"),)
@@ -18,7 +18,7 @@ class IdenticalClass(Metric):
     k: Count = 5
 
     def measure(self, case: Case) -> list[Row]:
-        """Give the share of each test, and what the method cost."""
+        """Give the share of each test."""
         scene = case.scene
         note = ""
         values = identical_class(case.scores, scene.explained, scene.train.labels, self.k)
@@ -28,4 +28,4 @@ class IdenticalClass(Metric):
             note = "by construction: features are nowhere negative, so no other class can score above zero"
             if values.min() < 1:
                 note += f"; below 1 where fewer than {self.k} samples of the class score at all"
-        return [*case.rows_of(self.name, values, note), *case.resources()]
+        return case.rows_of(self.name, values, note)

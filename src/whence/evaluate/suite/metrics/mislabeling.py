@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import ClassVar, Literal
 
 import numpy as np
+import torch
 from torch import Tensor, nn
 
 from whence.attributors import DualDA
@@ -112,7 +113,7 @@ class Mislabeling(Metric):
         if not isinstance(fitted, DualDA) or case.method.sweep:
             return {}
         each = np.arange(len(y))
-        scores = fitted.surrogate_.logits(self._features(case.scene, fitted)).cpu().numpy()
+        scores = fitted.surrogate_.logits(_features(case.scene, fitted)).cpu().numpy()
         own = scores[each, y].copy()
         scores[each, y] = -np.inf
         margins = own - scores.max(axis=1)
@@ -121,14 +122,13 @@ class Mislabeling(Metric):
         lam = fitted.task_.own(fitted.lam_)
         return {"by_margin": -margins, "by_slack": np.maximum(0.0, 1.0 - margins), "by_length": lam * lengths}
 
-    def _features(self, scene: Scene, fitted: DualDA) -> Tensor:
-        """Read the training set's features (N, d) once for all methods that have the same layers."""
-        made = scene.made.setdefault(self.name, {})
-        layers = str(fitted.layers)
-        if layers not in made:
-            made[layers] = fitted.require_model().read(scene.inputs, 256).features
-        found: Tensor = made[layers]
-        return found
+
+def _features(scene: Scene, fitted: DualDA) -> Tensor:
+    """Give the training set's features (N, d) that a surrogate is of."""
+    own = fitted.require_model()
+    if own.extractor.layers is None:
+        return torch.from_numpy(np.asarray(scene.banks[0].features))
+    return own.read(scene.inputs, fitted.batch_size).features
 
 
 def _column(title: str) -> tuple[Column, ...]:
