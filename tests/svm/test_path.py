@@ -188,9 +188,23 @@ def test_agreement_comes_first_then_cosine_then_sparsity() -> None:
     ]
     assert _best(path, 1000, True)[0].C == 4  # one standard error is 0.0095
     assert _best([p for p in path if p.C != 4], 1000, True)[0].C == 5
-    assert _best(path, 10**6, True)[0].C == 4  # without noise the best agreement alone
+    assert _best(path, 10**6, True)[0].C == 4  # without noise a thousandth is a tie still
     blind = [PathPoint(p.C, p.kappa, p.agreement, None, p.support, 0.0) for p in path]
     assert _best(blind, 1000, False)[0].C == 2
+
+
+def test_two_rows_of_many_thousand_decide_nothing() -> None:
+    path = [point(1, 1.0, 0.915, 0.91), point(2, 0.9998, 0.92, 0.07), point(3, 0.998, 0.92, 0.02)]
+    assert _best(path, 9000, True)[0].C == 2
+
+
+def test_as_many_rows_choose_as_the_best_C_depends_on() -> None:
+    X, y = clusters(30_000, noise=0.8)
+    assert choose_C(X, y).n_fitted == 20_000
+    few = choose_C(X[:8000], y[:8000])
+    assert few.n_fitted == 8000 - 800 - 7200 // 5  # without those held back, and those that judge
+    many = np.arange(8000) % 1001
+    assert choose_C(X[:8000], many, max_samples=None).n_fitted == 3000
 
 
 def collapsed(n: int, K: int) -> tuple[np.ndarray, np.ndarray]:

@@ -22,13 +22,16 @@ from whence.svm.solve import Solution, check_options, solve
 
 # κ below 1 leaves every margin unreached: all samples are support vectors at their bound and W only gets
 # longer with C. By 1e5 separable features have reached their hard margin, and others hardly get sparser.
-# Half a decade is as fine as the agreement can tell apart on a few thousand rows.
+# Half a decade is as fine as the agreement can tell apart on some thousand rows.
 _KAPPAS = tuple(10.0 ** (e / 2) for e in range(11))
 # Every C is solved to the next of these gaps until agreement and cosine no longer move: most are done at the
 # second, and features that hardly differ need the last. No limit of time stands beside them, so that no clock
 # has a say in the choice.
 _TOLS = (1e-5, 1e-6, 1e-7, 1e-8)
 _MANY, _ROUGH = 1_000, (1e-3, 1e-4)  # with more outputs, where gaps cost most, rougher ones come first
+# Rows to solve on, and with many outputs, where each costs most. The best κ rises with the rows: on 3,000 of
+# 60,000 it is one whose surrogate of all of them is neither the most faithful nor the sparsest.
+_ROWS, _FEW_ROWS = 20_000, 3_000
 _STILL = 1e-3
 _COSINE_TIE = 0.01
 
@@ -160,7 +163,7 @@ def choose_C(
     n_classes: int | None = None,
     bias: bool | float = True,
     seed: int = 0,
-    max_samples: int = 3000,
+    max_samples: int | None = None,
     n_threads: int | None = None,
     show_progress: bool = False,
 ) -> CChoice:
@@ -173,7 +176,7 @@ def choose_C(
     on rows outside the subsample (a fifth of the data at least is kept for that, from 50 rows on).
     ``held_back`` rows have no part in it at all, so that what came out can be measured on them:
 
-    1. agreement of the surrogate's class with the head's, up to one standard error below the best;
+    1. agreement of the surrogate's class with the head's, up to one standard error, or 0.001, below the best;
     2. among those, mean cosine of the logits, up to 0.01 below the best. Logits are centred over classes
        first: the head's class is blind to a shift of all logits, and the surrogate's sum to zero. With two
        classes that cosine is ±1 and says no more than the agreement: the correlation of the two margins over
@@ -200,7 +203,8 @@ def choose_C(
     seed
         Draws the subsample and seeds the solver.
     max_samples
-        Rows each C is solved on, and at most three times as many it is judged on.
+        Rows each C is solved on, and at most three times as many it is judged on; None for 20,000, or 3,000
+        with more than 1,000 classes.
 
     Examples
     --------
@@ -220,6 +224,8 @@ def choose_C(
     problems = tuple(problem) if isinstance(problem, Sequence) else (problem,)
     p = problems[0].make(X, labels, n_classes, 1.0, bias)
     check_options(_TOLS[-1], None, n_threads, seed)
+    if max_samples is None:
+        max_samples = _ROWS if p.n_outputs <= _MANY else _FEW_ROWS
     max_samples = check_count("max_samples", max_samples)
     show_progress = check_flag("show_progress", show_progress)
     rng = np.random.default_rng(seed)

@@ -116,7 +116,7 @@ class Problem(ABC):
     judges: ClassVar[tuple[str, str]] = "the model's classes", "the labels"
     """What it compares with: of a model, and where there is none."""
 
-    margin: ClassVar[str] = "one standard error"
+    margin: ClassVar[str] = "one standard error, or 0.001,"
     """What ``error`` is."""
 
     features: Floats
@@ -137,10 +137,13 @@ class Problem(ABC):
 
     @classmethod
     def error(cls, agreement: float, n: int) -> float:
-        """One standard error of an agreement that was measured on n rows; here of a share."""
+        """One standard error of an agreement that was measured on n rows, here of a share, or 0.001.
+
+        On many rows nearly all of which agree an error is less than that, and a row or two would decide.
+        """
         # Smoothed by one hit and one miss, so that a perfect score on few rows still has an error.
         rate = (agreement * n + 1) / (n + 2)
-        return float(np.sqrt(rate * (1 - rate) / n))
+        return max(0.001, float(np.sqrt(rate * (1 - rate) / n)))
 
     @property
     def shape(self) -> tuple[int, int]:
