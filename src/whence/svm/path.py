@@ -21,9 +21,9 @@ from whence.svm.problem import Makes, Problem
 from whence.svm.solve import Solution, check_options, solve
 
 # κ below 1 leaves every margin unreached: all samples are support vectors at their bound and W only gets
-# longer with C. By 1e5 separable features have reached their hard margin, and others hardly get sparser.
+# longer with C. By 1e6 separable features have reached their hard margin, and others hardly get sparser.
 # Half a decade is as fine as the agreement can tell apart on some thousand rows.
-_KAPPAS = tuple(10.0 ** (e / 2) for e in range(11))
+_KAPPAS = tuple(10.0 ** (e / 2) for e in range(13))
 # Every C is solved to the next of these gaps until agreement and cosine no longer move: most are done at the
 # second, and features that hardly differ need the last. No limit of time stands beside them, so that no clock
 # has a say in the choice.
@@ -171,7 +171,7 @@ def choose_C(
 
     What a value of C means depends on the data: scaling features by s is the same as scaling C by s², and
     the loss is a sum over N samples. So the path runs over κ = C·N·mean‖f − f̄‖², which a common offset of
-    the features does not change either, one value every half decade from 1 to 10⁵, on a subsample of n rows,
+    the features does not change either, one value every half decade from 1 to 10⁶, on a subsample of n rows,
     where C becomes C·N/n; it is stratified by class unless there are more than n/2 classes. Each C is judged
     on rows outside the subsample (a fifth of the data at least is kept for that, from 50 rows on).
     ``held_back`` rows have no part in it at all, so that what came out can be measured on them:
