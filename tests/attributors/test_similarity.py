@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from sklearn.metrics.pairwise import cosine_similarity
 from torch import Tensor, nn
 
 from whence.attributors import Similarity
@@ -57,20 +58,21 @@ def test_a_copy_is_the_nearest_of_all() -> None:
     assert scores.argmax(1).tolist() == list(range(N))
 
 
-def test_a_vector_without_direction_is_named() -> None:
+def test_a_vector_without_direction_is_like_none() -> None:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(4, 3, bias=False), nn.ReLU(), nn.Linear(3, K))
-    x, y = torch.randn(12, 4), torch.arange(12) % K
     with torch.no_grad():
         model[0].weight.abs_()
-    x = x.abs() + 0.1
-    explainer = Similarity("cosine", **QUIET).fit(model, (x, y))
-    with pytest.raises(InvalidInputError, match=r"length 0.*test 1 of 'x'.*\"dot\" or \"l2\""):
-        explainer.attribute(torch.stack([x[0], -x[0]]))
+    x, y = torch.randn(12, 4).abs() + 0.1, torch.arange(12) % K
     x[7] *= -1
-    with pytest.raises(InvalidInputError, match="training sample 7 of 'data'"):
-        Similarity("cosine", **QUIET).fit(model, (x, y))
-    Similarity("dot", **QUIET).fit(model, (x, y))
+    explainer = Similarity("cosine", **QUIET).fit(model, (x, y))
+    tests = torch.stack([x[0], -x[0]])
+    with torch.no_grad():
+        features, own = (model[:2](part).numpy() for part in (x, tests))
+    expected = cosine_similarity(own, features)  # which has 0 there too
+    np.testing.assert_allclose(explainer.attribute(tests, 0), np.where(y == 0, 1, -1) * expected, atol=1e-6)
+    assert not expected[1].any()
+    assert explainer.self_influence().tolist() == [float(i != 7) for i in range(12)]
 
 
 def test_tokens_have_no_distance() -> None:

@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
+from torch.nn.functional import normalize
 
 from whence.attributors.base import Attributor, Limits, register
 from whence.attributors.classifier import Classifier, Training
@@ -29,11 +30,12 @@ class Similarity(Attributor):
     or the flattened inputs, of x and x_i, s is
 
     - ``"dot"``: u·v, larger for long vectors, and negative where they point apart;
-    - ``"cosine"``: u·v / (‖u‖‖v‖), between −1 and 1;
+    - ``"cosine"``: u·v / (‖u‖‖v‖), between −1 and 1; a vector of zeros, as a network with ReLU may give,
+      is like none;
     - ``"l2"``: 1 / (1 + ‖u − v‖/r), between 0 and 1, with r the root mean square distance of the training
       samples from their mean.
 
-    Self-influence is ‖v‖² for ``"dot"`` and otherwise 1.
+    Self-influence is ‖v‖² for ``"dot"`` and otherwise 1; that of a vector of zeros is 0 for ``"cosine"``.
 
     Parameters
     ----------
@@ -80,7 +82,7 @@ class Similarity(Attributor):
             scores.div_(self._cache["radius"]).add_(1).reciprocal_()
         else:
             if self.metric == "cosine":
-                features = _unit(features, "x", "test")
+                features = normalize(features)
             scores = features @ vectors.T
         return scores.mul_(torch.where(self._labels == classes.to(features.device)[:, None], 1, -1))
 
@@ -88,7 +90,8 @@ class Similarity(Attributor):
         vectors = self._cache["vectors"]
         if self.metric == "dot":
             return torch.einsum("nd,nd->n", vectors, vectors)
-        return vectors.new_ones(len(vectors))
+        near = vectors.new_ones(len(vectors))
+        return near if self.metric == "l2" else near * vectors.any(dim=1)
 
     def _layout(self, classifier: Classifier) -> Layout:
         vectors: Layout = {"vectors": ("N", "d" if self.space == "features" else "inputs")}
@@ -100,7 +103,7 @@ class Similarity(Attributor):
         else:
             vectors = torch.cat([_flat(inputs) for inputs, _ in training.batches])
         if self.metric == "cosine":
-            return {"vectors": _unit(vectors, "data", "training sample")}
+            return {"vectors": normalize(vectors)}
         if self.metric == "dot":
             return {"vectors": vectors}
         radius = (vectors - vectors.mean(0)).norm(dim=1).square().mean().sqrt()
@@ -116,15 +119,3 @@ def _flat(inputs: Any) -> Tensor:
             f"Got {got}. Tokens have no distance of their own: compare features."
         )
     return inputs.flatten(1)
-
-
-def _unit(vectors: Tensor, argument: str, kind: str) -> Tensor:
-    """Rows of length 1, or raise where one has no direction."""
-    norms: Tensor = vectors.norm(dim=1, keepdim=True)
-    if not (norms > 0).all():
-        i = int((norms[:, 0] == 0).int().argmax())
-        raise InvalidInputError(
-            f"'metric' must not be \"cosine\" where a vector has length 0. Got one for {kind} {i} of "
-            f'\'{argument}\'. Use "dot" or "l2".'
-        )
-    return vectors / norms

@@ -244,7 +244,7 @@ class CrammerSinger(Problem):
         return self.C * best - self.inner_pairs(alpha, g, pairs)
 
     def repair(self, alpha: Doubles, pairs: Pairs) -> None:
-        """Scale rows to sum to C; one of which rounding has left nothing, at an enormous C, is spread evenly."""
+        """Scale rows to sum to C; one of which rounding left nothing, at an enormous C, is spread evenly."""
         alpha[pairs.spread(np.add.reduceat(alpha, pairs.ptr[:-1]) == 0)] = 1.0
         sums = np.add.reduceat(alpha * self.times[pairs.outputs], pairs.ptr[:-1])
         alpha *= pairs.spread(self.C / sums)
