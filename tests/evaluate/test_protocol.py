@@ -104,6 +104,15 @@ def test_what_is_unknown_is_refused_with_what_is_known(tables: dict[str, Any], s
         protocol.parse(tables)
 
 
+def test_a_protocol_adds_methods_to_those_of_another(tmp_path: Path) -> None:
+    path = tmp_path / "more.toml"
+    further = '[[further_methods]]\nname = "similarity"\nlabel = "Near"\noptions = { metric = "l2" }\n'
+    path.write_text('extends = "tiny"\n' + further, encoding="utf-8")
+    both, one = protocol.load(path), protocol.load("tiny")
+    assert {m.key for m in both.methods} - {m.key for m in one.methods} == {"similarity(metric=l2)"}
+    assert len(both.methods) == len(one.methods) + 1
+
+
 def test_a_protocol_extends_another(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
     path.write_text('extends = "tiny"\n[data]\ntrain = 77\n', encoding="utf-8")

@@ -333,7 +333,10 @@ def parse(tables: Mapping[str, Any]) -> Protocol:
 
 
 def read(protocol: str | Path) -> dict[str, Any]:
-    """Read a protocol's tables, upon those of the one that it extends."""
+    """Read a protocol's tables, upon those of the one that it extends.
+
+    Its ``further_methods`` follow the methods of that one, where its ``methods`` would take their place.
+    """
     packaged = files("whence.evaluate.suite").joinpath("protocols", f"{protocol}.toml")
     if str(protocol) in names():
         text = packaged.read_text(encoding="utf-8")
@@ -349,7 +352,11 @@ def read(protocol: str | Path) -> dict[str, Any]:
     except tomllib.TOMLDecodeError as error:
         raise InvalidInputError(f"'protocol' must be valid TOML. {protocol} is not: {error}.") from None
     tables.setdefault("name", Path(protocol).stem)
-    return _merged(read(tables.pop("extends")), tables) if "extends" in tables else tables
+    if "extends" not in tables:
+        return tables
+    further = tables.pop("further_methods", [])
+    found = _merged(read(tables.pop("extends")), tables)
+    return {**found, "methods": [*found.get("methods", []), *further]}
 
 
 def _merged(base: dict[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
