@@ -117,8 +117,12 @@ def _say_plan(wanted: protocol.Protocol, say: Callable[[str], Any]) -> None:
 def _say_scores(summary: Summary, say: Callable[[str], Any]) -> None:
     """Print the table of scores."""
     titles = [*(column.title for column in summary.columns), "CPU-s" if summary.on_cpu else "seconds"]
-    say("  ".join([f"{'':28}", *(f"{title:>18}" for title in titles)]))
+    widths = [max(map(len, (m.label for m in summary.methods))), *(max(8, len(title)) for title in titles)]
+    lines = [["", *titles]]
     for method, cells in summary.table():
         shown = ["failed" if c.failed else "–" if c.value is None else f"{c.value:.3f}" for c in cells]
-        shown.append(f"{summary.seconds(method):.2f}")
-        say("  ".join([f"{method.label:28}", *(f"{text:>18}" for text in shown)]))
+        seconds = summary.seconds(method)
+        lines.append([method.label, *shown, f"{seconds:.2f}" if seconds else "–"])
+    for label, *texts in lines:
+        parts = (f"{text:>{width}}" for text, width in zip(texts, widths[1:], strict=True))
+        say("  ".join([f"{label:{widths[0]}}", *parts]))
