@@ -65,8 +65,16 @@ def test_the_surrogate_is_that_of_scikit_learn(data: Any) -> None:
 
 @pytest.mark.parametrize("output", ["logit", "margin", "log_prob"])
 @pytest.mark.parametrize("wide", [False, True])
-def test_scores_are_those_of_the_whole_hessian(data: Any, output: Output, wide: bool) -> None:
-    """Also where there are more features than samples, and the surrogate is solved in their span."""
+@pytest.mark.parametrize("steps", [False, True])
+def test_scores_are_those_of_the_whole_hessian(
+    data: Any, output: Output, wide: bool, steps: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a factor of the Hessian and by steps.
+
+    Also where there are more features than samples, and the surrogate is solved in their span.
+    """
+    if steps:
+        monkeypatch.setattr("whence.attributors.effects.response._DENSE", 0)
     f, y, tests = data
     if wide:
         more = np.random.default_rng(1).normal(size=(D, 80)).astype(np.float32)

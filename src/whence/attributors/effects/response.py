@@ -10,14 +10,17 @@ from whence.errors import ConvergenceWarning, warn
 _TOL = 1e-6  # relative error of a response, in the norm of the Hessian, as the preconditioner estimates it
 _STEPS = 500  # of conjugate gradients; some ten to fifty are usual
 _ROWS = 4096  # samples whose features are held in float64 at a time
+_DENSE = (
+    3_000  # weights up to which H is written down (72 MB) and factored, which a few dozen pulls are worth
+)
 
 
 class Response:
     """Applies H⁻¹, where H = I + C Σ_i (diag p_i − p_i p_iᵀ) ⊗ f_i f_iᵀ is the Hessian at the solution.
 
-    By conjugate gradients, preconditioned by what the classes have on average: I ⊗ (I + C Σ_i q_i f_i f_iᵀ)
-    with q_i the mean of p_ic (1 − p_ic). Where there are fewer samples than features, that is done in the
-    span of the samples, outside of which H is the identity.
+    By its Cholesky factor where W has few entries, else by conjugate gradients, preconditioned by what the
+    classes have on average: I ⊗ (I + C Σ_i q_i f_i f_iᵀ) with q_i the mean of p_ic (1 − p_ic). Where there are
+    fewer samples than features, that is done in the span of the samples, outside of which H is the identity.
 
     Parameters
     ----------
@@ -37,13 +40,33 @@ class Response:
             gram.diagonal().add_(1e-12 * gram.diagonal().mean() + torch.finfo(torch.float64).tiny)
             self._rows = torch.linalg.cholesky(gram)
             self._basis = torch.linalg.solve_triangular(self._rows, f, upper=False).T
-        width = self._rows.shape[1]
-        mean = torch.eye(width, dtype=torch.float64, device=vectors.device)
-        q = C * (chances * (1 - chances)).mean(1)
+        self._factor: Tensor | None = None  # (K·r, K·r) of H = L Lᵀ
+        if chances.shape[1] * self._rows.shape[1] <= _DENSE:
+            self._factor = torch.linalg.cholesky(self._hessian())
+        else:
+            self._about = torch.cholesky_inverse(torch.linalg.cholesky(self._mean()))
+
+    def _hessian(self) -> Tensor:
+        """H (K·r, K·r), by one product of all p_i ⊗ f_i with themselves."""
+        K, r = self._chances.shape[1], self._rows.shape[1]
+        out = torch.eye(K * r, dtype=torch.float64, device=self._rows.device)
+        for some in self._blocks():
+            f, p = self._rows[some].double(), self._chances[some]
+            pairs = (p[:, :, None] * f[:, None]).flatten(1)  # (s, K·r)
+            out.addmm_(pairs.T, pairs, alpha=-self._C)
+            for k in range(K):
+                own = slice(k * r, (k + 1) * r)
+                out[own, own].addmm_(pairs[:, own].T, f, alpha=self._C)
+        return out
+
+    def _mean(self) -> Tensor:
+        """I + C Σ_i q_i f_i f_iᵀ (r, r), what H is to the classes on average."""
+        out = torch.eye(self._rows.shape[1], dtype=torch.float64, device=self._rows.device)
+        q = self._C * (self._chances * (1 - self._chances)).mean(1)
         for some in self._blocks():
             f = self._rows[some].double()
-            mean.addmm_((q[some, None] * f).T, f)
-        self._about = torch.cholesky_inverse(torch.linalg.cholesky(mean))
+            out.addmm_((q[some, None] * f).T, f)
+        return out
 
     def _blocks(self) -> list[slice]:
         n = len(self._rows)
@@ -57,6 +80,12 @@ class Response:
         inside = pulls @ self._basis
         return pulls + (self._solved(inside) - inside) @ self._basis.T
 
+    def _solved(self, pulls: Tensor) -> Tensor:
+        """H⁻¹ of pulls (B, K, r)."""
+        if self._factor is None:
+            return self._near(pulls)
+        return torch.cholesky_solve(pulls.flatten(1).T, self._factor).T.reshape(pulls.shape)
+
     def _product(self, x: Tensor) -> Tensor:
         """H x of x (B, K, r)."""
         B, K, r = x.shape
@@ -68,8 +97,8 @@ class Response:
             out.addmm_(moved.reshape(B * K, -1), f, alpha=self._C)
         return out.reshape(B, K, r)
 
-    def _solved(self, pulls: Tensor) -> Tensor:
-        """H⁻¹ of pulls (B, K, r); one that is near enough stays as it is while the others go on."""
+    def _near(self, pulls: Tensor) -> Tensor:
+        """H⁻¹ of pulls (B, K, r) by steps; one that is near enough stays as it is while the others go on."""
         found, left = torch.zeros_like(pulls), pulls.clone()
         near = left @ self._about
         along, size = near.clone(), (left * near).sum((1, 2))
