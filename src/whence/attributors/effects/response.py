@@ -19,8 +19,9 @@ class Response:
     """Applies H⁻¹, where H = I + C Σ_i (diag p_i − p_i p_iᵀ) ⊗ f_i f_iᵀ is the Hessian at the solution.
 
     By its Cholesky factor where W has few entries, else by conjugate gradients, preconditioned by what the
-    classes have on average: I ⊗ (I + C Σ_i q_i f_i f_iᵀ) with q_i the mean of p_ic (1 − p_ic). Where there are
-    fewer samples than features, that is done in the span of the samples, outside of which H is the identity.
+    classes have on average: I ⊗ (I + C Σ_i q_i f_i f_iᵀ) with q_i the mean of p_ic (1 − p_ic). Where there
+    are fewer samples than features, that is done in the span of the samples, outside of which H is the
+    identity.
 
     Parameters
     ----------
