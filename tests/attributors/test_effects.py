@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +96,16 @@ def test_scores_are_those_of_the_whole_hessian(
     expected = pulls @ torch.linalg.solve(H, gradients.reshape(N, -1).T)
     found = e.attribute_features(tests, target).double()
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5 * float(expected.abs().max()))
+
+
+@pytest.mark.parametrize("apart", [1.0, 20.0])
+def test_a_c_too_large_for_a_factor_is_taken_by_steps(data: Any, apart: float) -> None:
+    f, y, tests = data
+    f = f + apart * np.eye(K, D, dtype=np.float32)[y]  # separable, so that differences of chances cancel
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # of a surrogate with such a C
+        found = fit((f, y, tests), C=1e14).attribute_features(tests, 0)
+    assert torch.isfinite(found).all()
 
 
 def test_effects_foretell_leaving_one_out(data: Any) -> None:

@@ -10,18 +10,17 @@ from whence.errors import ConvergenceWarning, warn
 _TOL = 1e-6  # relative error of a response, in the norm of the Hessian, as the preconditioner estimates it
 _STEPS = 500  # of conjugate gradients; some ten to fifty are usual
 _ROWS = 4096  # samples whose features are held in float64 at a time
-_DENSE = (
-    3_000  # weights up to which H is written down (72 MB) and factored, which a few dozen pulls are worth
-)
+_DENSE = 3_000  # weights up to which H is written down (72 MB) and factored
+_STEEP = 1e9  # C Σ_i ‖f_i‖² up to which rounding, beside I, leaves a factor as exact as the steps are
 
 
 class Response:
     """Applies H⁻¹, where H = I + C Σ_i (diag p_i − p_i p_iᵀ) ⊗ f_i f_iᵀ is the Hessian at the solution.
 
-    By its Cholesky factor where W has few entries, else by conjugate gradients, preconditioned by what the
-    classes have on average: I ⊗ (I + C Σ_i q_i f_i f_iᵀ) with q_i the mean of p_ic (1 − p_ic). Where there
-    are fewer samples than features, that is done in the span of the samples, outside of which H is the
-    identity.
+    By its Cholesky factor where W has few entries and C is not too large for one, else by conjugate
+    gradients, preconditioned by what the classes have on average: I ⊗ (I + C Σ_i q_i f_i f_iᵀ) with q_i the
+    mean of p_ic (1 − p_ic). Where there are fewer samples than features, that is done in the span of the
+    samples, outside of which H is the identity.
 
     Parameters
     ----------
@@ -42,7 +41,8 @@ class Response:
             self._rows = torch.linalg.cholesky(gram)
             self._basis = torch.linalg.solve_triangular(self._rows, f, upper=False).T
         self._factor: Tensor | None = None  # (K·r, K·r) of H = L Lᵀ
-        if chances.shape[1] * self._rows.shape[1] <= _DENSE:
+        kappa = C * float(self._rows.double().square().sum())
+        if chances.shape[1] * self._rows.shape[1] <= _DENSE and kappa <= _STEEP:
             self._factor = torch.linalg.cholesky(self._hessian())
         else:
             self._about = torch.cholesky_inverse(torch.linalg.cholesky(self._mean()))
