@@ -85,18 +85,24 @@ class EKFAC(ParamsAttributor):
 
     def _scores(self, features: Tensor, classes: Tensor, x: Any) -> Tensor:
         factors = self._factors()
-        records = self._opened().tests(x, features, _for_classes(classes))
-        found = [_gradients(each, factors) for (each,) in records]
-        tests = [torch.cat(parts) for parts in zip(*found, strict=True)]
-        for test, factor in zip(tests, factors, strict=True):
-            test *= factor.inverse
+        records = [each for (each,) in self._opened().tests(x, features, _for_classes(classes))]
+        # To turn gradients of many places is slow: there the tests, which are fewer, are turned back instead.
+        turned = [
+            all(record.inputs.shape[1] == 1 for record in layer) for layer in zip(*records, strict=True)
+        ]
+        found = [_gradients(each, factors) for each in records]
+        tests = []
+        for factor, straight, parts in zip(factors, turned, zip(*found, strict=True), strict=True):
+            test = torch.cat(parts) * factor.inverse
+            tests.append((test if straight else factor.out @ test @ factor.inner.T).flatten(1))
         scores = tests[0].new_zeros(len(tests[0]), len(self._labels))
         done = 0
         for (batch,) in self._train("Scores"):
             for some in _pieces(batch, factors):
                 here = scores[:, done : done + len(some[0].inputs)]
-                for test, train in zip(tests, _gradients(some, factors), strict=True):
-                    here += test.flatten(1) @ train.flatten(1).T
+                for test, factor, straight, record in zip(tests, factors, turned, some, strict=True):
+                    train = _rotated(record, factor.out, factor.inner) if straight else _product(record)
+                    here += test @ train.to(test).flatten(1).T
                 done += here.shape[1]
         return scores.div_(len(self._labels))
 
@@ -230,16 +236,27 @@ def _sums_of_squares(batches: Batches, bases: list[tuple[Tensor, Tensor]]) -> li
     """Sums over samples of the squared gradients along the eigenvectors, (o, i) float64 per layer."""
     sums = [out.new_zeros(len(out), len(inner)) for out, inner in bases]
     for batch in batches:
-        for records in batch:
-            for total, basis, record in zip(sums, bases, records, strict=True):
-                out, inner = (b.to(record.inputs) for b in basis)
-                if record.inputs.shape[1] == 1:  # of one place the square of the product is that of its parts
-                    d, a = record.derivatives[:, 0] @ out, record.inputs[:, 0] @ inner
-                    total += d.square().T @ a.square()
-                else:
-                    for some in _cut(record, len(out) * len(inner)):
-                        total += _rotated(some, out, inner).square().sum(0)
+        for total, basis, records in zip(sums, bases, zip(*batch, strict=True), strict=True):
+            out, inner = (b.to(records[0].inputs) for b in basis)
+            for some in zip(*(_cut(record, total.numel()) for record in records), strict=True):
+                _add_squares(total, some, out, inner)
     return sums
+
+
+def _add_squares(total: Tensor, records: tuple[Record, ...], out: Tensor, inner: Tensor) -> None:
+    """Add the squared gradients of some samples; the records, one per label, have the same inputs."""
+    inputs, (o, i), places = records[0].inputs, total.shape, records[0].inputs.shape[1]
+    if places == 1:  # the square of the product is that of its parts
+        squares = (inputs[:, 0] @ inner).square()
+        for record in records:
+            total += (record.derivatives[:, 0] @ out).square().T @ squares
+    elif places * (i * i + len(records) * o * o) <= len(records) * o * i * (o + i):
+        turned = inputs @ inner  # once for all labels
+        for record in records:
+            total += _product(Record(turned, record.derivatives @ out)).square().sum(0)
+    else:
+        for record in records:
+            total += (out.T @ _product(record) @ inner).square().sum(0)
 
 
 def _pieces(records: list[Record], factors: list[_Factor]) -> Iterator[list[Record]]:
@@ -263,11 +280,18 @@ def _gradients(records: list[Record], factors: list[_Factor]) -> list[Tensor]:
 
 def _rotated(record: Record, out: Tensor, inner: Tensor) -> Tensor:
     """Gradients (n, o, i) along eigenvectors, outᵀ (Σ_t d_t a_tᵀ) inner, in the cheaper order."""
-    d, a = record.derivatives.to(out), record.inputs.to(out)
-    (o, i), places = (len(out), len(inner)), a.shape[1]
+    record = Record(*(part.to(out) for part in record))
+    (o, i), places = (len(out), len(inner)), record.inputs.shape[1]
     if places * (o * o + i * i) <= o * i * (o + i):
-        return torch.einsum("nto,nti->noi", d @ out, a @ inner)
-    return out.T @ torch.einsum("nto,nti->noi", d, a) @ inner
+        return _product(Record(record.inputs @ inner, record.derivatives @ out))
+    return out.T @ _product(record) @ inner
+
+
+def _product(record: Record) -> Tensor:
+    """Gradients Σ_t d_t a_tᵀ (n, o, i) of every sample."""
+    a, d = record
+    # Of one place it is an outer product, which matmul makes slowly.
+    return d.mT * a if a.shape[1] == 1 else d.mT @ a
 
 
 def _square_of(rows: Tensor) -> Tensor:

@@ -72,14 +72,16 @@ class Results:
         self, metric: str | None = None, method: str | None = None, quantity: str | None = None
     ) -> list[Row]:
         """Rows that fit, in their order."""
-        among = self.rows if metric is None else self._by_metric.get(metric, [])
+        among = self.rows if metric is None else self._of.get((metric, method), [])
         return [row for row in among if method in (None, row.method) and quantity in (None, row.quantity)]
 
     @cached_property
-    def _by_metric(self) -> dict[str, list[Row]]:
-        found: dict[str, list[Row]] = {}
+    def _of(self) -> dict[tuple[str, str | None], list[Row]]:
+        """Rows by metric and method, and by metric alone."""
+        found: dict[tuple[str, str | None], list[Row]] = {}
         for row in self.rows:
-            found.setdefault(row.metric, []).append(row)
+            found.setdefault((row.metric, row.method), []).append(row)
+            found.setdefault((row.metric, None), []).append(row)
         return found
 
 

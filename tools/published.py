@@ -1,0 +1,265 @@
+"""Publish results of the study: unite runs with what is there, make pages, and fill the tables of the docs.
+
+``python -m tools.published FOLDER`` takes in ``FOLDER/PROTOCOL/results.parquet`` of every protocol of the
+study; without a folder, pages and tables are made again of what is published.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+from whence.evaluate.report import page
+from whence.evaluate.report.counting import Count, Place, counts
+from whence.evaluate.report.summary import Cell, Summary
+from whence.evaluate.suite import protocol, results
+from whence.evaluate.suite.joined import joined
+from whence.evaluate.suite.united import united
+
+DOCS = Path(__file__).resolve().parents[1] / "docs"
+PUBLISHED = DOCS / "results"
+STUDY = "study"
+OWN = "DualDA"  # whose place is told even where it is not among the first
+
+
+class Shown(NamedTuple):
+    """A column of a table: its title, and the protocol and the metric that it is of.
+
+    Attributes
+    ----------
+    title : in the table
+    protocol, metric : whose scores it has
+    quantity : of the rows, "score" for the metric's own
+    at : the share of a curve; None off curves
+    """
+
+    title: str
+    protocol: str
+    metric: str
+    quantity: str = "score"
+    at: float | None = None
+
+
+def _of(metric: str, **protocols: str) -> list[Shown]:
+    return [
+        Shown(name.replace("_", " ").replace("CIFAR10", "CIFAR-10"), which, metric)
+        for name, which in protocols.items()
+    ]
+
+
+def _labels(data: str, title: str) -> list[Shown]:
+    kinds = {
+        "mislabeling_best": "10 %, best",
+        "mislabeling_memorised": "10 %, memorised",
+        "mislabeling_30_best": "30 %, best",
+        "mislabeling_30_memorised": "30 %, memorised",
+    }
+    return [Shown(f"{title}, {kind}", f"study-{data}-labels", metric) for metric, kind in kinds.items()]
+
+
+_WRONG = [
+    *_labels("mnist", "MNIST"),
+    *_labels("fashion", "Fashion"),
+    Shown("CIFAR-10, 30 %", "study-cifar10-labels", "mislabeling"),
+]
+_SETS = {"mnist": "MNIST", "fashion": "Fashion", "cifar10": "CIFAR-10"}
+_KEPT = {"coreset": "kept", "coreset_balanced": "balanced"}
+
+TABLES: dict[str, list[Shown]] = {
+    "kinds": [
+        *_of(
+            "identical_subclass",
+            **{
+                "subclass,_MNIST": "study-mnist",
+                "subclass,_Fashion": "study-fashion",
+                "subclass,_CIFAR10": "study-cifar10-subclass",
+            },
+        ),
+        *_of(
+            "shortcut",
+            **{
+                "frame,_MNIST": "study-mnist",
+                "frame,_Fashion": "study-fashion",
+                "marks,_CIFAR10": "study-cifar10-shortcut",
+            },
+        ),
+        Shown("CPU-s, MNIST", "study-mnist", "resources", "cpu_seconds"),
+    ],
+    "authors": [
+        Shown(f"{title}, {_SETS[data]}", f"study-{data}-authors", metric)
+        for data in ("mnist", "fashion")
+        for metric, title in {
+            "identical_class": "class",
+            "identical_subclass": "subclass",
+            "mislabeling": "30 % wrong labels",
+            "shortcut": "box and frame",
+        }.items()
+    ],
+    "labels": _WRONG,
+    "margins": [shown._replace(quantity="by_margin") for shown in _WRONG],
+    "lds": [
+        *(
+            Shown(f"{title}, {output}", f"study-{data}-lds", metric)
+            for data, title in _SETS.items()
+            for metric, output in {"lds": "logit", "lds_log_prob": "log-probability"}.items()
+        ),
+        Shown("CPU-s, Fashion", "study-fashion-lds", "resources", "cpu_seconds"),
+    ],
+    "coresets": [
+        Shown(f"{title}, {metric.replace('_', ' ')}", f"study-{data}-coresets", metric)
+        for data, title in _SETS.items()
+        for metric in ("coreset", "coreset_balanced", "pruning", "pruning_balanced")
+    ],
+    "kept": [
+        Shown(f"{title}, {what}", f"study-{data}-coresets", metric, "accuracy", 0.1)
+        for data, title in _SETS.items()
+        for metric, what in _KEPT.items()
+    ],
+}
+
+
+def main(folder: Path | None) -> None:
+    """Publish what is in a folder, and make pages and tables of all that is published."""
+    study = protocol.suite(STUDY)
+    for name in study.protocols:
+        new = [] if folder is None else [folder / name / "results.parquet"]
+        runs = [path for path in (PUBLISHED / f"{name}.parquet", *new) if path.exists()]
+        if runs:
+            found = united(protocol.load(name), [results.read(path) for path in runs])
+            _write(name, found)
+    for name, together in study.together.items():
+        parts = [one for one in together.protocols if _published(one)]
+        if len(parts) > 1:
+            page.write(PUBLISHED / f"{name}.html", _joined(name))
+    path = DOCS / "results.md"
+    path.write_text(filled(path.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+def _write(name: str, found: results.Results) -> None:
+    results.write(PUBLISHED / f"{name}.parquet", found)
+    page.write(PUBLISHED / f"{name}.html", found)
+
+
+def _published(name: str) -> bool:
+    return (PUBLISHED / f"{name}.parquet").exists()
+
+
+def _joined(name: str) -> results.Results:
+    """Join what is published of the protocols that belong together."""
+    together = protocol.suite(STUDY).together[name]
+    return joined([_read(one) for one in together.protocols if _published(one)], name, together.title)
+
+
+def filled(text: str) -> str:
+    """Fill the tables of a page: what stands between ``<!-- table NAME -->`` and ``<!-- end -->``."""
+
+    def fill(match: re.Match[str]) -> str:
+        return f"{match[1]}\n\n{_MAKERS.get(match[2], _table)(match[2])}\n\n{match[3]}"
+
+    return re.sub(r"(<!-- table (\w+) -->).*?(<!-- end -->)", fill, text, flags=re.S)
+
+
+@cache
+def _read(name: str) -> results.Results:
+    return results.read(PUBLISHED / f"{name}.parquet")
+
+
+@cache
+def _summary(name: str) -> Summary:
+    return Summary(_read(name))
+
+
+@cache
+def _scores(name: str) -> list[tuple[str, dict[str, Cell]]]:
+    """Give the scores of a protocol by the label of the method, and by metric."""
+    summary = _summary(name)
+    places = {column.metric: i for i, column in enumerate(summary.columns) if not column.first}
+    return [
+        (method.label, {metric: cells[i] for metric, i in places.items()})
+        for method, cells in summary.table()
+    ]
+
+
+def _table(name: str) -> str:
+    """Make a table of scores: a row per method, a column for what there are results of."""
+    found = {shown: dict(_column(shown)) for shown in TABLES[name] if _published(shown.protocol)}
+    columns = [shown for shown, texts in found.items() if texts]
+    values = [found[shown] for shown in columns]
+    labels = dict.fromkeys(m.label for shown in columns for m in _summary(shown.protocol).methods)
+    head = "★ best, ≈ tied with it" if any("★" in text for v in values for text in v.values()) else ""
+    rows = [[head, *(shown.title for shown in columns)], ["---"] * (1 + len(columns))]
+    for label in labels:
+        if any(label in one for one in values):
+            rows.append([label, *(one.get(label, "–") for one in values)])
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def _column(shown: Shown) -> Iterator[tuple[str, str]]:
+    """Give the texts of a column, by the labels of methods that have one."""
+    if shown.quantity == "score":
+        cells = [(label, cells[shown.metric]) for label, cells in _scores(shown.protocol)]
+        yield from ((label, _marked(cell)) for label, cell in cells if cell.value is not None)
+        return
+    summary = _summary(shown.protocol)
+    for method in summary.methods:
+        found = summary.results.select(shown.metric, method.key, shown.quantity)
+        value = next((row.value for row in found if row.x == shown.at), None)
+        if value is not None:
+            spread = summary.results.select(shown.metric, method.key, "accuracy_spread")
+            yield method.label, _other(shown, value, next((r.value for r in spread if r.x == shown.at), None))
+
+
+def _marked(cell: Cell) -> str:
+    assert cell.value is not None
+    mark = "★ " if cell.best else "≈ " if cell.tied else ""
+    return mark + _number(cell.value)
+
+
+def _other(shown: Shown, value: float, spread: float | None) -> str:
+    if shown.quantity == "accuracy":
+        return f"{100 * value:.1f}" + ("" if spread is None else f" ± {100 * spread:.1f}")
+    return f"{value:.3g}" if shown.metric == "resources" else _number(value)
+
+
+def _number(value: float) -> str:
+    """Write a score with three digits behind the point, two from 1 on, and no zero before it."""
+    text = f"{value:.2f}" if abs(value) >= 1 and value != 1 else f"{value:.3f}"
+    return text.replace("0.", ".", 1).replace("-", "−") if abs(value) < 1 else text
+
+
+def _counts(name: str) -> str:
+    """Make the table of mean ranks: a row per way to count, a column per data set."""
+    study = protocol.suite(STUDY).together
+    pages = [one for one, together in study.items() if sum(map(_published, together.protocols)) > 1]
+    found = {one: {count.title: count for count in counts(Summary(_joined(one)))} for one in pages}
+    titles = list(dict.fromkeys(title for each in found.values() for title in each))
+    rows = [["counted", *(study[one].title.removeprefix("The study: ") for one in pages)]]
+    rows.append(["---"] * len(rows[0]))
+    for title in titles:
+        rows.append([title, *(_first(each[title]) if title in each else "–" for each in found.values())])
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def _first(count: Count) -> str:
+    """Tell who comes first, and where DualDA is."""
+    most = max(place.columns for place in count.places)
+    whole = [place for place in count.places if place.columns == most]
+    own = next((place for place in whole if place.label.startswith(OWN)), None)
+    told = whole[:3] if own is None or own in whole[:3] else [*whole[:3], own]
+    return f"{', '.join(_told(place, whole) for place in told)}; {most} columns"
+
+
+def _told(place: Place, among: list[Place]) -> str:
+    text = f"{place.label} {place.rank:.1f}"
+    return f"**{text}**, {among.index(place) + 1} of {len(among)}" if place.label.startswith(OWN) else text
+
+
+_MAKERS: dict[str, Callable[[str], str]] = {"counts": _counts}
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]) if len(sys.argv) > 1 else None)
