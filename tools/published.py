@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -158,9 +158,19 @@ def filled(text: str) -> str:
     """Fill the tables of a page: what stands between ``<!-- table NAME -->`` and ``<!-- end -->``."""
 
     def fill(match: re.Match[str]) -> str:
-        return f"{match[1]}\n\n{_MAKERS.get(match[2], _table)(match[2])}\n\n{match[3]}"
+        return f"{match[1]}\n\n{table(match[2])}\n\n{match[3]}"
 
     return re.sub(r"(<!-- table (\w+) -->).*?(<!-- end -->)", fill, text, flags=re.S)
+
+
+def names(text: str) -> list[str]:
+    """Give the names of the tables of a page."""
+    return re.findall(r"<!-- table (\w+) -->", text)
+
+
+def table(name: str) -> str:
+    """Make a table of the page, in Markdown."""
+    return _counts() if name == "counts" else _table(name)
 
 
 @cache
@@ -216,22 +226,22 @@ def _column(shown: Shown) -> Iterator[tuple[str, str]]:
 def _marked(cell: Cell) -> str:
     assert cell.value is not None
     mark = "★ " if cell.best else "≈ " if cell.tied else ""
-    return mark + _number(cell.value)
+    return mark + number(cell.value)
 
 
 def _other(shown: Shown, value: float, spread: float | None) -> str:
     if shown.quantity == "accuracy":
         return f"{100 * value:.1f}" + ("" if spread is None else f" ± {100 * spread:.1f}")
-    return f"{value:.3g}" if shown.metric == "resources" else _number(value)
+    return f"{value:.3g}" if shown.metric == "resources" else number(value)
 
 
-def _number(value: float) -> str:
+def number(value: float) -> str:
     """Write a score with three digits behind the point, two from 1 on, and no zero before it."""
     text = f"{value:.2f}" if abs(value) >= 1 and value != 1 else f"{value:.3f}"
     return text.replace("0.", ".", 1).replace("-", "−") if abs(value) < 1 else text
 
 
-def _counts(name: str) -> str:
+def _counts() -> str:
     """Make the table of mean ranks: a row per way to count, a column per data set."""
     study = protocol.suite(STUDY).together
     pages = [one for one, together in study.items() if sum(map(_published, together.protocols)) > 1]
@@ -246,19 +256,15 @@ def _counts(name: str) -> str:
 
 def _first(count: Count) -> str:
     """Tell who comes first, and where DualDA is."""
-    most = max(place.columns for place in count.places)
-    whole = [place for place in count.places if place.columns == most]
-    own = next((place for place in whole if place.label.startswith(OWN)), None)
-    told = whole[:3] if own is None or own in whole[:3] else [*whole[:3], own]
-    return f"{', '.join(_told(place, whole) for place in told)}; {most} columns"
+    places = count.places
+    own = next((place for place in places if place.label.startswith(OWN)), None)
+    told = places[:3] if own is None or own in places[:3] else [*places[:3], own]
+    return f"{', '.join(_told(place, places) for place in told)}; {max(p.columns for p in places)} columns"
 
 
 def _told(place: Place, among: list[Place]) -> str:
     text = f"{place.label} {place.rank:.1f}"
     return f"**{text}**, {among.index(place) + 1} of {len(among)}" if place.label.startswith(OWN) else text
-
-
-_MAKERS: dict[str, Callable[[str], str]] = {"counts": _counts}
 
 
 if __name__ == "__main__":

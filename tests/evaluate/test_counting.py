@@ -41,6 +41,20 @@ def test_ranks_are_means_and_equal_scores_share_them(rising: bool) -> None:
     assert [place.label for place in found] == ["c", "a", "b", "d"]
 
 
+def test_only_means_over_the_same_columns_are_compared() -> None:
+    methods = [method(name) for name in "abcd"]
+    whole = {"a": 4.0, "b": 3.0, "c": 2.0}
+    of_two = {"a": 1.0, "c": 2.0}  # one that is counted, b, has no score
+    of_one = {"a": 1.0}  # two have none: the column is not counted
+    d_once = whole | {"d": 9.0}  # d has a score in one of four columns: it is not counted
+    found = placed(summary(methods, d_once, whole, of_two, of_one), [Entrant(m.label, (m,)) for m in methods])
+    assert {place.label: (place.rank, place.columns) for place in found} == {
+        "a": (pytest.approx(4 / 3), 3),
+        "b": (2.0, 2),
+        "c": (pytest.approx(7 / 3), 3),
+    }
+
+
 def test_one_that_chooses_has_its_best_option_in_every_column_and_the_seconds_of_all() -> None:
     small, large, other = method("dualda", C=1e-5), method("dualda", C=1e-3), method("ekfac")
     columns = (

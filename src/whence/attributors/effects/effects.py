@@ -105,7 +105,7 @@ class Effects(SurrogateAttributor):
         needs_loss=True,
         last_layer_only=False,
         memory="N × (d + K), and the square of d, or of N where that is less",
-        cost=1.0,
+        cost=20.0,
         new_layer=True,
     )
 

@@ -72,7 +72,7 @@ class TRAK(WeightsAttributor):
     limits: ClassVar[Limits] = Limits(
         needs_loss=True,
         memory="N × k projections, k × k while fitting, for each model of an ensemble its weights too",
-        cost=1.5,
+        cost=0.6,
     )
 
     params: Params = parameter("all", one_of(Params))

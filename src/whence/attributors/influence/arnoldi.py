@@ -67,7 +67,7 @@ class Arnoldi(InfluenceAttributor):
     limits: ClassVar[Limits] = Limits(
         needs_loss=True,
         memory="(N + P) × projections; P × dimension while fitting",
-        cost=0.5,
+        cost=0.2,
     )
 
     dimension: int = parameter(150, check_count)

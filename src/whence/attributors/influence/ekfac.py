@@ -75,7 +75,7 @@ class EKFAC(ParamsAttributor):
     limits: ClassVar[Limits] = Limits(
         needs_loss=True,
         memory="P and the squares of the layers' widths, or N × d for the last layer; P per test to explain",
-        cost=1.5,
+        cost=3.0,
     )
 
     params: Params = parameter("all", one_of(Params))

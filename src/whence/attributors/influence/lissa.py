@@ -78,7 +78,7 @@ class LiSSA(SolvingAttributor):
     limits: ClassVar[Limits] = Limits(
         needs_loss=True,
         memory='N × (d + K) with params="last", otherwise nothing; P per test while explaining',
-        cost=1.0,
+        cost=1.5,
     )
 
     depth: int | None = parameter(None, check_count, or_none=True)

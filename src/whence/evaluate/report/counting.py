@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import takewhile
 from typing import NamedTuple
 
@@ -10,6 +10,7 @@ import numpy as np
 from scipy.stats import rankdata
 
 from whence.evaluate.report.summary import Summary, kind, paper
+from whence.evaluate.suite.metric import Column
 from whence.evaluate.suite.protocol import RANDOM, Method
 
 _FEWEST = 6  # of the paper's eight other methods, without which its count is another
@@ -133,17 +134,21 @@ def _best_of(methods: Sequence[Method]) -> str:
 
 
 def placed(summary: Summary, entrants: Sequence[Entrant]) -> list[Place]:
-    """Rank entrants in every column, and give their means, the best first."""
-    ranks: dict[str, list[float]] = {each.label: [] for each in entrants}
-    for column, scores in summary.values.items():
-        sign = -1 if column.rising else 1
-        best = {
-            each.label: min(sign * scores[m.key] for m in each.methods if m.key in scores)
-            for each in entrants
-            if any(m.key in scores for m in each.methods)
-        }
-        for label, rank in zip(best, rankdata(list(best.values())), strict=True):
-            ranks[label].append(float(rank))
+    """Rank entrants in every column that counts, and give their means, the best first.
+
+    Means over different columns do not compare. So who lacks a score in more than half of the columns is not
+    counted, nor is a column in which more than one of the others lacks one.
+    """
+    columns = [(column, _best(column, scores, entrants)) for column, scores in summary.values.items()]
+    columns = [(column, best) for column, best in columns if best]
+    entrants = [e for e in entrants if 2 * sum(e.label in best for _, best in columns) >= len(columns)]
+    here = [each.label for each in entrants]
+    ranks: dict[str, list[float]] = {label: [] for label in here}
+    for _, best in columns:
+        counted = {label: value for label, value in best.items() if label in ranks}
+        if len(here) - len(counted) <= 1:
+            for label, rank in zip(counted, rankdata(list(counted.values())), strict=True):
+                ranks[label].append(float(rank))
     found = [
         Place(
             each.label,
@@ -158,6 +163,16 @@ def placed(summary: Summary, entrants: Sequence[Entrant]) -> list[Place]:
         if ranks[each.label]
     ]
     return sorted(found, key=lambda place: place.rank)
+
+
+def _best(column: Column, scores: Mapping[str, float], entrants: Sequence[Entrant]) -> dict[str, float]:
+    """Give the best score of every entrant that has one, with less for better."""
+    sign = -1 if column.rising else 1
+    return {
+        each.label: min(sign * scores[m.key] for m in each.methods if m.key in scores)
+        for each in entrants
+        if any(m.key in scores for m in each.methods)
+    }
 
 
 def _firsts(summary: Summary) -> list[Method]:

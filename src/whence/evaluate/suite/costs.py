@@ -9,6 +9,7 @@ from whence.evaluate.scenes import networks
 from whence.evaluate.suite.protocol import Method, Protocol
 
 _FORWARD = 0.3  # of what a method by gradients does with a network, the part that is a pass forward
+_LAST = 0.3  # of a method that looks at all layers, where it is asked for the last one alone
 
 
 class Item(NamedTuple):
@@ -23,9 +24,11 @@ def cell_seconds(protocol: Protocol, metric: str, method: Method) -> float:
     """CPU-seconds that a cell will take, roughly."""
     spec, found = protocol.scene(metric), protocol.metric(metric, method)
     network, limits = networks.find(protocol.model.name), method.kind.limits
+    asked = "last" in (method.options.get("layers"), method.options.get("params"))
     # Of the last layer alone, the network runs forward once, and what is done with features is the same.
-    slower = 1 + (network.slower - 1) * _FORWARD if limits.last_layer_only else network.slower
-    seconds = max(0.05, slower * limits.cost * (spec.train or 50_000) / 1_000)
+    slower = 1 + (network.slower - 1) * _FORWARD if asked or limits.last_layer_only else network.slower
+    cost = min(limits.cost, _LAST) if asked else limits.cost
+    seconds = max(0.05, slower * cost * (spec.train or 50_000) / 1_000)
     choices = math.prod(map(len, method.tune.values())) if found.chooses and method.tune else 0
     fits = choices + found.fittings(method)
     # Metrics of one scene share a fit.

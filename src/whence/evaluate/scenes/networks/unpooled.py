@@ -44,4 +44,4 @@ def _make(inputs: Tensor, n_classes: int) -> UnpooledCNN:
     return UnpooledCNN(inputs.shape[1], n_classes, inputs.shape[2])
 
 
-register(Network("unpooled-cnn", _make, seconds=3.5e-4, slower=30.0))
+register(Network("unpooled-cnn", _make, seconds=3.5e-4, slower=14.0))
