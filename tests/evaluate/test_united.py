@@ -43,6 +43,8 @@ def test_methods_of_both_runs_come_in_the_order_of_the_protocol() -> None:
     # What two runs both have costs what the first says.
     assert found.value("resources", "random", "cpu_seconds") == 2.0
     assert found.versions == {"whence": "1", "code": "1, 2"}
+    # What was united can be united again with a part of it.
+    assert united(WANTED, [found, run("trak", code="2")]) == found
 
 
 def test_a_single_run_stays_as_it_is() -> None:

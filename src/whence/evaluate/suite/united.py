@@ -90,8 +90,8 @@ def _difference(key: tuple[str, str], one: list[Row], other: list[Row]) -> str:
 
 def _versions(several: list[dict[str, Any]]) -> dict[str, str]:
     """Give the versions of all runs, several for one name where they differ."""
-    names = dict.fromkeys(name for versions in several for name in versions)
-    return {
-        name: ", ".join(dict.fromkeys(versions[name] for versions in several if name in versions))
-        for name in names
-    }
+    found: dict[str, dict[str, None]] = {}
+    for versions in several:
+        for name, text in versions.items():  # which may be of several runs itself
+            found.setdefault(name, {}).update(dict.fromkeys(text.split(", ")))
+    return {name: ", ".join(texts) for name, texts in found.items()}
