@@ -85,12 +85,12 @@ class EKFAC(ParamsAttributor):
 
     def _scores(self, features: Tensor, classes: Tensor, x: Any) -> Tensor:
         factors = self._factors()
-        records = [each for (each,) in self._opened().tests(x, features, _for_classes(classes))]
+        found, places = [], [1] * len(factors)
+        for (batch,) in self._opened().tests(x, features, _for_classes(classes)):
+            found.append(_gradients(batch, factors))
+            places = [max(n, record.inputs.shape[1]) for n, record in zip(places, batch, strict=True)]
         # To turn gradients of many places is slow: there the tests, which are fewer, are turned back instead.
-        turned = [
-            all(record.inputs.shape[1] == 1 for record in layer) for layer in zip(*records, strict=True)
-        ]
-        found = [_gradients(each, factors) for each in records]
+        turned = [n == 1 for n in places]
         tests = []
         for factor, straight, parts in zip(factors, turned, zip(*found, strict=True), strict=True):
             test = torch.cat(parts) * factor.inverse
