@@ -259,12 +259,13 @@ def _first(count: Count) -> str:
     places = count.places
     own = next((place for place in places if place.label.startswith(OWN)), None)
     told = places[:3] if own is None or own in places[:3] else [*places[:3], own]
-    return f"{', '.join(_told(place, places) for place in told)}; {max(p.columns for p in places)} columns"
+    lines = [_told(place, places) for place in told]
+    return "<br>".join([*lines, f"{max(place.columns for place in places)} columns"])
 
 
 def _told(place: Place, among: list[Place]) -> str:
-    text = f"{place.label} {place.rank:.1f}"
-    return f"**{text}**, {among.index(place) + 1} of {len(among)}" if place.label.startswith(OWN) else text
+    text = f"{place.rank:.1f} {place.label}"
+    return f"**{text}** ({among.index(place) + 1} of {len(among)})" if place.label.startswith(OWN) else text
 
 
 if __name__ == "__main__":
