@@ -139,14 +139,13 @@ def placed(summary: Summary, entrants: Sequence[Entrant]) -> list[Place]:
     Means over different columns do not compare. So who lacks a score in more than half of the columns is not
     counted, nor is a column in which more than one of the others lacks one.
     """
-    columns = [(column, _best(column, scores, entrants)) for column, scores in summary.values.items()]
-    columns = [(column, best) for column, best in columns if best]
-    entrants = [e for e in entrants if 2 * sum(e.label in best for _, best in columns) >= len(columns)]
-    here = [each.label for each in entrants]
-    ranks: dict[str, list[float]] = {label: [] for label in here}
-    for _, best in columns:
+    every = [_best(column, scores, entrants) for column, scores in summary.values.items()]
+    columns = [best for best in every if best]
+    entrants = [e for e in entrants if 2 * sum(e.label in best for best in columns) >= len(columns)]
+    ranks: dict[str, list[float]] = {each.label: [] for each in entrants}
+    for best in columns:
         counted = {label: value for label, value in best.items() if label in ranks}
-        if len(here) - len(counted) <= 1:
+        if len(ranks) - len(counted) <= 1:
             for label, rank in zip(counted, rankdata(list(counted.values())), strict=True):
                 ranks[label].append(float(rank))
     found = [
