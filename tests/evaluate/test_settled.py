@@ -61,7 +61,7 @@ def test_tracin_is_not_led_by_statistics_that_lag(tmp_path: Path) -> None:
             tensor.mul_(1e-2)
     scene.trained.checkpoints[:] = [lagging]
     scene.trained.learning_rates[:] = [1.0]
-    found = scene.fit(TracIn, {}).attribute(scene.tests[:4]).numpy()
+    found = scene.fit(scene.attributor(TracIn, {})).attribute(scene.tests[:4]).numpy()
     own = copy.deepcopy(scene.trained.model)
     own.load_state_dict(settled(own, own.state_dict(), scene.inputs))
     classes = torch.from_numpy(scene.explained[:4])

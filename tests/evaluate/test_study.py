@@ -101,7 +101,7 @@ def test_wrong_labels_by_margin_slack_and_length(tmp_path: Path) -> None:
     case = Case(scene, shop.protocol.methods[1], {"C": 1e-2})
     rows = {row.quantity: row.value for row in shop.protocol.metrics["mislabeling"].measure(case)}
     fitted, y = case.attributor, scene.train.labels
-    f = scene.banks[0].features.astype(np.float64)
+    f = scene.bank.features.astype(np.float64)
     scores = f @ fitted.coef_[:, :-1].T + fitted.coef_[:, -1]
     margin = np.array([s[c] - np.delete(s, c).max() for s, c in zip(scores, y, strict=True)])
     wrong, right = scene.marked, ~scene.marked
@@ -132,7 +132,7 @@ def test_wrong_labels_read_the_training_set_once_for_all_of_dualda(
         counted.append(len(x))
         return read(bound, x, batch_size)
 
-    assert len(scene.banks[0].features) == len(scene.inputs)
+    assert len(scene.bank.features) == len(scene.inputs)
     monkeypatch.setattr(BoundModel, "read", counting)
     areas = [[row.value for row in metric.measure(case) if row.quantity == "by_margin"] for case in cases]
     assert counted == []
@@ -148,7 +148,7 @@ def test_kappa_is_told_of_every_cell_and_drawn(tmp_path: Path) -> None:
     found = run.run(asked, Path(), tmp_path, show_progress=False, say=lambda line: None)
     shop = Workshop(asked, Path(), Cache(tmp_path / "cache"), show_progress=False)
     for metric in ("identical_class", "mislabeling"):
-        f = shop.scene(metric).banks[0].features.astype(np.float64)
+        f = shop.scene(metric).bank.features.astype(np.float64)
         for method in asked.methods[1:]:
             kappa = method.options["C"] * len(f) * (f**2).sum(axis=1).mean()
             assert found.value(metric, method.key, "kappa") == pytest.approx(kappa, rel=1e-5)

@@ -376,6 +376,28 @@ EFFECTS = [
     ),
 ]
 
+BANK = need(
+    kinds.JUNK
+    + kinds.wrong(
+        array=lambda v: world.features(),
+        without_model=lambda v: whence.features.FeatureBank.of(
+            world.features(), world.y(), head=world.head()
+        ),
+    ),
+    lambda: whence.features.extract(world.network(), (world.X(), world.y()), show_progress=False),
+)
+
+COLLECTED = [
+    Call(
+        f"{get(method).__name__}.collect",
+        lambda method=method: world.made(method).collect,
+        {"features": BANK},
+        lambda r, a: len(r.found.rows) == N,
+        refuses=method == "tracin",
+    )
+    for method in ("graddot", "gradcos", "trak", "tracin")
+]
+
 LOADED = [
     Call(
         "load",
@@ -422,4 +444,10 @@ LOADED = [
     Call("Ensemble.spread", lambda: world.fitted("ensemble").spread, {"x": TESTS, "target": TARGET}, scored),
 ]
 
-ATTRIBUTORS = [*(call for method in world.METHODS for call in of_method(method)), *DUALDA, *EFFECTS, *LOADED]
+ATTRIBUTORS = [
+    *(call for method in world.METHODS for call in of_method(method)),
+    *DUALDA,
+    *EFFECTS,
+    *COLLECTED,
+    *LOADED,
+]

@@ -23,7 +23,8 @@ MODULES = (
 )
 
 _RECORDS = """
-    CChoice PathPoint Solution FeatureBank Entry ClassSummary ClassView Coreset Direction GroupAttribution
+    CChoice PathPoint Solution FeatureBank GradientBank Entry ClassSummary ClassView Coreset Direction
+    GroupAttribution
     SharedEvidence Values WrongLabels Limits Ranked TopK Flow ExplainedPairs FlippingResult Resources Run View
     ConceptExplanation ConceptPart Contribution Explanation Explanations Sample TrainingSet Batch Prepare
     Case Row Outcome SubsetSolution Foretold StrangeSamples Group
@@ -44,11 +45,11 @@ _AMONG_THEMSELVES = """
     Frame.covers CentreBox.covers BoxAndFrame.covers
     Prepare.inputs Prepare.labelled Prepare.unlabelled features.teller features.taken
     svm.held_back Rules.beyond_first
-    Case.curve Case.fit Case.resources Case.row Case.rows_of Case.with_options Local.run Processes.run
+    Case.curve Case.resources Case.row Case.rows_of Case.with_options Local.run Processes.run
     Local.group Local.shards Processes.group Processes.shards Ray Ray.group Ray.run Ray.shards Group.call
     NewSamples NewSamples.inputs NewSamples.labels Prepare.of_new data.as_new
     engine.current svm.solve_shards TrainingSet.changed Usualness.of
-    Bands.of Bands.of_count Prepare.find_tokenizer Trace.band Trace.check_token
+    Resources.after Bands.of Bands.of_count Prepare.find_tokenizer Trace.band Trace.check_token
 """  # what rooms do for each other, with arguments that were checked before
 _SUBCLASSED = (
     "Boxed",

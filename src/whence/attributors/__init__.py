@@ -12,6 +12,7 @@ from whence.attributors.base import METHODS, Attributor, Limits, get, names
 from whence.attributors.dual.dualda import DualDA
 from whence.attributors.effects.effects import Effects
 from whence.attributors.ensemble import Ensemble
+from whence.attributors.gradient.bank import GradientBank
 from whence.attributors.gradient.graddot import GradCos, GradDot
 from whence.attributors.gradient.tracin import TracIn
 from whence.attributors.gradient.trak import TRAK
@@ -44,6 +45,7 @@ __all__ = [
     "Ensemble",
     "GradCos",
     "GradDot",
+    "GradientBank",
     "HingeRP",
     "Influence",
     "LiSSA",

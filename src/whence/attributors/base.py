@@ -19,6 +19,7 @@ from whence.attributors.saving import Saveable
 from whence.core.checks import check_count, check_names, shown
 from whence.core.registry import Registry
 from whence.data import OnError, as_training_set
+from whence.data.forms import as_targets
 from whence.errors import InvalidInputError
 from whence.features import FeatureBank, extract
 from whence.model.holders import held_by
@@ -45,7 +46,7 @@ class Limits:
         the layers before were trained
     memory : what its memory grows with, in a phrase; N training samples, d features, K classes, P parameters
     cost : CPU-seconds of fitting and of explaining 200 tests, for 1,000 training samples and a small
-        convolutional network, roughly: an evaluation plans with it
+        convolutional network, per checkpoint where it takes some, roughly: an evaluation plans with it
     own_class_only : whether, with features that are nowhere negative, only samples of the target class can
         score above 0
     new_layer : whether it puts a linear layer of its own, ``coef_``, in the place of the model's last one
@@ -187,12 +188,12 @@ class Attributor(Saveable):
             if preprocess is None and collate_fn is None:
                 preprocess, collate_fn = held.preprocess, held.collate_fn
         form: dict[str, Any] = {
-            "task": as_task(task),
+            "task": None if task is None else as_targets(as_task(task)),
             "preprocess": preprocess,
             "collate_fn": collate_fn,
             "tokenizer": tokenizer,
         }
-        finding = {**form, "task": task_of_labels if task is None else form["task"]}
+        finding = {**form, "task": form["task"] or task_of_labels}
         reading: Reading = {
             "cache_dir": cache_dir,
             "dtype": dtype,

@@ -114,6 +114,10 @@ class Batches:
             yield to_model(self.model, batch.inputs), self.labels[start:stop]
             start = stop
 
+    def subset(self, rows: Ints) -> Batches:
+        """Give some of the M samples, to be read again."""
+        return replace(self, data=self.data.subset(rows), labels=self.labels[torch.from_numpy(rows)])
+
     def take(self, rows: Ints) -> Any:
         """Give the inputs of some of the M samples, as one batch."""
         return to_model(self.model, self.data.take(rows.tolist()))

@@ -13,7 +13,7 @@ from torch.utils.data import Dataset
 
 from whence.core.arrays import Array, Ints, Mask
 from whence.core.batches import BATCH_SIZE
-from whence.core.checks import check_places
+from whence.core.checks import check_places, shown
 from whence.core.display import displayed
 from whence.core.fingerprint import Digest, anatomy, notes, without
 from whence.core.naming import asking
@@ -93,7 +93,7 @@ class TrainingSet(Dataset[Any]):
             raise InvalidInputError("'data' must have at least one sample. Got an empty set.")
         prepare = prepare or Prepare()
         if not isinstance(targets, Targets | None):
-            targets = targets(_some_labels(source, prepare))
+            targets = _told(targets(_some_labels(source, prepare)))
         targets = (targets or Labels()).named(names, data_names(data))
         found = cls(source, targets, prepare, batch_size, workers or Workers())
         return replace(found, labels=targets.encode(source.labels)) if found._sliced else found
@@ -339,6 +339,16 @@ def _some_labels(source: Any, prepare: Prepare) -> Any:
         if isinstance(found[0], int | np.integer | str):  # a class, of which one is enough
             break
     return found
+
+
+def _told(targets: Any) -> Targets:
+    """Return what a function told of labels, or raise where that is no task."""
+    if not isinstance(targets, Targets):
+        raise InvalidInputError(
+            "'task' must be a task, or a function of labels that gives one, such as "
+            f"whence.tasks.task_of_labels. Got a function that gives {shown(targets)}."
+        )
+    return targets
 
 
 def _changed(change: Change, inputs: Any, rng: np.random.Generator) -> Any:

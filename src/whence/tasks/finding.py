@@ -31,7 +31,7 @@ def task_of_labels(labels: Any) -> Task:
     except InvalidInputError:
         return Classes()  # which says what is wrong
     single = found.ndim == 1 or found.shape[1:] == (1,)
-    if not len(found) or found.dtype.kind not in "biuf" or found.ndim not in (1, 2):
+    if found.ndim not in (1, 2) or not len(found) or found.dtype.kind not in "biuf":
         return Classes()
     if found.ndim == 1 and found.dtype.kind in "iu":
         return Classes()

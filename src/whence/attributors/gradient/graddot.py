@@ -6,22 +6,24 @@ from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import torch
 from torch import Tensor
 
-from whence.attributors.base import Attributor, Limits, register
-from whence.attributors.classifier import Classifier, Training
+from whence.attributors.base import Attributor, Limits, register, share_options
+from whence.attributors.classifier import Classifier, Training, task_of
+from whence.attributors.gradient.bank import GradientBank, Kind
 from whence.attributors.gradient.gradients import MEMORY, Gradients, Loss, Weights, cross_entropy, own_logit
 from whence.attributors.gradient.last_layer import LastLayer
-from whence.attributors.gradient.products import Factored, Products, Stored, Streamed, Tests
-from whence.attributors.gradient.projection import Dimension, check_dimension, projection_for
+from whence.attributors.gradient.products import Collected, Factored, Products, Stored, Streamed, Tests
+from whence.attributors.gradient.projection import Dimension, check_dimension
 from whence.attributors.parameters import Params, a_seed, one_of, parameter
 from whence.core import store
-from whence.core.checks import check_callable, check_count
+from whence.core.checks import check_callable, check_count, shown
 from whence.core.contents import Layout
 from whence.errors import InvalidInputError
+from whence.features import FeatureBank
 from whence.model.bound import BoundModel
 
 _what = 'None, for the cross-entropy, "logit", or a function of logits and classes'
@@ -39,9 +41,58 @@ class WeightsAttributor(Attributor):
     _rates: Sequence[float] = (1.0,)  # of each set of weights
     _products: Sequence[Any]
 
+    memory: int
+
     @abstractmethod
     def _open(self, classifier: Classifier, points: Sequence[Weights | None]) -> Sequence[Products]:
         """Make the products at each set of weights."""
+
+    @property
+    @abstractmethod
+    def kind(self) -> Kind | None:
+        """Which gradients at the model's own weights it keeps; None where it keeps none that others could."""
+
+    def collect(self, features: FeatureBank) -> GradientBank:
+        """Compute the gradients that this method keeps of a training set, for all that keep the same.
+
+        Parameters
+        ----------
+        features
+            A bank of ``whence.features.extract``, which knows its model and its data. ``fit`` takes both:
+            ``fit(features=features, gradients=…)``.
+        """
+        self._check_parameters()
+        bank, kind = self._check_bank(features, ()), self.kind
+        if kind is None:
+            raise InvalidInputError(
+                f"{self!r} keeps no gradients that other methods could share, but those of the last layer, "
+                "of checkpoints, or none. Use fit alone."
+            )
+        training = Training(bank, task_of(bank.task), self.batch_size)
+        products = kind.stored(training.classifier, self.memory, self.show_progress)
+        return GradientBank(bank, kind, products.training_rows(training, self.show_progress))
+
+    def _check_gradients(self, given: Any) -> dict[str, Any]:
+        """Return gradients that were given to ``fit``, for ``_learn``; raise where they are not its own."""
+        if not isinstance(given, GradientBank):
+            raise InvalidInputError(f"'gradients' must be what 'collect' gave. Got {shown(given)}.")
+        if given.kind != self.kind:
+            raise InvalidInputError(
+                f"'gradients' must be those that {self!r} keeps. Got those of {given.kind}. Collect them by "
+                "a method of the same loss, projection and seed."
+            )
+        return {"gradients": given}
+
+    def _rows(self, training: Training, products: Stored, gradients: GradientBank | None) -> Collected:
+        """Give the gradients of the training set, those that were given or new ones."""
+        if gradients is None:
+            return products.training_rows(training, self.show_progress)
+        if gradients.features is not training.bank:
+            raise InvalidInputError(
+                "'gradients' must come with the bank that they were collected of, fit(features=bank, "
+                "gradients=…). Got another training set."
+            )
+        return gradients.found
 
     def _not_saved(self) -> str:
         if self._points[0] is None:
@@ -92,6 +143,39 @@ class GradientAttributor(WeightsAttributor):
     cosine: ClassVar[bool] = False
     """Whether products are divided by the lengths of both gradients."""
 
+    @share_options
+    def fit(
+        self,
+        model: Any = None,
+        data: Any = None,
+        y: Any = None,
+        *,
+        gradients: GradientBank | None = None,
+        **options: Any,
+    ) -> Self:
+        """Fit to a trained classifier and its training set.
+
+        Parameters
+        ----------
+        gradients
+            What ``collect`` gave for the bank that is passed as ``features``, so that methods that keep the
+            same gradients share one pass through the model.
+        """
+        return super().fit(model, data, y, gradients=gradients, **options)
+
+    def _check_given(self, model: Any, gradients: Any = None) -> dict[str, Any]:
+        return {} if gradients is None else self._check_gradients(gradients)
+
+    @property
+    def kind(self) -> Kind | None:
+        """Which gradients it keeps that other methods could share; None where it keeps none."""
+        whole = self.params == "all" and self.projection is not None
+        return Kind(self._scalar, self.projection, self.seed) if whole else None
+
+    @property
+    def _scalar(self) -> Loss:
+        return own_logit if self.loss == "logit" else self.loss or cross_entropy
+
     @property
     def _of_features(self) -> bool:
         return self.params == "last"
@@ -119,10 +203,16 @@ class GradientAttributor(WeightsAttributor):
         training: Training,
         points: Sequence[Weights | None] = (None,),
         rates: Sequence[float] = (1.0,),
+        gradients: GradientBank | None = None,
         **given: Any,
     ) -> dict[str, Tensor]:
         products = self._open(training.classifier, points)
-        kept = [p.keep(training, self.show_progress) for p in products]
+        kept = [
+            p.kept(self._rows(training, p, gradients))
+            if isinstance(p, Stored)
+            else p.keep(training, self.show_progress)
+            for p in products
+        ]
         self._points, self._products, self._rates = points, products, rates
         return {f"{i}.{name}": tensor for i, part in enumerate(kept) for name, tensor in part.items()}
 
@@ -134,15 +224,13 @@ class GradientAttributor(WeightsAttributor):
             yield rate, products, kept
 
     def _open(self, classifier: Classifier, points: Sequence[Weights | None]) -> Sequence[Products]:
-        scalar = own_logit if self.loss == "logit" else self.loss or cross_entropy
         if self.params == "last":
-            return [Factored(LastLayer(classifier, weights), scalar) for weights in points]
+            return [Factored(LastLayer(classifier, weights), self._scalar) for weights in points]
         if self.projection is None:
-            gradients = Gradients(classifier, scalar, self.memory // 2, self.show_progress)
+            gradients = Gradients(classifier, self._scalar, self.memory // 2, self.show_progress)
             return [Streamed(gradients, weights) for weights in points]
-        gradients = Gradients(classifier, scalar, self.memory, self.show_progress)
-        projection = projection_for(self.projection, gradients.n_parameters, self.seed)
-        return [Stored(gradients, projection, weights) for weights in points]
+        kind = Kind(self._scalar, self.projection, self.seed)
+        return [kind.stored(classifier, self.memory, self.show_progress, weights) for weights in points]
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -189,7 +277,7 @@ class GradDot(GradientAttributor):
     limits: ClassVar[Limits] = Limits(
         needs_loss=True,
         memory='N × 2,048 projections; N × (d + K) with params="last"; nothing with projection=None',
-        cost=0.5,
+        cost=0.2,
     )
 
 

@@ -29,6 +29,7 @@ Weights = Mapping[str, Tensor]
 """Parameters and buffers by name."""
 
 MEMORY = 1 << 29  # bytes of gradients and activations held at a time
+_REUSED = 1 << 25  # bytes; for larger blocks C libraries take new pages every time, at as much cost again
 
 
 def cross_entropy(logits: Tensor, classes: Tensor) -> Tensor:
@@ -164,8 +165,11 @@ class Gradients:
             self.say(f"Gradients: one sample at a time, since torch.func.vmap fails in {self.note}.")
         # Gradients lie once by parameter, once as rows, and the caller may hold the rows before; activations
         # have gradients of their own size.
-        a_sample = 3 * self.n_parameters * self.itemsize + 2 * self._activation_bytes(inputs)
-        self.chunk = max(1, self.memory // a_sample)
+        row = self.n_parameters * self.itemsize
+        chunk = self.memory // (3 * row + 2 * self._activation_bytes(inputs))
+        if self.classifier.weight.device.type == "cpu":
+            chunk = min(chunk, (_REUSED - 1) // row)
+        self.chunk = max(1, chunk)
 
     def parameters(self, weights: Weights | None = None) -> dict[str, Tensor]:
         """Give the trainable parameters, of the model or of other ``weights``."""

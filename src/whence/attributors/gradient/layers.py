@@ -14,6 +14,7 @@ from whence.attributors.classifier import Batches as Samples
 from whence.attributors.classifier import Classifier
 from whence.attributors.gradient.gradients import Gradients
 from whence.attributors.gradient.products import batches_of
+from whence.core.arrays import Ints
 from whence.errors import ModelError
 from whence.model.modules import evaluating
 
@@ -46,6 +47,10 @@ class HeadOnly:
     def __init__(self, classifier: Classifier, features: Tensor) -> None:
         self.classifier, self.features = classifier, features
         self.names: tuple[str, ...] = (classifier.layer,)
+
+    def subset(self, rows: Ints) -> HeadOnly:
+        """Give the layer for some of the training samples."""
+        return HeadOnly(self.classifier, self.features[torch.from_numpy(rows)])
 
     def train(self, vectors: Vectors) -> Batches:
         """Give the records of the training samples."""
@@ -82,6 +87,10 @@ class AllLayers:
         self.names = tuple(self.layers)
         self._gradients = Gradients(classifier)
         self._gradients.check(next(iter(batches))[0])
+
+    def subset(self, rows: Ints) -> AllLayers:
+        """Give the layers for some of the training samples."""
+        return AllLayers(self.classifier, self.batches.subset(rows))
 
     def train(self, vectors: Vectors) -> Batches:
         """Give the records of the training samples, which are read again."""

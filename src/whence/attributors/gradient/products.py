@@ -86,9 +86,8 @@ class Stored:
     projection: Projection | None
     weights: Weights | None
 
-    def keep(self, training: Training, show_progress: bool) -> Kept:
+    def kept(self, found: Collected) -> Kept:
         """Give rows and exact squared lengths of the training set."""
-        found = self.training_rows(training, show_progress)
         return {"rows": found.rows, "squares": found.lengths**2}
 
     def between(self, kept: Kept, tests: Tests, cosine: bool = False) -> Tensor:

@@ -1,13 +1,16 @@
-"""A random projection of gradients that is generated from its seed as it is used, and never stored."""
+"""A random projection of gradients that is generated from its seed: a sign per parameter, and no matrix."""
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any, Literal
 
+import numba
 import numpy as np
 import torch
 from torch import Tensor
 
+from whence.core.arrays import Array, Floats, Ints
 from whence.core.checks import check_count
 from whence.errors import InvalidInputError
 
@@ -67,18 +70,52 @@ class Projection:
 
     def __call__(self, rows: Tensor) -> Tensor:
         """Project rows (B, P) to (B, k)."""
-        k, P = self.dimension, self.n_parameters
-        n_blocks = -(-P // k)
-        stream = np.random.Philox(key=self.seed)
-        places = (stream.random_raw(n_blocks) % np.uint64(k)).tolist()
-        bits = np.unpackbits(stream.random_raw(-(-P // 64)).astype("<u8").view(np.uint8), count=P)
-        signs = torch.from_numpy(bits).to(rows).mul_(2).sub_(1)
-        out = rows.new_zeros(len(rows), k)
-        # One block after the other in place, so that sums have the same order in every batch.
-        for block, place in enumerate(places):
-            columns = slice(block * k, min((block + 1) * k, P))
-            part = rows[:, columns] * signs[columns]
-            split = min(k - place, part.shape[1])
-            out[:, place : place + split] += part[:, :split]
-            out[:, : part.shape[1] - split] += part[:, split:]
+        out = rows.new_zeros(len(rows), self.dimension)
+        places, signs = self._drawn
+        if rows.device.type == "cpu":
+            add_blocks(out.numpy(), rows.numpy(), signs, places)
+        else:
+            add_blocks_on_device(out, rows, torch.from_numpy(signs).to(rows), places.tolist())
         return out
+
+    @cached_property
+    def _drawn(self) -> tuple[Ints, Array]:
+        """Places (blocks,) that blocks are rotated by, and signs (P,) of the coordinates, a byte each."""
+        k, P = self.dimension, self.n_parameters
+        stream = np.random.Philox(key=self.seed)
+        places = (stream.random_raw(-(-P // k)) % np.uint64(k)).astype(np.int64)
+        bits = np.unpackbits(stream.random_raw(-(-P // 64)).astype("<u8").view(np.uint8), count=P)
+        return places, 2 * bits.astype(np.int8) - 1
+
+
+@numba.njit(cache=True, nogil=True)
+def add_blocks(out: Floats, rows: Floats, signs: Array, places: Ints) -> None:
+    """Add the blocks of rows (B, P) to out (B, k): thousands of small steps, which torch would take long for.
+
+    One block after the other, so that sums have the same order in every batch and on every device.
+    """
+    k, P = out.shape[1], rows.shape[1]
+    for i in range(len(rows)):
+        for block in range(len(places)):
+            start, place = block * k, places[block]
+            stop = min(start + k, P)
+            split = min(start + k - place, stop)
+            _add_signed(out[i, place:], rows[i, start:split], signs[start:split])
+            _add_signed(out[i], rows[i, split:stop], signs[split:stop])
+
+
+@numba.njit(cache=True, nogil=True)
+def _add_signed(out: Floats, part: Floats, signs: Array) -> None:
+    for j in range(len(part)):
+        out[j] += part[j] * signs[j]
+
+
+def add_blocks_on_device(out: Tensor, rows: Tensor, signs: Tensor, places: list[int]) -> None:
+    """Do the same by torch."""
+    k, P = out.shape[1], rows.shape[1]
+    for block, place in enumerate(places):
+        columns = slice(block * k, min((block + 1) * k, P))
+        part = rows[:, columns] * signs[columns]
+        split = min(k - place, part.shape[1])
+        out[:, place : place + split] += part[:, :split]
+        out[:, : part.shape[1] - split] += part[:, split:]

@@ -43,12 +43,14 @@ class TracIn(GradientAttributor):
     """
 
     name: ClassVar[str] = "tracin"
-    _of_features = False  # checkpoints have features of their own
+    # Checkpoints have features and gradients of their own.
+    _of_features = False
+    kind = None
     limits: ClassVar[Limits] = Limits(
         needs_checkpoints=True,
         needs_loss=True,
         memory="every checkpoint's weights, and for each what GradDot keeps",
-        cost=2.0,
+        cost=0.2,
     )
 
     @share_options
@@ -72,11 +74,14 @@ class TracIn(GradientAttributor):
             One for all checkpoints, which only scales the scores, or one per checkpoint.
         """
         more = {"checkpoints": checkpoints, "learning_rates": learning_rates, **options}
-        return super().fit(model, data, y, **more)
+        fitted: Self = super().fit(model, data, y, **more)
+        return fitted
 
-    def _check_given(self, model: Any, checkpoints: Any = None, learning_rates: Any = 1.0) -> dict[str, Any]:
-        points = read_checkpoints(model, checkpoints)
-        return {"points": points, "rates": _check_rates(learning_rates, len(points))}
+    def _check_given(
+        self, model: Any, gradients: Any = None, checkpoints: Any = None, learning_rates: Any = 1.0
+    ) -> dict[str, Any]:
+        given, points = super()._check_given(model, gradients), read_checkpoints(model, checkpoints)
+        return {**given, "points": points, "rates": _check_rates(learning_rates, len(points))}
 
 
 def _check_rates(rates: Any, n: int) -> list[float]:

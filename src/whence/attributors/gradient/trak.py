@@ -12,9 +12,10 @@ from torch import Tensor
 
 from whence.attributors.base import Limits, register, share_options
 from whence.attributors.classifier import Classifier, Training
+from whence.attributors.gradient.bank import GradientBank, Kind
 from whence.attributors.gradient.checkpoints import Checkpoints, read_checkpoints
 from whence.attributors.gradient.graddot import WeightsAttributor
-from whence.attributors.gradient.gradients import MEMORY, Gradients, Weights, margin
+from whence.attributors.gradient.gradients import MEMORY, Weights, margin
 from whence.attributors.gradient.last_layer import LastLayerGradients
 from whence.attributors.gradient.products import Stored, Tests
 from whence.attributors.gradient.projection import Dimension, check_dimension, projection_for
@@ -72,7 +73,7 @@ class TRAK(WeightsAttributor):
     limits: ClassVar[Limits] = Limits(
         needs_loss=True,
         memory="N × k projections, k × k while fitting, for each model of an ensemble its weights too",
-        cost=0.6,
+        cost=0.25,
     )
 
     params: Params = parameter("all", one_of(Params))
@@ -89,6 +90,7 @@ class TRAK(WeightsAttributor):
         y: Any = None,
         *,
         checkpoints: Checkpoints | None = None,
+        gradients: GradientBank | None = None,
         **options: Any,
     ) -> Self:
         """Fit to a trained classifier and its training set, or to an ensemble of such classifiers.
@@ -98,11 +100,26 @@ class TRAK(WeightsAttributor):
         checkpoints
             An ensemble instead of the model's own weights, which then only tell the class for
             ``target=None``: models of its architecture, state dicts, or paths of files with one.
+        gradients
+            What ``collect`` gave for the bank that is passed as ``features``, of the model's own weights, so
+            that several ridges share one pass through the model.
         """
-        return super().fit(model, data, y, checkpoints=checkpoints, **options)
+        return super().fit(model, data, y, checkpoints=checkpoints, gradients=gradients, **options)
 
-    def _check_given(self, model: Any, checkpoints: Any = None) -> dict[str, Any]:
+    def _check_given(self, model: Any, checkpoints: Any = None, gradients: Any = None) -> dict[str, Any]:
+        if checkpoints is not None and gradients is not None:
+            raise InvalidInputError(
+                "'gradients' must be left out where 'checkpoints' are given, since they are of the model's "
+                "own weights. Got both."
+            )
+        if gradients is not None:
+            return self._check_gradients(gradients)
         return {} if checkpoints is None else {"points": read_checkpoints(model, checkpoints)}
+
+    @property
+    def kind(self) -> Kind | None:
+        """Which gradients at the model's own weights it keeps; None for those of the last layer."""
+        return Kind(margin, self.projection, self.seed) if self.params == "all" else None
 
     def _scores(self, features: Tensor, classes: Tensor, x: Any) -> Tensor:
         tests = Tests(x, features, classes)
@@ -119,13 +136,17 @@ class TRAK(WeightsAttributor):
         return {"0.solved": ("N", products.width), "doubt": ("N",), "own": ("N",)}
 
     def _learn(
-        self, training: Training, points: Sequence[Weights | None] = (None,), **given: Any
+        self,
+        training: Training,
+        points: Sequence[Weights | None] = (None,),
+        gradients: GradientBank | None = None,
+        **given: Any,
     ) -> dict[str, Tensor]:
         products = self._open(training.classifier, points)
         cache: dict[str, Tensor] = {}
         doubts, own = [], []
         for j, each in enumerate(products):
-            found = each.training_rows(training, self.show_progress)
+            found = self._rows(training, each, gradients)
             solved = self._solve(found.rows)
             cache[f"{j}.solved"] = solved
             doubts.append(torch.sigmoid(-found.values))  # 1 − p, from log(p / (1 − p))
@@ -136,9 +157,11 @@ class TRAK(WeightsAttributor):
         return cache
 
     def _open(self, classifier: Classifier, points: Sequence[Weights | None]) -> list[Stored]:
-        gradients: Gradients | LastLayerGradients = LastLayerGradients(classifier, margin, self.memory)
         if self.params == "all":
-            gradients = Gradients(classifier, margin, self.memory, self.show_progress)
+            kinds = [Kind(margin, self.projection, self.seed + j) for j in range(len(points))]
+            how = classifier, self.memory, self.show_progress
+            return [kind.stored(*how, weights) for kind, weights in zip(kinds, points, strict=True)]
+        gradients = LastLayerGradients(classifier, margin, self.memory)
         projections = (
             projection_for(self.projection, gradients.n_parameters, self.seed + j) for j in range(len(points))
         )

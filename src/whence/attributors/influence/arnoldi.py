@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from whence.attributors.base import Limits, register
 from whence.attributors.classifier import Classifier, Training
-from whence.attributors.influence.curvature import Curvature
+from whence.attributors.influence.curvature import Curvature, drawn
 from whence.attributors.influence.exact import InfluenceAttributor
 from whence.attributors.parameters import a_seed, parameter
 from whence.attributors.progress import watched
@@ -95,10 +94,7 @@ class Arnoldi(InfluenceAttributor):
     def _learn(self, training: Training, **given: Any) -> dict[str, Tensor]:
         curvature = self._open(training)
         n = curvature.n_train
-        rows = None
-        if self.n_samples is not None and self.n_samples < n:
-            generator = np.random.default_rng(self.seed)
-            rows = np.sort(generator.choice(n, size=self.n_samples, replace=False))
+        rows = drawn(n, self.n_samples, self.seed)
         # The last layer's vectors are short enough for double precision.
         dtype = torch.float64 if self.params == "last" else training.features.dtype
         generator_ = torch.Generator().manual_seed(self.seed)

@@ -33,6 +33,13 @@ def residuals(logits: Tensor, classes: Tensor) -> Tensor:
     return p.scatter(1, own, -p.sum(1, keepdim=True))
 
 
+def drawn(n: int, n_samples: int | None, seed: int) -> Ints | None:
+    """Draw the training samples, of n, that a curvature is taken of, in order; None is all of them."""
+    if n_samples is None or n_samples >= n:
+        return None
+    return np.sort(np.random.default_rng(seed).choice(n, size=n_samples, replace=False))
+
+
 class LastCurvature:
     """The last layer W f + b in closed form: the gradient of sample i is (p_i − e_{y_i}) f_iᵀ, the bias last.
 

@@ -14,11 +14,11 @@ from torch import Tensor
 from whence.attributors.base import Limits, register
 from whence.attributors.classifier import Classifier, Training
 from whence.attributors.gradient.layers import AllLayers, Batches, HeadOnly, Layers, Record, Vectors
-from whence.attributors.influence.curvature import residuals
+from whence.attributors.influence.curvature import drawn, residuals
 from whence.attributors.influence.exact import ParamsAttributor
 from whence.attributors.parameters import Params, a_seed, one_of, parameter
 from whence.attributors.progress import watched
-from whence.core.checks import check_positive
+from whence.core.checks import check_count, check_positive
 from whence.core.contents import Layout
 from whence.errors import ModelError
 
@@ -52,6 +52,8 @@ class EKFAC(ParamsAttributor):
         How the expectation over the model's labels is taken: "exact" goes through all classes, each a
         backward pass; "sampled" draws one per training sample, which is noisy for small training sets; "auto"
         is exact up to 10 classes.
+    n_samples
+        Training samples, drawn at random, of which the curvature is taken; None is all of them.
     seed
         Makes a run repeatable.
     batch_size, show_progress
@@ -81,6 +83,7 @@ class EKFAC(ParamsAttributor):
     params: Params = parameter("all", one_of(Params))
     damping: float | None = parameter(None, _check_damping, or_none=True)
     labels: Labels = parameter("auto", one_of(Labels))
+    n_samples: int | None = parameter(10_000, check_count, or_none=True)
     seed: int = parameter(0, a_seed)
 
     def _scores(self, features: Tensor, classes: Tensor, x: Any) -> Tensor:
@@ -124,10 +127,12 @@ class EKFAC(ParamsAttributor):
         layers: Layers = HeadOnly(classifier, training.features)
         if self.params == "all":
             layers = AllLayers(classifier, training.batches)
-        n = len(training.labels)
+        rows = drawn(len(training.labels), self.n_samples, self.seed)
+        some = layers if rows is None else layers.subset(rows)
+        n = len(training.labels) if rows is None else len(rows)
         vectors = self._labels_of_model(n, training.task.n_outputs)
-        bases = _bases(_watched(layers.train(vectors), n, "Eigenvectors", self.show_progress))
-        batches = _watched(layers.train(vectors), n, "Eigenvalues", self.show_progress)
+        bases = _bases(_watched(some.train(vectors), n, "Eigenvectors", self.show_progress))
+        batches = _watched(some.train(vectors), n, "Eigenvalues", self.show_progress)
         sums = _sums_of_squares(batches, bases)
         cache: dict[str, Tensor] = {}
         for j, ((out, inner), values) in enumerate(zip(bases, sums, strict=True)):

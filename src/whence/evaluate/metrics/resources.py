@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -18,6 +18,8 @@ from whence.core.checks import check_callable, shown
 from whence.core.display import displayed
 from whence.errors import InvalidInputError
 from whence.model.inputs import check_batch
+
+Thing = TypeVar("Thing")
 
 _STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
@@ -48,6 +50,44 @@ class Resources:
     peak_bytes: int | None
     peak_device_bytes: int | None
 
+    def after(self, *before: Spent) -> Resources:
+        """Give what the method costs alone, with what it took over, one after another, from others."""
+        peaks = self.peak_bytes, self.peak_device_bytes
+        for one in reversed(before):
+            peaks = one.peak_before(*peaks)
+        return replace(
+            self,
+            fit_seconds=self.fit_seconds + sum(one.seconds for one in before),
+            cpu_seconds=self.cpu_seconds + sum(one.cpu_seconds for one in before),
+            peak_bytes=peaks[0],
+            peak_device_bytes=peaks[1],
+        )
+
+
+@displayed()
+@dataclass(frozen=True)
+class Spent:
+    """What it cost to make something that several methods take over.
+
+    Attributes
+    ----------
+    seconds, cpu_seconds : of the clock, and of the CPU
+    kept_bytes : what it holds afterwards
+    peak_bytes, peak_device_bytes : how far memory rose meanwhile; None as in ``Resources``
+    """
+
+    seconds: float
+    cpu_seconds: float
+    kept_bytes: int
+    peak_bytes: int | None
+    peak_device_bytes: int | None
+
+    def peak_before(self, host: int | None, device: int | None) -> tuple[int | None, int | None]:
+        """Give how far memory rises by this and by what follows, which rises by so much on top of it."""
+        rise = None if host is None else max(self.peak_bytes or 0, self.kept_bytes + host)
+        # The device counts what was allocated before.
+        return rise, None if device is None else max(self.peak_device_bytes or 0, device)
+
 
 @displayed()
 class Measured(NamedTuple):
@@ -56,6 +96,15 @@ class Measured(NamedTuple):
     attributor: Attributor
     scores: Tensor
     resources: Resources
+
+
+def spending(make: Callable[[], Thing], size: Callable[[Thing], int]) -> tuple[Thing, Spent]:
+    """Make something in this process, and record what that costs; ``size`` tells the bytes that it holds."""
+    started, began = time.perf_counter(), time.process_time()
+    with engine.using("local"), _peak() as peak:
+        made = make()
+    seconds, cpu = time.perf_counter() - started, time.process_time() - began
+    return made, Spent(seconds, cpu, size(made), peak.get("host"), peak.get("device"))
 
 
 def measure(fit: Callable[[], Attributor], x: Any, target: Any = None) -> Measured:

@@ -5,20 +5,23 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from whence.attributors import Attributor
+from whence.attributors.gradient.bank import Kind
+from whence.attributors.gradient.graddot import WeightsAttributor
 from whence.core.arrays import Ints, Mask
 from whence.core.cache import Cache
 from whence.core.fingerprint import Digest
 from whence.core.naming import called
 from whence.errors import InvalidInputError, StoreError
+from whence.evaluate.metrics.resources import Spent, spending
 from whence.evaluate.scenes import datasets, networks
 from whence.evaluate.scenes.encoder import Encoder
 from whence.evaluate.scenes.retrain import retrain
@@ -32,6 +35,13 @@ if TYPE_CHECKING:
     from whence.evaluate.suite.protocol import Protocol
 
 _APART = 1_000  # between the seeds of models that are explained
+
+
+class Shared(NamedTuple):
+    """What several methods read of a training set, features or gradients, and what that cost."""
+
+    made: Any
+    spent: Spent
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,12 +90,27 @@ class Scene:
         """Mask (N,) of the training samples to be found: wrong labels, or shortcuts."""
         return self.train.flipped_mask | self.train.poisoned_mask
 
+    @property
+    def bank(self) -> FeatureBank:
+        """Features of the training set, before the model's last layer."""
+        bank: FeatureBank = self._features.made
+        return bank
+
     @cached_property
-    def banks(self) -> tuple[FeatureBank, FeatureBank]:
-        """Features of the training set and of the tests, before the model's last layer."""
-        both = self.data, (self.tests, torch.from_numpy(self.test.labels))
-        train, test = (extract(self.trained.model, data, show_progress=False) for data in both)
-        return train, test
+    def bank_of_tests(self) -> FeatureBank:
+        """Features of the tests."""
+        tests = self.tests, torch.from_numpy(self.test.labels)
+        return extract(self.trained.model, tests, show_progress=False)
+
+    @cached_property
+    def _features(self) -> Shared:
+        read = partial(extract, self.trained.model, self.data, show_progress=False)
+        return Shared(*spending(read, lambda bank: bank.features.nbytes))
+
+    @cached_property
+    def _gradients(self) -> dict[Kind, Shared]:
+        """Gradients of the training set that methods asked for so far."""
+        return {}
 
     @cached_property
     def checkpoints(self) -> list[dict[str, Tensor]]:
@@ -97,27 +122,37 @@ class Scene:
         """Classes (N,) that the model predicts for the training set."""
         return networks.logits(self.trained.model, self.inputs).argmax(1).numpy()
 
-    def fit(self, kind: type[Attributor], options: Mapping[str, Any], *, read: bool = True) -> Attributor:
-        """Make and fit an attributor, with the protocol's seed and threads where it takes them.
-
-        Parameters
-        ----------
-        kind, options
-            The attributor's class, and what it is made with.
-        read
-            Read the training set through the model, which belongs to the cost of a fit; else a method that
-            puts a layer of its own in the place of the model's last one, and sees no other, takes ``banks``.
-        """
-        protocol, trained = self.workshop.protocol, self.trained
+    def attributor(self, kind: type[Attributor], options: Mapping[str, Any]) -> Attributor:
+        """Make an attributor, with the protocol's seed and threads where it takes them."""
+        protocol = self.workshop.protocol
         seed = protocol.seed + _APART * self.model
         common = {"seed": seed, "show_progress": False, "n_threads": protocol.threads}
-        attributor: Attributor = called(kind, **{**common, **options})
-        extra: dict[str, Any] = {}
-        if kind.limits.needs_checkpoints:
-            extra = {"checkpoints": self.checkpoints, "learning_rates": trained.learning_rates}
-        if not read and kind.limits.new_layer and getattr(attributor, "layers", "last") == "last":
-            return attributor.fit(features=self.banks[0])
-        return attributor.fit(trained.model, self.data, **extra)
+        made: Attributor = called(kind, **{**common, **options})
+        return made
+
+    def shared(self, attributor: Attributor) -> dict[str, Shared]:
+        """Give what an attributor reads of the training set and others read too, as ``fit`` takes it.
+
+        It is read once, by who comes first, and belongs to the cost of all.
+        """
+        if getattr(attributor, "layers", "last") != "last":
+            return {}
+        found = {"features": self._features}
+        if isinstance(attributor, WeightsAttributor) and attributor.kind is not None:
+            if attributor.kind not in self._gradients:
+                read = partial(attributor.collect, self.bank)
+                self._gradients[attributor.kind] = Shared(*spending(read, lambda bank: bank.nbytes))
+            found["gradients"] = self._gradients[attributor.kind]
+        return found
+
+    def fit(self, attributor: Attributor) -> Attributor:
+        """Fit an attributor, with what others have read."""
+        more: dict[str, Any] = {name: shared.made for name, shared in self.shared(attributor).items()}
+        if not more:
+            more = {"model": self.trained.model, "data": self.data}
+        if attributor.limits.needs_checkpoints:
+            more |= {"checkpoints": self.checkpoints, "learning_rates": self.trained.learning_rates}
+        return attributor.fit(**more)
 
     def explaining(self, model: int) -> Scene:
         """Give the scene with another explained model, which differs by its training seed alone.

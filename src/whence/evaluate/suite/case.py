@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -45,14 +45,17 @@ class Case:
         """Give the same case with some options changed."""
         return Case(self.scene, self.method, {**self.options, **options})
 
-    def fit(self) -> Attributor:
-        """Make and fit the attributor; what it costs is not told of those of the sweep."""
-        return self.scene.fit(self.method.kind, self.options, read=not self.method.sweep)
-
     @cached_property
     def measured(self) -> Measured:
-        """The fitted attributor, its scores for the class that the model predicts, and what both cost."""
-        return measure(self.fit, self.scene.tests, torch.from_numpy(self.scene.explained))
+        """The fitted attributor, its scores for the class that the model predicts, and what both cost.
+
+        What other methods read too is read once, and counted for each.
+        """
+        scene = self.scene
+        attributor = scene.attributor(self.method.kind, self.options)
+        before = [shared.spent for shared in scene.shared(attributor).values()]
+        found = measure(partial(scene.fit, attributor), scene.tests, torch.from_numpy(scene.explained))
+        return found._replace(resources=found.resources.after(*before))
 
     @cached_property
     def scores(self) -> Doubles:
@@ -62,7 +65,9 @@ class Case:
     @cached_property
     def attributor(self) -> Attributor:
         """The fitted attributor."""
-        return self.measured.attributor if "measured" in self.__dict__ else self.fit()
+        if "measured" in self.__dict__:
+            return self.measured.attributor
+        return self.scene.fit(self.scene.attributor(self.method.kind, self.options))
 
     @property
     def fitted(self) -> Attributor | None:

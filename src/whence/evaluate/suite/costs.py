@@ -5,11 +5,16 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+from whence.attributors.gradient.bank import Kind
+from whence.attributors.gradient.graddot import WeightsAttributor
+from whence.core.naming import called
 from whence.evaluate.scenes import networks
 from whence.evaluate.suite.protocol import Method, Protocol
 
-_FORWARD = 0.3  # of what a method by gradients does with a network, the part that is a pass forward
-_LAST = 0.3  # of a method that looks at all layers, where it is asked for the last one alone
+_FORWARD = 0.4  # of what a sample costs in training, the part that is a pass forward
+_LAST = 0.3  # at most, of a method that can look at all layers, where it looks at the last one
+_AGAIN = 0.03  # of a method that shares its gradients with one before
+_SCORING = 0.2  # of what curvature and scores cost per sample, the part of the scores
 
 
 class Item(NamedTuple):
@@ -23,12 +28,7 @@ class Item(NamedTuple):
 def cell_seconds(protocol: Protocol, metric: str, method: Method) -> float:
     """CPU-seconds that a cell will take, roughly."""
     spec, found = protocol.scene(metric), protocol.metric(metric, method)
-    network, limits = networks.find(protocol.model.name), method.kind.limits
-    asked = "last" in (method.options.get("layers"), method.options.get("params"))
-    # Of the last layer alone, the network runs forward once, and what is done with features is the same.
-    slower = 1 + (network.slower - 1) * _FORWARD if asked or limits.last_layer_only else network.slower
-    cost = min(limits.cost, _LAST) if asked else limits.cost
-    seconds = max(0.05, slower * cost * (spec.train or 50_000) / 1_000)
+    seconds = max(0.05, _fit_seconds(protocol, method, spec.train or 50_000))
     choices = math.prod(map(len, method.tune.values())) if found.chooses and method.tune else 0
     fits = choices + found.fittings(method)
     # Metrics of one scene share a fit.
@@ -37,11 +37,34 @@ def cell_seconds(protocol: Protocol, metric: str, method: Method) -> float:
     return max(0.05, seconds) + found.trainings() * training_seconds(protocol, metric)
 
 
+def _fit_seconds(protocol: Protocol, method: Method, n: int) -> float:
+    """CPU-seconds of a fit to n samples and of the tests, without reading features, which methods share."""
+    made, limits = called(method.kind, **method.options), method.kind.limits
+    if "last" in (method.options.get("params"), method.options.get("layers")):
+        return min(limits.cost, _LAST) * n / 1_000
+    if limits.last_layer_only or getattr(made, "params", None) == "last":
+        return limits.cost * n / 1_000
+    cost = limits.cost * (protocol.model.checkpoints if limits.needs_checkpoints else 1)
+    before = protocol.methods[: protocol.methods.index(method)]
+    if (kind := _gradients(method)) is not None and kind in map(_gradients, before):
+        cost = _AGAIN
+    some = min(n, getattr(made, "n_samples", None) or n)
+    return networks.find(protocol.model.name).slower * cost * (some + _SCORING * (n - some)) / 1_000
+
+
+def _gradients(method: Method) -> Kind | None:
+    """Give which gradients a method shares with others."""
+    made = called(method.kind, **method.options)
+    return made.kind if isinstance(made, WeightsAttributor) else None
+
+
 def scene_item(protocol: Protocol, metrics: list[str]) -> Item:
     """Count the models that all methods share in the scene of some metrics."""
     spec, network = protocol.scene(metrics[0]), networks.find(protocol.model.name)
     models = 1 + sum(protocol.metrics[metric].shared_trainings() for metric in metrics)
     seconds = models * training_seconds(protocol, metrics[0])
+    explained = max(protocol.metrics[metric].fittings(protocol.methods[0]) for metric in metrics)
+    seconds += explained * (spec.train or 50_000) * network.seconds * _FORWARD
     if network.texts is not None:
         everything = (spec.train or 2_000) + (spec.test or 0) + protocol.data.held_out
         # Of perturbed scenes the tests are read again.

@@ -52,7 +52,7 @@ class Faithfulness(Metric):
         """Compare the surrogate's layer with the model's."""
         scene, fitted = case.scene, case.attributor
         layer: Any = fitted  # with coef_, as its limits say
-        train, test = scene.banks
+        train, test = scene.bank, scene.bank_of_tests
         own, features = fitted.require_model(), test.features
         if own.extractor.layers is not None:  # the layer is one on features of its own
             features = own.read(scene.tests, fitted.batch_size).features.float().cpu().numpy()
@@ -66,7 +66,7 @@ class Faithfulness(Metric):
         if type(fitted) is not Representer:
             return rows
         for options in self.depends(scene.workshop.protocol):
-            dense = scene.fit(DualDA, options, read=False)
+            dense = scene.fit(scene.attributor(DualDA, options))
             assert isinstance(dense, DualDA)
             found = faithfulness.sparsified_faithfulness(
                 fitted.alpha_,

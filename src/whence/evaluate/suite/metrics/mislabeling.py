@@ -127,7 +127,7 @@ def _features(scene: Scene, fitted: DualDA) -> Tensor:
     """Give the training set's features (N, d) that a surrogate is of."""
     own = fitted.require_model()
     if own.extractor.layers is None:
-        return torch.from_numpy(np.asarray(scene.banks[0].features))
+        return torch.from_numpy(np.asarray(scene.bank.features))
     return own.read(scene.inputs, fitted.batch_size).features
 
 

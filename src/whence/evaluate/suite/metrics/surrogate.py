@@ -39,7 +39,9 @@ class SurrogateFit(Metric):
         """Give a number of each kind, and the support vectors of each class."""
         fitted, scene = case.attributor, case.scene
         assert isinstance(fitted, DualDA)
-        known, unknown = (fitted.predict_features(bank.features).cpu().numpy() for bank in scene.banks)
+        known, unknown = (
+            fitted.predict_features(bank.features).cpu().numpy() for bank in (scene.bank, scene.bank_of_tests)
+        )
         values = {
             "C": fitted.C_,
             "train_accuracy": (known == scene.train.labels).mean(),
