@@ -13,6 +13,8 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+from tools.versus import VERDICTS, Compared, compared
+
 from whence.evaluate.report import page
 from whence.evaluate.report.counting import Count, Place, counts
 from whence.evaluate.report.summary import Cell, Summary
@@ -23,6 +25,7 @@ from whence.evaluate.suite.united import united
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 PUBLISHED = DOCS / "results"
 STUDY = "study"
+RULE = "DualDA C by rule", "DualDA unit length C by rule"
 OWN = "DualDA"  # whose place is told even where it is not among the first
 
 
@@ -155,7 +158,7 @@ def names(text: str) -> list[str]:
 
 def table(name: str) -> str:
     """Make a table of the page, in Markdown."""
-    return _counts() if name == "counts" else _table(name)
+    return OTHERS[name]() if name in OTHERS else _table(name)
 
 
 @cache
@@ -251,6 +254,40 @@ def _first(count: Count) -> str:
 def _told(place: Place, among: list[Place]) -> str:
     text = f"{place.rank:.1f} {place.label}"
     return f"**{text}** ({among.index(place) + 1} of {len(among)})" if place.label.startswith(OWN) else text
+
+
+def _unit() -> str:
+    """Make the table of the rule for unit length: the columns where it is better, worse and level."""
+    names = [name for name in protocol.suite(STUDY).protocols if _published(name)]
+    found = [each for name in names for each in compared(_read(name), *RULE)]
+    rows = [["at unit length", "", "in"], ["---"] * 3]
+    for verdict in VERDICTS:
+        those = [each for each in found if each.verdict == verdict]
+        rows.append([verdict, str(len(those)), "; ".join(map(_named, those))])
+    for title, quantity in {"agreement": "test_agreement", "support vectors": "support_vectors"}.items():
+        rows.append([title, "", "; ".join(filter(None, (_surrogate(name, quantity) for name in names)))])
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def _named(each: Compared) -> str:
+    short = each.protocol.removeprefix("study-")
+    return f"{each.title} ({short}) {number(each.first)} → {number(each.second)}"
+
+
+def _surrogate(name: str, quantity: str) -> str:
+    """Tell a number of the surrogate as they are and at unit length, where a protocol has it."""
+    summary = _summary(name)
+    keys = {method.label: method.key for method in summary.methods}
+    values = [summary.results.value("surrogate", keys[label], quantity) for label in RULE if label in keys]
+    if None in values or len(values) < 2:
+        return ""
+    texts = [
+        f"{value:,.0f}" if value > 1 else f"{100 * value:.1f} %" for value in values if value is not None
+    ]
+    return f"{name.removeprefix('study-')} {' → '.join(texts)}"
+
+
+OTHERS = {"counts": _counts, "unit": _unit}
 
 
 if __name__ == "__main__":
