@@ -43,6 +43,12 @@ class ParamsAttributor(Attributor):
     def _of_features(self) -> bool:
         return self.params == "last"
 
+    def _facts(self) -> dict[str, Any]:
+        """Tell the samples that the curvature is of as well, where they are not all."""
+        facts, some = super()._facts(), getattr(self, "n_samples", None)
+        n = self.n_train_ - len(self.skipped_)
+        return facts if some is None or some >= n else {**facts, "samples of curvature": some}
+
     def _not_saved(self) -> str:
         if self.params == "last" or not self._rereads:
             return ""
