@@ -199,8 +199,8 @@ def _table(name: str) -> str:
 def _column(shown: Shown) -> Iterator[tuple[str, str]]:
     """Give the texts of a column, by the labels of methods that have one."""
     if shown.quantity == "score":
-        cells = [(label, cells[shown.metric]) for label, cells in _scores(shown.protocol)]
-        yield from ((label, _marked(cell)) for label, cell in cells if cell.value is not None)
+        scores = ((label, cells.get(shown.metric)) for label, cells in _scores(shown.protocol))
+        yield from ((label, _marked(cell)) for label, cell in scores if cell and cell.value is not None)
         return
     summary = _summary(shown.protocol)
     for method in summary.methods:
