@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +80,13 @@ def backbone(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 def own_features(backbone: Backbone) -> Tensor:
     """Features (4, d) by the language model itself, one text at a time, so without any padding."""
     return torch.cat([backbone(**backbone.tokens([text])) for text in TEXTS])
+
+
+def test_a_packed_model_says_what_it_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "model.gguf").touch()
+    monkeypatch.setitem(sys.modules, "gguf", None)  # as if it were not installed
+    with pytest.raises(InvalidInputError, match=r"GGUF file, which needs gguf\. Run: pip install gguf"):
+        Backbone(tmp_path, last=True)
 
 
 def test_states_have_a_row_a_token_whatever_the_batch(backbone: Backbone) -> None:

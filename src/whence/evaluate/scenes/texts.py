@@ -42,6 +42,9 @@ class Backbone(nn.Module):
             "Run: pip install 'whence[transformers]'"
         ):
             from transformers import AutoModel, AutoTokenizer
+        if options:
+            with needing(f"The model in {folder} is a GGUF file, which needs gguf. Run: pip install gguf"):
+                import gguf  # noqa: F401  # transformers reads it with that
         self.tokeniser = AutoTokenizer.from_pretrained(where, **options)
         self.tokeniser.pad_token = self.tokeniser.pad_token or self.tokeniser.eos_token
         self.tokeniser.padding_side = "right"
