@@ -5,6 +5,9 @@ from __future__ import annotations
 import csv
 import dataclasses
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -340,6 +343,13 @@ def test_results_come_back_as_they_were(finished: tuple[Path, Results], tmp_path
         results.read(tmp_path / "bad.parquet")
     with pytest.raises(InvalidInputError, match="run whence evaluate"):
         results.read(tmp_path / "none.parquet")
+
+
+def test_results_name_the_instructions_that_torch_computes_with() -> None:
+    ask = "from whence.evaluate.suite import results; print(results.versions()['instructions'])"
+    plain = {**os.environ, "ATEN_CPU_CAPABILITY": "default"}  # which every processor has
+    told = subprocess.run([sys.executable, "-c", ask], env=plain, capture_output=True, text=True, check=True)
+    assert told.stdout.split() == ["DEFAULT"]
 
 
 def test_the_page_is_whole_and_harmless(finished: tuple[Path, Results]) -> None:

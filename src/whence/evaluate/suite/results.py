@@ -11,6 +11,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import torch
+
 from whence.core import contents
 from whence.core.columns import to_pandas
 from whence.core.display import Columns, displayed
@@ -86,8 +88,15 @@ class Results:
 
 
 def versions() -> dict[str, str]:
-    """Give the versions that results depend on."""
-    return {"python": platform.python_version(), **{name: version(name) for name in _PACKAGES}}
+    """Give the versions that results depend on, and the processor's instructions that torch computes with.
+
+    These round differently, and a training that is rounded differently ends in another network.
+    """
+    return {
+        "python": platform.python_version(),
+        **{name: version(name) for name in _PACKAGES},
+        "instructions": torch.backends.cpu.get_cpu_capability(),
+    }
 
 
 def write(path: str | PathLike[str], results: Results) -> None:

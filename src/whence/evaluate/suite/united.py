@@ -84,7 +84,8 @@ def _difference(key: tuple[str, str], one: list[Row], other: list[Row]) -> str:
     where = "" if a is None else f", {a.quantity}"
     return (
         "'several' must be of the same networks, and equal where they have the same rows. Those of "
-        f"{key[0]}, {key[1]}{where} differ: {what}. Run all methods on one machine."
+        f"{key[0]}, {key[1]}{where} differ: {what}. Run all methods on one machine, or on "
+        "processors with the same instructions."
     )
 
 
