@@ -38,13 +38,13 @@ from scipy.spatial.distance import cdist
 from sklearn.cluster import KMeans
 from torch import Tensor
 
-import whence.evaluate.scenes.sources  # noqa: F401  registers the data sets
+import whence_studies.scenes.sources  # noqa: F401  registers the data sets
 from whence import DualDA, Effects, audit
 from whence.core.fingerprint import Digest
-from whence.evaluate.scenes import datasets, networks
-from whence.evaluate.scenes.training import Recipe, Trainer
 from whence.features import FeatureBank, extract
 from whence.tasks import Classes
+from whence_studies.scenes import datasets, networks
+from whence_studies.scenes.training import Recipe, Trainer
 
 TRAIN, VALIDATION, TESTS = 2_000, 1_000, 2_000
 SHARES = (0.1, 0.2, 0.3, 0.4, 0.5)

@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from whence.attributors import DualDA
-from whence.evaluate import Column, Metric, explain_pairs
-from whence.evaluate.suite import protocol
-from whence.evaluate.suite import run as suite
+from whence.methods import DualDA
+from whence_studies import Column, Metric, explain_pairs
+from whence_studies.suite import protocol
+from whence_studies.suite import run as suite
 
 LAYERS: tuple[Any, ...] = ("last", 2, "all")  # "auto" is all of the 5 of this network
 KAPPAS = (3.0, 300.0)

@@ -15,7 +15,7 @@ from torch import nn
 
 from benchmarks.data import read_idx
 from benchmarks.memory import status
-from whence import attributors
+from whence import methods
 
 TRAIN, TESTS, EPOCHS = 10_000, 200, 5
 
@@ -96,7 +96,7 @@ def _measure(pipe: Any, row: Row, folder: Path, cache: Path, scores: Path) -> No
     tests, truth = images(folder, "t10k", TESTS)
     with torch.no_grad():
         accuracy = (model(tests).argmax(1) == truth).float().mean().item()
-    method = attributors.get(row.name)
+    method = methods.get(row.name)
     explainer = method(**row.options, show_progress=False)
     extra = {"checkpoints": points} if method.limits.needs_checkpoints else {}
     Path("/proc/self/clear_refs").write_text("5")  # start the peak anew
@@ -120,7 +120,7 @@ def agreement(ours: Path, theirs: Path) -> str:
 
 def run(folder: Path, cache: Path) -> None:
     named = {row.label for row in ROWS + SLOW}
-    rows = ROWS + [Row(name, {}) for name in attributors.names() if name not in named] + SLOW
+    rows = ROWS + [Row(name, {}) for name in methods.names() if name not in named] + SLOW
     context = multiprocessing.get_context("spawn")
     checkpoints(folder, cache)
     size = sum(p.numel() for p in network().parameters())

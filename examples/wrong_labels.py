@@ -8,7 +8,8 @@ import torch
 from torch import nn
 from torch.utils.data import TensorDataset
 
-from whence import evaluate, sample
+import sample
+import whence_studies as evaluate
 
 
 class Case(NamedTuple):

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 import whence
+import whence_studies
 from tests.helpers.registered import forgetting
 from tests.test_imports import ROOMS
 from whence import engine
@@ -47,11 +48,11 @@ def test_the_examples_run(tmp_path: Path) -> None:
     }
     for block in re.findall(r"```python\n(.*?)```", PAGE, flags=re.S):
         exec(compile(block, "docs/architecture.md", "exec"), space)
-    nearest = whence.attributors.get("nearest")(show_progress=False).fit(model, (x, y))
+    nearest = whence.methods.get("nearest")(show_progress=False).fit(model, (x, y))
     scores = nearest.attribute(x[:3], target=0)
     distances = torch.cdist(nearest.model_.read(x[:3], 3).features, nearest.model_.read(x, 40).features)
     torch.testing.assert_close(scores, torch.where(y == 0, 1, -1) / (1 + distances), atol=1e-5, rtol=1e-5)
     assert space["explainer"].task_.called == ("grade 1", "grade 2")
-    assert "negative" in whence.evaluate.suite.metric.METRICS
+    assert "negative" in whence_studies.suite.metric.METRICS
     assert space["arrays"]["squares"].tolist() == [0, 1, 4, 9]
     assert engine.results(abs, [-1, 2, -3], "backwards") == [1, 2, 3]

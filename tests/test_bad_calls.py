@@ -11,9 +11,9 @@ import torch
 from torch import nn
 
 import whence
-from whence.attributors import get, names
 from whence.errors import InvalidInputError, ModelError, NotFittedError, WhenceError
 from whence.features import FeatureBank
+from whence.methods import get, names
 from whence.tasks import Classes
 
 METHODS = names()
@@ -124,8 +124,8 @@ def test_what_is_no_model_to_explain_is_refused_by_what_it_is(kind: str, method:
 
 @pytest.mark.parametrize("call", ["extract", "predict", "load"])
 def test_functions_of_a_model_refuse_what_is_none(call: str, fitted: whence.DualDA, tmp_path: Any) -> None:
-    from whence.evaluate import predict
     from whence.features import extract
+    from whence_studies import predict
 
     fitted.save(tmp_path / "explainer.whence")
     calls: dict[str, Any] = {

@@ -15,19 +15,19 @@ import pytest
 import torch
 from safetensors.numpy import save_file
 from torch import nn
+from whence.methods.dual import solutions
 
 import whence
-from whence import attributors
+from whence import methods
 from whence.app.info import facts
-from whence.attributors.dual import solutions
 from whence.core import store
 from whence.core.cache import Cache
 from whence.errors import StoreError, WhenceError
-from whence.evaluate.scenes import weights
-from whence.evaluate.scenes.training import Trained
-from whence.evaluate.suite import results
-from whence.evaluate.suite.run import Cells
 from whence.features import folder
+from whence_studies.scenes import weights
+from whence_studies.scenes.training import Trained
+from whence_studies.suite import results
+from whence_studies.suite.run import Cells
 
 N, D, K = 24, 5, 3
 X = torch.from_numpy(np.random.default_rng(0).normal(size=(N, 4))).float()
@@ -62,7 +62,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         warnings.simplefilter("ignore")
         for key, (name, options) in OPTIONS.items():
             found[key] = folder / key
-            attributors.get(name)(show_progress=False, **options).fit(network(), (X, Y)).save(found[key])
+            methods.get(name)(show_progress=False, **options).fit(network(), (X, Y)).save(found[key])
         whence.DualDA(show_progress=False).fit(network(), (X, Y), cache_dir=folder / "cache")
     found["solution"] = next((folder / "cache").glob("solution-*/*.safetensors"))
     return found

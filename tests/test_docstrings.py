@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-import whence.evaluate.scenes.sources  # noqa: F401  registers the data sets, by whose names examples go
+import whence_studies.scenes.sources  # noqa: F401  registers the data sets, by whose names examples go
 from tests.helpers.registered import forgetting
 
 SRC = Path(__file__).parents[1] / "src"

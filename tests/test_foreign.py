@@ -13,13 +13,13 @@ from torch.utils.data import TensorDataset
 
 import whence
 from tests.helpers.explored import NAMES, M, N, network, pictures
-from whence.attributors.dual.sketch import check_same, sketch
 from whence.audit import shared_evidence, wrong_labels
 from whence.core import store
 from whence.data import as_training_set
 from whence.errors import InvalidInputError
 from whence.features import FeatureBank, extract
 from whence.project import Configuration, Project
+from whence.surrogate.sketch import check_same, sketch
 from whence.ui import schema
 from whence.ui.changes import what_if
 from whence.ui.classes import classes

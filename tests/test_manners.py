@@ -20,13 +20,14 @@ from torch import nn
 from torch.utils.data import DataLoader, IterableDataset, Subset, TensorDataset
 
 import whence
-from whence import attributors
-from whence.attributors import Attributor, get
+import whence_studies
+from whence import methods
 from whence.core.display import brief, table
 from whence.errors import InvalidInputError, NotFittedError
 from whence.features import FeatureBank, extract
+from whence.methods import Attributor, get
 
-METHODS = attributors.names()
+METHODS = methods.names()
 N, K = 48, 3
 EVIL = '<script>alert("x")</script>'
 NAMES = ["Sandal", "Ankle boot", EVIL]
@@ -82,7 +83,7 @@ def results() -> list[Any]:
     why = e.explain(x[:4], 2)
     solution = whence.svm.solve(features.features, y.numpy(), C=0.1)
     outputs = np.random.default_rng(0).normal(size=(2, 8, 4))
-    masks = whence.evaluate.random_subsets(N, 8, seed=0)
+    masks = whence_studies.random_subsets(N, 8, seed=0)
     scores = {name: np.random.default_rng(1).normal(size=(4, N)) for name in ("a", EVIL)}
     return [
         e.top_k(x[:3], 4),
@@ -111,8 +112,8 @@ def results() -> list[Any]:
         audit.shared_evidence(e, x[y == y[0]], int(y[0])),
         audit.values(effects, x, y),
         whence.relevance.Concepts.neurons(6),
-        whence.evaluate.compare_lds(scores, masks, outputs, draws=20),
-        whence.evaluate.measure(lambda: explainer(), x[:2]).resources,
+        whence_studies.compare_lds(scores, masks, outputs, draws=20),
+        whence_studies.measure(lambda: explainer(), x[:2]).resources,
     ]
 
 
@@ -192,7 +193,7 @@ def test_an_explainer_tells_c_agreement_gap_and_support_vectors() -> None:
 
 def test_an_own_method_is_shown_too() -> None:
     @dataclasses.dataclass(eq=False)
-    class Own(attributors.Similarity):
+    class Own(methods.Similarity):
         name = "own"
         depth: int = 3
 
@@ -346,7 +347,7 @@ def forms() -> dict[str, Any]:
         "own collate": DataLoader(whole, 7, collate_fn=stacked),
         "stream": DataLoader(Stream(), 7),
         "mappings": Mappings(),
-        "view": whence.evaluate.view(data()),
+        "view": whence_studies.view(data()),
     }
 
 
@@ -412,13 +413,13 @@ def test_given_training_samples_are_explained() -> None:
 
 def test_names_of_what_is_registered_go_whatever_their_case() -> None:
     assert get("DualDA") is get("dualda") is whence.DualDA
-    assert get("TRAK") is attributors.TRAK
+    assert get("TRAK") is methods.TRAK
     assert (
         whence.DualDA(C=0.1, show_progress=False).fit(network(), *data(), task="Classes").task_.name
         == "classes"
     )
     assert isinstance(whence.Ensemble("Similarity", show_progress=False).fit([network()], data()).members_[0],
-                      attributors.Similarity)  # fmt: skip
+                      methods.Similarity)  # fmt: skip
 
 
 def test_rooms_are_there_when_they_are_asked_for() -> None:

@@ -14,15 +14,15 @@ from tests.helpers.registered import forgetting
 from whence.app import cli
 from whence.core.cache import Cache
 from whence.errors import InvalidInputError
-from whence.evaluate.suite import protocol, results
+from whence_studies.suite import protocol, results
 
 MODULE = '''
 import torch
 from torch import nn
 
 import whence
-from whence.attributors import Similarity
-from whence.evaluate import Column, Metric, Network, Source
+from whence.methods import Similarity
+from whence_studies import Column, Metric, Network, Source
 from whence.relevance import SharingRule
 from whence.relevance.primitives import stab
 

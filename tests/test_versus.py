@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from tools.versus import Compared, compared
 
-from whence.evaluate.suite import protocol
-from whence.evaluate.suite.results import Results, Row
+from whence_studies.suite import protocol
+from whence_studies.suite.results import Results, Row
 
 
 def results(metric: str, rows: dict[str, list[Row]]) -> Results:

@@ -15,12 +15,12 @@ from typing import NamedTuple
 
 from tools.versus import VERDICTS, Compared, compared
 
-from whence.evaluate.report import page
-from whence.evaluate.report.counting import Count, Place, counts
-from whence.evaluate.report.summary import Cell, Summary
-from whence.evaluate.suite import protocol, results
-from whence.evaluate.suite.joined import joined
-from whence.evaluate.suite.united import united
+from whence_studies.report import page
+from whence_studies.report.counting import Count, Place, counts
+from whence_studies.report.summary import Cell, Summary
+from whence_studies.suite import protocol, results
+from whence_studies.suite.joined import joined
+from whence_studies.suite.united import united
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 PUBLISHED = DOCS / "results"

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
-from whence.evaluate.report.summary import Summary
-from whence.evaluate.suite.metric import Column
-from whence.evaluate.suite.results import Results
+from whence_studies.report.summary import Summary
+from whence_studies.suite.metric import Column
+from whence_studies.suite.results import Results
 
 BETTER, WORSE, LEVEL = VERDICTS = "better", "worse", "level"
 

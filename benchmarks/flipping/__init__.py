@@ -26,7 +26,7 @@ from scipy.stats import rankdata
 from benchmarks.flipping import cause, images, marks, texts
 from benchmarks.flipping.candidates import CURRENT, RULES, others
 from benchmarks.flipping.columns import Column, Task, verdict
-from whence.evaluate import FlippingResult
+from whence_studies import FlippingResult
 
 FIRST, LATER = slice(0, 40), slice(1000, 1040)  # tests in the order of their files
 WHITENED = slice(1000, 1012)

@@ -16,13 +16,13 @@ from torch import Tensor, nn
 from benchmarks.flipping import images
 from benchmarks.flipping.candidates import PositiveOutputs
 from whence import DualDA
-from whence.evaluate import explain_pairs
 from whence.model.extractor import Extractor, find_head
 from whence.relevance import Rules
 from whence.relevance.lrp import trace
 from whence.relevance.presets import EPSILON_PLUS_FLAT
 from whence.relevance.primitives import Layer, Stabiliser
 from whence.relevance.rules import Epsilon, Flat, Plus, SharingRule
+from whence_studies import explain_pairs
 
 EPSILON, TINY = 0.25, 1e-6
 CELLS = (("mean", 1), ("blur", 4))

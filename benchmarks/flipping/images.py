@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from whence import DualDA
-from whence.evaluate import FlippingResult, explain_pairs
+from whence_studies import FlippingResult, explain_pairs
 
 PATCHES, N_RANDOM = (1, 4), 2
 

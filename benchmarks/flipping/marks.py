@@ -14,14 +14,14 @@ from benchmarks.flipping.images import trained
 from whence import DualDA
 from whence.core.arrays import Mask
 from whence.core.cache import Cache
-from whence.evaluate import add_shortcut
-from whence.evaluate.metrics.localisation import Marked, caught_pairs, localisation, localise
-from whence.evaluate.metrics.scores import fooled
-from whence.evaluate.scenes import datasets
-from whence.evaluate.scenes.shortcuts import BoxAndFrame, CentreBox, Frame
-from whence.evaluate.scenes.workshop import Materials, Workshop
-from whence.evaluate.suite import protocol as protocols
+from whence.metrics.localisation import Marked, caught_pairs, localisation, localise
+from whence.metrics.scores import fooled
 from whence.model.extractor import Extractor, find_head
+from whence_studies import add_shortcut
+from whence_studies.scenes import datasets
+from whence_studies.scenes.shortcuts import BoxAndFrame, CentreBox, Frame
+from whence_studies.scenes.workshop import Materials, Workshop
+from whence_studies.suite import protocol as protocols
 
 CLASS, SHARE, PROPONENTS = 2, 0.3, 10
 STUDY = "study-cifar10-shortcut"

@@ -8,7 +8,7 @@ import torch
 
 from benchmarks.flipping.candidates import others
 from whence import DualDA
-from whence.evaluate import FlippingResult, explain_pairs
+from whence_studies import FlippingResult, explain_pairs
 
 N_TRAIN, N_TEST, TOKENS, STEPS, SAMPLES, N_RANDOM = 600, 100, 16, 5, 8, 2
 CURRENT = "attn_lrp"

@@ -16,11 +16,11 @@ from benchmarks.peers.contract import NAMES, Row, package
 
 def own(scene: scenes.Scene, row: Row) -> np.ndarray:
     """Scores (test, train) of whence's version."""
-    from whence import attributors
+    from whence import methods
 
     assert row.like is not None
     name, options = row.like
-    method = attributors.get(name)
+    method = methods.get(name)
     extra = {"checkpoints": scene.checkpoints} if method.limits.needs_checkpoints else {}
     explainer = method(**options, show_progress=False).fit(scene.model, (scene.x, scene.y), **extra)
     return np.asarray(explainer.attribute(scene.tests, target=scene.targets))

@@ -153,7 +153,7 @@ def _cifar10(data: Path) -> tuple[np.ndarray, ...]:
 def _bbc(data: Path) -> tuple[np.ndarray, ...]:
     import csv
 
-    from whence.evaluate.scenes.texts import Backbone, features
+    from whence_studies.scenes.texts import Backbone, features
 
     with (data / "bbc-news" / "bbc-news.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))

@@ -14,8 +14,8 @@ import numpy as np
 import torch
 
 import whence
-from whence import attributors, sample
-from whence.evaluate import identical_class, mislabeling_auc
+from whence import methods, sample
+from whence_studies import identical_class, mislabeling_auc
 
 N = int(os.environ.get("WHENCE_TUTORIAL_SAMPLES", "1000"))
 METHODS = [
@@ -29,7 +29,7 @@ METHODS = [
     "trak",
     "random",
 ]
-print("all methods:", ", ".join(attributors.names()))
+print("all methods:", ", ".join(methods.names()))
 
 # %%
 # A model with some wrong labels
@@ -70,7 +70,7 @@ target = model(data.test_images).argmax(1)
 rows = {}
 for name in METHODS:
     start = time.process_time()
-    method = attributors.get(name)(show_progress=False).fit(features=layered if name == "effects" else bank)
+    method = methods.get(name)(show_progress=False).fit(features=layered if name == "effects" else bank)
     scores = method.attribute(data.test_images)
     seconds = time.process_time() - start
     same = identical_class(scores, target, labels).mean()

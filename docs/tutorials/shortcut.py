@@ -15,7 +15,7 @@ import torch
 
 import whence
 from whence import audit, sample
-from whence.evaluate import shortcut_ap
+from whence_studies import shortcut_ap
 
 # %%
 # A model with a shortcut

@@ -20,7 +20,7 @@ from whence.errors import (
 )
 
 if TYPE_CHECKING:
-    from whence.attributors import DualDA, Effects, Ensemble, OneClass, load
+    from whence.methods import DualDA, Effects, Ensemble, OneClass, load
 
 __version__ = "0.1.0"
 
@@ -53,7 +53,7 @@ def __dir__() -> list[str]:
 def __getattr__(name: str) -> Any:
     """Import what takes time when it is asked for: the command line answers, and can be stopped, before."""
     if name in ("DualDA", "Effects", "Ensemble", "OneClass", "load"):
-        return getattr(import_module("whence.attributors"), name)
+        return getattr(import_module("whence.methods"), name)
     if not name.startswith("_"):
         try:
             return import_module(f"whence.{name}")

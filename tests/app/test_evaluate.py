@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from whence.app import cli
 from whence.errors import InvalidInputError
-from whence.evaluate.suite import results
+from whence_studies.suite import results
 
 PROTOCOL = """
 title = "Mine"

@@ -12,7 +12,7 @@ from tests.helpers.commands import NAMED, mistake, run, whole
 from whence import engine
 from whence.app.opening import engine_at
 from whence.engine import Local
-from whence.evaluate.suite import results
+from whence_studies.suite import results
 
 PROTOCOL = """
 title = "Mine"

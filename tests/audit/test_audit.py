@@ -17,11 +17,11 @@ from torch import nn
 import whence
 from tests.helpers.oracle import qp
 from whence import audit
-from whence.attributors.dual.training import training_features
 from whence.audit.heldout import Listed, calibrated, folds, held_out_scores
 from whence.audit.labels import nearest
 from whence.errors import InvalidInputError, NotFittedError
 from whence.features import FeatureBank, extract
+from whence.surrogate.training import training_features
 from whence.tasks import Classes
 
 K, D, N = 4, 6, 120

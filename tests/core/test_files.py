@@ -15,17 +15,17 @@ import numpy as np
 import pytest
 
 import whence
-from tests.evaluate.test_page import made
 from tests.helpers.explained import explanation
 from tests.helpers.lazy import arrays, net
 from tests.helpers.tables import Written
+from tests.studies.test_page import made
 from whence.core import files, store
 from whence.core.cache import Cache
 from whence.errors import StoreError
-from whence.evaluate.report import page
-from whence.evaluate.suite import results
 from whence.explanation import Explanations
 from whence.features import extract
+from whence_studies.report import page
+from whence_studies.suite import results
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="modes, links and locks of POSIX")
 

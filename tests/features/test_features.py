@@ -574,7 +574,7 @@ def test_a_large_bank_reaches_the_solver_as_a_map(
     seen: list[Any] = []
     original = solve
     monkeypatch.setattr(
-        "whence.attributors.dual.shards.solve",
+        "whence.surrogate.shards.solve",
         lambda X, *a, **k: (seen.append(X), original(X, *a, **k))[1],
     )
     explainer = whence.DualDA(C=0.1, show_progress=False).fit(net(), arrays(), cache_dir=tmp_path)

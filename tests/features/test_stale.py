@@ -490,7 +490,7 @@ def test_features_altered_during_a_fit_never_make_a_wrong_solution(
 
     expected = whence.DualDA(C=0.1, show_progress=False).fit(net(), Lazy())
     with monkeypatch.context() as patch:
-        patch.setattr("whence.attributors.dual.shards.solve", damaging)
+        patch.setattr("whence.surrogate.shards.solve", damaging)
         if large:
             with pytest.raises(StoreError, match="altered on disk while they were in use"):
                 fit()
@@ -549,9 +549,9 @@ def test_cells_and_trained_models_are_kept_by_the_code_that_made_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from whence.core.cache import Cache
-    from whence.evaluate.scenes import training
-    from whence.evaluate.suite import run
-    from whence.evaluate.suite.protocol import parse
+    from whence_studies.scenes import training
+    from whence_studies.suite import run
+    from whence_studies.suite.protocol import parse
 
     protocol = {
         "data": {"name": "sample", "train": 60, "test": 10, "held_out": 20},

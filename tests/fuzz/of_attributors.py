@@ -26,7 +26,7 @@ from tests.fuzz.calling import (
 )
 from tests.fuzz.world import K, N
 from whence import relevance
-from whence.attributors import Ensemble, get
+from whence.methods import Ensemble, get
 from whence.model.inputs import n_rows
 from whence.relevance.presets import PRESETS
 from whence.tasks import Classes
@@ -411,8 +411,8 @@ LOADED = [
             ),
         },
     ),
-    Call("attributors.get", lambda: get, {"name": need(kinds.choice(["dualda", "trak"]), lambda: "dualda")}),
-    Call("attributors.names", lambda: whence.attributors.names, {}),
+    Call("methods.get", lambda: get, {"name": need(kinds.choice(["dualda", "trak"]), lambda: "dualda")}),
+    Call("methods.names", lambda: whence.methods.names, {}),
     Call(
         "Ensemble.fit",
         lambda: lambda members, **rest: Ensemble(members).fit(**rest).attribute(world.X(2)),

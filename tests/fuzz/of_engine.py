@@ -6,9 +6,10 @@ from typing import Any
 
 from torch import nn
 
+import whence_studies as evaluate
 from tests.fuzz import kinds, things, world
 from tests.fuzz.calling import Arg, Call, need
-from whence import engine, evaluate
+from whence import engine
 
 WHERE = kinds.choice([None, "local"])
 THREADS = kinds.without(kinds.count(none=True), "large", "huge")

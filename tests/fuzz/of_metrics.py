@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+import whence_studies as evaluate
 from tests.fuzz import kinds, world
 from tests.fuzz.calling import HEAD, K_ARG, SEED, Arg, Call, need
 from tests.fuzz.world import B, K, N
-from whence import evaluate
 
 INNER = kinds.without(kinds.number(0, 1), "tiny")
 SCORES = need(kinds.matrix(rows=False, columns=False), world.scores)

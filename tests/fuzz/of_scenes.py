@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from torch import nn
 
+import whence_studies as evaluate
 from tests.fuzz import kinds, things, world
 from tests.fuzz.calling import FUNCTIONS, K_ARG, SEED, SHOWN, TARGET, TESTS, Arg, Call, need
 from tests.fuzz.of_audits import EXPLAINER, PART
-from whence import evaluate
 
 ON_IMAGES = EXPLAINER._replace(make=world.fitted_on_images)
 WITH_LABELS = ("labels_beyond", "labels_million", "labels_huge")

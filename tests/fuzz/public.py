@@ -6,7 +6,7 @@ import importlib
 import inspect
 from typing import Any
 
-from whence.attributors import Attributor
+from whence.methods import Attributor
 
 MODULES = (
     "whence",
@@ -17,8 +17,8 @@ MODULES = (
     "whence.data",
     "whence.features",
     "whence.audit",
-    "whence.attributors",
-    "whence.evaluate",
+    "whence.methods",
+    "whence_studies",
     "whence.explanation",
 )
 

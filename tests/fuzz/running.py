@@ -34,7 +34,7 @@ SECONDS = 10.0
 GOOD = frozenset({"right", "refused", "the user's own error", "too few arguments"})
 """Outcomes that are as they should be."""
 
-_OURS = ("whence.errors", "whence.evaluate.scenes.retrain")
+_OURS = ("whence.errors", "whence_studies.scenes.retrain")
 """Where the warnings are from that whence gives on purpose."""
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from whence.attributors import Ensemble, get, names
+from whence.methods import Ensemble, get, names
 from whence.model.extractor import Extractor
 
 N, D, WIDTH, K, B = 18, 4, 6, 3, 4

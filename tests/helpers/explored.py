@@ -11,8 +11,8 @@ import torch
 from torch import nn
 
 from whence import DualDA
-from whence.attributors import Attributor
 from whence.data import as_training_set
+from whence.methods import Attributor
 from whence.project import Configuration, Project
 
 N, M, SIZE = 90, 30, 12

@@ -24,10 +24,10 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import Dataset
 from tqdm import tqdm
+from whence.methods.dual import shards, solutions
 
 import whence
 from whence.app import fit as fitting
-from whence.attributors.dual import shards, solutions
 from whence.core import files, store
 from whence.features import extract
 from whence.features import job as extracting

@@ -20,9 +20,9 @@ def data() -> tuple[torch.Tensor, torch.Tensor]:
     return torch.randn(N, 4), torch.arange(N) % K
 
 
-def wrapped(method: str = "dualda") -> tuple[whence.attributors.Attributor, whence.interop.CaptumInfluence]:
+def wrapped(method: str = "dualda") -> tuple[whence.methods.Attributor, whence.interop.CaptumInfluence]:
     torch.manual_seed(1)
-    made = whence.attributors.get(method)(show_progress=False).fit(nn.Linear(4, K), *data())
+    made = whence.methods.get(method)(show_progress=False).fit(nn.Linear(4, K), *data())
     return made, whence.interop.CaptumInfluence(made)
 
 
@@ -66,7 +66,7 @@ def test_it_ranks_as_captums_own_tracin_does(tmp_path) -> None:
         model, TensorDataset(x, y), [str(tmp_path / "only.pt")], load, batch_size=N,
         loss_fn=nn.CrossEntropyLoss(reduction="sum"), sample_wise_grads_per_batch=True,
     ).influence((x[:5], y[:5]), k=6)  # fmt: skip
-    made = whence.attributors.TracIn(show_progress=False)
+    made = whence.methods.TracIn(show_progress=False)
     made.fit(model, x, y, checkpoints=[model.state_dict()])
     ours = whence.interop.CaptumInfluence(made).influence((x[:5], y[:5]), k=6)
     torch.testing.assert_close(ours.indices, theirs.indices)

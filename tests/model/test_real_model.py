@@ -144,7 +144,7 @@ def test_a_model_that_writes_into_its_input_leaves_the_users_samples_alone(data,
     tests = x[:4].clone()
     explainer.attribute(tests)
     explainer.explain(tests, k=1)
-    whence.attributors.GradDot(show_progress=False).fit(model, given).attribute(tests)
+    whence.methods.GradDot(show_progress=False).fit(model, given).attribute(tests)
     assert torch.equal(tests, x[:4])
     now = torch.stack([row for row, _ in rows[kind]]) if kind == "list" else torch.as_tensor(rows[kind])
     assert torch.equal(now, x)

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 import whence
 from tests.helpers.untouched import assert_untouched, snapshot
-from whence.attributors import GradDot
 from whence.errors import ModelError, StoreError
+from whence.methods import GradDot
 from whence.model.extractor import Extractor, find_head
 from whence.relevance.lrp import lrp
 

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 import whence
-from whence.attributors import Ensemble
 from whence.errors import DataWarning, InvalidInputError
+from whence.methods import Ensemble
 from whence.svm import CrammerSinger
 from whence.tasks import Classes
 

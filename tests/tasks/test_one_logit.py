@@ -14,9 +14,9 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 
 import whence
 from whence import audit
-from whence.attributors import get, names
 from whence.errors import HeadError, ModelError, SampleError
 from whence.features import FeatureBank
+from whence.methods import get, names
 from whence.tasks import Classes, OneLogit
 
 N, D = 80, 6

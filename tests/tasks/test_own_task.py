@@ -21,13 +21,13 @@ import whence
 from tests.helpers.boxed import Boxed
 from tests.helpers.registered import forgetting
 from whence import audit
-from whence.attributors import Ensemble, get, names
 from whence.core.arrays import Array, Doubles, Ints, Mask
 from whence.core.checks import to_array
 from whence.data import Batch, as_training_set
 from whence.errors import InvalidInputError, ModelError, SampleError, StoreError
 from whence.features import FeatureBank, extract
 from whence.features.forward import Forward
+from whence.methods import Ensemble, get, names
 from whence.project import Project
 from whence.svm import Problem
 from whence.svm.problem import joined

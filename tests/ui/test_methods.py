@@ -13,8 +13,8 @@ import torch
 from tests.helpers.browsing import CHROMIUM, expect, no_sideways_scrolling, served
 from tests.helpers.explored import M, N, method_project, network, pictures
 from whence import DualDA, Effects, Ensemble
-from whence.attributors import GradDot
 from whence.errors import InvalidInputError
+from whence.methods import GradDot
 from whence.ui.explorer import Explorer
 from whence.ui.pages import report_page
 from whence.ui.schema import Wanted

@@ -308,8 +308,8 @@ def evaluate(
     address: Address = None,
 ) -> None:
     """Compare attribution methods by every metric, as a protocol says."""
-    from whence.app.evaluate import run
     from whence.engine import using
+    from whence_studies.command import run
 
     only = methods.split(",") if methods else None
     with using(engine_at(engine, address)):

@@ -13,10 +13,10 @@ from torch import Tensor, nn
 
 from whence import __version__, sample
 from whence.app.outputs import check_folder
-from whence.attributors.dual.dualda import DualDA
 from whence.core import store
 from whence.core.files import replacing
 from whence.data import as_training_set
+from whence.methods.dualda import DualDA
 from whence.model.modules import evaluating
 from whence.project import Configuration, Project
 from whence.sample.demo import MODEL

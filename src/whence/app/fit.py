@@ -16,8 +16,7 @@ from whence import __version__
 from whence.app.opening import Fit
 from whence.app.outputs import check_file, write_out
 from whence.app.telling import say, show_progress
-from whence.attributors import Attributor, DualDA, Ensemble
-from whence.attributors.dual.attributor import SurrogateAttributor
+from whence.attribution.surrogate_attributor import SurrogateAttributor
 from whence.core.cache import Cache
 from whence.core.checks import check_choice
 from whence.core.naming import find
@@ -27,6 +26,7 @@ from whence.data import Corpus
 from whence.errors import InvalidInputError
 from whence.explanation.bands import Bands
 from whence.features import as_float32, extract, taken
+from whence.methods import Attributor, DualDA, Ensemble
 from whence.model.layers import WORDS
 from whence.project import NAMES, READING, SUFFIX, Configuration
 from whence.tasks import Task, Tokens

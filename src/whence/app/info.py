@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from whence.app.telling import say
-from whence.attributors import DualDA, Effects, Ensemble, load
-from whence.attributors.dual.attributor import SurrogateAttributor
+from whence.attribution.surrogate_attributor import SurrogateAttributor
 from whence.core import contents, store
 from whence.core.resources import in_words
 from whence.core.words import plain_line
 from whence.errors import StoreError
 from whence.explanation.wording import OUTPUTS
+from whence.methods import DualDA, Effects, Ensemble, load
 from whence.project import SUFFIX
 from whence.tasks import Classes
 

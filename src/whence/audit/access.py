@@ -9,12 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from whence.attributors import DualDA
-from whence.attributors.dual.surrogate import Surrogate
-from whence.attributors.pairs import PairAttributor
+from whence.attribution.pairs import PairAttributor
 from whence.core.checks import to_array
 from whence.errors import InvalidInputError
+from whence.methods import DualDA
 from whence.model.inputs import check_batch
+from whence.surrogate.surrogate import Surrogate
 from whence.tasks import Tokens
 
 

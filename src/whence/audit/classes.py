@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from whence.attributors import DualDA
 from whence.audit.access import surrogate_of
 from whence.audit.table import plain
 from whence.core.arrays import Doubles, Ints
 from whence.core.checks import check_count
 from whence.core.display import Columns, displayed
 from whence.core.words import cell
+from whence.methods import DualDA
 
 _AT_BOUND = 1 - 1e-9
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from whence.attributors import DualDA
 from whence.audit.access import surrogate_of, tests_of
 from whence.audit.table import Table, check_ids, chosen_ids
 from whence.core.arrays import Doubles, Ints
 from whence.core.checks import check_count, check_share
 from whence.core.display import Columns, displayed
 from whence.core.progress import bar
+from whence.methods import DualDA
 
 _ENTRIES = 1 << 20  # scores held at a time, whatever the number of tests
 

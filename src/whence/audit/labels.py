@@ -8,9 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from whence.attributors import DualDA
-from whence.attributors.dual.training import training_features
-from whence.attributors.ranking import padded
+from whence.attribution.ranking import padded
 from whence.audit.access import surrogate_of
 from whence.audit.rankings import RANKINGS, Evidence
 from whence.audit.table import Table, check_ids, chosen_ids
@@ -20,6 +18,8 @@ from whence.core.display import Columns, displayed
 from whence.core.progress import bar
 from whence.core.words import cell
 from whence.errors import InvalidInputError
+from whence.methods import DualDA
+from whence.surrogate.training import training_features
 
 _BLOCK = 1 << 22  # likenesses held at a time
 

@@ -8,11 +8,11 @@ from functools import cached_property
 import numpy as np
 from scipy.special import log_softmax, logsumexp
 
-from whence.attributors import DualDA
 from whence.audit.confusion import taken_for
 from whence.audit.heldout import Scores, calibrated, held_out_scores
 from whence.core.arrays import Doubles, Floats, Ints
 from whence.features.unit import unit_rows
+from whence.methods import DualDA
 
 HEAD_SHARE = 2.0
 """Weight of the model's own probabilities for each part of the labels that it disagrees with, up to 1 in all.

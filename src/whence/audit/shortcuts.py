@@ -8,8 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from whence.attributors import DualDA
-from whence.attributors.dual.training import fitted_features
 from whence.audit.access import surrogate_of, tests_of
 from whence.audit.groups import group_attribution
 from whence.audit.heldout import total_norm
@@ -20,7 +18,9 @@ from whence.core.display import Columns, displayed
 from whence.core.progress import bar
 from whence.errors import InvalidInputError
 from whence.features import FeatureBank
+from whence.methods import DualDA
 from whence.relevance.concepts import Concepts
+from whence.surrogate.training import fitted_features
 from whence.svm import solve
 from whence.svm.inputs import check_C
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from whence.attributors.pairs import PairAttributor
+from whence.attribution.pairs import PairAttributor
 from whence.audit.access import features_of
 from whence.core.arrays import Doubles, Ints, Mask
 from whence.core.display import Columns, displayed

@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from whence.attributors import Effects
-from whence.attributors.effects.outputs import Output
 from whence.audit.access import tests_of
 from whence.audit.table import Table, check_ids, chosen_ids
 from whence.core.arrays import Doubles, Ints
 from whence.core.checks import to_array
 from whence.core.display import Columns, displayed
 from whence.errors import InvalidInputError
+from whence.methods import Effects
+from whence.surrogate.outputs import Output
 
 
 @displayed("indices", "output", "n_tests", rows="columns")

@@ -105,9 +105,9 @@ def register(thing: T) -> T:
     --------
     >>> import whence
     >>> @whence.register
-    ... class Nearest(whence.attributors.Similarity):
+    ... class Nearest(whence.methods.Similarity):
     ...     name = "nearest"
-    >>> "nearest" in whence.attributors.names()
+    >>> "nearest" in whence.methods.names()
     True
     """
     for registry in _ALL:

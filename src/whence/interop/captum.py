@@ -9,9 +9,9 @@ from captum.influence import DataInfluence
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from whence.attributors import Attributor
 from whence.core.checks import check_count, check_flag
 from whence.errors import InvalidInputError
+from whence.methods import Attributor
 
 
 class MostInfluential(NamedTuple):

@@ -9,7 +9,7 @@ import torch
 from quanda.explainers.base import Explainer
 from torch import Tensor, nn
 
-from whence.attributors import get
+from whence.methods import get
 
 
 class QuandaExplainer(Explainer):  # type: ignore[misc]

@@ -13,14 +13,14 @@ from typing import Any, Self
 
 from torch import nn
 
-from whence.attributors import Attributor
-from whence.attributors.base import METHODS
+from whence.attribution.base import METHODS
 from whence.core import contents, store
 from whence.core.batches import BATCH_SIZE
 from whence.core.checks import check_callable
 from whence.core.naming import find, named, origin
 from whence.data import Corpus, TrainingSet, as_training_set
 from whence.errors import InvalidInputError, StoreError
+from whence.methods import Attributor
 from whence.model.inputs import check_device
 from whence.model.modules import class_names
 from whence.tasks import Task, Tokens, task_of_labels

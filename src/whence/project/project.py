@@ -10,10 +10,9 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from whence.attributors import Attributor, DualDA, Effects, Ensemble, TopK, load
-from whence.attributors.explaining import Explains
-from whence.attributors.pairs import PairAttributor
-from whence.attributors.usual import usual_of
+from whence.attribution.explaining import Explains
+from whence.attribution.pairs import PairAttributor
+from whence.attribution.usual import usual_of
 from whence.core.checks import check_places
 from whence.core.naming import find
 from whence.core.progress import bar
@@ -23,6 +22,7 @@ from whence.explanation import Explanations, Usual
 from whence.explanation.bands import Bands
 from whence.explanation.trace import Trace
 from whence.features import FeatureBank, Usualness, as_float32, extract
+from whence.methods import Attributor, DualDA, Effects, Ensemble, TopK, load
 from whence.project.configuration import SUFFIX, Configuration
 
 

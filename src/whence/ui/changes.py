@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from whence.attributors import DualDA, Effects
 from whence.core.arrays import Doubles, Ints
 from whence.errors import InvalidInputError
+from whence.methods import DualDA, Effects
 from whence.ui import schema
 from whence.ui.explorer import Explorer
 from whence.ui.trained import likely_wrong

@@ -7,15 +7,15 @@ from typing import Any
 
 import torch
 
-from whence.attributors import Attributor, DualDA
-from whence.attributors.explaining import Explaining
-from whence.attributors.pairs import PairAttributor
-from whence.attributors.usual import usual_of
+from whence.attribution.explaining import Explaining
+from whence.attribution.pairs import PairAttributor
+from whence.attribution.usual import usual_of
 from whence.errors import InvalidInputError
 from whence.explanation import Explanation
 from whence.explanation.summary import stability
 from whence.explanation.view import Explained, Strip, Usual
 from whence.explanation.wording import Question
+from whence.methods import Attributor, DualDA
 from whence.project import Project
 from whence.tasks import Tokens
 from whence.ui import schema

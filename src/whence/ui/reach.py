@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from whence.attributors import DualDA, Effects, Ensemble
 from whence.explanation.wording import Question
+from whence.methods import DualDA, Effects, Ensemble
 from whence.project import Project
 
 View = Literal["audit", "classes", "concepts", "whatif"]

@@ -7,15 +7,15 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from whence.attributors import DualDA, Effects, Ensemble
-from whence.attributors.dual.stability import Stability
-from whence.attributors.explaining import Explaining
+from whence.attribution.explaining import Explaining
 from whence.audit import WrongLabels, wrong_labels
 from whence.errors import InvalidInputError
 from whence.explanation.wording import Question
 from whence.features import Usualness, as_float32
+from whence.methods import DualDA, Effects, Ensemble
 from whence.project import Project
 from whence.relevance import Concepts
+from whence.surrogate.stability import Stability
 from whence.ui.background import Background
 from whence.ui.reach import questions
 

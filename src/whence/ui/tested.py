@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from whence.attributors.members import together
-from whence.attributors.pairs import PairAttributor
+from whence.attribution.members import together
+from whence.attribution.pairs import PairAttributor
 from whence.data import TrainingSet
 from whence.explanation.view import Said, shown
 from whence.features import FeatureBank, as_float32

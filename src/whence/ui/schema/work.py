@@ -6,7 +6,7 @@ from typing import Self
 
 from pydantic import BaseModel
 
-from whence.attributors import Effects
+from whence.methods import Effects
 
 
 class Progress(BaseModel):

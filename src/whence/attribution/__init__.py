@@ -1,0 +1,1 @@
+"""The base class of attribution methods, what a fit learned, and functions of it."""

@@ -1,1 +1,0 @@
-"""DualDA: attribution by the dual of a support vector machine."""

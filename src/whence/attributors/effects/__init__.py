@@ -1,1 +1,0 @@
-"""Effects: what would change without a sample."""

@@ -1,1 +1,0 @@
-"""Attribution by gradients of the loss."""

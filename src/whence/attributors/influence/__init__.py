@@ -1,1 +1,0 @@
-"""Influence functions: gradients, and the inverse of the curvature."""

@@ -1,1 +1,0 @@
-"""Representer Points: last layers that are weighted sums of the training features."""

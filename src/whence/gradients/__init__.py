@@ -1,0 +1,1 @@
+"""Per-sample gradients, their projections and products, and the curvature of the loss."""

@@ -1,0 +1,190 @@
+"""Per-sample gradients layer by layer: what went into a layer, and the derivative by what came out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from whence.attribution.classifier import Batches as Samples
+from whence.attribution.classifier import Classifier
+from whence.core.arrays import Ints
+from whence.errors import ModelError
+from whence.gradients.gradients import Gradients
+from whence.gradients.products import batches_of
+from whence.model.modules import evaluating
+
+Vectors = Callable[[Tensor, slice], list[Tensor]]
+"""Of logits (B, K) and the places of their samples, the derivatives (B, K) by them to be carried back."""
+
+_BLOCK = 2048
+
+
+class Record(NamedTuple):
+    """One layer on B samples of T places: its gradients by the weights, bias last, are Σ_t d_t a_tᵀ, (o, i).
+
+    Attributes
+    ----------
+    inputs : (B, T, i), a, with a constant 1 last for a bias
+    derivatives : (B, T, o), d, by the outputs
+    """
+
+    inputs: Tensor
+    derivatives: Tensor
+
+
+Batches = Iterator[list[list[Record]]]
+"""Batch by batch, for each vector the records of all layers."""
+
+
+class HeadOnly:
+    """The last layer, from the features alone."""
+
+    def __init__(self, classifier: Classifier, features: Tensor) -> None:
+        self.classifier, self.features = classifier, features
+        self.names: tuple[str, ...] = (classifier.layer,)
+
+    def subset(self, rows: Ints) -> HeadOnly:
+        """Give the layer for some of the training samples."""
+        return HeadOnly(self.classifier, self.features[torch.from_numpy(rows)])
+
+    def train(self, vectors: Vectors) -> Batches:
+        """Give the records of the training samples."""
+        return self.tests(None, self.features, vectors)
+
+    def tests(self, x: Any, features: Tensor, vectors: Vectors) -> Batches:
+        """Give the records of tests with these features."""
+        for start in range(0, len(features), _BLOCK):
+            rows = slice(start, start + _BLOCK)
+            inputs, logits = self.classifier.with_bias(features[rows]), self.classifier.logits(features[rows])
+            yield [[Record(inputs[:, None], v[:, None])] for v in vectors(logits, rows)]
+
+
+class AllLayers:
+    """Every trainable ``nn.Linear`` and ``nn.Conv2d`` without groups, by hooks that are removed again.
+
+    Attributes
+    ----------
+    names : the layers
+    left_out : trainable parameters of other modules, which have no part
+    """
+
+    def __init__(self, classifier: Classifier, batches: Samples) -> None:
+        self.classifier, self.batches = classifier, batches
+        model = classifier.model
+        self.layers = {name: m for name, m in model.named_modules() if _supported(m)}
+        own = {f"{name}.{part}" for name in self.layers for part in ("weight", "bias")}
+        self.left_out = tuple(n for n, p in model.named_parameters() if p.requires_grad and n not in own)
+        if not self.layers:
+            raise ModelError(
+                "EK-FAC needs a trainable nn.Linear, or nn.Conv2d without groups. The model has none: its "
+                f"trainable parameters are {', '.join(self.left_out[:8]) or 'none'}."
+            )
+        self.names = tuple(self.layers)
+        self._gradients = Gradients(classifier)
+        self._gradients.check(next(iter(batches))[0])
+
+    def subset(self, rows: Ints) -> AllLayers:
+        """Give the layers for some of the training samples."""
+        return AllLayers(self.classifier, self.batches.subset(rows))
+
+    def train(self, vectors: Vectors) -> Batches:
+        """Give the records of the training samples, which are read again."""
+        return self._all_records(self.batches, vectors)
+
+    def tests(self, x: Any, features: Tensor, vectors: Vectors) -> Batches:
+        """Give the records of tests."""
+        return self._all_records(batches_of(self.classifier, x, features), vectors)
+
+    def _all_records(self, batches: Iterable[tuple[Any, Tensor]], vectors: Vectors) -> Batches:
+        start = 0
+        for inputs, part in batches:
+            yield self._records(inputs, slice(start, start := start + len(part)), vectors)
+
+    def _records(self, inputs: Any, samples: slice, vectors: Vectors) -> list[list[Record]]:
+        model = self.classifier.model
+        with evaluating(model), torch.enable_grad(), self._watching() as calls:
+            logits = self._gradients.logits({}, inputs)
+            for name in self.names:
+                self._check_calls(name, calls[name], samples.stop - samples.start)
+            leaves = [calls[name][0][1] for name in self.names]
+            rows = [_rows(self.layers[name], calls[name][0][0]) for name in self.names]
+            found = []
+            for v in vectors(logits.detach(), samples):
+                parts = torch.autograd.grad(logits, leaves, grad_outputs=v.to(logits), retain_graph=True)
+                each = zip(self.layers.values(), rows, parts, strict=True)
+                found.append([Record(a, _places(layer, d).to(a)) for layer, a, d in each])
+        return found
+
+    @contextmanager
+    def _watching(self) -> Iterator[dict[str, list[tuple[Tensor, Tensor]]]]:
+        """Collect of every call of a layer its input, and a zero that is added to its output."""
+        calls: dict[str, list[tuple[Tensor, Tensor]]] = {name: [] for name in self.names}
+
+        def hook_for(name: str) -> Any:
+            def hook(layer: nn.Module, args: Any, kwargs: Any, output: Tensor) -> Tensor:
+                x = args[0] if args else next(iter(kwargs.values()))
+                zero = torch.zeros_like(output, requires_grad=True)
+                calls[name].append((x.detach(), zero))
+                return output + zero
+
+            return hook
+
+        with ExitStack() as hooks:
+            for name, layer in self.layers.items():
+                hooks.enter_context(layer.register_forward_hook(hook_for(name), with_kwargs=True))
+            yield calls
+
+    def _check_calls(self, name: str, calls: list[tuple[Tensor, Tensor]], n: int) -> None:
+        if len(calls) != 1:
+            raise ModelError(
+                f"EK-FAC needs every layer to run once a forward pass. {name!r} runs {len(calls)} times. "
+                'Freeze it with requires_grad_(False), or take only the last layer with params="last".'
+            )
+        if len(calls[0][0]) != n:
+            raise ModelError(
+                f"EK-FAC needs samples along the first axis of every layer's input. Layer {name!r} sees "
+                f"{tuple(calls[0][0].shape)} for {n} samples. Freeze it with requires_grad_(False), or take "
+                'only the last layer with params="last".'
+            )
+
+
+Layers = HeadOnly | AllLayers
+"""Layers with a weight matrix, and their records."""
+
+
+def _supported(module: nn.Module) -> bool:
+    plain = type(module) is nn.Linear or (type(module) is nn.Conv2d and module.groups == 1)
+    return plain and module.weight.requires_grad  # type: ignore[return-value]
+
+
+def _rows(layer: nn.Module, x: Tensor) -> Tensor:
+    """What meets the weights at every place, (B, T, i), a constant 1 last for a bias."""
+    rows = _patches(layer, x) if isinstance(layer, nn.Conv2d) else x.reshape(len(x), -1, x.shape[-1])
+    rows = rows.to(torch.promote_types(rows.dtype, torch.float32))
+    return rows if layer.bias is None else functional.pad(rows, (0, 1), value=1.0)
+
+
+def _patches(layer: nn.Conv2d, x: Tensor) -> Tensor:
+    """The patches (B, T, i·h·w) that a convolution sees."""
+    reach = [d * (k - 1) for d, k in zip(layer.dilation, layer.kernel_size, strict=True)]
+    if layer.padding == "same":
+        sides = [(r // 2, r - r // 2) for r in reach]
+    elif layer.padding == "valid":
+        sides = [(0, 0), (0, 0)]
+    else:
+        sides = [(int(p), int(p)) for p in layer.padding]
+    mode = "constant" if layer.padding_mode == "zeros" else layer.padding_mode
+    padded = functional.pad(x, (*sides[1], *sides[0]), mode=mode)
+    return functional.unfold(padded, layer.kernel_size, layer.dilation, 0, layer.stride).transpose(1, 2)
+
+
+def _places(layer: nn.Module, derivative: Tensor) -> Tensor:
+    """Derivatives (B, T, o)."""
+    if isinstance(layer, nn.Conv2d):
+        return derivative.flatten(2).transpose(1, 2)
+    return derivative.reshape(len(derivative), -1, derivative.shape[-1])

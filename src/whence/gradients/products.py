@@ -1,0 +1,202 @@
+"""Inner products of the gradients of tests with those of all training samples, at one set of weights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from whence.attribution.classifier import Batches, Classifier, Training
+from whence.attribution.progress import watched
+from whence.gradients.gradients import Gradients, Loss, Weights
+from whence.gradients.last_layer import LastLayer, LastLayerGradients
+from whence.gradients.projection import Projection
+
+Kept = dict[str, Tensor]
+Labelled = Iterator[tuple[Any, Tensor]]
+"""Batches of inputs as the model takes them, with classes (B,) on its device."""
+
+
+class Collected(NamedTuple):
+    """Gradients as rows (n, k), projected or whole, their lengths (n,) before, and the values (n,)."""
+
+    rows: Tensor
+    lengths: Tensor
+    values: Tensor
+
+
+class Tests(NamedTuple):
+    """Tests: inputs, None where only features are known, features (B, d), and classes (B,) on the CPU."""
+
+    x: Any
+    features: Tensor
+    classes: Tensor
+
+
+@dataclass(frozen=True)
+class Factored:
+    """Gradients by the last layer's weight and bias, r ⊗ (f, 1), kept as r (N, K) and (f, 1) (N, d + 1).
+
+    Since (r ⊗ f)·(r' ⊗ f') = (r·r')(f·f'), the products are exact, and no gradient is ever formed.
+    """
+
+    layer: LastLayer
+    scalar: Loss
+
+    def keep(self, training: Training, show_progress: bool) -> Kept:
+        """Give the factors of the training set."""
+        features = training.features
+        if self.layer.weights is not None:
+            batches = progress(training.batches, "Features", show_progress)
+            features = torch.cat([self.layer.features(inputs) for inputs, _ in batches])
+        residuals, features = self.layer.factors(self.scalar, features, training.labels)
+        return {"residuals": residuals, "features": features}
+
+    def between(self, kept: Kept, tests: Tests, cosine: bool = False) -> Tensor:
+        """Inner products (B, N), or cosines, of tests' and training gradients, factor by factor."""
+        pairs = [self.layer.factors(self.scalar, *batch) for batch in self._features(tests)]
+        factors = map(torch.cat, zip(*pairs, strict=True))
+        r, f = (inner(t, kept[n], cosine) for t, n in zip(factors, ("residuals", "features"), strict=True))
+        return r.mul_(f)
+
+    def _features(self, tests: Tests) -> Labelled:
+        """Give features (B, d) with classes (B,) in batches; at the model's own weights they are known."""
+        classifier = self.layer.classifier
+        if self.layer.weights is None:
+            size = classifier.batch_size
+            classes = tests.classes.to(tests.features.device)
+            yield from zip(torch.split(tests.features, size), torch.split(classes, size), strict=True)
+        else:
+            for inputs, classes in batches_of(classifier, tests.x, tests.classes):
+                yield self.layer.features(inputs), classes
+
+    def squares(self, kept: Kept) -> Tensor:
+        """Squared lengths (N,) of the training gradients, ‖r‖²(‖f‖² + 1)."""
+        return (kept["residuals"] ** 2).sum(1) * (kept["features"] ** 2).sum(1)
+
+
+@dataclass(frozen=True)
+class Stored:
+    """Gradients kept as rows (N, k), projected or whole, with their exact lengths."""
+
+    gradients: Gradients | LastLayerGradients
+    projection: Projection | None
+    weights: Weights | None
+
+    def kept(self, found: Collected) -> Kept:
+        """Give rows and exact squared lengths of the training set."""
+        return {"rows": found.rows, "squares": found.lengths**2}
+
+    def between(self, kept: Kept, tests: Tests, cosine: bool = False) -> Tensor:
+        """Multiply rows; cosines are those of the rows, so that they lie in [−1, 1] when projected too."""
+        batches = batches_of(self.gradients.classifier, tests.x, tests.classes)
+        return inner(self._collect(batches, len(tests.classes)).rows, kept["rows"], cosine)
+
+    def squares(self, kept: Kept) -> Tensor:
+        """Lengths before the projection."""
+        return kept["squares"]
+
+    @property
+    def width(self) -> int:
+        """The number k of a row's entries."""
+        return self.gradients.n_parameters if self.projection is None else self.projection.dimension
+
+    def training_rows(self, training: Training, show_progress: bool) -> Collected:
+        """Compute and project the gradients of the training set."""
+        batches = progress(training.batches, "Gradients", show_progress)
+        return self._collect(batches, len(training.labels))
+
+    def _collect(self, batches: Labelled, n: int) -> Collected:
+        """Compute and project the gradients of n samples."""
+        out: Collected | None = None
+        start = 0
+        for batch in batches:
+            for part, values in self.gradients.with_values(*batch, self.weights):
+                # Made once: a growing list beside large temporary rows leaves the heap full of holes.
+                if out is None:
+                    out = Collected(part.new_empty(n, self.width), part.new_empty(n), part.new_empty(n))
+                some = slice(start, start := start + len(part))
+                out.rows[some] = part if self.projection is None else self.projection(part)
+                out.lengths[some] = torch.linalg.vector_norm(part, dim=1)
+                out.values[some] = values
+        assert out is not None
+        return out
+
+
+@dataclass
+class Streamed:
+    """Gradients by all parameters, none of which are kept: every call computes those of the training set."""
+
+    gradients: Gradients
+    weights: Weights | None
+    batches: Batches = field(init=False)
+    show_progress: bool = field(init=False)
+
+    def keep(self, training: Training, show_progress: bool) -> Kept:
+        """Keep nothing of the samples but where they are read, and check that there will be gradients."""
+        self.batches, self.show_progress = training.batches, show_progress
+        self.gradients.check(next(iter(self.batches))[0])
+        return {}
+
+    def between(self, kept: Kept, tests: Tests, cosine: bool = False) -> Tensor:
+        """Pass through the training set for as many tests as fit into memory, until all are done."""
+        batches = batches_of(self.gradients.classifier, tests.x, tests.classes)
+        pieces = (part for batch in batches for part in self.gradients(*batch, self.weights))
+        # As much again as the gradients of the training samples that are computed meanwhile.
+        most = max(1, self.gradients.memory // (self.gradients.n_parameters * self.gradients.itemsize))
+        return torch.cat([self._pass(some, cosine) for some in _gathered(pieces, most)])
+
+    def squares(self, kept: Kept) -> Tensor:
+        """Pass through the training set."""
+        return torch.cat([torch.linalg.vector_norm(rows, dim=1) for rows in self._training_rows()]) ** 2
+
+    def _pass(self, tests: Tensor, cosine: bool) -> Tensor:
+        return torch.cat([inner(tests, rows, cosine) for rows in self._training_rows()], dim=1)
+
+    def _training_rows(self) -> Iterator[Tensor]:
+        for batch in progress(self.batches, "Gradients", self.show_progress):
+            yield from self.gradients(*batch, self.weights)
+
+
+Products = Factored | Stored | Streamed
+"""How gradients are kept and multiplied, at the model's own weights or at others."""
+
+
+def inner(a: Tensor, b: Tensor, cosine: bool) -> Tensor:
+    """Inner products, or cosines, of the rows of a (B, P) and b (N, P), shape (B, N)."""
+    return _unit(a) @ _unit(b).T if cosine else a @ b.T
+
+
+def _unit(rows: Tensor) -> Tensor:
+    """Scale rows to length 1; rows of zeros stay."""
+    tiny = torch.finfo(rows.dtype).tiny
+    # By the largest entry first: the squares of a confident sample's gradient are below the smallest float32.
+    rows = rows / rows.abs().amax(1, keepdim=True).clamp(min=tiny)
+    lengths: Tensor = rows.norm(dim=1, keepdim=True)
+    return rows / lengths.clamp(min=tiny)
+
+
+def batches_of(classifier: Classifier, x: Any, classes: Tensor) -> Labelled:
+    """Give new inputs in batches with their classes (B,)."""
+    size = classifier.batch_size
+    for inputs, some in zip(classifier.bound.batches(x, size), torch.split(classes, size), strict=True):
+        yield inputs, some.to(classifier.bound.device)
+
+
+def progress(batches: Batches, what: str, show: bool) -> Labelled:
+    """Give the training set in batches, with a bar."""
+    return watched(batches, len(batches), what, show, lambda batch: len(batch[1]))
+
+
+def _gathered(pieces: Iterator[Tensor], most: int) -> Iterator[Tensor]:
+    """Put rows that come in pieces together to blocks of at most ``most``, or of one piece."""
+    block: list[Tensor] = []
+    for piece in pieces:
+        if block and sum(map(len, block)) + len(piece) > most:
+            yield torch.cat(block)
+            block = []
+        block.append(piece)
+    yield torch.cat(block)

@@ -1,0 +1,143 @@
+"""Influence functions by Arnoldi iteration: the inverse of the curvature on its largest eigenvectors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from whence.attribution.base import Limits, register
+from whence.attribution.classifier import Classifier, Training
+from whence.attribution.parameters import a_seed, parameter
+from whence.attribution.progress import watched
+from whence.core.arrays import Ints
+from whence.core.checks import check_count
+from whence.core.contents import Layout
+from whence.core.progress import bar
+from whence.gradients.curvature import Curvature, drawn
+from whence.methods.influence import InfluenceAttributor
+
+
+@register
+@dataclass(eq=False)
+class Arnoldi(InfluenceAttributor):
+    """Attribute predictions by influence functions on the largest eigenvectors of the curvature.
+
+    The score of training sample i for class c at x is τ_c(x, i) = (1/N) Σ_j (g(x, c)·q_j)(g_i·q_j)/(λ_j +
+    damping), g the gradients of the cross-entropy and (λ_j, q_j) the largest eigenpairs of the Gauss–Newton
+    matrix of the mean training loss, for the last layer its Hessian. It estimates what the loss of x for c
+    grows by when i is left out, so **positive is evidence for the target class**. The eigenpairs are Ritz
+    pairs of a Krylov space that starts at a random vector; what is orthogonal to them counts for nothing.
+
+    Parameters
+    ----------
+    params
+        "last" for the last layer, "all" for all trainable parameters.
+    damping
+        Added to the eigenvalues, above 0.
+    dimension
+        Of the Krylov space: products of the curvature with a vector.
+    projections
+        Eigenpairs to keep, the largest. Those that rounding may have made are never kept.
+    n_samples
+        Training samples, drawn at random, of which the curvature is taken; None is all of them.
+    seed
+        Makes a run repeatable.
+    batch_size, show_progress
+        As for every method, see ``Attributor``.
+
+    Attributes
+    ----------
+    eigenvalues_ : (k,) the eigenvalues that were kept, largest first
+
+    Examples
+    --------
+    >>> import torch, whence
+    >>> model = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.ReLU(), torch.nn.Linear(3, 2))
+    >>> x, y = torch.randn(20, 4), torch.arange(20) % 2
+    >>> explainer = whence.methods.get("arnoldi")(show_progress=False).fit(model, (x, y))
+    >>> explainer.attribute(x[:3]).shape
+    torch.Size([3, 20])
+    """
+
+    name: ClassVar[str] = "arnoldi"
+    limits: ClassVar[Limits] = Limits(
+        needs_loss=True,
+        memory="(N + P) × projections; P × dimension while fitting",
+        cost=0.2,
+    )
+
+    dimension: int = parameter(150, check_count)
+    projections: int = parameter(128, check_count)
+    n_samples: int | None = parameter(10_000, check_count, or_none=True)
+    seed: int = parameter(0, a_seed)
+
+    def _self_influence(self) -> Tensor:
+        return self._cache["train"].square().sum(1).div_(len(self._labels))
+
+    @property
+    def eigenvalues_(self) -> Tensor:
+        """Eigenvalues (k,) that were kept, largest first."""
+        return self._cache["eigenvalues"]
+
+    _doubles: ClassVar[tuple[str, ...]] = ("eigenvalues",)
+    _rereads: ClassVar[bool] = False
+
+    def _layout(self, classifier: Classifier) -> Layout:
+        P = classifier.n_parameters
+        if self.params == "all":
+            P = sum(p.numel() for p in classifier.model.parameters())
+        return {"basis": ("k", P), "train": ("N", "k"), "eigenvalues": ("k",)}
+
+    def _learn(self, training: Training, **given: Any) -> dict[str, Tensor]:
+        curvature = self._open(training)
+        n = curvature.n_train
+        rows = drawn(n, self.n_samples, self.seed)
+        # The last layer's vectors are short enough for double precision.
+        dtype = torch.float64 if self.params == "last" else training.features.dtype
+        generator_ = torch.Generator().manual_seed(self.seed)
+        start = torch.randn(curvature.n_parameters, generator=generator_, dtype=torch.float64)
+        start = start.to(training.features.device, dtype)
+        values, vectors = eigenpairs(curvature, start, self.dimension, rows, self.show_progress)
+        values, vectors = values[: self.projections], vectors[: self.projections]
+        basis = (vectors / (values + self.damping).sqrt()[:, None]).to(training.features)
+        gradients = watched(curvature.train(), n, "Projecting", self.show_progress)
+        train = torch.cat([rows.to(basis) @ basis.T for rows in gradients])
+        return {"basis": basis, "train": train, "eigenvalues": values}
+
+    def _products(self, gradients: Tensor) -> Tensor:
+        basis = self._cache["basis"]
+        return gradients.to(basis) @ basis.T @ self._cache["train"].T
+
+
+def eigenpairs(
+    curvature: Curvature, start: Tensor, dimension: int, rows: Ints | None = None, show_progress: bool = False
+) -> tuple[Tensor, Tensor]:
+    """Find eigenvalues (k,) and eigenvectors (k, P) of the curvature in a Krylov space, largest first.
+
+    Arnoldi's iteration with every vector made orthogonal to all before, twice, since once leaves what
+    rounding makes of it. It ends early where the space is closed under the curvature. Eigenvalues within
+    rounding of zero are left out.
+    """
+    basis = start.new_zeros(min(dimension, len(start)), len(start))
+    H = start.new_zeros(len(basis), len(basis), dtype=torch.float64)
+    epsilon = torch.finfo(start.dtype).eps
+    q, size = start / start.norm(), 0
+    for j in bar("Iterating Arnoldi", len(basis), "steps", parts=range(len(basis)), show=show_progress):
+        basis[j], size = q, j + 1
+        w = curvature.product(q[None], rows)[0]
+        before = w.norm()
+        for _ in range(2):
+            h = basis[:size] @ w
+            w = w - basis[:size].T @ h
+            H[:size, j] += h.double()
+        if w.norm() <= 10 * epsilon * max(float(before), float(H.abs().max())):
+            break
+        q = w / w.norm()
+    H = H[:size, :size]
+    values, vectors = torch.linalg.eigh(H, UPLO="U")  # the curvature is symmetric
+    values, vectors = values.flip(0), vectors.flip(1)
+    real = values > size * epsilon * values[0].clamp(min=0)
+    return values[real].to(start), vectors[:, real].T.to(start) @ basis[:size]

@@ -1,0 +1,309 @@
+"""Influence functions by EK-FAC: a layer's curvature as a Kronecker product with corrected eigenvalues."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar, Literal, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from whence.attribution.base import Limits, register
+from whence.attribution.classifier import Classifier, Training
+from whence.attribution.parameters import Params, a_seed, one_of, parameter
+from whence.attribution.progress import watched
+from whence.core.checks import check_count, check_positive
+from whence.core.contents import Layout
+from whence.errors import ModelError
+from whence.gradients.curvature import drawn, residuals
+from whence.gradients.layers import AllLayers, Batches, HeadOnly, Layers, Record, Vectors
+from whence.methods.influence import ParamsAttributor
+
+Labels = Literal["auto", "exact", "sampled"]
+
+_check_damping = partial(check_positive, why=", or None for a tenth of each layer's mean eigenvalue")
+_NUMBERS = 1 << 25  # of gradients held at a time
+_FEW = 10  # classes up to which labels="auto" goes through all of them
+
+
+@register
+@dataclass(eq=False)
+class EKFAC(ParamsAttributor):
+    """Attribute predictions by influence functions with an eigenvalue-corrected Kronecker curvature.
+
+    The score of training sample i for class c at x is τ_c(x, i) = (1/N) Σ_l g_l(x)ᵀ (F_l + d_l I)⁻¹ g_l(i), a
+    sum over layers l, with g_l the gradient of the cross-entropy by the layer's weights, bias included, of x
+    for class c and of i for its label. It estimates what the loss of x for c grows by when i is left out, so
+    **positive is evidence for the target class**. With a the layer's inputs and s the derivatives by its
+    outputs, for labels as the model itself would give them, F_l has the eigenvectors of E[s sᵀ] ⊗ E[a aᵀ] and
+    the mean squares of the gradients along them as eigenvalues. Layers are nn.Linear and nn.Conv2d
+    without groups; other parameters, such as those of normalisations, are left out.
+
+    Parameters
+    ----------
+    params
+        "all" for all layers, "last" for the last one.
+    damping
+        d_l, above 0; None is a tenth of the mean eigenvalue of the layer.
+    labels
+        How the expectation over the model's labels is taken: "exact" goes through all classes, each a
+        backward pass; "sampled" draws one per training sample, which is noisy for small training sets; "auto"
+        is exact up to 10 classes.
+    n_samples
+        Training samples, drawn at random, of which the curvature is taken; None is all of them.
+    seed
+        Makes a run repeatable.
+    batch_size, show_progress
+        As for every method, see ``Attributor``.
+
+    Attributes
+    ----------
+    layers_, left_out_ : tuple of str, the layers, and the trainable parameters that have no part
+
+    Examples
+    --------
+    >>> import torch, whence
+    >>> model = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.ReLU(), torch.nn.Linear(3, 2))
+    >>> x, y = torch.randn(20, 4), torch.arange(20) % 2
+    >>> explainer = whence.methods.get("ekfac")(show_progress=False).fit(model, (x, y))
+    >>> explainer.attribute(x[:3]).shape, explainer.layers_
+    (torch.Size([3, 20]), ('0', '2'))
+    """
+
+    name: ClassVar[str] = "ekfac"
+    limits: ClassVar[Limits] = Limits(
+        needs_loss=True,
+        memory="P and the squares of the layers' widths, or N × d for the last layer; P per test to explain",
+        cost=3.0,
+    )
+
+    params: Params = parameter("all", one_of(Params))
+    damping: float | None = parameter(None, _check_damping, or_none=True)
+    labels: Labels = parameter("auto", one_of(Labels))
+    n_samples: int | None = parameter(10_000, check_count, or_none=True)
+    seed: int = parameter(0, a_seed)
+
+    def _scores(self, features: Tensor, classes: Tensor, x: Any) -> Tensor:
+        factors = self._factors()
+        found, places = [], [1] * len(factors)
+        for (batch,) in self._opened().tests(x, features, _for_classes(classes)):
+            found.append(_gradients(batch, factors))
+            places = [max(n, record.inputs.shape[1]) for n, record in zip(places, batch, strict=True)]
+        # To turn gradients of many places is slow: there the tests, which are fewer, are turned back instead.
+        turned = [n == 1 for n in places]
+        tests = []
+        for factor, straight, parts in zip(factors, turned, zip(*found, strict=True), strict=True):
+            test = torch.cat(parts) * factor.inverse
+            tests.append((test if straight else factor.out @ test @ factor.inner.T).flatten(1))
+        scores = tests[0].new_zeros(len(tests[0]), len(self._labels))
+        done = 0
+        for (batch,) in self._train("Scores"):
+            for some in _pieces(batch, factors):
+                here = scores[:, done : done + len(some[0].inputs)]
+                for test, factor, straight, record in zip(tests, factors, turned, some, strict=True):
+                    train = _rotated(record, factor.out, factor.inner) if straight else _product(record)
+                    here += test @ train.to(test).flatten(1).T
+                done += here.shape[1]
+        return scores.div_(len(self._labels))
+
+    def _self_influence(self) -> Tensor:
+        factors, parts = self._factors(), []
+        for (batch,) in self._train("Self-influence"):
+            for some in _pieces(batch, factors):
+                pairs = zip(_gradients(some, factors), factors, strict=True)
+                each = [torch.einsum("noi,oi->n", g.square(), factor.inverse) for g, factor in pairs]
+                parts.append(torch.stack(each).sum(0))
+        return torch.cat(parts).div_(len(self._labels))
+
+    def _layout(self, classifier: Classifier) -> Layout:
+        factors: Layout = {"out 0": ("K", "K"), "inner 0": ("e", "e"), "inverse 0": ("K", "e")}
+        return {**factors, "features": ("N", "d")}
+
+    def _learn(self, training: Training, **given: Any) -> dict[str, Tensor]:
+        classifier = training.classifier
+        layers: Layers = HeadOnly(classifier, training.features)
+        if self.params == "all":
+            layers = AllLayers(classifier, training.batches)
+        rows = drawn(len(training.labels), self.n_samples, self.seed)
+        some = layers if rows is None else layers.subset(rows)
+        n = len(training.labels) if rows is None else len(rows)
+        vectors = self._labels_of_model(n, training.task.n_outputs)
+        bases = _bases(_watched(some.train(vectors), n, "Eigenvectors", self.show_progress))
+        batches = _watched(some.train(vectors), n, "Eigenvalues", self.show_progress)
+        sums = _sums_of_squares(batches, bases)
+        cache: dict[str, Tensor] = {}
+        for j, ((out, inner), values) in enumerate(zip(bases, sums, strict=True)):
+            values = values / n
+            damping = 0.1 * values.mean() if self.damping is None else self.damping
+            if not (values.max() + damping > 0):
+                raise ModelError(
+                    f"'damping' must be a number where a layer has no curvature. Got None, and "
+                    f"{layers.names[j]!r} has inputs or derivatives of zero for all training samples. "
+                    "Pass damping=1e-8, say."
+                )
+            cache |= {f"out {j}": out, f"inner {j}": inner, f"inverse {j}": 1 / (values + damping)}
+        cache = {name: tensor.to(training.features) for name, tensor in cache.items()}
+        if self.params == "last":
+            cache["features"] = training.features
+        if isinstance(layers, AllLayers):
+            self._all = layers
+        return cache
+
+    def _labels_of_model(self, n: int, n_classes: int) -> Vectors:
+        """Give vectors v with E[v vᵀ] = diag(p) − p pᵀ: one per class, or the residual of a label drawn.
+
+        The numbers drawn belong to the ``n`` samples, so that the labels are the same whatever the batches.
+        """
+        if self.labels == "exact" or (self.labels == "auto" and n_classes <= _FEW):
+            return _for_all_classes
+        return _for_labels_drawn(torch.from_numpy(np.random.default_rng(self.seed).random(n)))
+
+    @property
+    def layers_(self) -> tuple[str, ...]:
+        """Names of the layers that have a part."""
+        return self._opened().names
+
+    @property
+    def left_out_(self) -> tuple[str, ...]:
+        """Names of the trainable parameters that have none; empty for the last layer alone."""
+        layers = self._opened()
+        return layers.left_out if isinstance(layers, AllLayers) else ()
+
+    def _opened(self) -> Layers:
+        self.check_fitted()
+        return HeadOnly(self._head(), self._cache["features"]) if self.params == "last" else self._all
+
+    def _factors(self) -> list[_Factor]:
+        """Rebuild the layers' factors from the cache."""
+        parts = ("out", "inner", "inverse")
+        return [_Factor(*(self._cache[f"{part} {j}"] for part in parts)) for j in range(len(self.layers_))]
+
+    def _train(self, title: str) -> Batches:
+        """Give the records of the training samples for their own labels."""
+        batches = self._opened().train(_for_classes(self._labels))
+        return _watched(batches, len(self._labels), title, self.show_progress)
+
+
+class _Factor(NamedTuple):
+    """One layer: eigenvectors of E[s sᵀ] (o, o) and E[a aᵀ] (i, i), and 1/(eigenvalue + damping) (o, i)."""
+
+    out: Tensor
+    inner: Tensor
+    inverse: Tensor
+
+
+def _for_classes(classes: Tensor) -> Vectors:
+    """Give the derivatives of the loss for given classes, one per sample."""
+    return lambda logits, rows: [residuals(logits, classes[rows]).to(logits)]
+
+
+def _for_labels_drawn(numbers: Tensor) -> Vectors:
+    """Give the derivatives for labels of the model, drawn by numbers in [0, 1), one per sample."""
+
+    def drawn(logits: Tensor, rows: slice) -> list[Tensor]:
+        below = logits.double().softmax(1).cumsum(1) <= numbers[rows].to(logits.device)[:, None]
+        labels = below.sum(1).clamp(max=logits.shape[1] - 1)
+        return [residuals(logits, labels).to(logits)]
+
+    return drawn
+
+
+def _for_all_classes(logits: Tensor, rows: slice) -> list[Tensor]:
+    """Derivatives for every label, weighted by the root of its probability."""
+    p = logits.double().softmax(1)
+    eye = torch.eye(p.shape[1], dtype=p.dtype, device=p.device)
+    return [(p[:, k, None].sqrt() * (p - eye[k])).to(logits) for k in range(p.shape[1])]
+
+
+def _watched(batches: Batches, n: int, title: str, show: bool) -> Batches:
+    """Give the records of n samples with a bar."""
+    return watched(batches, n, title, show, lambda batch: len(batch[0][0].inputs))
+
+
+def _bases(batches: Batches) -> list[tuple[Tensor, Tensor]]:
+    """Eigenvectors (o, o) of Σ s sᵀ and (i, i) of Σ a aᵀ of every layer; scale does not matter to them."""
+    sums: list[tuple[Tensor, Tensor]] = []
+    for batch in batches:
+        if not sums:
+            sums = [(_square_of(r.derivatives), _square_of(r.inputs)) for r in batch[0]]
+        for (_, inner), record in zip(sums, batch[0], strict=True):
+            inner += _products(record.inputs)
+        for records in batch:
+            for (out, _), record in zip(sums, records, strict=True):
+                out += _products(record.derivatives)
+    return [(torch.linalg.eigh(out)[1], torch.linalg.eigh(inner)[1]) for out, inner in sums]
+
+
+def _sums_of_squares(batches: Batches, bases: list[tuple[Tensor, Tensor]]) -> list[Tensor]:
+    """Sums over samples of the squared gradients along the eigenvectors, (o, i) float64 per layer."""
+    sums = [out.new_zeros(len(out), len(inner)) for out, inner in bases]
+    for batch in batches:
+        for total, basis, records in zip(sums, bases, zip(*batch, strict=True), strict=True):
+            out, inner = (b.to(records[0].inputs) for b in basis)
+            for some in zip(*(_cut(record, total.numel()) for record in records), strict=True):
+                _add_squares(total, some, out, inner)
+    return sums
+
+
+def _add_squares(total: Tensor, records: tuple[Record, ...], out: Tensor, inner: Tensor) -> None:
+    """Add the squared gradients of some samples; the records, one per label, have the same inputs."""
+    inputs, (o, i), places = records[0].inputs, total.shape, records[0].inputs.shape[1]
+    if places == 1:  # the square of the product is that of its parts
+        squares = (inputs[:, 0] @ inner).square()
+        for record in records:
+            total += (record.derivatives[:, 0] @ out).square().T @ squares
+    elif places * (i * i + len(records) * o * o) <= len(records) * o * i * (o + i):
+        turned = inputs @ inner  # once for all labels
+        for record in records:
+            total += _product(Record(turned, record.derivatives @ out)).square().sum(0)
+    else:
+        for record in records:
+            total += (out.T @ _product(record) @ inner).square().sum(0)
+
+
+def _pieces(records: list[Record], factors: list[_Factor]) -> Iterator[list[Record]]:
+    """Divide a batch so that the gradients of its samples, all layers together, are not too many numbers."""
+    size = sum(factor.inverse.numel() for factor in factors)
+    cut = [_cut(record, size) for record in records]
+    yield from (list(some) for some in zip(*cut, strict=True))
+
+
+def _cut(record: Record, size: int) -> Iterator[Record]:
+    """Divide the samples of a layer, each of whose gradients has ``size`` numbers."""
+    n = max(1, _NUMBERS // size)
+    for start in range(0, len(record.inputs), n):
+        yield Record(*(part[start : start + n] for part in record))
+
+
+def _gradients(records: list[Record], factors: list[_Factor]) -> list[Tensor]:
+    """Gradients (n, o, i) of every layer along its eigenvectors."""
+    return [_rotated(record, f.out, f.inner) for record, f in zip(records, factors, strict=True)]
+
+
+def _rotated(record: Record, out: Tensor, inner: Tensor) -> Tensor:
+    """Gradients (n, o, i) along eigenvectors, outᵀ (Σ_t d_t a_tᵀ) inner, in the cheaper order."""
+    record = Record(*(part.to(out) for part in record))
+    (o, i), places = (len(out), len(inner)), record.inputs.shape[1]
+    if places * (o * o + i * i) <= o * i * (o + i):
+        return _product(Record(record.inputs @ inner, record.derivatives @ out))
+    return out.T @ _product(record) @ inner
+
+
+def _product(record: Record) -> Tensor:
+    """Gradients Σ_t d_t a_tᵀ (n, o, i) of every sample."""
+    a, d = record
+    # Of one place it is an outer product, which matmul makes slowly.
+    return d.mT * a if a.shape[1] == 1 else d.mT @ a
+
+
+def _square_of(rows: Tensor) -> Tensor:
+    return rows.new_zeros(rows.shape[-1], rows.shape[-1], dtype=torch.float64)
+
+
+def _products(rows: Tensor) -> Tensor:
+    """Σ r rᵀ over all rows of (n, T, width)."""
+    flat = rows.flatten(0, 1)
+    return flat.T @ flat

@@ -1,0 +1,149 @@
+"""Influence functions by LiSSA: a stochastic series for the inverse of the curvature."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from whence.attribution.base import Limits, register
+from whence.attribution.classifier import Classifier, Training
+from whence.attribution.parameters import a_seed, parameter
+from whence.core.arrays import Ints
+from whence.core.checks import check_count
+from whence.core.contents import Layout
+from whence.core.progress import bar
+from whence.errors import ModelError
+from whence.gradients.curvature import Curvature
+from whence.methods.influence import SolvingAttributor
+
+_DECAY = math.log(100)
+_DEEP = 2000  # steps that small training sets may take, too
+_POWERS = 20  # power iterations for the largest eigenvalue of a batch's curvature
+_PROBES = 16  # batches of which it is taken
+
+
+@register
+@dataclass(eq=False)
+class LiSSA(SolvingAttributor):
+    """Attribute predictions by influence functions, with the inverse curvature from a stochastic series.
+
+    The score of training sample i for class c at x is τ_c(x, i) = (1/N) g(x, c)ᵀ (G + damping·I)⁻¹ g_i, g the
+    gradients of the cross-entropy and G the Gauss–Newton matrix of the mean training loss, for the last layer
+    its Hessian. It estimates what the loss of x for c grows by when i is left out, so **positive is evidence
+    for the target class**. The solution v of (G + damping·I) v = g(x, c) is the limit of
+
+        v ← g(x, c)/s + v − (G_b + damping·I) v / s,    v = 0 at first,
+
+    G_b the curvature of a random batch b and s above the largest eigenvalue of every G_b, found by power
+    iteration; the mean over the second half of the steps is taken, since each v trembles with its batch.
+    Nothing is cached: the whole cost is there for every test.
+
+    Parameters
+    ----------
+    params
+        "last" for the last layer, "all" for all trainable parameters.
+    damping
+        Added to the diagonal of G, above 0.
+    depth
+        Steps of the series. None takes as many as leave a hundredth of the slowest part, ln(100)·s/damping,
+        but no more than there are training samples, or 2,000.
+    curvature_batch
+        Training samples per step.
+    seed
+        Makes a run repeatable; all tests see the same batches.
+    batch_size, show_progress
+        As for every method, see ``Attributor``.
+
+    Attributes
+    ----------
+    scale_ : float, s
+    residual_ : float, the largest ‖(G + damping·I) v − g‖/‖g‖ of the tests of the last call, on all samples
+
+    Examples
+    --------
+    >>> import torch, whence
+    >>> model = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.ReLU(), torch.nn.Linear(3, 2))
+    >>> x, y = torch.randn(20, 4), torch.arange(20) % 2
+    >>> explainer = whence.methods.get("lissa")(damping=0.1, show_progress=False).fit(model, (x, y))
+    >>> explainer.attribute(x[:3]).shape
+    torch.Size([3, 20])
+    """
+
+    name: ClassVar[str] = "lissa"
+    limits: ClassVar[Limits] = Limits(
+        needs_loss=True,
+        memory='N × (d + K) with params="last", otherwise nothing; P per test while explaining',
+        cost=1.5,
+    )
+
+    depth: int | None = parameter(None, check_count, or_none=True)
+    curvature_batch: int = parameter(64, check_count)
+    seed: int = parameter(0, a_seed)
+
+    def _layout(self, classifier: Classifier) -> Layout:
+        return {**super()._layout(classifier), "scale": ()}
+
+    def _learn(self, training: Training, **given: Any) -> dict[str, Tensor]:
+        curvature = self._open(training)
+        generator = np.random.default_rng(self.seed)
+        probes = 1 if self.curvature_batch >= curvature.n_train else _PROBES
+        batches = [self._draw(generator, curvature.n_train) for _ in range(probes)]
+        scale = max(largest_eigenvalue(curvature, rows, self.seed, training.features) for rows in batches)
+        return {**self._kept(curvature), "scale": torch.tensor(scale + self.damping, dtype=torch.float64)}
+
+    @property
+    def scale_(self) -> float:
+        """What the curvature is divided by in a step, s."""
+        return float(self._cache["scale"])
+
+    def _solve(self, gradients: Tensor) -> Tensor:
+        curvature = self._curvature()
+        depth = self.depth
+        if depth is None:
+            needed = math.ceil(_DECAY * self.scale_ / self.damping)
+            depth = min(needed, max(curvature.n_train, _DEEP))
+        generator = np.random.default_rng(self.seed)
+        v, total = torch.zeros_like(gradients), torch.zeros_like(gradients)
+        for step in bar("Iterating LiSSA", depth, "steps", parts=range(depth), show=self.show_progress):
+            product = curvature.product(v, self._draw(generator, curvature.n_train))
+            v += (gradients - product - self.damping * v) / self.scale_
+            if step >= depth // 2:
+                total += v
+        total /= depth - depth // 2
+        self.residual_ = self._residual(curvature, total, gradients)
+        return total
+
+    def _residual(self, curvature: Curvature, v: Tensor, gradients: Tensor) -> float:
+        """Largest ‖(G + damping·I) v − g‖/‖g‖ of the rows, or raise where the series grew without bound."""
+        rest = curvature.product(v) + self.damping * v - gradients
+        sizes = gradients.norm(dim=1)
+        residual = float((rest.norm(dim=1) / sizes.where(sizes > 0, 1)).max())
+        if not math.isfinite(residual):
+            raise ModelError(
+                f"LiSSA's series must converge. It grew without bound with 'curvature_batch' = "
+                f"{self.curvature_batch}: some batches bend far more than those that set its scale, "
+                f"{self.scale_:.3g}. Take a larger 'curvature_batch'."
+            )
+        return residual
+
+    def _draw(self, generator: np.random.Generator, n: int) -> Ints | None:
+        """Draw a batch; None is all samples."""
+        return None if self.curvature_batch >= n else generator.integers(n, size=self.curvature_batch)
+
+
+def largest_eigenvalue(curvature: Curvature, rows: Ints | None, seed: int, like: Tensor) -> float:
+    """Estimate the largest eigenvalue of the curvature of some training samples, by power iteration."""
+    generator = torch.Generator().manual_seed(seed)
+    v = torch.randn(1, curvature.n_parameters, generator=generator).to(like)
+    value = 0.0
+    for _ in range(_POWERS):
+        v = curvature.product(v / v.norm(), rows)
+        value = float(v.norm())
+        if value == 0:
+            break
+    return value

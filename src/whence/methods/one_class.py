@@ -1,0 +1,262 @@
+"""How usual a test is for the training set, as an exact sparse sum over training samples."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import torch
+from scipy.sparse import csr_array
+from torch import Tensor
+
+from whence.attribution.base import Attributor, Limits, register
+from whence.attribution.classifier import Classifier, Training
+from whence.attribution.parameters import a_seed, one_of, parameter
+from whence.core import contents, store
+from whence.core.arrays import Floats, Ints, Mask
+from whence.core.checks import check_positive, check_share
+from whence.core.contents import Layout
+from whence.core.progress import bar
+from whence.errors import InvalidInputError
+from whence.model.bound import BoundModel
+from whence.surrogate.expansion import Expansion
+from whence.surrogate.vectors import Vectors
+from whence.svm import OneClass as Problem
+from whence.svm import Solution, solve
+from whence.tasks import Task
+
+By = Literal["class", "whole"]
+_HALVINGS = 14  # of an interval of log C: ν is met to some thousandths
+_ENDS = -12.0, 6.0  # of log C·mean‖f‖²: from all samples at their bound to next to none
+_LOOSE = 1e-4  # the gap of the solutions that look for C
+
+
+@register
+@dataclass(eq=False)
+class OneClass(Attributor):
+    """Tell how usual tests are for a class of the training set, and which training samples make them so.
+
+    For each class c a one-class machine is solved on its samples: min_w ½‖w‖² + C Σ_i max(0, 1 − w·g_i), with
+    the features g = f − m less the mean m of the whole training set, and C such that a share ``nu`` of the
+    class lies outside, at most. With w_c = Σ_i λ_i g_i a test is as usual as w_c·g(x) says: **1 is the
+    boundary, above it the test is inside**. The score of training sample i is λ_i g_i·g(x), **positive where
+    it makes the test usual for the class**, and the scores of all samples sum to w_c·g(x). Samples well
+    inside have λ = 0 and score 0, and so have those of other classes. One machine of the ``"whole"`` training
+    set takes the features as they are, m = 0: centred on its own mean it could tell no side from another.
+
+    Of many labels there is a machine per label, on the samples that have it; numbers have no classes, and ask
+    for ``by="whole"``. To tell foreign samples, the distance to neighbours (``DualDA.usualness``) was better
+    on images, a little worse on texts; one machine of the whole training set was of no use (docs/audit.md).
+
+    Parameters
+    ----------
+    nu
+        The share of each class that may lie outside of its boundary.
+    by
+        "class", or "whole" for one machine of the whole training set.
+    tol
+        Relative duality gap to reach.
+    seed
+        Of the solver.
+    batch_size, show_progress
+        As for every method, see ``Attributor``.
+
+    Attributes
+    ----------
+    nu_ : (machines,) Σλ/(C·n) of each, the share that lies outside at most; above ``nu`` where a class
+        cannot be kept on one side of the mean
+    gap_ : float, the largest relative duality gap of a machine
+    support_, boundary_, outside_ : int64, places of training samples with λ ≠ 0 in some machine; those of
+        them that make up a boundary, 0 < λ < C; and those at the bound, which lie outside of it or on it
+
+    Examples
+    --------
+    >>> import torch, whence
+    >>> model = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.ReLU(), torch.nn.Linear(3, 2))
+    >>> x, y = torch.randn(20, 4), torch.arange(20) % 2
+    >>> explainer = whence.OneClass(show_progress=False).fit(model, (x, y))
+    >>> explainer.attribute(x[:3]).shape, explainer.how_usual(x[:3]).shape
+    (torch.Size([3, 20]), torch.Size([3]))
+    """
+
+    name: ClassVar[str] = "one-class"
+    classes_only = False
+    limits: ClassVar[Limits] = Limits(
+        last_layer_only=True, memory="d numbers per support vector", cost=0.5, own_class_only=True
+    )
+    _of_features = True
+    _doubles = ("lam", "bounds", "nu", "gap")
+
+    nu: float = parameter(0.1, check_share)
+    by: By = parameter("class", one_of(By))
+    tol: float = parameter(1e-6, check_positive)
+    seed: int = parameter(0, a_seed)
+
+    def how_usual(self, x: Any, target: Any = None) -> Tensor:
+        """Give w_c·g(x) of a batch of inputs, (B,), above 1 inside; arguments are those of ``attribute``."""
+        return self._usual(*self._read(x, target))
+
+    def how_usual_features(self, features: Any, target: Any = None) -> Tensor:
+        """``how_usual`` of features (B, d)."""
+        return self._usual(*self._given(features, target))
+
+    @property
+    def nu_(self) -> Tensor:
+        """The share of each class that lies outside at most."""
+        return self._learned("nu")
+
+    @property
+    def gap_(self) -> float:
+        """The largest relative duality gap of a machine."""
+        return float(self._learned("gap"))
+
+    @property
+    def support_(self) -> Ints:
+        """Places of training samples with λ ≠ 0 in some machine."""
+        return self._where(self._learned("lam") > 0)
+
+    @property
+    def boundary_(self) -> Ints:
+        """Places of the training samples that make up a boundary: 0 < λ < C."""
+        lam = self._learned("lam")
+        return self._where((lam > 0) & (lam < self._limits()))
+
+    @property
+    def outside_(self) -> Ints:
+        """Places of the training samples at the bound, outside of their boundary or on it."""
+        return self._where(self._learned("lam") >= self._limits())
+
+    def _learned(self, name: str) -> Tensor:
+        self.check_fitted()
+        return self._cache[name]
+
+    def _limits(self) -> Tensor:
+        """Give C beside λ (M, columns): of a sample's own class, or of each label."""
+        bounds, own = self._cache["bounds"], self._columns(self.task_, self._labels.cpu().numpy())
+        return bounds[torch.as_tensor(own)][:, None] if own is not None else bounds
+
+    def _where(self, some: Tensor) -> Ints:
+        found: Ints = np.flatnonzero(self.used_)[some.any(1).cpu().numpy()]
+        return found
+
+    def _columns(self, task: Task, labels: Any) -> Ints | None:
+        """Give the machine (M,) of each sample; None where a sample can be in several."""
+        if self.by == "whole":
+            return np.zeros(len(labels), np.int64)
+        return np.asarray(labels, np.int64) if task.has_classes else None
+
+    def _check_task(self, targets: Any) -> None:
+        super()._check_task(targets)
+        if self.by == "class" and getattr(targets, "speech", "class") == "number":
+            raise InvalidInputError(
+                "'by' must be \"whole\" where labels are numbers, which have no classes. Got 'class'."
+            )
+
+    def _usual(self, features: Tensor, classes: Tensor) -> Tensor:
+        g = (features - self._cache["centre"]).double()
+        found: Tensor = (g @ self._weight.T)[torch.arange(len(g)), self._machine(classes)]
+        return found
+
+    def _machine(self, classes: Tensor) -> Tensor:
+        return torch.zeros_like(classes) if self.by == "whole" else classes
+
+    @cached_property
+    def _lam(self) -> csr_array:
+        """λ (M, machines)."""
+        lam, own = self._cache["lam"].cpu().numpy(), self._columns(self.task_, self._labels.cpu().numpy())
+        if own is None:
+            return csr_array(lam)
+        rows = np.flatnonzero(lam[:, 0])
+        shape = len(lam), len(self._cache["bounds"])
+        return csr_array((lam[rows, 0], (rows, own[rows])), shape=shape)
+
+    @cached_property
+    def _weight(self) -> Tensor:
+        """w (machines, d)."""
+        rows = np.flatnonzero(np.diff(self._lam.indptr))
+        vectors = self._cache["vectors"].double().cpu().numpy()
+        return torch.as_tensor(self._lam[rows].T @ vectors, device=self._cache["vectors"].device)
+
+    @cached_property
+    def _expansion(self) -> Expansion:
+        rows = np.flatnonzero(np.diff(self._lam.indptr))
+        return Expansion(Vectors(self._cache["vectors"]), rows, self._lam, constant=0.0)
+
+    def _scores(self, features: Tensor, classes: Tensor, x: Any) -> Tensor:
+        return self._expansion.dense(features - self._cache["centre"], self._machine(classes))
+
+    def _self_influence(self) -> Tensor:
+        lam = self._cache["lam"].sum(1)
+        norms = torch.zeros_like(lam)
+        norms[(self._cache["lam"] > 0).any(1)] = self._cache["vectors"].double().square().sum(1)
+        return (lam * norms).float()
+
+    def _learn(self, training: Training, **given: Any) -> dict[str, Tensor]:
+        X, labels, task = training.features, training.labels.cpu().numpy(), training.task
+        # Of its own mean no side is free: the machine of all samples, centred on it, has w = 0 at any C.
+        centre = torch.zeros_like(X[0]) if self.by == "whole" else X.mean(0)
+        G = (X - centre).cpu().numpy()
+        own = self._columns(task, labels)
+        n = 1 if self.by == "whole" else task.n_outputs
+        lam, bounds, nu, gap = np.zeros((len(G), 1 if own is not None else n)), np.zeros(n), np.ones(n), 0.0
+        for c in bar(
+            "Solving one-class machines", n, "classes", parts=range(n), show=self.show_progress and n > 1
+        ):
+            some: Mask = own == c if own is not None else labels[:, c] > 0
+            if not some.any():
+                continue
+            found = self._machine_of(G[some])
+            lam[some, 0 if own is not None else c] = found.lam.toarray()[:, 0]
+            bounds[c], gap = found.C, max(gap, found.gap)
+            nu[c] = _share(found, int(some.sum()))
+        kept = {"lam": lam, "bounds": bounds, "nu": nu, "gap": np.array([gap])}
+        vectors = torch.as_tensor(G[lam.any(axis=1)], device=X.device)
+        return {"centre": centre, "vectors": vectors} | {
+            name: torch.as_tensor(array, device=X.device) for name, array in kept.items()
+        }
+
+    def _keep(self, learned: Any) -> None:
+        for name in ("_lam", "_weight", "_expansion"):  # of an earlier fit
+            self.__dict__.pop(name, None)
+        super()._keep(learned)
+
+    def _machine_of(self, G: Floats) -> Solution:
+        """Solve the machine of features (n, d) at the C whose share outside is ``nu``, or next above it."""
+        low, high = _ENDS
+        scale = float(np.einsum("nd,nd->n", G, G, dtype=np.float64).mean()) or 1.0
+        for _ in range(_HALVINGS):
+            middle = (low + high) / 2
+            wide = _share(self._solve(G, float(np.exp(middle)) / scale, _LOOSE), len(G)) > self.nu
+            low, high = (middle, high) if wide else (low, middle)
+        return self._solve(G, float(np.exp(high)) / scale, self.tol)
+
+    def _solve(self, G: Floats, C: float, tol: float) -> Solution:
+        ones = np.ones(len(G))
+        return solve(G, ones, problem=Problem, n_classes=1, C=C, bias=False, tol=tol, seed=self.seed)
+
+    def _layout(self, classifier: Classifier) -> Layout:
+        machines = 1 if self.by == "whole" else "K"
+        return {
+            "centre": ("d",),
+            "vectors": ("S", "d"),
+            "lam": ("N", "columns"),
+            "bounds": (machines,),
+            "nu": (machines,),
+            "gap": (1,),
+        }
+
+    def _restore(self, arrays: store.Arrays, manifest: Any, bound: BoundModel | None) -> None:
+        super()._restore(arrays, manifest, bound)
+        lam, own = self._cache["lam"], self._columns(self.task_, self._labels.cpu().numpy())
+        columns = len(self._cache["bounds"]) if own is None else 1
+        if lam.shape[1] != columns or (lam < 0).any():
+            raise contents.refused(f"'lam' must have {columns} columns, nowhere below 0, and has not")
+        if int((lam > 0).any(1).sum()) != len(self._cache["vectors"]):
+            raise contents.refused("'vectors' must have a row per sample with coefficients, and has not")
+
+
+def _share(found: Solution, n: int) -> float:
+    """Give ν = Σλ/(C·n)."""
+    return min(1.0, float(found.lam.sum()) / (found.C * n))

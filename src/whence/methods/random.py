@@ -1,0 +1,68 @@
+"""The attribution method that knows nothing, by which all others are judged."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from whence.attribution.base import Attributor, Limits, register
+from whence.attribution.classifier import Training
+from whence.attribution.parameters import a_seed, parameter
+from whence.core.fingerprint import Digest
+from whence.data import NewSamples
+from whence.model.inputs import take
+
+
+@register
+@dataclass(eq=False)
+class RandomAttributor(Attributor):
+    """Attribute predictions at random: standard normal scores, the same ones for the same input and class.
+
+    Parameters
+    ----------
+    seed
+        Of all scores.
+    batch_size, show_progress
+        As for every method, see ``Attributor``.
+
+    Examples
+    --------
+    >>> import torch
+    >>> model = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.ReLU(), torch.nn.Linear(3, 2))
+    >>> x, y = torch.randn(20, 4), torch.arange(20) % 2
+    >>> RandomAttributor().fit(model, (x, y)).attribute(x[:3]).shape
+    torch.Size([3, 20])
+    """
+
+    name: ClassVar[str] = "random"
+    classes_only = False
+    limits: ClassVar[Limits] = Limits(memory="nothing", cost=0.0)
+
+    seed: int = parameter(0, a_seed)
+
+    def _learn(self, training: Training, **given: Any) -> dict[str, Tensor]:
+        return {}
+
+    def _scores(self, features: Tensor, classes: Tensor, x: Any) -> Tensor:
+        rows = [self._row(take(x, slice(i, i + 1)), c) for i, c in enumerate(classes.tolist())]
+        return torch.from_numpy(np.array(rows, dtype=np.float32))
+
+    def _self_influence(self) -> Tensor:
+        scores = np.random.default_rng(self.seed).standard_normal(len(self._labels))
+        return torch.from_numpy(scores.astype(np.float32))
+
+    def _row(self, x: Any, target: int) -> Any:
+        # Seeded by the input itself, so that its scores do not depend on the batch it comes in.
+        if isinstance(x, NewSamples):
+            x = x.inputs(self.require_model().prepare)
+        if isinstance(x, Mapping) and len(x) == 1:  # whatever it is called
+            x = next(iter(x.values()))
+        digest = Digest()
+        digest.add(x)
+        seed = [self.seed, int(digest.hexdigest(), 16), target]
+        return np.random.default_rng(seed).standard_normal(len(self._labels))

@@ -1,0 +1,186 @@
+"""TRAK: influence on the margin in a random projection of its gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar, Self
+
+import torch
+from torch import Tensor
+
+from whence.attribution.base import Limits, register, share_options
+from whence.attribution.classifier import Classifier, Training
+from whence.attribution.parameters import Params, a_seed, one_of, parameter
+from whence.core.checks import check_count, check_number
+from whence.core.contents import Layout
+from whence.errors import InvalidInputError
+from whence.gradients.bank import GradientBank, Kind
+from whence.gradients.checkpoints import Checkpoints, read_checkpoints
+from whence.gradients.gradients import MEMORY, Weights, margin
+from whence.gradients.last_layer import LastLayerGradients
+from whence.gradients.products import Stored, Tests
+from whence.gradients.projection import Dimension, check_dimension, projection_for
+from whence.methods.graddot import WeightsAttributor
+
+_BLOCK = 1024  # samples whose rows are held in float64 at a time
+
+
+@register
+@dataclass(eq=False)
+class TRAK(WeightsAttributor):
+    """Attribute predictions by a linear model of the margin in projected gradients.
+
+    With m(x, c) = log(p_c / (1 − p_c)) the margin of class c, φ(x, c) = S ∇m(x, c) its gradient in k random
+    projections, and Φ (N, k) the rows φ_i = φ(x_i, y_i) of the training set, the score of training sample i
+    for class c at x is
+
+        τ_c(x, i) = φ(x, c)ᵀ (ΦᵀΦ + λI)⁻¹ φ_i (1 − p_i),
+
+    with p_i the probability of the training label: to first order by how much the margin falls without
+    sample i. **Positive is evidence for the target class.** With several checkpoints M, the mean over them of
+    φᵀ(ΦᵀΦ + λI)⁻¹φ_i is multiplied by the mean of 1 − p_i.
+
+    Parameters
+    ----------
+    params
+        "all": gradients by all parameters with ``requires_grad``. "last": by the last layer's weight and
+        bias, frozen or not.
+    projection
+        k, at most the number of parameters. "auto" is 2,048, or the number of parameters where that is less,
+        without a projection then. None: all parameters.
+    ridge
+        λ as a multiple of tr(ΦᵀΦ) / min(k, N), the mean of the eigenvalues of ΦᵀΦ that need not be zero.
+        Without it the inverse of a ΦᵀΦ with k near N is one of noise.
+    seed
+        Of the projection; checkpoint j has seed + j.
+    memory
+        Bytes that gradients and activations may take at a time.
+    batch_size, show_progress
+        As for every method, see ``Attributor``.
+
+    Examples
+    --------
+    >>> import torch, whence
+    >>> model = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.ReLU(), torch.nn.Linear(3, 2))
+    >>> x, y = torch.randn(20, 4), torch.arange(20) % 2
+    >>> whence.methods.TRAK(show_progress=False).fit(model, (x, y)).attribute(x[:3]).shape
+    torch.Size([3, 20])
+    """
+
+    name: ClassVar[str] = "trak"
+    limits: ClassVar[Limits] = Limits(
+        needs_loss=True,
+        memory="N × k projections, k × k while fitting, for each model of an ensemble its weights too",
+        cost=0.25,
+    )
+
+    params: Params = parameter("all", one_of(Params))
+    projection: Dimension = parameter("auto", check_dimension)
+    ridge: float = parameter(1.0, partial(check_number, least=0))
+    seed: int = parameter(0, a_seed)
+    memory: int = parameter(MEMORY, check_count)
+
+    @share_options
+    def fit(
+        self,
+        model: Any = None,
+        data: Any = None,
+        y: Any = None,
+        *,
+        checkpoints: Checkpoints | None = None,
+        gradients: GradientBank | None = None,
+        **options: Any,
+    ) -> Self:
+        """Fit to a trained classifier and its training set, or to an ensemble of such classifiers.
+
+        Parameters
+        ----------
+        checkpoints
+            An ensemble instead of the model's own weights, which then only tell the class for
+            ``target=None``: models of its architecture, state dicts, or paths of files with one.
+        gradients
+            What ``collect`` gave for the bank that is passed as ``features``, of the model's own weights, so
+            that several ridges share one pass through the model.
+        """
+        return super().fit(model, data, y, checkpoints=checkpoints, gradients=gradients, **options)
+
+    def _check_given(self, model: Any, checkpoints: Any = None, gradients: Any = None) -> dict[str, Any]:
+        if checkpoints is not None and gradients is not None:
+            raise InvalidInputError(
+                "'gradients' must be left out where 'checkpoints' are given, since they are of the model's "
+                "own weights. Got both."
+            )
+        if gradients is not None:
+            return self._check_gradients(gradients)
+        return {} if checkpoints is None else {"points": read_checkpoints(model, checkpoints)}
+
+    @property
+    def kind(self) -> Kind | None:
+        """Which gradients at the model's own weights it keeps; None for those of the last layer."""
+        return Kind(margin, self.projection, self.seed) if self.params == "all" else None
+
+    def _scores(self, features: Tensor, classes: Tensor, x: Any) -> Tensor:
+        tests = Tests(x, features, classes)
+        scores: Tensor | float = 0.0
+        for j, products in enumerate(self._products):
+            scores = products.between({"rows": self._cache[f"{j}.solved"]}, tests) + scores
+        return scores * (self._cache["doubt"] / len(self._products))
+
+    def _self_influence(self) -> Tensor:
+        return self._cache["own"]
+
+    def _layout(self, classifier: Classifier) -> Layout:
+        (products,) = self._open(classifier, (None,))
+        return {"0.solved": ("N", products.width), "doubt": ("N",), "own": ("N",)}
+
+    def _learn(
+        self,
+        training: Training,
+        points: Sequence[Weights | None] = (None,),
+        gradients: GradientBank | None = None,
+        **given: Any,
+    ) -> dict[str, Tensor]:
+        products = self._open(training.classifier, points)
+        cache: dict[str, Tensor] = {}
+        doubts, own = [], []
+        for j, each in enumerate(products):
+            found = self._rows(training, each, gradients)
+            solved = self._solve(found.rows)
+            cache[f"{j}.solved"] = solved
+            doubts.append(torch.sigmoid(-found.values))  # 1 − p, from log(p / (1 − p))
+            own.append(torch.einsum("nk,nk->n", found.rows, solved))
+        cache["doubt"] = torch.stack(doubts).mean(0)
+        cache["own"] = torch.stack(own).mean(0) * cache["doubt"]
+        self._points, self._products = points, products
+        return cache
+
+    def _open(self, classifier: Classifier, points: Sequence[Weights | None]) -> list[Stored]:
+        if self.params == "all":
+            kinds = [Kind(margin, self.projection, self.seed + j) for j in range(len(points))]
+            how = classifier, self.memory, self.show_progress
+            return [kind.stored(*how, weights) for kind, weights in zip(kinds, points, strict=True)]
+        gradients = LastLayerGradients(classifier, margin, self.memory)
+        projections = (
+            projection_for(self.projection, gradients.n_parameters, self.seed + j) for j in range(len(points))
+        )
+        return [Stored(gradients, *each) for each in zip(projections, points, strict=True)]
+
+    def _solve(self, rows: Tensor) -> Tensor:
+        """(ΦᵀΦ + λI)⁻¹φ_i for each row φ_i of Φ (N, k), in float64."""
+        k = rows.shape[1]
+        square = torch.zeros(k, k, dtype=torch.float64, device=rows.device)
+        for part in map(Tensor.double, torch.split(rows, _BLOCK)):
+            square.addmm_(part.T, part)
+        square.diagonal().add_(self.ridge * square.trace() / min(rows.shape))
+        factor, fault = torch.linalg.cholesky_ex(square)
+        if fault:
+            raise InvalidInputError(
+                f"'ridge' must be above 0 where ΦᵀΦ is singular, as with {k:,} projections of "
+                f"{len(rows):,} samples' gradients. Got {self.ridge!r}. Choose a ridge, or fewer projections."
+            )
+        solved = torch.empty_like(rows)
+        for part, out in zip(torch.split(rows, _BLOCK), torch.split(solved, _BLOCK), strict=True):
+            out.copy_(torch.cholesky_solve(part.double().T, factor).T)
+        return solved

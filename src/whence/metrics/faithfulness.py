@@ -1,0 +1,104 @@
+"""How well a new last layer stands for the model's own, and what is left when it is made sparse."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from scipy.sparse import csr_array
+
+from whence.attribution.classifier import check_tests
+from whence.core.arrays import Doubles, Ints
+from whence.core.checks import check_flag, to_array
+from whence.errors import InvalidInputError
+from whence.metrics.arrays import numbers
+from whence.model.heads import Head
+from whence.surrogate.faithfulness import Faithfulness, faithfulness
+from whence.svm.inputs import check_features, check_head
+
+
+def surrogate_faithfulness(coef: Any, head: tuple[Any, Any], features: Any) -> Faithfulness:
+    """Compare a new last layer with the model's own: weight cosine, logit cosine, MCC and agreement.
+
+    Cosines and MCC lie in [−1, 1], 1 is best. Weights and logits are centred over classes first, because no
+    decision sees what is common to all classes.
+
+    Parameters
+    ----------
+    coef : (K, d), or (K, d + 1) with the bias last
+        The new layer, ``coef_`` of DualDA or Representer.
+    head
+        Weight (K, d) of the model's own last layer, and its bias (K,) or None.
+    features : (T, d)
+        Inputs of the last layer for the tests.
+    """
+    weight = numbers("coef", coef, (None, None)).astype(np.float64)
+    tests = check_features(numbers("features", features, (None, None)))
+    K, d = len(weight), tests.shape[1]
+    if weight.shape[1] not in (d, d + 1):
+        raise InvalidInputError(f"'coef' must have shape (K, {d}) or (K, {d + 1}). Got {weight.shape}.")
+    rows = check_tests(tests, torch.from_numpy(np.empty((0, d), tests.dtype)))
+    return faithfulness(weight, Head(*check_head(head, d, K)), rows)
+
+
+def support_counts(coefficients: Any) -> Ints:
+    """Coefficients of each class that are not zero, (K,): DualDA's sparsity, of its ``lam_`` (N, K)."""
+    if isinstance(coefficients, csr_array):
+        return np.bincount(coefficients.indices[coefficients.data != 0], minlength=coefficients.shape[1])
+    counts: Ints = np.count_nonzero(numbers("coefficients", coefficients, (None, None)), axis=0)
+    return counts
+
+
+def sparsified(coefficients: Any, counts: Any) -> Doubles:
+    """Keep the largest |coefficients| of each class and set the others to zero, (N, K).
+
+    Parameters
+    ----------
+    coefficients : (N, K)
+        Such as Representer's ``alpha_``.
+    counts : (K,)
+        How many to keep of each class, such as ``support_counts(explainer.lam_)``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> sparsified(np.array([[1.0, -5.0], [-3.0, 4.0], [2.0, 0.5]]), np.array([1, 2]))
+    array([[ 0., -5.],
+           [-3.,  4.],
+           [ 0.,  0.]])
+    """
+    dense = numbers("coefficients", coefficients, (None, None)).astype(np.float64)
+    N, K = dense.shape
+    keep = to_array("counts", counts)
+    if keep.shape != (K,) or keep.dtype.kind not in "iu" or keep.min() < 0 or keep.max() > N:
+        raise InvalidInputError(
+            f"'counts' must be {K} integers from 0 to {N}, one per class. Got {keep.tolist()}."
+        )
+    # Ranks by falling size; of equals the first in the training set is kept.
+    ranks = np.argsort(np.argsort(-np.abs(dense), axis=0, kind="stable"), axis=0)
+    return np.where(ranks < keep, dense, 0.0)
+
+
+def sparsified_faithfulness(
+    coefficients: Any, counts: Any, train_features: Any, head: tuple[Any, Any], features: Any, *, bias: bool
+) -> Faithfulness:
+    """Compare W = Σ_i α_i f_iᵀ with the model's own layer when only the largest |α_ic| are kept.
+
+    Parameters
+    ----------
+    coefficients, counts
+        As for ``sparsified``.
+    train_features : (N, d)
+    head, features
+        As for ``surrogate_faithfulness``.
+    bias
+        Whether the new layer had a constant 1 among its features.
+    """
+    bias = check_flag("bias", bias)
+    alpha = sparsified(coefficients, counts)
+    d = numbers("features", features, (None, None)).shape[1]
+    rows = numbers("train_features", train_features, (len(alpha), d)).astype(np.float64)
+    if bias:
+        rows = np.hstack([rows, np.ones((len(rows), 1))])
+    return surrogate_faithfulness(alpha.T @ rows, head, features)

@@ -1,0 +1,340 @@
+"""Pair flipping: how fast a pair's score falls when the features go that its relevance maps point at."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+from torch import Tensor
+
+from whence.core.arrays import Doubles, Ints, Mask
+from whence.core.checks import check_choice, check_count, check_is, check_seed, shown, to_array
+from whence.core.display import Columns, displayed
+from whence.core.progress import bar
+from whence.errors import InvalidInputError
+from whence.explanation import Contribution
+from whence.methods.dualda import DualDA
+from whence.metrics.comparison import standard_error, table, ties
+from whence.metrics.removal import Baseline, Removable, removal_order
+from whence.model.inputs import check_batch, take, to_model
+from whence.relevance.xda import Method
+
+Map = npt.NDArray[np.float32]
+Side = Literal["test", "train"]
+
+RANDOM = "random"
+"""The method that knows nothing: units are removed in a random order."""
+
+
+@displayed("side", "areas", rows="columns")
+@dataclass(frozen=True, eq=False)
+class FlippingResult:
+    """How fast the scores of pairs fall when their most relevant features are removed first.
+
+    Attributes
+    ----------
+    methods : names
+    side : the sample that features were removed from
+    shares : (steps + 1,) of the features removed, from 0 to 1
+    curves : (method, steps + 1) mean of τ(removed)/τ(0) over the pairs
+    areas : (method, pair) area under each pair's curve; **lower is better**
+    scores : (pair,) τ(0); positive for proponents, negative for opponents
+    tests, trains : (pair,) which test sample, and which training sample
+    ties : (method, method) whether two mean areas cannot be told apart: the 95 % interval of their difference
+        over test samples drawn with replacement holds 0
+    """
+
+    methods: tuple[str, ...]
+    side: Side
+    shares: Doubles
+    curves: Doubles
+    areas: Doubles
+    scores: Doubles
+    tests: Ints
+    trains: Ints
+    ties: Mask
+
+    @property
+    def mean(self) -> Doubles:
+        """Mean area of each method, (method,)."""
+        mean: Doubles = self.areas.mean(axis=1)
+        return mean
+
+    @property
+    def standard_error(self) -> Doubles:
+        """Standard error of each mean, (method,), NaN of a single test sample, whose pairs count as alike."""
+        return standard_error(self.areas, self.tests)
+
+    def columns(self) -> Columns:
+        """Give the comparison as columns of plain values, the best method first."""
+        order = np.argsort(self.mean, kind="stable")
+        numbers = {"area": self.mean, "standard_error": self.standard_error}
+        names = [self.methods[i] for i in order]
+        return {"method": names, **{name: values[order].tolist() for name, values in numbers.items()}}
+
+    def __str__(self) -> str:
+        """Write a table in Markdown, the best method first."""
+        both = zip(self.mean, self.standard_error, strict=True)
+        cells = [f"{mean:.3f} ± {error:.3f}" for mean, error in both]
+        return table("area", self.methods, cells, np.argsort(self.mean, kind="stable"), self.ties)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything in plain types that JSON takes."""
+        arrays = ("shares", "curves", "areas", "scores", "tests", "trains", "ties", "mean", "standard_error")
+        plain: dict[str, Any] = {"methods": list(self.methods), "side": self.side}
+        plain |= {name: getattr(self, name).tolist() for name in arrays}
+        # JSON has no NaN, which the error of a single test is.
+        plain["standard_error"] = [None if np.isnan(error) else error for error in plain["standard_error"]]
+        return plain
+
+
+@dataclass(frozen=True, eq=False)
+class Pair:
+    """A test sample and a training sample, with the maps of their score by each method.
+
+    Attributes
+    ----------
+    test, train : places of the samples
+    lam : λ, the factor of the score
+    inputs : of either side, as the model takes them, a batch of one
+    features : of either side, (d,) float64
+    explained : by each method but the random one, with maps on either side
+    """
+
+    test: int
+    train: int
+    lam: float
+    inputs: Mapping[Side, Any]
+    features: Mapping[Side, Tensor]
+    explained: Mapping[str, Contribution]
+
+    def map(self, method: str, side: Side) -> Map:
+        """Relevance by a method on one of the samples."""
+        found = self.explained[method]
+        return found.test_map if side == "test" else found.train_map
+
+
+@displayed("methods", "pairs")
+@dataclass(frozen=True, eq=False)
+class ExplainedPairs:
+    """Pairs with their maps by several methods, to be flipped in several ways.
+
+    Attributes
+    ----------
+    explainer : whose pairs they are
+    methods : names
+    pairs : proponents, then opponents, of each test sample in turn
+    """
+
+    explainer: DualDA
+    methods: tuple[str, ...]
+    pairs: tuple[Pair, ...]
+
+    def flip(
+        self,
+        side: Side = "test",
+        *,
+        steps: int = 20,
+        patch: int = 1,
+        baseline: Baseline = "mean",
+        keep: Sequence[int] = (),
+        n_random: int = 5,
+        seed: int = 0,
+    ) -> FlippingResult:
+        """Remove features and recompute the scores; arguments as for ``pair_flipping``."""
+        check_choice("side", side, ("test", "train"))
+        steps, patch = check_count("steps", steps), check_count("patch", patch)
+        n_random = check_count("n_random", n_random)
+        seed, tokens = check_seed(seed), to_array("keep", keep)
+        if tokens.ndim != 1 or (tokens.size and tokens.dtype.kind not in "iu"):
+            raise InvalidInputError(f"'keep' must be a list of tokens' numbers. Got {shown(keep)}.")
+        self.explainer.require_model().check_unchanged()
+        shares = np.arange(steps + 1) / steps
+        scores, curves, areas = [], [], []
+        for p, pair in enumerate(
+            bar(
+                "Flipping pairs",
+                len(self.pairs),
+                "pairs",
+                parts=self.pairs,
+                show=self.explainer.show_progress,
+            )
+        ):
+            sample = Removable.of(pair.inputs[side], baseline, patch, keep)
+            counts = np.rint(shares * sample.n_units).astype(np.int64)
+            tau = self._scores(pair, side, pair.features[side][None])[0]
+            # Seeded by the pair, so that no other pair and no batch size changes its orders.
+            owners, orders = self._orders(pair, side, sample, np.sign(tau), n_random, [seed, p])
+            left = self._without(pair, side, sample, orders, counts[1:]) / tau  # (orders, steps)
+            mean = np.array([left[owners == m].mean(axis=0) for m in range(len(self.methods))])
+            curve = np.hstack([np.ones((len(mean), 1)), mean])
+            scores.append(tau)
+            curves.append(curve)
+            areas.append(np.trapezoid(curve, counts / sample.n_units, axis=1))
+        tests = np.array([pair.test for pair in self.pairs])
+        return FlippingResult(
+            methods=self.methods,
+            side=side,
+            shares=shares,
+            curves=np.mean(curves, axis=0),
+            areas=np.array(areas).T,
+            scores=np.array(scores),
+            tests=tests,
+            trains=np.array([pair.train for pair in self.pairs]),
+            ties=ties(np.array(areas).T, tests, seed=seed),
+        )
+
+    def _orders(
+        self, pair: Pair, side: Side, sample: Removable, sign: float, n_random: int, seed: list[int]
+    ) -> tuple[Ints, Ints]:
+        """Give orders (R, units) of removal, and the method (R,) that each belongs to."""
+        rng = np.random.default_rng(seed)
+        lots = [rng.permutation(sample.n_units) for _ in range(n_random)]
+        orders = [
+            [removal_order(sign * sample.relevance(pair.map(name, side)), lots[0])]
+            if name in pair.explained
+            else lots
+            for name in self.methods
+        ]
+        return np.repeat(np.arange(len(orders)), [len(some) for some in orders]), np.concatenate(orders)
+
+    def _without(self, pair: Pair, side: Side, sample: Removable, orders: Ints, counts: Ints) -> Doubles:
+        """Scores (R, steps) of a pair without the first units, ``counts`` (steps,), of each order."""
+        ranks = np.argsort(orders, axis=1)
+        extractor, width = self.explainer.require_model().extractor, self.explainer.batch_size
+        n = len(orders) * len(counts)
+        found = np.empty(n)
+        for begin in range(0, n, width):
+            rows = np.arange(begin, min(begin + width, n))
+            order, step = np.divmod(rows, len(counts))
+            features = extractor(sample.without(ranks[order] < counts[step, None]))
+            found[rows] = self._scores(pair, side, features)
+        return found.reshape(len(orders), len(counts))
+
+    def _scores(self, pair: Pair, side: Side, features: Tensor) -> Doubles:
+        """τ (n,) of a pair where one side has other features (n, d)."""
+        read = self.explainer.surrogate_.stored.as_read
+        other = read(pair.features["train" if side == "test" else "test"][None])[0]
+        products = read(features.detach().double().cpu()) @ other + self.explainer.constant_**2
+        return pair.lam * products.numpy()
+
+
+def explain_pairs(
+    explainer: DualDA,
+    x: Any,
+    k: int = 1,
+    *,
+    target: Any = None,
+    methods: Mapping[str, Method | None] | None = None,
+) -> ExplainedPairs:
+    """Explain the strongest pairs of test samples by several methods, once for flips of several kinds.
+
+    Parameters are as for ``pair_flipping``.
+    """
+    check_is("explainer", explainer, DualDA, "a DualDA fitted with its training set")
+    model = explainer.require_model()
+    methods = {"XDA": None, RANDOM: RANDOM} if methods is None else methods
+    if not isinstance(methods, Mapping) or not methods:
+        raise InvalidInputError(
+            "'methods' must name at least one method, as a mapping of names to methods. "
+            f"Got {shown(methods)}."
+        )
+    n = check_batch(x)
+    targets = [None] * n if target is None else explainer.task_.check_target(target, n).tolist()
+    pairs: list[Pair] = []
+    tests = bar("Explaining", n, "tests", parts=range(n), show=explainer.show_progress)
+    for test in tests:
+        one = take(x, slice(test, test + 1))
+        of_test = next(model.batches(one, 1))
+        explained = {
+            name: explainer.explain(one, k, targets[test], method=method)[0].pairs
+            for name, method in methods.items()
+            if method != RANDOM
+        }
+        for same in zip(*explained.values(), strict=True):  # a method changes the maps, and not the pairs
+            index, lam = same[0].index, same[0].coefficient
+            of_train = to_model(model.extractor.model, explainer.require_data().take([index]))
+            inputs: dict[Side, Any] = {"test": of_test, "train": of_train}
+            features = {side: model.extractor(part)[0].double().cpu() for side, part in inputs.items()}
+            pairs.append(Pair(test, index, lam, inputs, features, dict(zip(explained, same, strict=True))))
+    if not pairs:
+        raise InvalidInputError(
+            "'x' must have proponents or opponents for a method that is not random. Found no pairs."
+        )
+    return ExplainedPairs(explainer, tuple(methods), tuple(pairs))
+
+
+def pair_flipping(
+    explainer: DualDA,
+    x: Any,
+    k: int = 1,
+    side: Side = "test",
+    *,
+    target: Any = None,
+    methods: Mapping[str, Method | None] | None = None,
+    steps: int = 20,
+    patch: int = 1,
+    baseline: Baseline = "mean",
+    keep: Sequence[int] = (),
+    n_random: int = 5,
+    seed: int = 0,
+) -> FlippingResult:
+    """Measure how well relevance maps find the features that the scores of pairs rest on.
+
+    The most relevant features of one sample of a pair are removed first, and the pair's score
+    τ = λ (f(x)·f(x_i) + bias) is computed again, λ and the other sample as they were. The area under
+    τ(removed)/τ(0) over the share removed is **lower the better** the map is. Of an opponent, whose score is
+    negative, the most relevant features are those with the most negative relevance.
+
+    Parameters
+    ----------
+    explainer
+        A DualDA that was fitted with its training set.
+    x
+        A batch of test samples, as for ``DualDA.explain``.
+    k
+        Proponents, and opponents, of each test sample to take as pairs.
+    side
+        The sample whose features are removed, by its own map: "test" or "train".
+    target
+        As for ``DualDA.explain``.
+    methods
+        Methods by the names to show: what ``DualDA.explain`` takes as ``method``, None for its default, or
+        "random" for random orders. Without any, the default and random orders.
+    steps
+        Equal steps from nothing to everything removed.
+    patch
+        Side of the squares of pixels that are removed together, by the sum of their relevance.
+    baseline
+        What takes a removed feature's place: for images "mean" (the image's own mean colour) or "blur" (the
+        image under a Gaussian of an eighth of its size); a number or an array of a sample's shape, such as
+        the mean of the training set; for texts a token's number, such as ``mask_token_id``. A number that
+        many pixels already have cannot remove those.
+    keep
+        Of texts, tokens that are never removed, such as ``all_special_ids``.
+    n_random
+        Orders that "random" is averaged over.
+    seed
+        Of random orders, of the order within equal relevance, and of the comparison.
+
+    Returns
+    -------
+    FlippingResult; print it for a table.
+
+    Examples
+    --------
+    >>> import torch, whence
+    >>> from whence_studies import pair_flipping
+    >>> model = torch.nn.Sequential(torch.nn.Linear(6, 4), torch.nn.ReLU(), torch.nn.Linear(4, 2))
+    >>> X, y = torch.rand(30, 6), torch.arange(30) % 2
+    >>> explainer = whence.DualDA(C=0.1, show_progress=False).fit(model, (X, y))
+    >>> pair_flipping(explainer, X[:4], baseline=0.0, steps=6).curves.shape
+    (2, 7)
+    """
+    pairs = explain_pairs(explainer, x, k, target=target, methods=methods)
+    return pairs.flip(
+        side, steps=steps, patch=patch, baseline=baseline, keep=keep, n_random=n_random, seed=seed
+    )

@@ -1,0 +1,271 @@
+"""The linear datamodelling score: whether scores foretell what models trained on parts of the data say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from scipy.stats import rankdata
+
+from whence.core.arrays import Array, Doubles, Ints, Mask
+from whence.core.checks import check_count, check_seed, check_share, shown, to_array
+from whence.core.display import Columns, displayed
+from whence.errors import InvalidInputError
+from whence.metrics.arrays import mask, numbers
+from whence.metrics.comparison import interval, table, tied
+
+_LARGEST = 1 << 32  # entries of a mask at a time
+
+
+def random_subsets(n_train: int, m: int, fraction: float = 0.5, seed: int = 0) -> Mask:
+    """Draw m subsets of the training set, each of ``fraction`` of it, as a mask (m, N).
+
+    Examples
+    --------
+    >>> random_subsets(10, 3).sum(axis=1)
+    array([5, 5, 5])
+    """
+    n_train = check_count("n_train", n_train)
+    m = check_count("m", m)
+    fraction = check_share("fraction", fraction)
+    if n_train * m > _LARGEST:
+        raise InvalidInputError(f"'m' × 'n_train' must be at most {_LARGEST:,}. Got {m} × {n_train}.")
+    rng = np.random.default_rng(check_seed(seed))
+    size = round(fraction * n_train)
+    return np.array([rng.permutation(n_train) < size for _ in range(m)])
+
+
+def lds(scores: Any, subsets_mask: Any, outputs: Any) -> Doubles:
+    """Linear datamodelling score of each test, (T,): Spearman's ρ over models between foretold and found.
+
+    ρ({Φ_j(x)_c}, {Σ_{i in S_j} τ_c(x, i)}) over the models Φ_j, each trained on a subset S_j. In [−1, 1];
+    1 is best and chance is 0, with variance 1/(m − 1) a test. Where either side is constant, ρ is 0.
+    Outputs of several training seeds are averaged first.
+
+    Parameters
+    ----------
+    scores : (T, N)
+    subsets_mask : (m, N)
+        True where a training sample was used for model j, as ``random_subsets`` gives it.
+    outputs : (m, T), or (seeds, m, T)
+        Output of model j for the test's target class, the same class that the scores are for.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> subsets = np.array([[True, True, False], [True, False, True], [False, True, True]])
+    >>> lds(np.array([[3.0, 2.0, 1.0]]), subsets, np.array([[5.0], [4.0], [3.5]]))
+    array([1.])
+    """
+    found = numbers("scores", scores, (None, None))
+    subsets, targets = _checked(subsets_mask, outputs, found)
+    every = np.ones((1, len(subsets)))
+    rhos: Doubles = _correlations(_foretold(found, subsets), targets.mean(axis=0), every)[0]
+    return rhos
+
+
+@displayed()
+@dataclass(frozen=True)
+class Reliability:
+    """How much of the outputs of retrained models is due to the subset, and how much to the training seed.
+
+    Attributes
+    ----------
+    one_seed : mean Spearman correlation over subsets between the outputs of two training seeds
+    all_seeds : the same for the mean over all S seeds, foretold by Spearman and Brown: S r / (1 + (S − 1) r)
+    ceiling : √all_seeds, the LDS that scores would have that foretell the mean over seeds without error
+    """
+
+    one_seed: float
+    all_seeds: float
+    ceiling: float
+
+
+def lds_reliability(outputs: Any) -> Reliability:
+    """Tell how far an LDS can go that is measured with these outputs.
+
+    Parameters
+    ----------
+    outputs : (seeds, m, T)
+        Of at least two training seeds.
+    """
+    array = numbers("outputs", outputs, (None, None, None))
+    S, m, _ = array.shape
+    if S < 2 or m < 3:
+        raise InvalidInputError(
+            "'outputs' must have shape (seeds, m, T) with at least 2 seeds and 3 models. "
+            f"Got {array.shape}. Train on each subset with another seed."
+        )
+    every = np.ones((1, m))
+    pairs = [_correlations(array[a].T, array[b], every).mean() for a, b in combinations(range(S), 2)]
+    r = float(np.mean(pairs))
+    total = S * r / (1 + (S - 1) * r) if r > 0 else 0.0
+    return Reliability(r, total, float(np.sqrt(total)))
+
+
+@displayed("level", "reliability", rows="columns")
+@dataclass(frozen=True, eq=False)
+class LDSComparison:
+    """Mean LDS of several methods on the same subsets.
+
+    Attributes
+    ----------
+    methods : names
+    mean : (method,) over the tests, and over the explained models where there are several
+    low, high : (method,) ends of the interval that holds ``level`` of the means over subsets, and explained
+        models, drawn with replacement
+    ties : (method, method) whether that interval of the difference between two methods, on the same draws,
+        holds 0
+    reliability : of the outputs; None with a single training seed
+    level : of the intervals
+    """
+
+    methods: tuple[str, ...]
+    mean: Doubles
+    low: Doubles
+    high: Doubles
+    ties: Mask
+    reliability: Reliability | None
+    level: float
+
+    def columns(self) -> Columns:
+        """Give the comparison as columns of plain values, the best method first."""
+        order = np.argsort(-self.mean, kind="stable")
+        numbers = {"LDS": self.mean, "low": self.low, "high": self.high}
+        names = [self.methods[i] for i in order]
+        return {"method": names, **{name: values[order].tolist() for name, values in numbers.items()}}
+
+    def __str__(self) -> str:
+        """Write a table in Markdown, the best method first."""
+        numbers = zip(self.mean, self.low, self.high, strict=True)
+        cells = [f"{mean:.3f} | {low:.3f} … {high:.3f}" for mean, low, high in numbers]
+        order = np.argsort(-self.mean, kind="stable")
+        return table(f"LDS | {self.level:.0%} interval", self.methods, cells, order, self.ties)
+
+
+def compare_lds(
+    scores: Mapping[str, Any],
+    subsets_mask: Any,
+    outputs: Any,
+    *,
+    level: float = 0.95,
+    draws: int = 1_000,
+    seed: int = 0,
+) -> LDSComparison:
+    """Compare methods by LDS, with intervals from a bootstrap over subsets and explained models.
+
+    The retrained models are the observations: whole subsets are drawn with replacement, the same for all
+    methods, and Spearman's ρ is computed again on each draw. Of several explained models as many are drawn
+    with replacement, independently of the subsets, and the mean is over those. Two methods whose difference
+    may as well be 0 are tied. No correction is made for many methods, and none for the choice of tests.
+
+    Parameters
+    ----------
+    scores
+        Scores (T, N) by the names of methods, or (models, T, N) of several explained models.
+    subsets_mask
+        As for ``lds``.
+    outputs
+        As for ``lds``; of several explained models (models, seeds, m, T), each with the classes that it
+        predicts.
+    level
+        Share of draws that an interval holds.
+    draws, seed
+        Of the bootstrap.
+    """
+    if not isinstance(scores, Mapping) or not scores:
+        raise InvalidInputError(
+            f"'scores' must be a mapping of at least one method's name to scores. Got {shown(scores)}."
+        )
+    level = check_share("level", level)
+    draws = check_count("draws", draws)
+    m = len(mask("subsets_mask", subsets_mask, (None, None)))
+    if m * draws > _LARGEST:
+        raise InvalidInputError(f"'draws' must be at most {_LARGEST // m:,} for {m} subsets. Got {draws}.")
+    rng = np.random.default_rng(check_seed(seed))
+    counts = _drawn(rng, m, draws)
+    given = to_array("outputs", outputs)
+    each = given if given.ndim == 4 else given[None]  # one per explained model
+    shares = _drawn(rng, len(each), draws) / len(each)
+    means = []
+    for name, one in scores.items():
+        several = _by_model(f"scores[{name!r}]", one, len(each) if given.ndim == 4 else None)
+        pairs = zip(several, each, strict=True)
+        by_model = [_drawn_means(found, subsets_mask, asked, counts) for found, asked in pairs]
+        means.append((shares * np.stack(by_model, axis=1)).sum(axis=1))
+    drawn = np.array(means)  # (method, 1 + draws)
+    low, high = interval(drawn[:, 1:], level)
+    # What several explained models ask of the retrained ones is more tests of the same.
+    targets = np.concatenate(list(each), axis=-1)
+    return LDSComparison(
+        methods=tuple(scores),
+        mean=drawn[:, 0],
+        low=low,
+        high=high,
+        ties=tied(drawn[:, 1:], level),
+        reliability=lds_reliability(targets) if targets.ndim == 3 and len(targets) > 1 else None,
+        level=level,
+    )
+
+
+def _drawn(rng: np.random.Generator, n: int, draws: int) -> Doubles:
+    """How often (1 + draws, n) each of n is drawn with replacement; the first row is the sample itself."""
+    return np.vstack([np.ones(n), rng.multinomial(n, np.full(n, 1 / n), size=draws)])
+
+
+def _by_model(name: str, scores: Any, models: int | None) -> Array:
+    """Scores (models, T, N) of a method; of one explained model where ``models`` is None."""
+    if models is None:
+        return numbers(name, scores, (None, None))[None]
+    return numbers(name, scores, (models, None, None))
+
+
+def _drawn_means(scores: Array, subsets_mask: Any, outputs: Any, counts: Doubles) -> Doubles:
+    """Mean LDS (draws,) over the tests, model j taken counts[:, j] times."""
+    subsets, targets = _checked(subsets_mask, outputs, scores)
+    means: Doubles = _correlations(_foretold(scores, subsets), targets.mean(axis=0), counts).mean(axis=1)
+    return means
+
+
+def _checked(subsets_mask: Any, outputs: Any, scores: Array) -> tuple[Mask, Array]:
+    """Subsets (m, N) and outputs (seeds, m, T) that fit the scores, or raise."""
+    T, N = scores.shape
+    subsets = mask("subsets_mask", subsets_mask, (None, N))
+    m = len(subsets)
+    if m < 3:
+        raise InvalidInputError(f"'subsets_mask' must have at least 3 subsets. Got {m}.")
+    array = to_array("outputs", outputs)
+    several = array[None] if array.ndim == 2 else array
+    return subsets, numbers("outputs", several, (None, m, T)).astype(np.float64)
+
+
+def _foretold(scores: Array, subsets: Mask) -> Doubles:
+    """Sums (T, m) of scores over each subset, in float64."""
+    width = max(1, (1 << 22) // scores.shape[1])
+    blocks = (scores[start : start + width] for start in range(0, len(scores), width))
+    return np.concatenate([block.astype(np.float64) @ subsets.T.astype(np.float64) for block in blocks])
+
+
+def _correlations(foretold: Doubles, outputs: Doubles, counts: Doubles) -> Doubles:
+    """Spearman's ρ (draws, T) of foretold (T, m) and outputs (m, T), model j taken counts[:, j] times."""
+    rhos = np.empty((len(counts), len(foretold)))
+    for t, (a, b) in enumerate(zip(foretold, outputs.T, strict=True)):
+        x, y = _centred_ranks(a, counts), _centred_ranks(b, counts)
+        product = (counts * x * y).sum(axis=1)
+        lengths = np.sqrt((counts * x * x).sum(axis=1) * (counts * y * y).sum(axis=1))
+        rhos[:, t] = np.divide(product, lengths, out=np.zeros_like(product), where=lengths > 0)
+    return rhos
+
+
+def _centred_ranks(values: Doubles, counts: Doubles) -> Doubles:
+    """Ranks (draws, m), equal values sharing theirs, in samples with value j counts[:, j] times; mean 0."""
+    places: Ints = rankdata(values, method="dense").astype(np.int64) - 1
+    n = np.zeros((len(counts), places.max() + 1))
+    np.add.at(n.T, places, counts.T)
+    upto = np.cumsum(n, axis=1)
+    # The ranks of m observations always have the mean (m + 1)/2, shared or not.
+    ranks: Doubles = (upto - (n - 1) / 2)[:, places] - (counts.shape[1] + 1) / 2
+    return ranks

@@ -1,0 +1,163 @@
+"""What a method costs: time, cache and memory."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import torch
+from torch import Tensor
+
+from whence import engine
+from whence.attribution.base import Attributor
+from whence.core.checks import check_callable, shown
+from whence.core.display import displayed
+from whence.errors import InvalidInputError
+from whence.model.inputs import check_batch
+
+Thing = TypeVar("Thing")
+
+_STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+
+
+@displayed()
+@dataclass(frozen=True)
+class Resources:
+    """What fitting a method and explaining some tests cost.
+
+    Attributes
+    ----------
+    fit_seconds : of ``fit``, the paper's caching time
+    explain_seconds : of attributing all tests together
+    cpu_seconds : of the CPU for both, which other jobs on the machine do not lengthen
+    n_tests : how many those were
+    cache_bytes : what ``fit`` keeps for attributing
+    peak_bytes : how far the process's memory rose above where it was before ``fit``; None where the system
+        does not say. Memory that an earlier step took and did not give back to the system hides some of it,
+        so that methods are compared best each in a process of its own.
+    peak_device_bytes : the largest amount allocated on the GPU; None without one
+    """
+
+    fit_seconds: float
+    explain_seconds: float
+    cpu_seconds: float
+    n_tests: int
+    cache_bytes: int
+    peak_bytes: int | None
+    peak_device_bytes: int | None
+
+    def after(self, *before: Spent) -> Resources:
+        """Give what the method costs alone, with what it took over, one after another, from others."""
+        peaks = self.peak_bytes, self.peak_device_bytes
+        for one in reversed(before):
+            peaks = one.peak_before(*peaks)
+        return replace(
+            self,
+            fit_seconds=self.fit_seconds + sum(one.seconds for one in before),
+            cpu_seconds=self.cpu_seconds + sum(one.cpu_seconds for one in before),
+            peak_bytes=peaks[0],
+            peak_device_bytes=peaks[1],
+        )
+
+
+@displayed()
+@dataclass(frozen=True)
+class Spent:
+    """What it cost to make something that several methods take over.
+
+    Attributes
+    ----------
+    seconds, cpu_seconds : of the clock, and of the CPU
+    kept_bytes : what it holds afterwards
+    peak_bytes, peak_device_bytes : how far memory rose meanwhile; None as in ``Resources``
+    """
+
+    seconds: float
+    cpu_seconds: float
+    kept_bytes: int
+    peak_bytes: int | None
+    peak_device_bytes: int | None
+
+    def peak_before(self, host: int | None, device: int | None) -> tuple[int | None, int | None]:
+        """Give how far memory rises by this and by what follows, which rises by so much on top of it."""
+        rise = None if host is None else max(self.peak_bytes or 0, self.kept_bytes + host)
+        # The device counts what was allocated before.
+        return rise, None if device is None else max(self.peak_device_bytes or 0, device)
+
+
+@displayed()
+class Measured(NamedTuple):
+    """A fitted attributor, its scores (test, train), and what both cost."""
+
+    attributor: Attributor
+    scores: Tensor
+    resources: Resources
+
+
+def spending(make: Callable[[], Thing], size: Callable[[Thing], int]) -> tuple[Thing, Spent]:
+    """Make something in this process, and record what that costs; ``size`` tells the bytes that it holds."""
+    started, began = time.perf_counter(), time.process_time()
+    with engine.using("local"), _peak() as peak:
+        made = make()
+    seconds, cpu = time.perf_counter() - started, time.process_time() - began
+    return made, Spent(seconds, cpu, size(made), peak.get("host"), peak.get("device"))
+
+
+def measure(fit: Callable[[], Attributor], x: Any, target: Any = None) -> Measured:
+    """Fit a method and explain tests with it, in this process, and record what that costs.
+
+    Parameters
+    ----------
+    fit
+        Makes and fits the attributor: ``lambda: DualDA().fit(model, data)``.
+    x, target
+        The tests, as for ``Attributor.attribute``.
+    """
+    check_callable("fit", fit, "a function that makes and fits an attributor")
+    n, began = check_batch(x), time.process_time()
+    with engine.using("local"), _peak() as peak:  # of other processes nothing would be seen
+        attributor = fit()
+        if not isinstance(attributor, Attributor):
+            raise InvalidInputError(f"'fit' must give a fitted attributor. It gave {shown(attributor)}.")
+        started = time.perf_counter()
+        scores = attributor.attribute(x, target)
+        if scores.is_cuda:
+            torch.cuda.synchronize(scores.device)
+        seconds = time.perf_counter() - started
+    resources = Resources(
+        fit_seconds=attributor.fit_seconds_,
+        explain_seconds=seconds,
+        cpu_seconds=time.process_time() - began,
+        n_tests=n,
+        cache_bytes=attributor.cache_bytes_,
+        peak_bytes=peak.get("host"),
+        peak_device_bytes=peak.get("device"),
+    )
+    return Measured(attributor, scores, resources)
+
+
+@contextmanager
+def _peak() -> Iterator[dict[str, int]]:
+    """Give a record that holds, after the block, by how many bytes memory rose within it."""
+    found: dict[str, int] = {}
+    gpu = torch.cuda.is_available()
+    if gpu:
+        torch.cuda.reset_peak_memory_stats()
+    before = None
+    with suppress(OSError):  # forget the highest memory so far, where Linux lets us
+        _CLEAR.write_text("5", encoding="ascii")
+        before = _kilobytes("VmRSS")
+    yield found
+    if before is not None:
+        found["host"] = max(0, _kilobytes("VmHWM") - before) * 1024
+    if gpu:
+        found["device"] = torch.cuda.max_memory_allocated()
+
+
+def _kilobytes(name: str) -> int:
+    lines = _STATUS.read_text(encoding="ascii").splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(f"{name}:"))

@@ -1,0 +1,308 @@
+"""Metrics on score matrices (test, train) and labels: positive is evidence for the target class.
+
+Where a metric is a mean over tests, the function gives one value per test. The published number is their
+mean; ``whence.metrics.comparison`` tells how sure it is, and which methods are tied.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from whence.core.arrays import Array, Doubles, Mask
+from whence.core.checks import check_count, check_seed, is_integer, shown
+from whence.core.display import displayed
+from whence.errors import InvalidInputError
+from whence.metrics.arrays import classes, numbers, split_mask
+
+_LARGEST = 1 << 32  # random scores at a time
+_BLOCK = 1 << 22  # scores compared together
+
+
+def identical_class(scores: Any, target: Any, train_labels: Any, k: int = 5) -> Doubles:
+    """Share of each test's k highest-scored training samples that have the class that was explained, (T,).
+
+    (1/k) Σ_{i among the k largest τ(x, i)} [y_i = c(x)], in [0, 1]; 1 is best, and chance is the share of
+    the class among the training samples. Where several samples share the k-th score, each counts as much as
+    it would on average if they were drawn by lot: zeros of a sparse method neither gain nor lose by the order
+    in which samples are stored.
+
+    Parameters
+    ----------
+    scores : (T, N)
+    target : (T,)
+        Class whose evidence the scores are, as a rule the one the model predicts.
+    train_labels : (N,)
+    k
+        Samples to look at.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> identical_class(np.array([[3.0, 2.0, -1.0, 0.5]]), np.array([1]), np.array([1, 0, 1, 1]), k=2)
+    array([0.5])
+    """
+    return _hits_among_top(scores, ("target", target), ("train_labels", train_labels), k)
+
+
+def identical_subclass(scores: Any, subclass_test: Any, subclass_train: Any, k: int = 5) -> Doubles:
+    """Share of each test's k highest-scored training samples that have its true subclass, (T,).
+
+    As ``identical_class``, for a model that was trained on groups of classes (``group_classes``) and saw only
+    the groups. In [0, 1]; 1 is best. Scores that know the group but not the subclass reach the subclass's
+    share of its group, 0.5 for pairs of equal size.
+
+    Parameters
+    ----------
+    scores : (T, N)
+        For the group that the model predicts.
+    subclass_test : (T,)
+        True classes from before the grouping.
+    subclass_train : (N,)
+    k
+        Samples to look at.
+    """
+    return _hits_among_top(scores, ("subclass_test", subclass_test), ("subclass_train", subclass_train), k)
+
+
+def _hits_among_top(scores: Any, tests: tuple[str, Any], trains: tuple[str, Any], k: int) -> Doubles:
+    k = check_count("k", k)
+    found = numbers("scores", scores, (None, None))
+    T, N = found.shape
+    if k > N:
+        raise InvalidInputError(f"'k' must be at most the {N} training samples. Got {k}.")
+    ours, theirs = classes(*tests, T), classes(*trains, N)
+    rows = max(1, _BLOCK // N)
+    parts = [
+        _expected_hits(found[start : start + rows], ours[start : start + rows, None] == theirs, k)
+        for start in range(0, T, rows)
+    ]
+    return np.concatenate(parts) / k
+
+
+def _expected_hits(scores: Array, hit: Mask, k: int) -> Doubles:
+    """Hits (B,) among the k largest of scores (B, N), on average over the order of equal ones."""
+    least = np.partition(scores, -k, axis=1)[:, -k, None]
+    above, equal = scores > least, scores == least
+    places = k - above.sum(axis=1)
+    share = (hit & equal).sum(axis=1) / equal.sum(axis=1)
+    hits: Doubles = (hit & above).sum(axis=1) + places * share
+    return hits
+
+
+@displayed()
+class Curve(NamedTuple):
+    """A curve over shares of the training set: ``inspected`` (N + 1,) and ``found`` (N + 1,), from 0 to 1."""
+
+    inspected: Doubles
+    found: Doubles
+
+
+def mislabeling_curve(self_influence: Any, flipped_mask: Any) -> Curve:
+    """Share of the wrong labels that are found when samples are inspected by falling self-influence.
+
+    Samples of equal self-influence count as inspected in random order: between them the curve is straight.
+
+    Parameters
+    ----------
+    self_influence : (N,)
+        Score of each training sample for its own label at itself.
+    flipped_mask : (N,)
+        True where the label is wrong.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> mislabeling_curve(np.array([0.1, 0.9, 0.5, 0.0]), np.array([False, True, False, True])).found
+    array([0. , 0.5, 0.5, 0.5, 1. ])
+    """
+    influence, flipped = _checked(self_influence, flipped_mask)
+    order = np.argsort(-influence, kind="stable")
+    ranked = influence[order]
+    ends = np.append(np.flatnonzero(ranked[1:] != ranked[:-1]) + 1, len(ranked))
+    found = np.cumsum(flipped[order])[ends - 1] / flipped.sum()
+    places = np.arange(len(ranked) + 1)
+    return Curve(places / len(ranked), np.interp(places, np.append(0, ends), np.append(0.0, found)))
+
+
+def mislabeling_auc(self_influence: Any, flipped_mask: Any) -> float:
+    """Area under ``mislabeling_curve``, scaled so that the best order has 1 and the worst 0.
+
+    A random order has 0.5 on average, with variance (N + 1)/(12 n (N − n)) for n wrong labels among N. The
+    scaled area is the area under the ROC curve of self-influence as a detector of wrong labels: both are
+    linear in the sum of the wrong labels' ranks, with the same ends.
+
+    Parameters
+    ----------
+    self_influence : (N,)
+    flipped_mask : (N,)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> mislabeling_auc(np.array([0.1, 0.9, 0.5, 0.0]), np.array([False, True, False, True]))
+    0.5
+    """
+    # Imported here: scikit-learn would make up most of the time that importing whence takes.
+    from sklearn.metrics import roc_auc_score
+
+    influence, flipped = _checked(self_influence, flipped_mask)
+    return float(roc_auc_score(flipped, influence))
+
+
+def mislabeling_placements(self_influence: Any, flipped_mask: Any) -> Doubles:
+    """Share of the correctly labelled samples that each wrong label (n,) stands above, by self-influence.
+
+    Equal ones count half. The mean over the wrong labels is ``mislabeling_auc``; the single values say how
+    sure it is.
+
+    Parameters
+    ----------
+    self_influence : (N,)
+    flipped_mask : (N,)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> mislabeling_placements(np.array([0.1, 0.9, 0.5, 0.0]), np.array([False, True, False, True]))
+    array([1., 0.])
+    """
+    influence, flipped = _checked(self_influence, flipped_mask)
+    right = np.sort(influence[~flipped])
+    below, up_to = (np.searchsorted(right, influence[flipped], side=side) for side in ("left", "right"))
+    return (below + up_to) / (2 * len(right))
+
+
+def _checked(self_influence: Any, flipped_mask: Any) -> tuple[Array, Mask]:
+    influence = numbers("self_influence", self_influence, (None,))
+    return influence, split_mask("flipped_mask", flipped_mask, len(influence))
+
+
+def fooled(before: Any, after: Any, true_labels: Any, shortcut_class: int) -> Mask:
+    """Tell which tests a shortcut flipped to its class, (T,): those that shortcut detection is measured on.
+
+    True where the model says ``shortcut_class`` with the shortcut and not without it, and it is not the true
+    class: then the shortcut is the reason. A test that is taken for the class anyway says nothing of it.
+
+    Parameters
+    ----------
+    before, after : (T,)
+        Predicted classes of the tests without and with the shortcut.
+    true_labels : (T,)
+    shortcut_class
+        Class that the shortcut stands for in the training set.
+    """
+    if not is_integer(shortcut_class):
+        raise InvalidInputError(f"'shortcut_class' must be a class. Got {shown(shortcut_class)}.")
+    labels = classes("true_labels", true_labels)
+    clean, perturbed = classes("before", before, len(labels)), classes("after", after, len(labels))
+    found: Mask = (labels != shortcut_class) & (clean != shortcut_class) & (perturbed == shortcut_class)
+    return found
+
+
+def shortcut_ap(scores: Any, poisoned_mask: Any) -> Doubles:
+    """Average precision of each test's scores as a detector of the training samples with the shortcut, (T,).
+
+    In [0, 1]; 1 is best. A random order has about the share n/N of samples with the shortcut; exactly,
+    (H_N + (n − 1)(N − H_N)/(N − 1))/N on average, with the harmonic number H_N. Samples of equal score are
+    taken together, at the precision that the last of them has.
+
+    Parameters
+    ----------
+    scores : (T, N)
+        For the shortcut's class, of tests that the shortcut flipped to it (``fooled``) and no others.
+        One row with the sum over tests gives the measure of the paper's text experiment.
+    poisoned_mask : (N,)
+        True where a training sample has the shortcut.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> shortcut_ap(np.array([[4.0, 3.0, 2.0, 1.0]]), np.array([True, False, True, False])).round(4)
+    array([0.8333])
+    """
+    from sklearn.metrics import average_precision_score
+
+    found = numbers("scores", scores, (None, None))
+    poisoned = split_mask("poisoned_mask", poisoned_mask, found.shape[1])
+    return np.array([average_precision_score(poisoned, row) for row in found])
+
+
+def random_scores(n_tests: int, n_train: int, seed: int = 0) -> Doubles:
+    """Scores (test, train) that know nothing, standard normal: chance, for every table.
+
+    Examples
+    --------
+    >>> random_scores(2, 3).shape
+    (2, 3)
+    """
+    n_tests = check_count("n_tests", n_tests)
+    n_train = check_count("n_train", n_train)
+    if n_tests * n_train > _LARGEST:
+        raise InvalidInputError(
+            f"'n_tests' × 'n_train' must be at most {_LARGEST:,}. Got {n_tests} × {n_train}."
+        )
+    return np.random.default_rng(check_seed(seed)).standard_normal((n_tests, n_train))
+
+
+@displayed()
+class SparsityCurve(NamedTuple):
+    """Shares of attribution held by the top x % of training samples, means over the tests.
+
+    Attributes
+    ----------
+    shares : (S,) of the training set
+    absolute, positive, negative : (S,) of the sum of |τ|, of max(τ, 0) and of max(−τ, 0); NaN where no test
+        has any
+    """
+
+    shares: Doubles
+    absolute: Doubles
+    positive: Doubles
+    negative: Doubles
+
+
+def sparsity_curve(scores: Any, shares: Any) -> SparsityCurve:
+    """Tell which share of the attribution the top x % of training samples hold.
+
+    For each test, samples are sorted by |τ|, largest first, for all three curves. Between whole samples the
+    curves are straight, and among equal |τ| too, so that the order of storage does not matter. Tests without
+    any attribution of a sign are left out of its mean. The diagonal is the least sparse that is possible for
+    ``absolute``; scores that know nothing lie above it (standard normal ones hold 0.44 in the top 20 %).
+
+    Parameters
+    ----------
+    scores : (T, N)
+    shares : (S,)
+        Shares x of the training set, in [0, 1].
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> sparsity_curve(np.array([[6.0, -3.0, 1.0, 0.0]]), [0.25, 0.5]).absolute
+    array([0.6, 0.9])
+    """
+    found = numbers("scores", scores, (None, None))
+    x = numbers("shares", shares, (None,)).astype(np.float64)
+    if x.min() < 0 or x.max() > 1:
+        raise InvalidInputError(f"'shares' must lie in [0, 1]. Got {x.min()} to {x.max()}.")
+    held = np.array([_held(row.astype(np.float64), x) for row in found])  # (T, 3, S)
+    tests = np.isfinite(held).sum(axis=0)
+    means = np.divide(np.nansum(held, axis=0), tests, out=np.full(tests.shape, np.nan), where=tests > 0)
+    return SparsityCurve(x, *means)
+
+
+def _held(row: Array, x: Doubles) -> list[Doubles]:
+    """Shares of absolute, positive and negative attribution in the top x of a test's scores (N,), or NaN."""
+    order = np.argsort(-np.abs(row))
+    ranked = row[order]
+    size = np.abs(ranked)
+    # Knots only where |τ| changes: equal samples are passed in no particular order.
+    ends = np.append(np.flatnonzero(size[1:] != size[:-1]) + 1, len(row))
+    knots = np.append(0, ends) / len(row)
+    curves = []
+    for part in (size, np.maximum(ranked, 0), np.maximum(-ranked, 0)):
+        running = np.append(0.0, np.cumsum(part)[ends - 1])
+        curves.append(np.interp(x, knots, running / (running[-1] or np.nan)))
+    return curves

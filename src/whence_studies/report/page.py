@@ -1,0 +1,160 @@
+"""The page of an evaluation: tables and figures of its results, without network and without scripts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import groupby
+from os import PathLike
+from typing import Any
+
+from whence.core import store
+from whence.core.resources import in_words
+from whence.errors import StoreError
+from whence.explanation.page import style
+from whence.pages.render import Look, read, render
+from whence_studies.report.charts import legend, number
+from whence_studies.report.counting import Count, counts
+from whence_studies.report.figures import Figures
+from whence_studies.report.summary import Summary, kind, paper
+from whence_studies.report.sweep import Sweep, SweptColumn
+from whence_studies.suite.metric import Column, Numbers
+from whence_studies.suite.protocol import Method
+from whence_studies.suite.results import ERROR, Results, Row
+
+
+def write(path: str | PathLike[str], results: Results) -> None:
+    """Render the page and write it."""
+    store.write_text(path, render_page(results))
+
+
+def render_page(results: Results) -> str:
+    """Render the page of results as HTML; every text that comes from outside is escaped."""
+    page = _Page(results)
+    return render(
+        "evaluation.html",
+        [__package__],
+        Look(f"{style()}\n{read(__package__, 'templates/evaluation.css')}"),
+        protocol=results.protocol,
+        versions=results.versions,
+        page=page,
+        number=number,
+        kind=kind,
+        recommended=paper()["method"]["choices"],
+        legend=legend,
+        in_words=in_words,
+    )
+
+
+class _Page:
+    """What the template shows, part by part; a part without results is empty."""
+
+    def __init__(self, results: Results) -> None:
+        self.results, self.summary = results, Summary(results)
+        self.sweep = Sweep(self.summary)
+        self.figures = Figures(self.summary, self.sweep)
+        self.labels = {method.key: method.label for method in self.summary.everyone}
+        self.columns = self.summary.columns
+        self.notes: dict[str, int] = {}
+
+    def facts(self) -> dict[str, list[Row]]:
+        """Facts of each scene."""
+        found: dict[str, list[Row]] = {}
+        for row in self.results.select("scene"):
+            found.setdefault(row.method, []).append(row)
+        return found
+
+    def counts(self) -> list[Count]:
+        """Mean ranks, in every way to count them."""
+        return counts(self.summary)
+
+    def note(self, text: str) -> int:
+        """Number a note; 0 for none."""
+        return self.notes.setdefault(text, len(self.notes) + 1) if text else 0
+
+    def sweep_table(self) -> list[tuple[SweptColumn, str]]:
+        """Each metric over the sweep, and the values of the option at which DualDA is best by it."""
+        everything = [self.sweep.at(method) for method in self.sweep.methods]
+        return [(one, _ranges([x for x, _ in one.best], everything)) for one in self.sweep.columns()]
+
+    def caught(self) -> list[tuple[Column, list[Method], list[dict[str, Any]]]]:
+        """Columns of shortcuts, the methods that caught some, and pairs of texts that XDA explains."""
+        found = []
+        for column in {column.metric: column for column in self.columns}.values():
+            caught = self.results.select(column.metric, quantity="caught")
+            methods = [m for m in self.summary.methods if m.key in {row.method for row in caught}]
+            examples = [
+                {"label": method.label, "score": row.value, **_example(row.note)}
+                for method in methods
+                for row in self.results.select(column.metric, method.key, "example")[:2]
+            ]
+            found += [(column, methods, examples)] if methods else []
+        return found
+
+    def numbers(self) -> list[tuple[str, Numbers, list[tuple[str, list[float | None]]]]]:
+        """Tables of other numbers, metric by metric; rows may be of variants of methods."""
+        found = []
+        for metric, section in self.summary.sections(Numbers):
+            keys = dict.fromkeys(row.method for row in self.results.select(metric))
+            rows = [
+                (self._named(key), [self.results.value(metric, key, name) for name in section.quantities])
+                for key in keys
+                if not self.results.select(metric, key, ERROR)
+            ]
+            if rows := [row for row in rows if any(value is not None for value in row[1])]:
+                found.append((metric, section, rows))
+        return found
+
+    def _named(self, key: str) -> str:
+        """Put labels in the place of keys, also inside a longer name."""
+        for method in sorted(self.summary.everyone, key=lambda m: -len(m.key)):
+            key = key.replace(method.key, method.label)
+        return key
+
+    def choices(self) -> list[tuple[str, str, float | None]]:
+        """Options that were chosen, and how they did on the subsets for tuning."""
+        rows = self.results.select("tuning", None, "chosen")
+        return [(self.labels[row.method], _in_words(row.note), row.value) for row in rows]
+
+    def troubles(self) -> list[tuple[str, str, str]]:
+        """What failed, and what was warned of."""
+        return [
+            (row.metric, self.labels.get(row.method, row.method), row.note)
+            for row in self.results.rows
+            if row.quantity in (ERROR, "warning")
+        ]
+
+
+def _example(note: str) -> dict[str, Any]:
+    """Read a pair of texts, word by word, with the largest relevance of each text."""
+    with _noted(note):
+        told = json.loads(note)
+        for side in ("test", "train"):
+            one = told[side]
+            words = [
+                {"word": word, "relevance": float(relevance), "inside": bool(inside)}
+                for word, relevance, inside in zip(one["words"], one["relevance"], one["inside"], strict=True)
+            ]
+            told[side] = {"words": words, "most": max(map(abs, one["relevance"]), default=0.0) or 1.0}
+        return {name: told[name] for name in ("predicted", "true", "test", "train")}
+
+
+@contextmanager
+def _noted(note: str) -> Iterator[None]:
+    """Say of a note that cannot be read that it is the results' fault."""
+    try:
+        yield
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise StoreError(f"The results have a note that cannot be read, {note[:60]!r} ({error}).") from error
+
+
+def _ranges(some: list[float], everything: list[float]) -> str:
+    """Write values, neighbours among all of them as a range."""
+    runs = [list(run) for inside, run in groupby(everything, some.__contains__) if inside]
+    return ", ".join(number(r[0]) if len(r) == 1 else f"{number(r[0])} to {number(r[-1])}" for r in runs)
+
+
+def _in_words(options: str) -> str:
+    with _noted(options):
+        return ", ".join(f"{name} = {value}" for name, value in json.loads(options).items())

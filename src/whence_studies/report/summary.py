@@ -1,0 +1,283 @@
+"""What results say: scores side by side, ties, ranks, costs, and the paper's own numbers beside them."""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
+from importlib.resources import files
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+from scipy.stats import rankdata
+
+from whence.core.arrays import Doubles
+from whence.metrics.comparison import standard_error, ties, ties_of_runs
+from whence.metrics.coreset import SPREAD, loss_of
+from whence_studies.suite.metric import METRICS, Accuracies, Column, Curves, Numbers
+from whence_studies.suite.protocol import RANDOM, Method
+from whence_studies.suite.results import COSTS, ERROR, Results
+
+Section = TypeVar("Section", Curves, Accuracies, Numbers)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A number of a table: its value, whether it is the best or tied with it, and what to know about it."""
+
+    value: float | None
+    best: bool
+    tied: bool
+    note: str
+    failed: bool
+
+
+class Retrained(NamedTuple):
+    """Accuracies of retrained models by the share kept or removed.
+
+    Attributes
+    ----------
+    shares : rising
+    rows : methods, with our accuracies and the paper's own by share, where there are some
+    spreads : standard deviations of ours between training seeds, by a method's key and by share
+    place : of the paper's own, in it
+    """
+
+    shares: list[float]
+    rows: list[tuple[Method, dict[float, float], dict[float, float]]]
+    spreads: dict[str, dict[float, float]]
+    place: str | None
+
+    @property
+    def spread(self) -> bool:
+        """Whether there are several training seeds."""
+        return any(self.spreads.values())
+
+    def best(self, share: float, rising: bool) -> float:
+        """Give the best of our accuracies at one of the shares."""
+        return (max if rising else min)(ours[share] for _, ours, _ in self.rows if share in ours)
+
+
+class Summary:
+    """Reads results for the page and for the command line."""
+
+    def __init__(self, results: Results) -> None:
+        self.results = results
+        # Results were checked when they were made; classes of the user's are not needed to show them.
+        self.everyone = [Method.model_construct(**given) for given in results.protocol["methods"]]
+        self.methods = [method for method in self.everyone if not method.sweep]
+        found = {key: METRICS.get(key, "metrics") for key in results.protocol["metrics"]}
+        self.metrics = list(found.values())
+        self._options = {metric.name: results.protocol["metrics"][key] for key, metric in found.items()}
+        self._owners = {
+            replace(each, metric=each.metric or metric.name): metric.name
+            for metric in self.metrics
+            for each in metric.columns_for(self._options[metric.name])
+        }
+        self.columns = list(self._owners)
+
+    def owner(self, column: Column) -> str:
+        """Give the name of the metric that a column is of, which its rows may not have."""
+        return self._owners[column]
+
+    @cached_property
+    def values(self) -> dict[Column, dict[str, float]]:
+        """Scores by column, and by method where it has one."""
+        found = {}
+        for column in self.columns:
+            scores = {method.key: self._value(method.key, column) for method in self.methods}
+            found[column] = {key: value for key, value in scores.items() if value is not None}
+        return found
+
+    def _value(self, key: str, column: Column) -> float | None:
+        if not column.first:
+            return self.results.value(column.metric, key)
+        return min(self.curve(column.metric, key, "loss"), default=(0.0, None))[1]
+
+    def table(self) -> list[tuple[Method, list[Cell]]]:
+        """Scores of all methods, column by column."""
+        by_column = [self._column(column) for column in self.columns]
+        return [(method, [cells[i] for cells in by_column]) for i, method in enumerate(self.methods)]
+
+    def _column(self, column: Column) -> list[Cell]:
+        values = self.values[column]
+        tied = self._tied(column, list(values))
+        best = (max if column.rising else min)(values.values(), default=None)
+        cells = []
+        for method in self.methods:
+            value = values.get(method.key)
+            failed = self.results.select(self._owners[column], method.key, ERROR)
+            scores = self.results.select(column.metric, method.key, "score")
+            note = (failed or scores)[0].note if failed or scores else ""
+            is_best = value is not None and value == best
+            cells.append(Cell(value, is_best, method.key in tied and not is_best, note, bool(failed)))
+        return cells
+
+    def _tied(self, column: Column, present: list[str]) -> set[str]:
+        """Methods that cannot be told from the best one."""
+        if column.ties == "given":
+            return {key for key in present if self.results.value(column.metric, key, "tied_with_best")}
+        values = self._each(column, present)
+        if values is None or column.ties == "none":
+            return set()
+        n = values.shape[1]
+        # Losses of bad coresets are larger and spread more: their logarithms spread alike.
+        same = ties_of_runs(np.log(values)) if column.ties == "runs" else ties(values, np.arange(n))
+        means = values.mean(axis=1)
+        best = int(np.argmax(means if column.rising else -means))
+        return {key for key, tied in zip(present, same[best], strict=True) if tied}
+
+    def _each(self, column: Column, present: list[str]) -> Doubles | None:
+        """Values (method, n) of which scores are the means: of tests, of wrong labels, or of training seeds.
+
+        None where there are fewer than two, or where methods do not have the same.
+        """
+        each = [self._values_of(column, key) for key in present]
+        counts = {len(values) for values in each}
+        return np.array(each, dtype=np.float64) if len(counts) == 1 and min(counts) > 1 else None
+
+    def _values_of(self, column: Column, key: str) -> list[float | None]:
+        if not column.first:
+            return [row.value for row in self.results.select(column.metric, key, "each")]
+        curves = [self.curve(column.metric, key, loss_of(seed)) for seed in range(self.seeds(column.metric))]
+        return [min(curve)[1] for curve in curves if curve]
+
+    def judged(self) -> list[tuple[str, list[str]]]:
+        """How ties are told, and the columns where they are told so."""
+        found: dict[str, list[str]] = {}
+        for column in self.columns:
+            found.setdefault(self._how(column), []).append(column.title)
+        return list(found.items())
+
+    def seeds(self, metric: str) -> int:
+        """Give the number of training seeds of a metric that retrains models, else 0."""
+        return int(self._options.get(metric, {}).get("seeds", 0))
+
+    def _how(self, column: Column) -> str:
+        if column.ties in ("given", "none"):
+            return column.how
+        if column.ties == "runs" and self.seeds(column.metric) == 1:
+            return "one training seed: differences cannot be judged"
+        if self._each(column, list(self.values[column])) is None:
+            return "the results hold no single values: differences cannot be judged"
+        return column.how.format(seeds=self.seeds(column.metric))
+
+    def interval(self, column: Column, key: str) -> tuple[float, float] | None:
+        """95 % interval of a score: of LDS over subsets, else over tests or wrong labels; of losses none."""
+        low, high = (self.results.value(column.metric, key, end) for end in ("low", "high"))
+        if low is not None and high is not None:
+            return low, high
+        values = None if column.ties == "runs" else self._each(column, [key])
+        if values is None:
+            return None
+        half = 1.96 * float(standard_error(values, np.arange(values.shape[1]))[0])
+        return float(values.mean()) - half, float(values.mean()) + half
+
+    @cached_property
+    def ranks(self) -> dict[str, tuple[float, int]]:
+        """Average rank of each method over the columns it has a score in, and how many those are."""
+        found: dict[str, list[float]] = {}
+        for column, scores in self.values.items():
+            values = np.array(list(scores.values()))
+            for key, rank in zip(scores, rankdata(-values if column.rising else values), strict=True):
+                found.setdefault(key, []).append(float(rank))
+        return {key: (float(np.mean(some)), len(some)) for key, some in found.items()}
+
+    @property
+    def on_cpu(self) -> bool:
+        """Whether the CPU did the work, whose own seconds no other job lengthens."""
+        return bool(self.results.protocol["model"]["device"] == "cpu")
+
+    def seconds(self, method: Method) -> float:
+        """Seconds of fitting and of explaining all tests; 0 where nothing is known of them."""
+        return self._cost(method, ["cpu_seconds"] if self.on_cpu else ["fit_seconds", "explain_seconds"])
+
+    def cost(self, method: Method, name: str) -> float | None:
+        """Give what a method cost in the first scene that needed its scores."""
+        return self.results.value(COSTS, method.key, name)
+
+    def by_model(self, column: Column) -> list[tuple[Method, list[float]]]:
+        """Scores of each explained model, of methods that have some; none where there is only one model."""
+        found = [(m, [v for _, v in self.curve(column.metric, m.key, "model")]) for m in self.methods]
+        return [(method, values) for method, values in found if values]
+
+    def curve(self, metric: str, key: str, quantity: str) -> list[tuple[float, float]]:
+        """Points of a method's curve."""
+        rows = self.results.select(metric, key, quantity)
+        return [(row.x, row.value) for row in rows if row.x is not None and row.value is not None]
+
+    def sections(self, kind: type[Section]) -> list[tuple[str, Section]]:
+        """What metrics have for the page of one kind, with their names."""
+        return [(m.name, one) for m in self.metrics for one in m.sections if isinstance(one, kind)]
+
+    def retrained(self) -> list[tuple[str, Accuracies, Retrained]]:
+        """Accuracies of models that were retrained, beside the paper's, metric by metric."""
+        found = []
+        for metric, section in self.sections(Accuracies):
+            table = paper().get(metric, {}).get(self.results.protocol["data"]["name"], {})
+            curves = [(m, dict(sorted(self.curve(metric, m.key, "accuracy")))) for m in self.methods]
+            shares = sorted({share for _, curve in curves for share in curve})
+            kept = {share: share if section.what == "Kept" else 1 - share for share in shares}
+            rows = []
+            for method, ours in curves:
+                theirs = {share: printed(table, method, kept[share]) for share in shares}
+                known = {share: value for share, value in theirs.items() if value is not None}
+                rows += [(method, ours, known)] if ours else []
+            spreads = {m.key: dict(self.curve(metric, m.key, SPREAD)) for m in self.methods}
+            found += [(metric, section, Retrained(shares, rows, spreads, table.get("place")))] if rows else []
+        return found
+
+    def statements(self) -> list[dict[str, Any]]:
+        """The paper's statements about its data sets, and what was measured here in the same terms."""
+        key, data = paper()["method"]["key"], self.results.protocol["data"]["name"]
+        own = next((m for m in self.methods if m.key == key and key in self.ranks), None)
+        rows = []
+        for statement in paper()["statements"]:
+            theirs, ours = statement["values"].get(data), own and self._measured(statement, own)
+            if ours or theirs is not None:
+                rows.append({**statement, "theirs": theirs, "ours": ours or None})
+        return rows
+
+    def _measured(self, statement: Mapping[str, Any], own: Method) -> float | None:
+        """What a statement of the paper about its own method comes to here, if that is measured."""
+        others = [m for m in self.methods if m.name not in (own.name, RANDOM)]
+        if "costs" in statement:
+            theirs = [self._cost(m, statement["costs"]) for m in others if m.name in statement["of"]]
+            mine, least = self._cost(own, statement["costs"]), min(filter(None, theirs), default=0.0)
+            return least / mine if mine else None
+        if statement["id"] == "rank":
+            ranks = [self.ranks[m.key][0] for m in others if m.key in self.ranks]
+            return 1 + sum(rank < self.ranks[own.key][0] for rank in ranks)
+        if statement["id"] == "top_three":
+            return sum(self._among_three(column, own.name, others) for column in self.columns)
+        return None
+
+    def _cost(self, method: Method, names: list[str]) -> float:
+        return sum(self.cost(method, name) or 0.0 for name in names)
+
+    def _among_three(self, column: Column, name: str, others: list[Method]) -> bool:
+        """Tell whether a method, with its best options, is among the best three of a column."""
+        sign = 1 if column.rising else -1
+        scores = {key: sign * value for key, value in self.values[column].items()}
+        own = [scores[m.key] for m in self.methods if m.name == name and m.key in scores]
+        return bool(own) and sum(scores.get(m.key, -math.inf) > max(own) for m in others) < 3
+
+
+@cache
+def paper() -> dict[str, Any]:
+    """Numbers that the paper prints."""
+    return tomllib.loads(files("whence_studies.report").joinpath("paper.toml").read_text(encoding="utf-8"))
+
+
+def kind(method: Method) -> str:
+    """Say how a method is drawn: as the paper's own, as chance, or as any other."""
+    return {paper()["method"]["name"]: "dual", RANDOM: "chance"}.get(method.name, "")
+
+
+def printed(table: Mapping[str, Any], method: Method, share: float) -> float | None:
+    """Accuracy that the paper prints for a method where a share is kept."""
+    found = table.get(method.key) or table.get(method.name)
+    kept = 10 * share  # it prints them at 10, 20, … 90 %
+    return found[round(kept) - 1] / 100 if found and math.isclose(kept, round(kept)) else None

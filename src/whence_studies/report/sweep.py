@@ -1,0 +1,137 @@
+"""What results say about the sweep: every metric against the option of a method that was varied."""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+
+from whence.metrics.coreset import loss_of
+from whence_studies.report.summary import Summary, paper
+from whence_studies.suite.metric import Column
+from whence_studies.suite.protocol import RANDOM, Method
+
+T = TypeVar("T")
+Points = list[tuple[float, float]]
+
+
+class SweptColumn(NamedTuple):
+    """A column of the table of scores over the sweep.
+
+    Attributes
+    ----------
+    column : what is measured
+    points : values of the option, rising, with the score at each
+    chance : score of the random attributor
+    other : label and score of the best method that is neither swept nor random, and how many are as good
+    """
+
+    column: Column
+    points: Points
+    chance: float | None
+    other: tuple[str, float] | None
+
+    @property
+    def best(self) -> Points:
+        """Points with the best score: several where they are equal."""
+        return _best(self.points, self.column.rising)
+
+    @property
+    def recommended(self) -> list[float | None]:
+        """Scores at the values that the paper recommends, where they are among the points."""
+        return [dict(self.points).get(value) for value in paper()["method"]["choices"]]
+
+
+class Sweep:
+    """Reads the sweep of results; it is empty where fewer than three values were taken."""
+
+    def __init__(self, summary: Summary) -> None:
+        self.summary, self.results = summary, summary.results
+        given = self.results.protocol.get("sweep", {})
+        self.option, self.method = given.get("option", ""), given.get("method", paper()["method"]["name"])
+        found = [m for m in summary.everyone if m.name == self.method and set(m.options) == {self.option}]
+        self.methods = sorted(found, key=self.at) if len(found) > 2 else []
+        self._shared = cache(self._find_shared)
+
+    def at(self, method: Method) -> float:
+        """Value of the option."""
+        return float(method.options[self.option])
+
+    def columns(self) -> list[SweptColumn]:
+        """All columns of which there are at least three points."""
+        return [swept for swept in map(self._column, self.summary.columns) if len(swept.points) > 2]
+
+    def by_kappa(self) -> list[SweptColumn]:
+        """The same over κ = C·N·mean‖f‖² of each metric's own scene, as far as it is known."""
+        found = []
+        for swept in self.columns():
+            kappas = {self.at(m): self.kappa(swept.column, m) for m in self.methods}
+            pairs = [(kappas[x], value) for x, value in swept.points]
+            points = [(kappa, value) for kappa, value in pairs if kappa is not None]
+            found += [swept._replace(points=points)] if len(points) > 2 else []
+        return found
+
+    def kappa(self, column: Column, method: Method) -> float | None:
+        """κ of a method in the scene of a column."""
+        return self.results.value(self.summary.owner(column), method.key, "kappa")
+
+    def lines(self, metric: str, quantity: str) -> list[Points]:
+        """A quantity over the sweep: one line, or one for each of what it is of, such as the classes."""
+        lines: dict[float | None, Points] = {}
+        for method in self.methods:
+            for row in self.results.select(metric, method.key, quantity):
+                if row.value is not None:
+                    lines.setdefault(row.x, []).append((self.at(method), row.value))
+        return list(lines.values())
+
+    def shared(self) -> list[tuple[list[str], tuple[float, ...], int]]:
+        """Metrics of the sweep that retrain models, with fractions and the number of seeds that all share."""
+        found: dict[tuple[tuple[float, ...], int], list[str]] = {}
+        for metric in dict.fromkeys(s.column.metric for s in self.columns() if s.column.ties == "runs"):
+            pairs = self._shared(metric)
+            if pairs:
+                fractions, seeds = sorted({p for _, p in pairs}), {seed for seed, _ in pairs}
+                found.setdefault((tuple(fractions), len(seeds)), []).append(metric)
+        return [(metrics, *what) for what, metrics in found.items()]
+
+    def _column(self, column: Column) -> SweptColumn:
+        pairs = [(self.at(method), self._value(column, method.key)) for method in self.methods]
+        others = [m for m in self.summary.methods if m.name not in (self.method, RANDOM)]
+        scored = [(m.label, value) for m in others if (value := self._value(column, m.key)) is not None]
+        points = [(x, value) for x, value in pairs if value is not None]
+        best = _best(scored, column.rising)
+        other = (best[0][0] + f" and {len(best) - 1} more" * (len(best) > 1), best[0][1]) if best else None
+        return SweptColumn(column, points, self._value(column, RANDOM), other)
+
+    def _value(self, column: Column, key: str) -> float | None:
+        """A score; of losses, over the fractions and seeds that all methods share, so that they compare."""
+        if column.ties != "runs":
+            return self.results.value(column.metric, key)
+        losses, pairs = self._losses(column.metric, key), sorted(self._shared(column.metric))
+        if not losses or not pairs:
+            return None
+        if column.first:
+            least = min(p for _, p in pairs)
+            pairs = [(seed, p) for seed, p in pairs if p == least]
+        weights = [1 / p for _, p in pairs]
+        return float(np.average([losses[pair] for pair in pairs], weights=weights))
+
+    def _find_shared(self, metric: str) -> set[tuple[int, float]]:
+        """Pairs of a training seed and a fraction that every method with losses has."""
+        found = [set(self._losses(metric, method.key)) for method in self.summary.everyone]
+        return set.intersection(*found) if (found := [pairs for pairs in found if pairs]) else set()
+
+    def _losses(self, metric: str, key: str) -> dict[tuple[int, float], float]:
+        return {
+            (seed, p): loss
+            for seed in range(self.summary.seeds(metric))
+            for p, loss in self.summary.curve(metric, key, loss_of(seed))
+        }
+
+
+def _best(scored: list[tuple[T, float]], rising: bool) -> list[tuple[T, float]]:
+    """Give what has the best score: several where they are equal."""
+    top = (max if rising else min)((value for _, value in scored), default=math.nan)
+    return [pair for pair in scored if math.isclose(pair[1], top, rel_tol=1e-9)]

@@ -1,0 +1,154 @@
+"""Samples drawn from a data source, and what a source is; whence's own are in ``sources``."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import Dataset
+
+from whence.core.arrays import Ints
+from whence.core.checks import check_callable
+from whence.core.naming import called, find
+from whence.core.registry import Registry
+from whence.errors import InvalidInputError
+from whence_studies.scenes.views import View, view
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where samples come from.
+
+    Attributes
+    ----------
+    name : in protocols
+    read : gives a mapping with ``train`` and ``test``, each inputs and labels or a torch data set of such
+        pairs, and perhaps ``class_names``; of the arguments ``folder`` with the data, ``n_test`` tests that
+        are wanted (None for all) and ``seed`` it gets those that it takes
+
+    Examples
+    --------
+    >>> import whence
+    >>> from whence_studies import Source
+    >>> whence.register(Source("corners", lambda: {"train": ([[0.0]], [0]), "test": ([[1.0]], [0])})).name
+    'corners'
+    """
+
+    name: str
+    read: Callable[..., Mapping[str, Any]]
+
+    def __post_init__(self) -> None:
+        check_callable("read", self.read, "a function that gives train and test")
+
+
+SOURCES: Registry[Source] = Registry(
+    "data source", lambda thing: isinstance(thing, Source), stands_for=lambda source: source.read
+)
+
+
+class Lazy(Dataset[Any]):
+    """Samples with known labels (N,) whose inputs a function reads by their place."""
+
+    def __init__(self, labels: Ints, read: Callable[[int], Any]) -> None:
+        self.labels, self.read = labels, read
+
+    def __len__(self) -> int:
+        """Give the number of samples."""
+        return len(self.labels)
+
+    def __getitem__(self, index: int) -> tuple[Any, int]:
+        """Read a sample."""
+        return self.read(index), int(self.labels[index])
+
+
+def default_folder() -> Path:
+    """Give the folder with a subfolder per data set: ``WHENCE_DATA``, or ``~/.cache/whence/data``."""
+    return Path(os.environ.get("WHENCE_DATA") or "~/.cache/whence/data").expanduser()
+
+
+def require(path: Path, what: str) -> None:
+    """Raise where a file or folder of a data set is missing; ``what`` says what to put there."""
+    if not path.exists():
+        raise InvalidInputError(
+            f"There is no {path}. Put {what} there, or name another folder with --data or WHENCE_DATA."
+        )
+
+
+def load(name: str, folder: Path, n_train: int | None, n_test: int | None, seed: int) -> tuple[View, View]:
+    """Draw training samples and tests of a data set, as many of each class as there are; only these are read.
+
+    Parameters
+    ----------
+    name
+        Of a source, or ``module:name`` of one, or of a function of the user's that gives what its ``read``
+        would.
+    folder
+        Has a subfolder per data set, in its authors' format.
+    n_train, n_test
+        How many to draw; None takes all.
+    seed
+        Of the draw.
+
+    Examples
+    --------
+    >>> train, test = load("sample", Path(), 100, 20, seed=0)
+    >>> tuple(train[0][0].shape), np.bincount(test.labels).tolist()
+    ((1, 28, 28), [2, 2, 2, 2, 2, 2, 2, 2, 2, 2])
+    """
+    offered: dict[str, Any] = {"folder": folder, "n_test": n_test, "seed": seed}
+    found = SOURCES.get(name, "data.name") if name in SOURCES else find("data.name", name, **offered)
+    if isinstance(found, Source):
+        found = called(found.read, **offered)
+    if not isinstance(found, Mapping) or not {"train", "test"} <= found.keys():
+        raise InvalidInputError(
+            f"'data.name' must give a mapping with train and test, and perhaps class_names. Got "
+            f"{sorted(found) if isinstance(found, Mapping) else type(found).__name__} from {name!r}."
+        )
+    sizes = {"train": n_train, "test": n_test}
+    parts = {what: view(found[what], show_progress=False) for what in sizes}
+    K = 1 + max(int(part.labels.max()) for part in parts.values())
+    names = tuple(str(one) for one in found.get("class_names") or range(K))
+    if len(names) < K:
+        raise InvalidInputError(f"'class_names' of {name!r} must name {K} classes. Got {len(names)}.")
+    train, test = (taken(p, draw(p.labels, sizes[what], seed, what), names) for what, p in parts.items())
+    return train, test
+
+
+def draw(labels: Ints, size: int | None, seed: int, what: str) -> Ints:
+    """Sorted places of ``size`` samples, as many of each class as far as the classes have enough."""
+    if size is None:
+        return np.arange(len(labels))
+    if size > len(labels):
+        raise InvalidInputError(f"'{what}' must be at most {len(labels)}, the samples there are. Got {size}.")
+    order = np.random.default_rng(seed).permutation(len(labels))
+    shuffled = labels[order]
+    turn = np.empty(len(labels), dtype=np.int64)  # how many of its class come before a sample
+    for c in np.unique(shuffled):
+        mine = shuffled == c
+        turn[mine] = np.arange(mine.sum())
+    return np.sort(order[np.argsort(turn, kind="stable")[:size]])
+
+
+def taken(samples: View, places: Ints, class_names: tuple[str, ...] | None) -> View:
+    """Read some samples, and give a set of these alone."""
+    inputs = together([samples[int(place)][0] for place in places])
+    return view((inputs, samples.labels[places]), show_progress=False, class_names=class_names)
+
+
+def together(inputs: list[Any]) -> Tensor | list[str]:
+    """Put inputs into one tensor, or leave them as texts."""
+    if all(isinstance(one, str) for one in inputs):
+        return inputs
+    try:
+        return torch.stack([torch.as_tensor(one) for one in inputs])
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise InvalidInputError(
+            "'data.name' must give texts, or tensors of one shape; pad them where they differ. "
+            f"Got others: {error}."
+        ) from error

@@ -1,0 +1,240 @@
+"""Models trained on perturbed data, each once, and kept in a cache by the fingerprint of what they are."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from whence import engine as engines
+from whence.core import progress, store
+from whence.core.cache import Cache, Slot
+from whence.core.checks import check_callable, check_flag, check_is, check_seed, shown
+from whence.core.display import displayed
+from whence.core.fingerprint import Digest, source
+from whence.engine import Engine, Outcome
+from whence.errors import InvalidInputError, StoreError, WhenceError
+from whence_studies.scenes.views import View, view
+from whence_studies.scenes.weights import load_weights, save_weights
+
+TrainFn = Callable[[View, int], nn.Module]
+MODELS = "Models"
+"""What who listens to ``whence.core.progress`` hears of."""
+
+_MODULES = ("data", *(f"evaluate.scenes.{name}" for name in ("loops", "perturb", "retrain", "views")))
+"""Whose code a training can depend on."""
+
+
+class RetrainingWarning(UserWarning):
+    """A model could not be trained; the others were."""
+
+
+@displayed("seed", "seconds", "cached", "error")
+@dataclass(frozen=True, eq=False)
+class Run:
+    """A model that was to be trained.
+
+    Attributes
+    ----------
+    seed : of its training
+    path : the file of its weights
+    seconds : its training took; of a model from the cache, then; 0 where it could not be trained
+    cached : whether it was found and not trained now
+    error : why it could not be trained, in a line; None where it was
+    details : the whole traceback of that
+    """
+
+    seed: int
+    path: Path
+    seconds: float
+    cached: bool
+    error: str | None
+    details: str | None
+    _architecture: nn.Module
+
+    def model(self) -> nn.Module:
+        """Read the trained model, in eval mode; each call gives another copy."""
+        if self.error is not None:
+            raise WhenceError(f"This model could not be trained: {self.error}. Repair the cause and retrain.")
+        return load_weights(self.path, self._architecture)
+
+
+def retrain(
+    train_fn: TrainFn,
+    jobs: Iterable[tuple[Any, int]],
+    model: nn.Module,
+    cache_dir: str | os.PathLike[str],
+    *,
+    config: Mapping[str, Any] | None = None,
+    engine: str | Engine | None = None,
+    threads: int | None = None,
+    show_progress: bool = True,
+) -> list[Run]:
+    """Train a model on each of several data sets, or read it where it was trained before.
+
+    Each model is saved as soon as it is trained: when the process is killed, calling this again goes on after
+    the last one. A training that fails is warned of and tried again next time; the others go on.
+
+    A model is found again by the code of ``train_fn`` with the constants, functions and enclosed values it
+    uses from its own module, by ``config``, by samples and labels with all perturbations, by the seed, and by
+    the names and shapes of the weights. What else training depends on, such as code in other modules, belongs
+    in ``config``.
+
+    Parameters
+    ----------
+    train_fn
+        ``train_fn(dataset, seed)`` gives the trained model. The data set is a ``View``: a torch ``Dataset``
+        with ``labels``. Torch's random numbers are seeded with ``seed`` before.
+    jobs
+        Pairs of data, as for ``view``, and a seed.
+    model
+        A model of the architecture that ``train_fn`` gives; its weights do not matter.
+    cache_dir
+        Folder for the weights, as safetensors; nothing in it runs when it is read.
+    config
+        What makes trainings differ beside the code and the data; JSON must be able to hold it.
+    engine
+        Where trainings run, as for ``whence.engine.run``: one after the other here, or several at a time with
+        ``"processes"``, to which function and data must be sendable. The models are the same.
+    threads
+        Of torch in each training; None for as many as here. Small models that cannot use several train
+        fastest with 1, in one process per core. Models may differ in the last bits where the number of
+        threads does.
+    show_progress
+        Show how many models are left, and for how long.
+
+    Returns
+    -------
+    One run per job, in order.
+
+    Warns
+    -----
+    RetrainingWarning
+        For each model that could not be trained, with the cause.
+    """
+    show_progress = check_flag("show_progress", show_progress)
+    check_callable("train_fn", train_fn, "a function of a data set and a seed that gives the trained model")
+    check_is("model", model, nn.Module, "an nn.Module of the architecture")
+    cache = Cache(cache_dir)
+    tasks = _tasks(train_fn, jobs, model, cache, config)
+    cache.make()
+    found = {task.path: _seconds(task.path) for task in tasks}
+    # The same model may be asked for several times, and is trained once.
+    missing = list({task.path: task for task in tasks if found[task.path] is None}.values())
+    # All in one function, which is sent once: data that several tasks share are sent once too.
+    train = partial(_train, train_fn, missing)
+    ended: dict[Path, Outcome] = {}
+    title = f"training models ({len(tasks) - len(missing)} cached)"
+    progress.tell(MODELS, 0, len(tasks))
+    with progress.bar(title, len(missing), "models", show=show_progress and bool(missing)) as watched:
+        progress.tell(MODELS, len(tasks) - len(missing), len(tasks))
+        for outcome in engines.run(train, range(len(missing)), engine, threads=threads):
+            ended[missing[outcome.place].path] = outcome
+            failed = sum(each.error is not None for each in ended.values())
+            watched.set_postfix_str(f"{failed} failed" if failed else "", refresh=False)
+            watched.update()
+            progress.tell(MODELS, len(tasks) - len(missing) + len(ended), len(tasks))
+    runs = []
+    # Warned of after all is done, so that a warning that is made an error stops no training.
+    for number, task in enumerate(tasks):
+        end, cached = ended.get(task.path, Outcome(number, found[task.path])), task.path not in ended
+        error = None if end.error is None else f"{type(end.error).__name__}: {end.error}"
+        runs.append(Run(task.seed, task.path, end.value or 0.0, cached, error, end.details, model))
+        if error is not None:
+            warnings.warn(f"Job {number} could not be trained: {error}", RetrainingWarning, stacklevel=2)
+    return runs
+
+
+@dataclass(frozen=True, eq=False)
+class _Task:
+    """One training: its data, its seed, and its place in the cache."""
+
+    data: View
+    seed: int
+    slot: Slot
+
+    @property
+    def path(self) -> Path:
+        """The file of the weights."""
+        return self.slot.path / "weights.safetensors"
+
+
+def _tasks(
+    train_fn: TrainFn,
+    jobs: Iterable[tuple[Any, int]],
+    model: nn.Module,
+    cache: Cache,
+    config: Mapping[str, Any] | None,
+) -> list[_Task]:
+    try:
+        settings = json.dumps(dict(config or {}), sort_keys=True, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise InvalidInputError(f"'config' must be a mapping that JSON can hold: {error}.") from error
+    kinds = [[name, str(t.dtype), list(t.shape)] for name, t in model.state_dict().items()]
+    common = {
+        "code": code_fingerprint(train_fn),
+        "whence": source(*(f"whence.{module}" for module in _MODULES)),
+        "config": settings,
+        "weights": Digest().of(kinds),
+    }
+    tasks: list[_Task] = []
+    contents: dict[int, str] = {}
+    for job in jobs if isinstance(jobs, Iterable) else ():
+        if not isinstance(job, tuple | list) or len(job) != 2:
+            raise InvalidInputError(f"'jobs' must hold pairs of data and a seed. Got {shown(job)}.")
+        data, seed = job
+        seen, seed = view(data), check_seed(seed)
+        known = id(seen.samples.source)
+        if known not in contents:  # which no other data takes: the tasks hold on to theirs
+            contents[known] = seen.samples.contents()
+        parts = {**common, "data": seen.samples.fingerprint(contents[known]), "seed": str(seed)}
+        tasks.append(_Task(seen, seed, cache.slot("model", parts)))
+    if not tasks:
+        raise InvalidInputError("'jobs' must hold at least one pair of data and a seed. Got none.")
+    return tasks
+
+
+def _train(train_fn: TrainFn, tasks: list[_Task], number: int) -> float:
+    """Train one model and save its weights; give the seconds it took."""
+    task = tasks[number]
+    with task.slot.locked():
+        seconds = _seconds(task.path)
+        if seconds is not None:  # of another process, which has trained it in the meantime
+            return seconds
+        started = time.perf_counter()
+        with torch.random.fork_rng():
+            torch.manual_seed(task.seed)
+            model: Any = train_fn(task.data, task.seed)
+        if not isinstance(model, nn.Module):
+            raise TypeError(f"'train_fn' must return the trained model. Got {type(model).__name__}.")
+        seconds = time.perf_counter() - started
+        title = ", ".join([f"model trained with seed {task.seed}", *task.data.history])
+        with task.slot.filling(title):
+            save_weights(task.path, model.state_dict(), {"seconds": seconds})
+        return seconds
+
+
+def _seconds(path: Path) -> float | None:
+    """Seconds that a saved model took to train; None where there is none, or its file is damaged."""
+    try:
+        return float(store.read(path)[1]["seconds"])
+    except (FileNotFoundError, StoreError, KeyError, TypeError, ValueError):
+        return None
+
+
+def code_fingerprint(function: Callable[..., Any]) -> str:
+    """Identify a function by its code and by what it uses from around it; of a method, not its object.
+
+    That is the values it encloses, and of the user's own modules the constants, functions and classes. What
+    else the training depends on, the caller says in ``config``.
+    """
+    return Digest().of(getattr(function, "__func__", function))

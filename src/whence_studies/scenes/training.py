@@ -1,0 +1,287 @@
+"""How a network is made and trained: by a recipe, with a fixed number of steps, or by the user's function."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy, pad
+from torch.optim import SGD, AdamW, Optimizer
+from torch.optim.lr_scheduler import OneCycleLR
+
+from whence.core import contents, store
+from whence.core.fingerprint import Digest, source, structure
+from whence.core.naming import called, named
+from whence.core.progress import bar
+from whence.core.tables import Count, Table, ours
+from whence.errors import InvalidInputError
+from whence_studies.scenes import networks
+from whence_studies.scenes.encoder import Encoder
+from whence_studies.scenes.retrain import code_fingerprint
+from whence_studies.scenes.texts import LastBlock, TextClassifier
+from whence_studies.scenes.unfinished import Unfinished
+from whence_studies.scenes.views import View, view
+from whence_studies.scenes.weights import load_weights, save_weights
+
+_MODULES = ("loops", "networks", "texts", "training", "views")
+"""Whose code a trained network depends on."""
+
+
+class Recipe(Table):
+    """How a network is trained: by steps, not epochs, so that smaller sets are trained as long.
+
+    Attributes
+    ----------
+    name : of the network, or ``module:name`` of a function of the user's that makes an untrained one
+    steps, batch_size : gradient steps, and samples of each
+    optimizer : "adamw", or "sgd" with Nesterov's momentum
+    learning_rate : the largest, of one cycle up and down to zero
+    weight_decay : of the optimiser
+    smoothing : share of a label's weight that is spread over all classes
+    augment : mirror half of the images, and shift them by up to a sixteenth, a batch alike; "each" shifts
+        every image by itself, up to an eighth
+    device : where
+    checkpoints : weights of a training that are kept, for methods that need them
+    train : ``module:name`` of the user's ``train_fn(dataset, seed)`` that gives a trained model; None trains
+        by the above
+    """
+
+    name: Annotated[str, ours("model.name", networks.NETWORKS)]
+    steps: Count
+    batch_size: Count = 64
+    optimizer: Literal["adamw", "sgd"] = "adamw"
+    learning_rate: float = 0.01
+    weight_decay: float = 1e-2
+    smoothing: float = Field(default=0.0, ge=0, lt=1)
+    augment: bool | Literal["each"] = False
+    device: str = "cpu"
+    checkpoints: int = 5
+    train: Annotated[str, ours("model.train")] | None = None
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A trained model, its weights in the course of training, and the learning rate at each of these."""
+
+    model: nn.Module
+    checkpoints: list[dict[str, Tensor]] = field(default_factory=list)
+    learning_rates: list[float] = field(default_factory=list)
+
+    def write(self, folder: Path) -> None:
+        """Write all weights to files."""
+        states = [self.model.state_dict(), *self.checkpoints]
+        for place, (state, rate) in enumerate(zip(states, [0.0, *self.learning_rates], strict=True)):
+            save_weights(folder / f"{place}.safetensors", state, {"learning_rate": rate})
+
+    @classmethod
+    def read(cls, folder: Path, model: nn.Module) -> Trained:
+        """Read what ``write`` wrote, or raise StoreError; ``model`` is of the same kind."""
+        paths = [folder / f"{place}.safetensors" for place in range(len(list(folder.glob("*.safetensors"))))]
+        first, *others = (load_weights(path, model) for path in paths or [folder / "0.safetensors"])
+        rates = [contents.manifest(float, store.read(path)[1].get("learning_rate")) for path in paths[1:]]
+        return cls(first, [dict(one.state_dict()) for one in others], rates)
+
+
+@dataclass(frozen=True, eq=False)
+class Trainer:
+    """Makes networks and trains them.
+
+    Attributes
+    ----------
+    recipe : how; its name is one of ours, or ``module:name`` of a function that makes an untrained network
+    inputs : (N, …) of the training set that networks are made for
+    n_classes : outputs of the network
+    encoder : of texts, where the network's inputs are made of these
+    """
+
+    recipe: Recipe
+    inputs: Tensor
+    n_classes: int
+    encoder: Encoder | None = None
+
+    def build(self, seed: int, inputs: Tensor | None = None) -> nn.Module:
+        """Make an untrained network for inputs (N, …); torch's own random state is left as it was."""
+        given = self.inputs if inputs is None else inputs
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            network = networks.find(self.recipe.name).build(given, self.n_classes, self.encoder)
+        return network.to(self.recipe.device)
+
+    def train(
+        self,
+        inputs: Tensor,
+        labels: Tensor,
+        seed: int,
+        n_checkpoints: int = 0,
+        unfinished: Unfinished | None = None,
+    ) -> Trained:
+        """Train on inputs (N, …) and labels (N,) from a seed, which sets first weights and the order.
+
+        ``unfinished`` is where a training that was stopped is gone on from.
+        """
+        if self.recipe.train is None:
+            model = self.build(seed, inputs)
+            return train(self.recipe, model, inputs, labels, seed, n_checkpoints, unfinished)
+        name, samples = self.recipe.train, view((inputs, labels), show_progress=False)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            model = called(named("model.train", name), samples, seed, steps=self.recipe.steps)
+        if not isinstance(model, nn.Module):
+            raise InvalidInputError(
+                f"'model.train' must give a trained torch module. Got {type(model).__name__} from {name!r}."
+            )
+        try:
+            self.build(0).load_state_dict(model.state_dict())
+        except RuntimeError as error:
+            raise InvalidInputError(
+                "'model.train' must give a network with the weights that 'model.name' has. Got others from "
+                f"{name!r}: {error}"
+            ) from error
+        return Trained(model.eval())
+
+    def on_view(self, samples: View, seed: int) -> nn.Module:
+        """Train on a view, as ``retrain`` asks."""
+        inputs = torch.stack([samples[i][0] for i in range(len(samples))])
+        return self.train(inputs, torch.from_numpy(samples.labels), seed).model
+
+    def whole(self, model: nn.Module) -> nn.Module | None:
+        """Give the model from what a user sees, images or tokens, to logits; None where there is no such."""
+        if self.encoder is None:
+            return model
+        return TextClassifier(self.encoder.backbone, model) if isinstance(model, LastBlock) else None
+
+    @cached_property
+    def config(self) -> dict[str, Any]:
+        """What a training depends on beside its data and its seed, for the names of saved models."""
+        model, own = self.build(0), self.recipe.train
+        return {
+            "recipe": self.recipe.model_dump(exclude={"checkpoints"}),
+            "network": Digest().of([structure(model), dict(model.state_dict())]),
+            "train": None if own is None else code_fingerprint(named("model.train", own)),
+            "code": source(*(f"whence_studies.scenes.{module}" for module in _MODULES)),
+        }
+
+
+def train(
+    recipe: Recipe,
+    model: nn.Module,
+    inputs: Tensor,
+    labels: Tensor,
+    seed: int,
+    n_checkpoints: int = 0,
+    unfinished: Unfinished | None = None,
+) -> Trained:
+    """Train a network from its present weights.
+
+    Parameters
+    ----------
+    recipe
+        How to train.
+    model
+        What to train; it is changed.
+    inputs, labels
+        The training set, (N, …) and (N,) int64.
+    seed
+        Of the order of the samples. Equal seeds give equal weights on one machine and thread count.
+    n_checkpoints
+        Weights to keep, at equal distances, the last ones included.
+    unfinished
+        Where the training is kept now and then, and gone on from; None keeps nothing.
+    """
+    images = inputs.ndim == 4
+    if images:  # channels-last halves the time of small convolutions on a CPU
+        model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    optimizer, schedule = _optimizer(recipe, model)
+    generator = torch.Generator().manual_seed(seed)
+    due = {round(recipe.steps * (k + 1) / n_checkpoints) for k in range(n_checkpoints)}
+    step, kept = (0, []) if unfinished is None else unfinished.resume(model, optimizer, generator)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of steps of the optimiser, which were made before
+        for _ in range(step):
+            schedule.step()
+    show = unfinished is not None and unfinished.show_progress
+    shown = bar("Training", recipe.steps, "steps", initial=step, show=show, delay=2)
+    model.train()
+    while step < recipe.steps:
+        if unfinished is not None:
+            unfinished.write(step, model, optimizer, generator, kept)
+        for rows in _batches(len(inputs), recipe.batch_size, generator)[: recipe.steps - step]:
+            batch = _augmented(recipe, inputs[rows], generator) if images else inputs[rows]
+            output = model(batch.to(recipe.device))
+            loss = cross_entropy(
+                getattr(output, "logits", output),
+                labels[rows].to(recipe.device),
+                label_smoothing=recipe.smoothing,
+            )
+            optimizer.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]
+            rate = float(schedule.get_last_lr()[0])
+            optimizer.step()
+            schedule.step()
+            step += 1
+            shown.update(1)
+            if step in due:
+                kept.append((copy.deepcopy(model.state_dict()), rate))
+    shown.close()
+    if unfinished is not None:
+        unfinished.done()
+    model.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
+    model.requires_grad_(True).eval()
+    states = [{name: t.contiguous() for name, t in state.items()} for state, _ in kept]
+    return Trained(model, states, [rate for _, rate in kept])
+
+
+def _optimizer(recipe: Recipe, model: nn.Module) -> tuple[Optimizer, OneCycleLR]:
+    """Make the optimiser, and the cycle of its learning rate."""
+    rate, decay = recipe.learning_rate, recipe.weight_decay
+    optimizer: Optimizer
+    if recipe.optimizer == "sgd":
+        optimizer = SGD(model.parameters(), rate, momentum=0.9, weight_decay=decay, nesterov=True)
+    else:
+        optimizer = AdamW(model.parameters(), rate, weight_decay=decay)
+    cycled = recipe.optimizer == "adamw"
+    steps = recipe.steps + 1
+    up = min(1.0, max(0.2, 2 / steps))  # a step at least, without which torch divides by zero
+    return optimizer, OneCycleLR(optimizer, rate, total_steps=steps, pct_start=up, cycle_momentum=cycled)
+
+
+def _batches(n: int, batch_size: int, generator: torch.Generator) -> list[Tensor]:
+    """Draw batches of places, a permutation; a last part smaller than half a batch is left out."""
+    parts = torch.split(torch.randperm(n, generator=generator), batch_size)
+    return [rows for rows in parts if 2 * len(rows) >= min(batch_size, n)]
+
+
+def _augmented(recipe: Recipe, images: Tensor, generator: torch.Generator) -> Tensor:
+    """Mirror half of a batch, and shift it, as the recipe says."""
+    if not recipe.augment:
+        return images
+    flip = torch.rand(len(images), generator=generator) < 0.5
+    images = torch.where(flip[:, None, None, None], images.flip(3), images)
+    side = images.shape[-1]
+    if recipe.augment == "each":
+        return _shifted(images, side // 8, generator)
+    by = side // 16
+    down, right = torch.randint(0, 2 * by + 1, (2,), generator=generator).tolist()
+    return pad(images, (by, by, by, by))[:, :, down : down + side, right : right + side]
+
+
+def _shifted(images: Tensor, most: int, generator: torch.Generator) -> Tensor:
+    """Shift every image by itself, by up to ``most`` pixels down or right, or the other way; 0 comes in."""
+    n, channels, height, width = images.shape
+    down, right = torch.randint(0, 2 * most + 1, (2, n), generator=generator)
+    rows = down[:, None] + torch.arange(height)
+    columns = right[:, None] + torch.arange(width)
+    padded = pad(images, (most, most, most, most))
+    return padded[
+        torch.arange(n)[:, None, None, None],
+        torch.arange(channels)[:, None, None],
+        rows[:, None, :, None],
+        columns[:, None, None, :],
+    ]

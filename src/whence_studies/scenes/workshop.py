@@ -1,0 +1,288 @@
+"""Scenes: a training set as the evaluation perturbs it, the tests, and the model that was trained on it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from whence.core.arrays import Ints, Mask
+from whence.core.cache import Cache
+from whence.core.fingerprint import Digest
+from whence.core.naming import called
+from whence.errors import InvalidInputError, StoreError
+from whence.features import FeatureBank, extract
+from whence.gradients.bank import Kind
+from whence.methods import Attributor
+from whence.methods.graddot import WeightsAttributor
+from whence.metrics.resources import Spent, spending
+from whence_studies.scenes import datasets, networks
+from whence_studies.scenes.encoder import Encoder
+from whence_studies.scenes.retrain import retrain
+from whence_studies.scenes.settled import settled
+from whence_studies.scenes.training import Trained, Trainer
+from whence_studies.scenes.unfinished import Unfinished
+from whence_studies.scenes.views import View, subset, view
+
+if TYPE_CHECKING:
+    from whence_studies.suite.protocol import Protocol
+
+_APART = 1_000  # between the seeds of models that are explained
+
+
+class Shared(NamedTuple):
+    """What several methods read of a training set, features or gradients, and what that cost."""
+
+    made: Any
+    spent: Spent
+
+
+@dataclass(frozen=True, eq=False)
+class Scene:
+    """A training set, tests and a trained model, with which attribution methods are fitted and judged.
+
+    Attributes
+    ----------
+    workshop : where it was made
+    train, test : as they were before a network's inputs were made of them; labels in the model's classes
+    inputs, tests : (N, …) and (T, …) of both, as the model takes them
+    held_out : further tests and their true labels, which no attribution sees
+    trainer, trained : how networks are trained here, and the model that is explained, with its checkpoints
+    explained : (T,) the class that attributions explain: the one the model predicts
+    facts : what a reader must know about the scene, by name
+    made : what metrics make once for all methods, by their names
+    model : which of several explained models that is, 0 for the first
+    models : the same scene with every explained model so far, by its number
+    """
+
+    workshop: Workshop
+    train: View
+    test: View
+    inputs: Tensor
+    tests: Tensor
+    held_out: tuple[Tensor, Ints]
+    trainer: Trainer
+    trained: Trained
+    facts: dict[str, float] = field(default_factory=dict)
+    made: dict[str, Any] = field(default_factory=dict)
+    model: int = 0
+    models: dict[int, Scene] = field(default_factory=dict)
+
+    @cached_property
+    def explained(self) -> Ints:
+        """Classes (T,) that the model predicts for the tests."""
+        return networks.logits(self.trained.model, self.tests).argmax(1).numpy()
+
+    @property
+    def data(self) -> tuple[Tensor, Tensor]:
+        """The training set as attribution methods take it."""
+        return self.inputs, torch.from_numpy(self.train.labels)
+
+    @property
+    def marked(self) -> Mask:
+        """Mask (N,) of the training samples to be found: wrong labels, or shortcuts."""
+        return self.train.flipped_mask | self.train.poisoned_mask
+
+    @property
+    def bank(self) -> FeatureBank:
+        """Features of the training set, before the model's last layer."""
+        bank: FeatureBank = self._features.made
+        return bank
+
+    @cached_property
+    def bank_of_tests(self) -> FeatureBank:
+        """Features of the tests."""
+        tests = self.tests, torch.from_numpy(self.test.labels)
+        return extract(self.trained.model, tests, show_progress=False)
+
+    @cached_property
+    def _features(self) -> Shared:
+        read = partial(extract, self.trained.model, self.data, show_progress=False)
+        return Shared(*spending(read, lambda bank: bank.features.nbytes))
+
+    @cached_property
+    def _gradients(self) -> dict[Kind, Shared]:
+        """Gradients of the training set that methods asked for so far."""
+        return {}
+
+    @cached_property
+    def checkpoints(self) -> list[dict[str, Tensor]]:
+        """Weights in the course of training, with the statistics of BatchNorm that each of them has."""
+        return [settled(self.trained.model, state, self.inputs) for state in self.trained.checkpoints]
+
+    @cached_property
+    def said(self) -> Ints:
+        """Classes (N,) that the model predicts for the training set."""
+        return networks.logits(self.trained.model, self.inputs).argmax(1).numpy()
+
+    def attributor(self, kind: type[Attributor], options: Mapping[str, Any]) -> Attributor:
+        """Make an attributor, with the protocol's seed and threads where it takes them."""
+        protocol = self.workshop.protocol
+        seed = protocol.seed + _APART * self.model
+        common = {"seed": seed, "show_progress": False, "n_threads": protocol.threads}
+        made: Attributor = called(kind, **{**common, **options})
+        return made
+
+    def shared(self, attributor: Attributor) -> dict[str, Shared]:
+        """Give what an attributor reads of the training set and others read too, as ``fit`` takes it.
+
+        It is read once, by who comes first, and belongs to the cost of all.
+        """
+        if getattr(attributor, "layers", "last") != "last":
+            return {}
+        found = {"features": self._features}
+        if isinstance(attributor, WeightsAttributor) and attributor.kind is not None:
+            if attributor.kind not in self._gradients:
+                read = partial(attributor.collect, self.bank)
+                self._gradients[attributor.kind] = Shared(*spending(read, lambda bank: bank.nbytes))
+            found["gradients"] = self._gradients[attributor.kind]
+        return found
+
+    def fit(self, attributor: Attributor) -> Attributor:
+        """Fit an attributor, with what others have read."""
+        more: dict[str, Any] = {name: shared.made for name, shared in self.shared(attributor).items()}
+        if not more:
+            more = {"model": self.trained.model, "data": self.data}
+        if attributor.limits.needs_checkpoints:
+            more |= {"checkpoints": self.checkpoints, "learning_rates": self.trained.learning_rates}
+        return attributor.fit(**more)
+
+    def explaining(self, model: int) -> Scene:
+        """Give the scene with another explained model, which differs by its training seed alone.
+
+        Training set, tests and what metrics have made are shared.
+        """
+        self.models[self.model] = self
+        if model not in self.models:
+            trained = self.workshop.trained(self.trainer, self.inputs, self.train.labels, model)
+            self.models[model] = replace(self, trained=trained, model=model, facts={})
+        return self.models[model]
+
+    def retrained(self, parts: list[tuple[Ints, int]]) -> Iterator[nn.Module]:
+        """Give models trained on parts of the training set, each from its own seed, counted from 0."""
+        everything = view(self.data, show_progress=False)
+        # Seeds that the model which is explained was not trained with.
+        jobs = [(subset(everything, rows), 1 + seed) for rows, seed in parts]
+        runs = retrain(
+            self.trainer.on_view,
+            jobs,
+            self.trainer.build(0),
+            self.workshop.cache.folder,
+            config=self.trainer.config,
+            show_progress=self.workshop.show_progress,
+        )
+        return (run.model() for run in runs)
+
+
+class Workshop:
+    """Makes the scenes of a protocol; keeps trained models and what was read of texts.
+
+    Parameters
+    ----------
+    protocol
+        What to make.
+    folder
+        With the data sets.
+    cache
+        Keeps trained models, and what language models read.
+    show_progress
+        Show progress bars.
+    """
+
+    def __init__(self, protocol: Protocol, folder: Path, cache: Cache, show_progress: bool) -> None:
+        self.protocol, self.folder, self.seed = protocol, folder, protocol.seed
+        self.cache, self.show_progress = cache, show_progress
+        texts = networks.find(protocol.model.name).texts
+        self.encoder = None if texts is None else Encoder(texts, folder, cache, show_progress)
+
+    def scene(self, metric: str) -> Scene:
+        """Make the scene of a metric; its models are read where they were trained before."""
+        data, spec = self.protocol.data, self.protocol.scene(metric)
+        n_test = None if spec.test is None else spec.test + data.held_out
+        train, tests = datasets.load(data.name, self.folder, spec.train, n_test, self.seed)
+        asked = datasets.draw(tests.labels, len(tests) - data.held_out, self.seed, "test")
+        rest = np.setdiff1d(np.arange(len(tests)), asked)
+        test, held_out = (datasets.taken(tests, places, tests.class_names) for places in (asked, rest))
+        materials = Materials(self, train, test, held_out, spec.steps)
+        scene = self.protocol.metrics[metric].stage(materials)
+        plain = not scene.facts  # where tests are changed, the metric says what there is to know of them
+        labels = scene.train.labels
+        scene.facts.update(train_accuracy=float((scene.said == labels).mean()), n_train=len(labels))
+        if plain:
+            right = float((scene.explained == scene.test.labels).mean())
+            scene.facts.update(test_accuracy=right, n_test=len(scene.tests))
+        return scene
+
+    def inputs(self, samples: View) -> Tensor:
+        """Read a view's inputs as the model takes them, (N, …)."""
+        read = [samples[i][0] for i in range(len(samples))]
+        return torch.stack(read) if self.encoder is None else self.encoder(read)
+
+    def trained(self, trainer: Trainer, inputs: Tensor, labels: Ints, model: int = 0) -> Trained:
+        """Train a model with its checkpoints, or read it; ``model`` counts those of the same training set."""
+        # Far from the seeds of retrained models, which are counted from 1.
+        seed, n = self.seed + _APART * model, trainer.recipe.checkpoints
+        parts = {
+            "training": json.dumps(trainer.config, sort_keys=True),
+            "data": Digest().of([inputs, labels]),
+            "n_classes": str(trainer.n_classes),
+            "seed": str(seed),
+            "checkpoints": str(n),
+        }
+        slot = self.cache.slot("model", parts)
+        with slot.locked():
+            if slot.complete:
+                try:
+                    return Trained.read(slot.path, trainer.build(seed))
+                except StoreError:
+                    pass  # damaged: retrained
+            title = f"{trainer.recipe.name} on {len(labels):,} samples"
+            unfinished = Unfinished(self.cache.slot("training", parts), title, self.show_progress)
+            trained = trainer.train(inputs, torch.from_numpy(labels), seed, n, unfinished)
+            _check_outputs(networks.logits(trained.model, inputs[:2]), trainer)
+            with slot.filling(f"{title}, explained") as folder:
+                trained.write(folder)
+            return trained
+
+
+@dataclass(frozen=True, eq=False)
+class Materials:
+    """What a metric makes its scene of.
+
+    Attributes
+    ----------
+    workshop : where it is made
+    train, test : the data as they come
+    held_out : further tests, which no attribution sees
+    steps : of training
+    """
+
+    workshop: Workshop
+    train: View
+    test: View
+    held_out: View
+    steps: int
+
+    def scene(self, train: View, test: View) -> Scene:
+        """Train a model on a training set, the one given or another made of it, for tests."""
+        shop = self.workshop
+        inputs, tests, others = map(shop.inputs, (train, test, self.held_out))
+        recipe = shop.protocol.model.model_copy(update={"steps": self.steps})
+        trainer = Trainer(recipe, inputs, train.n_classes, shop.encoder)
+        trained = shop.trained(trainer, inputs, train.labels)
+        return Scene(shop, train, test, inputs, tests, (others, self.held_out.labels), trainer, trained)
+
+
+def _check_outputs(logits: Tensor, trainer: Trainer) -> None:
+    if logits.ndim != 2 or logits.shape[1] != trainer.n_classes:
+        raise InvalidInputError(
+            f"'model.name' must make a network that gives {trainer.n_classes} logits per sample, one per "
+            f"class. {trainer.recipe.name!r} gives {tuple(logits.shape[1:])}."
+        )

@@ -1,0 +1,100 @@
+"""What an evaluation will cost, before it begins."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from whence.core.naming import called
+from whence.gradients.bank import Kind
+from whence.methods.graddot import WeightsAttributor
+from whence_studies.scenes import networks
+from whence_studies.suite.protocol import Method, Protocol
+
+_FORWARD = 0.4  # of what a sample costs in training, the part that is a pass forward
+_LAST = 0.3  # at most, of a method that can look at all layers, where it looks at the last one
+_AGAIN = 0.03  # of a method that shares its gradients with one before
+_SCORING = 0.2  # of what curvature and scores cost per sample, the part of the scores
+
+
+class Item(NamedTuple):
+    """A part of the plan: what, how often, and for how many CPU-seconds in all."""
+
+    what: str
+    times: int
+    seconds: float
+
+
+def cell_seconds(protocol: Protocol, metric: str, method: Method) -> float:
+    """CPU-seconds that a cell will take, roughly."""
+    spec, found = protocol.scene(metric), protocol.metric(metric, method)
+    seconds = max(0.05, _fit_seconds(protocol, method, spec.train or 50_000))
+    choices = math.prod(map(len, method.tune.values())) if found.chooses and method.tune else 0
+    fits = choices + found.fittings(method)
+    # Metrics of one scene share a fit.
+    together = [name for name in protocol.scenes()[spec] if protocol.takes_part(name, method)]
+    seconds *= fits if metric == together[0] else max(fits - 1, 0)
+    return max(0.05, seconds) + found.trainings() * training_seconds(protocol, metric)
+
+
+def _fit_seconds(protocol: Protocol, method: Method, n: int) -> float:
+    """CPU-seconds of a fit to n samples and of the tests, without reading features, which methods share."""
+    made, limits = called(method.kind, **method.options), method.kind.limits
+    if "last" in (method.options.get("params"), method.options.get("layers")):
+        return min(limits.cost, _LAST) * n / 1_000
+    if limits.last_layer_only or getattr(made, "params", None) == "last":
+        return limits.cost * n / 1_000
+    cost = limits.cost * (protocol.model.checkpoints if limits.needs_checkpoints else 1)
+    before = protocol.methods[: protocol.methods.index(method)]
+    if (kind := _gradients(method)) is not None and kind in map(_gradients, before):
+        cost = _AGAIN
+    some = min(n, getattr(made, "n_samples", None) or n)
+    return networks.find(protocol.model.name).slower * cost * (some + _SCORING * (n - some)) / 1_000
+
+
+def _gradients(method: Method) -> Kind | None:
+    """Give which gradients a method shares with others."""
+    made = called(method.kind, **method.options)
+    return made.kind if isinstance(made, WeightsAttributor) else None
+
+
+def scene_item(protocol: Protocol, metrics: list[str]) -> Item:
+    """Count the models that all methods share in the scene of some metrics."""
+    spec, network = protocol.scene(metrics[0]), networks.find(protocol.model.name)
+    models = 1 + sum(protocol.metrics[metric].shared_trainings() for metric in metrics)
+    seconds = models * training_seconds(protocol, metrics[0])
+    explained = max(protocol.metrics[metric].fittings(protocol.methods[0]) for metric in metrics)
+    seconds += explained * (spec.train or 50_000) * network.seconds * _FORWARD
+    if network.texts is not None:
+        everything = (spec.train or 2_000) + (spec.test or 0) + protocol.data.held_out
+        # Of perturbed scenes the tests are read again.
+        seconds += (everything if spec.of is None else spec.test or 0) * network.texts.seconds
+    size = "all" if spec.train is None else f"{spec.train:,}"
+    return Item(f"{spec.name} scene, {size} samples, {spec.steps:,} steps: models", models, seconds)
+
+
+def scene_items(protocol: Protocol, metrics: list[str]) -> list[Item]:
+    """Say what will be done in the scene of some metrics, and what it costs."""
+    items = [scene_item(protocol, metrics)]
+    for metric in metrics:
+        methods = [method for method in protocol.methods if protocol.takes_part(metric, method)]
+        costs = sum(cell_seconds(protocol, metric, method) for method in methods)
+        items.append(Item(f"  {metric}: methods", len(methods), costs))
+    return items
+
+
+def scene_seconds(protocol: Protocol, metrics: list[str]) -> float:
+    """CPU-seconds of all that is done in the scene of some metrics."""
+    return sum(item.seconds for item in scene_items(protocol, metrics))
+
+
+def plan(protocol: Protocol) -> list[Item]:
+    """Say what will be done, and what it costs, part by part."""
+    return [item for metrics in protocol.scenes().values() for item in scene_items(protocol, metrics)]
+
+
+def training_seconds(protocol: Protocol, metric: str) -> float:
+    """CPU-seconds that one model of a metric's scene will take, roughly."""
+    recipe = protocol.model
+    steps = protocol.scene(metric).steps
+    return max(0.03, steps * recipe.batch_size * networks.find(recipe.name).seconds)

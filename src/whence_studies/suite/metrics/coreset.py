@@ -1,0 +1,181 @@
+"""Coreset selection and adversarial pruning: models retrained on what a method keeps, or leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
+
+import numpy as np
+from pydantic import Field
+
+from whence import audit
+from whence.core.arrays import Doubles, Ints
+from whence.errors import InvalidInputError
+from whence.methods import Effects, RandomAttributor
+from whence.metrics import coreset
+from whence_studies.scenes import networks
+from whence_studies.suite.metric import Accuracies, Case, Column, Count, Metric, Row, Share, register
+
+if TYPE_CHECKING:
+    from whence_studies.suite.protocol import Sweep
+
+_FEW = 2  # shares, of which the smallest is most of the mean already
+_HOW = (
+    "{seeds} training seeds, the same for all methods: Student’s t with the pooled spread of "
+    "the losses’ logarithms about the means of methods and of seeds, as if all spread alike"
+)
+_BY_CLASS = "As many of every class as its share of the training set, in each class the most important."
+
+
+def _mean(title: str, rising: bool) -> Column:
+    return Column(f"{title}, mean", "weighted loss in nats", rising, ties="runs", how=_HOW)
+
+
+def _columns(title: str, rising: bool) -> tuple[Column, ...]:
+    first = Column(f"{title}, smallest", "loss in nats", rising, first=True, ties="runs", how=_HOW)
+    return first, _mean(title, rising)
+
+
+@register
+class Coreset(Metric):
+    """Loss of models trained on the most important samples only, weighted by 1/share; less is better.
+
+    Importance is mean |τ|; of methods by value it is what a sample is worth. Equals are drawn by lot, anew
+    for every training seed. Of the random method all are equal.
+    """
+
+    name = "coreset"
+    columns = _columns("Coreset", rising=False)
+    sections = (
+        Accuracies("Coreset selection", "More is better: the kept samples suffice.", "Kept", rising=True),
+    )
+    orders = True
+    balanced: ClassVar[bool] = False
+
+    fractions: list[Share] = Field(default=list(coreset.FRACTIONS), min_length=1)
+    seeds: Count = 2
+
+    @classmethod
+    def columns_for(cls, options: Mapping[str, Any]) -> tuple[Column, ...]:
+        """Give the columns: the smallest share has none of its own where it is most of the mean."""
+        few = len(options.get("fractions", coreset.FRACTIONS)) <= _FEW
+        return tuple(column for column in cls.columns if not (column.first and few))
+
+    def trainings(self) -> int:
+        """Count a model for every share and seed."""
+        return len(self.fractions) * self.seeds
+
+    def over(self, sweep: Sweep) -> Self:
+        """Give the metric with the sweep's fractions and seeds, which must be among its own."""
+        fractions, seeds = sweep.fractions or self.fractions, sweep.seeds or self.seeds
+        if not set(fractions) <= set(self.fractions):
+            raise InvalidInputError(
+                f"'sweep.fractions' must be a list of some of {self.fractions}, those of {self.name}. "
+                f"Got {fractions!r}."
+            )
+        if seeds > self.seeds:
+            raise InvalidInputError(
+                f"'sweep.seeds' must be at most {self.seeds}, those of {self.name}. Got {seeds!r}."
+            )
+        return self.model_copy(update={"fractions": fractions, "seeds": seeds})
+
+    cut = staticmethod(coreset.coreset)
+    """Gives the samples that a model is trained on, of their order, a share, and labels to balance by."""
+
+    def measure(self, case: Case) -> list[Row]:
+        """Give losses and accuracies by share, and the weighted mean of each seed."""
+        inputs, labels = case.scene.held_out
+        found = [
+            coreset.performance(networks.logits(model, inputs).numpy(), labels)
+            for model in case.scene.retrained(self._parts(case))
+        ]
+        shape = self.seeds, len(self.fractions)
+        losses = np.array([one.loss for one in found]).reshape(shape)
+        accuracies = np.array([one.accuracy for one in found]).reshape(shape)
+        each = [coreset.weighted_mean(row, self.fractions) for row in losses]
+        curves = {"loss": losses.mean(0), "accuracy": accuracies.mean(0)}
+        if self.seeds > 1:
+            curves[coreset.SPREAD] = accuracies.std(0, ddof=1)
+        curves |= {coreset.loss_of(seed): row for seed, row in enumerate(losses)}
+        rows = case.rows_of(self.name, np.array(each))
+        for quantity, values in curves.items():
+            rows += case.curve(self.name, quantity, self.fractions, values)
+        return rows
+
+    def _parts(self, case: Case) -> list[tuple[Ints, int]]:
+        """Give the samples to train on, seed after seed and share after share, with the seed."""
+        importance, scene = _importance(case), case.scene
+        labels = scene.train.labels if self.balanced else None
+        orders = [coreset.order_by(importance, scene.workshop.seed + seed) for seed in range(self.seeds)]
+        # Sorted: methods that choose the same samples, in whatever order, share a model.
+        return [
+            (np.sort(self.cut(order, p, labels)), seed)
+            for seed, order in enumerate(orders)
+            for p in self.fractions
+        ]
+
+
+def _importance(case: Case) -> Doubles:
+    """Give how important a method takes every training sample, (N,)."""
+    scene = case.scene
+    if issubclass(case.method.kind, RandomAttributor):
+        return np.zeros(len(scene.inputs))
+    if not case.method.by_value:
+        return coreset.importance(case.scores)
+    found = audit.values(cast(Effects, case.attributor), scene.tests, scene.test.labels)
+    worth = np.zeros(len(scene.inputs))
+    worth[found.indices] = found.values
+    return worth
+
+
+@register
+class CoresetBalanced(Coreset):
+    """The same with as many of every class as its share of the training set."""
+
+    name = "coreset_balanced"
+    columns = (_mean("Coreset balanced", rising=False),)
+    sections = (
+        Accuracies(
+            "Coreset selection, balanced",
+            f"{_BY_CLASS} More is better: the kept samples suffice.",
+            "Kept",
+            rising=True,
+        ),
+    )
+    balanced = True
+
+
+@register
+class Pruning(Coreset):
+    """Loss of models trained without the most important samples, weighted by 1/share; more is better."""
+
+    name = "pruning"
+    columns = _columns("Pruning", rising=True)
+    sections = (
+        Accuracies(
+            "Adversarial pruning",
+            "Less is better: the removed samples cannot be replaced. The paper’s figures are those for as "
+            "much kept as is left here.",
+            "Removed",
+            rising=False,
+        ),
+    )
+
+    cut = staticmethod(coreset.pruned)
+
+
+@register
+class PruningBalanced(Pruning):
+    """The same with as many of every class as its share of the training set."""
+
+    name = "pruning_balanced"
+    columns = (_mean("Pruning balanced", rising=True),)
+    sections = (
+        Accuracies(
+            "Adversarial pruning, balanced",
+            f"{_BY_CLASS} Less is better: the removed samples cannot be replaced.",
+            "Removed",
+            rising=False,
+        ),
+    )
+    balanced = True

@@ -1,0 +1,217 @@
+"""LDS: whether scores foretell the outputs of models that are trained on random halves."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field
+from scipy.special import log_softmax
+
+from whence.core.arrays import Array, Doubles, Mask
+from whence.metrics.lds import LDSComparison, compare_lds, lds, random_subsets
+from whence_studies.scenes import networks
+from whence_studies.suite.metric import Case, Column, Count, Metric, Output, Row, Scene, Share, register
+
+if TYPE_CHECKING:
+    from whence_studies.suite.protocol import Method
+
+_TITLES = {"logit": "LDS", "log_prob": "LDS, log-probability"}
+
+
+class _Scores(NamedTuple):
+    """Scores (models, outputs, T, N) of a method, and rows of what they cost."""
+
+    values: Array
+    costs: list[Row]
+
+
+@register
+class LDS(Metric):
+    """Rank correlation of summed scores with the outputs of models trained on random parts.
+
+    Attributes
+    ----------
+    outputs : of retrained models, for the class that the explained model predicts: its logit, its
+        log-probability, or both, each in a column of its own
+    models : explained models, which differ by their training seed; scores are means over them
+    subsets, tuning : models to score by, and further ones to choose options by
+    seeds : trainings on each part
+    fraction : of the training set in each part
+    """
+
+    name = "lds"
+    columns = (
+        Column(
+            _TITLES["logit"],
+            "rank correlation",
+            ties="given",
+            how="bootstrap over the subsets that models were trained on",
+        ),
+    )
+    compares = True
+
+    outputs: list[Output] = Field(default=["logit"], min_length=1)
+    models: Count = 1
+    subsets: Count = 50
+    tuning: int = Field(default=20, ge=0)
+    seeds: Count = 3
+    fraction: Share = 0.5
+
+    @classmethod
+    def columns_for(cls, options: Mapping[str, Any]) -> tuple[Column, ...]:
+        """Give a column per output."""
+        how = cls.columns[0].how
+        if options.get("models", 1) > 1:
+            how += ", and, independently of it, over the explained models"
+        return tuple(
+            dataclasses.replace(cls.columns[0], title=_TITLES[output], how=how, metric=cls._rows_of(output))
+            for output in options.get("outputs", ["logit"])
+        )
+
+    @classmethod
+    def _rows_of(cls, output: Output) -> str:
+        """Give the name of the metric in the rows of an output."""
+        return cls.name if output == "logit" else f"{cls.name}_{output}"
+
+    @property
+    def chooses(self) -> bool:
+        """Whether there are subsets to choose by."""
+        return self.tuning > 0
+
+    def shared_trainings(self) -> int:
+        """Count a model for every subset and seed, and the further explained ones."""
+        return (self.subsets + self.tuning) * self.seeds + self.models - 1
+
+    def fittings(self, method: Method) -> int:
+        """Count a fit per explained model, and per output where the method has options for it."""
+        return self.models * len({json.dumps(method.for_output(output)) for output in self.outputs})
+
+    def _targets(self, scene: Scene, output: Output, tuning: bool = False) -> tuple[Mask, Doubles]:
+        """Give what scores are to foretell: subsets (m, N), and outputs (seeds, m, T) of models of them.
+
+        The first ``tuning`` subsets choose options, and are not scored.
+        """
+        if self.name not in scene.made:
+            scene.made[self.name] = self._trained(scene)
+        subsets, logits = scene.made[self.name]
+        part = slice(0, self.tuning) if tuning else slice(self.tuning, None)
+        found = logits[:, part] if output == "logit" else log_softmax(logits[:, part], axis=-1)
+        return subsets[part], found[:, :, np.arange(len(scene.tests)), scene.explained]
+
+    def _trained(self, scene: Scene) -> tuple[Mask, Doubles]:
+        """Train models on random subsets, and give their logits (seeds, m, T, K) for the tests."""
+        m = self.tuning + self.subsets
+        subsets = random_subsets(len(scene.inputs), m, self.fraction, scene.workshop.seed)
+        parts = [(np.flatnonzero(row), seed) for seed in range(self.seeds) for row in subsets]
+        logits = [networks.logits(model, scene.tests).numpy() for model in scene.retrained(parts)]
+        return subsets, np.array(logits, dtype=np.float64).reshape(self.seeds, m, *logits[0].shape)
+
+    def _scores(self, case: Case) -> _Scores:
+        """Score all explained models, for every output."""
+        if self.name not in case.made:
+            found, costs = [], list[Row]()
+            for model in range(self.models):
+                scores, cost = self._of_model(case.explaining(model))
+                found.append(scores)
+                costs += cost
+            case.made[self.name] = _Scores(np.array(found), costs)
+        made: _Scores = case.made[self.name]
+        return made
+
+    def _of_model(self, case: Case) -> tuple[Array, list[Row]]:
+        """Score one explained model (outputs, T, N), by one fit where outputs have the same options."""
+        cases: dict[str, Case] = {}
+        found, costs = [], []
+        for output in self.outputs:
+            own = case.method.for_output(output)
+            one = cases.setdefault(json.dumps(own, sort_keys=True), case.with_options(own) if own else case)
+            found.append(one.scores)
+            seconds = vars(one.measured.resources).items()
+            costs += [
+                one.row(self._rows_of(output), name, value, one.scene.model)
+                for name, value in seconds
+                if name.endswith("_seconds")
+            ]
+        return np.array(found), costs
+
+    def measure(self, case: Case) -> list[Row]:
+        """Give the correlation of each explained model and test, and what the method cost."""
+        scores, rows = self._scores(case), list[Row]()
+        for place, output in enumerate(self.outputs):
+            metric, found = self._rows_of(output), []
+            for model, values in enumerate(scores.values[:, place]):
+                found.append(lds(values, *self._targets(case.scene.explaining(model), output)))
+            if self.models == 1:
+                rows += case.rows_of(metric, found[0])
+                continue
+            rows.append(case.row(metric, "score", float(np.mean(found))))
+            for model, values in enumerate(found):
+                rows.append(case.row(metric, "model", float(values.mean()), model))
+                note = f"explained model {model}"
+                rows += [case.row(metric, "each", float(v), i, note) for i, v in enumerate(values)]
+        return rows + scores.costs
+
+    def choose(self, case: Case) -> list[Row]:
+        """Choose the options of the highest LDS on the subsets for tuning.
+
+        Of several outputs it is the mean, and of several explained models the first.
+        """
+        tune, rows = case.method.tune, []
+        for values in itertools.product(*tune.values()):
+            picked = dict(zip(tune, values, strict=True))
+            scores, _ = self._of_model(case.with_options(picked))
+            parts = [self._targets(case.scene, output, tuning=True) for output in self.outputs]
+            found = [lds(one, *part).mean() for one, part in zip(scores, parts, strict=True)]
+            rows.append(case.row("tuning", "score", float(np.mean(found)), note=json.dumps(picked)))
+        best = max(rows, key=lambda row: row.value or 0.0)
+        return [*rows, best._replace(quantity="chosen")]
+
+    def to_compare(self, case: Case) -> npt.NDArray[Any]:
+        """Give the scores (models, outputs, T, N) of a method."""
+        return self._scores(case).values
+
+    def compare(self, scene: Scene, scores: dict[str, npt.NDArray[Any]]) -> list[Row]:
+        """Intervals of all methods, ties with the best, the reliability of the target, and the models."""
+        models = [scene.explaining(model) for model in range(self.models)]
+        rows = []
+        for place, output in enumerate(self.outputs):
+            subsets, _ = self._targets(scene, output)
+            outputs = np.array([self._targets(model, output)[1] for model in models])
+            of_output = {name: kept[:, place] for name, kept in scores.items()}
+            found = compare_lds(of_output, subsets, outputs, seed=scene.workshop.seed)
+            rows += _compared(self._rows_of(output), found)
+        return rows + [row for model in models if self.models > 1 for row in _facts(model)]
+
+
+def _compared(metric: str, found: LDSComparison) -> list[Row]:
+    """Give rows of a comparison."""
+    tied = found.ties[:, int(np.argmax(found.mean))]
+    rows = [
+        Row(metric, name, quantity, None, float(values[i]))
+        for i, name in enumerate(found.methods)
+        for quantity, values in {"low": found.low, "high": found.high, "tied_with_best": tied}.items()
+    ]
+    if found.reliability is not None:
+        parts = dataclasses.asdict(found.reliability)
+        rows += [Row(metric, "target", f"reliability_{name}", None, value) for name, value in parts.items()]
+    return rows
+
+
+def _facts(scene: Scene) -> list[Row]:
+    """Tell how good an explained model is on the training set, the tests and the held-out tests."""
+    sets = {
+        "train_accuracy": (scene.inputs, scene.train.labels),
+        "test_accuracy": (scene.tests, scene.test.labels),
+        "held_out_accuracy": scene.held_out,
+    }
+    right = {
+        name: networks.logits(scene.trained.model, x).argmax(1).numpy() == y for name, (x, y) in sets.items()
+    }
+    name = f"explained model {scene.model}"
+    return [Row("scene", name, fact, None, float(values.mean())) for fact, values in right.items()]

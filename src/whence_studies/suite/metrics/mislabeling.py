@@ -1,0 +1,192 @@
+"""Mislabeling: whether wrong labels are found by falling self-influence."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import ClassVar, Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from whence.core.arrays import Doubles
+from whence.methods import DualDA
+from whence.metrics.scores import mislabeling_auc, mislabeling_curve, mislabeling_placements
+from whence_studies.scenes import networks
+from whence_studies.scenes.perturb import flip_labels
+from whence_studies.scenes.training import Trained
+from whence_studies.suite.metric import (
+    Case,
+    Column,
+    Curves,
+    Materials,
+    Metric,
+    Numbers,
+    Row,
+    Scene,
+    Share,
+    register,
+)
+
+_POINTS = 101  # of the curve that is drawn
+_HOW = "bootstrap over the wrong labels, with the correctly labelled samples as they are"
+_OTHERS = {
+    "by_margin": "Margin w_y·f − max w_c·f, the smallest first",
+    "by_slack": "Slack max(0, 1 − margin), the largest first",
+    "by_length": "λ‖f‖, as the authors' scripts have it",
+}
+
+
+@register
+class Mislabeling(Metric):
+    """Area under the curve of wrong labels found by falling self-influence, and the curve.
+
+    Of DualDA also by what is no self-influence: its surrogate's margins and slacks, and λ‖f‖.
+
+    Attributes
+    ----------
+    share : of labels that are wrong
+    checkpoint : "last" explains the network at the end of its training, "best" that of its checkpoints which
+        is right on most of the held-out tests. The scene tells how many of the wrong labels it fits
+    """
+
+    name = "mislabeling"
+    columns: ClassVar[tuple[Column, ...]] = (Column("Mislabeling", "scaled area under the curve", how=_HOW),)
+    scene = "flips"
+    sections = (
+        Curves(
+            "Wrong labels found",
+            "Share of the wrong labels found when the training samples are inspected by falling "
+            "self-influence.",
+            x="share inspected",
+            y="share found (↑ better)",
+            quantities={"curve": "Wrong labels found"},
+        ),
+        Numbers(
+            "Wrong labels by what is no self-influence",
+            "The same area where DualDA’s training samples are inspected in another order.",
+            _OTHERS,
+        ),
+    )
+
+    share: Share = 0.1
+    checkpoint: Literal["last", "best"] = "last"
+
+    def stage(self, given: Materials) -> Scene:
+        """Train on wrong labels."""
+        wrong = flip_labels(given.train, self.share, seed=given.workshop.seed)
+        scene = given.scene(wrong, given.test)
+        if self.checkpoint == "best":
+            scene = replace(scene, trained=_best(scene))
+        known = networks.logits(scene.trained.model, scene.inputs).argmax(1).numpy()
+        marked, labels = scene.marked, scene.train.labels
+        facts = {
+            "wrong_labels": float(marked.mean()),
+            "wrong_labels_fitted": float((known == labels)[marked].mean()),
+            "right_labels_fitted": float((known == labels)[~marked].mean()),
+            "test_accuracy": float((scene.explained == scene.test.labels).mean()),
+            "n_test": len(scene.tests),
+        }
+        return replace(scene, facts=facts)
+
+    def measure(self, case: Case) -> list[Row]:
+        """Give the share of correct labels below each wrong one, and the curve."""
+        influence, marked = case.attributor.self_influence().cpu().numpy(), case.scene.marked
+        constant = bool(np.ptp(influence) <= 1e-5 * np.abs(influence).max())
+        if constant:  # what is left is rounding
+            influence = np.ones_like(influence)
+        placements = mislabeling_placements(influence, marked)
+        curve = mislabeling_curve(influence, marked)
+        x = np.linspace(0, 1, _POINTS)
+        found = np.interp(x, curve.inspected, curve.found)
+        note = "0.5 by construction: every sample has the same self-influence" if constant else ""
+        others = [
+            case.row(self.name, name, float(mislabeling_auc(order, marked)))
+            for name, order in self._others(case).items()
+        ]
+        rows = case.rows_of(self.name, placements, note)
+        return [*rows, *case.curve(self.name, "curve", x, found), *others]
+
+    def _others(self, case: Case) -> dict[str, Doubles]:
+        """Give other orders (N,) of DualDA, each larger where a label is more suspicious."""
+        fitted, y = case.attributor, case.scene.train.labels
+        if not isinstance(fitted, DualDA) or case.method.sweep:
+            return {}
+        each = np.arange(len(y))
+        scores = fitted.surrogate_.logits(_features(case.scene, fitted)).cpu().numpy()
+        own = scores[each, y].copy()
+        scores[each, y] = -np.inf
+        margins = own - scores.max(axis=1)
+        lengths = np.zeros(len(y))
+        lengths[fitted.support_] = fitted.surrogate_.stored.lengths().cpu().numpy()
+        lam = fitted.task_.own(fitted.lam_)
+        return {"by_margin": -margins, "by_slack": np.maximum(0.0, 1.0 - margins), "by_length": lam * lengths}
+
+
+def _features(scene: Scene, fitted: DualDA) -> Tensor:
+    """Give the training set's features (N, d) that a surrogate is of."""
+    own = fitted.require_model()
+    if own.extractor.layers is None:
+        return torch.from_numpy(np.asarray(scene.bank.features))
+    return own.read(scene.inputs, fitted.batch_size).features
+
+
+def _column(title: str) -> tuple[Column, ...]:
+    return (Column(title, "scaled area under the curve", how=_HOW),)
+
+
+@register
+class MislabelingBest(Mislabeling):
+    """A tenth of the labels wrong, and the network where it was best."""
+
+    name = "mislabeling_best"
+    scene = "flips, best"
+    columns = _column("10 % wrong, best")
+    checkpoint: Literal["last", "best"] = "best"
+
+
+@register
+class MislabelingMemorised(Mislabeling):
+    """A tenth of the labels wrong, and the network at the end of a long training."""
+
+    name = "mislabeling_memorised"
+    scene = "flips, memorised"
+    columns = _column("10 % wrong, memorised")
+
+
+@register
+class Mislabeling30Best(MislabelingBest):
+    """Three tenths of the labels wrong, and the network where it was best."""
+
+    name = "mislabeling_30_best"
+    scene: ClassVar[str] = "30 % flips, best"
+    columns = _column("30 % wrong, best")
+    share: Share = 0.3
+
+
+@register
+class Mislabeling30Memorised(MislabelingMemorised):
+    """Three tenths of the labels wrong, and the network at the end of a long training."""
+
+    name = "mislabeling_30_memorised"
+    scene: ClassVar[str] = "30 % flips, memorised"
+    columns = _column("30 % wrong, memorised")
+    share: Share = 0.3
+
+
+def _best(scene: Scene) -> Trained:
+    """Give the network as it was when it was right on most of the held-out tests, and what was before."""
+    trained, (inputs, labels) = scene.trained, scene.held_out
+    if not trained.checkpoints:
+        return trained
+    said = (networks.logits(_at(scene, state), inputs).argmax(1).numpy() for state in trained.checkpoints)
+    at = int(np.argmax([(found == labels).mean() for found in said]))
+    model, so_far = _at(scene, trained.checkpoints[at]), slice(0, at + 1)
+    return Trained(model, trained.checkpoints[so_far], trained.learning_rates[so_far])
+
+
+def _at(scene: Scene, state: dict[str, Tensor]) -> nn.Module:
+    """Give the network with some weights."""
+    model = scene.trainer.build(0)
+    model.load_state_dict(state)
+    return model.eval()

@@ -1,0 +1,87 @@
+"""Shortcut: whether training samples with the shortcut are found for tests that it fools."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import Literal
+
+import numpy as np
+import torch
+from pydantic import Field
+
+from whence.metrics.scores import fooled, shortcut_ap
+from whence_studies.scenes import networks
+from whence_studies.scenes.perturb import add_shortcut
+from whence_studies.scenes.shortcuts import BoxAndFrame, CentreBox, Frame, Shortcut, Word
+from whence_studies.scenes.views import subset
+from whence_studies.suite.caught import caught_shortcuts, too_weak
+from whence_studies.suite.metric import Case, Column, Count, Materials, Metric, Row, Scene, Share, register
+
+
+@register
+class ShortcutDetection(Metric):
+    """Average precision for training samples with a shortcut, on tests that it fools; what XDA shows of them.
+
+    Attributes
+    ----------
+    mark : "kind" in a protocol, "frame", "box", "both" or "word"
+    size : pixels, the frame's width or the box's side
+    width : pixels, the frame's width of the mark "both"
+    value : of the pixels, one number or one per channel, as the images are given to the network
+    word : of the mark "word"
+    of_class : "class" in a protocol, the one that samples with the shortcut have
+    shares : of the class, tried in turn; knowing the class alone scores as much
+    needed : share of other classes' tests that must be fooled
+    maps : fooled tests whose relevance is looked at, of DualDA
+    """
+
+    name = "shortcut"
+    scene = "shortcut"
+    columns = (Column("Shortcut", "average precision"),)
+
+    mark: Literal["frame", "box", "both", "word"] = Field(default="frame", alias="kind")
+    size: Count = 3
+    width: Count = 2
+    value: float | list[float] = 1.0
+    word: str = "whence"
+    of_class: int = Field(default=0, alias="class")
+    shares: list[Share] = Field(default=[0.1, 0.2, 0.4], min_length=1)
+    needed: float = 0.3
+    maps: int = 20
+
+    def stage(self, given: Materials) -> Scene:
+        """Train on more and more samples with the shortcut, until it fools enough tests; keep those only."""
+        kinds: dict[str, Shortcut] = {
+            "frame": Frame(self.size, self.value),
+            "box": CentreBox(self.size, self.value),
+            "both": BoxAndFrame(self.size, self.width, self.value),
+            "word": Word(self.word),
+        }
+        put = partial(add_shortcut, shortcut=kinds[self.mark], seed=given.workshop.seed)
+        test, with_it = given.test, put(given.test)
+        marked = given.workshop.inputs(with_it)
+        for share in self.shares:
+            scene = given.scene(put(given.train, share=share, of_class=self.of_class), test)
+            after = networks.logits(scene.trained.model, marked).argmax(1).numpy()
+            hit = fooled(scene.explained, after, test.labels, self.of_class)
+            rate = float(hit.sum() / max(1, (test.labels != self.of_class).sum()))
+            if rate >= self.needed:
+                break
+        facts = {"fooled": rate, "n_fooled": int(hit.sum()), "needed": self.needed, "poisoned": share}
+        facts["clean_accuracy"] = float((scene.explained == test.labels).mean())
+        seen = subset(with_it, hit) if hit.any() else with_it
+        return replace(scene, test=seen, tests=marked[torch.from_numpy(hit)], facts=facts)
+
+    def shared_trainings(self) -> int:
+        """Count a model for each share but one."""
+        return len(self.shares) - 1
+
+    def measure(self, case: Case) -> list[Row]:
+        """Give the average precision of each test."""
+        note = too_weak(case.scene)
+        if not case.scene.facts["n_fooled"]:
+            return [case.row(self.name, "score", None, note=note)]
+        rows = case.rows_of(self.name, shortcut_ap(case.scores, case.scene.marked), note)
+        everyone = np.ones(len(case.scene.tests), dtype=bool)  # only fooled tests are kept
+        return [*rows, *caught_shortcuts(case, self.name, everyone, self.maps)]

@@ -1,0 +1,368 @@
+"""Protocols: small TOML files that say what an evaluation compares, on what, and how."""
+
+from __future__ import annotations
+
+import inspect
+import tomllib
+from collections.abc import Mapping
+from importlib.resources import files
+from itertools import chain
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple, Self
+
+from pydantic import Field, SerializeAsAny, ValidationInfo, field_validator, model_validator
+
+from whence import methods
+from whence.core.tables import Count, Table, ours, validated
+from whence.errors import InvalidInputError
+from whence.methods import Attributor, Effects, RandomAttributor
+from whence_studies.scenes import sources as _sources  # noqa: F401 (registers them)
+from whence_studies.scenes.datasets import SOURCES
+from whence_studies.scenes.training import Recipe
+from whence_studies.suite import metrics as _metrics  # noqa: F401 (registers them)
+from whence_studies.suite.metric import CLEAN, METRICS, Metric, Output
+
+RANDOM = RandomAttributor.name
+"""Name of the method that knows nothing; it takes part in every table."""
+
+
+class Data(Table):
+    """The data set of a protocol.
+
+    Attributes
+    ----------
+    name : of the source, or ``module:name`` of a function of the user's
+    train, test : samples to draw; None takes all
+    held_out : further tests, on which retrained models are judged and that no attribution sees
+    """
+
+    name: Annotated[str, ours("data.name", SOURCES)]
+    train: Count | None = None
+    test: Count | None = None
+    held_out: Count = 500
+
+
+class Method(Table):
+    """An attribution method with its options.
+
+    Attributes
+    ----------
+    name : in the registry of methods, or ``module:Name`` of a class of the user's
+    label : how tables call it
+    options : of its constructor
+    tune : values to choose from, by option; chosen by LDS on subsets that are not scored
+    by_output : options that differ by the output that LDS foretells, as in { log_prob = { … } }
+    by_value : whether coresets take what samples are worth on the tests (``audit.values``) for their
+        importance, with the tests' true classes; the method is then in coresets and pruning alone
+    sweep : whether it is here only for the sweep over an option
+    """
+
+    name: str
+    label: str = ""
+    options: dict[str, Any] = Field(default={})
+    tune: dict[str, Annotated[list[Any], Field(min_length=1)]] = Field(default={})
+    by_output: dict[Output, dict[str, Any]] = Field(default={})
+    by_value: bool = False
+    sweep: bool = False
+
+    @model_validator(mode="before")
+    @classmethod
+    def _labelled(cls, given: Any) -> Any:
+        if isinstance(given, Mapping) and isinstance(given.get("name"), str) and not given.get("label"):
+            return {**given, "label": methods.get(given["name"]).__name__}
+        return given
+
+    @model_validator(mode="after")
+    def _takes_its_options(self) -> Method:
+        taken = list(inspect.signature(self.kind).parameters)
+        for option in chain(self.options, self.tune, *self.by_output.values()):
+            if option not in taken:
+                raise InvalidInputError(
+                    f"The keys of options of {self.name} must be among {', '.join(taken)}. Got {option!r}."
+                )
+        if self.by_value and not issubclass(self.kind, Effects):
+            raise InvalidInputError(
+                f"'by_value' must be false of {self.name}: {Effects.name} alone tells what samples are worth."
+            )
+        return self
+
+    @property
+    def kind(self) -> type[Attributor]:
+        """The class of the method."""
+        return methods.get(self.name)
+
+    @property
+    def key(self) -> str:
+        """What identifies it in results: the name with its options."""
+        inside = [f"{name}={value}" for name, value in sorted(self.options.items())]
+        inside += [f"{name}=tuned" for name in sorted(self.tune)]
+        for output, own in sorted(self.by_output.items()):
+            inside += [f"{output}: {name}={value}" for name, value in sorted(own.items())]
+        inside += ["by value"] if self.by_value else []
+        return f"{self.name}({', '.join(inside)})" if inside else self.name
+
+    def for_output(self, output: Output) -> dict[str, Any]:
+        """Give the options that differ for an output that LDS foretells."""
+        return self.by_output.get(output, {})
+
+
+class Sweep(Table):
+    """One option of a method over many values.
+
+    Attributes
+    ----------
+    method, option, values : what is varied
+    metrics : by which these methods are measured; None has all
+    fractions, seeds : of coreset and pruning for these methods; None has those of all methods
+    """
+
+    method: str
+    option: str
+    values: list[float]
+    metrics: list[str] | None = Field(default=None, min_length=1)
+    fractions: list[float] | None = Field(default=None, min_length=1)
+    seeds: Count | None = None
+
+    def methods(self) -> list[Method]:
+        """One method per value."""
+        tables = (
+            {"name": self.method, "label": f"{self.option} = {value:g}", "options": {self.option: value}}
+            for value in self.values
+        )
+        return [validated(Method, {**table, "sweep": True}, "sweep") for table in tables]
+
+
+class Protocol(Table):
+    """A checked protocol, with the tables that its file has.
+
+    Attributes
+    ----------
+    name, title : of the protocol
+    seed : of everything that is drawn
+    threads : of torch and BLAS
+    data : the data set, and how much of it
+    model : the network, and how it is trained
+    sweep : over an option of a method, or None
+    methods : random first, then as in the file, then those of the sweep
+    metrics : by name, or by ``module:Name`` where they are the user's own
+    """
+
+    name: str = "unnamed"
+    title: str = ""
+    seed: int = 0
+    threads: Count = 1
+    data: Data
+    model: Recipe
+    sweep: Sweep | None = None
+    methods: list[Method] = Field(default=[], validate_default=True)
+    metrics: dict[str, SerializeAsAny[Metric]]
+
+    @field_validator("sweep", mode="before")
+    @classmethod
+    def _none_is_no_sweep(cls, sweep: Any) -> Any:
+        return sweep or None
+
+    @field_validator("methods")
+    @classmethod
+    def _with_random_and_sweep(cls, methods: list[Method], info: ValidationInfo) -> list[Method]:
+        """Put the random method first, and those of the sweep that are not compared anyway behind."""
+        if all(method.name != RANDOM for method in methods):
+            methods = [Method(name=RANDOM, label="Random"), *methods]
+        sweep, there = info.data.get("sweep"), {method.key for method in methods}
+        swept = [] if sweep is None else sweep.methods()
+        methods = [*methods, *(method for method in swept if method.key not in there)]
+        for what in ("key", "label"):
+            seen = [getattr(method, what) for method in methods]
+            twice = sorted({one for one in seen if seen.count(one) > 1})
+            if twice:
+                raise InvalidInputError(f"'methods' must differ. Got {twice[0]!r} more than once.")
+        return methods
+
+    @field_validator("metrics", mode="before")
+    @classmethod
+    def _found(cls, given: Any) -> Any:
+        """Make the metrics; False leaves out one that the extended protocol has."""
+        if not isinstance(given, Mapping) or not given:
+            raise InvalidInputError(f"A protocol must have a table [metrics]. Got {given!r}.")
+        return {
+            name: validated(METRICS.get(name, "metrics"), options, f"metrics.{name}")
+            for name, options in given.items()
+            if options is not False
+        }
+
+    @field_validator("metrics")
+    @classmethod
+    def _fit_methods(cls, metrics: dict[str, Metric], info: ValidationInfo) -> dict[str, Metric]:
+        tuned = any(method.tune for method in info.data.get("methods", ()))
+        if tuned and not any(metric.chooses for metric in metrics.values()):
+            raise InvalidInputError("'tune' needs the metric lds with 'tuning' subsets, by which it chooses.")
+        sweep = info.data.get("sweep")
+        if sweep is not None:
+            unknown = [name for name in sweep.metrics or () if name not in metrics]
+            if unknown:
+                raise InvalidInputError(
+                    f"'sweep.metrics' must be a list of some of {', '.join(metrics)}. Got {unknown[0]!r}."
+                )
+            for metric in metrics.values():
+                metric.over(sweep)
+        return metrics
+
+    @model_validator(mode="after")
+    def _values_where_they_count(self) -> Protocol:
+        """Leave out methods by value where no metric puts samples in order."""
+        ordering = any(metric.orders for metric in self.metrics.values())
+        kept = [method for method in self.methods if ordering or not method.by_value]
+        return self if len(kept) == len(self.methods) else self.model_copy(update={"methods": kept})
+
+    def as_dict(self) -> dict[str, Any]:
+        """Give all of it as plain values, which ``parse`` takes, for the metadata of results."""
+        return self.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+    def metric(self, name: str, method: Method) -> Metric:
+        """Give the metric that measures a method: for those of the sweep, with its options."""
+        found = self.metrics[name]
+        return found.over(self.sweep) if method.sweep and self.sweep else found
+
+    def takes_part(self, metric: str, method: Method) -> bool:
+        """Tell whether a method is measured by a metric."""
+        found, sweep = self.metrics[metric], self.sweep
+        if method.by_value and not found.orders:
+            return False
+        if method.sweep and not (found.sweeps and metric in ((sweep and sweep.metrics) or self.metrics)):
+            return False
+        return found.applies(method)
+
+    def scene(self, metric: str) -> SceneSpec:
+        """Find the scene that a metric is measured in."""
+        one, data = self.metrics[metric], self.data
+        own = None if one.scene == CLEAN else metric
+        steps = one.steps or self.model.steps
+        return SceneSpec(one.scene, own, one.train or data.train, one.test or data.test, steps)
+
+    def scenes(self) -> dict[SceneSpec, list[str]]:
+        """Put the metrics that share a scene together, those first that choose options for all."""
+        found: dict[SceneSpec, list[str]] = {}
+        for metric in sorted(self.metrics, key=lambda name: not self.metrics[name].chooses):
+            found.setdefault(self.scene(metric), []).append(metric)
+        return found
+
+    def only(self, wanted: list[str]) -> Protocol:
+        """Keep the methods of these names, and random."""
+        known = sorted({method.name for method in self.methods})
+        for name in wanted:
+            if name not in known:
+                raise InvalidInputError(f"'methods' must be one of {', '.join(known)}. Got {name!r}.")
+        kept = [method for method in self.methods if method.name in {*wanted, RANDOM}]
+        return self.model_copy(update={"methods": kept})
+
+
+class SceneSpec(NamedTuple):
+    """A scene of a protocol: its name, the metric whose own it is, its sizes, and the steps of training."""
+
+    name: str
+    of: str | None
+    train: int | None
+    test: int | None
+    steps: int
+
+
+class Together(Table):
+    """Protocols of a suite whose results make one page, on which methods are ranked over all of them."""
+
+    title: str
+    protocols: list[str] = Field(min_length=2)
+
+
+class Suite(Table):
+    """Protocols that are run one after another, and pages of some of them together."""
+
+    name: str
+    title: str = ""
+    protocols: list[str] = Field(min_length=1)
+    together: dict[str, Together] = Field(default={})
+
+    @model_validator(mode="after")
+    def _check_together(self) -> Self:
+        for name, page in self.together.items():
+            for one in page.protocols:
+                if one not in self.protocols:
+                    raise ValueError(
+                        f"'together.{name}' must be of protocols of the suite, {', '.join(self.protocols)}. "
+                        f"Got {one!r}."
+                    )
+        return self
+
+
+def names() -> list[str]:
+    """Names of the packaged protocols, sorted."""
+    folder = files("whence_studies.suite").joinpath("protocols")
+    return sorted(path.name.removesuffix(".toml") for path in folder.iterdir() if path.name.endswith(".toml"))
+
+
+def suite(protocol: str | Path) -> Suite:
+    """Read a suite; a single protocol is one of itself.
+
+    Examples
+    --------
+    >>> suite("quick").protocols
+    ['quick']
+    """
+    tables = read(protocol)
+    return validated(Suite, tables if "protocols" in tables else {"name": "", "protocols": [str(protocol)]})
+
+
+def load(protocol: str | Path) -> Protocol:
+    """Read and check a protocol: the name of a packaged one, or the path of a TOML file.
+
+    Examples
+    --------
+    >>> load("quick").data.name
+    'sample'
+    """
+    return parse(read(protocol))
+
+
+def parse(tables: Mapping[str, Any]) -> Protocol:
+    """Check a protocol's tables, or raise InvalidInputError naming what is known."""
+    if "protocols" in tables:
+        raise InvalidInputError(
+            f"'protocol' must be a single one here. Got {tables['name']!r}, which runs {tables['protocols']}."
+        )
+    given = {"title": tables.get("name", "unnamed"), **tables}
+    return validated(Protocol, given)
+
+
+def read(protocol: str | Path) -> dict[str, Any]:
+    """Read a protocol's tables, upon those of the one that it extends.
+
+    Its ``further_methods`` follow the methods of that one, where its ``methods`` would take their place.
+    """
+    packaged = files("whence_studies.suite").joinpath("protocols", f"{protocol}.toml")
+    if str(protocol) in names():
+        text = packaged.read_text(encoding="utf-8")
+    elif Path(protocol).suffix == ".toml" and Path(protocol).is_file():
+        text = Path(protocol).read_text(encoding="utf-8")
+    else:
+        raise InvalidInputError(
+            f"'protocol' must be one of {', '.join(names())}, or the path of a TOML file. "
+            f"Got {str(protocol)!r}."
+        )
+    try:
+        tables = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise InvalidInputError(f"'protocol' must be valid TOML. {protocol} is not: {error}.") from None
+    tables.setdefault("name", Path(protocol).stem)
+    if "extends" not in tables:
+        return tables
+    further = tables.pop("further_methods", [])
+    found = _merged(read(tables.pop("extends")), tables)
+    return {**found, "methods": [*found.get("methods", []), *further]}
+
+
+def _merged(base: dict[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """Lay one set of tables over another: tables are merged, everything else is replaced."""
+    both = dict(base)
+    for key, value in over.items():
+        inner = both.get(key)
+        both[key] = _merged(inner, value) if isinstance(value, dict) and isinstance(inner, dict) else value
+    return both

@@ -1,0 +1,98 @@
+"""Results of one protocol that were made in several runs, each by some of its methods, as one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from whence.errors import InvalidInputError
+from whence_studies.suite.protocol import Protocol
+from whence_studies.suite.results import COSTS, Results, Row
+
+_Blocks = dict[tuple[str, str], list[Row]]
+
+
+def united(wanted: Protocol, several: Sequence[Results]) -> Results:
+    """Unite results of a protocol's methods that were run apart, on several machines for example.
+
+    The runs must have explained the same networks. Every run has the random method and tells facts of its
+    scenes; where these, or the rows of another method that two runs have, differ in a single number, the runs
+    are refused. Costs may differ, and are those of the first run that has them.
+
+    Parameters
+    ----------
+    wanted
+        The protocol, with all methods in their order.
+    several
+        Results of it, as ``whence evaluate --methods`` makes them.
+    """
+    if not several:
+        raise InvalidInputError("'several' must hold results of the protocol. Got none.")
+    comparing = [name for name, metric in wanted.metrics.items() if metric.compares]
+    if comparing and len(several) > 1:
+        raise InvalidInputError(
+            f"'several' must be one run where methods are compared by their scores, as {comparing[0]} does. "
+            f"Got {len(several)} runs. Run these methods in one folder."
+        )
+    blocks: _Blocks = {}
+    for found in several:
+        _check_protocol(wanted, found)
+        for key, rows in _blocks(found).items():
+            if key[0] != COSTS and blocks.setdefault(key, rows) != rows:
+                raise InvalidInputError(_difference(key, blocks[key], rows))
+            blocks.setdefault(key, rows)
+    order = {method.key: place for place, method in enumerate(wanted.methods)}
+    rows = [row for block in blocks.values() for row in block]
+    rows.sort(key=lambda row: (row.metric, order.get(row.method, len(order))))
+    here = {method.key for method in wanted.methods} & {method for _, method in blocks}
+    kept = [method for method in wanted.methods if method.key in here]
+    protocol = wanted.model_copy(update={"methods": kept}).as_dict()
+    return Results(tuple(rows), protocol, _versions([found.versions for found in several]))
+
+
+def _blocks(found: Results) -> _Blocks:
+    """Group rows by metric and method."""
+    blocks: _Blocks = {}
+    for row in found.rows:
+        blocks.setdefault((row.metric, row.method), []).append(row)
+    return blocks
+
+
+def _check_protocol(wanted: Protocol, found: Results) -> None:
+    """Raise where results are of another protocol, or of a method with other options."""
+    asked, given = wanted.as_dict(), dict(found.protocol)
+    known, methods = asked.pop("methods"), given.pop("methods")
+    for name in sorted({*asked, *given}):
+        if asked.get(name) != given.get(name):
+            raise InvalidInputError(
+                f"'several' must be results of {wanted.name}. In some, {name!r} is {given.get(name)!r}, in "
+                f"the protocol {asked.get(name)!r}."
+            )
+    for method in methods:
+        if method not in known:
+            raise InvalidInputError(
+                f"'several' must be results of methods of {wanted.name}. Got {method['label']!r} with "
+                f"{method.get('options', {})!r}, which is none of them."
+            )
+
+
+def _difference(key: tuple[str, str], one: list[Row], other: list[Row]) -> str:
+    """Say where two runs differ."""
+    pairs = ((a, b) for a, b in zip(one, other, strict=False) if a != b)
+    a, b = next(pairs, (None, None))
+    what = f"{len(one)} and {len(other)} rows" if a is None or b is None else f"{a.value!r} and {b.value!r}"
+    where = "" if a is None else f", {a.quantity}"
+    return (
+        "'several' must be of the same networks, and equal where they have the same rows. Those of "
+        f"{key[0]}, {key[1]}{where} differ: {what}. Run all methods on one machine, or on "
+        "processors with the same instructions."
+    )
+
+
+def _versions(several: list[dict[str, Any]]) -> dict[str, str]:
+    """Give the versions of all runs, several for one name where they differ."""
+    found: dict[str, dict[str, None]] = {}
+    for versions in several:
+        for name, text in versions.items():  # which may be of several runs itself
+            found.setdefault(name, {}).update(dict.fromkeys(text.split(", ")))
+    return {name: ", ".join(texts) for name, texts in found.items()}

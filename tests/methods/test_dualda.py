@@ -1,0 +1,604 @@
+"""DualDA against closed forms in float64, scikit-learn and plain loops."""
+
+from __future__ import annotations
+
+import copy
+import functools
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sklearn.metrics import matthews_corrcoef
+from torch import Tensor, nn
+
+import whence
+from whence import methods
+from whence.core import store
+from whence.errors import InvalidInputError, ModelError, NotFittedError, StoreError
+from whence.features import FeatureBank
+from whence.surrogate.expansion import Expansion
+from whence.surrogate.vectors import Vectors
+from whence.tasks import Classes
+
+K, D, N, B = 4, 7, 90, 11
+
+
+def data(dtype: Any = np.float64) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    y = np.arange(N) % K
+    X = np.eye(K, D)[y] + 0.6 * rng.normal(size=(N, D))
+    return X.astype(dtype), y, rng.normal(size=(B, D)).astype(dtype)
+
+
+def fitted(dtype: Any = np.float64, **options: Any) -> whence.DualDA:
+    X, y, _ = data(dtype)
+    return whence.DualDA(**{"C": 0.05, "show_progress": False, **options}).fit(features=FeatureBank.of(X, y))
+
+
+def root_mean_square(X: np.ndarray) -> float:
+    """The features' length: what follows them to carry the bias."""
+    return float(np.sqrt(np.mean([(x**2).sum() for x in X.astype(np.float64)])))
+
+
+def tau(e: whence.DualDA, X: np.ndarray, tests: np.ndarray, classes: np.ndarray, bias: bool) -> np.ndarray:
+    """λ_ic (f_i·f(x) + b²) by plain loops in float64."""
+    square = root_mean_square(X) ** 2 if bias else 0.0
+    lam = e.lam_.toarray()
+    out = np.zeros((len(tests), len(X)))
+    for b, x in enumerate(tests.astype(np.float64)):
+        for i, f in enumerate(X.astype(np.float64)):
+            out[b, i] = lam[i, classes[b]] * (f @ x + square)
+    return out
+
+
+class Net(nn.Module):
+    def __init__(self, softmax: bool = False) -> None:
+        super().__init__()
+        self.body = nn.Linear(D, 6)
+        self.drop = nn.Dropout(0.5)
+        self.norm = nn.BatchNorm1d(6)
+        self.fc = nn.Linear(6, K)
+        self.softmax = softmax
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x.isinf().any():
+            raise RuntimeError("in the middle")
+        z: Tensor = self.fc(self.drop(torch.relu(self.norm(self.body(x)))))
+        return z.softmax(1) if self.softmax else z
+
+
+@functools.cache
+def trained_once() -> tuple[Net, Tensor, Tensor]:
+    torch.manual_seed(0)
+    X, y, _ = data(np.float32)
+    model, inputs, labels = Net(), torch.as_tensor(X), torch.as_tensor(y)
+    optimiser = torch.optim.Adam(model.parameters(), 0.02)
+    for _ in range(60):
+        optimiser.zero_grad()
+        nn.functional.cross_entropy(model(inputs), labels).backward()
+        optimiser.step()
+    return model, inputs, labels
+
+
+def trained(softmax: bool = False) -> tuple[Net, Tensor, Tensor]:
+    """A trained model, its inputs and labels, for each test to spoil."""
+    model, inputs, labels = copy.deepcopy(trained_once())
+    model.softmax = softmax
+    return model, inputs, labels
+
+
+# The mathematics
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("target", [None, 2, "each"])
+def test_scores_are_the_coefficients_times_inner_products(bias: bool, target: Any) -> None:
+    X, _, tests = data()
+    e = fitted(bias=bias)
+    W = e.coef_
+    logits = tests @ W[:, :D].T + (W[:, D] if bias else 0)
+    classes = logits.argmax(1) if target is None else np.full(B, 2)
+    if target == "each":
+        target = classes = np.arange(B) % K
+    expected = tau(e, X, tests, classes, bias)
+    scores = e.attribute_features(tests, target)
+    assert scores.dtype == torch.float64
+    np.testing.assert_allclose(scores, expected, rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(scores.sum(1), logits[np.arange(B), classes], rtol=1e-9, atol=1e-12)
+    sparse = e.attribute_features(tests, target, sparse=True)
+    assert sparse.has_sorted_indices
+    np.testing.assert_allclose(sparse.toarray(), expected, rtol=1e-12, atol=1e-14)
+    assert sparse.nnz == np.count_nonzero(e.lam_.toarray()[:, classes])
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_float32_scores_sum_to_the_logit_up_to_rounding(bias: bool) -> None:
+    X, y, tests = data(np.float32)
+    e = whence.DualDA(C=0.05, bias=bias, show_progress=False).fit(features=FeatureBank.of(X, y))
+    W = np.zeros((K, D + bias))
+    rows = (
+        X.astype(np.float64)
+        if not bias
+        else np.c_[X.astype(np.float64), np.full(N, root_mean_square(X.astype(np.float64)) ** 2)]
+    )
+    for lam, f in zip(e.lam_.toarray(), rows, strict=True):
+        W += np.outer(lam, f)
+    np.testing.assert_allclose(e.coef_, W, rtol=1e-9, atol=1e-12)
+    logits = tests.astype(np.float64) @ W[:, :D].T + (W[:, D] if bias else 0)
+    for c in range(K):
+        scores = e.attribute_features(tests, c)
+        assert scores.dtype == torch.float32
+        mass = scores.abs().sum(1).double().numpy()
+        assert np.all(np.abs(scores.double().sum(1).numpy() - logits[:, c]) <= 1e-6 * mass)
+
+
+def test_coefficients_are_feasible_and_global_attributions() -> None:
+    _, y, _ = data()
+    e = fitted()
+    lam = e.global_attribution().toarray()
+    np.testing.assert_allclose(lam.sum(1), 0, atol=1e-12)
+    own = lam[np.arange(N), y]
+    assert own.min() >= 0
+    assert own.max() <= e.C_ * (1 + 1e-12)
+    lam_others = lam.copy()
+    lam_others[np.arange(N), y] = 0
+    assert lam_others.max() <= 0
+    assert np.array_equal(e.support_, np.flatnonzero(np.abs(lam).sum(1)))
+    assert e.gap_ <= 1e-6
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_self_influence_is_the_sample_at_itself(bias: bool) -> None:
+    X, y, _ = data()
+    e = fitted(bias=bias)
+    expected = e.lam_.toarray()[np.arange(N), y] * ((X**2).sum(1) + bias * root_mean_square(X) ** 2)
+    np.testing.assert_allclose(e.self_influence(), expected, rtol=1e-12)
+    np.testing.assert_allclose(e.attribute_features(X, y).diagonal(), expected, rtol=1e-12, atol=1e-15)
+
+
+def test_a_planted_sample_has_the_right_sign() -> None:
+    """The own class's sample speaks for a test, the other's against it."""
+    e = whence.DualDA(C=1.0, bias=False, show_progress=False).fit(features=FeatureBank.of(np.eye(2), [0, 1]))
+    # By hand: λ_0 = (a, −a) and λ_1 = (−b, b) give the dual a + b − a² − b², largest at a = b = ½.
+    np.testing.assert_allclose(e.coef_, [[0.5, -0.5], [-0.5, 0.5]], atol=1e-3)
+    np.testing.assert_allclose(e.attribute_features([[2.0, 1.0]], 0), [[1.0, -0.5]], atol=1e-3)
+    np.testing.assert_allclose(e.attribute_features([[2.0, 1.0]], 1), [[-1.0, 0.5]], atol=1e-3)
+
+
+# Ranking
+
+
+@pytest.mark.parametrize("k", [1, 3, N + 5])
+def test_top_k_is_the_head_and_tail_of_the_sorted_scores(k: int) -> None:
+    _, _, tests = data()
+    e = fitted()
+    top = e.top_k_features(tests, k)
+    scores = e.attribute_features(tests, top.target).numpy()
+    for ranked, sign in ((top.proponents, 1), (top.opponents, -1)):
+        assert ranked.indices.shape == ranked.scores.shape == (B, k)
+        for b in range(B):
+            order = np.argsort(-sign * scores[b], kind="stable")[:k]
+            order = order[sign * scores[b][order] > 0]
+            m = len(order)
+            np.testing.assert_allclose(ranked.scores[b, :m], scores[b, order], rtol=1e-12)
+            assert ranked.indices[b, :m].tolist() == order.tolist()
+            assert (ranked.indices[b, m:] == -1).all()
+            assert (ranked.scores[b, m:] == 0).all()
+    assert k <= N or bool((top.proponents.indices == -1).any())
+
+
+def test_results_do_not_depend_on_how_tests_are_batched(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, _, tests = data()
+    e = fitted()
+    whole, top = e.attribute_features(tests, 1), e.top_k_features(tests, 3, 1)
+    monkeypatch.setattr("whence.surrogate.expansion._BLOCK", 60)
+    np.testing.assert_allclose(e.attribute_features(tests, 1), whole, rtol=1e-12)
+    assert torch.equal(e.top_k_features(tests, 3, 1).proponents.indices, top.proponents.indices)
+    one = torch.cat([e.attribute_features(tests[b : b + 1], 1) for b in range(B)])
+    np.testing.assert_allclose(one, whole, rtol=1e-12)
+    assert e.attribute_features(tests[:1]).shape == (1, N)
+    assert e.attribute_features(tests[:1], sparse=True).shape == (1, N)
+    assert e.top_k_features(tests[:1], 2).proponents.indices.shape == (1, 2)
+    assert e.predict_features(tests[:1]).shape == (1,)
+
+
+@pytest.mark.filterwarnings("ignore:No training sample has class")
+def test_a_class_without_support_vectors_scores_zero() -> None:
+    X, y, tests = data()
+    e = whence.DualDA(C=0.05, bias=False, show_progress=False).fit(
+        features=FeatureBank.of(X, y % 2, task=Classes(K))
+    )
+    lam = e.lam_.tolil()
+    lam[:, 3] = 0
+    part = Expansion(Vectors(X), np.arange(N), lam.tocsr(), constant=0.0)
+    classes = torch.full((B,), 3)
+    assert not part.dense(torch.as_tensor(tests), classes).any()
+    assert part.sparse(torch.as_tensor(tests), classes).nnz == 0
+    assert (part.top_k(torch.as_tensor(tests), classes, 2)[0].indices == -1).all()
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1e-6, 1e3])
+@pytest.mark.parametrize("C", [0.05, "auto"])
+def test_features_in_other_units_give_the_same_attributions(scale: float, C: Any) -> None:
+    X, y, tests = data()
+    head = np.eye(K, D), np.zeros(K)
+    plain = whence.DualDA(C=C, tol=1e-9, show_progress=False).fit(features=FeatureBank.of(X, y, head=head))
+    other_C = C if C == "auto" else C / scale**2
+    scaled = whence.DualDA(C=other_C, tol=1e-9, show_progress=False).fit(
+        features=FeatureBank.of(X * scale, y, head=head)
+    )
+    assert pytest.approx(plain.C_ / scale**2) == scaled.C_
+    assert scaled.constant_ == pytest.approx(plain.constant_ * scale)
+    want = plain.attribute_features(tests, 1)
+    np.testing.assert_allclose(
+        scaled.attribute_features(tests * scale, 1), want, atol=1e-3 * want.abs().max()
+    )
+
+
+def test_a_fit_at_the_chosen_C_is_the_same_fit() -> None:
+    X, y, _ = data()
+    chosen = whence.DualDA(show_progress=False).fit(features=FeatureBank.of(X, y))
+    again = whence.DualDA(C=chosen.C_, show_progress=False).fit(features=FeatureBank.of(X, y))
+    np.testing.assert_array_equal(again.coef_, chosen.coef_)
+
+
+def test_the_constant_is_kept_with_the_explainer(tmp_path: Path) -> None:
+    X, y, tests = data()
+    e = whence.DualDA(C=0.05, show_progress=False).fit(features=FeatureBank.of(100 * X, y))
+    e.save(tmp_path / "e.whence")
+    loaded = whence.load(tmp_path / "e.whence")
+    assert loaded.constant_ == e.constant_ == pytest.approx(100 * root_mean_square(X))
+    np.testing.assert_array_equal(loaded.attribute_features(tests, 1), e.attribute_features(tests, 1))
+    assert e.what_if(100 * X, remove=[0, 5]).constant_ == e.constant_
+
+
+def test_files_without_a_constant_have_one_of_1(tmp_path: Path) -> None:
+    X, y, tests = data()
+    e = whence.DualDA(C=0.05, show_progress=False).fit(features=FeatureBank.of(X, y))
+    e.save(tmp_path / "new.whence")
+    arrays, manifest = store.read(tmp_path / "new.whence")
+    del manifest["constant"]
+    store.write(tmp_path / "old.whence", arrays, manifest)
+    old = whence.load(tmp_path / "old.whence")
+    assert old.constant_ == 1.0
+    expected = e.lam_.toarray()[:, 1] * (tests @ X.T + 1.0)
+    np.testing.assert_allclose(old.attribute_features(tests, 1), expected, rtol=1e-12, atol=1e-14)
+
+
+# Fitting a model
+
+
+def test_fit_equals_fit_on_the_models_features() -> None:
+    model, inputs, labels = trained()
+    e = whence.DualDA(C=0.01, show_progress=False).fit(model, (inputs, labels))
+    model.eval()
+    with torch.no_grad():
+        f = torch.relu(model.norm(model.body(inputs)))
+        classes = model(inputs).argmax(1)
+    head = (model.fc.weight, model.fc.bias)
+    by_features = whence.DualDA(C=0.01, show_progress=False).fit(
+        features=FeatureBank.of(f, labels, head=head)
+    )
+    np.testing.assert_allclose(e.attribute(inputs), by_features.attribute_features(f), atol=1e-5)
+    assert torch.equal(e.top_k(inputs, 2).target, classes)
+    assert torch.equal(e.predict(inputs), by_features.predict_features(f))
+    assert (e.n_train_, e.n_classes_, e.labels_.tolist()) == (N, K, labels.tolist())
+    np.testing.assert_allclose(e.attribute(inputs, sparse=True).toarray(), e.attribute(inputs), atol=1e-6)
+    assert e.attribute(inputs[:1]).shape == (1, N)
+
+
+def test_only_the_support_vectors_features_are_kept() -> None:
+    model, inputs, labels = trained()
+    e = whence.DualDA(C=1.0, show_progress=False).fit(model, (inputs, labels))
+    assert 0 < len(e.support_) < N
+    assert e.surrogate_.vectors.shape == (len(e.support_), 6)
+    arrays = [v for v in vars(e.surrogate_).values() if isinstance(v, np.ndarray | Tensor)]
+    assert not any(v.shape == (N, 6) for v in arrays)
+
+
+def test_faithfulness_matches_its_definitions() -> None:
+    model, inputs, labels = trained()
+    e = whence.DualDA(C=0.01, show_progress=False).fit(model, (inputs, labels))
+    model.eval()
+    with torch.no_grad():
+        f = torch.relu(model.norm(model.body(inputs))).double().numpy()
+        theirs = model(inputs).double().numpy()
+    ours = f @ e.coef_[:, :6].T + e.coef_[:, 6]
+    faith = e.faithfulness(inputs)
+    assert faith.agreement == pytest.approx((ours.argmax(1) == theirs.argmax(1)).mean())
+    assert faith.mcc == pytest.approx(matthews_corrcoef(theirs.argmax(1), ours.argmax(1)))
+    # A cosine of centred vectors is Pearson's correlation; columns of W are centred over classes.
+    rows = [np.corrcoef(a, b)[0, 1] for a, b in zip(ours, theirs, strict=True)]
+    assert faith.logit_cosine == pytest.approx(np.mean(rows), abs=1e-6)
+    a, b = (W - W.mean(0) for W in (e.coef_[:, :6], model.fc.weight.detach().double().numpy()))
+    assert faith.weight_cosine == pytest.approx(
+        (a * b).sum() / np.sqrt((a**2).sum() * (b**2).sum()), abs=1e-6
+    )
+    assert faith.n_tests == N
+
+
+def test_a_surrogate_equal_to_the_head_is_wholly_faithful() -> None:
+    X, y, tests = data()
+    e = fitted()
+    W = e.coef_ + np.random.default_rng(1).normal(size=(1, D + 1))  # a shift of all classes changes nothing
+    e = whence.DualDA(C=0.05, show_progress=False).fit(
+        features=FeatureBank.of(X, y, head=(W[:, :D], W[:, D]))
+    )
+    faith = e.faithfulness_features(tests)
+    assert (faith.agreement, faith.mcc) == (1, 1)
+    assert faith.weight_cosine == pytest.approx(1)
+    assert faith.logit_cosine == pytest.approx(1)
+
+
+def test_an_automatic_choice_says_why() -> None:
+    model, inputs, labels = trained()
+    e = whence.DualDA(show_progress=False).fit(model, (inputs, labels))
+    assert e.C_path_ is not None
+    assert e.C_ == e.C_path_.C
+    assert f"{e.C_:.3g}" in str(e.C_path_)
+    assert fitted().C_path_ is None
+    assert fitted().C_ == 0.05
+
+
+def test_the_seed_repeats_to_the_bit() -> None:
+    a, b = fitted(C="auto"), fitted(C="auto")
+    assert a.C_ == b.C_
+    assert np.array_equal(a.lam_.toarray(), b.lam_.toarray())
+    assert np.array_equal(a.coef_, b.coef_)
+
+
+@pytest.mark.parametrize("fail", [False, True])
+def test_the_model_is_left_as_it_was(fail: bool) -> None:
+    model, inputs, labels = trained()
+    e = whence.DualDA(C=0.01, show_progress=False)
+    if fail:
+        e.fit(model, (inputs, labels))
+    model.train()
+    model.norm.eval()
+    state = {k: v.clone() for k, v in model.state_dict().items()}
+    flags = [m.training for m in model.modules()]
+    grads = [p.grad.clone() for p in model.parameters() if p.grad is not None]
+    if fail:
+        for use in (e.attribute, e.top_k, e.predict, e.faithfulness):
+            with pytest.raises(ModelError, match="in the middle"):
+                use(torch.full_like(inputs, torch.inf))
+    else:
+        e.fit(model, (inputs, labels)).attribute(inputs)
+    assert all(torch.equal(v, state[k]) for k, v in model.state_dict().items())
+    assert [m.training for m in model.modules()] == flags
+    now = [p.grad for p in model.parameters() if p.grad is not None]
+    assert all(torch.equal(a, b) for a, b in zip(now, grads, strict=True))
+    assert not any(m._forward_hooks or m._forward_pre_hooks for m in model.modules())
+
+
+def test_a_model_with_a_softmax_needs_the_layers_name() -> None:
+    model, inputs, labels = trained(softmax=True)
+    with pytest.raises(ModelError, match="'fc'"):
+        whence.DualDA(C=0.01, show_progress=False).fit(model, (inputs, labels))
+    e = whence.DualDA(C=0.01, show_progress=False).fit(model, (inputs, labels), layer="fc")
+    assert torch.equal(e.top_k(inputs, 1).target, model.eval()(inputs).argmax(1))
+
+
+def test_a_failed_refit_keeps_the_earlier_fit() -> None:
+    model, inputs, labels = trained()
+    e = whence.DualDA(C=0.01, show_progress=False).fit(model, (inputs, labels))
+    before = e.attribute(inputs)
+    with pytest.raises(InvalidInputError):
+        e.fit(features=FeatureBank.of(np.full((3, 2), np.nan), [0, 1, 0]))
+    assert torch.equal(e.attribute(inputs), before)
+
+
+def test_progress_can_be_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    model, inputs, labels = trained()
+    whence.DualDA(show_progress=True).fit(model, (inputs, labels))
+    shown = capsys.readouterr().err
+    assert all(step in shown for step in ("Features", "Choosing C", "Solving", "gap"))
+    whence.DualDA(show_progress=False).fit(model, (inputs, labels))
+    assert capsys.readouterr().err == ""
+
+
+def test_arrays_need_be_neither_writable_nor_contiguous() -> None:
+    model, inputs, labels = trained()
+    expected = whence.DualDA(C=0.01, show_progress=False).fit(model, (inputs, labels)).attribute(inputs, 0)
+    backwards = np.ascontiguousarray(inputs.numpy()[::-1])[::-1]
+    backwards.flags.writeable = False
+    y = labels.numpy()
+    y.flags.writeable = False
+    e = whence.DualDA(C=0.01, show_progress=False).fit(model, (backwards, y))
+    assert torch.equal(e.attribute(backwards, 0), expected)
+    X, y, tests = data()
+    X.flags.writeable = tests.flags.writeable = False
+    e = whence.DualDA(C=0.05, show_progress=False).fit(features=FeatureBank.of(X[:, ::-1], y))
+    assert e.attribute_features(tests[:, ::-1]).shape == (B, N)
+
+
+# Bad input
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda e, x: e.attribute_features(x[:, :3]), rf"shape \(tests, {D}\).*\({B}, 3\)"),
+        (lambda e, x: e.attribute_features(x[0]), rf"Got \({D},\)"),
+        (lambda e, x: e.attribute_features(x[:0]), r"Got \(0, 7\)"),
+        (lambda e, x: e.attribute_features(np.where(np.arange(D) == 4, np.nan, x)), "row 0, column 4"),
+        (lambda e, x: e.attribute_features(x, K), rf"'target' must lie in \[0, {K}\).*Got {K} for test 0"),
+        (lambda e, x: e.attribute_features(x, -1), "'target' must lie in"),
+        (lambda e, x: e.attribute_features(x, [0, 1]), "or one per test"),
+        (lambda e, x: e.attribute_features(x, 1.0), "'target' must be None or integers"),
+        (lambda e, x: e.top_k_features(x, 0), "'k' must be"),
+        (lambda e, x: e.faithfulness_features(x), "'head'"),
+        (
+            lambda e, x: whence.DualDA(C="best").fit(features=FeatureBank.of(x, [0] * B)),
+            "'C' must be \"auto\" or a number",
+        ),
+        (lambda e, x: whence.DualDA(C=-1.0).fit(features=FeatureBank.of(x, [0, 1] * 5 + [0])), "'C' must be"),
+        (lambda e, x: whence.DualDA(batch_size=0).fit(features=FeatureBank.of(x, [0] * B)), "'batch_size'"),
+        (lambda e, x: e.fit(features=FeatureBank.of(x, [0] * (B - 1))), "'labels'"),
+        (
+            lambda e, x: e.fit(features=FeatureBank.of(x, np.arange(B), task=Classes(3))),
+            "'labels' must be below",
+        ),
+        (lambda e, x: e.fit(features=FeatureBank.of(x[:0], [])), "at least one row"),
+        (
+            lambda e, x: e.fit(features=FeatureBank.of(x, np.arange(B), head=(np.ones((2, 3)), None))),
+            "'head' must be",
+        ),
+        (
+            lambda e, x: e.fit(features=FeatureBank.of(x, np.arange(B), head=(np.ones((11, D)), np.ones(3)))),
+            "'head' must be",
+        ),
+        (lambda e, x: methods.get("nothing"), "one of .*dualda"),
+    ],
+)
+def test_bad_input_names_the_argument(call: Any, message: str) -> None:
+    with pytest.raises(InvalidInputError, match=message):
+        call(fitted(), data()[2])
+
+
+def test_nan_features_of_a_model_name_the_sample() -> None:
+    model, inputs, labels = trained()
+    inputs[3, 0] = torch.nan
+    with pytest.raises(InvalidInputError, match="sample 3"):
+        whence.DualDA(C=0.01, show_progress=False).fit(model, (inputs, labels))
+
+
+@pytest.mark.parametrize("x", [3, [], {}, torch.tensor(1.0), torch.empty(0, D)])
+def test_inputs_must_be_a_batch(x: Any) -> None:
+    model, inputs, labels = trained()
+    e = whence.DualDA(C=0.01, show_progress=False).fit(model, (inputs, labels))
+    with pytest.raises(InvalidInputError, match="'x' must be a batch"):
+        e.attribute(x)
+
+
+def test_use_before_fit_is_refused(tmp_path: Path) -> None:
+    x = data()[2]
+    e = whence.DualDA()
+    for use in (
+        lambda: e.attribute(x),
+        lambda: e.attribute_features(x),
+        lambda: e.top_k_features(x),
+        lambda: e.predict(x),
+        e.self_influence,
+        e.global_attribution,
+        lambda: e.save(tmp_path / "x"),
+    ):
+        with pytest.raises(NotFittedError, match="fit"):
+            use()
+    with pytest.raises(NotFittedError, match="no model"):
+        fitted().attribute(x)
+
+
+def test_a_model_that_changed_is_refused() -> None:
+    model, inputs, labels = trained()
+    e = whence.DualDA(C=0.01, show_progress=False).fit(model, (inputs, labels))
+    before = e.attribute(inputs)
+    state = {k: v.clone() for k, v in model.state_dict().items()}
+    with torch.no_grad():
+        model.body.weight[0, 0] += 1
+    with pytest.raises(ModelError, match=r"changed after fitting: body\.weight has other values"):
+        e.attribute(inputs)
+    model.load_state_dict(state)
+    assert torch.equal(e.attribute(inputs), before)
+
+
+# Saving
+
+
+def test_a_saved_explainer_comes_back_exactly(tmp_path: Path) -> None:
+    model, inputs, labels = trained()
+    e = whence.DualDA(seed=5, tol=1e-5, show_progress=False).fit(model, (inputs, labels))
+    e.save(tmp_path / "x.whence")
+    back = whence.load(tmp_path / "x.whence", model=model)
+    assert isinstance(back, whence.DualDA)
+    assert torch.equal(back.attribute(inputs), e.attribute(inputs))
+    assert torch.equal(back.self_influence(), e.self_influence())
+    assert np.array_equal(back.lam_.toarray(), e.lam_.toarray())
+    assert np.array_equal(back.support_, e.support_)
+    assert str(back.C_path_) == str(e.C_path_)
+    assert (back.C_, back.gap_, back.seed, back.tol, back.C) == (e.C_, e.gap_, 5, 1e-5, "auto")
+    assert back.faithfulness(inputs) == e.faithfulness(inputs)
+    back.save(tmp_path / "again.whence")
+    assert (tmp_path / "again.whence").read_bytes() == (tmp_path / "x.whence").read_bytes()
+
+
+def test_features_can_be_explained_without_the_model(tmp_path: Path) -> None:
+    model, inputs, labels = trained()
+    e = whence.DualDA(C=0.01, show_progress=False).fit(model, (inputs, labels))
+    e.save(tmp_path / "x")
+    back = whence.load(tmp_path / "x")
+    f = torch.rand(3, 6)
+    assert torch.equal(back.attribute_features(f), e.attribute_features(f))
+    with pytest.raises(NotFittedError, match=r"whence\.load"):
+        back.attribute(inputs)
+
+
+def test_another_model_is_refused_with_what_differs(tmp_path: Path) -> None:
+    model, inputs, labels = trained()
+    whence.DualDA(C=0.01, show_progress=False).fit(model, (inputs, labels)).save(tmp_path / "x")
+    with torch.no_grad():
+        model.fc.bias[1] += 1
+    with pytest.raises(StoreError, match=r"another model: fc\.bias has other values"):
+        whence.load(tmp_path / "x", model=model)
+    with pytest.raises(StoreError, match="is missing"):
+        whence.load(tmp_path / "x", model=nn.Sequential(nn.Linear(D, K)))
+
+
+def test_an_explainer_of_features_has_no_model(tmp_path: Path) -> None:
+    _, _, tests = data()
+    e = fitted(bias=False)
+    e.save(tmp_path / "x")
+    assert torch.equal(whence.load(tmp_path / "x").attribute_features(tests), e.attribute_features(tests))
+    with pytest.raises(StoreError, match="fitted on features"):
+        whence.load(tmp_path / "x", model=nn.Linear(D, K))
+
+
+def test_damaged_files_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    fitted().save(path)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-10])
+    with pytest.raises(StoreError, match="truncated"):
+        whence.load(path)
+    path.write_bytes(whole[:-10] + bytes(10))
+    with pytest.raises(StoreError, match="checksum"):
+        whence.load(path)
+
+
+def test_a_common_offset_of_the_features_hardly_changes_the_surrogate():
+    # The head uses the features' mean direction as much as any other. Beside a short constant an offset would
+    # make that direction expensive, since the bias must take back what a weight along it adds to all logits.
+    rng = np.random.default_rng(0)
+    X = np.maximum(rng.normal(size=(800, 32)) @ rng.normal(size=(32, 32)) / np.sqrt(32), 0)
+    y = (X @ rng.normal(size=(32, 5)) + rng.normal(size=5)).argmax(1)
+
+    def logits(offset):
+        fitted = whence.DualDA(C=1.0, show_progress=False).fit(
+            features=FeatureBank.of(X + offset, y, task=Classes(5))
+        )
+        return (X + offset) @ fitted.coef_[:, :32].T + fitted.coef_[:, 32]
+
+    plain = logits(0.0)
+    for offset in (10.0, 100.0):
+        assert np.linalg.norm(logits(offset) - plain) <= 0.03 * np.linalg.norm(plain)
+
+
+@pytest.mark.parametrize(("scale", "offset"), [(1, 0), (1, 100), (1e3, 0), (1e-3, 0)])
+@pytest.mark.parametrize("C", [1e-3, 1.0])
+def test_scores_sum_to_the_logit_whatever_the_scale_of_the_features(scale, offset, C):
+    rng = np.random.default_rng(0)
+    y = np.arange(150) % 3
+    X = (scale * (np.eye(3, 8)[y] + 0.5 * rng.normal(size=(150, 8)) + offset)).astype(np.float32)
+    explainer = whence.DualDA(C=C / scale**2, show_progress=False).fit(features=FeatureBank.of(X, y))
+    W = explainer.coef_.astype(np.longdouble)
+    exact = (X.astype(np.longdouble) @ W[:, :8].T + W[:, 8])[:, 1]
+    for scores in (
+        explainer.attribute_features(X, target=1).numpy(),
+        explainer.attribute_features(X, target=1, sparse=True).toarray(),
+    ):
+        error = np.abs(scores.sum(axis=1, dtype=np.float64) - exact.astype(np.float64))
+        assert error.max() <= 1e-4
+    logits = explainer.surrogate_.logits(explainer.check_features(X))[:, 1]
+    assert np.abs(logits.numpy() - exact.astype(np.float64)).max() <= 1e-9 * max(1, np.abs(exact).max())

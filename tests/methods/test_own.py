@@ -1,0 +1,79 @@
+"""A method of a user's own: one class, registered from outside, and it does all that ours do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+import whence
+from whence import methods
+from whence.attribution.base import METHODS
+from whence.core.registry import register
+from whence.errors import InvalidInputError, StoreError
+from whence.features import FeatureBank, extract
+from whence.methods import Attributor
+
+
+class SameLabel(Attributor):
+    """1 for every training sample of the target class, −1 for the others."""
+
+    name: ClassVar[str] = "same-label"
+
+    def __init__(self, weight: float = 1.0, show_progress: bool = True) -> None:
+        self.weight, self.show_progress = weight, show_progress
+
+    def _learn(self, training: Any, **given: Any) -> dict[str, Tensor]:
+        return {"signs": self.weight * (2 * nn.functional.one_hot(training.labels, 3).T.float() - 1)}
+
+    def _scores(self, features: Tensor, classes: Tensor, x: Any) -> Tensor:
+        return self._cache["signs"][classes]
+
+    def _self_influence(self) -> Tensor:
+        return torch.full((self._cache["signs"].shape[1],), self.weight)
+
+
+def case() -> tuple[nn.Module, Tensor, Tensor]:
+    torch.manual_seed(0)
+    return (
+        nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 3)),
+        torch.randn(12, 4),
+        torch.arange(12) % 3,
+    )
+
+
+def test_a_method_is_found_by_module_and_name_without_registration() -> None:
+    assert methods.get(f"{__name__}:SameLabel") is SameLabel
+    with pytest.raises(InvalidInputError, match=r"must name an attribution method.*a function"):
+        methods.get(f"{__name__}:case")
+
+
+def test_a_registered_method_is_fitted_saved_and_loaded(tmp_path: Path, monkeypatch: Any) -> None:
+    model, x, y = case()
+    e = SameLabel(2.0, show_progress=False).fit(model, (x, y))
+    scores = e.attribute(x[:4], target=1)
+    assert torch.equal(scores, torch.where(y == 1, 2.0, -2.0).expand(4, -1))
+    assert (y[e.top_k(x[:1], 2, 1).proponents.indices] == 1).all()
+    e.save(tmp_path / "own.whence")
+    with pytest.raises(StoreError, match=r"'same-label', which is not registered.*whence\.register"):
+        whence.load(tmp_path / "own.whence", model)
+    monkeypatch.setattr(METHODS, "_things", {method.name: method for method in METHODS})  # until the end
+    assert register(SameLabel) is SameLabel
+    assert methods.get("same-label") is SameLabel
+    assert "same-label" in methods.names()
+    back = whence.load(tmp_path / "own.whence", model)
+    assert torch.equal(back.attribute(x[:4], target=1), scores)
+
+
+def test_it_takes_what_every_method_takes(tmp_path: Path) -> None:
+    model, x, y = case()
+    bank = extract(model, (x, y), cache_dir=tmp_path, show_progress=False)
+    e = SameLabel(show_progress=False).fit(features=bank, class_names=["a", "b", "c"])
+    assert e.class_names_ == ("a", "b", "c")
+    assert np.array_equal(e.labels_, y)
+    with pytest.raises(InvalidInputError, match="SameLabel with these parameters runs it on inputs"):
+        e.fit(features=FeatureBank.of(bank.features, y, head=bank.head))

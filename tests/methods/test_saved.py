@@ -1,0 +1,86 @@
+"""Saved files are read: those from before the house was rebuilt, and those of a user's own method."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+import whence
+from tests.helpers.registered import forgetting
+from whence.errors import StoreError
+from whence.methods import Attributor
+
+FOLDER = Path(__file__).parents[1] / "data" / "saved"
+KNOWN = load_file(FOLDER / "expected.safetensors")
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.whence")), ids=lambda path: path.stem)
+def test_an_old_file_is_read_and_scores_as_it_did(path: Path) -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3))
+    model.load_state_dict({name[8:]: value for name, value in KNOWN.items() if name.startswith("weights.")})
+    loaded = whence.load(path, model=model)
+    scores, own = KNOWN[f"scores.{path.stem}"], KNOWN[f"self.{path.stem}"]
+    torch.testing.assert_close(
+        torch.as_tensor(loaded.attribute(KNOWN["tests"])), scores, rtol=1e-4, atol=1e-6
+    )
+    torch.testing.assert_close(torch.as_tensor(loaded.self_influence()), own, rtol=1e-4, atol=1e-6)
+
+
+def test_an_old_file_explains_with_its_data() -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3))
+    model.load_state_dict({name[8:]: value for name, value in KNOWN.items() if name.startswith("weights.")})
+    loaded = whence.load(FOLDER / "dualda.whence", model=model, data=(KNOWN["x"], KNOWN["y"]))
+    why = loaded.explain(KNOWN["tests"], k=3)
+    scores = KNOWN["scores.dualda"]
+    for row, explanation in zip(scores, why, strict=True):
+        best = explanation.proponents[0]
+        assert best.score == pytest.approx(float(row.max()), rel=1e-4)
+
+
+class Counts(Attributor):
+    """Scores samples by numbers that are no float32, which it keeps."""
+
+    name = "counts"
+
+    def _learn(self, training: Any, **given: Any) -> dict[str, torch.Tensor]:
+        n = len(training.labels)
+        return {
+            "counts": torch.arange(n),
+            "even": torch.arange(n) % 2 == 0,
+            "half": torch.arange(n).double() / 2,
+        }
+
+    def _scores(self, features: torch.Tensor, classes: torch.Tensor, x: Any) -> torch.Tensor:
+        kept = self._cache["counts"] * self._cache["even"] + self._cache["half"]
+        return kept.expand(len(features), -1)
+
+    def _self_influence(self) -> torch.Tensor:
+        return self._cache["half"]
+
+
+class Laid(Counts):
+    """Says the shapes too, which are those of floats."""
+
+    name = "laid"
+
+    def _layout(self, classifier: Any) -> dict[str, tuple[int | str, ...]]:
+        return dict.fromkeys(("counts", "even", "half"), ("N",))
+
+
+def test_what_a_method_of_ones_own_keeps_comes_back_whatever_its_kind(tmp_path: Path) -> None:
+    model, x = torch.nn.Linear(6, 3), KNOWN["x"]
+    with forgetting():
+        whence.register(Counts)
+        fitted = Counts(show_progress=False).fit(model, (x, KNOWN["y"]))
+        fitted.save(tmp_path / "counts.whence")
+        back = whence.load(tmp_path / "counts.whence", model)
+        assert torch.equal(back.attribute(x), fitted.attribute(x))
+        assert back.attribute(x)[0, :4].tolist() == [0, 0.5, 3, 1.5]
+    with pytest.raises(
+        StoreError, match=r"Laid must keep floats where its _layout.* Got 'counts' of dtype int64"
+    ):
+        Laid(show_progress=False).fit(model, (x, KNOWN["y"])).save(tmp_path / "laid.whence")
