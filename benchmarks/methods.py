@@ -98,7 +98,7 @@ def _measure(pipe: Any, row: Row, folder: Path, cache: Path, scores: Path) -> No
         accuracy = (model(tests).argmax(1) == truth).float().mean().item()
     method = methods.get(row.name)
     explainer = method(**row.options, show_progress=False)
-    extra = {"checkpoints": points} if method.limits.needs_checkpoints else {}
+    extra = {"checkpoints": points} if method.capabilities.needs_checkpoints else {}
     Path("/proc/self/clear_refs").write_text("5")  # start the peak anew
     before = status("VmRSS")
     start = time.process_time()

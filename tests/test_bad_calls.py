@@ -64,7 +64,7 @@ def test_labels_given_apart_must_be_labels_of_inputs(method: str) -> None:
         get(method)().fit(network(), (X, y), y)
     with refused("'data' must be the inputs"):
         get(method)().fit(network(), y=y)
-    if not get(method).limits.needs_checkpoints:
+    if not get(method).capabilities.needs_checkpoints:
         with refused("'data' must give one label per sample"):
             get(method)().fit(network(), X, y[:5])
 

@@ -57,7 +57,7 @@ def explainer() -> whence.DualDA:
 
 
 def more(made: Attributor) -> dict[str, Any]:
-    return {"checkpoints": [network().state_dict()]} if made.limits.needs_checkpoints else {}
+    return {"checkpoints": [network().state_dict()]} if made.capabilities.needs_checkpoints else {}
 
 
 def check_shown(thing: Any) -> None:
@@ -160,7 +160,7 @@ def public_records() -> list[type]:
 # What is no result but a part that users write or choose: its fields are few, and told as Python does it.
 PARTS = {
     "BoxAndFrame", "Boxed", "Captum", "Case", "CentreBox", "Column", "CrammerSinger", "Curves",
-    "EpsilonInsensitive", "Frame", "Hinges", "Limits", "Network", "NewSamples", "Numbers", "OneClass",
+    "EpsilonInsensitive", "Frame", "Hinges", "Capabilities", "Network", "NewSamples", "Numbers", "OneClass",
     "Prepare", "Problem", "Row", "Rules", "Source", "Targets", "TextInputs", "Tube", "Word", "Flow",
     "Picture", "Sample", "Metric", "LayerRule", "OperationRule", "SharingRule", "SpreadingRule",
 }  # fmt: skip

@@ -21,7 +21,7 @@ def own(scene: scenes.Scene, row: Row) -> np.ndarray:
     assert row.like is not None
     name, options = row.like
     method = methods.get(name)
-    extra = {"checkpoints": scene.checkpoints} if method.limits.needs_checkpoints else {}
+    extra = {"checkpoints": scene.checkpoints} if method.capabilities.needs_checkpoints else {}
     explainer = method(**options, show_progress=False).fit(scene.model, (scene.x, scene.y), **extra)
     return np.asarray(explainer.attribute(scene.tests, target=scene.targets))
 

@@ -81,7 +81,7 @@ def fit(method: str, case: Case, **options: Any) -> Attributor:
 
 def extra(explainer: Attributor, case: Case) -> dict[str, Any]:
     """What ``fit`` of a method needs beside model and data."""
-    return {"checkpoints": case.checkpoints} if explainer.limits.needs_checkpoints else {}
+    return {"checkpoints": case.checkpoints} if explainer.capabilities.needs_checkpoints else {}
 
 
 @functools.cache
@@ -100,7 +100,7 @@ def test_the_registry_lists_the_methods() -> None:
 
 @pytest.mark.parametrize("method", METHODS)
 def test_a_method_says_what_it_asks_for(method: str) -> None:
-    limits = methods.get(method).limits
+    limits = methods.get(method).capabilities
     assert limits.memory
     assert all(
         isinstance(flag, bool)

@@ -52,7 +52,7 @@ def test_scores_are_those_of_methods_that_read_for_themselves(
     for label, case in found.items():
         alone = scene.attributor(case.method.kind, case.options)
         more: dict[str, Any] = {}
-        if alone.limits.needs_checkpoints:
+        if alone.capabilities.needs_checkpoints:
             more = {"checkpoints": scene.checkpoints, "learning_rates": scene.trained.learning_rates}
         alone.fit(scene.trained.model, scene.data, **more)
         expected = alone.attribute(scene.tests, torch.from_numpy(scene.explained)).numpy()

@@ -77,7 +77,7 @@ def test_every_method_does_what_it_does_with_two_classes(
     method: Any = get(name)
     found = []
     for each in (model, Two(model)):
-        more = {"checkpoints": [each.state_dict()]} if method.limits.needs_checkpoints else {}
+        more = {"checkpoints": [each.state_dict()]} if method.capabilities.needs_checkpoints else {}
         found.append(method(show_progress=False).fit(each, (x, y), **more))
     ours, theirs = (one.attribute(x[:6]).double().numpy() for one in found)
     assert found[0].task_ == OneLogit(2)

@@ -321,7 +321,7 @@ def test_what_can_do_classes_only_refuses_it(tmp_path: Path, monkeypatch: pytest
         whence.OneClass(show_progress=False).fit(features=bank)
     for name in set(names()) - {"dualda", "random", "ensemble", "one-class"}:
         method: Any = get(name)
-        more = {"checkpoints": [model.state_dict()]} if method.limits.needs_checkpoints else {}
+        more = {"checkpoints": [model.state_dict()]} if method.capabilities.needs_checkpoints else {}
         for given in ({"model": model, "data": (x, y), "task": "numbers"}, {"features": bank}):
             with pytest.raises(InvalidInputError, match=f"The model of {method.__name__} must have classes"):
                 method(show_progress=False).fit(**given, **more)

@@ -34,8 +34,8 @@ _USUAL = {"dtype": "float32", "autocast": None, "num_workers": 0, "on_error": "r
 
 
 @dataclass(frozen=True)
-class Limits:
-    """What a method asks for, and what it leaves out.
+class Capabilities:
+    """What a method supports, needs and costs.
 
     Attributes
     ----------
@@ -50,6 +50,12 @@ class Limits:
     own_class_only : whether, with features that are nowhere negative, only samples of the target class can
         score above 0
     new_layer : whether it puts a linear layer of its own, ``coef_``, in the place of the model's last one
+    tasks : kinds of task it supports: "class", "label" (several labels per sample), "number"
+    explains : whether ``explain`` works: relevance maps on both samples of a pair
+    dual : whether scores are parts of a logit from a dual solution, which audits, updates, what-if questions
+        and concepts need
+    effects : whether scores are predicted changes of an output
+    members : whether it consists of several fitted attributors, ``members_``
     """
 
     needs_checkpoints: bool = False
@@ -59,6 +65,11 @@ class Limits:
     cost: float = 1.0
     own_class_only: bool = False
     new_layer: bool = False
+    tasks: tuple[str, ...] = ("class",)
+    explains: bool = False
+    dual: bool = False
+    effects: bool = False
+    members: bool = False
 
 
 class Attributor(Saveable):
@@ -97,7 +108,7 @@ class Attributor(Saveable):
     reading_ : dict, how the training features were read, such as ``cache_dir``, so that they are found again
     """
 
-    limits: ClassVar[Limits] = Limits()
+    capabilities: ClassVar[Capabilities] = Capabilities()
     """What the method asks for, and what it leaves out."""
 
     def fit(

@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import nn
 
-from whence.attribution.base import METHODS, Attributor, Limits, get, names
+from whence.attribution.base import METHODS, Attributor, Capabilities, get, names
 from whence.attribution.ranking import Ranked, TopK
 from whence.core import contents, store
 from whence.core.registry import import_all
@@ -40,6 +40,7 @@ __all__ = [
     "TRAK",
     "Arnoldi",
     "Attributor",
+    "Capabilities",
     "DualDA",
     "Effects",
     "Ensemble",
@@ -49,7 +50,6 @@ __all__ = [
     "HingeRP",
     "Influence",
     "LiSSA",
-    "Limits",
     "OneClass",
     "RandomAttributor",
     "Ranked",

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from whence.attribution.base import Limits, register
+from whence.attribution.base import Capabilities, register
 from whence.attribution.classifier import Classifier, Training
 from whence.attribution.parameters import a_seed, parameter
 from whence.attribution.progress import watched
@@ -63,7 +63,7 @@ class Arnoldi(InfluenceAttributor):
     """
 
     name: ClassVar[str] = "arnoldi"
-    limits: ClassVar[Limits] = Limits(
+    capabilities: ClassVar[Capabilities] = Capabilities(
         needs_loss=True,
         memory="(N + P) × projections; P × dimension while fitting",
         cost=0.2,

@@ -12,7 +12,7 @@ import torch
 from scipy.sparse import csr_array
 from torch import Tensor
 
-from whence.attribution.base import Limits, register
+from whence.attribution.base import Capabilities, register
 from whence.attribution.classifier import Training
 from whence.attribution.explainer import Parts, Scored
 from whence.attribution.parameters import parameter
@@ -116,12 +116,15 @@ class DualDA(Updating):
 
     name: ClassVar[str] = "dualda"
     classes_only = False
-    limits: ClassVar[Limits] = Limits(
+    capabilities: ClassVar[Capabilities] = Capabilities(
         last_layer_only=True,
         memory="d numbers per support vector, often a small part of N; N × d while fitting",
         cost=0.1,
         own_class_only=True,
         new_layer=True,
+        tasks=("class", "label", "number"),
+        explains=True,
+        dual=True,
     )
 
     @overload

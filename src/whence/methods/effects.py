@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from whence.attribution.base import Limits, register
+from whence.attribution.base import Capabilities, register
 from whence.attribution.classifier import Training, task_of
 from whence.attribution.explainer import Parts, Scored
 from whence.attribution.parameters import one_of, parameter
@@ -101,12 +101,15 @@ class Effects(SurrogateAttributor):
 
     name: ClassVar[str] = "effects"
     classes_only = False
-    limits: ClassVar[Limits] = Limits(
+    capabilities: ClassVar[Capabilities] = Capabilities(
         needs_loss=True,
         last_layer_only=False,
         memory="N × (d + K), and the square of d, or of N where that is less",
         cost=20.0,
         new_layer=True,
+        tasks=("class", "number"),
+        explains=True,
+        effects=True,
     )
 
     tol: float = 1e-10

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from whence.attribution.base import Limits, register
+from whence.attribution.base import Capabilities, register
 from whence.attribution.classifier import Classifier, Training
 from whence.attribution.parameters import Params, a_seed, one_of, parameter
 from whence.attribution.progress import watched
@@ -74,7 +74,7 @@ class EKFAC(ParamsAttributor):
     """
 
     name: ClassVar[str] = "ekfac"
-    limits: ClassVar[Limits] = Limits(
+    capabilities: ClassVar[Capabilities] = Capabilities(
         needs_loss=True,
         memory="P and the squares of the layers' widths, or N × d for the last layer; P per test to explain",
         cost=3.0,

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from whence.attribution.base import METHODS, Attributor, Limits, register, share_options
+from whence.attribution.base import METHODS, Attributor, Capabilities, register, share_options
 from whence.attribution.classifier import Training
 from whence.attribution.explaining import Explaining
 from whence.attribution.members import MembersExplainer
@@ -64,9 +64,12 @@ class Ensemble(Explaining):
     """
 
     name: ClassVar[str] = "ensemble"
-    limits: ClassVar[Limits] = Limits(
+    capabilities: ClassVar[Capabilities] = Capabilities(
         memory="the sum of its members'",
         cost=0.2,
+        tasks=("class",),
+        explains=True,
+        members=True,
     )
 
     members: Any = "dualda"

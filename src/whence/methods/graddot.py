@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal, Self
 import torch
 from torch import Tensor
 
-from whence.attribution.base import Attributor, Limits, register, share_options
+from whence.attribution.base import Attributor, Capabilities, register, share_options
 from whence.attribution.classifier import Classifier, Training, task_of
 from whence.attribution.parameters import Params, a_seed, one_of, parameter
 from whence.core import store
@@ -274,7 +274,7 @@ class GradDot(GradientAttributor):
     """
 
     name: ClassVar[str] = "graddot"
-    limits: ClassVar[Limits] = Limits(
+    capabilities: ClassVar[Capabilities] = Capabilities(
         needs_loss=True,
         memory='N × 2,048 projections; N × (d + K) with params="last"; nothing with projection=None',
         cost=0.2,
@@ -305,7 +305,7 @@ class GradCos(GradientAttributor):
     """
 
     name: ClassVar[str] = "gradcos"
-    limits: ClassVar[Limits] = GradDot.limits
+    capabilities: ClassVar[Capabilities] = GradDot.capabilities
     cosine: ClassVar[bool] = True
 
     def _self_influence(self) -> Tensor:

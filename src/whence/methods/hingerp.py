@@ -10,7 +10,7 @@ import torch
 from scipy.optimize import nnls
 from torch import Tensor
 
-from whence.attribution.base import Limits, register
+from whence.attribution.base import Capabilities, register
 from whence.attribution.classifier import Classifier, Training
 from whence.attribution.parameters import a_seed, parameter
 from whence.attribution.progress import gap_bar
@@ -64,7 +64,7 @@ class HingeRP(PointsAttributor):
     """
 
     name: ClassVar[str] = "hingerp"
-    limits: ClassVar[Limits] = Limits(
+    capabilities: ClassVar[Capabilities] = Capabilities(
         last_layer_only=True,
         memory="N × (d + K); while fitting also K × d for every sample on the margin",
         cost=0.2,

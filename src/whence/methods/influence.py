@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from whence.attribution.base import Attributor, Limits, register
+from whence.attribution.base import Attributor, Capabilities, register
 from whence.attribution.classifier import Classifier, Training
 from whence.attribution.parameters import Params, one_of, parameter
 from whence.attribution.progress import watched
@@ -164,7 +164,7 @@ class Influence(SolvingAttributor):
     """
 
     name: ClassVar[str] = "influence"
-    limits: ClassVar[Limits] = Limits(
+    capabilities: ClassVar[Capabilities] = Capabilities(
         needs_loss=True,
         last_layer_only=True,
         memory="N × (d + K), and the square of K × d",

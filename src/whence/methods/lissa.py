@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from whence.attribution.base import Limits, register
+from whence.attribution.base import Capabilities, register
 from whence.attribution.classifier import Classifier, Training
 from whence.attribution.parameters import a_seed, parameter
 from whence.core.arrays import Ints
@@ -75,7 +75,7 @@ class LiSSA(SolvingAttributor):
     """
 
     name: ClassVar[str] = "lissa"
-    limits: ClassVar[Limits] = Limits(
+    capabilities: ClassVar[Capabilities] = Capabilities(
         needs_loss=True,
         memory='N × (d + K) with params="last", otherwise nothing; P per test while explaining',
         cost=1.5,

@@ -11,7 +11,7 @@ import torch
 from scipy.sparse import csr_array
 from torch import Tensor
 
-from whence.attribution.base import Attributor, Limits, register
+from whence.attribution.base import Attributor, Capabilities, register
 from whence.attribution.classifier import Classifier, Training
 from whence.attribution.parameters import a_seed, one_of, parameter
 from whence.core import contents, store
@@ -83,8 +83,9 @@ class OneClass(Attributor):
 
     name: ClassVar[str] = "one-class"
     classes_only = False
-    limits: ClassVar[Limits] = Limits(
+    capabilities: ClassVar[Capabilities] = Capabilities(
         last_layer_only=True, memory="d numbers per support vector", cost=0.5, own_class_only=True
+        tasks=("class", "label", "number"),
     )
     _of_features = True
     _doubles = ("lam", "bounds", "nu", "gap")

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from whence.attribution.base import Attributor, Limits, register
+from whence.attribution.base import Attributor, Capabilities, register
 from whence.attribution.classifier import Training
 from whence.attribution.parameters import a_seed, parameter
 from whence.core.fingerprint import Digest
@@ -41,7 +41,9 @@ class RandomAttributor(Attributor):
 
     name: ClassVar[str] = "random"
     classes_only = False
-    limits: ClassVar[Limits] = Limits(memory="nothing", cost=0.0)
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        memory="nothing", cost=0.0, tasks=("class", "label", "number")
+    )
 
     seed: int = parameter(0, a_seed)
 

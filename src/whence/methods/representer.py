@@ -10,7 +10,7 @@ import torch
 from scipy.special import softmax
 from torch import Tensor
 
-from whence.attribution.base import Attributor, Limits, register
+from whence.attribution.base import Attributor, Capabilities, register
 from whence.attribution.classifier import Classifier, Training
 from whence.attribution.parameters import one_of, parameter
 from whence.attribution.progress import gap_bar
@@ -137,7 +137,7 @@ class Representer(PointsAttributor):
     """
 
     name: ClassVar[str] = "representer"
-    limits: ClassVar[Limits] = Limits(
+    capabilities: ClassVar[Capabilities] = Capabilities(
         needs_loss=True,
         last_layer_only=True,
         memory="N × (d + K); in float64 and N × d twice while fitting",

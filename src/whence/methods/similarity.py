@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from whence.attribution.base import Attributor, Limits, register
+from whence.attribution.base import Attributor, Capabilities, register
 from whence.attribution.classifier import Classifier, Training
 from whence.attribution.parameters import one_of, parameter
 from whence.core.contents import Layout
@@ -57,7 +57,7 @@ class Similarity(Attributor):
     """
 
     name: ClassVar[str] = "similarity"
-    limits: ClassVar[Limits] = Limits(
+    capabilities: ClassVar[Capabilities] = Capabilities(
         last_layer_only=True,
         memory="N × d, or N × the size of an input",
         cost=0.1,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
-from whence.attribution.base import Limits, register, share_options
+from whence.attribution.base import Capabilities, register, share_options
 from whence.core.checks import check_number, shown, to_array
 from whence.errors import InvalidInputError
 from whence.gradients.checkpoints import Checkpoints, read_checkpoints
@@ -46,7 +46,7 @@ class TracIn(GradientAttributor):
     # Checkpoints have features and gradients of their own.
     _of_features = False
     kind = None
-    limits: ClassVar[Limits] = Limits(
+    capabilities: ClassVar[Capabilities] = Capabilities(
         needs_checkpoints=True,
         needs_loss=True,
         memory="every checkpoint's weights, and for each what GradDot keeps",

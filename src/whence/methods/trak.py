@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor
 
-from whence.attribution.base import Limits, register, share_options
+from whence.attribution.base import Capabilities, register, share_options
 from whence.attribution.classifier import Classifier, Training
 from whence.attribution.parameters import Params, a_seed, one_of, parameter
 from whence.core.checks import check_count, check_number
@@ -70,7 +70,7 @@ class TRAK(WeightsAttributor):
     """
 
     name: ClassVar[str] = "trak"
-    limits: ClassVar[Limits] = Limits(
+    capabilities: ClassVar[Capabilities] = Capabilities(
         needs_loss=True,
         memory="N × k projections, k × k while fitting, for each model of an ensemble its weights too",
         cost=0.25,

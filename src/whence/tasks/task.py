@@ -47,6 +47,9 @@ class Task(Targets):
     measures: ClassVar[tuple[str, str]] = Problem.measures
     """What agreement and likeness are."""
 
+    of_documents: ClassVar[bool] = False
+    """Whether samples are positions in the documents of a corpus."""
+
     speech: ClassVar[Speech] = "number"
     """Which words explanations are told in."""
 

@@ -20,6 +20,7 @@ class Tokens(Classes):
     name: ClassVar[str] = "tokens"
     outputs: ClassVar[str] = "tokens"
     output: ClassVar[str] = "token"
+    of_documents: ClassVar[bool] = True
 
     def doubts(self, labels: Array) -> str | None:
         """Tell of one token only."""

@@ -150,7 +150,7 @@ class Scene:
         more: dict[str, Any] = {name: shared.made for name, shared in self.shared(attributor).items()}
         if not more:
             more = {"model": self.trained.model, "data": self.data}
-        if attributor.limits.needs_checkpoints:
+        if attributor.capabilities.needs_checkpoints:
             more |= {"checkpoints": self.checkpoints, "learning_rates": self.trained.learning_rates}
         return attributor.fit(**more)
 

@@ -39,7 +39,7 @@ def cell_seconds(protocol: Protocol, metric: str, method: Method) -> float:
 
 def _fit_seconds(protocol: Protocol, method: Method, n: int) -> float:
     """CPU-seconds of a fit to n samples and of the tests, without reading features, which methods share."""
-    made, limits = called(method.kind, **method.options), method.kind.limits
+    made, limits = called(method.kind, **method.options), method.kind.capabilities
     if "last" in (method.options.get("params"), method.options.get("layers")):
         return min(limits.cost, _LAST) * n / 1_000
     if limits.last_layer_only or getattr(made, "params", None) == "last":

@@ -41,7 +41,7 @@ class Faithfulness(Metric):
 
     def applies(self, method: Method) -> bool:
         """Tell whether the method has a last layer of its own."""
-        return method.kind.limits.new_layer
+        return method.kind.capabilities.new_layer
 
     def depends(self, protocol: Protocol) -> list[dict[str, Any]]:
         """Give the options of the DualDAs whose sparsity Representer Points are brought to."""

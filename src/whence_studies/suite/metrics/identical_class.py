@@ -23,7 +23,7 @@ class IdenticalClass(Metric):
         note = ""
         values = identical_class(case.scores, scene.explained, scene.train.labels, self.k)
         last = case.options.get("layers", "last") == "last"  # of others, features may be negative
-        own = case.method.kind.limits.own_class_only and case.options.get("targets") != "outputs"
+        own = case.method.kind.capabilities.own_class_only and case.options.get("targets") != "outputs"
         if last and own and np.min(scene.bank.features) >= 0:
             note = "by construction: features are nowhere negative, so no other class can score above zero"
             if values.min() < 1:
