@@ -25,7 +25,8 @@ MODULES = (
 _RECORDS = """
     CChoice PathPoint Solution FeatureBank GradientBank Entry ClassSummary ClassView Coreset Direction
     GroupAttribution
-    SharedEvidence Values WrongLabels Capabilities Ranked TopK Flow ExplainedPairs FlippingResult Resources Run View
+    SharedEvidence Values WrongLabels Capabilities Ranked TopK Flow ExplainedPairs FlippingResult Resources
+    Run View
     ConceptExplanation ConceptPart Contribution Explanation Explanations Sample TrainingSet Batch Prepare
     Case Row Outcome SubsetSolution Foretold StrangeSamples Group
     Nearness Usualness Usual Neighbour

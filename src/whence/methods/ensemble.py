@@ -67,7 +67,7 @@ class Ensemble(Explaining):
     capabilities: ClassVar[Capabilities] = Capabilities(
         memory="the sum of its members'",
         cost=0.2,
-        tasks=("class",),
+        tasks=("class", "label", "number"),
         explains=True,
         members=True,
     )

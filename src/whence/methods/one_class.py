@@ -84,7 +84,10 @@ class OneClass(Attributor):
     name: ClassVar[str] = "one-class"
     classes_only = False
     capabilities: ClassVar[Capabilities] = Capabilities(
-        last_layer_only=True, memory="d numbers per support vector", cost=0.5, own_class_only=True
+        last_layer_only=True,
+        memory="d numbers per support vector",
+        cost=0.5,
+        own_class_only=True,
         tasks=("class", "label", "number"),
     )
     _of_features = True
