@@ -19,7 +19,7 @@ from torch.nn import functional
 
 import whence
 from tests.helpers.families import FAMILIES
-from whence.attribution.classifier import Classifier, Training
+from whence.features.training import Classifier, Training
 from whence.errors import InvalidInputError, ModelError, StoreError
 from whence.features import extract
 from whence.gradients.gradients import Gradients, cross_entropy, margin

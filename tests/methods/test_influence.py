@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import whence
-from whence.attribution.classifier import Training
+from whence.features.training import Training
 from whence.errors import InvalidInputError, ModelError, StoreError
 from whence.features import extract
 from whence.gradients.curvature import FullCurvature, LastCurvature, residuals

@@ -1,36 +1,42 @@
-"""The contract of every attribution method, and the methods by name: whence's own, and those of users."""
+"""The base class of every attribution method, what a method declares, and the methods by name."""
 
 from __future__ import annotations
 
 import inspect
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-import torch
 from torch import Tensor
 
-from whence.attribution.classifier import Training
-from whence.attribution.frame import Reading
-from whence.attribution.ranking import Ranked, TopK, padded, rank
-from whence.attribution.saving import Saveable
-from whence.core.checks import check_count, check_names, shown
+from whence.attribution.fitted import Fitted, Tests
+from whence.attribution.fitting import read_training, record
+from whence.attribution.parameters import check_fields, parameter
+from whence.core.ranking import TopK, padded, rank_blocks
+from whence.core import contents, store
+from whence.core.batches import BATCH_SIZE
+from whence.core.checks import check_count, check_flag, check_path
+from whence.core.contents import Layout
+from whence.core.display import brief, line, table
 from whence.core.registry import Registry
-from whence.data import OnError, as_training_set
-from whence.data.forms import as_targets
-from whence.errors import InvalidInputError
-from whence.features import FeatureBank, extract
-from whence.model.holders import held_by
-from whence.model.inputs import take
-from whence.model.language import of_documents
-from whence.model.modules import check_model
-from whence.model.modules import class_names as model_class_names
-from whence.tasks import Task, Tokens, as_task, task_of_labels
+from whence.data import OnError
+from whence.errors import InvalidInputError, NotFittedError, StoreError
+from whence.features import FeatureBank
+from whence.features.training import Classifier, Training
+from whence.model.inputs import check_device
+from whence.tasks import Task
 
-_BLOCK = 1 << 22  # scores that top_k holds at a time
-_USUAL = {"dtype": "float32", "autocast": None, "num_workers": 0, "on_error": "raise"}  # reading of samples
+if TYPE_CHECKING:
+    import torch
+
+    from whence.explanation import Explanations
+    from whence.features import Usualness
+    from whence.model.layers import Asked
+    from whence.relevance.xda import Method
+    from whence.surrogate.surrogate import Surrogate
 
 
 @dataclass(frozen=True)
@@ -49,7 +55,7 @@ class Capabilities:
         convolutional network, per checkpoint where it takes some, roughly: an evaluation plans with it
     own_class_only : whether, with features that are nowhere negative, only samples of the target class can
         score above 0
-    new_layer : whether it puts a linear layer of its own, ``coef_``, in the place of the model's last one
+    new_layer : whether it fits a linear layer of its own, ``coef_``, instead of the model's last one
     tasks : kinds of task it supports: "class", "label" (several labels per sample), "number"
     explains : whether ``explain`` works: relevance maps on both samples of a pair
     dual : whether scores are parts of a logit from a dual solution, which audits, updates, what-if questions
@@ -72,17 +78,19 @@ class Capabilities:
     members: bool = False
 
 
-class Attributor(Saveable):
+@dataclass(eq=False, kw_only=True, repr=False)
+class Attributor(ABC):
     """Scores every training sample by what it contributes to a prediction.
 
-    Scores have shape (test, train). A positive score is evidence for the target class. ``target`` is None
-    (the class the model predicts), one class by its number or name, or one class per test. The
-    constructor only stores hyper-parameters; ``fit`` returns the attributor itself; what it learned ends in
-    an underscore.
+    Scores have shape (test, train). A positive score supports the target class. ``target`` is None (the class
+    the model predicts), one class by its number or name, or one class per test. The constructor only stores
+    hyper-parameters; ``fit`` returns the attributor itself; what it learned is one record, ``fitted_``, whose
+    fields are read as attributes that end in an underscore: ``explainer.labels_`` is
+    ``explainer.fitted_.labels``.
 
-    A method writes ``_learn``, ``_scores`` and ``_self_influence`` for the samples that took part in the fit;
-    the frame does the rest. What ``_learn`` returns is kept as ``_cache``, measured as ``cache_bytes_``, and
-    is all that ``save`` writes. ``whence.register`` makes a method known by its ``name``.
+    A method is a dataclass whose fields are its hyper-parameters, with three functions for the M samples that
+    took part in the fit: ``learn``, ``score`` and ``score_self``. ``whence.register`` makes it known by its
+    ``name``.
 
     Parameters
     ----------
@@ -93,23 +101,110 @@ class Attributor(Saveable):
 
     Attributes
     ----------
+    fitted_ : Fitted, what the fit learned. Among others:
     n_train_ : int, samples of the training set
     task_ : Task, what the model's outputs stand for; ``n_classes_`` and ``class_names_`` are read from it
-    labels_ : (train, …), of classes int64, −1 for skipped samples
+    labels_ : (train, …), for classes int64, −1 for skipped samples
     used_ : (train,) bool, samples that took part in the fit
     skipped_ : int64, the others, which could not be read and score 0
-    head_ : Head or None, the model's own last layer
-    model_ : BoundModel or None, the model as it was when fitted
-    data_ : TrainingSet or None, the training set
+    head_, model_, data_ : the model's last layer, the model as it was when fitted, the training set, or None
     cache_bytes_ : int, size of what ``fit`` keeps for attributing, without the model and the training set
-    seconds_, origins_ : dict, how long ``fit`` took for "features" and "solution", which is what is learned
-        of them, and where they come from: computed, and why; resumed; reused; given
+    seconds_, origins_ : dict, how long ``fit`` took for "features" and "solution", and where they come from:
+        computed, and why; resumed; reused; given
     fit_seconds_ : float, the sum of ``seconds_``; 0 for an attributor that was loaded
     reading_ : dict, how the training features were read, such as ``cache_dir``, so that they are found again
     """
 
+    name: ClassVar[str]
+    """The method's name in the registry and in saved files."""
+
     capabilities: ClassVar[Capabilities] = Capabilities()
-    """What the method asks for, and what it leaves out."""
+    """What the method supports, needs and costs."""
+
+    if TYPE_CHECKING:
+        device: str | torch.device | None
+        layers: Asked | list[str]
+        fitted_: Fitted
+
+    batch_size: int = parameter(BATCH_SIZE, check_count)
+    show_progress: bool = parameter(True, check_flag)
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        cls.__repr__ = Attributor.__repr__  # type: ignore[method-assign]  # a dataclass would write its own
+
+    # What a method writes
+
+    @abstractmethod
+    def learn(self, training: Training, **given: Any) -> dict[str, Tensor] | Surrogate:
+        """Learn from the training set: return tensors by name, or a surrogate, which ``save`` can write.
+
+        ``given`` is what ``_check_given`` returned.
+        """
+
+    @abstractmethod
+    def score(self, fitted: Fitted, tests: Tests) -> Tensor:
+        """Return scores (B, M) of tests for the M training samples that took part."""
+
+    @abstractmethod
+    def score_self(self, fitted: Fitted) -> Tensor:
+        """Return the score of each of the M samples for its own label at itself, (M,)."""
+
+    # What a method may write
+
+    def _check_parameters(self) -> None:
+        """Raise where a hyper-parameter is wrong, before any work is done."""
+        check_fields(self)
+        if self._placed is not None:
+            check_device(self._placed)
+
+    def _check_given(self, model: Any) -> dict[str, Any]:
+        """Check what ``fit`` takes besides the arguments of all methods, as keywords, before any work.
+
+        Returns what ``learn`` takes besides the training set. ``model`` is inside its wrappers, or None.
+        """
+        return {}
+
+    def _check_task(self, task: Task) -> None:
+        """Raise where the method does not support a task."""
+        if task.speech not in self.capabilities.tasks:
+            task.require_classes(f"The model of {type(self).__name__}")
+
+    def _needs_inputs(self) -> bool:
+        """Whether scores need inputs and the model, not features alone."""
+        return True
+
+    def _open(self, fitted: Fitted) -> Any:
+        """Build what scores are computed with, after a fit and after ``load``."""
+        return None
+
+    def _rank(self, fitted: Fitted, tests: Tests, k: int) -> TopK:
+        """Rank the training samples of each test, a few tests at a time."""
+        return rank_blocks(
+            lambda rows: fitted.for_all(self.score(fitted, tests[rows])), tests.targets, k, fitted.n_train
+        )
+
+    def _layout(self, classifier: Classifier) -> Layout | None:
+        """Return the shapes of what ``learn`` returns for N samples, K classes and d features; with bias, e.
+
+        None asks nothing of a file but whole numbers, flags, or finite numbers of either precision.
+        """
+        return None
+
+    def _doubles(self) -> tuple[str, ...]:
+        """Name what of the arrays has double precision, whatever the model's."""
+        return ()
+
+    def _unsaved(self, fitted: Fitted | None) -> str:
+        """Say why a fit with these parameters is not saved, without a full stop; empty where it is."""
+        return ""
+
+    def _facts(self, fitted: Fitted) -> dict[str, Any]:
+        """Return what a fit found in a few words: the data, and how far to trust what was learned."""
+        width = {} if fitted.head is None else {"features": fitted.head.weight.shape[1]}
+        return {"samples": fitted.n_train, **width, fitted.task.outputs: fitted.n_classes}
+
+    # What users call
 
     def fit(
         self,
@@ -131,46 +226,46 @@ class Attributor(Saveable):
         class_names: Sequence[str] | None = None,
         **given: Any,
     ) -> Self:
-        """Fit to a trained classifier and its training set, or to features that were extracted before.
+        """Fit to a trained model and its training set, or to features that were extracted before.
 
         Parameters
         ----------
         model
             A torch classifier that maps a batch to logits (B, K) by a last linear layer. It is run in eval
-            mode and left as it was. A ``Trainer`` of transformers brings its training set and its collator
-            along, a ``pipeline`` its tokeniser or image processor.
+            mode and left unchanged. A ``Trainer`` of transformers brings its training set and its collator
+            along, a ``pipeline`` its tokenizer or image processor.
         data
             A Dataset, map-style or iterable, a DataLoader, a datasets.Dataset, a tuple (X, y) of arrays or
             tensors, or the path of a folder with a subfolder of images per class. Samples are pairs (input,
             label), or mappings or dataclasses with a label: 0 … K−1, the name of a class, or what the task
             takes. Inputs alone where ``y`` has the labels.
         y
-            The labels, one per sample, beside inputs as ``data``: ``fit(model, X, y)``.
+            The labels, one per sample: ``fit(model, X, y)``.
         layer
             Name of the last linear layer, when the model does something after it, such as a softmax.
         features
-            A bank in the place of model and data: of ``whence.features.extract``, by which several methods
-            share one pass over the training set, or of arrays, by ``FeatureBank.of(features, labels)``.
+            A bank instead of model and data: of ``whence.features.extract``, by which several methods share
+            one pass over the training set, or of arrays, by ``FeatureBank.of(features, labels)``.
         task
             What labels and outputs stand for: "classes" for one class per sample, "one-logit" for two by one
-            output, "many-labels" for zeros and ones, "regression" for numbers, or a task of one's own
+            output, "many-labels" for zeros and ones, "regression" for numbers, or a task of your own
             (``whence.tasks.Task``), its class or its name; None finds it by the labels, or says what is not
             clear. A bank has its own.
         preprocess
-            Makes the model's inputs of a batch of inputs: a tokeniser, an image processor, or any function.
+            Makes the model's inputs of a batch of inputs: a tokenizer, an image processor, or any function.
             New inputs go through it as well.
         collate_fn
             Makes a batch of a list of samples, as in a DataLoader.
         tokenizer
             Of transformers: explanations show tokens by it as text. None looks for it in ``preprocess`` and
-            ``collate_fn``. Of a causal language model ``data`` are documents then: every token of them is a
-            sample, and what comes before it the input; ``whence.data.Corpus`` has more of this.
+            ``collate_fn``. For a causal language model ``data`` are documents: every token of them is a
+            sample, and what comes before it the input; see ``whence.data.Corpus``.
         cache_dir
             Folder that keeps features and solutions. A fit that was killed resumes there, and one with the
             same model, data and options takes what is there; see ``whence cache ls``. It is remembered: what
             needs the training features later finds them there.
         dtype
-            Of the features: "float32", or "float16" for half the room.
+            Of the features: "float32", or "float16" for half the memory.
         autocast
             "bfloat16" or "float16": run the model in mixed precision.
         num_workers
@@ -181,87 +276,55 @@ class Attributor(Saveable):
         class_names
             One name per class, in order; None takes those of the model or of the data, if they have any.
         given
-            What some methods ask for beside these: checkpoints, learning rates.
+            What some methods take besides these, such as checkpoints: see the method.
         """
-        self._check_parameters()
-        started = time.perf_counter()
-        names = None if class_names is None else check_names("class_names", class_names)
-        data = _labelled(data, y)
-        if features is None:
-            written = of_documents(model, data, tokenizer)
-            if written is not None:
-                model, data = written
-                _check_documents(as_task(task), preprocess, collate_fn)
-                preprocess, tokenizer, task = data.prompts, None, Tokens
-                names = data.prompts.names(model.n_tokens) if names is None else names
-            held = held_by(model, data)
-            data = held.data
-            if preprocess is None and collate_fn is None:
-                preprocess, collate_fn = held.preprocess, held.collate_fn
-        form: dict[str, Any] = {
-            "task": None if task is None else as_targets(as_task(task)),
-            "preprocess": preprocess,
-            "collate_fn": collate_fn,
-            "tokenizer": tokenizer,
-        }
-        finding = {**form, "task": form["task"] or task_of_labels}
-        reading: Reading = {
+        reading = {
             "cache_dir": cache_dir,
             "dtype": dtype,
             "autocast": autocast,
             "num_workers": num_workers,
             "on_error": on_error,
         }
-        if features is None:
-            more = self._check_given(check_model(model, layer), **given)
-            known = model_class_names(model) if names is None else names
-            samples = as_training_set(data, self.batch_size, names=known, **finding)
-            self._check_task(samples.targets)
-            bank = extract(
-                model,
-                samples,
-                layer=layer,
-                layers=self.layers,
-                batch_size=self.batch_size,
-                device=self.device,
-                show_progress=self.show_progress,
-                **reading,
-            )
-        else:
-            made_by = {"model": model, "data": data, "layer": layer, **form}
-            told = [name for name, value in made_by.items() if value is not None]
-            told += [name for name, usual in _USUAL.items() if reading.get(name) != usual]
-            bank = self._check_bank(features, told)
-            more = self._check_given(None if bank.model is None else bank.extractor.model, **given)
-        training = Training(bank, self._task(bank, names), self.batch_size, cache_dir)
-        return self._fit(training, time.perf_counter() - started, reading, more)
+        form = {"task": task, "preprocess": preprocess, "collate_fn": collate_fn, "tokenizer": tokenizer}
+        self._check_parameters()
+        started = time.perf_counter()
+        training, options = read_training(
+            self, model, data, y, layer, features, form, reading, class_names, given,
+            check_given=self._check_given, check_task=self._check_task, needs_inputs=self._needs_inputs(),
+        )  # fmt: skip
+        took = {"features": time.perf_counter() - started}
+        started = time.perf_counter()
+        learned = self.learn(training, **options)
+        training.bank.verify()  # what was read, now that all is read
+        took["solution"] = time.perf_counter() - started
+        self.fitted_ = self._opened(record(training, learned, type(self).__name__, took, reading, options))
+        return self
 
-    def attribute(self, x: Any, target: Any = None) -> Tensor:
-        """Scores (test, train) of a batch of inputs; positive is evidence for the target class.
+    def attribute(self, x: Any = None, target: Any = None, *, features: Any = None) -> Tensor:
+        """Return scores (test, train); positive supports the target class.
 
         Parameters
         ----------
         x
-            A batch of inputs: a tensor or array (B, …), a mapping of these such as a tokeniser gives, or a
+            A batch of inputs: a tensor or array (B, …), a mapping of these such as a tokenizer returns, or a
             list of samples as they are in the training set. Where ``fit`` was given ``preprocess``, inputs
             before it. Or a data set or ``DataLoader`` in any form that ``fit`` takes but folders: its labels
             are left aside, and row i is its sample i.
         target
             The class to explain, by number or name: None (the class the model predicts), one class, or one
             class per test.
+        features
+            Features (B, d) of the tests instead of ``x``, where the method needs no inputs.
         """
-        return self._for_all(self._scores(*self._read(x, target), x))
-
-    def attribute_features(self, features: Any, target: Any = None) -> Tensor:
-        """Scores (test, train) of features (B, d); otherwise as ``attribute``."""
-        return self._for_all(self._scores(*self._given(features, target), None))
+        fitted = self._check_fitted()
+        return fitted.for_all(self.score(fitted, self._tests(x, target, features)))
 
     def self_influence(self) -> Tensor:
-        """Score of each training sample for its own label at itself, shape (train,)."""
-        self.check_fitted()
-        return self._for_all(self._self_influence()[None])[0]
+        """Return the score of each training sample for its own label at itself, (train,)."""
+        fitted = self._check_fitted()
+        return fitted.for_all(self.score_self(fitted)[None])[0]
 
-    def top_k(self, x: Any, k: int = 5, target: Any = None) -> TopK:
+    def top_k(self, x: Any = None, k: int = 5, target: Any = None, *, features: Any = None) -> TopK:
         """Find the k strongest proponents and opponents of each test, without the (test, train) matrix.
 
         Proponents have positive scores, evidence for the target class, largest first; opponents have
@@ -270,71 +333,194 @@ class Attributor(Saveable):
 
         Parameters
         ----------
+        x, target, features
+            As for ``attribute``.
+        k
+            Samples per side.
+        """
+        fitted = self._check_fitted()
+        k = check_count("k", k, 1, padded(fitted.n_train))
+        return self._rank(fitted, self._tests(x, target, features), k)
+
+    def explain(
+        self,
+        x: Any,
+        k: int = 5,
+        target: Any = None,
+        *,
+        index: int | Sequence[int] | None = None,
+        truth: Any = None,
+        method: Method | None = None,
+        usualness: Usualness | None = None,
+    ) -> Explanations:
+        """Explain predictions by their strongest training samples, and these by relevance maps on both.
+
+        The relevance of feature j of a pair is λ_ic f(x)_j f(x_i)_j. It is propagated to the input of the
+        test sample and to that of the training sample. A test sample costs one forward pass, its training
+        samples one in a batch, and either one pass back. Effects are linear in the features of either sample
+        too, so that on both the relevance is all of the effect but the part of the bias.
+
+        Parameters
+        ----------
         x
             A batch of inputs, as for ``attribute``.
         k
-            Samples per side.
+            Proponents and opponents to show; fewer where there are fewer.
         target
             As for ``attribute``.
+        index
+            Training samples to explain by, instead of the k strongest. Those that have a score of 0 for a
+            test are not shown there.
+        truth
+            The true classes (B,), or labels of another task (B, …), where they are known, for display.
+        method
+            How relevance goes from features to inputs: "epsilon_plus_flat", "attn_lrp", "attn_lrp_cp",
+            "epsilon", ``whence.relevance.Rules``, or a class of ``captum.attr``. None takes attn_lrp_cp for
+            a model with attention, epsilon_plus_flat for other convolutional ones, epsilon for the rest.
+        usualness
+            What ``usualness()`` returned, to show how typical the test is for the training set; None leaves
+            it out.
+
+        Returns
+        -------
+        Explanations, one per test sample. Positive scores and relevance support the target class.
         """
-        k = check_count("k", k, 1, padded(self.n_train_))
-        return self._strongest(*self._read(x, target), x, k)
+        from whence.attribution.explaining import explain
 
-    def top_k_features(self, features: Any, k: int = 5, target: Any = None) -> TopK:
-        """``top_k`` of features (B, d)."""
-        k = check_count("k", k, 1, padded(self.n_train_))
-        return self._strongest(*self._given(features, target), None, k)
+        fitted = self._check_fitted()
+        return explain(fitted, x, k, target, index, truth, method, usualness, self.show_progress)
 
-    def classes(self, x: Any, target: Any) -> Tensor:
-        """Class (B,) that is explained for each input, int64 on the CPU; the model's own for None."""
-        return self._read(x, target)[1]
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the fitted attributor to one file, which ``whence.load`` reads."""
+        store.write(check_path("path", path), *self._packed())
 
-    def _strongest(self, features: Tensor, classes: Tensor, x: Any, k: int) -> TopK:
-        """Rank the samples, a few tests at a time."""
-        width = max(1, _BLOCK // self.n_train_)
-        parts = []
-        for start in range(0, len(features), width):
-            rows = slice(start, start + width)
-            scores = self._scores(features[rows], classes[rows], None if x is None else take(x, rows))
-            parts.append(rank(self._for_all(scores), k))
-        sides = zip(*parts, strict=True)
-        proponents, opponents = (Ranked(*map(torch.cat, zip(*side, strict=True))) for side in sides)
-        return TopK(proponents, opponents, classes)
+    @classmethod
+    def restored(cls, arrays: store.Arrays, values: dict[str, Any], model: Any) -> Self:
+        """Rebuild an attributor from what ``save`` wrote, or raise StoreError for another model."""
+        from whence.attribution import saving
 
-
-def _labelled(data: Any, y: Any) -> Any:
-    """Give inputs with the labels that were given apart, or raise."""
-    if y is None:
-        return data
-    if isinstance(y, str) or not hasattr(y, "__len__"):
-        raise InvalidInputError(
-            f"'y' must be labels, one per sample of 'data'. Got {shown(y)}. A layer is named by 'layer'."
+        manifest = saving.read_manifest(cls, values)
+        with contents.restoring():
+            self = cls(**manifest.parameters)
+            self._check_parameters()
+        if why := self._unsaved(None):
+            raise contents.refused(why)
+        self.fitted_ = self._opened(
+            saving.restore_surrogate(self, arrays, manifest, model)
+            if cls.capabilities.dual or cls.capabilities.effects
+            else saving.restore_arrays(self, arrays, manifest, model, self._layout, self._doubles())
         )
-    pair = isinstance(data, tuple) and len(data) == 2
-    if pair or data is None:
-        raise InvalidInputError(
-            f"'data' must be the inputs that 'y' has the labels of. Got {'a pair' if pair else 'None'}. Pass "
-            "fit(model, X, y) or fit(model, (X, y))."
-        )
-    return data, y
+        return self
+
+    def _packed(self) -> tuple[store.Arrays, dict[str, Any]]:
+        """Return what ``save`` writes: arrays, and the manifest."""
+        from whence.attribution import saving
+
+        fitted = self._check_fitted()
+        if why := self._unsaved(fitted):
+            raise StoreError(f"{why}. Fit it again where it is needed.")
+        if fitted.surrogate is not None:
+            return saving.pack_surrogate(self, fitted)
+        return saving.pack_arrays(self, fitted, self._layout(fitted.classifier) is not None)
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the hyper-parameters by name; with ``deep`` also those of a method in them, as ``name__own``.
+
+        Examples
+        --------
+        >>> import whence
+        >>> whence.DualDA(C=0.1).get_params()["C"]
+        0.1
+        >>> whence.Ensemble(whence.DualDA(C=0.1)).get_params()["members__C"]
+        0.1
+        """
+        values = {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
+        nested = {name: value for name, value in values.items() if hasattr(value, "get_params")}
+        if deep:
+            for name, inner in nested.items():
+                if not isinstance(inner, type):
+                    values |= {f"{name}__{key}": value for key, value in inner.get_params().items()}
+        return values
+
+    def set_params(self, **parameters: Any) -> Self:
+        """Set hyper-parameters by name, those of a method in them as ``name__own``; the next ``fit`` uses them.
+
+        Examples
+        --------
+        >>> import whence
+        >>> whence.DualDA().set_params(C=0.1).C
+        0.1
+        """
+        known = self.get_params()
+        for name in parameters:
+            if name not in known:
+                raise InvalidInputError(
+                    f"A parameter of {type(self).__name__} must be one of {', '.join(known)}. Got {name!r}."
+                )
+        for name, value in parameters.items():
+            outer, inside, key = name.partition("__")
+            if inside:
+                getattr(self, outer).set_params(**{key: value})
+            else:
+                setattr(self, name, value)
+        return self
+
+    def __repr__(self) -> str:
+        """Return the parameters that are not the defaults and, once it is fitted, what the fit found."""
+        own = line(type(self).__name__, self._changed_parameters())
+        if "fitted_" not in self.__dict__:
+            return own
+        facts = self._facts(self.fitted_)
+        return f"{own} fitted: {', '.join(f'{name}={brief(value)}' for name, value in facts.items())}"
+
+    def _repr_html_(self) -> str:
+        if "fitted_" not in self.__dict__:
+            return table(f"{type(self).__name__}, not fitted", self.get_params(deep=False))
+        facts = {**self._facts(self.fitted_), "parameters": self._changed_parameters()}
+        return table(type(self).__name__, facts)
+
+    def __getattr__(self, name: str) -> Any:
+        """Read what the fit learned: ``name_`` is ``fitted_.name``, or that of the surrogate."""
+        if name.endswith("_") and not name.startswith("_"):
+            fitted = self._check_fitted()
+            for record in (fitted, fitted.surrogate):
+                if hasattr(record, name[:-1]):
+                    return getattr(record, name[:-1])
+        raise AttributeError(f"{type(self).__name__} has no attribute {name!r}.")
+
+    def _check_fitted(self) -> Fitted:
+        """Return what the fit learned, or raise NotFittedError before ``fit``."""
+        if "fitted_" not in self.__dict__:
+            raise NotFittedError(f"This {type(self).__name__} is not fitted yet. Call fit first.")
+        return self.fitted_
+
+    def _opened(self, fitted: Fitted) -> Fitted:
+        """Return what was learned together with what scores are computed with."""
+        fitted = replace(fitted, needs_inputs=self._needs_inputs())
+        return replace(fitted, scorer=self._open(fitted))
+
+    def _tests(self, x: Any, target: Any, features: Any) -> Tests:
+        """Read tests: inputs, or features instead."""
+        fitted = self._check_fitted()
+        if (x is None) == (features is None):
+            raise InvalidInputError(
+                f"Either 'x' or 'features' must be given. Got {'neither' if x is None else 'both'}."
+            )
+        return fitted.read(x, target) if features is None else fitted.take(features, target)
+
+    @property
+    def _placed(self) -> str | torch.device | None:
+        """The device that was asked for, None where there is no such parameter."""
+        return self.__dict__.get("device")
+
+    def _changed_parameters(self) -> dict[str, Any]:
+        """Return the hyper-parameters that differ from their defaults."""
+        defaults = {name: each.default for name, each in inspect.signature(type(self)).parameters.items()}
+        return {name: v for name, v in self.get_params(False).items() if not _same(v, defaults[name])}
 
 
-def _check_documents(task: Task | None, preprocess: Any, collate_fn: Any) -> None:
-    """Raise where documents come with what makes samples of something else."""
-    others = {"preprocess": preprocess, "collate_fn": collate_fn}
-    told = [name for name, value in others.items() if value is not None]
-    if told or not isinstance(task, Tokens | None):
-        raise InvalidInputError(
-            f"'{(told or ['task'])[0]}' must be left out where 'data' are documents of a language model: "
-            "their tokens are the samples, and the tokeniser makes the inputs. Got one."
-        )
-
-
-def share_options(fit: Callable[..., Any]) -> Any:
-    """Describe in a method's own ``fit`` what it shares with every other."""
-    _, _, shared = inspect.cleandoc(Attributor.fit.__doc__ or "").partition("----------\n")
-    fit.__doc__ = f"{inspect.cleandoc(fit.__doc__ or '')}\n{shared}"
-    return fit
+def _same(value: Any, default: Any) -> bool:
+    return value is default or (type(value) is type(default) and bool(value == default))
 
 
 def _is_method(thing: Any) -> bool:

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from whence.attribution.classifier import check_tests
+from whence.features.training import check_tests
 from whence.attribution.usual import usual_of
 from whence.core.arrays import Doubles, Ints
 from whence.errors import InvalidInputError, StoreError

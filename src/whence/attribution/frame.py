@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from whence.attribution.classifier import Classifier, Training, check_tests, checked, task_of
+from whence.features.training import Classifier, Training, check_tests, checked, task_of
 from whence.attribution.parameters import Parametrised, check_fields, parameter
 from whence.core.arrays import Array, Ints, Mask
 from whence.core.batches import BATCH_SIZE

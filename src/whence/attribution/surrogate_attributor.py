@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from whence.attribution.classifier import Training
+from whence.features.training import Training
 from whence.attribution.pairs import PairAttributor
 from whence.attribution.parameters import parameter
 from whence.core import contents, store

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from whence.attribution.ranking import padded
+from whence.core.ranking import padded
 from whence.audit.access import surrogate_of
 from whence.audit.rankings import RANKINGS, Evidence
 from whence.audit.table import Table, check_ids, chosen_ids

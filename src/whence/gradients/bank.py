@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from whence.attribution.classifier import Classifier
+from whence.features.training import Classifier
 from whence.core.display import displayed
 from whence.features import FeatureBank
 from whence.gradients.gradients import Gradients, Loss, Weights

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.func import vjp, vmap
 
-from whence.attribution.classifier import Batches, Classifier
+from whence.features.training import Batches, Classifier
 from whence.core.arrays import Ints
 from whence.core.progress import bar
 from whence.gradients.gradients import MEMORY, Gradients, outer

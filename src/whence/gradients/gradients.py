@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, grad_and_value
 from torch.nn import functional
 
-from whence.attribution.classifier import Classifier
+from whence.features.training import Classifier
 from whence.core.checks import shown
 from whence.core.naming import asking
 from whence.errors import InvalidInputError, ModelError
@@ -118,7 +118,7 @@ class Gradients:
     Examples
     --------
     >>> import torch
-    >>> from whence.attribution.classifier import Training
+    >>> from whence.features.training import Training
     >>> from whence.features import extract
     >>> from whence.tasks import Classes
     >>> model, x, y = torch.nn.Linear(4, 3), torch.randn(6, 4), torch.arange(6) % 3

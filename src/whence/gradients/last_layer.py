@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from whence.attribution.classifier import Classifier
+from whence.features.training import Classifier
 from whence.gradients.gradients import Loss, Weights, at, logit_gradients, outer
 from whence.model.modules import evaluating
 

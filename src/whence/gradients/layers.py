@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from whence.attribution.classifier import Batches as Samples
-from whence.attribution.classifier import Classifier
+from whence.features.training import Batches as Samples
+from whence.features.training import Classifier
 from whence.core.arrays import Ints
 from whence.errors import ModelError
 from whence.gradients.gradients import Gradients

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from whence.attribution.classifier import Batches, Classifier, Training
-from whence.attribution.progress import watched
+from whence.features.training import Batches, Classifier, Training
+from whence.core.progress import watched
 from whence.gradients.gradients import Gradients, Loss, Weights
 from whence.gradients.last_layer import LastLayer, LastLayerGradients
 from whence.gradients.projection import Projection

@@ -9,7 +9,7 @@ from typing import Any
 from torch import nn
 
 from whence.attribution.base import METHODS, Attributor, Capabilities, get, names
-from whence.attribution.ranking import Ranked, TopK
+from whence.core.ranking import Ranked, TopK
 from whence.core import contents, store
 from whence.core.registry import import_all
 from whence.data import Corpus, as_training_set

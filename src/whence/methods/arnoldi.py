@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from whence.attribution.base import Capabilities, register
-from whence.attribution.classifier import Classifier, Training
+from whence.features.training import Classifier, Training
 from whence.attribution.parameters import a_seed, parameter
-from whence.attribution.progress import watched
+from whence.core.progress import watched
 from whence.core.arrays import Ints
 from whence.core.checks import check_count
 from whence.core.contents import Layout

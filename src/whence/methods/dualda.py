@@ -13,10 +13,10 @@ from scipy.sparse import csr_array
 from torch import Tensor
 
 from whence.attribution.base import Capabilities, register
-from whence.attribution.classifier import Training
+from whence.features.training import Training
 from whence.attribution.explainer import Parts, Scored
 from whence.attribution.parameters import parameter
-from whence.attribution.ranking import TopK
+from whence.core.ranking import TopK
 from whence.attribution.updating import Updating
 from whence.core.checks import check_count, check_flag
 from whence.explanation.bands import Bands

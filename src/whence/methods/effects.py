@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 
 from whence.attribution.base import Capabilities, register
-from whence.attribution.classifier import Training, task_of
+from whence.features.training import Training, task_of
 from whence.attribution.explainer import Parts, Scored
 from whence.attribution.parameters import one_of, parameter
-from whence.attribution.progress import watched
+from whence.core.progress import watched
 from whence.attribution.surrogate_attributor import SurrogateAttributor
 from whence.core import store
 from whence.core.arrays import Array, Doubles

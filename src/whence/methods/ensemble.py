@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from whence.attribution.base import METHODS, Attributor, Capabilities, register, share_options
-from whence.attribution.classifier import Training
+from whence.features.training import Training
 from whence.attribution.explaining import Explaining
 from whence.attribution.members import MembersExplainer
 from whence.attribution.pairs import PairAttributor

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from whence.attribution.base import Attributor, Capabilities, register, share_options
-from whence.attribution.classifier import Classifier, Training, task_of
+from whence.features.training import Classifier, Training, task_of
 from whence.attribution.parameters import Params, a_seed, one_of, parameter
 from whence.core import store
 from whence.core.checks import check_callable, check_count, shown

@@ -11,9 +11,9 @@ from scipy.optimize import nnls
 from torch import Tensor
 
 from whence.attribution.base import Capabilities, register
-from whence.attribution.classifier import Classifier, Training
+from whence.features.training import Classifier, Training
 from whence.attribution.parameters import a_seed, parameter
-from whence.attribution.progress import gap_bar
+from whence.core.progress import gap_bar
 from whence.core.arrays import Doubles, Ints, Mask
 from whence.core.checks import check_flag, check_positive, check_share
 from whence.core.contents import Layout

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from whence.attribution.base import Attributor, Capabilities, register
-from whence.attribution.classifier import Classifier, Training
+from whence.features.training import Classifier, Training
 from whence.attribution.parameters import Params, one_of, parameter
-from whence.attribution.progress import watched
+from whence.core.progress import watched
 from whence.core.checks import check_positive
 from whence.core.contents import Layout
 from whence.errors import InvalidInputError

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from whence.attribution.base import Capabilities, register
-from whence.attribution.classifier import Classifier, Training
+from whence.features.training import Classifier, Training
 from whence.attribution.parameters import a_seed, parameter
 from whence.core.arrays import Ints
 from whence.core.checks import check_count

@@ -12,7 +12,7 @@ from scipy.sparse import csr_array
 from torch import Tensor
 
 from whence.attribution.base import Attributor, Capabilities, register
-from whence.attribution.classifier import Classifier, Training
+from whence.features.training import Classifier, Training
 from whence.attribution.parameters import a_seed, one_of, parameter
 from whence.core import contents, store
 from whence.core.arrays import Floats, Ints, Mask

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from whence.attribution.base import Attributor, Capabilities, register
-from whence.attribution.classifier import Training
+from whence.features.training import Training
 from whence.attribution.parameters import a_seed, parameter
 from whence.core.fingerprint import Digest
 from whence.data import NewSamples

@@ -11,9 +11,9 @@ from scipy.special import softmax
 from torch import Tensor
 
 from whence.attribution.base import Attributor, Capabilities, register
-from whence.attribution.classifier import Classifier, Training
+from whence.features.training import Classifier, Training
 from whence.attribution.parameters import one_of, parameter
-from whence.attribution.progress import gap_bar
+from whence.core.progress import gap_bar
 from whence.core.arrays import Doubles
 from whence.core.checks import check_flag, check_positive
 from whence.core.contents import Layout

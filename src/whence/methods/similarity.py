@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from whence.attribution.base import Attributor, Capabilities, register
-from whence.attribution.classifier import Classifier, Training
+from whence.features.training import Classifier, Training
 from whence.attribution.parameters import one_of, parameter
 from whence.core.contents import Layout
 from whence.errors import InvalidInputError

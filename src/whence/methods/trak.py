@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from whence.attribution.base import Capabilities, register, share_options
-from whence.attribution.classifier import Classifier, Training
+from whence.features.training import Classifier, Training
 from whence.attribution.parameters import Params, a_seed, one_of, parameter
 from whence.core.checks import check_count, check_number
 from whence.core.contents import Layout

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from scipy.sparse import csr_array
 
-from whence.attribution.classifier import check_tests
+from whence.features.training import check_tests
 from whence.core.arrays import Doubles, Ints
 from whence.core.checks import check_flag, to_array
 from whence.errors import InvalidInputError

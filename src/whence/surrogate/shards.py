@@ -15,7 +15,7 @@ from scipy.sparse import csr_array
 from torch import Tensor
 
 from whence import engine
-from whence.attribution.ranking import Ranked, merged
+from whence.core.ranking import Ranked, merged
 from whence.core.arrays import Floats, Ints
 from whence.engine import Engine, Group
 from whence.errors import LostError

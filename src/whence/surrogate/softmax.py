@@ -12,7 +12,7 @@ from scipy.optimize import brentq
 from scipy.sparse import csr_array
 from tqdm.auto import tqdm
 
-from whence.attribution.progress import gap_bar
+from whence.core.progress import gap_bar
 from whence.core import progress
 from whence.core.arrays import Array, Doubles, Floats, Ints
 from whence.engine import limited

@@ -11,7 +11,7 @@ from scipy.sparse import csr_array
 from torch import Tensor
 
 from whence import engine
-from whence.attribution.ranking import TopK
+from whence.core.ranking import TopK
 from whence.core.arrays import Floats, Mask
 from whence.core.display import displayed
 from whence.errors import ConvergenceWarning

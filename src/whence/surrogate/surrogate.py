@@ -1,8 +1,11 @@
-"""The support vector machine that stands in for a model's head, with the support vectors' features only."""
+"""The surrogate of a model's last layer: weights that are a sum over training samples."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
@@ -14,63 +17,120 @@ from whence.core import contents
 from whence.core.arrays import Array, Doubles, Floats, Ints
 from whence.core.contents import Layout
 from whence.core.store import Arrays
-from whence.data import TrainingSet
 from whence.errors import InvalidInputError
-from whence.features import taken
 from whence.features.place import BankPlace
-from whence.model.bound import BoundModel
 from whence.model.heads import Head
-from whence.model.inputs import to_model
-from whence.surrogate.expansion import Expansion
-from whence.surrogate.faithfulness import Faithfulness, faithfulness, head_logits, new_logits
-from whence.surrogate.sketch import WIDTH, check_same
-from whence.surrogate.sketch import sketch as make_sketch
-from whence.surrogate.solutions import SurrogateSolution
-from whence.surrogate.vectors import Vectors
+from whence.surrogate.agreement import Faithfulness, faithfulness, head_logits, new_logits
+from whence.surrogate.changes import Change, first_labels
+from whence.surrogate.identity import WIDTH
+from whence.surrogate.scores import Expansion, Parts, Scored, Vectors
+from whence.surrogate.solving import SurrogateSolution
+from whence.svm import CChoice
 from whence.tasks import Task
 
 HEAD_LAYOUT: Layout = {"head_weight": ("K", "d"), "head_bias": ("K",)}
 _LOGITS = 1 << 20  # computed at a time
-_KNOWN_BY = 7  # random samples by which a training set is known again, beside the first
 
 
+@dataclass(frozen=True, eq=False)
 class Surrogate:
-    """Weights W = Σ_i λ_i f_iᵀ beside the model's own head.
+    """Weights W = Σ_i λ_i f_iᵀ next to the model's own head.
 
-    Parameters
+    Attributes
     ----------
     task : what outputs and labels are
     solution : λ (N, K), W (K, d[+1]), and how they were reached
-    vectors : (S, d) features of the samples with λ_i ≠ 0, in training order, as the surrogate reads them
+    stored : (S, d) features of the samples with λ_i ≠ 0, in training order, as the surrogate reads them
     labels : (N, …)
-    head : the model's last layer, where it is known; it reads features as they are
-    sketch : (N, 4 + …) of the training set, by which it is known again; None in files of version 0.1
+    head : the model's last layer, where it is known; it reads raw features
+    sketch : (N, 4 + …) of the training set, by which it is recognised
     bank : where the features of all samples lie in a cache; None where they do not
+    agreement : share of training samples that had no part in choosing C for which it names the model's class;
+        for several labels the share of labels, for regression R²; None where there are none
+    history : changes of the training set since the fit, the oldest first
     """
 
-    def __init__(
-        self,
-        task: Task,
-        solution: SurrogateSolution,
-        vectors: Vectors,
-        labels: Array,
-        head: Head | None,
-        sketch: Floats | None,
-        bank: BankPlace | None = None,
-    ) -> None:
-        self.task, self.solution, self.labels, self.head, self.sketch = task, solution, labels, head, sketch
-        self.lam, self.coef = solution.lam, solution.weight
-        self.support = solution.support
-        self.stored = vectors
-        self.bank = bank
-        self.bias = self.coef.shape[1] > self.stored.shape[1]
-        self.constant = solution.constant if self.bias else 0.0
-        self.expansion = Expansion(self.stored, self.support, self.lam, constant=self.constant)
+    task: Task
+    solution: SurrogateSolution
+    stored: Vectors
+    labels: Array
+    head: Head | None
+    sketch: Floats
+    bank: BankPlace | None = None
+    agreement: float | None = None
+    history: tuple[Change, ...] = ()
+
+    @property
+    def lam(self) -> csr_array:
+        """Global attributions λ (train, class): positive supports the class, whatever the test."""
+        return self.solution.lam
+
+    @property
+    def coef(self) -> Doubles:
+        """Weights W (class, d), with the bias as a last column where there is one."""
+        return self.solution.weight
+
+    @cached_property
+    def support(self) -> Ints:
+        """Training samples (S,) with λ_i ≠ 0, ascending."""
+        return self.solution.support
+
+    @property
+    def C(self) -> float:
+        """The C that was used."""
+        return self.solution.C
+
+    @property
+    def C_path(self) -> CChoice | None:
+        """How C was chosen; print it."""
+        return self.solution.choice
+
+    @property
+    def gap(self) -> float:
+        """Relative duality gap (P(W) − D(λ))/P(W) of these weights."""
+        return self.solution.gap
+
+    @property
+    def bias(self) -> bool:
+        """Whether there is a bias."""
+        return self.coef.shape[1] > self.stored.shape[1]
+
+    @property
+    def constant(self) -> float:
+        """What follows the features to carry the bias, 0 without one: τ = λ_ic (f_i·f(x) + b²)."""
+        return self.solution.constant if self.bias else 0.0
+
+    @property
+    def kappa(self) -> float | None:
+        """C·N·mean‖f‖², by which C compares across data sets and features; None without a bias."""
+        return self.C * int(self.task.known(self.labels).sum()) * self.constant**2 if self.constant else None
+
+    @cached_property
+    def expansion(self) -> Expansion:
+        """What computes scores."""
+        return Expansion(self.stored, self.support, self.lam, constant=self.constant)
 
     @property
     def vectors(self) -> Tensor:
-        """The support vectors' features (S, d), all in memory; ``stored`` has some at a time."""
+        """The support vectors' features (S, d), all in memory; ``stored`` reads some at a time."""
         return self.stored.whole()
+
+    @property
+    def nbytes(self) -> int:
+        """Size of λ, W, the support vectors' features in memory, and the head."""
+        return sum(array.nbytes for array in self.arrays(vectors=not self.stored.mapped).values())
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What a manifest says besides the arrays."""
+        return {
+            "C": self.C,
+            "C_path": None if self.C_path is None else dataclasses.asdict(self.C_path),
+            "gap": self.gap,
+            "agreement": self.agreement,
+            "constant": self.constant,
+            "history": [dataclasses.asdict(change) for change in self.history],
+        }
 
     def arrays(self, vectors: bool = True) -> Arrays:
         """Everything to save, with the support vectors' features or without."""
@@ -88,10 +148,8 @@ class Surrogate:
         return {name: array for name, array in arrays.items() if array is not None}
 
     @classmethod
-    def from_arrays(
-        cls, arrays: Arrays, manifest: Any, device: str | torch.device | None, unit: bool
-    ) -> Self:
-        """Rebuild from what ``arrays`` gave, and from the manifest of ``DualDA``, or raise StoreError.
+    def restored(cls, arrays: Arrays, manifest: Any, device: str | torch.device | None, unit: bool) -> Self:
+        """Rebuild from what ``arrays`` returned and a ``SurrogateManifest``, or raise StoreError.
 
         Where that names a bank, "vectors" is the map of its features, of all samples. With ``unit`` features
         are read at unit length.
@@ -106,91 +164,45 @@ class Surrogate:
         head = Head(arrays["head_weight"], arrays.get("head_bias")) if "head_weight" in arrays else None
         places = None if manifest.bank is None else solution.support
         vectors = Vectors(arrays["vectors"], places, device, unit)
-        return cls(task, solution, vectors, labels, head, arrays.get("sketch"), manifest.bank)
-
-    def check_training(self, features: Floats, rows: Ints | None = None, argument: str = "features") -> None:
-        """Raise unless features (n, d) are those of training samples ``rows`` (n,), or of all, as fitted."""
-        rows = np.arange(len(self.labels)) if rows is None else rows
-        used = self.task.known(self.labels)[rows]
-        if self.sketch is not None:
-            known = self.task.known(self._fitted_labels)
-            check_same(self.sketch, known, taken(features, used), rows[used], argument)
-            return
-        used &= np.isin(rows, self.support)  # the only ones whose features a file of version 0.1 has
-        known = np.isin(np.arange(len(self.labels)), self.support)
-        kept = np.zeros((len(self.labels), WIDTH + 1), np.float32)
-        kept[self.support] = make_sketch(self.vectors.cpu().numpy(), self.labels[self.support])
-        check_same(kept, known, taken(features, used), rows[used], argument)
-
-    @property
-    def _fitted_labels(self) -> Array:
-        """The labels of the training set as it is, whatever is asked about it."""
-        return self.labels if self.sketch is None else self.sketch[:, WIDTH:].reshape(self.labels.shape)
-
-    def check_labels(self, labels: Array, argument: str) -> None:
-        """Raise unless training labels (N, …), blank where one is unknown, are those that were fitted."""
-        if len(labels) != len(self.labels):
-            raise InvalidInputError(
-                f"'{argument}' must be of the training set that was fitted, {len(self.labels):,} samples. "
-                f"Got {len(labels):,}."
-            )
-        kept = self._fitted_labels
-        differ = (kept != labels.astype(kept.dtype)).reshape(len(labels), -1).any(axis=1)
-        other = np.flatnonzero(self.task.known(kept) & self.task.known(labels) & differ)
-        if len(other):
-            i = other[0]
-            raise InvalidInputError(
-                f"'{argument}' must be the training set that was fitted, in its order. {len(other):,} of "
-                f"{len(labels):,} samples have other labels: sample {i} has {labels[i]}, was "
-                f"{kept[i].astype(labels.dtype)}. Give the same samples, or fit again."
-            )
-
-    def check_data(self, data: TrainingSet, model: BoundModel, relabelled: Sequence[int] = ()) -> None:
-        """Raise unless a training set is the one that was fitted, by a look at a few of its samples.
-
-        Samples that were ``relabelled`` since may have any label.
-        """
-        labels = self.task.blank(len(data))
-        self.check_labels(labels, "data")  # as many as there were
-        possible = self.support if self.sketch is None else np.flatnonzero(self.task.known(self.labels))
-        rows = np.sort(np.r_[possible[:1], np.random.default_rng().permutation(possible[1:])[:_KNOWN_BY]])
-        batch = data.read(rows.tolist())
-        known = data.known_labels()
-        if known is not None and np.array_equal(known[rows], batch.labels):
-            labels = known.copy()
-        labels[rows] = batch.labels
-        labels[list(relabelled)] = self.task.blank(1)[0]
-        self.check_labels(labels, "data")
-        found = model.read_batch(to_model(model.extractor.model, batch.inputs)).features
-        self.check_training(found.float().cpu().numpy(), rows, "data")
+        first_labels(labels, manifest.history, task)  # raises where the history is of another set
+        more = manifest.bank, manifest.agreement, tuple(manifest.history)
+        return cls(task, solution, vectors, labels, head, arrays["sketch"], *more)
 
     def rows(self, indices: Sequence[int]) -> Tensor:
-        """Give the rows of ``vectors`` that support vectors have, by their places in the training set."""
+        """Return the rows of ``vectors`` of support vectors, by their places in the training set."""
         return torch.as_tensor(np.searchsorted(self.support, indices), device=self.stored.like.device)
 
     def support_logits(self) -> Iterator[tuple[slice, Doubles]]:
         """Compute the logits W f_i (s, K) of the support vectors, in float64, some at a time."""
         d, size = self.stored.shape[1], max(64, _LOGITS // len(self.coef))
         for start in range(0, len(self.stored), size):
-            some = slice(start, min(start + size, len(self.stored)))
-            f = self.stored[some].double().cpu().numpy()
-            yield some, f @ self.coef[:, :d].T + (self.coef[:, -1] if self.bias else 0.0) + self.task.base
+            rows = slice(start, min(start + size, len(self.stored)))
+            f = self.stored[rows].double().cpu().numpy()
+            yield rows, f @ self.coef[:, :d].T + (self.coef[:, -1] if self.bias else 0.0) + self.task.base
 
     def logits(self, features: Tensor) -> Tensor:
         """Compute the surrogate's outputs W f(x), (B, K), and their base where there is one, in float64."""
         read = self.stored.as_read(features)
         return new_logits(self.coef, read) + torch.as_tensor(self.task.base, device=features.device)
 
-    def classes(self, features: Tensor) -> Tensor:
-        """Give the output that the model predicts, or the surrogate where the head is unknown, (B,)."""
-        return self.task.predicted(self.model_logits(features))
-
     def model_logits(self, features: Tensor) -> Tensor:
         """Compute the model's own logits (B, K), or the surrogate's where the head is unknown."""
         return self.logits(features) if self.head is None else head_logits(self.head, features)
 
+    def scored(self, features: Tensor, target: int) -> Scored:
+        """Score the support vectors of a class for one test with features (1, d)."""
+        row = self.expansion.sparse(features, torch.tensor([target]))
+        return Scored(row.indices.astype(np.int64), row.data.astype(np.float64))
+
+    def parts(self, features: Tensor, target: int, indices: Sequence[int]) -> Parts:
+        """Return what scores are at the features: λ_ic f_i on the test, λ_ic f(x) on the training sample."""
+        vectors = self.stored[self.rows(indices)]
+        lam = torch.as_tensor(self.lam[list(indices)][:, [target]].toarray()[:, 0], device=vectors.device)
+        column, test = lam[:, None].to(vectors), self.stored.as_read(features).to(vectors)
+        return Parts(vectors, column * vectors, column * test, lam * self.constant**2, lam)
+
     def self_influence(self) -> Tensor:
-        """λ_{i,y_i}‖f_i‖² of every training sample, (N,); of other tasks with Σ_c |λ_ic|, as a rule."""
+        """λ_{i,y_i}‖f_i‖² of every training sample, (N,); for other tasks with Σ_c |λ_ic|, as a rule."""
         own = self.task.own(self.lam[self.support])
         norms = self.stored.squared_norms() + self.constant**2
         out = norms.new_zeros(len(self.labels))
@@ -198,7 +210,7 @@ class Surrogate:
         return out
 
     def faithfulness(self, features: Tensor, logits: Tensor | None = None) -> Faithfulness:
-        """Compare with the model's output (B, K) for features (B, d); None takes what the head makes."""
+        """Compare with the model's output (B, K) for features (B, d); None computes it by the head."""
         if self.head is None:
             raise InvalidInputError(
                 "'head' must be known to compare the surrogate with the model. It is not: pass "
@@ -217,21 +229,20 @@ class Surrogate:
 
 
 def _narrowed(values: Array) -> Array:
-    """Integers in the smallest type that has room for them; other values as they are."""
+    """Return integers in the smallest type that has room for them; other values unchanged."""
     if values.dtype.kind != "i":
         return values
     return values.astype(np.min_scalar_type(-int(values.max(initial=0)) - 1))
 
 
 def _checked(arrays: Arrays, task_of: Callable[[int], Task], mapped: bool) -> Task:
-    """Give the task of saved arrays, which are then safe to compute with, or raise StoreError.
+    """Return the task of saved arrays, which are then safe to compute with, or raise StoreError.
 
     Vectors that are ``mapped`` are of all samples, and their checksum was compared before.
     """
-    names = {"lam_data", "lam_indices", "lam_indptr", "coef", "vectors", "labels"}
+    names = {"lam_data", "lam_indices", "lam_indptr", "coef", "vectors", "labels", "sketch"}
     head = {"head_weight", "head_bias"} & arrays.keys()
-    known = {"sketch"} & arrays.keys()  # files of version 0.1 have none
-    contents.check_names(arrays, names | ({"head_weight"} if head else set()), head | known)
+    contents.check_names(arrays, names | ({"head_weight"} if head else set()), head)
     sizes: dict[str, int] = {}
     shapes: Layout = {"coef": ("K", "columns"), "vectors": ("S", "d"), **HEAD_LAYOUT}
     layout = {name: shape for name, shape in shapes.items() if name in arrays}
@@ -245,12 +256,11 @@ def _checked(arrays: Arrays, task_of: Callable[[int], Task], mapped: bool) -> Ta
     task, labels = task_of(K), arrays["labels"]
     task.check_saved("labels", labels)
     used = task.known(labels)
-    if known:
-        found = arrays["sketch"]
-        contents.check_shape("sketch", found, (len(labels), WIDTH + int(np.prod(labels.shape[1:]))), {})
-        # Sums are finite, blank labels need not be.
-        sums: contents.Layout = {"sketch": (len(labels), WIDTH)}
-        contents.check_floats({"sketch": found[:, :WIDTH]}, sums, {}, {"sketch": ("float32",)})
+    sketch = arrays["sketch"]
+    contents.check_shape("sketch", sketch, (len(labels), WIDTH + int(np.prod(labels.shape[1:]))), {})
+    # Sums are finite, blank labels need not be.
+    sums: contents.Layout = {"sketch": (len(labels), WIDTH)}
+    contents.check_floats({"sketch": sketch[:, :WIDTH]}, sums, {}, {"sketch": ("float32",)})
     contents.check_rows(arrays, "lam_", len(labels), K)
     support = np.diff(arrays["lam_indptr"]) > 0
     if (not mapped and int(support.sum()) != sizes["S"]) or not used[support].all():

@@ -9,7 +9,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from whence.core import contents
 from whence.features.place import BankPlace
 from whence.model.layers import Layers
-from whence.surrogate.changes import Change
+from whence.surrogate.update import Change
 from whence.svm import CChoice
 from whence.tasks import Task, kind, restored
 
@@ -45,7 +45,7 @@ class Manifest(Strict):
 
     method: str
     parameters: dict[str, Any]
-    class_names: Names | None = None
+    class_names: Names | None
     task: dict[str, Any] | None = None
     fingerprint: Fingerprint | None
     layers: Annotated[Layers, AfterValidator(_of_several)] | None = None
@@ -63,18 +63,14 @@ class Manifest(Strict):
         return restored(self.task, n_outputs, names)
 
 
-class DualDAManifest(Manifest):
-    """What ``DualDA`` saves.
-
-    Files of version 0.1 have no class names, no agreement and no history; in them a constant of 1 carries the
-    bias.
-    """
+class SurrogateManifest(Manifest):
+    """What methods with a surrogate save."""
 
     C: Positive
     C_path: CChoice | None
     gap: float
-    agreement: Share | None = None
-    constant: Annotated[float, Field(ge=0)] = 1.0
+    agreement: Share | None
+    constant: Annotated[float, Field(ge=0)]
     history: list[Change] = []
     bank: BankPlace | None = None
 

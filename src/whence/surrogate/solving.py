@@ -1,23 +1,23 @@
-"""Solutions of the surrogate's problem: solved, kept in the cache beside their bank, solved again."""
+"""Solutions of the surrogate's problem: solved, kept in the cache next to their bank, solved again."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_array
 
-from whence.attribution.progress import gap_bar
+from whence.core.progress import gap_bar
 from whence.core import contents, fingerprint, store
 from whence.core.arrays import Array, Doubles, Floats, Ints, Mask
 from whence.core.cache import Cache, Slot
-from whence.core.checks import check_is, check_places, shown
-from whence.errors import InvalidInputError, StoreError
+from whence.errors import StoreError
 from whence.features import FeatureBank, taken, teller
 from whence.features.unit import row_lengths, unit_rows
 from whence.model.heads import Head
@@ -25,10 +25,6 @@ from whence.surrogate.shards import solver
 from whence.svm import CChoice, choose_C
 from whence.svm.inputs import length
 from whence.tasks import Task
-
-if TYPE_CHECKING:
-    from whence.attribution.surrogate_attributor import SurrogateAttributor
-
 
 class SurrogateSolution(NamedTuple):
     """What an explainer needs of a solution: λ (N, K), W (K, d[+1]), and how they were reached.
@@ -51,33 +47,42 @@ class SurrogateSolution(NamedTuple):
 
 
 @dataclass(frozen=True)
-class SurrogateSolver:
-    """Solves the problem of a task by the parameters of a method."""
+class SolverOptions:
+    """Hyper-parameters of a method that its solver needs; ``DualDA`` says what each means."""
+
+    bias: bool
+    tol: float
+    seed: int
+    n_threads: int | None
+    max_seconds: float | None
+    show_progress: bool
+    normalise: bool = False
+
+
+@dataclass(frozen=True)
+class SurrogateSolver(ABC):
+    """Solves the problem of a task with the options of a method."""
 
     task: Task
-    by: SurrogateAttributor
+    options: SolverOptions
 
-    loss: ClassVar[str] = "hinge"
-    """What solutions in the cache are told apart by."""
+    loss: ClassVar[str]
+    """Tells solutions in the cache apart."""
 
+    @abstractmethod
     def of_features(
         self, features: Floats, labels: Array, head: Head | None, C: float | Literal["auto"]
     ) -> SurrogateSolution:
-        """Choose C where that is asked for, and solve on the samples whose label is known."""
-        some, choice = self.task.known(labels), None
-        X, y = taken(features, some), labels[some]
-        lengths = row_lengths(X) if self.by.normalise else None
-        X = self._read(X)
-        constant = self._constant(X)
-        if C == "auto":
-            choice = choose_C(
-                X, y, head=head, lengths=lengths, show_progress=self.by.show_progress,
-                **self._common(constant) | {"problem": self.task.problems},
-            )  # fmt: skip
-            C = choice.C
-        settled = replace(self, task=self.task.settled(choice))
-        solved = settled._solve(X, y, C, None, constant)
-        return solved._replace(lam=for_all(solved.lam, some), choice=choice)
+        """Choose C where it is "auto", and solve on the samples whose label is known."""
+
+    @abstractmethod
+    def again(
+        self, features: Floats, labels: Array, lam: csr_array, C: float, constant: float | None
+    ) -> SurrogateSolution:
+        """Solve on the samples whose label is known, from the λ (N, K) of a similar problem.
+
+        ``constant`` carries the bias; None computes it as a fit does.
+        """
 
     def of_bank(
         self,
@@ -95,11 +100,11 @@ class SurrogateSolver:
 
         if cache_dir is None or not bank.checksum:  # without which nobody could tell whose solution it is
             return now()
-        options = {"loss": self.loss, "C": C, "bias": self.by.bias, "tol": self.by.tol, "seed": self.by.seed}
-        options["normalise"] = self.by.normalise
+        options = {"loss": self.loss, "C": C, "bias": self.options.bias, "tol": self.options.tol, "seed": self.options.seed}
+        options["normalise"] = self.options.normalise
         parts = {**bank.parts, "data features": f"{bank.features.shape} {bank.checksum}"}
         parts |= {name: str(value) for name, value in options.items()}
-        solver = fingerprint.source("whence.svm", "whence.surrogate.solutions", "whence.features.unit")
+        solver = fingerprint.source("whence.svm", "whence.surrogate.solving", "whence.features.unit")
         parts |= fingerprint.anatomy(self.task.problem, "problem")
         parts |= {name: str(value) for name, value in self.task.saved.items()}
         parts["code the solver"] = f"source {solver}"
@@ -115,7 +120,7 @@ class SurrogateSolver:
 
         A solution that did not reach ``tol`` is not kept: a longer run would have done better.
         """
-        say = teller(self.by.show_progress)
+        say = teller(self.options.show_progress)
         path = slot.path / "solution.safetensors"
         with slot.locked(say=say):
             note = "computed"
@@ -132,7 +137,7 @@ class SurrogateSolver:
             if note != "computed":
                 say(f"Solution: {note}.")
             solved = solve()
-            if solved.gap <= self.by.tol:
+            if solved.gap <= self.options.tol:
                 try:
                     with slot.filling(title):
                         _write(path, solved)
@@ -140,6 +145,40 @@ class SurrogateSolver:
                     note += f"; not kept ({error})"
                     say(f"Solution: {note}.")
         return solved._replace(note=note)
+
+    def _constant(self, features: Floats) -> float:
+        """Return what carries the bias, 0 without one.
+
+        As long as the features: in any units, and with any offset common to all, the bias then costs as much,
+        and counts as much in products of features, as the features do.
+        """
+        return length(features) if self.options.bias else 0.0
+
+
+@dataclass(frozen=True)
+class HingeSolver(SurrogateSolver):
+    """Solves the support vector machine of a task."""
+
+    loss: ClassVar[str] = "hinge"
+
+    def of_features(
+        self, features: Floats, labels: Array, head: Head | None, C: float | Literal["auto"]
+    ) -> SurrogateSolution:
+        """Choose C where that is asked for, and solve on the samples whose label is known."""
+        some, choice = self.task.known(labels), None
+        X, y = taken(features, some), labels[some]
+        lengths = row_lengths(X) if self.options.normalise else None
+        X = self._read(X)
+        constant = self._constant(X)
+        if C == "auto":
+            choice = choose_C(
+                X, y, head=head, lengths=lengths, show_progress=self.options.show_progress,
+                **self._common(constant) | {"problem": self.task.problems},
+            )  # fmt: skip
+            C = choice.C
+        settled = replace(self, task=self.task.settled(choice))
+        solved = settled._solve(X, y, C, None, constant)
+        return solved._replace(lam=for_all(solved.lam, some), choice=choice)
 
     def again(
         self, features: Floats, labels: Array, lam: csr_array, C: float, constant: float | None
@@ -157,13 +196,13 @@ class SurrogateSolver:
     def _solve(
         self, features: Floats, labels: Array, C: float, start: csr_array | None, constant: float
     ) -> SurrogateSolution:
-        with gap_bar(self.by.tol, self.by.show_progress) as bar:
+        with gap_bar(self.options.tol, self.options.show_progress) as bar:
             found = solver(features, self.task)(
                 features,
                 labels,
                 C=C,
-                tol=self.by.tol,
-                max_seconds=self.by.max_seconds,
+                tol=self.options.tol,
+                max_seconds=self.options.max_seconds,
                 warm_start=start,
                 callback=bar,
                 **self._common(constant),
@@ -172,19 +211,11 @@ class SurrogateSolver:
 
     def _read(self, features: Floats) -> Floats:
         """Give features (N, d) as the surrogate reads them."""
-        return unit_rows(features) if self.by.normalise else features
-
-    def _constant(self, features: Floats) -> float:
-        """Give what carries the bias, 0 without one.
-
-        As long as the features: in any units, and with any offset common to all, the bias then costs as much,
-        and counts as much in products of features, as the features do.
-        """
-        return length(features) if self.by.bias else 0.0
+        return unit_rows(features) if self.options.normalise else features
 
     def _common(self, constant: float) -> dict[str, Any]:
         task = {"problem": self.task.problem, "n_classes": self.task.n_outputs}
-        return {**task, "bias": constant or False, "seed": self.by.seed, "n_threads": self.by.n_threads}
+        return {**task, "bias": constant or False, "seed": self.options.seed, "n_threads": self.options.n_threads}
 
 
 def for_all(lam: csr_array, some: Mask) -> csr_array:
@@ -192,38 +223,6 @@ def for_all(lam: csr_array, some: Mask) -> csr_array:
     entries = np.zeros(len(some) + 1, dtype=lam.indptr.dtype)
     entries[1:][some] = np.diff(lam.indptr)
     return csr_array((lam.data, lam.indices, np.cumsum(entries)), shape=(len(some), lam.shape[1]))
-
-
-def changed_labels(
-    task: Task, labels: Array, n_rows: int, remove: Sequence[int], relabel: Mapping[int, Any]
-) -> Array:
-    """Give labels (N, …) with some samples left out, which are blank, and some other labels, or raise."""
-    changed, known = labels.copy(), task.known(labels)
-    if n_rows != len(labels):
-        raise InvalidInputError(
-            f"'features' must be those of all {len(labels):,} training samples. Got {n_rows:,} rows."
-        )
-    what = "a mapping of training samples to classes, such as {3: 0}"
-    check_is("relabel", relabel, Mapping, what)
-    for argument, indices in (("remove", remove), ("relabel", list(relabel))):
-        wrong = [i for i in check_places(argument, indices, len(labels)).tolist() if not known[i]]
-        if wrong:
-            raise InvalidInputError(
-                f"'{argument}' must name training samples in [0, {len(labels)}) that took part in the fit. "
-                f"Got {wrong[0]}."
-            )
-    for index, label in relabel.items():
-        try:
-            changed[index] = task.encode([label])[0]
-            task.check(changed[[index]], np.array([index]), task.n_outputs, "")
-        except InvalidInputError as error:
-            raise InvalidInputError(
-                f"'relabel' must give {task.labels}. Got {shown(label)} for sample {index}."
-            ) from error
-    changed[check_places("remove", remove, len(labels))] = task.blank(1)[0]
-    if not task.known(changed).any():
-        raise InvalidInputError("'remove' must leave a training sample. Got all of them.")
-    return changed
 
 
 def _write(path: Path, solved: SurrogateSolution) -> None:
@@ -235,7 +234,7 @@ def _write(path: Path, solved: SurrogateSolution) -> None:
 
 
 def _read(path: Path) -> SurrogateSolution:
-    from whence.attribution.saved import SolutionManifest  # pydantic takes a while to import
+    from whence.surrogate.manifest import SolutionManifest  # pydantic takes a while to import
 
     arrays, values = store.read(path)
     manifest = contents.manifest(SolutionManifest, values)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from os import PathLike
 from typing import Any, NamedTuple
 
@@ -13,6 +13,7 @@ from whence.core.columns import to_pandas, to_parquet
 from whence.core.display import Columns, displayed
 
 _COLUMNS = 1 << 16
+_BLOCK = 1 << 22  # scores held at a time
 
 
 @displayed()
@@ -67,6 +68,15 @@ class TopK(NamedTuple):
 def padded(n_train: int) -> int:
     """Give the most samples per side that a ranking can have: all of them, or some columns of padding."""
     return max(n_train, _COLUMNS)
+
+
+def rank_blocks(score: Callable[[slice], Tensor], targets: Tensor, k: int, n_train: int) -> TopK:
+    """Rank the training samples of each test by scores (b, N), which are computed a few tests at a time."""
+    width = max(1, _BLOCK // n_train)
+    blocks = [rank(score(slice(start, start + width)), k) for start in range(0, len(targets), width)]
+    sides = zip(*blocks, strict=True)
+    proponents, opponents = (Ranked(*map(torch.cat, zip(*side, strict=True))) for side in sides)
+    return TopK(proponents, opponents, targets)
 
 
 def merged(several: Sequence[Ranked], k: int, side: int) -> Ranked:

@@ -136,7 +136,7 @@ class Training:
     def __init__(
         self, bank: FeatureBank, task: Task, batch_size: int, cache_dir: str | PathLike[str] | None = None
     ) -> None:
-        self.bank, self.task, self.cache_dir, self._batch_size = bank, task, cache_dir, batch_size
+        self.bank, self.task, self.cache_dir, self.batch_size = bank, task, cache_dir, batch_size
 
     @cached_property
     def classifier(self) -> Classifier:
@@ -146,7 +146,7 @@ class Training:
                 "'features' must have the model's last layer. Got a bank without one: pass "
                 "head=(weight, bias) to FeatureBank.of."
             )
-        return Classifier(self.bank.head, self.bank.model, self._batch_size)
+        return Classifier(self.bank.head, self.bank.model, self.batch_size)
 
     @cached_property
     def features(self) -> Tensor:

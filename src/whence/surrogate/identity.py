@@ -1,0 +1,122 @@
+"""Whether a training set is the one that was fitted: a sketch of four numbers per sample, and its label.
+
+A digest of bytes would not do: the same samples in batches of another size, or on another device, have
+features that differ by rounding. Sums of the features with random signs differ by as little.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from whence.core.arrays import Array, Floats, Ints, Mask
+from whence.data import TrainingSet
+from whence.errors import InvalidInputError
+from whence.features.rows import blocks, taken
+from whence.model.bound import BoundModel
+from whence.model.inputs import to_model
+
+if TYPE_CHECKING:
+    from whence.surrogate.surrogate import Surrogate
+
+WIDTH = 4
+_KNOWN_BY = 7  # random samples that are compared, besides the first
+_SPREAD = 0.1  # of the distance between samples: mixed precision leaves less, other samples more
+_ROUNDING = 1e-3  # of the features' length
+
+
+def make_sketch(features: Floats, labels: Array) -> Floats:
+    """Return the sketch (N, 4 + …) of features (N, d) and labels (N, …), float32: of classes (N, 5)."""
+    return np.column_stack([_sums(features), labels.reshape(len(labels), -1).astype(np.float32)])
+
+
+def _check_same(kept: Floats, known: Mask, features: Floats, rows: Ints, argument: str) -> None:
+    """Raise InvalidInputError unless features (n, d) are those of some samples of a sketch (N, 4 + …).
+
+    ``known`` (N,) says which samples it knows.
+
+    E (s·δ)² = ‖δ‖² for random signs s, so that sums tell how far features are apart.
+    """
+    own = kept[known, :WIDTH].astype(np.float64)
+    with np.errstate(invalid="ignore", over="ignore"):  # features that are not finite: sums that are neither
+        before, now = kept[rows, :WIDTH].astype(np.float64), _sums(features).astype(np.float64)
+        apart = np.sqrt(((now - before) ** 2).mean(axis=1))
+    spread = float(np.sqrt(((own - own.mean(axis=0)) ** 2).mean())) if len(own) else 0.0
+    length = np.sqrt((before**2).mean(axis=1))
+    same = apart <= np.maximum(_SPREAD * spread, _ROUNDING * length) + 1e-12  # never so for NaN
+    other = rows[~same]
+    if len(other):
+        raise InvalidInputError(
+            f"'{argument}' must be of the training set that was fitted, in its order. {len(other):,} of "
+            f"{len(rows):,} samples have other features, such as sample {other[0]}. Give the same samples, "
+            "or fit again."
+        )
+
+
+def _sums(features: Floats) -> Floats:
+    """Sums (n, 4) of features (n, d) with signs that are the same everywhere and always."""
+    n = features.shape[1] * WIDTH
+    bits = np.unpackbits(np.frombuffer(hashlib.shake_256(b"whence").digest(-(-n // 8)), np.uint8))[:n]
+    signs = 1 - 2 * bits.reshape(-1, WIDTH).astype(np.float32)
+    parts = [block.astype(np.float32) @ signs for block in blocks(features)]
+    return np.concatenate(parts) if parts else np.empty((0, WIDTH), np.float32)
+
+
+def check_training(
+    surrogate: Surrogate, features: Floats, rows: Ints | None = None, argument: str = "features"
+) -> None:
+    """Raise unless features (n, d) are those of training samples ``rows`` (n,), or of all, as fitted."""
+    rows = np.arange(len(surrogate.labels)) if rows is None else rows
+    used = surrogate.task.known(surrogate.labels)[rows]
+    known = surrogate.task.known(_fitted_labels(surrogate))
+    _check_same(surrogate.sketch, known, taken(features, used), rows[used], argument)
+
+
+def check_labels(surrogate: Surrogate, labels: Array, argument: str) -> None:
+    """Raise unless training labels (N, …), blank where one is unknown, are those that were fitted."""
+    if len(labels) != len(surrogate.labels):
+        raise InvalidInputError(
+            f"'{argument}' must be of the training set that was fitted, {len(surrogate.labels):,} samples. "
+            f"Got {len(labels):,}."
+        )
+    kept, known = _fitted_labels(surrogate), surrogate.task.known
+    differ = (kept != labels.astype(kept.dtype)).reshape(len(labels), -1).any(axis=1)
+    other = np.flatnonzero(known(kept) & known(labels) & differ)
+    if len(other):
+        i = other[0]
+        raise InvalidInputError(
+            f"'{argument}' must be the training set that was fitted, in its order. {len(other):,} of "
+            f"{len(labels):,} samples have other labels: sample {i} has {labels[i]}, was "
+            f"{kept[i].astype(labels.dtype)}. Give the same samples, or fit again."
+        )
+
+
+def check_data(
+    surrogate: Surrogate, data: TrainingSet, model: BoundModel, relabelled: Sequence[int] = ()
+) -> None:
+    """Raise unless a training set is the one that was fitted, by a look at a few of its samples.
+
+    Samples that were ``relabelled`` since may have any label.
+    """
+    task = surrogate.task
+    labels = task.blank(len(data))
+    check_labels(surrogate, labels, "data")  # as many as there were
+    possible = np.flatnonzero(task.known(surrogate.labels))
+    rows = np.sort(np.r_[possible[:1], np.random.default_rng().permutation(possible[1:])[:_KNOWN_BY]])
+    batch = data.read(rows.tolist())
+    known = data.known_labels()
+    if known is not None and np.array_equal(known[rows], batch.labels):
+        labels = known.copy()
+    labels[rows] = batch.labels
+    labels[list(relabelled)] = task.blank(1)[0]
+    check_labels(surrogate, labels, "data")
+    features = model.read_batch(to_model(model.extractor.model, batch.inputs)).features
+    check_training(surrogate, features.float().cpu().numpy(), rows, "data")
+
+
+def _fitted_labels(surrogate: Surrogate) -> Array:
+    """Return the labels of the training set that was fitted, whatever a what-if question changes."""
+    return surrogate.sketch[:, WIDTH:].reshape(surrogate.labels.shape)
