@@ -44,7 +44,7 @@ class Change:
 
 
 def first_labels(labels: Array, history: Sequence[Change], task: Task) -> Array:
-    """Give the labels (N, …) that a training set had before all changes of it, or raise StoreError."""
+    """Return the labels (N, …) that a training set had before all changes of it, or raise StoreError."""
     labels = labels.copy()
     for change in reversed(history):
         labels = labels[: len(labels) - change.added]
@@ -61,7 +61,7 @@ def first_labels(labels: Array, history: Sequence[Change], task: Task) -> Array:
 def changed_labels(
     task: Task, labels: Array, n_rows: int, remove: Sequence[int], relabel: Mapping[int, Any]
 ) -> Array:
-    """Give labels (N, …) with some samples left out, which are blank, and some other labels, or raise."""
+    """Return labels (N, …) with some samples left out, which are blank, and some other labels, or raise."""
     changed, known = labels.copy(), task.known(labels)
     if n_rows != len(labels):
         raise InvalidInputError(

@@ -210,7 +210,7 @@ class HingeSolver(SurrogateSolver):
         return SurrogateSolution(found.lam, found.weight, found.C, found.gap, None, constant)
 
     def _read(self, features: Floats) -> Floats:
-        """Give features (N, d) as the surrogate reads them."""
+        """Return features (N, d) as the surrogate reads them."""
         return unit_rows(features) if self.options.normalise else features
 
     def _common(self, constant: float) -> dict[str, Any]:
@@ -219,7 +219,7 @@ class HingeSolver(SurrogateSolver):
 
 
 def for_all(lam: csr_array, some: Mask) -> csr_array:
-    """Give λ (N, K) of all samples by that of those where a mask (N,) is True; the others have 0."""
+    """Return λ (N, K) of all samples by that of those where a mask (N,) is True; the others have 0."""
     entries = np.zeros(len(some) + 1, dtype=lam.indptr.dtype)
     entries[1:][some] = np.diff(lam.indptr)
     return csr_array((lam.data, lam.indices, np.cumsum(entries)), shape=(len(some), lam.shape[1]))
