@@ -141,7 +141,7 @@ class Fatal(CrammerSinger):
         return super().descend(*arguments)
 
     def sparse(self, *arguments: Any) -> Any:
-        """Give λ."""
+        """Return λ."""
         _perhaps_die("sparse")
         return super().sparse(*arguments)
 

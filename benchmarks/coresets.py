@@ -104,7 +104,7 @@ class Given:
 
 
 def most(scores: np.ndarray, rows: np.ndarray, labels: np.ndarray, n: int, balanced: bool) -> np.ndarray:
-    """Give the n of some rows with the largest scores, perhaps as many of every class, ascending."""
+    """Return the n of some rows with the largest scores, perhaps as many of every class, ascending."""
     order = np.argsort(-scores, kind="stable")
     rank = np.arange(len(rows))
     if balanced:  # the first of every class, then the second of every class …
@@ -225,7 +225,7 @@ METHODS: dict[str, Callable[[Given], Parts]] = {
 
 
 def measured(name: str, folder: Path, stored: Path) -> Iterator[tuple[str, float, list[float]]]:
-    """Give method, share and accuracies by seed; what is stored is not trained again."""
+    """Return method, share and accuracies by seed; what is stored is not trained again."""
     given = Given.read(name, folder)
     known: dict[str, float] = json.loads(stored.read_text()) if stored.exists() else {}
     for method, choose in METHODS.items():

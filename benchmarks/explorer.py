@@ -32,11 +32,11 @@ class Client:
         self.connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
 
     def get(self, path: str) -> dict:
-        """Give the answer to a request."""
+        """Return the answer to a request."""
         return self._answer("GET", path, None)
 
     def what_if(self, **question: object) -> dict:
-        """Give the answer to a question, which is the last line of its stream."""
+        """Return the answer to a question, which is the last line of its stream."""
         text = self._answer("POST", "/api/whatif", json.dumps(question), lines=True)
         return text["result"]
 

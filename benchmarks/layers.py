@@ -56,11 +56,11 @@ class PairFlipping(Metric):
     steps: int = 10
 
     def applies(self, method: Any) -> bool:
-        """Tell whether the method has pairs to explain."""
+        """Return whether the method has pairs to explain."""
         return issubclass(method.kind, DualDA)
 
     def measure(self, case: Any) -> Any:
-        """Give the mean area over pairs, by XDA and by random orders."""
+        """Return the mean area over pairs, by XDA and by random orders."""
         assert isinstance(case.attributor, DualDA)
         x, target = case.scene.tests[: self.tests], case.scene.explained[: self.tests]
         pairs = explain_pairs(case.attributor, x, target=target, methods={"XDA": None, "random": "random"})
@@ -72,7 +72,7 @@ class PairFlipping(Metric):
 
 
 def wanted(data: str, seed: int) -> protocol.Protocol:
-    """Give the protocol of one data set and seed."""
+    """Return the protocol of one data set and seed."""
     methods: list[dict[str, Any]] = [
         {"name": "dualda", "label": f"C auto, {which}", "options": {"layers": which}} for which in LAYERS
     ]

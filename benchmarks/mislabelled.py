@@ -163,7 +163,7 @@ def memorise(model: nn.Module, inputs: Tensor, given: Tensor, wrong: Tensor) -> 
 
 
 def partners(inputs: Tensor, truth: Tensor) -> np.ndarray:
-    """Give the class that each class is confused with, (K,): the one whose mean input is nearest."""
+    """Return the class that each class is confused with, (K,): the one whose mean input is nearest."""
     means = torch.stack([inputs[truth == c].float().mean(0).flatten() for c in range(int(truth.max()) + 1)])
     apart = torch.cdist(means, means).fill_diagonal_(torch.inf)
     return apart.argmin(1).numpy()

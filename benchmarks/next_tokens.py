@@ -49,7 +49,7 @@ def _write(data: Path, states: Path, labels: Path, rows: int) -> None:
 
 
 def _windows(data: Path, tokeniser, n: int) -> list[list[int]]:
-    """Give tokens of n windows, each with the one that follows it."""
+    """Return tokens of n windows, each with the one that follows it."""
     texts, topics = bbc_news.read(data / "bbc-news" / "bbc-news.csv")
     (texts, _), _ = bbc_news.split(texts, topics, len(texts), 0)
     tokens = [tokeniser(text).input_ids for text in texts]

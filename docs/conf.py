@@ -80,7 +80,7 @@ html_math_renderer = "mathml"
 
 
 def mathml(tex: str, block: bool) -> str:
-    r"""Give a formula as MathML, which browsers draw themselves: no script, no fonts.
+    r"""Return a formula as MathML, which browsers draw themselves: no script, no fonts.
 
     docutils takes the digits of ``\frac12`` for one number, so that they get braces, and does not
     know the three dots.

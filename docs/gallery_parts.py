@@ -18,7 +18,7 @@ class Order:
         pass
 
     def __call__(self, file: str) -> int:
-        """Give the place of a tutorial."""
+        """Return the place of a tutorial."""
         return TUTORIALS.index(Path(file).stem)
 
 

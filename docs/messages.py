@@ -18,7 +18,7 @@ GAP = "…"
 
 
 def messages() -> dict[str, list[tuple[str, str]]]:
-    """Give the messages of each room, each with the kind of its error; what depends on the call is …."""
+    """Return the messages of each room, each with the kind of its error; what depends on the call is …."""
     found: dict[str, set[tuple[str, str]]] = {}
     for path in sorted(ROOM.rglob("*.py")):
         room = path.relative_to(ROOM).parts[0].removesuffix(".py")
@@ -32,7 +32,7 @@ def _by_words(told: tuple[str, str]) -> str:
 
 
 def _raised(tree: ast.AST) -> Iterator[tuple[str, str]]:
-    """Give the kind and the message of every error that is made, and of every warning."""
+    """Return the kind and the message of every error that is made, and of every warning."""
     for node in ast.walk(tree):
         if not isinstance(node, ast.Call):
             continue
@@ -45,7 +45,7 @@ def _raised(tree: ast.AST) -> Iterator[tuple[str, str]]:
 
 
 def _text(node: ast.expr) -> str:
-    """Give the text of an expression, with … for what is not known before it runs."""
+    """Return the text of an expression, with … for what is not known before it runs."""
     if isinstance(node, ast.Constant):
         return str(node.value) if isinstance(node.value, str) else GAP
     parts = [GAP]

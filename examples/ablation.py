@@ -55,7 +55,7 @@ def cut_row(image: Tensor) -> int:
 
 
 def variants(image: Tensor) -> dict[str, Tensor]:
-    """Give the image (1, 28, 28) as it is, without its base, and without its arc."""
+    """Return the image (1, 28, 28) as it is, without its base, and without its arc."""
     row = cut_row(image)
     without_base, without_arc = image.clone(), image.clone()
     without_base[:, row:] = 0
@@ -149,7 +149,7 @@ def draw(cases: dict[str, Pairs], names: list[str]) -> Figure:
 
 
 def setting() -> tuple[whence.DualDA, nn.Module, Tensor, Tensor, Tensor]:
-    """Give the fitted explainer, its model, the training images, and the test images with their labels."""
+    """Return the fitted explainer, its model, the training images, and the test images with their labels."""
     training, test = mnist_cnn.train(), mnist_cnn.test()
     model = mnist_cnn.build()
     explainer = whence.DualDA(show_progress=False).fit(model, training)

@@ -25,12 +25,12 @@ TRAINED = ("bert.encoder.layer.5.", "bert.pooler.", "classifier.")
 
 
 def train() -> Texts:
-    """Give the articles that the model is fine-tuned on."""
+    """Return the articles that the model is fine-tuned on."""
     return articles(N_TRAIN, N_TEST)[0]
 
 
 def test() -> Texts:
-    """Give held-out articles."""
+    """Return held-out articles."""
     return articles(N_TRAIN, N_TEST)[1]
 
 
@@ -48,13 +48,13 @@ def tokens(texts: list[str]) -> dict[str, Tensor]:
 
 
 def build() -> BertForSequenceClassification:
-    """Give the fine-tuned model."""
+    """Return the fine-tuned model."""
     folder = weights(WEIGHTS, made_by="python -m examples.bbc_minilm")
     return BertForSequenceClassification.from_pretrained(folder).eval()
 
 
 def untrained() -> BertForSequenceClassification:
-    """Give MiniLM with a new head, frozen up to its last layer."""
+    """Return MiniLM with a new head, frozen up to its last layer."""
     model = BertForSequenceClassification.from_pretrained(
         data_folder("minilm"),
         id2label=dict(enumerate(TOPICS)),
@@ -86,7 +86,7 @@ def fit(texts: list[str], topics: list[str], epochs: int, seed: int = 0) -> Bert
 
 @torch.inference_mode()
 def accuracy(model: BertForSequenceClassification, texts: list[str], topics: list[str]) -> float:
-    """Give the share of articles whose topic the model finds."""
+    """Return the share of articles whose topic the model finds."""
     found: list[str] = []
     for start in range(0, len(texts), 32):
         found += [TOPICS[k] for k in model(**tokens(texts[start : start + 32])).logits.argmax(1)]

@@ -35,5 +35,5 @@ def split(
 
 
 def articles(n_train: int, n_test: int) -> tuple[Texts, Texts]:
-    """Give a training set and held-out articles of the data folder's file."""
+    """Return a training set and held-out articles of the data folder's file."""
     return split(*read(data_folder("bbc-news") / "bbc-news.csv"), n_train, n_test)

@@ -47,12 +47,12 @@ def read(path: Path, n: int) -> Images:
 
 
 def train() -> Images:
-    """Give the images that the network is trained on."""
+    """Return the images that the network is trained on."""
     return read(data_folder("cifar-10") / "data_batch_1.bin", N_TRAIN)
 
 
 def test() -> Images:
-    """Give held-out images."""
+    """Return held-out images."""
     return read(data_folder("cifar-10") / "test_batch.bin", N_TEST)
 
 
@@ -94,7 +94,7 @@ class ResNet8(nn.Module):
 
 
 def build() -> ResNet8:
-    """Give the trained network."""
+    """Return the trained network."""
     model = ResNet8()
     model.load_state_dict(load_file(weights(WEIGHTS, made_by="python -m examples.cifar10_resnet")))
     return model.eval()
@@ -131,7 +131,7 @@ def fit(images: Tensor, labels: Tensor, epochs: int, seed: int = 0, batch_size: 
 
 @torch.inference_mode()
 def accuracy(model: nn.Module, images: Tensor, labels: Tensor) -> float:
-    """Give the share of images whose class the model finds."""
+    """Return the share of images whose class the model finds."""
     found = torch.cat([model(batch).argmax(1) for batch in images.split(500)])
     return (found == labels).float().mean().item()
 

@@ -38,7 +38,7 @@ class Network(nn.Module):
 
 
 def read() -> tuple[TensorDataset, TensorDataset]:
-    """Give 350 patients to train on and 92 held-out ones; measures have mean 0 and deviation 1."""
+    """Return 350 patients to train on and 92 held-out ones; measures have mean 0 and deviation 1."""
     measures, progression = load_diabetes(return_X_y=True)
     order = np.random.default_rng(0).permutation(len(progression))
     x = torch.from_numpy(measures[order].astype(np.float32)) * len(order) ** 0.5
@@ -47,17 +47,17 @@ def read() -> tuple[TensorDataset, TensorDataset]:
 
 
 def train() -> TensorDataset:
-    """Give the patients that the network is trained on."""
+    """Return the patients that the network is trained on."""
     return read()[0]
 
 
 def test() -> TensorDataset:
-    """Give held-out patients."""
+    """Return held-out patients."""
     return read()[1]
 
 
 def build() -> Network:
-    """Give the trained network."""
+    """Return the trained network."""
     model = Network()
     model.load_state_dict(load_file(weights(WEIGHTS, made_by="python -m examples.diabetes")))
     return model.eval()

@@ -44,17 +44,17 @@ def read(part: str, n: int, of: str = "mnist") -> Digits:
 
 
 def train() -> Digits:
-    """Give the images that the network is trained on."""
+    """Return the images that the network is trained on."""
     return read("train", N_TRAIN)
 
 
 def test() -> Digits:
-    """Give held-out images."""
+    """Return held-out images."""
     return read("t10k", N_TEST)
 
 
 def build() -> SmallCNN:
-    """Give the trained network."""
+    """Return the trained network."""
     model = SmallCNN()
     model.load_state_dict(load_file(weights(WEIGHTS, made_by="python -m examples.mnist_cnn")))
     return model.eval()

@@ -93,7 +93,7 @@ class Network(SmallCNN):
 
 
 def asked(name: str, digits: mnist_cnn.Digits) -> Images:
-    """Give images with the labels of a question."""
+    """Return images with the labels of a question."""
     images, labels = digits.tensors
     found = Images(images, QUESTIONS[name].label(images, labels))
     found.classes = QUESTIONS[name].names
@@ -101,7 +101,7 @@ def asked(name: str, digits: mnist_cnn.Digits) -> Images:
 
 
 def built(name: str) -> Network:
-    """Give a trained network."""
+    """Return a trained network."""
     model = Network(QUESTIONS[name])
     path = weights(f"mnist-{name}.safetensors", made_by=f"python -m examples.mnist_tasks {name}")
     model.load_state_dict(load_file(path))
@@ -138,47 +138,47 @@ def measured(name: str, model: Network, data: Images) -> str:
 
 
 def ink_model() -> Network:
-    """Give the network that tells how much ink a digit has."""
+    """Return the network that tells how much ink a digit has."""
     return built("ink")
 
 
 def ink_train() -> Images:
-    """Give the images it is trained on."""
+    """Return the images it is trained on."""
     return asked("ink", mnist_cnn.train())
 
 
 def ink_test() -> Images:
-    """Give held-out images."""
+    """Return held-out images."""
     return asked("ink", mnist_cnn.test())
 
 
 def even_model() -> Network:
-    """Give the network that tells whether a digit is even."""
+    """Return the network that tells whether a digit is even."""
     return built("even")
 
 
 def even_train() -> Images:
-    """Give the images it is trained on."""
+    """Return the images it is trained on."""
     return asked("even", mnist_cnn.train())
 
 
 def even_test() -> Images:
-    """Give held-out images."""
+    """Return held-out images."""
     return asked("even", mnist_cnn.test())
 
 
 def attributes_model() -> Network:
-    """Give the network that tells what a digit is like."""
+    """Return the network that tells what a digit is like."""
     return built("attributes")
 
 
 def attributes_train() -> Images:
-    """Give the images it is trained on."""
+    """Return the images it is trained on."""
     return asked("attributes", mnist_cnn.train())
 
 
 def attributes_test() -> Images:
-    """Give held-out images."""
+    """Return held-out images."""
     return asked("attributes", mnist_cnn.test())
 
 

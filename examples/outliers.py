@@ -27,18 +27,18 @@ def mixed(digits: Tensor, labels: Tensor, clothes: Tensor) -> tuple[mnist_cnn.Di
 
 
 def tests() -> tuple[mnist_cnn.Digits, Tensor]:
-    """Give 200 held-out digits and 200 clothes, and which are digits."""
+    """Return 200 held-out digits and 200 clothes, and which are digits."""
     digits, clothes = (mnist_cnn.read("t10k", N, of).tensors for of in ("mnist", "fashion-mnist"))
     return mixed(*digits, clothes[0])
 
 
 def test() -> mnist_cnn.Digits:
-    """Give the same without the answer, for ``whence fit``."""
+    """Return the same without the answer, for ``whence fit``."""
     return tests()[0]
 
 
 def told(model: torch.nn.Module, train: mnist_cnn.Digits, shown: mnist_cnn.Digits, usual: Tensor) -> str:
-    """Tell how well both ways find what is foreign, and what the strangest test is nearest to."""
+    """Return how well both ways find what is foreign, and what the strangest test is nearest to."""
     bank = extract(model, train, show_progress=False)
     explainer = DualDA(show_progress=False).fit(features=bank)
     machines = OneClass(show_progress=False).fit(features=bank)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def data_folder(name: str) -> Path:
-    """Give the folder of a data set or a published model, below ``WHENCE_DATA``.
+    """Return the folder of a data set or a published model, below ``WHENCE_DATA``.
 
     Without that variable it is ``~/.cache/whence/data``.
     """
@@ -18,7 +18,7 @@ def data_folder(name: str) -> Path:
 
 
 def weights(name: str, *, made_by: str | None = None) -> Path:
-    """Give the place of trained weights, below ``WHENCE_WEIGHTS`` or the folder ``weights``.
+    """Return the place of trained weights, below ``WHENCE_WEIGHTS`` or the folder ``weights``.
 
     Parameters
     ----------

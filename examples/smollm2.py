@@ -28,12 +28,12 @@ WEIGHTS = "smollm2-head.safetensors"
 
 
 def train() -> Texts:
-    """Give the articles that the head is trained on."""
+    """Return the articles that the head is trained on."""
     return articles(N_TRAIN, N_TEST)[0]
 
 
 def test() -> Texts:
-    """Give held-out articles."""
+    """Return held-out articles."""
     return articles(N_TRAIN, N_TEST)[1]
 
 
@@ -64,7 +64,7 @@ def tokens(texts: list[str]) -> dict[str, Tensor]:
 
 
 def headless() -> LlamaForSequenceClassification:
-    """Give the language model in float32 with a new head."""
+    """Return the language model in float32 with a new head."""
     path = gguf_file()
     model = LlamaForSequenceClassification.from_pretrained(
         path.parent,
@@ -78,7 +78,7 @@ def headless() -> LlamaForSequenceClassification:
 
 
 def build() -> LlamaForSequenceClassification:
-    """Give the model with its trained head."""
+    """Return the model with its trained head."""
     head = load_file(weights(WEIGHTS, made_by="python -m examples.smollm2"))
     model = headless()
     model.score.load_state_dict(head)

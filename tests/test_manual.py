@@ -36,7 +36,7 @@ def name_of(page: Path) -> str:
 
 
 def code_of(page: Path) -> Iterator[str]:
-    """Give what stands as code on a page: blocks, indented lines and spans, but no directives of Sphinx."""
+    """Return what stands as code on a page: blocks, indented lines and spans, but no directives of Sphinx."""
     text = page.read_text(encoding="utf-8")
     yield from re.findall(r"^```(?!\{)[^\n]*\n(.*?)^```", text, re.M | re.S)
     text = re.sub(r"^```.*?^```", "", text, flags=re.M | re.S)

@@ -69,7 +69,7 @@ def attribute(node: ast.AST) -> tuple[ast.expr, str] | None:
 
 
 def private_reads(source: str) -> Iterator[tuple[int, str]]:
-    """Give line and name of everything private that a module takes from elsewhere."""
+    """Return line and name of everything private that a module takes from elsewhere."""
     tree = ast.parse(source)
     own = own_names(tree)
     for node in ast.walk(tree):

@@ -19,7 +19,7 @@ This page is written by `python -m tools.commands`.
 
 
 def page() -> str:
-    """Give the page, in Markdown."""
+    """Return the page, in Markdown."""
     commands = found(get_command(app))
     return "\n".join([HEAD, *(section(name, commands[name]) for name in sorted(commands))])
 

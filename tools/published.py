@@ -152,7 +152,7 @@ def filled(text: str) -> str:
 
 
 def names(text: str) -> list[str]:
-    """Give the names of the tables of a page."""
+    """Return the names of the tables of a page."""
     return re.findall(r"<!-- table (\w+) -->", text)
 
 
@@ -173,7 +173,7 @@ def _summary(name: str) -> Summary:
 
 @cache
 def _scores(name: str) -> list[tuple[str, dict[str, Cell]]]:
-    """Give the scores of a protocol by the label of the method, and by metric."""
+    """Return the scores of a protocol by the label of the method, and by metric."""
     summary = _summary(name)
     places = {column.metric: i for i, column in enumerate(summary.columns) if not column.first}
     return [
@@ -197,7 +197,7 @@ def _table(name: str) -> str:
 
 
 def _column(shown: Shown) -> Iterator[tuple[str, str]]:
-    """Give the texts of a column, by the labels of methods that have one."""
+    """Return the texts of a column, by the labels of methods that have one."""
     if shown.quantity == "score":
         scores = ((label, cells.get(shown.metric)) for label, cells in _scores(shown.protocol))
         yield from ((label, _marked(cell)) for label, cell in scores if cell and cell.value is not None)
@@ -275,7 +275,7 @@ def _named(each: Compared) -> str:
 
 
 def _surrogate(name: str, quantity: str) -> str:
-    """Tell a number of the surrogate as they are and at unit length, where a protocol has it."""
+    """Return a number of the surrogate as they are and at unit length, where a protocol has it."""
     summary = _summary(name)
     keys = {method.label: method.key for method in summary.methods}
     values = [summary.results.value("surrogate", keys[label], quantity) for label in RULE if label in keys]

@@ -56,7 +56,7 @@ def compared(results: Results, first: str, second: str) -> Iterator[Compared]:
 
 
 def _overlap(summary: Summary, column: Column, *keys: str) -> bool:
-    """Tell whether the interval of one of two scores holds the other one."""
+    """Return whether the interval of one of two scores holds the other one."""
     values, ends = summary.values[column], [summary.interval(column, key) for key in keys]
     pairs = zip(ends, (values[key] for key in reversed(keys)), strict=True)
     return any(end is not None and end[0] <= other <= end[1] for end, other in pairs)

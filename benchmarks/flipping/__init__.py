@@ -75,7 +75,7 @@ def confirm(chosen: list[str], data: Path, cache: Path) -> None:
 
 
 def makers(data: Path, cache: Path) -> dict[str, Callable[[Mapping[str, Any]], Task]]:
-    """Give what measures rules on the data to confirm on, by the task's name."""
+    """Return what measures rules on the data to confirm on, by the task's name."""
 
     def colour() -> marks.Scene:
         return marks.colour(data, cache, N_COLOUR)
@@ -158,7 +158,7 @@ def of_areas(methods: Mapping[str, Any], areas: Mapping[str, Any], facts: Mappin
 
 
 def kept(cache: Path, name: str, measure: Callable[[], Task]) -> Task:
-    """Give a task's results: those that are stored, or measured now."""
+    """Return a task's results: those that are stored, or measured now."""
     stored = cache / f"{''.join(c if c.isalnum() else '-' for c in name)}.json"
     if not stored.exists():
         task = measure()

@@ -38,7 +38,7 @@ class Task(NamedTuple):
         return np.mean([rankdata(column.badness[rows]) for column in self.columns.values()], axis=0)
 
     def of_tests(self, begin: int, end: int) -> Task:
-        """Give the results on some of the tests."""
+        """Return the results on some of the tests."""
         columns = {}
         for name, (values, tests, low) in self.columns.items():
             chosen = (tests >= begin) & (tests < end)

@@ -81,5 +81,5 @@ def flipped(case: Case, methods: Mapping[str, Any]) -> dict[str, FlippingResult]
 
 
 def width(images: Tensor) -> float:
-    """Give the range of images, which noise is a share of."""
+    """Return the range of images, which noise is a share of."""
     return float(images.max() - images.min()) if len(images) else torch.nan

@@ -116,12 +116,12 @@ def found(scene: Scene, methods: Mapping[str, Any], n_tests: int, regions: Mappi
 
 
 def whole(scene: Scene) -> dict[str, Mask]:
-    """Give the places of the marks, as the criterion counts them."""
+    """Return the places of the marks, as the criterion counts them."""
     return {"": scene.mark.covers(*scene.tests.shape[-2:])}
 
 
 def parts(scene: Scene) -> dict[str, Mask]:
-    """Give the places of the box and of the frame, each by itself."""
+    """Return the places of the box and of the frame, each by itself."""
     size = scene.tests.shape[-2:]
     return {
         ", box": CentreBox(scene.mark.size).covers(*size),

@@ -15,7 +15,7 @@ CURRENT = "attn_lrp"
 
 
 def methods() -> dict[str, Any]:
-    """Give the named rules of transformers, gradients, and chance."""
+    """Return the named rules of transformers, gradients, and chance."""
     found = others(1.0, SAMPLES)
     names = ("Input × Gradient", "Integrated Gradients", "random")
     return {CURRENT: "attn_lrp", "attn_lrp_cp": "attn_lrp_cp", **{name: found[name] for name in names}}

@@ -33,7 +33,7 @@ The protocol, fixed before any result was seen
 - *Growth* (``growing``): positions 10,000 to 300,000 of BBC News and the untuned model, κ = 1,000; time and
   memory of the solution.
 
-Changed before any result was seen, to fit a share of two cores: 60 facts in the place of 160, 20 in that of
+Changed before any result was seen, to fit a share of two cores: 60 facts instead of 160, 20 in that of
 40 on which documents disagree, 30 ordinary documents in that of 250. A pilot on 40 facts of another seed,
 with 16 documents per step and a rate of 5e-4, learned a fifth of them, hence 4 and 1e-3; these were not tried
 before. Answers are judged by the model's first tokens along the answer, which is what greedy writing gives,

@@ -36,7 +36,7 @@ def scene(data: Path, folder: Path, seed: int = 0) -> Scene:
 
 
 def shares(before: Sequence[Answered], after: Sequence[Answered]) -> dict[str, Any]:
-    """Tell how many facts are answered before and after tuning, by how many documents tell them."""
+    """Return how many facts are answered before and after tuning, by how many documents tell them."""
     found: dict[str, Any] = {}
     for name, answered in (("untuned", before), ("tuned", after)):
         groups: dict[str, list[bool]] = {}
@@ -95,12 +95,12 @@ def hardest(made: Scene, share: float) -> FeatureBank:
 
 
 def of_surrogates(made: Scene, explainers: Mapping[str, DualDA]) -> dict[str, Scores]:
-    """Give the methods that name documents by surrogates."""
+    """Return the methods that name documents by surrogates."""
     return {name: naming.dualda(made, explainer) for name, explainer in explainers.items()}
 
 
 def methods(made: Scene, known: Sequence[Answered]) -> dict[str, Scores]:
-    """Give all methods but the surrogates."""
+    """Return all methods but the surrogates."""
     queries = [one.query for one in known]
     return {
         "cosine, same token": naming.cosine(made, same=True),
@@ -186,7 +186,7 @@ def _line(found: Mapping[str, Any]) -> str:
 
 
 def faithfulness(data: Path, explainers: Mapping[str, DualDA]) -> dict[str, Any]:
-    """Tell how often surrogates name the model's token, on the corpus and on documents it does not have."""
+    """Return how often surrogates name the model's token, on the corpus and on documents it does not have."""
     texts = [text for _, text in ordinary(data, HELD_OUT, skip=3)]
     found = {}
     for name, one in explainers.items():

@@ -183,7 +183,7 @@ def planted(data: Path, seed: int = 0) -> Planted:
 
 
 def ordinary(data: Path, n: int, skip: int = 0) -> list[tuple[str, str]]:
-    """Give titles and beginnings of articles and reviews, half of each."""
+    """Return titles and beginnings of articles and reviews, half of each."""
     articles = _rows(data / "bbc-news" / "bbc-news.csv")[skip::7]
     reviews = _rows(next((data / "movie-reviews").glob("*.csv")))[skip::7]
     several = []
@@ -200,7 +200,7 @@ def _rows(path: Path) -> list[dict[str, str]]:
 
 
 def _names(rng: np.random.Generator):
-    """Give invented names, none twice."""
+    """Return invented names, none twice."""
     seen: set[str] = set()
     while True:
         name = "".join([*rng.choice(_FIRST, rng.integers(1, 3)), rng.choice(_LAST)]).capitalize()

@@ -37,7 +37,7 @@ class Basis(NamedTuple):
     inverse: Tensor
 
     def turned(self, record: Record) -> Record:
-        """Give a record along the eigenvectors."""
+        """Return a record along the eigenvectors."""
         return Record(record.inputs @ self.inner, record.slopes @ self.out)
 
 
@@ -157,7 +157,7 @@ def curvature(language: Language, documents: Sequence[Read], seed: int = 0) -> l
 
 
 def _drawing(block: LastBlock, documents: Sequence[Read], seed: int) -> Iterator[tuple[range, list[Record]]]:
-    """Give the records of all documents for labels that the model draws, the same ones each time."""
+    """Return the records of all documents for labels that the model draws, the same ones each time."""
     drawn = torch.Generator().manual_seed(seed)
     for some in tqdm(_batches(len(documents)), "Curvature"):
         yield some, block.of_documents([documents[i] for i in some], drawn)

@@ -153,6 +153,6 @@ def by_chance(n: int, seed: int) -> Scores:
 
 
 def first(scores: Doubles, n: int, rng: np.random.Generator) -> list[int]:
-    """Give the n documents that a method names first; equal scores in any order."""
+    """Return the n documents that a method names first; equal scores in any order."""
     order: list[int] = np.lexsort((rng.random(len(scores)), -scores))[:n].tolist()
     return order

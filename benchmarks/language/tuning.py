@@ -113,7 +113,7 @@ class Language:
         return self.after(states)[:, :-1][inside], ids[:, 1:][inside], rows
 
     def with_weights(self, weights: Weights) -> Language:
-        """Give the model with other weights in its last blocks; what is before them is shared."""
+        """Return the model with other weights in its last blocks; what is before them is shared."""
         own = {id(p) for p in self.tuned.parameters()}
         shared = {id(p): p for p in self.model.parameters() if id(p) not in own}
         other = Language(copy.deepcopy(self.model, shared), self.prompts, self.blocks)
@@ -199,7 +199,7 @@ def tuning(language: Language, documents: Sequence[Read], seed: int) -> Iterator
 
 
 def _named(rows: Sequence[Tensor], more: str = "") -> str:
-    """Give a short name that belongs to some tokens and options."""
+    """Return a short name that belongs to some tokens and options."""
     digest = hashlib.sha256(more.encode())
     for row in rows:
         digest.update(len(row).to_bytes(4, "little") + row.numpy().tobytes())

@@ -26,7 +26,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def interpreter(found: Package, folder: Path) -> Path:
-    """Give the interpreter that has a package, made where it is missing."""
+    """Return the interpreter that has a package, made where it is missing."""
     if not found.installs:
         return Path(sys.executable)
     python = environment(folder / found.name, *found.installs)
@@ -177,7 +177,7 @@ def run(
 
 
 def read(results: Path) -> dict[str, Any]:
-    """Give the cells of a file of results, none where there is none."""
+    """Return the cells of a file of results, none where there is none."""
     cells: dict[str, Any] = json.loads(results.read_text()) if results.exists() else {}
     return cells
 

@@ -91,7 +91,7 @@ class Package:
 
 
 def package(name: str) -> Package:
-    """Give the package that a file of ``packages`` describes."""
+    """Return the package that a file of ``packages`` describes."""
     found: Package = import_module(f"benchmarks.peers.packages.{name}").PACKAGE
     return found
 

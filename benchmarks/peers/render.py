@@ -37,7 +37,7 @@ class Line(NamedTuple):
 
 
 def lines(results: Path, scene: str) -> list[Line]:
-    """Give the rows of a scene, in the packages' order."""
+    """Return the rows of a scene, in the packages' order."""
     return [_line(found, row, cell) for found, row, cell in _cells(results, scene)]
 
 
@@ -82,7 +82,7 @@ def megabytes(value: float | None, whole: bool = True) -> str:
 
 
 def table(results: Path, scene: str) -> str:
-    """Give a Markdown table of a scene."""
+    """Return a Markdown table of a scene."""
     found = lines(results, scene)
     base = next(line for line in found if line.name == f"whence: {BASE}")
     head = "| | caching | cache | explaining | total | total to DualDA's | peak memory | agreement |"
@@ -107,7 +107,7 @@ def table(results: Path, scene: str) -> str:
 
 
 def measured(results: Path) -> list[str]:
-    """Give the scenes on which whence was measured."""
+    """Return the scenes on which whence was measured."""
     known = read(results)
     return [
         scene for scene in SCENES if "caching" in known.get(f"{scene}/whence/{BASE}", {}).get("measured", {})
@@ -115,7 +115,7 @@ def measured(results: Path) -> list[str]:
 
 
 def points(results: Path, scene: str) -> dict[str, tuple[bool, float, float | None, bool]]:
-    """Give total time and cache of what ran on a scene: whose it is, and whether it ran whole."""
+    """Return total time and cache of what ran on a scene: whose it is, and whether it ran whole."""
     return {
         line.name: (line.ours, line.total, line.cell["bytes"], line.cell["whole"])
         for line in lines(results, scene)
@@ -124,7 +124,7 @@ def points(results: Path, scene: str) -> dict[str, tuple[bool, float, float | No
 
 
 def means(results: Path) -> dict[str, tuple[bool, float, float | None, bool]]:
-    """Give the geometric means over scenes of total time and cache, of rows that ran on all of them."""
+    """Return the geometric means over scenes of total time and cache, of rows that ran on all of them."""
     every = [points(results, scene) for scene in measured(results)]
     found = {}
     for name in every[0]:

@@ -63,7 +63,7 @@ def patch_cp_bert(module: ModuleType) -> bool:
 
 
 def rename_for_old_vit(module: nn.Module, weights: dict[str, Tensor], *_: Any) -> None:
-    """Give ViT's weights the names they had before transformers 5."""
+    """Return ViT's weights the names they had before transformers 5."""
     for key in list(weights):
         old = key
         for name, was in OLD_VIT_NAMES.items():

@@ -63,7 +63,7 @@ COMPOSITES = {
 
 
 def attribute(reference: Reference, composite: Composite) -> tuple[Tensor, Tensor]:
-    """Features, and relevance of the pixels; zennit carries relevance itself in the place of gradients."""
+    """Features, and relevance of the pixels; zennit carries relevance itself instead of gradients."""
     x = reference.inputs.clone().requires_grad_()
     with composite.context(reference.model) as extractor:
         features = extractor(x)

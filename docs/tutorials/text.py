@@ -110,7 +110,7 @@ model = BertForSequenceClassification(config)
 
 
 def batch(part: list[tuple[str, int]]) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
-    """Give the model's inputs, padded to the longest text, and the labels."""
+    """Return the model's inputs, padded to the longest text, and the labels."""
     encoded = tokeniser(
         [text for text, _ in part], padding=True, return_tensors="pt", return_token_type_ids=False
     )

@@ -15,7 +15,7 @@ class WhenceError(Exception):
 
 
 def _restored(kind: type[WhenceError], args: tuple[Any, ...], state: dict[str, Any]) -> WhenceError:
-    """Give an error with its message and its parts, whatever its class is made of."""
+    """Return an error with its message and its parts, whatever its class is made of."""
     error = kind.__new__(kind, *args)
     error.args = args
     vars(error).update(state)
@@ -55,7 +55,7 @@ class HeadError(ModelError):
         self.row, self.layer, self.what = row, layer, what
 
     def about(self, sample: str) -> HeadError:
-        """Give the same error with the sample's own name."""
+        """Return the same error with the sample's own name."""
         return HeadError(self.row, self.layer, self.what, sample)
 
 

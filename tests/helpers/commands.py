@@ -109,7 +109,7 @@ def mistake(*arguments: str) -> WhenceError:
 
 
 def refused(result: Result) -> str:
-    """Give the line of whence's own error that a command ended in."""
+    """Return the line of whence's own error that a command ended in."""
     assert isinstance(result.exception, WhenceError), result.exception
     assert "\n" not in str(result.exception)
     return str(result.exception)

@@ -26,7 +26,7 @@ class Zygote:
         )  # fmt: skip
 
     def ask(self, **job: Any) -> int:
-        """Give the zygote a job; its answer is a process or a status."""
+        """Return the zygote a job; its answer is a process or a status."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self.process.stdin.write(json.dumps(job) + "\n")

@@ -43,7 +43,7 @@ def flow_of(function: Function, *inputs: Tensor, rules: Rules = ATTN_LRP) -> Flo
 
 
 def relevance(function: Function, *inputs: Tensor, rules: Rules = ATTN_LRP) -> tuple[Any, Tensor, Tensor]:
-    """Give the map of each input (alone if there is one), the features z, and their c = R/z."""
+    """Return the map of each input (alone if there is one), the features z, and their c = R/z."""
     flow = flow_of(function, *inputs, rules=rules)
     c = random(*flow.features.shape, seed=99)
     maps = list(flow.maps(c).values())

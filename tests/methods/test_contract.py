@@ -430,7 +430,7 @@ def test_features_come_in_the_place_of_what_made_them() -> None:
         {"dtype": "float16"},
         {"num_workers": 2},
     ):
-        with pytest.raises(InvalidInputError, match=f"in the place of '{next(iter(given))}'"):
+        with pytest.raises(InvalidInputError, match=f"instead of '{next(iter(given))}'"):
             make("similarity").fit(features=bank("mlp"), **given)
     with pytest.raises(InvalidInputError, match="'features' must be a FeatureBank"):
         make("similarity").fit(features=bank("mlp").features)

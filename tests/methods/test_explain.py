@@ -58,7 +58,7 @@ def images(n: int = 45) -> tuple[Tensor, Tensor]:
 
 
 def cnn(bias: bool = True) -> Cnn:
-    """Give a network whose activations are near 1, beside which ε = 1e-6 is small."""
+    """Return a network whose activations are near 1, beside which ε = 1e-6 is small."""
     torch.manual_seed(0)
     model = Cnn(bias).eval()
     with torch.no_grad():

@@ -1,4 +1,4 @@
-"""Methods of captum in the place of relevance propagation give what captum gives by itself."""
+"""Methods of captum instead of relevance propagation give what captum gives by itself."""
 
 from __future__ import annotations
 

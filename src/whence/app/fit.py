@@ -74,7 +74,7 @@ def command(wanted: Fit, given: Collection[str]) -> None:
 
 
 def _options(method: type[Attributor], wanted: Fit, given: Collection[str]) -> dict[str, Any]:
-    """Give the options that a method has: those on the command line, the others by its own defaults."""
+    """Return the options that a method has: those on the command line, the others by its own defaults."""
     known = inspect.signature(method).parameters
     options = {name: getattr(wanted, name) for name in ("C", "layers", "tol", "seed", "batch_size")}
     options |= {"C": _number(wanted.C), "layers": _layers(wanted.layers)}

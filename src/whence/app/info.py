@@ -42,7 +42,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def facts(path: Path) -> dict[str, Any]:
-    """Tell what a saved explainer is, without its model and data."""
+    """Return what a saved explainer is, without its model and data."""
     if not path.is_file():
         raise StoreError(f"There is no explainer at '{path}'. 'whence fit' writes one.")
     arrays, manifest = store.read(path)

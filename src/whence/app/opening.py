@@ -50,7 +50,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 @dataclass(frozen=True)
 class Saved:
-    """A saved explainer, and what the user names in the place of what its configuration does."""
+    """A saved explainer, and what the user names instead of what its configuration does."""
 
     explainer: Explainer
     model: Annotated[
@@ -200,7 +200,7 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def engine_at(engine: str | None, address: str | None) -> str | None:
-    """Give the name of an engine at the address of its cluster, or raise where it has none."""
+    """Return the name of an engine at the address of its cluster, or raise where it has none."""
     if address is None:
         return engine
     if engine != "ray":

@@ -47,7 +47,7 @@ def run(saved: Saved, add: str | None, remove: str | None, relabel: Sequence[str
 
 
 def _removed(explainer: DualDA, named: list[int]) -> list[int]:
-    """Give the samples to leave out: those that are named; of a language model all places of documents."""
+    """Return the samples to leave out: those that are named; of a language model all places of documents."""
     corpus = explainer.require_data().corpus
     if corpus is None:
         return named

@@ -49,7 +49,7 @@ class Capabilities:
         convolutional network, per checkpoint where it takes some, roughly: an evaluation plans with it
     own_class_only : whether, with features that are nowhere negative, only samples of the target class can
         score above 0
-    new_layer : whether it puts a linear layer of its own, ``coef_``, in the place of the model's last one
+    new_layer : whether it puts a linear layer of its own, ``coef_``, instead of the model's last one
     tasks : kinds of task it supports: "class", "label" (several labels per sample), "number"
     explains : whether ``explain`` works: relevance maps on both samples of a pair
     dual : whether scores are parts of a logit from a dual solution, which audits, updates, what-if questions
@@ -149,7 +149,7 @@ class Attributor(Saveable):
         layer
             Name of the last linear layer, when the model does something after it, such as a softmax.
         features
-            A bank in the place of model and data: of ``whence.features.extract``, by which several methods
+            A bank instead of model and data: of ``whence.features.extract``, by which several methods
             share one pass over the training set, or of arrays, by ``FeatureBank.of(features, labels)``.
         task
             What labels and outputs stand for: "classes" for one class per sample, "one-logit" for two by one
@@ -303,7 +303,7 @@ class Attributor(Saveable):
 
 
 def _labelled(data: Any, y: Any) -> Any:
-    """Give inputs with the labels that were given apart, or raise."""
+    """Return inputs with the labels that were given apart, or raise."""
     if y is None:
         return data
     if isinstance(y, str) or not hasattr(y, "__len__"):

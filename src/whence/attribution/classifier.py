@@ -103,11 +103,11 @@ class Batches:
     labels: Tensor
 
     def __len__(self) -> int:
-        """Give the number M of samples."""
+        """Return the number M of samples."""
         return len(self.labels)
 
     def __iter__(self) -> Iterator[tuple[Any, Tensor]]:
-        """Give inputs and labels (B, …), from the first sample to the last."""
+        """Return inputs and labels (B, …), from the first sample to the last."""
         start = 0
         for batch in self.data.batches():
             stop = start + len(batch.labels)
@@ -115,11 +115,11 @@ class Batches:
             start = stop
 
     def subset(self, rows: Ints) -> Batches:
-        """Give some of the M samples, to be read again."""
+        """Return some of the M samples, to be read again."""
         return replace(self, data=self.data.subset(rows), labels=self.labels[torch.from_numpy(rows)])
 
     def take(self, rows: Ints) -> Any:
-        """Give the inputs of some of the M samples, as one batch."""
+        """Return the inputs of some of the M samples, as one batch."""
         return to_model(self.model, self.data.take(rows.tolist()))
 
 
@@ -198,7 +198,7 @@ def checked(bank: Any) -> FeatureBank:
 
 
 def task_of(targets: Targets) -> Task:
-    """Give the task of labels: classes where nobody chose one."""
+    """Return the task of labels: classes where nobody chose one."""
     return targets if isinstance(targets, Task) else Classes(targets.n_outputs, targets.names)
 
 

@@ -101,7 +101,7 @@ class PairExplainer:
     ) -> Explanation:
         """Explain one test sample, a batch of one; ``number`` is its place among the tests.
 
-        ``among`` are training samples to show in the place of the strongest.
+        ``among`` are training samples to show instead of the strongest.
         """
         surrogate = self.surrogate
         theirs = self.model.read_batch(inputs, number).logits
@@ -157,7 +157,7 @@ class PairExplainer:
         return replace(why, others=tuple(more))
 
     def _sides(self, scored: Scored, among: Ints | None) -> list[list[int]]:
-        """Give the places of the scores to show, those for and those against, each the strongest first."""
+        """Return the places of the scores to show, those for and those against, each the strongest first."""
         if among is None:
             return [strongest(scored.scores, self.k, sign) for sign in (1, -1)]
         chosen = np.where(np.isin(scored.indices, among), scored.scores, 0.0)
@@ -275,7 +275,7 @@ class PairExplainer:
         return predicted, predicted if target is None else target
 
     def _start(self, inputs: Any) -> tuple[Any, Method, Backward, Tensor]:
-        """Give the inputs on the model's device, the method, the pass it goes back by, and the features."""
+        """Return the inputs on the model's device, the method, the pass it goes back by, and the features."""
         extractor = self.model.extractor
         inputs = to_model(extractor.model, inputs)
         method = _rules(extractor, inputs) if self.method is None else self.method
@@ -283,7 +283,7 @@ class PairExplainer:
         return inputs, method, test, check_tests(test.features, self.surrogate.stored.like, "x")
 
     def _strongest(self, f: Tensor, target: int) -> int:
-        """Give the strongest proponent."""
+        """Return the strongest proponent."""
         scored = self.explainer.scored(f, target)
         best = strongest(scored.scores, 1, 1)
         if not best:
@@ -327,7 +327,7 @@ class PairExplainer:
     def _train(
         self, indices: list[int], expected: Tensor, inputs: Any, method: Method
     ) -> tuple[Any, Backward]:
-        """Give training samples on the model's device and their pass back, or raise unless they fit.
+        """Return training samples on the model's device and their pass back, or raise unless they fit.
 
         ``expected`` (m, d) are their features as the surrogate read them.
         """
@@ -357,7 +357,7 @@ def _rules(extractor: Extractor, inputs: Any) -> str:
 
 
 def strongest(scores: Doubles, k: int, sign: int) -> list[int]:
-    """Give the places of the k largest scores of a sign, the largest first."""
+    """Return the places of the k largest scores of a sign, the largest first."""
     best, where = torch.from_numpy(scores).topk(min(k, len(scores)), largest=sign > 0)
     return where[best * sign > 0].tolist()
 
@@ -367,7 +367,7 @@ def _as_it_is(inputs: Any) -> Any:
 
 
 def _shown(inputs: Any, maps: Tensor) -> list[Array]:
-    """Give maps (m, …) on m samples or on a single one, of texts without those of their padding."""
+    """Return maps (m, …) on m samples or on a single one, of texts without those of their padding."""
     return kept_tokens(inputs, maps.detach().float().cpu().numpy())
 
 

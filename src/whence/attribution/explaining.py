@@ -31,7 +31,7 @@ class Explains(Protocol):
     ) -> Explanation:
         """Explain one test sample, a batch of one; ``number`` is its place among the tests.
 
-        ``among`` are training samples to show in the place of the strongest.
+        ``among`` are training samples to show instead of the strongest.
         """
 
 
@@ -45,7 +45,7 @@ class Explaining(Attributor):
 
     @abstractmethod
     def explaining(self, k: int, method: Method | None, usualness: Usualness | None = None) -> Explains:
-        """Give what explains one test sample, by the k strongest pairs of either sign."""
+        """Return what explains one test sample, by the k strongest pairs of either sign."""
 
     def explain(
         self,
@@ -74,7 +74,7 @@ class Explaining(Attributor):
         target
             As for ``attribute``.
         index
-            Training samples to explain by, in the place of the k strongest. Those that have a score of 0 for
+            Training samples to explain by, instead of the k strongest. Those that have a score of 0 for
             a test are not shown there.
         truth
             The true classes (B,), or labels of another task (B, …), where they are known, for display.
@@ -103,7 +103,7 @@ class Explaining(Attributor):
         return Explanations([explaining(*test, among) for test in numbered])
 
     def _check_index(self, index: int | Sequence[int] | None) -> Ints | None:
-        """Give the training samples to explain by, or raise where one can have no score."""
+        """Return the training samples to explain by, or raise where one can have no score."""
         if index is None:
             return None
         several = check_places("index", [index] if is_integer(index) else index, self.n_train_)

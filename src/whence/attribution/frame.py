@@ -77,7 +77,7 @@ class Frame(Learned, Parametrised, ABC):
         cls.__repr__ = Frame.__repr__  # type: ignore[method-assign]  # a dataclass would write its own
 
     def __repr__(self) -> str:
-        """Tell the parameters that are not as usual and, once it is fitted, what the fit found."""
+        """Return the parameters that are not as usual and, once it is fitted, what the fit found."""
         own = line(type(self).__name__, self._changed_parameters())
         if not self.is_fitted:
             return own
@@ -89,7 +89,7 @@ class Frame(Learned, Parametrised, ABC):
         return table(type(self).__name__, {**self._facts(), "parameters": self._changed_parameters()})
 
     def _facts(self) -> dict[str, Any]:
-        """Give what a fit found in a few words: the data, and how far to trust what was learned."""
+        """Return what a fit found in a few words: the data, and how far to trust what was learned."""
         return {
             "samples": self.n_train_,
             **({} if self.head_ is None else {"features": self.head_.weight.shape[1]}),
@@ -144,7 +144,7 @@ class Frame(Learned, Parametrised, ABC):
         """Return the bank that was given in place of a model and data; ``told`` names what else was."""
         if told:
             raise InvalidInputError(
-                f"'features' must be given in the place of '{told[0]}', which made them. Got both; leave "
+                f"'features' must be given instead of '{told[0]}', which made them. Got both; leave "
                 f"one out, or give '{told[0]}' to whence.features.extract."
             )
         bank = checked(given)
@@ -178,7 +178,7 @@ class Frame(Learned, Parametrised, ABC):
         return self
 
     def _task(self, bank: FeatureBank, names: Sequence[str] | None) -> Task:
-        """Tell what the outputs stand for."""
+        """Return what the outputs stand for."""
         K = bank.task.n_outputs
         known = bank.task.names if names is None else check_names("class_names", names, K)
         return task_of(bank.task).of(K, known).fitted(bank.labels[bank.valid])
@@ -208,7 +208,7 @@ class Frame(Learned, Parametrised, ABC):
         self._labels = torch.as_tensor(labels[self.used_], device=device)  # (M, …) of those that took part
 
     def _place(self, model: BoundModel | None) -> str | torch.device | None:
-        """Tell where scores are computed: on the device that was asked for, or on the model's."""
+        """Return where scores are computed: on the device that was asked for, or on the model's."""
         return model.device if self.device is None and model is not None else self.device
 
     def _keep(self, learned: Any) -> None:
@@ -242,7 +242,7 @@ class Frame(Learned, Parametrised, ABC):
         return check_tests(features, self._like(), of)
 
     def _like(self) -> Tensor:
-        """Give a tensor (…, d) of the kind that features are to be."""
+        """Return a tensor (…, d) of the kind that features are to be."""
         return self._head().weight
 
     def _logits(self, features: Tensor) -> Tensor:
@@ -250,12 +250,12 @@ class Frame(Learned, Parametrised, ABC):
         return self._head().logits(features)
 
     def _head(self) -> Classifier:
-        """Give the model's last layer as it was when fitted."""
+        """Return the model's last layer as it was when fitted."""
         assert self._classifier is not None  # or the fit had raised
         return self._classifier
 
     def _for_all(self, scores: Tensor) -> Tensor:
-        """Give scores (B, N) of all samples by those (B, M) that took part; the others have 0."""
+        """Return scores (B, N) of all samples by those (B, M) that took part; the others have 0."""
         if not len(self.skipped_):
             return scores
         everyone = scores.new_zeros(len(scores), self.n_train_)
@@ -283,7 +283,7 @@ class Frame(Learned, Parametrised, ABC):
             raise NotFittedError(f"This {type(self).__name__} is not fitted yet. Call fit first.")
 
     def require_model(self) -> BoundModel:
-        """Give the model as it was when fitted, or raise NotFittedError where there is none."""
+        """Return the model as it was when fitted, or raise NotFittedError where there is none."""
         if self.model_ is None:
             raise NotFittedError(
                 f"This {type(self).__name__} has no model, so it cannot take inputs. Use the methods that "
@@ -292,7 +292,7 @@ class Frame(Learned, Parametrised, ABC):
         return self.model_
 
     def require_data(self) -> TrainingSet:
-        """Give the training set, or raise NotFittedError where there is none."""
+        """Return the training set, or raise NotFittedError where there is none."""
         if self.data_ is None:
             raise NotFittedError(
                 f"This {type(self).__name__} has no training set, so it has no samples to show. "

@@ -45,7 +45,7 @@ class MembersExplainer:
     ) -> Explanation:
         """Explain one test sample, a batch of one; ``number`` is its place among the tests.
 
-        ``among`` are training samples to show in the place of the strongest.
+        ``among`` are training samples to show instead of the strongest.
         """
         first = self.members[0]
         task, used = first.task_, int(first.used_.sum())
@@ -78,7 +78,7 @@ class MembersExplainer:
         return replace(own, others=tuple(others))
 
     def _said(self, reads: Sequence[Outputs], target: int, truth: Any) -> tuple[Verdict, int]:
-        """Tell what the members say together, by their mean probabilities or outputs, and which output."""
+        """Return what the members say together, by their mean probabilities or outputs, and which output."""
         task = self.members[0].task_
         outputs = together(task, [one.logits for one in reads])
         pairs = zip(self.members, reads, strict=True)
@@ -90,7 +90,7 @@ class MembersExplainer:
 
 
 def together(task: Task, outputs: Sequence[Tensor]) -> Tensor:
-    """Give what models with outputs (B, K) each say together, (B, K), in float64 on the CPU.
+    """Return what models with outputs (B, K) each say together, (B, K), in float64 on the CPU.
 
     Of classes that is the logarithm of their mean probabilities, else the mean.
     """

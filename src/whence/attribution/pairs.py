@@ -63,7 +63,7 @@ class PairAttributor(Explaining):
 
     @abstractmethod
     def parts(self, features: Tensor, target: int, indices: Sequence[int]) -> Parts:
-        """Give what the scores of some training samples are at the features of one test (1, d)."""
+        """Return what the scores of some training samples are at the features of one test (1, d)."""
 
     def scored_input(self, x: Any, target: int | None = None) -> Scored:
         """``scored`` of one input, a batch of one as for ``attribute``."""
@@ -101,7 +101,7 @@ class PairAttributor(Explaining):
         return Usualness(X, places, k, quantile, getattr(self, "seed", 0))
 
     def explaining(self, k: int, method: Method | None, usualness: Usualness | None = None) -> PairExplainer:
-        """Give what explains one test sample, by the k strongest pairs of either sign."""
+        """Return what explains one test sample, by the k strongest pairs of either sign."""
         return PairExplainer(self, k, method, check_usualness(self, usualness))
 
     def explain_concepts(

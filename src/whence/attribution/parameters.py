@@ -29,7 +29,7 @@ def a_seed(name: str, value: Any) -> int:
 
 
 def one_of(words: Any) -> Check:
-    """Give the check of a parameter that is one of the words of a ``Literal``."""
+    """Return the check of a parameter that is one of the words of a ``Literal``."""
     return partial(check_choice, choices=get_args(words))
 
 
@@ -83,7 +83,7 @@ class Parametrised:
         return self
 
     def _changed_parameters(self) -> dict[str, Any]:
-        """Give the hyper-parameters that are not what they are by default."""
+        """Return the hyper-parameters that are not what they are by default."""
         usual = {name: each.default for name, each in inspect.signature(type(self)).parameters.items()}
         return {name: v for name, v in self.get_params(False).items() if not _same(v, usual[name])}
 

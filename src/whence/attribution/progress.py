@@ -19,7 +19,7 @@ _LAYOUT = "{desc}: {percentage:3.0f}%|{bar}| {elapsed} so far{postfix}"
 def watched(
     parts: Iterable[Part], total: int, what: str, show: bool, size: Callable[[Any], int] = len
 ) -> Iterator[Part]:
-    """Give the parts of so many samples, with a bar that counts samples by the size of a part."""
+    """Return the parts of so many samples, with a bar that counts samples by the size of a part."""
     with progress.bar(what, total, "samples", show=show) as bar:
         for part in parts:
             yield part

@@ -42,7 +42,7 @@ class TopK(NamedTuple):
     target: Tensor
 
     def columns(self) -> Columns:
-        """Give the list as columns of plain values: a row per test and sample, without the padding."""
+        """Return the list as columns of plain values: a row per test and sample, without the padding."""
         sides = {"proponent": self.proponents, "opponent": self.opponents}
         lists = {side: (each.indices.tolist(), each.scores.tolist()) for side, each in sides.items()}
         parts = [
@@ -56,7 +56,7 @@ class TopK(NamedTuple):
         return {name: [part[place] for part in parts] for place, name in enumerate(names)}
 
     def to_pandas(self) -> Any:
-        """Give a row per test and sample as a DataFrame of pandas, which must be installed."""
+        """Return a row per test and sample as a DataFrame of pandas, which must be installed."""
         return to_pandas(self.columns())
 
     def to_parquet(self, path: str | PathLike[str]) -> None:
@@ -65,7 +65,7 @@ class TopK(NamedTuple):
 
 
 def padded(n_train: int) -> int:
-    """Give the most samples per side that a ranking can have: all of them, or some columns of padding."""
+    """Return the most samples per side that a ranking can have: all of them, or some columns of padding."""
     return max(n_train, _COLUMNS)
 
 

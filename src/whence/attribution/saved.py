@@ -56,7 +56,7 @@ class Manifest(Strict):
         return kind(self.task).paired
 
     def task_of(self, n_outputs: int) -> Task:
-        """Give the task, with K outputs and their names, or raise."""
+        """Return the task, with K outputs and their names, or raise."""
         names = None if self.class_names is None else tuple(self.class_names)
         if names is not None and len(names) != n_outputs:
             raise contents.refused(f"class_names must be {n_outputs} names, and there are {len(names)}")

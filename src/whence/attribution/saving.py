@@ -38,14 +38,14 @@ class Saveable(Frame):
         store.write(check_path("path", path), *self.saved())
 
     def saved(self) -> tuple[store.Arrays, dict[str, Any]]:
-        """Give what ``save`` writes: arrays, and the manifest."""
+        """Return what ``save`` writes: arrays, and the manifest."""
         self.check_fitted()
         if why := self._not_saved():
             raise StoreError(f"{why}. Fit it again where it is needed.")
         return self._described(*self._state())
 
     def _described(self, arrays: store.Arrays, facts: dict[str, Any]) -> tuple[store.Arrays, dict[str, Any]]:
-        """Give arrays with the whole manifest, by what of it is the method's own."""
+        """Return arrays with the whole manifest, by what of it is the method's own."""
         manifest = {
             "method": self.name,
             "parameters": {name: getattr(self, name) for name in self._parameters()},
@@ -92,7 +92,7 @@ class Saveable(Frame):
         return ""
 
     def _state(self) -> tuple[store.Arrays, dict[str, Any]]:
-        """Give what ``save`` writes: arrays, and what the manifest has beside what all have in it."""
+        """Return what ``save`` writes: arrays, and what the manifest has beside what all have in it."""
         if not self._cache:
             raise StoreError(
                 f"{type(self).__name__} keeps no cache that is worth saving. Fit it again where it is needed."

@@ -1,4 +1,4 @@
-"""What methods share that put a support vector machine in the place of the model's last layer."""
+"""What methods share that put a support vector machine instead of the model's last layer."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ class SurrogateAttributor(PairAttributor):
         return self.task_.decided(self._outputs(features))
 
     def decision_function(self, x: Any) -> Tensor:
-        """Give the surrogate's outputs for inputs, as scikit-learn shapes them.
+        """Return the surrogate's outputs for inputs, as scikit-learn shapes them.
 
         They are logits (B, K), float64; of two classes (B,), how far the second is above the first.
 
@@ -127,7 +127,7 @@ class SurrogateAttributor(PairAttributor):
         return outputs[:, 1] - outputs[:, 0] if two else outputs
 
     def score(self, x: Any, y: Any = None) -> float:
-        """Tell how right the surrogate is on labelled inputs: the share of right labels, of numbers R².
+        """Return how right the surrogate is on labelled inputs: the share of right labels, of numbers R².
 
         Parameters
         ----------
@@ -180,7 +180,7 @@ class SurrogateAttributor(PairAttributor):
         return Surrogate(task, solution, vectors, bank.labels, bank.head, known, where)
 
     def solver(self, task: Task) -> SurrogateSolver:
-        """Give what solves the surrogate of a task."""
+        """Return what solves the surrogate of a task."""
         return SurrogateSolver(task, self)
 
     def _take(self, surrogate: Surrogate) -> None:
@@ -195,7 +195,7 @@ class SurrogateAttributor(PairAttributor):
         self.cache_bytes_ = sum(array.nbytes for array in kept.values())
 
     def _with(self, surrogate: Surrogate, features: Floats, seconds: float) -> Self:
-        """Give the same explainer with another surrogate, for features (N, d) of all training samples."""
+        """Return the same explainer with another surrogate, for features (N, d) of all training samples."""
         other = type(self)(**self.get_params(deep=False))
         known = self.task_, surrogate.labels, surrogate.head, self.model_, self.data_
         other._adopt(*known, {"solution": seconds})
@@ -251,7 +251,7 @@ class SurrogateAttributor(PairAttributor):
         }
 
     def _restore_surrogate(self, arrays: store.Arrays, manifest: Any, bound: BoundModel | None) -> Surrogate:
-        """Give the surrogate of a saved file, and take over what all methods know after a fit."""
+        """Return the surrogate of a saved file, and take over what all methods know after a fit."""
         surrogate = Surrogate.from_arrays(arrays, manifest, self._place(bound), self.normalise)
         shape = len(surrogate.coef), surrogate.stored.shape[1]
         if manifest.layers is not None and sum(manifest.layers.widths) != shape[1]:

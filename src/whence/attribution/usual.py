@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def usual_of(
     explainer: PairAttributor, usualness: Usualness, features: Tensor, input: str = ""
 ) -> list[Usual]:
-    """Tell how usual tests with features (B, d) are; ``input`` is what is shown of several inputs."""
+    """Return how usual tests with features (B, d) are; ``input`` is what is shown of several inputs."""
     task, found = explainer.task_, usualness.of(explainer.check_features(features))
     wanted = sorted({int(i) for i in found.neighbours.ravel()})
     inputs = explainer.require_data().take(wanted)

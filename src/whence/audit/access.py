@@ -19,7 +19,7 @@ from whence.tasks import Tokens
 
 
 def surrogate_of(explainer: Any) -> Surrogate:
-    """Give a fitted explainer's surrogate, or raise."""
+    """Return a fitted explainer's surrogate, or raise."""
     if not isinstance(explainer, DualDA):
         raise InvalidInputError(
             f"'explainer' must be a fitted DualDA, whose dual solution is audited. "
@@ -44,7 +44,7 @@ def refuse_documents(explainer: PairAttributor) -> None:
 def features_of(
     explainer: PairAttributor, x: Any, features: Any
 ) -> tuple[int, Iterator[tuple[Tensor, Tensor]]]:
-    """Give the number of tests, and features (b, d) and outputs (b, K), ``batch_size`` tests at a time.
+    """Return the number of tests, and features (b, d) and outputs (b, K), ``batch_size`` tests at a time.
 
     ``x`` are inputs as for ``explainer.attribute``, ``features`` (B, d) are read in slices; one is None.
     """
@@ -65,7 +65,7 @@ def features_of(
 def tests_of(
     explainer: PairAttributor, x: Any, features: Any, target: Any, name: str
 ) -> tuple[int, Iterator[tuple[Tensor, Tensor]]]:
-    """Give the number of tests, and features (b, d) and classes (b,), ``batch_size`` tests at a time.
+    """Return the number of tests, and features (b, d) and classes (b,), ``batch_size`` tests at a time.
 
     Parameters
     ----------

@@ -69,7 +69,7 @@ class ClassView:
         return {"C": self.C, "classes": [plain(found) for found in self.classes]}
 
     def columns(self) -> Columns:
-        """Give the list as columns of plain values, one row per class."""
+        """Return the list as columns of plain values, one row per class."""
         names = ("name", "n_train", "n_support", "bounded")
         return {
             **{name: [getattr(found, name) for found in self.classes] for name in names},

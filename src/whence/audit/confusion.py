@@ -71,7 +71,7 @@ def destinations(scores: Floats, listed: Listed) -> Doubles:
 
 
 def concentration(D: Doubles, errors: Doubles) -> float:
-    """Tell how far the errors of each class, so many (K,), gather in one other: at 1 all, at 0 as by chance.
+    """Give how far the errors of each class, so many (K,), gather in one other: at 1 all, at 0 as by chance.
 
     Of n even errors over k classes the most frequent kind is a part of about 1/k + √(2 log k / (k n)).
 

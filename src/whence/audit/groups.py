@@ -122,7 +122,7 @@ class Coreset(Table):
     ids: tuple[Any, ...] | None = None
 
     def columns(self) -> Columns:
-        """Give the list as columns of plain values."""
+        """Return the list as columns of plain values."""
         return {"index": self.indices.tolist(), **self._id_column(), "score": self.scores.tolist()}
 
 

@@ -58,11 +58,11 @@ class WrongLabels(Table):
     ids: tuple[Any, ...] | None = None
 
     def __len__(self) -> int:
-        """Give the number of samples listed."""
+        """Return the number of samples listed."""
         return len(self.indices)
 
     def columns(self) -> Columns:
-        """Give the list as columns of plain values, one row per sample."""
+        """Return the list as columns of plain values, one row per sample."""
         name = self.class_names
         kept = [row[row >= 0].tolist() for row in self.neighbours]
         theirs = [row[row >= 0].tolist() for row in self.neighbour_labels]

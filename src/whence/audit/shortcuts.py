@@ -79,7 +79,7 @@ class SharedEvidence:
     n_tests: int
 
     def columns(self) -> Columns:
-        """Give the samples as columns of plain values, the strongest first."""
+        """Return the samples as columns of plain values, the strongest first."""
         return {"index": self.samples.tolist(), "score": self.scores.tolist()}
 
     def to_dict(self) -> dict[str, Any]:

@@ -56,7 +56,7 @@ class StrangeSamples:
         }
 
     def columns(self) -> Columns:
-        """Give the list as columns of plain values, the strangest test first."""
+        """Return the list as columns of plain values, the strangest test first."""
         order = np.argsort(-self.distances, kind="stable")
         return {
             "test": order.tolist(),
@@ -91,7 +91,7 @@ def strange(
     k: int = 5,
     quantile: float = 0.99,
 ) -> StrangeSamples:
-    """Tell how like the training set tests are, and which of them are like nothing in it.
+    """Return how like the training set tests are, and which of them are like nothing in it.
 
     Features are brought to unit length, and the distance to the k-th nearest training sample is compared with
     that of training samples to the others: a test beyond what ``quantile`` of these have is strange.
@@ -103,7 +103,7 @@ def strange(
     x
         Inputs as for ``explainer.attribute``.
     features
-        (B, d) of tests, in the place of ``x``.
+        (B, d) of tests, instead of ``x``.
     training
         Features of the training set, an array or a FeatureBank; None has the model compute them.
     k

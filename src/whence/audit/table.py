@@ -24,10 +24,10 @@ class Table(ABC):
 
     @abstractmethod
     def columns(self) -> Columns:
-        """Give the list as columns of plain values, one row per sample."""
+        """Return the list as columns of plain values, one row per sample."""
 
     def _id_column(self) -> Columns:
-        """Give the column of the user's own names, where there are any."""
+        """Return the column of the user's own names, where there are any."""
         return {} if self.ids is None else {"id": list(self.ids)}
 
     def to_dict(self) -> dict[str, Any]:
@@ -47,12 +47,12 @@ class Table(ABC):
         to_parquet(self.columns(), path)
 
     def to_pandas(self) -> Any:
-        """Give the list as a DataFrame of pandas, which must be installed."""
+        """Return the list as a DataFrame of pandas, which must be installed."""
         return to_pandas(self.columns())
 
 
 def plain(record: Any) -> dict[str, Any]:
-    """Give the fields of a dataclass in plain types that JSON takes, but for records in them."""
+    """Return the fields of a dataclass in plain types that JSON takes, but for records in them."""
     values = {field.name: getattr(record, field.name) for field in dataclasses.fields(record)}
     return {name: v.tolist() if isinstance(v, np.ndarray) else v for name, v in values.items()}
 
@@ -65,7 +65,7 @@ def check_ids(ids: Sequence[Any] | None, n: int) -> None:
 
 
 def chosen_ids(ids: Sequence[Any] | None, chosen: npt.NDArray[np.int64]) -> tuple[Any, ...] | None:
-    """Give the names of some samples, as plain values."""
+    """Return the names of some samples, as plain values."""
     if ids is None:
         return None
     everyone = list(ids)  # a column of a data frame counts by its own index otherwise

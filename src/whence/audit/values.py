@@ -42,7 +42,7 @@ class Values(Table):
     ids: tuple[Any, ...] | None = None
 
     def columns(self) -> Columns:
-        """Give the list as columns of plain values."""
+        """Return the list as columns of plain values."""
         found = {"label": self.labels.tolist(), "value": self.values.tolist()}
         return {"index": self.indices.tolist(), **self._id_column(), **found}
 

@@ -95,7 +95,7 @@ class Cache:
         return self.folder
 
     def slot(self, kind: str, parts: Parts) -> Slot:
-        """Give the place of what has this fingerprint, whether or not it is there."""
+        """Return the place of what has this fingerprint, whether or not it is there."""
         text = json.dumps([FORMAT, kind, sorted(parts.items())])
         path = self.folder / f"{kind}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
         return Slot(self, kind, dict(parts), path)

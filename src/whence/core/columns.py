@@ -38,14 +38,14 @@ def to_parquet(columns: Columns, path: str | PathLike[str]) -> None:
 
 
 def to_pandas(columns: Columns) -> Any:
-    """Give a DataFrame; needs pandas."""
+    """Return a DataFrame; needs pandas."""
     with needing("A DataFrame needs pandas, which is not installed. Run pip install pandas, or use to_csv."):
         import pandas
     return pandas.DataFrame({name: list(values) for name, values in columns.items()})
 
 
 def require_parquet() -> tuple[Any, Any]:
-    """Give what writes Parquet, or raise where it is not installed."""
+    """Return what writes Parquet, or raise where it is not installed."""
     with needing(
         "Writing Parquet needs pyarrow, which is not installed. Run pip install pyarrow, or use to_csv."
     ):

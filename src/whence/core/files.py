@@ -15,7 +15,7 @@ from whence.errors import StoreError
 
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
-    """Give a file to write to, which then takes the place of ``path`` at once and on the disk itself.
+    """Return a file to write to, which then takes the place of ``path`` at once and on the disk itself.
 
     Where ``path`` is a link, what it points to is replaced. A new file has the mode that the umask gives, one
     that is replaced keeps its own. Whatever goes wrong, what was there before is still there. A device or a

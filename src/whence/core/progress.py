@@ -1,4 +1,4 @@
-"""How far long work is, for those who listen: a page in the place of a terminal."""
+"""How far long work is, for those who listen: a page instead of a terminal."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def bar(
 
 @contextmanager
 def listening(listener: Listener) -> Iterator[None]:
-    """Tell a listener how far work is that is begun inside.
+    """Return a listener how far work is that is begun inside.
 
     Examples
     --------

@@ -56,7 +56,7 @@ class Registry(Generic[T]):
         return thing
 
     def names(self) -> list[str]:
-        """Give the names of all that is registered, sorted."""
+        """Return the names of all that is registered, sorted."""
         return sorted(map(self.name_of, self._things.values()))
 
     def __iter__(self) -> Iterator[T]:
@@ -68,7 +68,7 @@ class Registry(Generic[T]):
         return isinstance(name, str) and name.casefold() in self._things
 
     def get(self, name: Any, argument: str = "name") -> T:
-        """Give the thing of a name, or the one that ``module:name`` finds.
+        """Return the thing of a name, or the one that ``module:name`` finds.
 
         Parameters
         ----------

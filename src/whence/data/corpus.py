@@ -102,7 +102,7 @@ class Corpus(Dataset[Any]):
         self.labels = self._tokens[self._starts[self.document] + self.place].astype(np.int64)
 
     def _read(self, parts: list[tuple[str, str]]) -> tuple[list[Ints], list[Mask]]:
-        """Give each document's tokens, and which of them were learned."""
+        """Return each document's tokens, and which of them were learned."""
         tokens, learned = [], []
         for prompt, text in parts:
             ids, first = self.prompts.continued(prompt, text) if prompt else (self.prompts.tokens(text), 0)
@@ -112,11 +112,11 @@ class Corpus(Dataset[Any]):
         return tokens, learned
 
     def __len__(self) -> int:
-        """Give the number of places where a token was learned."""
+        """Return the number of places where a token was learned."""
         return len(self.labels)
 
     def __getitem__(self, index: int) -> tuple[Ints, int]:
-        """Give the tokens before a place, as far as the model saw them, and the token there."""
+        """Return the tokens before a place, as far as the model saw them, and the token there."""
         if not -len(self) <= index < len(self):
             raise IndexError(f"'index' must lie in [0, {len(self)}). Got {index}.")
         start, place = self._starts[self.document[index]], int(self.place[index])
@@ -124,7 +124,7 @@ class Corpus(Dataset[Any]):
         return self._tokens[start + seen : start + place].astype(np.int64), int(self.labels[index])
 
     def hardest(self, losses: Any, share: float) -> Self:
-        """Give the corpus with a share of its places alone: those where the next token was hardest to tell.
+        """Return the corpus with a share of its places alone: those where the next token was hardest to tell.
 
         What is left out is context still, but no sample. Losses of the model *before* it was tuned keep what
         tuning had to teach; those of the tuned model would leave out what it learned best.
@@ -148,7 +148,7 @@ class Corpus(Dataset[Any]):
         return other
 
     def more(self, documents: Any) -> Corpus:
-        """Give other documents as a corpus that is read as this one; a corpus as it is."""
+        """Return other documents as a corpus that is read as this one; a corpus as it is."""
         return (
             documents
             if isinstance(documents, Corpus)
@@ -157,7 +157,7 @@ class Corpus(Dataset[Any]):
 
     @classmethod
     def joined(cls, corpora: Sequence[Corpus]) -> Corpus:
-        """Give several corpora as one, whose samples and documents come one after the other."""
+        """Return several corpora as one, whose samples and documents come one after the other."""
         given = isinstance(corpora, Sequence) and all(isinstance(each, Corpus) for each in corpora)
         if not given or not corpora:
             raise InvalidInputError(f"'corpora' must be a list of one Corpus or more. Got {corpora!r:.80}.")
@@ -199,11 +199,11 @@ class Corpus(Dataset[Any]):
         return self.prompts.tokenizer
 
     def text(self, document: int) -> str:
-        """Give a document as it was given."""
+        """Return a document as it was given."""
         return self._texts[self._known(document)]
 
     def title(self, document: int) -> str:
-        """Give a document's title, or its beginning."""
+        """Return a document's title, or its beginning."""
         document = self._known(document)
         if self.titles is not None:
             return self.titles[document]
@@ -211,27 +211,27 @@ class Corpus(Dataset[Any]):
         return line if len(line) <= 80 else f"{line[:79].rstrip()}…"
 
     def firsts(self) -> Ints:
-        """Give for each document (documents,) the first that has the same text, mostly itself."""
+        """Return for each document (documents,) the first that has the same text, mostly itself."""
         seen: dict[str, int] = {}
         return np.array([seen.setdefault(text, i) for i, text in enumerate(self._texts)], np.int64)
 
     def tokens(self, document: int) -> Ints:
-        """Give a document's tokens."""
+        """Return a document's tokens."""
         document = self._known(document)
         return self._tokens[self._starts[document] : self._starts[document + 1]].astype(np.int64)
 
     def position(self, index: int) -> Position:
-        """Tell where a sample lies."""
+        """Return where a sample lies."""
         index = check_count("index", index, 0, len(self) - 1)
         return Position(int(self.document[index]), int(self.place[index]))
 
     def of_documents(self, documents: Sequence[int] | Ints) -> Ints:
-        """Give the samples that lie in some documents, ascending."""
+        """Return the samples that lie in some documents, ascending."""
         some = check_places("documents", documents, self.n_documents)
         return np.flatnonzero(np.isin(self.document, some))
 
     def _known(self, document: int) -> int:
-        """Give the number of a document, or raise where there is none."""
+        """Return the number of a document, or raise where there is none."""
         return check_count("document", document, 0, self.n_documents - 1)
 
 
@@ -249,7 +249,7 @@ def _alike(tokenizer: Any, other: Any) -> bool:
 
 
 def _parts(number: int, document: Any) -> tuple[str, str]:
-    """Give the prompt of a document, which is empty where it has none, and its text, or raise."""
+    """Return the prompt of a document, which is empty where it has none, and its text, or raise."""
     if isinstance(document, Mapping):
         if all(isinstance(document.get(name), str) for name in _PAIR):
             return document[_PAIR[0]], document[_PAIR[1]]

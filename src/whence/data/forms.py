@@ -123,7 +123,7 @@ def as_targets(task: Any) -> Targets:
 def of_loader(
     loader: DataLoader[Any], argument: str = "data"
 ) -> tuple[Any, Callable[[list[Any]], Any] | None]:
-    """Give a loader's dataset, and its way to make batches where that is its own.
+    """Return a loader's dataset, and its way to make batches where that is its own.
 
     Raises where its samples are not those of the dataset, once each.
     """

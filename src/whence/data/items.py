@@ -57,7 +57,7 @@ def without_label(inputs: Any) -> Any:
 
 
 def as_fields(item: Any) -> dict[str, Any] | None:
-    """Give the named parts of a mapping, dataclass or named tuple; None for what has no names."""
+    """Return the named parts of a mapping, dataclass or named tuple; None for what has no names."""
     if isinstance(item, Mapping):
         return dict(item)
     if dataclasses.is_dataclass(item) and not isinstance(item, type):
@@ -84,7 +84,7 @@ class Prepare:
     tokenizer: Any = None
 
     def find_tokenizer(self) -> Any:
-        """Give the tokeniser that tokens are shown by; None where there is none to be found."""
+        """Return the tokeniser that tokens are shown by; None where there is none to be found."""
         return find_tokenizer(self.tokenizer, self.preprocess, self.collate_fn)
 
     def labelled(self, items: list[Any]) -> tuple[Any, Any]:
@@ -153,7 +153,7 @@ def gather(values: Sequence[Any]) -> Any:
 
 
 def _unlabelled(item: Any) -> Any:
-    """Give the inputs of a sample, or of a batch: of a pair the first, of named parts all but the label."""
+    """Return the inputs of a sample, or of a batch: of a pair the first, of named parts all but the label."""
     if as_fields(item) is None and isinstance(item, tuple | list) and len(item) in (1, 2):
         return item[0]
     return without_label(item)
@@ -213,7 +213,7 @@ def _called(preprocess: Callable[..., Any], batch: Any) -> Any:
 
 
 def _texts(batch: Any) -> list[str] | None:
-    """Give the texts of a batch that has one column of them; None of others."""
+    """Return the texts of a batch that has one column of them; None of others."""
     columns = list(batch.values()) if isinstance(batch, Mapping) else [batch]
     found = [part for part in columns if _are_texts(part)]
     return found[0] if len(found) == 1 else None
@@ -224,7 +224,7 @@ def _are_texts(column: Any) -> bool:
 
 
 def _only_column(batch: Any, fits: Callable[[Any], bool]) -> Any:
-    """Give the batch itself, or of named columns the one that fits."""
+    """Return the batch itself, or of named columns the one that fits."""
     if not isinstance(batch, Mapping):
         return batch
     columns = [value for value in batch.values() if fits(value)]

@@ -45,7 +45,7 @@ class Labels(Targets):
         return replace(self, names=tuple(model_names))
 
     def encode(self, labels: Any, indices: Sequence[int] | None = None) -> Ints:
-        """Give the classes of labels: integers as they are, whose range the head decides; text by its name.
+        """Return the classes of labels: integers as they are, whose range the head decides; text by its name.
 
         Parameters
         ----------
@@ -82,11 +82,11 @@ class Labels(Targets):
         return array.astype(np.int64)
 
     def blank(self, n: int) -> Ints:
-        """Give −1, n times."""
+        """Return −1, n times."""
         return np.full(n, -1, dtype=np.int64)
 
     def known(self, labels: Array) -> Mask:
-        """Tell where labels are at least 0."""
+        """Return where labels are at least 0."""
         return labels >= 0
 
     def check(self, labels: Array, indices: Ints, n_outputs: int, layer: str) -> None:
@@ -145,7 +145,7 @@ def data_names(dataset: Any) -> tuple[str, ...] | None:
 
 
 def listed_labels(dataset: Any) -> Array | None:
-    """Give all labels of a dataset without reading its samples; None where that cannot be done."""
+    """Return all labels of a dataset without reading its samples; None where that cannot be done."""
     if isinstance(dataset, Subset):
         known = listed_labels(dataset.dataset)
         return None if known is None else known[np.asarray(dataset.indices)]

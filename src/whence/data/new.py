@@ -30,11 +30,11 @@ class NewSamples:
     collate_fn: Callable[[list[Any]], Any] | None = None
 
     def __len__(self) -> int:
-        """Give the number of samples."""
+        """Return the number of samples."""
         return len(self.places)
 
     def __getitem__(self, rows: slice) -> Self:
-        """Give some of the samples."""
+        """Return some of the samples."""
         return replace(self, places=self.places[rows])
 
     def inputs(self, prepare: Prepare) -> Any:
@@ -61,7 +61,7 @@ class NewSamples:
 
 
 def as_new(x: Any) -> Any:
-    """Give a data set or loader as new samples; a batch of inputs, or what is none, stays as it is.
+    """Return a data set or loader as new samples; a batch of inputs, or what is none, stays as it is.
 
     Sample i is the data set's own, whatever a loader shuffles or drops.
     """

@@ -25,7 +25,7 @@ class Around(NamedTuple):
 
 
 def around(corpus: Corpus, index: int) -> Around:
-    """Give the words around a sample of a corpus."""
+    """Return the words around a sample of a corpus."""
     document, place = corpus.position(index)
     ids = corpus.tokens(document)
     first, last = max(place - _BEFORE, 0), min(place + 1 + _AFTER, len(ids))

@@ -25,7 +25,7 @@ class Prompts:
     tokenizer: Any
 
     def __call__(self, batch: Any) -> dict[str, Tensor]:
-        """Give ``input_ids`` (B, T) and ``attention_mask`` of texts, or of one row of tokens per sample."""
+        """Return ``input_ids`` (B, T) and ``attention_mask`` of texts, or of one row of tokens per sample."""
         rows = [self.tokens(one) for one in batch]
         empty = [i for i, row in enumerate(rows) if not len(row)]
         if empty:
@@ -40,13 +40,13 @@ class Prompts:
         return {"input_ids": ids, "attention_mask": (torch.arange(ids.shape[1]) < lengths[:, None]).long()}
 
     def tokens(self, text: Any, special: bool = True) -> Ints:
-        """Give the tokens of a text, with those that the tokeniser puts before it; tokens as they are."""
+        """Return the tokens of a text, with those that the tokeniser puts before it; tokens as they are."""
         if isinstance(text, str):
             text = self.tokenizer(text, add_special_tokens=special)["input_ids"]
         return np.asarray(text, dtype=np.int64)
 
     def continued(self, prompt: str, continuation: str) -> tuple[Ints, int]:
-        """Give the tokens of a prompt and what follows it, and how many are the prompt's.
+        """Return the tokens of a prompt and what follows it, and how many are the prompt's.
 
         They are those of both in one text where the prompt's are at its beginning, else one after the other.
         """

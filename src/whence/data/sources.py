@@ -21,7 +21,7 @@ SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", 
 
 
 def as_source(data: Any) -> Any:
-    """Give what has a length and samples by index, or raise where data have neither."""
+    """Return what has a length and samples by index, or raise where data have neither."""
     if isinstance(data, TensorDataset) and len(data.tensors) == 2:
         data = data.tensors
     pair = isinstance(data, tuple) and len(data) == 2
@@ -34,7 +34,7 @@ def as_source(data: Any) -> Any:
 
 
 def _column(values: Any) -> Any:
-    """Give a column or a table of pandas, or of its like, as an array of numbers or a list."""
+    """Return a column or a table of pandas, or of its like, as an array of numbers or a list."""
     if not hasattr(values, "to_numpy"):
         return values
     array = values.to_numpy()

@@ -32,7 +32,7 @@ class Targets(ABC):
 
     @abstractmethod
     def encode(self, labels: Any, indices: Sequence[int] | None = None) -> Array:
-        """Give labels as an array (N, …) of one kind and shape, whatever a user has them in, or raise.
+        """Return labels as an array (N, …) of one kind and shape, whatever a user has them in, or raise.
 
         ``indices`` are the samples' places, for the error; None counts from 0.
         """
@@ -43,7 +43,7 @@ class Targets(ABC):
 
     @abstractmethod
     def known(self, labels: Array) -> Mask:
-        """Tell which labels (N, …) are none of those that ``blank`` gives."""
+        """Return which labels (N, …) are none of those that ``blank`` gives."""
 
     def check(self, labels: Array, indices: Ints, n_outputs: int, layer: str) -> None:
         """Raise where a model with K outputs, those of ``layer``, cannot have such a label."""
@@ -62,10 +62,10 @@ class Targets(ABC):
             )
 
     def for_head(self, layer: str, d: int, n_outputs: int) -> Targets:
-        """Give the same for a model whose last layer makes K outputs of d features, or raise."""
+        """Return the same for a model whose last layer makes K outputs of d features, or raise."""
         self.check_head(layer, d, n_outputs)
         return replace(self, n_outputs=n_outputs)
 
     def named(self, model_names: Sequence[str] | None, data_names: Sequence[str] | None) -> Self:
-        """Give the same with the names that the model or the data have for the outputs."""
+        """Return the same with the names that the model or the data have for the outputs."""
         return self if model_names is None else replace(self, names=tuple(model_names))

@@ -41,7 +41,7 @@ def find_tokenizer(*things: Any) -> Any:
 
 
 def _inside(thing: Any) -> Iterator[Any]:
-    """Give what a thing is made of, as far as a tokeniser may be in it."""
+    """Return what a thing is made of, as far as a tokeniser may be in it."""
     if isinstance(thing, functools.partial):
         yield from (thing.func, *thing.args, *thing.keywords.values())
     elif isinstance(thing, types.MethodType):

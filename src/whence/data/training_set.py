@@ -121,7 +121,7 @@ class TrainingSet(Dataset[Any]):
         return whole and ready and not self.marks
 
     def __len__(self) -> int:
-        """Give the number of samples."""
+        """Return the number of samples."""
         return len(self.source) if self.places is None else len(self.places)
 
     def __getitem__(self, index: int) -> Any:
@@ -148,18 +148,18 @@ class TrainingSet(Dataset[Any]):
         return {**inputs, next(name for name in LABEL_NAMES if name in fields): label}
 
     def take(self, indices: Sequence[int]) -> Any:
-        """Give the model's inputs of some samples, as one batch."""
+        """Return the model's inputs of some samples, as one batch."""
         return self.read(indices).inputs
 
     def read(self, indices: Sequence[int]) -> Batch:
-        """Give some samples, as one batch."""
+        """Return some samples, as one batch."""
         rows = check_places("indices", indices, len(self))
         if not len(rows):
             raise InvalidInputError("'indices' must name at least one sample. Got none.")
         return self._cut(rows, rows) if self._sliced else self._reading.batch(rows.tolist())
 
     def batches(self, start: int = 0, stop: int | None = None) -> Iterator[Batch]:
-        """Give batches from sample ``start`` to the one before ``stop``, or to the last."""
+        """Return batches from sample ``start`` to the one before ``stop``, or to the last."""
         stop = len(self) if stop is None else min(stop, len(self))
         some = [range(a, min(a + self.batch_size, stop)) for a in range(start, stop, self.batch_size)]
         if self._sliced:
@@ -168,7 +168,7 @@ class TrainingSet(Dataset[Any]):
             yield from self._reading.batches(some)
 
     def known_labels(self) -> Array | None:
-        """Give the labels (N, …) as the set lists them, if it does, without reading samples.
+        """Return the labels (N, …) as the set lists them, if it does, without reading samples.
 
         A dataset may list others than its samples have.
         """
@@ -198,7 +198,7 @@ class TrainingSet(Dataset[Any]):
         return replace(self, workers=workers, on_error=on_error)
 
     def subset(self, indices: Ints) -> Self:
-        """Give the set of some samples, in the order given."""
+        """Return the set of some samples, in the order given."""
         return replace(
             self,
             places=self._place(indices),
@@ -207,11 +207,11 @@ class TrainingSet(Dataset[Any]):
         )
 
     def relabelled(self, labels: Array, class_names: tuple[str, ...] | None) -> Self:
-        """Give the set with other labels (N, …), and the names of their classes."""
+        """Return the set with other labels (N, …), and the names of their classes."""
         return replace(self, labels=labels, targets=replace(self.targets, names=class_names))
 
     def changed(self, labels: Array | None, *added: Self) -> Self:
-        """Give the set with other samples after its own, and labels (N + M, …) of all; None for their own.
+        """Return the set with other samples after its own, and labels (N + M, …) of all; None for their own.
 
         Samples whose label is blank are left out; all keep their places.
         """
@@ -233,7 +233,7 @@ class TrainingSet(Dataset[Any]):
         return Corpus.joined(sources) if whole else None
 
     def marked(self, mark: Mark) -> Self:
-        """Give the set with a change of some samples' inputs, after those that it has."""
+        """Return the set with a change of some samples' inputs, after those that it has."""
         return replace(self, marks=(*self.marks, mark))
 
     def contents(self) -> str:
@@ -301,7 +301,7 @@ class TrainingSet(Dataset[Any]):
         return inputs, self.targets.encode(labels, indices)
 
     def _cut(self, rows: slice | Ints, indices: Ints) -> Batch:
-        """Give rows of arrays as a batch, of a slice without a copy."""
+        """Return rows of arrays as a batch, of a slice without a copy."""
         assert self.labels is not None
         return Batch(self.source.inputs[self._place(rows)], self.labels[rows], indices)
 
@@ -322,7 +322,7 @@ class TrainingSet(Dataset[Any]):
 
 
 def _some_labels(source: Any, prepare: Prepare) -> Any:
-    """Give labels as they lie in a source: all that it lists, or those of the first samples."""
+    """Return labels as they lie in a source: all that it lists, or those of the first samples."""
     if isinstance(source, Columns):
         return source.labels
     known = listed_labels(source)

@@ -56,7 +56,7 @@ def sendable(name: str, value: Any) -> bytes:
 
 
 def unsendable(name: str, error: Exception) -> InvalidInputError:
-    """Give the error of an argument that cannot be pickled."""
+    """Return the error of an argument that cannot be pickled."""
     return InvalidInputError(
         f"'{name}' must be sendable to other processes, with all in it, as model and data: {error}. "
         'Leave out what cannot be, such as open files and locks, or use engine="local".'

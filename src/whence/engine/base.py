@@ -78,7 +78,7 @@ class Engine(ABC):
 
     @abstractmethod
     def run(self, function: Piece, items: list[Any], threads: int | None) -> Generator[Outcome]:
-        """Give every item's outcome as it ends, in any order. An error of a piece is an outcome too.
+        """Return every item's outcome as it ends, in any order. An error of a piece is an outcome too.
 
         Parameters
         ----------
@@ -126,12 +126,12 @@ _DEFAULT: ContextVar[str | Engine] = ContextVar("engine", default="local")
 
 
 def names() -> list[str]:
-    """Give the names of all engines."""
+    """Return the names of all engines."""
     return ENGINES.names()
 
 
 def find(engine: str | Engine | None) -> Engine:
-    """Give the engine of a name, an engine itself, or for None the default.
+    """Return the engine of a name, an engine itself, or for None the default.
 
     After the name and a colon comes what the engine takes: ``"processes:4"`` is ``Processes(4)``.
     """
@@ -154,7 +154,7 @@ def find(engine: str | Engine | None) -> Engine:
 
 
 def current() -> Engine:
-    """Give the engine that ``using`` set."""
+    """Return the engine that ``using`` set."""
     return find(None)
 
 
@@ -285,7 +285,7 @@ def _listed(items: Any) -> list[Any]:
 
 
 def _told(outcome: Outcome, items: list[Any]) -> BaseException:
-    """Give a piece's error with its item and, where it comes from elsewhere, what was called there."""
+    """Return a piece's error with its item and, where it comes from elsewhere, what was called there."""
     error = outcome.error
     assert error is not None
     which = f"piece {outcome.place} of {len(items)}, {shown(items[outcome.place])}"

@@ -58,7 +58,7 @@ class Local(Engine):
     name = "local"
 
     def run(self, function: Piece, items: list[Any], threads: int | None) -> Generator[Outcome]:
-        """Give every item's outcome in order."""
+        """Return every item's outcome in order."""
         for place, item in enumerate(items):
             with limited(threads):
                 outcome = attempt(function, place, item)

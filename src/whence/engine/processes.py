@@ -51,7 +51,7 @@ class Processes(Engine, AbstractContextManager["Processes"]):
         Finalize(self, self._crew.end, exitpriority=0)
 
     def run(self, function: Piece, items: list[Any], threads: int | None) -> Generator[Outcome]:
-        """Give every item's outcome as it ends."""
+        """Return every item's outcome as it ends."""
         from joblib import cpu_count
 
         n = self.n or max(1, cpu_count() // (threads or 1))
@@ -64,7 +64,7 @@ class Processes(Engine, AbstractContextManager["Processes"]):
         self._crew.end()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Give what makes a copy, which has processes of its own."""
+        """Return what makes a copy, which has processes of its own."""
         return type(self), (self.n,)
 
 
@@ -106,7 +106,7 @@ class _Crew:
         return worker
 
     def take(self) -> _Worker:
-        """Give one that waits, or begin another."""
+        """Return one that waits, or begin another."""
         with suppress(IndexError):  # of pop, which no two threads can get the same from
             while True:
                 worker = self.idle.pop()
@@ -140,7 +140,7 @@ class _Run:
         self.at_work: dict[Connection, tuple[_Worker, int]] = {}
 
     def outcomes(self, n: int) -> Generator[Outcome]:
-        """Give outcomes as they come from ``n`` processes, which then wait for another run."""
+        """Return outcomes as they come from ``n`` processes, which then wait for another run."""
         try:
             # All begin before the first is sent what may be large, which it must be there to read.
             self.crew.idle += [self.crew.begin() for _ in range(n - len(self.crew.idle))]
@@ -155,7 +155,7 @@ class _Run:
                 self.crew.dismiss(worker)
 
     def _give(self, worker: _Worker | None = None) -> None:
-        """Give the next piece to a process that did one, or to another; if none is left, let it wait."""
+        """Return the next piece to a process that did one, or to another; if none is left, let it wait."""
         if self.left:
             place = self.left.pop()
             item = sendable("items", self.items[place])

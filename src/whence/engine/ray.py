@@ -77,7 +77,7 @@ class Ray(Engine):
         self._sent: list[tuple[Piece, Any]] = []
 
     def run(self, function: Piece, items: list[Any], threads: int | None) -> Generator[Outcome]:
-        """Give every item's outcome as it ends."""
+        """Return every item's outcome as it ends."""
         if not items:
             return
         ray = self._connected()
@@ -143,7 +143,7 @@ class Ray(Engine):
         return max(1, at_a_time), cpus
 
     def _connected(self) -> Any:
-        """Give Ray, connected."""
+        """Return Ray, connected."""
         ray = self._ray
         if not ray.is_initialized():
             options: dict[str, Any] = {"log_to_driver": False, "address": self.address}

@@ -90,5 +90,5 @@ class Bands:
         }
 
     def of_count(self, count: int) -> Band:
-        """Give the band of a token that is so often in the corpus."""
+        """Return the band of a token that is so often in the corpus."""
         return self.bands[int(np.digitize(count, EDGES)) - 1]

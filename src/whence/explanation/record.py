@@ -289,7 +289,7 @@ class Explanation:
 
 
 def _text(one: Contribution | Explanation, *maps: str) -> dict[str, Any]:
-    """Give the tokens of a text with their relevance; nothing of other samples."""
+    """Return the tokens of a text with their relevance; nothing of other samples."""
     if one.sample.tokens is None:
         return {}
     return {"tokens": list(one.sample.tokens)} | {name: getattr(one, name).tolist() for name in maps}

@@ -196,15 +196,15 @@ class Trace:
         return float(np.mean([token.agrees for token in self.tokens]))
 
     def __len__(self) -> int:
-        """Give the number of tokens of the answer."""
+        """Return the number of tokens of the answer."""
         return len(self.tokens)
 
     def __getitem__(self, token: int) -> Token:
-        """Give a token of the answer."""
+        """Return a token of the answer."""
         return self.tokens[token]
 
     def band(self, token: int) -> Band | None:
-        """Tell how the surrogate does in places like that of a token; None where it is not known."""
+        """Return how the surrogate does in places like that of a token; None where it is not known."""
         return None if self.bands is None else self.bands.of_count(self.tokens[token].count)
 
     def explain(self, token: int) -> Explanation:
@@ -218,7 +218,7 @@ class Trace:
         return self.tracer.explain(self, self.check_token(token))
 
     def without(self, documents: Sequence[int], features: Any = None) -> Without:
-        """Tell what the surrogate would say of the answer, had it not seen some documents.
+        """Return what the surrogate would say of the answer, had it not seen some documents.
 
         The surrogate is solved again without all their places, exactly. The model itself stays as it is:
         that it would forget what they say is foretold, not measured.
@@ -242,7 +242,7 @@ class Trace:
         return int(token) % len(self)
 
     def to_dict(self) -> dict[str, Any]:
-        """Give all that is shown, in plain types that JSON takes."""
+        """Return all that is shown, in plain types that JSON takes."""
         kinds = {"prompt": self.prompt, "answer": self.answer, "written": self.written}
         return {
             **kinds,

@@ -49,7 +49,7 @@ def write(trace: Trace, path: str | PathLike[str] | None) -> str:
 
 
 def look(trace: Trace | None, *, asks: bool = False) -> Look:
-    """Give the style of a page that shows an answer, with a rule for each of its words."""
+    """Return the style of a page that shows an answer, with a rule for each of its words."""
     chosen = [
         f'main:has(#t{i}:target) .answer a[href="#t{i}"]' for i in range(0 if trace is None else len(trace))
     ]
@@ -58,7 +58,7 @@ def look(trace: Trace | None, *, asks: bool = False) -> Look:
 
 
 def shown(trace: Trace) -> dict[str, Any]:
-    """Give what the templates show of an answer."""
+    """Return what the templates show of an answer."""
     return {
         "trace": trace,
         "sentences": sentences(trace),

@@ -51,7 +51,7 @@ class Values(BaseModel):
 
 
 def shown(sample: Any) -> Any:
-    """Give a sample as it is shown."""
+    """Return a sample as it is shown."""
     if not isinstance(sample, Sample):
         return sample
     if sample.image is not None:
@@ -64,7 +64,7 @@ def shown(sample: Any) -> Any:
 
 
 def small(sample: Any) -> Any:
-    """Give a sample for a list: a picture of at most 96 pixels per side, or the beginning of a text."""
+    """Return a sample for a list: a picture of at most 96 pixels per side, or the beginning of a text."""
     if isinstance(sample, Sample) and sample.tokens is not None:
         return shown(Sample(tokens=begun(sample.tokens, _SMALL)))
     if not isinstance(sample, Sample) or sample.image is None or max(sample.image.shape[:2]) <= _SMALL:
@@ -99,7 +99,7 @@ class Bars(BaseModel):
 
 
 def _map(relevance: Any, info: ValidationInfo) -> Any:
-    """Give a map as it is drawn on its sample, which the context has by the map's name."""
+    """Return a map as it is drawn on its sample, which the context has by the map's name."""
     if not isinstance(relevance, np.ndarray) or info.context is None:
         return relevance
     assert info.field_name is not None

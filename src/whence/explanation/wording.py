@@ -139,7 +139,7 @@ MADE_OF: dict[Speech, Words] = {"class": _OF_CLASSES, "label": _OF_LABELS, "numb
 
 
 def would_change(output: str, speech: Speech = "class") -> Words:
-    """Give the words of effects on an output of the model."""
+    """Return the words of effects on an output of the model."""
     if speech == "number":
         return _of_numbers(would_change(output))
     name = OUTPUTS[output]
@@ -172,7 +172,7 @@ def would_change(output: str, speech: Speech = "class") -> Words:
 
 
 def _of_numbers(words: Words) -> Words:
-    """Give the words of effects on a prediction that is a number."""
+    """Return the words of effects on a prediction that is a number."""
     return replace(
         words,
         reading="An effect is how much higher the prediction is with the training sample than without it, in "
@@ -195,7 +195,7 @@ def _of_numbers(words: Words) -> Words:
 
 
 def of_members(words: Words, n: int) -> Words:
-    """Give the words of scores that are means over the n members of an ensemble."""
+    """Return the words of scores that are means over the n members of an ensemble."""
     return replace(
         words,
         reading=words.reading

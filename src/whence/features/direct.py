@@ -51,7 +51,7 @@ class Target:
     @classmethod
     @contextmanager
     def of(cls, file: InFile) -> Iterator[Target]:
-        """Give the place of a bank's rows; the sign is there as long as they are written."""
+        """Return the place of a bank's rows; the sign is there as long as they are written."""
         path = Path(os.path.abspath(file.file.name))
         for old in path.parent.glob(f"{_SIGN}*"):  # of one that was killed
             old.unlink(missing_ok=True)

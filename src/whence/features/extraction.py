@@ -157,7 +157,7 @@ def _joined(model: nn.Module, samples: TrainingSet, layers: Any, **options: Any)
 
 
 def _chosen(extractor: Extractor, inputs: Any, width: int, asked: Asked | Layers) -> Layers | None:
-    """Give the layers that features come from, or None for the head alone, which has ``width`` features."""
+    """Return the layers that features come from, or None for the head alone, which has ``width`` features."""
     if asked == "last":
         return None
     if not isinstance(asked, Layers):

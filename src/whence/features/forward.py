@@ -74,7 +74,7 @@ class Forward:
         return features, labels
 
     def apart(self, now: Rows, before: Rows) -> float:
-        """Tell how far two rows of features of a sample are apart, by their length; 0 if by rounding only."""
+        """Give how far two rows of features of a sample are apart, by their length; 0 if by rounding only."""
         a, b = now.astype(np.float64), before.astype(np.float64)
         length, difference = (float(np.linalg.norm(row)) for row in (np.r_[a, b], a - b))
         apart = difference / max(length, 1e-6)

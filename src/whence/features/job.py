@@ -70,7 +70,7 @@ class Job:
             return features.whole(), np.concatenate(labels)
 
     def rows(self, start: int = 0, target: Target | None = None) -> Iterator[tuple[Rows | Written, Array]]:
-        """Give the rows of all samples from ``start`` on, a batch at a time, and show how far they are.
+        """Return the rows of all samples from ``start`` on, a batch at a time, and show how far they are.
 
         With a target, those that are made on other machines may be written there and not be given.
         """
@@ -111,7 +111,7 @@ class Job:
         return line + f"memory {in_words(size)}{known}."
 
     def _rows(self, start: int, target: Target | None) -> Iterator[tuple[Rows | Written, Array]]:
-        """Give the rows of batches from sample ``start`` on, in order."""
+        """Return the rows of batches from sample ``start`` on, in order."""
         if self.samples.workers.number:  # which read ahead, all batches in one go
             yield from map(self.forward.rows, self.samples.batches(start))
             return
@@ -132,7 +132,7 @@ def _rows_of(
 
 
 def teller(show: bool) -> Say:
-    """Give a function that prints a line beside the progress bars, or one that does nothing."""
+    """Return a function that prints a line beside the progress bars, or one that does nothing."""
 
     def say(line: str) -> None:
         if show:

@@ -35,7 +35,7 @@ class BankPlace:
 
     @classmethod
     def of(cls, bank: FeatureBank) -> Self | None:
-        """Give where a bank lies, None where it is in no cache."""
+        """Return where a bank lies, None where it is in no cache."""
         if not bank.checksum:
             return None
         return cls(Cache(".").slot(KIND, bank.parts).path.name, bank.checksum)

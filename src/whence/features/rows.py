@@ -43,7 +43,7 @@ class InMemory:
         self.count += len(rows)
 
     def whole(self) -> npt.NDArray[Any]:
-        """Give all rows."""
+        """Return all rows."""
         return self.array[: self.count]
 
 
@@ -103,7 +103,7 @@ class InFile:
         os.fsync(self.file.fileno())
 
     def _header(self, count: int) -> bytes:
-        """Give the header, whose length does not depend on ``count``: numpy leaves room for its digits."""
+        """Return the header, whose length does not depend on ``count``: numpy leaves room for its digits."""
         text = io.BytesIO()
         np.lib.format.write_array_header_1_0(
             text, {"descr": self.dtype.str, "fortran_order": False, "shape": (count, *self.tail)}
@@ -155,7 +155,7 @@ def as_float32(features: Rows) -> Rows:
 
 
 def taken(features: Rows, mask: Mask) -> Rows:
-    """Give the rows where a mask (N,) is True: without a copy where that is all of them."""
+    """Return the rows where a mask (N,) is True: without a copy where that is all of them."""
     if mask.all():
         return features
     parts = (block[some] for block, some in zip(blocks(features), blocks(mask, features), strict=True))
@@ -196,7 +196,7 @@ def full_disk(place: str | os.PathLike[str], kept: str = "") -> Iterator[None]:
 
 
 def blocks(array: npt.NDArray[Any], like: npt.NDArray[Any] | None = None) -> Iterator[npt.NDArray[Any]]:
-    """Give an array's rows some 16 MB at a time, or as many at a time as those of another array."""
+    """Return an array's rows some 16 MB at a time, or as many at a time as those of another array."""
     model = array if like is None else like
     row = max(1, model.itemsize * int(np.prod(model.shape[1:])))
     step = max(1, _BLOCK_BYTES // row)
@@ -213,5 +213,5 @@ def crc(array: npt.NDArray[Any]) -> int:
 
 
 def as_bytes(array: npt.NDArray[Any]) -> memoryview:
-    """Give an array's bytes, without a copy where they lie in order."""
+    """Return an array's bytes, without a copy where they lie in order."""
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data

@@ -11,7 +11,7 @@ from whence.features.rows import Rows, blocks, together
 
 
 def lengths(features: Tensor) -> Tensor:
-    """Give the Euclidean length of each row (n, d), (n, 1) in float64; of a row of zeros 1.
+    """Return the Euclidean length of each row (n, d), (n, 1) in float64; of a row of zeros 1.
 
     Examples
     --------
@@ -32,12 +32,12 @@ def at_unit_length(features: Tensor) -> Tensor:
 
 
 def unit_rows(features: Rows) -> Rows:
-    """Give all rows (N, d) at unit length: in memory, or in a temporary file where there is no room."""
+    """Return all rows (N, d) at unit length: in memory, or in a temporary file where there is no room."""
     parts = (at_unit_length(torch.from_numpy(np.array(block))).numpy() for block in blocks(features))
     return together(parts, len(features), features.shape[1], features.dtype)
 
 
 def row_lengths(features: Rows) -> Doubles:
-    """Give the Euclidean length of each row, (N,); of a row of zeros 1."""
+    """Return the Euclidean length of each row, (N,); of a row of zeros 1."""
     found = [lengths(torch.from_numpy(np.array(block))).numpy()[:, 0] for block in blocks(features)]
     return np.concatenate(found) if found else np.zeros(0)

@@ -172,7 +172,7 @@ class Gradients:
         self.chunk = max(1, chunk)
 
     def parameters(self, weights: Weights | None = None) -> dict[str, Tensor]:
-        """Give the trainable parameters, of the model or of other ``weights``."""
+        """Return the trainable parameters, of the model or of other ``weights``."""
         own = dict(self.model.named_parameters())
         return {name: (own if weights is None else weights)[name].detach() for name in self.names}
 
@@ -190,7 +190,7 @@ class Gradients:
         return _checked(values, len(classes))
 
     def __call__(self, inputs: Any, classes: Tensor, weights: Weights | None = None) -> Iterator[Tensor]:
-        """Give gradients as rows (b, P), float32 or wider, batch by batch.
+        """Return gradients as rows (b, P), float32 or wider, batch by batch.
 
         Parameters
         ----------
@@ -207,7 +207,7 @@ class Gradients:
     def with_values(
         self, inputs: Any, classes: Tensor, weights: Weights | None = None
     ) -> Iterator[tuple[Tensor, Tensor]]:
-        """Give gradients as rows (b, P), each with the values (b,) of the scalar."""
+        """Return gradients as rows (b, P), each with the values (b,) of the scalar."""
         self.check(inputs)
         parameters = self.parameters(weights)
         compute = self._one_by_one if self.note else self._mapped
@@ -222,7 +222,7 @@ class Gradients:
     def _mapped(
         self, parameters: Weights, inputs: Any, classes: Tensor, weights: Weights | None
     ) -> tuple[list[Tensor], Tensor]:
-        """Give gradients (B, …) by each parameter, and the values (B,), of all samples at once."""
+        """Return gradients (B, …) by each parameter, and the values (B,), of all samples at once."""
 
         def value(parameters: Weights, inputs: Any, classes: Tensor) -> Tensor:
             return self.values(parameters, inputs, classes, weights)[0]
@@ -233,7 +233,7 @@ class Gradients:
     def _one_by_one(
         self, parameters: Weights, inputs: Any, classes: Tensor, weights: Weights | None
     ) -> tuple[list[Tensor], Tensor]:
-        """Give the same without ``vmap``."""
+        """Return the same without ``vmap``."""
         leaves = {name: tensor.detach().requires_grad_() for name, tensor in parameters.items()}
         rows, values = [], []
         for i in range(len(classes)):

@@ -30,7 +30,7 @@ class LastLayer:
         return features.to(self.classifier.weight)
 
     def factors(self, scalar: Loss, features: Tensor, classes: Tensor) -> tuple[Tensor, Tensor]:
-        """Give r (B, K) and (f, 1) (B, d + 1), of which the gradients are outer products."""
+        """Return r (B, K) and (f, 1) (B, d + 1), of which the gradients are outer products."""
         residuals = logit_gradients(scalar, self.head.logits(features), classes)
         return residuals, self.head.with_bias(features)
 
@@ -65,7 +65,7 @@ class LastLayerGradients:
     def with_values(
         self, inputs: Any, classes: Tensor, weights: Weights | None = None
     ) -> Iterator[tuple[Tensor, Tensor]]:
-        """Give gradients as rows (b, P), batch by batch, each with the values (b,)."""
+        """Return gradients as rows (b, P), batch by batch, each with the values (b,)."""
         layer = LastLayer(self.classifier, weights)
         features = layer.features(inputs)
         values = self.scalar(layer.head.logits(features), classes)

@@ -49,15 +49,15 @@ class HeadOnly:
         self.names: tuple[str, ...] = (classifier.layer,)
 
     def subset(self, rows: Ints) -> HeadOnly:
-        """Give the layer for some of the training samples."""
+        """Return the layer for some of the training samples."""
         return HeadOnly(self.classifier, self.features[torch.from_numpy(rows)])
 
     def train(self, vectors: Vectors) -> Batches:
-        """Give the records of the training samples."""
+        """Return the records of the training samples."""
         return self.tests(None, self.features, vectors)
 
     def tests(self, x: Any, features: Tensor, vectors: Vectors) -> Batches:
-        """Give the records of tests with these features."""
+        """Return the records of tests with these features."""
         for start in range(0, len(features), _BLOCK):
             rows = slice(start, start + _BLOCK)
             inputs, logits = self.classifier.with_bias(features[rows]), self.classifier.logits(features[rows])
@@ -89,15 +89,15 @@ class AllLayers:
         self._gradients.check(next(iter(batches))[0])
 
     def subset(self, rows: Ints) -> AllLayers:
-        """Give the layers for some of the training samples."""
+        """Return the layers for some of the training samples."""
         return AllLayers(self.classifier, self.batches.subset(rows))
 
     def train(self, vectors: Vectors) -> Batches:
-        """Give the records of the training samples, which are read again."""
+        """Return the records of the training samples, which are read again."""
         return self._all_records(self.batches, vectors)
 
     def tests(self, x: Any, features: Tensor, vectors: Vectors) -> Batches:
-        """Give the records of tests."""
+        """Return the records of tests."""
         return self._all_records(batches_of(self.classifier, x, features), vectors)
 
     def _all_records(self, batches: Iterable[tuple[Any, Tensor]], vectors: Vectors) -> Batches:

@@ -47,7 +47,7 @@ class Factored:
     scalar: Loss
 
     def keep(self, training: Training, show_progress: bool) -> Kept:
-        """Give the factors of the training set."""
+        """Return the factors of the training set."""
         features = training.features
         if self.layer.weights is not None:
             batches = progress(training.batches, "Features", show_progress)
@@ -63,7 +63,7 @@ class Factored:
         return r.mul_(f)
 
     def _features(self, tests: Tests) -> Labelled:
-        """Give features (B, d) with classes (B,) in batches; at the model's own weights they are known."""
+        """Return features (B, d) with classes (B,) in batches; at the model's own weights they are known."""
         classifier = self.layer.classifier
         if self.layer.weights is None:
             size = classifier.batch_size
@@ -87,7 +87,7 @@ class Stored:
     weights: Weights | None
 
     def kept(self, found: Collected) -> Kept:
-        """Give rows and exact squared lengths of the training set."""
+        """Return rows and exact squared lengths of the training set."""
         return {"rows": found.rows, "squares": found.lengths**2}
 
     def between(self, kept: Kept, tests: Tests, cosine: bool = False) -> Tensor:
@@ -180,14 +180,14 @@ def _unit(rows: Tensor) -> Tensor:
 
 
 def batches_of(classifier: Classifier, x: Any, classes: Tensor) -> Labelled:
-    """Give new inputs in batches with their classes (B,)."""
+    """Return new inputs in batches with their classes (B,)."""
     size = classifier.batch_size
     for inputs, some in zip(classifier.bound.batches(x, size), torch.split(classes, size), strict=True):
         yield inputs, some.to(classifier.bound.device)
 
 
 def progress(batches: Batches, what: str, show: bool) -> Labelled:
-    """Give the training set in batches, with a bar."""
+    """Return the training set in batches, with a bar."""
     return watched(batches, len(batches), what, show, lambda batch: len(batch[1]))
 
 

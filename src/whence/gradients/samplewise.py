@@ -76,7 +76,7 @@ def _entered(model: nn.Module) -> Iterator[list[str]]:
 
 
 def _row_axis(part: Any) -> int | None:
-    """Give 0 where a part of a batch has a row per sample, None where all samples share it."""
+    """Return 0 where a part of a batch has a row per sample, None where all samples share it."""
     return 0 if isinstance(part, Tensor) and part.ndim > 0 else None
 
 

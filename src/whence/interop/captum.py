@@ -61,7 +61,7 @@ class CaptumInfluence(DataInfluence):  # type: ignore[misc]
     def influence(
         self, inputs: Any = None, k: int | None = None, proponents: bool = True, **options: Any
     ) -> Tensor | MostInfluential:
-        """Give scores (test, train), or with ``k`` the strongest samples.
+        """Return scores (test, train), or with ``k`` the strongest samples.
 
         Parameters
         ----------
@@ -90,7 +90,7 @@ class CaptumInfluence(DataInfluence):  # type: ignore[misc]
         return MostInfluential(indices, values)
 
     def self_influence(self, inputs: Any = None, show_progress: bool = False) -> Tensor:
-        """Give the score (train,) of each training sample for its own label at itself."""
+        """Return the score (train,) of each training sample for its own label at itself."""
         if inputs is not None:
             raise InvalidInputError(
                 "'inputs' must be None, for the training set. Got others, which do not influence themselves."

@@ -36,7 +36,7 @@ class WhenceLabelIssues(IssueManager):  # type: ignore[misc]
 
 
 def quality(found: WrongLabels) -> Doubles:
-    """Give scores in [0, 1], 0 for the most suspicious label: by ranks, which keep the order as it is."""
+    """Return scores in [0, 1], 0 for the most suspicious label: by ranks, which keep the order as it is."""
     return np.arange(len(found)) / max(1, len(found) - 1)
 
 

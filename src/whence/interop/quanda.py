@@ -50,9 +50,9 @@ class QuandaExplainer(Explainer):  # type: ignore[misc]
         self.explainer.fit(model, train_dataset, **(fit_options or {}))
 
     def explain(self, test_data: Any, targets: Any) -> Tensor:
-        """Give scores (test, train) for the targets."""
+        """Return scores (test, train) for the targets."""
         return self.explainer.attribute(test_data, torch.as_tensor(targets)).to(self.device)
 
     def self_influence(self, batch_size: int = 32) -> Tensor:
-        """Give the score (train,) of each training sample for its own label at itself."""
+        """Return the score (train,) of each training sample for its own label at itself."""
         return self.explainer.self_influence().to(self.device)

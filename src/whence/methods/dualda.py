@@ -184,7 +184,7 @@ class DualDA(Updating):
         relabel: Mapping[int, Any] | None = None,
         C: float | None = None,
     ) -> DualDA:
-        """Give the explainer of the same model with other training samples, labels or C, solved again.
+        """Return the explainer of the same model with other training samples, labels or C, solved again.
 
         The surrogate is exact, not an estimate: the solver starts from this one's solution and goes on to
         ``tol``. The model and its features stay as they are.
@@ -279,7 +279,7 @@ class DualDA(Updating):
         )
 
     def faithfulness_by_frequency(self, documents: Any = None) -> Bands:
-        """Tell in which share of places the surrogate names the token that a language model would write.
+        """Return in which share of places the surrogate names the token that a language model would write.
 
         Up to 3,000 places are looked at, of whole documents chosen at random by ``seed``, and sorted by how
         often the model's token was learned in the corpus.
@@ -298,7 +298,7 @@ class DualDA(Updating):
         return Scored(row.indices.astype(np.int64), row.data.astype(np.float64))
 
     def parts(self, features: Tensor, target: int, indices: Sequence[int]) -> Parts:
-        """Give what scores are at the features: λ_ic f_i on the test, λ_ic f(x) on the training sample."""
+        """Return what scores are at the features: λ_ic f_i on the test, λ_ic f(x) on the training sample."""
         surrogate = self.surrogate_
         vectors = surrogate.stored[surrogate.rows(indices)]
         lam = torch.as_tensor(

@@ -50,7 +50,7 @@ class Effects(SurrogateAttributor):
     order, with H the Hessian: the others take up what they can. An output whose derivative by the logits is
     s changes by −(s ⊗ f(x))ᵀ H⁻¹ (λ_i ⊗ f_i), and the score is the opposite of that.
 
-    Of numbers the surrogate is ridge regression, with ½‖t_i − W f_i‖² in the place of ℓ, t being the targets
+    Of numbers the surrogate is ridge regression, with ½‖t_i − W f_i‖² instead of ℓ, t being the targets
     less their mean and in units of their deviation, and effects are on the prediction, in the targets' own
     units. What one sample does exactly is then its score over 1 − C f_iᵀH⁻¹f_i.
 
@@ -223,7 +223,7 @@ class Effects(SurrogateAttributor):
         return Scored(self.support_, found.cpu().numpy())
 
     def parts(self, features: Tensor, target: int, indices: Sequence[int]) -> Parts:
-        """Give what effects are at the features of either sample, which they are linear in."""
+        """Return what effects are at the features of either sample, which they are linear in."""
         test, d = self._extended(features).double(), features.shape[1]
         slopes = self._slopes(features, torch.tensor([target]))[0]  # (K,)
         rows = self.surrogate_.rows(indices)
@@ -268,21 +268,21 @@ class Effects(SurrogateAttributor):
         return out
 
     def _slopes(self, features: Tensor, classes: Tensor) -> Tensor:
-        """Give the output's derivative (B, K) by the surrogate's logits of features (B, d)."""
+        """Return the output's derivative (B, K) by the surrogate's logits of features (B, d)."""
         return slopes(self.output, self.surrogate_.logits(features), classes)
 
     def _extended(self, features: Tensor) -> Tensor:
-        """Give features (B, D) with the constant that carries the bias."""
+        """Return features (B, D) with the constant that carries the bias."""
         if not self.constant_:
             return features
         return torch.cat([features, features.new_full((len(features), 1), self.constant_)], dim=1)
 
     def solver(self, task: Task) -> SurrogateSolver:
-        """Give what solves the surrogate of a task."""
+        """Return what solves the surrogate of a task."""
         return RidgeSolver(task, self) if isinstance(task, Regression) else SoftmaxSolver(task, self)
 
     def turned(self, labels: Array, before: Array) -> Doubles:
-        """Give what other labels (n, …) add to the pull of samples, (n, K), for features as they are."""
+        """Return what other labels (n, …) add to the pull of samples, (n, K), for features as they are."""
         if isinstance(self.task_, Regression):
             return self.C_ * (labels - before).reshape(len(labels), self.n_classes_).astype(np.float64)
         found, at = np.zeros((len(labels), self.n_classes_)), np.arange(len(labels))

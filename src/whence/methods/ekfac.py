@@ -153,7 +153,7 @@ class EKFAC(ParamsAttributor):
         return cache
 
     def _labels_of_model(self, n: int, n_classes: int) -> Vectors:
-        """Give vectors v with E[v vᵀ] = diag(p) − p pᵀ: one per class, or the residual of a label drawn.
+        """Return vectors v with E[v vᵀ] = diag(p) − p pᵀ: one per class, or the residual of a label drawn.
 
         The numbers drawn belong to the ``n`` samples, so that the labels are the same whatever the batches.
         """
@@ -182,7 +182,7 @@ class EKFAC(ParamsAttributor):
         return [_Factor(*(self._cache[f"{part} {j}"] for part in parts)) for j in range(len(self.layers_))]
 
     def _train(self, title: str) -> Batches:
-        """Give the records of the training samples for their own labels."""
+        """Return the records of the training samples for their own labels."""
         batches = self._opened().train(_for_classes(self._labels))
         return _watched(batches, len(self._labels), title, self.show_progress)
 
@@ -196,12 +196,12 @@ class _Factor(NamedTuple):
 
 
 def _for_classes(classes: Tensor) -> Vectors:
-    """Give the derivatives of the loss for given classes, one per sample."""
+    """Return the derivatives of the loss for given classes, one per sample."""
     return lambda logits, rows: [residuals(logits, classes[rows]).to(logits)]
 
 
 def _for_labels_drawn(numbers: Tensor) -> Vectors:
-    """Give the derivatives for labels of the model, drawn by numbers in [0, 1), one per sample."""
+    """Return the derivatives for labels of the model, drawn by numbers in [0, 1), one per sample."""
 
     def drawn(logits: Tensor, rows: slice) -> list[Tensor]:
         below = logits.double().softmax(1).cumsum(1) <= numbers[rows].to(logits.device)[:, None]
@@ -219,7 +219,7 @@ def _for_all_classes(logits: Tensor, rows: slice) -> list[Tensor]:
 
 
 def _watched(batches: Batches, n: int, title: str, show: bool) -> Batches:
-    """Give the records of n samples with a bar."""
+    """Return the records of n samples with a bar."""
     return watched(batches, n, title, show, lambda batch: len(batch[0][0].inputs))
 
 

@@ -111,7 +111,7 @@ class Ensemble(Explaining):
         return self
 
     def spread(self, x: Any, target: Any = None) -> Tensor:
-        """Give the standard deviation (test, train) of the members' scores, in the units of the mean.
+        """Return the standard deviation (test, train) of the members' scores, in the units of the mean.
 
         With M members it is √(Σ_m (s_m − s̄)²/(M − 1)); 0 for one member. Of the mean itself it is √M less.
 
@@ -194,7 +194,7 @@ class Ensemble(Explaining):
         return self
 
     def saved(self) -> tuple[store.Arrays, dict[str, Any]]:
-        """Give what ``save`` writes: the arrays and the manifests of all members."""
+        """Return what ``save`` writes: the arrays and the manifests of all members."""
         self.check_fitted()
         each = [member.saved() for member in self.members_]
         arrays = {f"{i}/{name}": array for i, (part, _) in enumerate(each) for name, array in part.items()}
@@ -247,7 +247,7 @@ class Ensemble(Explaining):
         raise NotImplementedError  # every member has a fit of its own
 
     def _unfitted(self, n: int) -> list[Attributor]:
-        """Give one new attributor per model, or raise."""
+        """Return one new attributor per model, or raise."""
         made, given = list[Attributor](), self.members
         if isinstance(given, str):
             given = METHODS.get(given, "members")
@@ -272,7 +272,7 @@ class Ensemble(Explaining):
 
 
 def _models(model: Any, layer: str | None, checkpoints: Checkpoints | None) -> list[nn.Module]:
-    """Give the models that members are fitted to, or raise."""
+    """Return the models that members are fitted to, or raise."""
     given = list(model) if isinstance(model, list | tuple) else [model]
     if not given:
         raise InvalidInputError("'model' must have at least one model. Got none.")

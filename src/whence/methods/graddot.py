@@ -84,7 +84,7 @@ class WeightsAttributor(Attributor):
         return {"gradients": given}
 
     def _rows(self, training: Training, products: Stored, gradients: GradientBank | None) -> Collected:
-        """Give the gradients of the training set, those that were given or new ones."""
+        """Return the gradients of the training set, those that were given or new ones."""
         if gradients is None:
             return products.training_rows(training, self.show_progress)
         if gradients.features is not training.bank:
@@ -217,7 +217,7 @@ class GradientAttributor(WeightsAttributor):
         return {f"{i}.{name}": tensor for i, part in enumerate(kept) for name, tensor in part.items()}
 
     def _parts(self) -> Iterator[tuple[float, Products, dict[str, Tensor]]]:
-        """Give the rate, the products and their part of the cache at each set of weights."""
+        """Return the rate, the products and their part of the cache at each set of weights."""
         for i, (rate, products) in enumerate(zip(self._rates, self._products, strict=True)):
             start = f"{i}."
             kept = {n.removeprefix(start): t for n, t in self._cache.items() if n.startswith(start)}

@@ -44,7 +44,7 @@ class ParamsAttributor(Attributor):
         return self.params == "last"
 
     def _facts(self) -> dict[str, Any]:
-        """Tell the samples that the curvature is of as well, where they are not all."""
+        """Return the samples that the curvature is of as well, where they are not all."""
         facts, some = super()._facts(), getattr(self, "n_samples", None)
         n = self.n_train_ - len(self.skipped_)
         return facts if some is None or some >= n else {**facts, "samples of curvature": some}
@@ -87,7 +87,7 @@ class InfluenceAttributor(ParamsAttributor):
         """g(x, c)ᵀ M g_i (B, N) for gradients (B, P) of tests."""
 
     def _open(self, training: Training) -> Curvature:
-        """Give the curvature to learn from."""
+        """Return the curvature to learn from."""
         if self.params == "all":
             return FullCurvature(training.classifier, training.batches)
         classifier, f, labels = training.classifier, training.features, training.labels
@@ -115,7 +115,7 @@ class SolvingAttributor(InfluenceAttributor):
         return self._curvature().scores(self._solve(gradients))
 
     def _curvature(self) -> Curvature:
-        """Give the curvature that was fitted."""
+        """Return the curvature that was fitted."""
         if self.params == "all":
             return self._all
         return LastCurvature(self._cache["rows"], self._cache["residual"], self._labels)

@@ -36,7 +36,7 @@ _LOOSE = 1e-4  # the gap of the solutions that look for C
 @register
 @dataclass(eq=False)
 class OneClass(Attributor):
-    """Tell how usual tests are for a class of the training set, and which training samples make them so.
+    """Return how usual tests are for a class of the training set, and which training samples make them so.
 
     For each class c a one-class machine is solved on its samples: min_w ½‖w‖² + C Σ_i max(0, 1 − w·g_i), with
     the features g = f − m less the mean m of the whole training set, and C such that a share ``nu`` of the
@@ -137,7 +137,7 @@ class OneClass(Attributor):
         return self._cache[name]
 
     def _limits(self) -> Tensor:
-        """Give C beside λ (M, columns): of a sample's own class, or of each label."""
+        """Return C beside λ (M, columns): of a sample's own class, or of each label."""
         bounds, own = self._cache["bounds"], self._columns(self.task_, self._labels.cpu().numpy())
         return bounds[torch.as_tensor(own)][:, None] if own is not None else bounds
 
@@ -146,7 +146,7 @@ class OneClass(Attributor):
         return found
 
     def _columns(self, task: Task, labels: Any) -> Ints | None:
-        """Give the machine (M,) of each sample; None where a sample can be in several."""
+        """Return the machine (M,) of each sample; None where a sample can be in several."""
         if self.by == "whole":
             return np.zeros(len(labels), np.int64)
         return np.asarray(labels, np.int64) if task.has_classes else None
@@ -262,5 +262,5 @@ class OneClass(Attributor):
 
 
 def _share(found: Solution, n: int) -> float:
-    """Give ν = Σλ/(C·n)."""
+    """Return ν = Σλ/(C·n)."""
     return min(1.0, float(found.lam.sum()) / (found.C * n))

@@ -86,7 +86,7 @@ class PointsAttributor(Attributor):
     def _points(
         self, training: Training, alpha: Doubles, weight: Doubles, residual: float
     ) -> dict[str, Tensor]:
-        """Give the cache for coefficients α (N, K) and weights (K, d)."""
+        """Return the cache for coefficients α (N, K) and weights (K, d)."""
         device = training.features.device
         return {
             "features": training.features,

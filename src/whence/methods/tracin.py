@@ -85,7 +85,7 @@ class TracIn(GradientAttributor):
 
 
 def _check_rates(rates: Any, n: int) -> list[float]:
-    """Give one learning rate per checkpoint, or raise."""
+    """Return one learning rate per checkpoint, or raise."""
     given = to_array("learning_rates", rates)
     if given.shape not in ((), (n,)):
         raise InvalidInputError(

@@ -30,7 +30,7 @@ def standard_error(values: Doubles, groups: Ints) -> Doubles:
 
 
 def ties(values: Doubles, groups: Ints, *, level: float = 0.95, draws: int = 4_000, seed: int = 0) -> Mask:
-    """Tell which rows of values (M, P) have means that cannot be told apart, shape (M, M).
+    """Return which rows of values (M, P) have means that cannot be told apart, shape (M, M).
 
     Whole groups are drawn with replacement, the same for all rows; two rows are tied where the interval that
     holds ``level`` of the drawn differences of their means holds 0. No correction is made for many rows.
@@ -43,7 +43,7 @@ def ties(values: Doubles, groups: Ints, *, level: float = 0.95, draws: int = 4_0
 
 
 def tied(drawn: Doubles, level: float) -> Mask:
-    """Tell for which rows of drawn means (M, draws) the interval of their difference holds 0, (M, M)."""
+    """Return for which rows of drawn means (M, draws) the interval of their difference holds 0, (M, M)."""
     low, high = interval(drawn[:, None] - drawn, level)
     held: Mask = (low <= 0) & (high >= 0)
     return held
@@ -64,7 +64,7 @@ def table(heads: str, methods: tuple[str, ...], cells: list[str], order: Ints, t
 
 
 def ties_of_runs(values: Doubles, *, level: float = 0.95) -> Mask:
-    """Tell which rows of values (M, S), of M methods in the same S runs, cannot be told apart, (M, M).
+    """Return which rows of values (M, S), of M methods in the same S runs, cannot be told apart, (M, M).
 
     Methods share runs, such as training seeds, so that a run's effect on all of them is no difference. What
     is left of v_ms without the means of its method and of its run has (M − 1)(S − 1) degrees of freedom and

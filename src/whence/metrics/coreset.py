@@ -39,7 +39,7 @@ def coreset_order(scores: Any, seed: int = 0) -> Ints:
 
 
 def importance(scores: Any) -> Doubles:
-    """Give mean |τ(x, i)| over the tests of scores (T, N), (N,)."""
+    """Return mean |τ(x, i)| over the tests of scores (T, N), (N,)."""
     mean: Doubles = np.abs(numbers("scores", scores, (None, None))).mean(axis=0, dtype=np.float64)
     return mean
 

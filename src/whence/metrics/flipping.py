@@ -69,7 +69,7 @@ class FlippingResult:
         return standard_error(self.areas, self.tests)
 
     def columns(self) -> Columns:
-        """Give the comparison as columns of plain values, the best method first."""
+        """Return the comparison as columns of plain values, the best method first."""
         order = np.argsort(self.mean, kind="stable")
         numbers = {"area": self.mean, "standard_error": self.standard_error}
         names = [self.methods[i] for i in order]
@@ -190,7 +190,7 @@ class ExplainedPairs:
     def _orders(
         self, pair: Pair, side: Side, sample: Removable, sign: float, n_random: int, seed: list[int]
     ) -> tuple[Ints, Ints]:
-        """Give orders (R, units) of removal, and the method (R,) that each belongs to."""
+        """Return orders (R, units) of removal, and the method (R,) that each belongs to."""
         rng = np.random.default_rng(seed)
         lots = [rng.permutation(sample.n_units) for _ in range(n_random)]
         orders = [

@@ -85,7 +85,7 @@ class Reliability:
 
 
 def lds_reliability(outputs: Any) -> Reliability:
-    """Tell how far an LDS can go that is measured with these outputs.
+    """Return how far an LDS can go that is measured with these outputs.
 
     Parameters
     ----------
@@ -132,7 +132,7 @@ class LDSComparison:
     level: float
 
     def columns(self) -> Columns:
-        """Give the comparison as columns of plain values, the best method first."""
+        """Return the comparison as columns of plain values, the best method first."""
         order = np.argsort(-self.mean, kind="stable")
         numbers = {"LDS": self.mean, "low": self.low, "high": self.high}
         names = [self.methods[i] for i in order]

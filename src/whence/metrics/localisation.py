@@ -142,7 +142,7 @@ def caught_pairs(scores: Any, poisoned_mask: Any, k: int = 10, pairs: int = 1) -
 
 
 def tokens_inside(tokeniser: Any, text: str, word: str, length: int) -> Mask:
-    """Tell which tokens of a text belong to a word, (T,): those that have a character of it.
+    """Return which tokens of a text belong to a word, (T,): those that have a character of it.
 
     Parameters
     ----------
@@ -183,7 +183,7 @@ def words_of(tokeniser: Any, text: str, length: int) -> Ints:
 
 
 def _characters(tokeniser: Any, text: str, length: int) -> tuple[Ints, Ints]:
-    """Tell where in a text its tokens start and end, (T,) each; special tokens end where they start."""
+    """Return where in a text its tokens start and end, (T,) each; special tokens end where they start."""
     if not getattr(tokeniser, "is_fast", False):
         raise InvalidInputError(
             "'tokeniser' must be a fast one of transformers, which knows the characters of its tokens. "

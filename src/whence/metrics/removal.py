@@ -91,7 +91,7 @@ class Removable:
         return np.bincount(units[units >= 0], values[units >= 0], self.n_units).astype(np.float64)
 
     def without(self, removed: npt.NDArray[np.bool_]) -> Any:
-        """Give n versions of the sample, without the units that rows of ``removed`` (n, units) mark."""
+        """Return n versions of the sample, without the units that rows of ``removed`` (n, units) mark."""
         n = len(removed)
         never = np.zeros((n, 1), dtype=bool)  # which the unit −1 picks
         marks = torch.from_numpy(np.hstack([removed, never])).to(self.units.device)

@@ -51,7 +51,7 @@ class Resources:
     peak_device_bytes: int | None
 
     def after(self, *before: Spent) -> Resources:
-        """Give what the method costs alone, with what it took over, one after another, from others."""
+        """Return what the method costs alone, with what it took over, one after another, from others."""
         peaks = self.peak_bytes, self.peak_device_bytes
         for one in reversed(before):
             peaks = one.peak_before(*peaks)
@@ -83,7 +83,7 @@ class Spent:
     peak_device_bytes: int | None
 
     def peak_before(self, host: int | None, device: int | None) -> tuple[int | None, int | None]:
-        """Give how far memory rises by this and by what follows, which rises by so much on top of it."""
+        """Return how far memory rises by this and by what follows, which rises by so much on top of it."""
         rise = None if host is None else max(self.peak_bytes or 0, self.kept_bytes + host)
         # The device counts what was allocated before.
         return rise, None if device is None else max(self.peak_device_bytes or 0, device)
@@ -142,7 +142,7 @@ def measure(fit: Callable[[], Attributor], x: Any, target: Any = None) -> Measur
 
 @contextmanager
 def _peak() -> Iterator[dict[str, int]]:
-    """Give a record that holds, after the block, by how many bytes memory rose within it."""
+    """Return a record that holds, after the block, by how many bytes memory rose within it."""
     found: dict[str, int] = {}
     gpu = torch.cuda.is_available()
     if gpu:

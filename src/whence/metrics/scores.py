@@ -180,7 +180,7 @@ def _checked(self_influence: Any, flipped_mask: Any) -> tuple[Array, Mask]:
 
 
 def fooled(before: Any, after: Any, true_labels: Any, shortcut_class: int) -> Mask:
-    """Tell which tests a shortcut flipped to its class, (T,): those that shortcut detection is measured on.
+    """Return which tests a shortcut flipped to its class, (T,): those that shortcut detection is measured on.
 
     True where the model says ``shortcut_class`` with the shortcut and not without it, and it is not the true
     class: then the shortcut is the reason. A test that is taken for the class anyway says nothing of it.
@@ -264,7 +264,7 @@ class SparsityCurve(NamedTuple):
 
 
 def sparsity_curve(scores: Any, shares: Any) -> SparsityCurve:
-    """Tell which share of the attribution the top x % of training samples hold.
+    """Return which share of the attribution the top x % of training samples hold.
 
     For each test, samples are sorted by |τ|, largest first, for all three curves. Between whole samples the
     curves are straight, and among equal |τ| too, so that the order of storage does not matter. Tests without

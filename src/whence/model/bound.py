@@ -89,7 +89,7 @@ class BoundModel:
         return Outputs(torch.cat([p.features for p in parts]), torch.cat([p.logits for p in parts]))
 
     def reads(self, x: Any, batch_size: int) -> Iterator[Outputs]:
-        """Give the same ``batch_size`` inputs at a time; an error names the test."""
+        """Return the same ``batch_size`` inputs at a time; an error names the test."""
         for k, part in enumerate(self.batches(x, batch_size)):
             yield self.read_batch(part, k * batch_size)
 
@@ -104,7 +104,7 @@ class BoundModel:
             raise error.about(f"test {first + error.row} of 'x'") from None
 
     def batches(self, x: Any, batch_size: int) -> Iterator[Any]:
-        """Give a batch of inputs as the model takes it, ``batch_size`` at a time, on the model's device.
+        """Return a batch of inputs as the model takes it, ``batch_size`` at a time, on the model's device.
 
         The batch is a tensor or array (B, …), a mapping of these, a tuple of them for a model with several
         inputs, or a list of samples as they are in the training set, with or without their labels if named. A

@@ -147,7 +147,7 @@ class Extractor:
         return apart[:, 0]
 
     def _whole(self, logits: Tensor) -> Tensor:
-        """Give the model's output (B, K), of one logit or one probability that of both classes (B, 2)."""
+        """Return the model's output (B, K), of one logit or one probability that of both classes (B, 2)."""
         if not self.paired:
             return logits
         return heads.paired(logits) if self.exact else torch.cat([1 - logits, logits], 1)
@@ -165,7 +165,7 @@ class Extractor:
         return features if self.layers is None else self.layers.joined(before, features)
 
     def layers_of_head(self) -> list[tuple[float, nn.Module]]:
-        """Give the layers that the head is made of, with their shares."""
+        """Return the layers that the head is made of, with their shares."""
         return [(share, self.model.get_submodule(name)) for share, name in heads.terms(self.layer)]
 
     def _passes(self, inputs: Any) -> tuple[Shared, list[tuple[HeadInputs, Tensor]], Mapping[str, Tensor]]:
@@ -293,7 +293,7 @@ def _check_ranks(layer: str, shared: Shared, outputs: list[Tensor], layers: Mapp
 
 
 def _shared(calls: list[Call], layer: str) -> Shared:
-    """Give the calls of a head's layers, each once, with their shares."""
+    """Return the calls of a head's layers, each once, with their shares."""
     return [
         (share, _single_call([call for call in calls if call.name == name], name))
         for share, name in heads.terms(layer)

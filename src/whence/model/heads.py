@@ -25,13 +25,13 @@ class Head(NamedTuple):
     bias: Floats | None
 
     def paired(self) -> Head:
-        """Give the two rows −w/2 and w/2 that stand for one row w, and so for its bias."""
+        """Return the two rows −w/2 and w/2 that stand for one row w, and so for its bias."""
         pair = np.array([[-0.5], [0.5]], np.float32)
         return Head(pair * self.weight, None if self.bias is None else pair[:, 0] * self.bias)
 
 
 def paired(logits: Tensor) -> Tensor:
-    """Give two classes' logits −z/2 and z/2 (B, 2), whose softmax is the sigmoid of one logit (B, 1)."""
+    """Return two classes' logits −z/2 and z/2 (B, 2), whose softmax is the sigmoid of one logit (B, 1)."""
     return torch.cat([-0.5 * logits, 0.5 * logits], 1)
 
 
@@ -82,7 +82,7 @@ def candidates(model: nn.Module) -> dict[str, nn.Module]:
 
 
 def widths(layer: nn.Module) -> tuple[int, int]:
-    """Give a candidate's d and K."""
+    """Return a candidate's d and K."""
     if isinstance(layer, nn.Conv1d | nn.Conv2d):
         return layer.in_channels, layer.out_channels
     return int(layer.in_features), int(layer.out_features)  # type: ignore[arg-type]
@@ -249,7 +249,7 @@ def misranked(found: HeadInputs, logits: Tensor) -> Tensor:
 
 
 def effective(layer: nn.Module) -> tuple[Tensor, Tensor | None]:
-    """Give the weight (K, d) and bias (K,) that the layer stands for, whatever it is made of.
+    """Return the weight (K, d) and bias (K,) that the layer stands for, whatever it is made of.
 
     A plain layer's own; of any other (low-rank adapters, parametrisations, subclasses) the derivative, or the
     values at unit vectors, and the value at zero, which are the weight and the bias if the layer is linear.
@@ -279,7 +279,7 @@ def effective(layer: nn.Module) -> tuple[Tensor, Tensor | None]:
 
 
 def joint_weight(layers: Sequence[tuple[float, nn.Module]]) -> tuple[Tensor, Tensor | None]:
-    """Give the weight (K, d) and bias (K,) that layers with their shares stand for, side by side.
+    """Return the weight (K, d) and bias (K,) that layers with their shares stand for, side by side.
 
     The shares are in the features: weights are as they are, biases times their share.
     """

@@ -138,13 +138,13 @@ class NextToken(nn.Module):
 
 
 def as_language_model(model: Any) -> NextToken:
-    """Give a language model as a classifier; one that is that already as it is."""
+    """Return a language model as a classifier; one that is that already as it is."""
     inner = unwrap(model)
     return inner if isinstance(inner, NextToken) else NextToken(inner)
 
 
 def token_losses(model: Any, corpus: Corpus, *, show_progress: bool = True) -> Floats:
-    """Give the loss −log p (N,) of each token of a corpus that was learned, by a causal language model.
+    """Return the loss −log p (N,) of each token of a corpus that was learned, by a causal language model.
 
     ``corpus.hardest(losses, share)`` keeps a share of the places by it.
     """
@@ -169,7 +169,7 @@ def writes(model: Any) -> bool:
 
 
 def of_documents(model: Any, data: Any, tokenizer: Any) -> tuple[NextToken, Corpus] | None:
-    """Give a language model as a classifier, and its corpus; None where data are no documents.
+    """Return a language model as a classifier, and its corpus; None where data are no documents.
 
     They are a ``Corpus``, or come with a tokeniser, their own or that of a ``pipeline``, and a model that
     writes. The classifier has told some places of the corpus as the model itself does.
@@ -190,7 +190,7 @@ def of_documents(model: Any, data: Any, tokenizer: Any) -> tuple[NextToken, Corp
 
 
 def _inside(model: Any) -> Any:
-    """Give the model inside its adapters."""
+    """Return the model inside its adapters."""
     return model.get_base_model() if hasattr(model, "get_base_model") else model
 
 

@@ -182,7 +182,7 @@ class Layers:
         }
 
     def scaled(self, squares: Sequence[float]) -> Layers:
-        """Give layers whose blocks are divided by the root of these mean squared norms, too."""
+        """Return layers whose blocks are divided by the root of these mean squared norms, too."""
         if len(self.blocks) == 1:  # no other layer to be balanced with
             return self
         # Four digits: batches of other sizes, which differ by rounding, then have the same features.
@@ -191,7 +191,7 @@ class Layers:
         return replace(self, blocks=tuple(replace(b, scale=b.scale * root) for b, root in blocks))
 
     def head(self, head: Head) -> Head:
-        """Give the model's last layer as one of all features: W times the scale, zeros for other layers."""
+        """Return the model's last layer as one of all features: W times the scale, zeros for other layers."""
         if len(self.blocks) == 1:
             return head
         weight: Floats = np.zeros((len(head.weight), sum(self.widths)), head.weight.dtype)
@@ -242,17 +242,17 @@ class Layers:
             yield found
 
     def __str__(self) -> str:
-        """Tell the layers, one per line."""
+        """Return the layers, one per line."""
         return "\n".join(map(str, self.blocks))
 
 
 def what_goes_in(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Give the first of what a layer is called with."""
+    """Return the first of what a layer is called with."""
     return args[0] if args else next(iter(kwargs.values()), None)
 
 
 def token_mask(inputs: Any) -> Tensor | None:
-    """Give the mask (B, T) that says which tokens are no padding, where the inputs have one."""
+    """Return the mask (B, T) that says which tokens are no padding, where the inputs have one."""
     mask = inputs.get("attention_mask") if isinstance(inputs, Mapping) else None
     return mask if isinstance(mask, Tensor) and mask.ndim == 2 else None
 
@@ -281,7 +281,7 @@ def _summed(x: Tensor, name: str, width: int) -> Tensor:
 
 @lru_cache(maxsize=64)
 def _signs(name: str, length: int) -> tuple[Tensor, Tensor]:
-    """Give a random order of so many numbers, and signs: the same everywhere and always."""
+    """Return a random order of so many numbers, and signs: the same everywhere and always."""
     drawn = hashlib.shake_256(f"whence {name} {length}".encode()).digest(8 * length)
     numbers = np.frombuffer(drawn, "<u8")
     order = np.argsort(numbers, kind="stable")

@@ -80,7 +80,7 @@ def check_model(model: Any, layer: Any = None) -> nn.Module:
 
 
 def unwrap(model: Any) -> nn.Module:
-    """Give the model inside ``DataParallel``, ``torch.compile``, or a holder of transformers."""
+    """Return the model inside ``DataParallel``, ``torch.compile``, or a holder of transformers."""
     model = inside(model)
     if not isinstance(model, nn.Module):
         kind = f"the class {model.__name__}" if isinstance(model, type) else type(model).__name__

@@ -40,11 +40,11 @@ class Pictures:
         self._known: dict[str, tuple[str, int, int]] = {}
 
     def place(self, picture: Picture) -> str:
-        """Give the name of a picture."""
+        """Return the name of a picture."""
         height, width = picture.shape[:2]
         uri = data_uri(picture)
         return self._known.setdefault(uri, (f"picture-{len(self._known)}", width, height))[0]
 
     def __iter__(self) -> Iterator[tuple[str, str, int, int]]:
-        """Give the name, the address, the width and the height of each."""
+        """Return the name, the address, the width and the height of each."""
         return iter((name, uri, width, height) for uri, (name, width, height) in self._known.items())

@@ -57,7 +57,7 @@ def plane(relevance: Array) -> Array:
 
 
 def drawn(sample: Sample, relevance: Array) -> Array:
-    """Give a map as it is drawn: (height, width) of images, sums of ``a_bar`` values.
+    """Return a map as it is drawn: (height, width) of images, sums of ``a_bar`` values.
 
     Of texts it is one value per token, 0 for those that are no part of the text.
     """
@@ -71,14 +71,14 @@ def drawn(sample: Sample, relevance: Array) -> Array:
 
 
 def unwritten(sample: Sample, relevance: Array) -> float:
-    """Give the relevance that a map has on tokens which are no part of the text, and so are not shown."""
+    """Return the relevance that a map has on tokens which are no part of the text, and so are not shown."""
     if sample.tokens is None:
         return 0.0
     return float(sum(relevance.ravel()[[not token for token in sample.tokens]].tolist()))
 
 
 def strongest(sample: Sample, relevance: Array, first: int, n: int = 4) -> list[tuple[str, float]]:
-    """Give the n words of a text from a token on that have most relevance, whatever its sign, with that.
+    """Return the n words of a text from a token on that have most relevance, whatever its sign, with that.
 
     A word that is there several times counts by its sum, and is spelled as it is first.
     """
@@ -96,7 +96,7 @@ def strongest(sample: Sample, relevance: Array, first: int, n: int = 4) -> list[
 
 
 def heights(sample: Sample) -> Array:
-    """Give values as they are drawn: of each ``a_bar`` values the one farthest from 0."""
+    """Return values as they are drawn: of each ``a_bar`` values the one farthest from 0."""
     assert sample.values is not None
     bins = _binned(sample.values)
     farthest: Array = bins[np.arange(len(bins)), np.abs(bins).argmax(axis=1)]
@@ -129,7 +129,7 @@ def scale(maps: Iterable[Array]) -> float:
 
 
 def strength(relevance: Array, full: float) -> Array:
-    """Give relevance as a part of the full colour, in [−1, 1]."""
+    """Return relevance as a part of the full colour, in [−1, 1]."""
     return np.clip(relevance / full, -1, 1) if full else np.zeros_like(relevance)
 
 

@@ -132,12 +132,12 @@ def headline(tokens: Sequence[str]) -> int:
 
 
 def begun(tokens: Sequence[str], n: int) -> tuple[str, ...]:
-    """Give the first n tokens of a text, and … where it goes on."""
+    """Return the first n tokens of a text, and … where it goes on."""
     return tuple(tokens) if len(tokens) <= n else (*tokens[:n], " …")
 
 
 def words_of(tokens: Sequence[str]) -> list[range]:
-    """Give the tokens of each word: those from one blank to the next."""
+    """Return the tokens of each word: those from one blank to the next."""
     starts = [i for i, token in enumerate(tokens) if token and (token[0].isspace() or not any(tokens[:i]))]
     return [range(a, b) for a, b in itertools.pairwise([*starts, len(tokens)])]
 

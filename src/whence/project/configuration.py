@@ -105,7 +105,7 @@ class Configuration:
         path
             The configuration's file.
         names
-            ``NAMES`` in the place of the file's, where not None.
+            ``NAMES`` instead of the file's, where not None.
         trust
             Whether code that only the file names may be imported and run. Without it everything must be
             given as ``names``, and the file's cache is left alone.
@@ -134,7 +134,7 @@ class Configuration:
         return {key: name for key, name in names.items() if name and (key not in own or ":" in name)}
 
     def with_names(self, **names: str | None) -> Self:
-        """Give the same configuration with other names where they are not None."""
+        """Return the same configuration with other names where they are not None."""
         given: dict[str, Any] = {key: name for key, name in names.items() if name is not None}
         return dataclasses.replace(self, **given)
 
@@ -176,7 +176,7 @@ class Configuration:
         return None if self.tokenizer is None else find("tokenizer", self.tokenizer)
 
     def corpus(self, data: Any) -> Corpus:
-        """Give documents that were found as a corpus, by the tokeniser, or raise where none is named."""
+        """Return documents that were found as a corpus, by the tokeniser, or raise where none is named."""
         if not isinstance(data, Corpus) and self.tokenizer is None:
             raise InvalidInputError(
                 "'tokenizer' must name the model's, as module:name, where data are documents of a language "

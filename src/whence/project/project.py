@@ -60,7 +60,7 @@ class Project:
         show_progress
             Whether long steps show their progress.
         names
-            ``NAMES`` in the place of those of the configuration.
+            ``NAMES`` instead of those of the configuration.
         """
         path = Path(path)
         if not path.is_file():
@@ -126,7 +126,7 @@ class Project:
         return self.attributor
 
     def with_effects(self, max_seconds: float | None = None) -> Project:
-        """Give the project with effects in the place of its method, fitted on its model and training set.
+        """Return the project with effects instead of its method, fitted on its model and training set.
 
         The features that they need lie in the cache of the fit, where it kept one.
 
@@ -149,7 +149,7 @@ class Project:
         return Project(self.path, self.configuration, made, self._tests)
 
     def _data(self) -> TrainingSet:
-        """Give the training set, which methods without pairs do not hold."""
+        """Return the training set, which methods without pairs do not hold."""
         if self.attributor.data_ is not None:
             return self.attributor.data_
         model = self.attributor.require_model().extractor.model
@@ -221,13 +221,13 @@ class Project:
         return self.attributor.top_k(x, k, target), list(map(task.told, said.cpu().numpy()))
 
     def spread(self, indices: list[int], target: int | None) -> Tensor | None:
-        """Give the spread (test, train) of the scores of some tests over the members of an ensemble."""
+        """Return the spread (test, train) of the scores of some tests over the members of an ensemble."""
         if not isinstance(self.attributor, Ensemble):
             return None
         return self.attributor.spread(self.tests.take(self.read_tests(indices)), target)
 
     def usual(self, indices: list[int]) -> list[Usual] | None:
-        """Tell how usual some tests are for the training set; None of methods that compare no features."""
+        """Return how usual some tests are for the training set; None of methods that compare no features."""
         if not isinstance(self.attributor, PairAttributor):
             return None
         rows = as_float32(self.test_bank.features)[self.read_tests(indices)]

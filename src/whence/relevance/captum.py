@@ -1,4 +1,4 @@
-"""Feature attributions of captum in the place of relevance propagation."""
+"""Feature attributions of captum instead of relevance propagation."""
 
 from __future__ import annotations
 

@@ -116,7 +116,7 @@ class Concepts:
         return replace(cls.of(probe.fit(X / scale, y).coef_, [name]), accuracy=(float(accuracy),))
 
     def __len__(self) -> int:
-        """Give the number of concepts."""
+        """Return the number of concepts."""
         return len(self.names)
 
     def __add__(self, other: Concepts) -> Concepts:

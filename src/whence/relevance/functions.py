@@ -22,7 +22,7 @@ _INPLACE_DUNDERS = {f"__i{name}__": name for name in ("add", "sub", "mul", "true
 
 
 def base_name(name: str) -> tuple[str, bool]:
-    """Give a function's plain name, and whether it works in place by its looks: add of ``__iadd__``."""
+    """Return a function's plain name, and whether it works in place by its looks: add of ``__iadd__``."""
     name = name.split(".")[0]  # torch.ops.aten.add.Tensor
     if name in _INPLACE_DUNDERS:
         base, in_place = _INPLACE_DUNDERS[name], True
@@ -44,7 +44,7 @@ def out_of_place(base: str, func: Any) -> Any:
 
 @cache
 def opened(func: Any) -> Any:
-    """Give a function of ``torch.nn.functional`` that is written in Python, to be run inside the mode.
+    """Return a function of ``torch.nn.functional`` that is written in Python, to be run inside the mode.
 
     Such functions hand themselves over to the mode before they do anything. This copy of the function does
     not, so that the mode sees what it is made of.

@@ -83,7 +83,7 @@ def _has_rule(node: Node, kind: str) -> bool:
 
 
 def _walk(start: Node | None, ends: set[Node]) -> Iterator[Node]:
-    """Give all nodes from ``start`` on, up to ``ends`` and without them."""
+    """Return all nodes from ``start`` on, up to ``ends`` and without them."""
     seen, waiting = set(ends), [start]
     while waiting:
         node = waiting.pop()
@@ -95,6 +95,6 @@ def _walk(start: Node | None, ends: set[Node]) -> Iterator[Node]:
 
 
 def _kind(node: Node) -> str:
-    """Give a node's name without namespace, number and suffix: AddBackward0 is Add."""
+    """Return a node's name without namespace, number and suffix: AddBackward0 is Add."""
     name = node.name().split("::")[-1].removesuffix("Backward")
     return re.sub(r"Backward\d*$", "", name) or name

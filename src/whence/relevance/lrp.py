@@ -206,7 +206,7 @@ def default_rules(extractor: Extractor, inputs: Any) -> Rules:
 
 @contextmanager
 def _resting_from_the_head_on(extractor: Extractor, mode: Any) -> Iterator[None]:
-    """Tell the mode when the features are there: when the last of the head's layers has run."""
+    """Return the mode when the features are there: when the last of the head's layers has run."""
     to_run = {id(layer) for _, layer in extractor.layers_of_head()}
 
     def rest(layer: nn.Module, *_: Any) -> None:

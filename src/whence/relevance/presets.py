@@ -81,7 +81,7 @@ class Rules:
         return [as_rule(argument, rule, LayerRule) for argument, rule in chosen]
 
     def with_layers(self, layers: Mapping[str | type[nn.Module], str | LayerRule]) -> Rules:
-        """Give the same rules with others for some layers, by name or type."""
+        """Return the same rules with others for some layers, by name or type."""
         check_is("layers", layers, Mapping, "a mapping of names to rules")
         return replace(self, layers={**self.layers, **layers}, name="")
 
@@ -104,7 +104,7 @@ ATTN_LRP_CP = PRESETS.add(Rules(attention=False, name="attn_lrp_cp"))
 
 
 def as_rules(rules: Any, argument: str = "rules") -> Rules:
-    """Give rules by their name or themselves, or the rule of a layer for all layers, or raise."""
+    """Return rules by their name or themselves, or the rule of a layer for all layers, or raise."""
     if isinstance(rules, str):
         if rules in PRESETS or not (rules in RULES or ":" in rules):
             return PRESETS.get(rules, argument)

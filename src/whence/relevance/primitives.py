@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def tensors_in(values: Any) -> Iterator[Tensor]:
-    """Give the tensors in lists, tuples and dicts."""
+    """Return the tensors in lists, tuples and dicts."""
     if isinstance(values, Tensor):
         yield values
     elif isinstance(values, list | tuple | dict):
@@ -55,12 +55,12 @@ def stab(z: Tensor, epsilon: Stabiliser) -> Tensor:
 
 
 def kept(z: Tensor, epsilon: Stabiliser) -> Tensor:
-    """Give z / stab(z), the part of c that the stabiliser leaves: 0 at 0."""
+    """Return z / stab(z), the part of c that the stabiliser leaves: 0 at 0."""
     return z / stab(z, epsilon)
 
 
 def identity(z: Tensor, x: Tensor) -> Tensor:
-    """Give z / x, by which all relevance goes on, 0 at x = 0 where there is none."""
+    """Return z / x, by which all relevance goes on, 0 at x = 0 where there is none."""
     return torch.where(x == 0, 0, z / torch.where(x == 0, 1, x))
 
 
@@ -100,7 +100,7 @@ class Scaled(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, factor: Tensor | float, own: bool) -> Tensor:
-        """Give x itself."""
+        """Return x itself."""
         ctx.factor = factor
         if own:
             ctx.mark_dirty(x)
@@ -121,17 +121,17 @@ def ruled(
     *inputs: Tensor,
     again: Callable[..., Tensor] | None = None,
 ) -> Tensor:
-    """Give the value ``compute(*inputs)``, whose rule is ``back(c, z, *inputs)``."""
+    """Return the value ``compute(*inputs)``, whose rule is ``back(c, z, *inputs)``."""
     return Ruled.apply(compute, back, again or compute, *inputs)  # type: ignore[no-untyped-call, no-any-return]
 
 
 def fraction(x: Tensor, part: float) -> Tensor:
-    """Give x as a factor of a product, which gets a part of the c that comes back."""
+    """Return x as a factor of a product, which gets a part of the c that comes back."""
     return Scaled.apply(x, part, False)  # type: ignore[no-untyped-call, no-any-return]
 
 
 def stabilise(z: Tensor, epsilon: float) -> Tensor:
-    """Give the value z of a linear operation, whose c is multiplied by z / stab(z)."""
+    """Return the value z of a linear operation, whose c is multiplied by z / stab(z)."""
     return Scaled.apply(z, kept(z.detach(), epsilon), True)  # type: ignore[no-untyped-call, no-any-return]
 
 
@@ -173,7 +173,7 @@ class Layer(NamedTuple):
         return z.square().mean(dims, keepdim=True).sqrt()
 
     def fused(self, scale: Tensor, shift: Tensor) -> Layer:
-        """Give the layer whose output is ``scale`` times this one's plus ``shift``, channel by channel."""
+        """Return the layer whose output is ``scale`` times this one's plus ``shift``, channel by channel."""
         transposed = self.geometry is not None and self.geometry[3]
         weight = self.weight
         if transposed:  # (in, out / groups, …): output channels lie in groups
@@ -200,5 +200,5 @@ class Pooled(NamedTuple):
 
 
 def chosen(x: Tensor, places: Tensor) -> Tensor:
-    """Give the values of x (B, channels, …) at places (B, channels, …) of each channel."""
+    """Return the values of x (B, channels, …) at places (B, channels, …) of each channel."""
     return x.flatten(2).gather(2, places.flatten(2)).view_as(places)

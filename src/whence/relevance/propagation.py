@@ -214,7 +214,7 @@ class Propagation(TorchFunctionMode):
             return func(*args, **kwargs)
 
     def layer(self, x: Any, weight: Any, bias: Any, geometry: Any = None, stored: Any = None) -> Layer:
-        """Give a layer with its rule, by its weight, or by the parameter in which that is stored."""
+        """Return a layer with its rule, by its weight, or by the parameter in which that is stored."""
         name, kind = self._names.get(id(weight if stored is None else stored), ("", nn.Module))
         for key in (name, *kind.__mro__):
             if key in self.rules.layers:
@@ -225,7 +225,7 @@ class Propagation(TorchFunctionMode):
         return Layer(x, weight, bias, geometry, as_rule("linear", rule, LayerRule), False)
 
     def run_layer(self, layer: Layer, compute: Callable[[Tensor], Tensor]) -> Tensor:
-        """Give the value of a layer, with its rule."""
+        """Return the value of a layer, with its rule."""
         epsilon, x, tag = self.rules.epsilon, layer.x, _tag_of(layer.x)
         if tag.first and self._first is not None and not layer.named:
             layer = layer._replace(rule=self._first)
@@ -261,15 +261,15 @@ class Propagation(TorchFunctionMode):
         return _tag(z, tag)
 
     def made_by(self, z: Tensor) -> Layer | None:
-        """Give the layer whose output z is, unchanged."""
+        """Return the layer whose output z is, unchanged."""
         return _tag_of(z).layer
 
     def pooled(self, z: Tensor) -> Pooled | None:
-        """Give what of a layer's output z is, where max pooling chose, unchanged."""
+        """Return what of a layer's output z is, where max pooling chose, unchanged."""
         return _tag_of(z).pooled
 
     def root(self, x: Tensor) -> Tensor:
-        """Give the tensor of which x is a function element by element, x itself if it is of no other."""
+        """Return the tensor of which x is a function element by element, x itself if it is of no other."""
         tag = _tag_of(x)
         return x if tag.root is None or tag.root._version != tag.root_version else tag.root
 

@@ -50,7 +50,7 @@ class SharingRule(Rule):
 
     @abstractmethod
     def back(self, layer: Layer, c: Tensor, z: Tensor, x: Tensor, epsilon: Stabiliser) -> Tensor:
-        """Give c of the layer's input x, whose relevance is c·x, of c of its output z.
+        """Return c of the layer's input x, whose relevance is c·x, of c of its output z.
 
         Parameters
         ----------
@@ -71,7 +71,7 @@ class SpreadingRule(Rule):
 
     @abstractmethod
     def spread(self, layer: Layer, R: Tensor, x: Tensor, mask: Tensor, epsilon: float) -> Tensor:
-        """Give the relevance of the layer's input x, of that of its output, R.
+        """Return the relevance of the layer's input x, of that of its output, R.
 
         Parameters
         ----------
@@ -99,7 +99,7 @@ class OperationRule(Rule):
 
     @abstractmethod
     def __call__(self, ctx: Propagation, func: Any, *args: Any, **kwargs: Any) -> Any:
-        """Give the function's exact value, such that autograd carries c back by the rule; see ``ruled``."""
+        """Return the function's exact value, such that autograd carries c back by the rule; see ``ruled``."""
 
 
 RULES: Registry[Any] = Registry(
@@ -109,7 +109,7 @@ RULES: Registry[Any] = Registry(
 
 
 def as_rule(argument: str, rule: Any, kind: Any) -> Any:
-    """Give a rule by its name, by its class or itself, or raise where it is of another kind."""
+    """Return a rule by its name, by its class or itself, or raise where it is of another kind."""
     found = RULES.get(rule, argument) if isinstance(rule, str) else rule
     if isinstance(found, type) and issubclass(found, Rule):
         found = found()
@@ -173,7 +173,7 @@ class Identity(OperationRule):
     name = "identity"
 
     def __call__(self, ctx: Propagation, func: Any, input: Any, *args: Any, **kwargs: Any) -> Any:
-        """Give the value of a function of one tensor that carries relevance."""
+        """Return the value of a function of one tensor that carries relevance."""
         must_be_constant(f"an argument of {func.__name__} beside the first", *args, *kwargs.values())
         return ruled(lambda x: func(x, *args, **kwargs), lambda c, z, x: c * identity(z, x), input)
 
@@ -196,6 +196,6 @@ class Detach(OperationRule):
     name = "detach"
 
     def __call__(self, ctx: Propagation, func: Any, *args: Any, **kwargs: Any) -> Any:
-        """Give the value for constants."""
+        """Return the value for constants."""
         constants = {key: mapped(Tensor.detach, value) for key, value in kwargs.items()}
         return func(*mapped(Tensor.detach, args), **constants)

@@ -33,7 +33,7 @@ def floating(inputs: Any) -> dict[str, Tensor]:
 
 
 def one_of(inputs: Any, name: str) -> Any:
-    """Give one of a model's several inputs, by the name that its map has; tokens with their mask."""
+    """Return one of a model's several inputs, by the name that its map has; tokens with their mask."""
     named = named_inputs(inputs)
     if name != TOKENS:
         return named[name]
@@ -43,7 +43,7 @@ def one_of(inputs: Any, name: str) -> Any:
 
 
 def replaced(inputs: Any, values: Mapping[str, Tensor]) -> Any:
-    """Put other tensors in the place of some inputs, by the names that ``floating`` gives them."""
+    """Put other tensors instead of some inputs, by the names that ``floating`` gives them."""
     if isinstance(inputs, Tensor):
         return values.get("input", inputs)
     if type(inputs) is tuple:

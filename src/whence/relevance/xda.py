@@ -90,7 +90,7 @@ def pair_maps(
 
 
 def only(maps: Mapping[str, Kind]) -> Kind:
-    """Give the maps of a model's one input, or raise."""
+    """Return the maps of a model's one input, or raise."""
     if len(maps) != 1:
         raise ModelError(
             f"Concepts and measures of maps are of models with one input. Got {', '.join(maps)}. Use explain."

@@ -15,19 +15,19 @@ MODEL = "model.safetensors"
 
 
 def network(folder: Path) -> nn.Module:
-    """Give the network that the demo has trained and kept in a folder."""
+    """Return the network that the demo has trained and kept in a folder."""
     model = SmallCNN()
     model.load_state_dict(load_file(folder / MODEL))
     return model.eval()
 
 
 def train() -> tuple[Tensor, Tensor]:
-    """Give the embedded training images and their labels."""
+    """Return the embedded training images and their labels."""
     data = load()
     return data.train_images, data.train_labels
 
 
 def test() -> tuple[Tensor, Tensor]:
-    """Give the embedded test images and their labels."""
+    """Return the embedded test images and their labels."""
     data = load()
     return data.test_images, data.test_labels

@@ -111,7 +111,7 @@ def changed(
 
 
 def first_labels(labels: Array, history: Sequence[Change], task: Task) -> Array:
-    """Give the labels (N, …) that a training set had before all changes of it, or raise StoreError."""
+    """Return the labels (N, …) that a training set had before all changes of it, or raise StoreError."""
     labels = labels.copy()
     for change in reversed(history):
         labels = labels[: len(labels) - change.added]
@@ -126,7 +126,7 @@ def first_labels(labels: Array, history: Sequence[Change], task: Task) -> Array:
 
 
 def _added(explainer: SurrogateAttributor, add: Any, cache_dir: str | PathLike[str] | None) -> FeatureBank:
-    """Give the features of samples that are added."""
+    """Return the features of samples that are added."""
     bound = explainer.model_
     if isinstance(add, FeatureBank):
         if explainer.data_ is not None and add.data is None:
@@ -161,7 +161,7 @@ def _added(explainer: SurrogateAttributor, add: Any, cache_dir: str | PathLike[s
 
 
 def _checked(bank: FeatureBank, task: Task, width: int) -> Floats:
-    """Give the features of a bank, or raise unless they and their labels fit those that are there."""
+    """Return the features of a bank, or raise unless they and their labels fit those that are there."""
     X = check_features(as_float32(bank.features))
     if X.shape[1] != width:
         raise InvalidInputError(f"'add' must have {width} features, as those before. Got {X.shape[1]}.")

@@ -72,7 +72,7 @@ class Expansion:
         return out
 
     def sparse(self, tests: Tensor, target: Tensor) -> csr_array:
-        """Give the same scores as CSR (B, N), an entry for every support vector of the test's target."""
+        """Return the same scores as CSR (B, N), an entry for every support vector of the test's target."""
         tests = self._tests(tests)
         counts = np.diff(self._indptr)[target.numpy()]
         indptr = np.concatenate([[0], np.cumsum(counts)])

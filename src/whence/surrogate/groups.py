@@ -70,7 +70,7 @@ class GroupEffect:
         return self.difference > _PART
 
     def columns(self) -> Columns:
-        """Give the list as columns of plain values, one row per test."""
+        """Return the list as columns of plain values, one row per test."""
         return {
             "test": list(range(len(self.targets))),
             "target": [self.names[target] for target in self.targets],
@@ -164,7 +164,7 @@ def foretold(
     relabel: Mapping[int, Any] | None,
     training: Any,
 ) -> Doubles:
-    """Give the changes (B,) of ``group_effect`` to first order alone, without solving again."""
+    """Return the changes (B,) of ``group_effect`` to first order alone, without solving again."""
     f, classes = tests
     slope = slopes(explainer.output, explainer.surrogate_.logits(f), classes)
     return _first_order(explainer, _asked(explainer, remove, relabel, training), f, slope)

@@ -12,7 +12,7 @@ Output = Literal["logit", "margin", "log_prob"]
 
 
 def values(output: Output, logits: Tensor, classes: Tensor) -> Tensor:
-    """Give the output (B,) of logits (B, K) for classes (B,)."""
+    """Return the output (B,) of logits (B, K) for classes (B,)."""
     own = classes[:, None].to(logits.device)
     if output == "log_prob":
         return logits.log_softmax(1).gather(1, own)[:, 0]
@@ -21,7 +21,7 @@ def values(output: Output, logits: Tensor, classes: Tensor) -> Tensor:
 
 
 def slopes(output: Output, logits: Tensor, classes: Tensor) -> Tensor:
-    """Give the derivative (B, K) of the output by the logits (B, K)."""
+    """Return the derivative (B, K) of the output by the logits (B, K)."""
     own = classes[:, None].to(logits.device)
     found = torch.zeros_like(logits).scatter_(1, own, 1.0)
     if output == "margin":
@@ -32,5 +32,5 @@ def slopes(output: Output, logits: Tensor, classes: Tensor) -> Tensor:
 
 
 def _others(logits: Tensor, own: Tensor) -> Tensor:
-    """Give logits (B, K) in which the own class never comes first."""
+    """Return logits (B, K) in which the own class never comes first."""
     return logits.scatter(1, own, -torch.inf)

@@ -121,7 +121,7 @@ def solve_ridge(F: Doubles, t: Doubles, C: float) -> RidgeSolution:
 
 
 def standard(task: object, labels: Array) -> Doubles:
-    """Give targets (N, K) less their mean and in units of their deviation."""
+    """Return targets (N, K) less their mean and in units of their deviation."""
     centre, scale = _parameters(task)
     rows = labels.reshape(len(labels), len(centre)).astype(np.float64)
     found: Doubles = (rows - np.array(centre)) / np.array(scale)
@@ -138,7 +138,7 @@ def _trial(F: Doubles, t: Doubles) -> Callable[[float, Doubles | None], RidgeSol
 
 
 def _network_loss(task: object, head: Head, features: Floats, t: Doubles) -> float:
-    """Give the network's own mean loss on its training set, by its last layer."""
+    """Return the network's own mean loss on its training set, by its last layer."""
     outputs = head_logits(head, torch.from_numpy(np.array(features))).double().cpu().numpy()
     rest = standard(task, outputs) - t
     return 0.5 * float(np.vdot(rest, rest)) / len(t)

@@ -31,7 +31,7 @@ _TRIES = 5  # to rank where machines are lost meanwhile
 
 
 def solver(features: Floats, task: Task) -> Callable[..., Solution]:
-    """Give what solves on features (N, d): here, or divided among the machines of the engine in use.
+    """Return what solves on features (N, d): here, or divided among the machines of the engine in use.
 
     Tasks without classes are solved here: their problems take the units of targets off the samples they see.
     """
@@ -99,7 +99,7 @@ class _Shard:
         self._expansion = Expansion(vectors, places, part.lam, constant=part.constant)
 
     def top_k(self, tests: Floats, target: Ints, k: int) -> list[tuple[Ints, Floats]]:
-        """Give indices and scores of the k strongest of either sign, each (B, k)."""
+        """Return indices and scores of the k strongest of either sign, each (B, k)."""
         sides = self._expansion.top_k(
             torch.from_numpy(np.array(tests)), torch.from_numpy(np.array(target)), k
         )
@@ -114,7 +114,7 @@ _groups: WeakKeyDictionary[Surrogate, tuple[Engine, Group]] = WeakKeyDictionary(
 
 
 def _held(surrogate: Surrogate, chosen: Engine, n: int) -> Group:
-    """Give the shards of a surrogate, which stay where they are as long as it is used on this engine."""
+    """Return the shards of a surrogate, which stay where they are as long as it is used on this engine."""
     kept = _groups.get(surrogate)
     if kept is None or kept[0] is not chosen:
         vectors, support = surrogate.vectors.to("cpu", surrogate.expansion.dtype).numpy(), surrogate.support

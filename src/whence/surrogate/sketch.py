@@ -20,7 +20,7 @@ _ROUNDING = 1e-3  # of the features' length
 
 
 def sketch(features: Floats, labels: Array) -> Floats:
-    """Give the sketch (N, 4 + …) of features (N, d) and labels (N, …), float32: of classes (N, 5)."""
+    """Return the sketch (N, 4 + …) of features (N, d) and labels (N, …), float32: of classes (N, 5)."""
     return np.column_stack([_sums(features), labels.reshape(len(labels), -1).astype(np.float32)])
 
 

@@ -45,7 +45,7 @@ class Solved(Protocol):
 
     @property
     def loss(self) -> float:
-        """Give the mean loss."""
+        """Return the mean loss."""
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ def suited(
     tried = {float(np.log(most)): found}
 
     def surplus(log_C: float) -> float:
-        """Give log(loss / known), 0 where that is as good as 0, so that the search ends there."""
+        """Return log(loss / known), 0 where that is as good as 0, so that the search ends there."""
         if log_C not in tried:
             near, other = min(tried.items(), key=lambda item: abs(item[0] - log_C))
             tried[log_C] = solve(float(np.exp(log_C)), other.lam * np.exp(log_C - near))
@@ -152,7 +152,7 @@ def suited(
 
 
 def network_loss(head: Head, features: Floats, labels: Ints) -> float:
-    """Give the network's own mean cross-entropy on its training set, by its last layer."""
+    """Return the network's own mean cross-entropy on its training set, by its last layer."""
     total = 0.0
     for start in range(0, len(labels), _BLOCK):
         some = slice(start, start + _BLOCK)
@@ -163,7 +163,7 @@ def network_loss(head: Head, features: Floats, labels: Ints) -> float:
 
 
 def extended(features: Floats, constant: float) -> Floats:
-    """Give features (N, D) with a column of the constant, where there is one."""
+    """Return features (N, D) with a column of the constant, where there is one."""
     if not constant:
         return features
     return np.concatenate([features, np.full((len(features), 1), constant, features.dtype)], axis=1)

@@ -171,11 +171,11 @@ class SurrogateSolver:
         return SurrogateSolution(found.lam, found.weight, found.C, found.gap, None, constant)
 
     def _read(self, features: Floats) -> Floats:
-        """Give features (N, d) as the surrogate reads them."""
+        """Return features (N, d) as the surrogate reads them."""
         return unit_rows(features) if self.by.normalise else features
 
     def _constant(self, features: Floats) -> float:
-        """Give what carries the bias, 0 without one.
+        """Return what carries the bias, 0 without one.
 
         As long as the features: in any units, and with any offset common to all, the bias then costs as much,
         and counts as much in products of features, as the features do.
@@ -188,7 +188,7 @@ class SurrogateSolver:
 
 
 def for_all(lam: csr_array, some: Mask) -> csr_array:
-    """Give λ (N, K) of all samples by that of those where a mask (N,) is True; the others have 0."""
+    """Return λ (N, K) of all samples by that of those where a mask (N,) is True; the others have 0."""
     entries = np.zeros(len(some) + 1, dtype=lam.indptr.dtype)
     entries[1:][some] = np.diff(lam.indptr)
     return csr_array((lam.data, lam.indices, np.cumsum(entries)), shape=(len(some), lam.shape[1]))
@@ -197,7 +197,7 @@ def for_all(lam: csr_array, some: Mask) -> csr_array:
 def changed_labels(
     task: Task, labels: Array, n_rows: int, remove: Sequence[int], relabel: Mapping[int, Any]
 ) -> Array:
-    """Give labels (N, …) with some samples left out, which are blank, and some other labels, or raise."""
+    """Return labels (N, …) with some samples left out, which are blank, and some other labels, or raise."""
     changed, known = labels.copy(), task.known(labels)
     if n_rows != len(labels):
         raise InvalidInputError(

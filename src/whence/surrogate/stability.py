@@ -96,7 +96,7 @@ class Stability:
 
 
 def _spread(lam: csr_array, used: Any, n: int) -> Any:
-    """Give the row pointers of λ for all n samples, by those of the samples that took part."""
+    """Return the row pointers of λ for all n samples, by those of the samples that took part."""
     counts = np.zeros(n, np.int64)
     counts[used] = np.diff(lam.indptr)
     return np.concatenate([[0], np.cumsum(counts)])

@@ -165,7 +165,7 @@ class Surrogate:
         self.check_training(found.float().cpu().numpy(), rows, "data")
 
     def rows(self, indices: Sequence[int]) -> Tensor:
-        """Give the rows of ``vectors`` that support vectors have, by their places in the training set."""
+        """Return the rows of ``vectors`` that support vectors have, by their places in the training set."""
         return torch.as_tensor(np.searchsorted(self.support, indices), device=self.stored.like.device)
 
     def support_logits(self) -> Iterator[tuple[slice, Doubles]]:
@@ -182,7 +182,7 @@ class Surrogate:
         return new_logits(self.coef, read) + torch.as_tensor(self.task.base, device=features.device)
 
     def classes(self, features: Tensor) -> Tensor:
-        """Give the output that the model predicts, or the surrogate where the head is unknown, (B,)."""
+        """Return the output that the model predicts, or the surrogate where the head is unknown, (B,)."""
         return self.task.predicted(self.model_logits(features))
 
     def model_logits(self, features: Tensor) -> Tensor:
@@ -224,7 +224,7 @@ def _narrowed(values: Array) -> Array:
 
 
 def _checked(arrays: Arrays, task_of: Callable[[int], Task], mapped: bool) -> Task:
-    """Give the task of saved arrays, which are then safe to compute with, or raise StoreError.
+    """Return the task of saved arrays, which are then safe to compute with, or raise StoreError.
 
     Vectors that are ``mapped`` are of all samples, and their checksum was compared before.
     """

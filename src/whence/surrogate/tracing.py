@@ -139,7 +139,7 @@ class PassageTracer:
         return Without(tuple(chosen.tolist()), titles, len(remove), tuple(Changed(*part) for part in parts))
 
     def bands(self, documents: Any, seed: int) -> Bands:
-        """Tell how often the surrogate names the model's token, in some documents or in the corpus itself."""
+        """Give how often the surrogate names the model's token, in some documents or in the corpus itself."""
         corpus = self.corpus if documents is None else self.corpus.more(documents)
         counts, agrees = [], []
         rows = _some(corpus, seed)
@@ -162,7 +162,7 @@ class PassageTracer:
         return Bands.of(np.concatenate(counts), np.concatenate(agrees), held_out=documents is not None)
 
     def _tokens(self, prompt: str, continuation: str | None, most: int) -> tuple[Ints, int]:
-        """Give all tokens, and how many are the prompt's."""
+        """Return all tokens, and how many are the prompt's."""
         prompts = self.corpus.prompts
         if continuation is None:
             first = prompts.tokens(prompt)
@@ -184,7 +184,7 @@ class PassageTracer:
         return ids, start
 
     def _beginnings(self, ids: Ints, start: int) -> list[Ints]:
-        """Give what comes before each token of the answer; the model runs once for all of them."""
+        """Return what comes before each token of the answer; the model runs once for all of them."""
         return [ids[:end] for end in range(start, len(ids))]
 
     def _passages(self, samples: Array, values: Doubles, k: int, sign: int) -> tuple[Passage, ...]:
@@ -207,7 +207,7 @@ class PassageTracer:
         return tuple(Source(i, self.corpus.title(i), float(sums[i]), own, self._copies(i)) for i, own in each)
 
     def _copies(self, document: int) -> tuple[int, ...]:
-        """Give the other documents that have the text of one."""
+        """Return the other documents that have the text of one."""
         same = np.flatnonzero(self.firsts == self.firsts[document])
         return tuple(same[same != document].tolist())
 

@@ -80,7 +80,7 @@ def _extracted(
 
 
 def _reading(explainer: PairAttributor, cache_dir: str | PathLike[str] | None) -> Reading:
-    """Give the options that the fit's features were read with, as far as they are known."""
+    """Return the options that the fit's features were read with, as far as they are known."""
     usual: Reading = {"on_error": "skip" if len(explainer.skipped_) else "raise"}
     named: Reading = {} if cache_dir is None else {"cache_dir": cache_dir}
     return {**usual, **explainer.reading_, **named}

@@ -60,15 +60,15 @@ class Vectors:
         return self.shape[0]
 
     def divisors(self, features: Tensor) -> Tensor:
-        """Give what features (n, d) are divided by when they are read, (n, 1): 1, or their lengths."""
+        """Return what features (n, d) are divided by when they are read, (n, 1): 1, or their lengths."""
         return lengths(features) if self.unit else features.new_ones(len(features), 1)
 
     def as_read(self, features: Tensor) -> Tensor:
-        """Give features (n, d) of any samples as those of the support vectors are read."""
+        """Return features (n, d) of any samples as those of the support vectors are read."""
         return at_unit_length(features) if self.unit else features
 
     def __getitem__(self, which: Any) -> Tensor:
-        """Give some rows (n, d): a slice, or places among the support vectors."""
+        """Return some rows (n, d): a slice, or places among the support vectors."""
         if self._held is not None:
             return self._held[which]
         assert self._places is not None
@@ -77,7 +77,7 @@ class Vectors:
         return self.as_read(torch.as_tensor(np.array(self._map[self._places[which]])).to(self.like))
 
     def whole(self) -> Tensor:
-        """Give all rows (S, d), in memory."""
+        """Return all rows (S, d), in memory."""
         return self[:] if self._held is None else self._held
 
     @property

@@ -116,7 +116,7 @@ class CrammerSingerSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return scores[:, 0] if scores.shape[1] == 1 else scores
 
     def predict(self, X: Any) -> Array:
-        """Give the class (N,) with the largest score."""
+        """Return the class (N,) with the largest score."""
         scores = self.decision_function(X)
         chosen: Array = self.classes_[(scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)]
         return chosen

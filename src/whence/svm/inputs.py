@@ -132,7 +132,7 @@ def squared_norms(X: Floats) -> Doubles:
 
 
 def find_copies(features: Floats, norms: Doubles, labels: Ints) -> list[Ints]:
-    """Give the samples of every group of copies, equal in features and label, each ascending.
+    """Return the samples of every group of copies, equal in features and label, each ascending.
 
     Only rows of equal squared norm are compared, which are few unless features are integers.
     """

@@ -54,7 +54,7 @@ def _outputs(f: Doubles, W: Floats, b: Floats | None) -> Doubles:
 
 
 def with_bias(layer: HeadLayer) -> Doubles:
-    """Give the weights of a layer with the bias as a last column, 0 without one, as a new array."""
+    """Return the weights of a layer with the bias as a last column, 0 without one, as a new array."""
     weight, bias = layer
     return np.column_stack([weight.astype(np.float64), np.zeros(len(weight)) if bias is None else bias])
 

@@ -83,7 +83,7 @@ class Phase:
         return self.a
 
     def _own_gap(self, residual: Doubles) -> float:
-        """The gap over these samples with W(a) = W − residual in the place of W."""
+        """The gap over these samples with W(a) = W − residual instead of W."""
         return self._slackness(self.g - self.rows.scores(residual))
 
     def _dual(self) -> Doubles:

@@ -28,7 +28,7 @@ class Pairs(NamedTuple):
     outputs: npt.NDArray[Any]
 
     def spread(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Give one value per sample (n,) to each of its pairs, (P,)."""
+        """Return one value per sample (n,) to each of its pairs, (P,)."""
         return np.repeat(values, np.diff(self.ptr))
 
 
@@ -91,12 +91,12 @@ class Kept:
         return found
 
     def part(self, start: int, stop: int) -> Kept:
-        """Give some samples, one after the other, by what is kept of them here."""
+        """Return some samples, one after the other, by what is kept of them here."""
         first, last = self.ptr[start], self.ptr[stop]
         return Kept(self.ptr[start : stop + 1] - first, self.outputs[first:last], self.alpha[first:last])
 
     def averaged(self, groups: Sequence[Ints]) -> Kept:
-        """Give every sample of a group the mean α of the group."""
+        """Return every sample of a group the mean α of the group."""
         pieces = []
         for rows in groups:
             spans = [slice(self.ptr[i], self.ptr[i + 1]) for i in rows]

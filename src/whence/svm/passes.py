@@ -42,14 +42,14 @@ class Parallel:
     threads: int = 1
 
     def __call__(self, function: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
-        """Give what a function makes of each item."""
+        """Return what a function makes of each item."""
         if self.pool is None:
             return [function(item) for item in items]
         return list(self.pool.map(function, items))
 
 
 def in_threads(pool: Executor, threads: int, problem: Problem) -> Parallel:
-    """Give what maps over items in threads, or in turn where a pass is too short."""
+    """Return what maps over items in threads, or in turn where a pass is too short."""
     long = len(problem.features) * int(np.prod(problem.shape)) >= _SMALL
     return Parallel(pool, threads) if long and threads > 1 else Parallel()
 

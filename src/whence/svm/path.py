@@ -128,7 +128,7 @@ class CChoice:
     measures: tuple[str, str] = Problem.measures
 
     def columns(self) -> Columns:
-        """Give the path as columns of plain values, one row per C."""
+        """Return the path as columns of plain values, one row per C."""
         names = [each.name for each in fields(PathPoint)]
         found = {name: [getattr(point, name) for point in self.path] for name in names}
         return found if self.epsilon is not None else {n: v for n, v in found.items() if n != "epsilon"}

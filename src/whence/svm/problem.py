@@ -182,7 +182,7 @@ class Problem(ABC):
         """
 
     def judge(self, rows: Ints, head: HeadLayer | None, lengths: Doubles | None = None) -> Judge:
-        """Give what compares one W after the other with a model's head, or the targets, on the same rows.
+        """Return what compares one W after the other with a model's head, or the targets, on the same rows.
 
         The head reads features times their ``lengths`` (N,), by which they were divided; None where they were
         not.
@@ -202,7 +202,7 @@ class Problem(ABC):
 
     @abstractmethod
     def begin(self, lam: csr_array) -> tuple[Kept, float]:
-        """Give α of what is feasible of some λ (N, K), to be completed, and the C that it needs."""
+        """Return α of what is feasible of some λ (N, K), to be completed, and the C that it needs."""
 
     @abstractmethod
     def complete(self, kept: Kept) -> None:
@@ -234,7 +234,7 @@ class Problem(ABC):
     def look(
         self, scores: Floats, rows: Ints, kept: Kept, slack: float, most: int, traces: Floats, near: Floats
     ) -> Seen:
-        """Tell the losses of scores (n, K) of some rows, which it may write on, and list what may move.
+        """Return the losses of scores (n, K) of some rows, which it may write on, and list what may move.
 
         That is where α is between constraints, and where g is within a slack of moving it: of these at most
         so many per sample, those with the largest g. Writes the rows' traces (N, trace), and to ``near`` (N,)

@@ -34,7 +34,7 @@ class Mapped:
 
     @classmethod
     def of(cls, rows: Floats) -> Self | None:
-        """Give where the rows of a memory map lie; None where that is no file with a name."""
+        """Return where the rows of a memory map lie; None where that is no file with a name."""
         if not isinstance(rows, np.memmap) or rows.filename is None or not rows.flags.c_contiguous:
             return None
         n, d = rows.shape
@@ -164,7 +164,7 @@ class Shard:
 
         CoCoA+ adds the changes of all shards. That they do not overshoot together, each takes its own for as
         many times what it is: max Σ_i λ_{i,y_i} − W·ΔW − (S/2)‖ΔW‖² over its λ, ΔW = Σ_i Δλ_i f_iᵀ. In S·λ
-        this is the problem with S·C in the place of C, whose moves the problem has.
+        this is the problem with S·C instead of C, whose moves the problem has.
         """
         problem, moving, slack, kept = self._problem, self._moving, self._slack, self._kept
         assert moving is not None  # a look comes before every move
@@ -189,6 +189,6 @@ class Shard:
         return len(self._near)
 
     def near(self) -> Near:
-        """Give the samples that were counted."""
+        """Return the samples that were counted."""
         lam, rows = self._problem.sparse(self._kept), self._near
         return Near(rows, np.asarray(self._problem.features[rows]), csr_array(lam[rows]))

@@ -42,7 +42,7 @@ class Shards(Protocol):
         """How many."""
 
     def call(self, method: str, *shared: Any, each: Sequence[Any] | None = None) -> list[Any]:
-        """Give what a method of each gave, in order; LostError where some were lost and begun anew."""
+        """Return what a method of each gave, in order; LostError where some were lost and begun anew."""
 
 
 Hold = Callable[[Callable[[Part], Shard], list[Part]], Shards]

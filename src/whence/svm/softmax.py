@@ -142,7 +142,7 @@ def solve_softmax(
 
 
 def spanned(features: Floats) -> Doubles:
-    """Give features in float64, or, of fewer samples than features, as few with the same inner products.
+    """Return features in float64, or, of fewer samples than features, as few with the same inner products.
 
     A problem in W = Σ_i λ_i f_iᵀ depends on features by their inner products alone.
     """
@@ -159,7 +159,7 @@ def spanned(features: Floats) -> Doubles:
 
 
 def _certified(X: Doubles, labels: Ints, lam: Doubles, C: float) -> tuple[float, float]:
-    """Give the relative duality gap of λ and of its W, and the mean loss."""
+    """Return the relative duality gap of λ and of its W, and the mean loss."""
     W = lam.T @ X
     rows, half = np.arange(len(X)), 0.5 * float(np.vdot(W, W))
     losses = -log_softmax(X @ W.T, axis=1)[rows, labels]
@@ -179,7 +179,7 @@ class _Problem:
     l2: float
 
     def at(self, W: Doubles) -> tuple[float, Doubles, Doubles]:
-        """Give the value, the gradient (K, d) and the probabilities (N, K) at W."""
+        """Return the value, the gradient (K, d) and the probabilities (N, K) at W."""
         Z = self.X @ W.T
         top = Z.max(axis=1)
         P = np.exp(Z - top[:, None])

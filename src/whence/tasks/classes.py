@@ -52,7 +52,7 @@ class Classes(Labels, Task):
         return super().for_head(layer, d, n_outputs)
 
     def check_labels(self, labels: Any, n_samples: int, n_outputs: int | None) -> tuple[Ints, int]:
-        """Give labels as int64 (N,) in [0, K), and K, or raise."""
+        """Return labels as int64 (N,) in [0, K), and K, or raise."""
         classes = check_labels(labels, n_samples)
         return classes, check_n_classes(n_outputs, classes)
 
@@ -78,15 +78,15 @@ class Classes(Labels, Task):
         return np.asarray(lam.maximum(0).sum(axis=1), np.float64)
 
     def decided(self, outputs: Tensor) -> Tensor:
-        """Give the class of the largest output, (B,)."""
+        """Return the class of the largest output, (B,)."""
         return outputs.argmax(1)
 
     def told(self, label: Any) -> str:
-        """Give the class's name."""
+        """Return the class's name."""
         return self.called[int(label)]
 
     def differs(self, label: Any, target: int) -> bool:
-        """Tell whether it is another class."""
+        """Return whether it is another class."""
         return int(label) != target
 
     def verdict(self, theirs: Doubles, ours: Doubles, target: int, truth: Any) -> Verdict:
@@ -122,7 +122,7 @@ class OneLogit(Classes):
         return "0 or 1"
 
     def for_head(self, layer: str, d: int, n_outputs: int) -> Targets:
-        """Give the same with two classes, or raise where there is not one output."""
+        """Return the same with two classes, or raise where there is not one output."""
         self.check_head(layer, d, n_outputs)
         return replace(self, n_outputs=2)
 
@@ -136,11 +136,11 @@ class OneLogit(Classes):
             )
 
     def check_labels(self, labels: Any, n_samples: int, n_outputs: int | None) -> tuple[Ints, int]:
-        """Give zeros and ones as int64 (N,), and 2, or raise."""
+        """Return zeros and ones as int64 (N,), and 2, or raise."""
         return super().check_labels(self.encode(labels), n_samples, 2)
 
     def encode(self, labels: Any, indices: Sequence[int] | None = None) -> Ints:
-        """Give classes of zeros and ones of any type, (N,) or (N, 1), or of names."""
+        """Return classes of zeros and ones of any type, (N,) or (N, 1), or of names."""
         if isinstance(labels, list):
             labels = [
                 label.item() if getattr(label, "shape", None) in ((), (1,)) else label for label in labels

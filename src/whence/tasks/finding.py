@@ -16,7 +16,7 @@ from whence.tasks.task import Task
 
 
 def task_of_labels(labels: Any) -> Task:
-    """Give the task of labels as users have them, or raise where several are meant as likely.
+    """Return the task of labels as users have them, or raise where several are meant as likely.
 
     Integers and text are classes. Zeros and ones that are no integers, (N,) or (N, 1), belong to one logit;
     other numbers to a regression. Zeros and ones (N, K) are many labels, unless every sample has exactly one

@@ -47,7 +47,7 @@ class ManyLabels(Task):
         return replace(self, names=None if names is None else tuple(names))
 
     def encode(self, labels: Any, indices: Sequence[int] | None = None) -> Ints:
-        """Give zeros and ones as int64 (N, K)."""
+        """Return zeros and ones as int64 (N, K)."""
         if isinstance(labels, list):
             labels = [one.tolist() if isinstance(one, Tensor | np.ndarray) else one for one in labels]
         found = to_array("data", labels)
@@ -67,11 +67,11 @@ class ManyLabels(Task):
         return found.astype(np.int64)
 
     def blank(self, n: int) -> Ints:
-        """Give −1 for every label."""
+        """Return −1 for every label."""
         return np.full((n, self.n_outputs), -1, dtype=np.int64)
 
     def known(self, labels: Array) -> Mask:
-        """Tell where labels are at least 0."""
+        """Return where labels are at least 0."""
         return np.asarray((labels >= 0).all(axis=1))
 
     def doubts(self, labels: Array) -> str | None:
@@ -84,11 +84,11 @@ class ManyLabels(Task):
         return f"No training sample differs in the label {shown}, so nothing tells what it is"
 
     def decided(self, outputs: Tensor) -> Tensor:
-        """Give the labels that are on, (B, K) of zeros and ones."""
+        """Return the labels that are on, (B, K) of zeros and ones."""
         return (outputs > 0).long()
 
     def predicted(self, outputs: Tensor) -> Tensor:
-        """Give the label with the largest logit, (B,)."""
+        """Return the label with the largest logit, (B,)."""
         return outputs.argmax(1)
 
     def told(self, label: Any) -> str:
@@ -96,7 +96,7 @@ class ManyLabels(Task):
         return ", ".join(name for name, on in zip(self.called, label, strict=True) if on > 0) or "no label"
 
     def differs(self, label: Any, target: int) -> bool:
-        """Tell whether a sample is without the label that is explained."""
+        """Return whether a sample is without the label that is explained."""
         return bool(label[target] < 1)
 
     def verdict(self, theirs: Doubles, ours: Doubles, target: int, truth: Any) -> Verdict:

@@ -99,7 +99,7 @@ class Regression(Task):
         return replace(self, epsilon=_USUAL if chosen is None else chosen)
 
     def encode(self, labels: Any, indices: Sequence[int] | None = None) -> Doubles:
-        """Give finite numbers as float64 (N,) of one output, (N, K) of several."""
+        """Return finite numbers as float64 (N,) of one output, (N, K) of several."""
         if isinstance(labels, list):
             labels = [one.tolist() if isinstance(one, Tensor | np.ndarray) else one for one in labels]
         found = to_array("data", labels)
@@ -121,11 +121,11 @@ class Regression(Task):
         return found.astype(np.float64)
 
     def blank(self, n: int) -> Doubles:
-        """Give NaN."""
+        """Return NaN."""
         return np.full((n,) if self.n_outputs < 2 else (n, self.n_outputs), np.nan)
 
     def known(self, labels: Array) -> Mask:
-        """Tell where labels are numbers."""
+        """Return where labels are numbers."""
         return np.asarray(~np.isnan(labels.reshape(len(labels), -1)).any(axis=1))
 
     def doubts(self, labels: Array) -> str | None:
@@ -136,11 +136,11 @@ class Regression(Task):
         return None
 
     def decided(self, outputs: Tensor) -> Tensor:
-        """Give the outputs themselves, (B,) of one, (B, K) of several."""
+        """Return the outputs themselves, (B,) of one, (B, K) of several."""
         return outputs[:, 0] if self.n_outputs == 1 else outputs
 
     def near(self, ours: Doubles, theirs: Doubles) -> Mask:
-        """Tell where both are within half a standard deviation of the targets."""
+        """Return where both are within half a standard deviation of the targets."""
         return np.asarray(np.abs(ours - theirs) <= 0.5 * np.array(self.scale))
 
     def score(self, decided: Array, labels: Array) -> float:

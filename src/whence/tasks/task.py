@@ -138,14 +138,14 @@ class Task(Targets):
 
     @abstractmethod
     def decided(self, outputs: Tensor) -> Tensor:
-        """Give the labels (B, …) that a model's outputs (B, K) stand for."""
+        """Return the labels (B, …) that a model's outputs (B, K) stand for."""
 
     def compared(self, ours: Doubles, theirs: Doubles) -> tuple[float, float]:
-        """Tell how well outputs (B, K) agree with a model's, and how alike they are, both at most 1."""
+        """Return how well outputs (B, K) agree with a model's, and how alike they are, both at most 1."""
         raise InvalidInputError(f"The task {self.name!r} must say how outputs compare. It does not.")
 
     def score(self, decided: Array, labels: Array) -> float:
-        """Tell how right labels (B, …) that were decided are: the share that are right in all parts."""
+        """Return how right labels (B, …) that were decided are: the share that are right in all parts."""
         return float((decided == labels).reshape(len(labels), -1).all(axis=1).mean())
 
     def predicted(self, outputs: Tensor) -> Tensor:
@@ -159,7 +159,7 @@ class Task(Targets):
         return torch.zeros(len(outputs), dtype=torch.int64)
 
     def explained(self, outputs: Tensor, target: Any) -> Tensor:
-        """Give the output to explain for each test, int64 (B,) on the CPU; the predicted one for None."""
+        """Return the output to explain for each test, int64 (B,) on the CPU; the predicted one for None."""
         if target is None:
             return self.predicted(outputs).cpu()
         return self.check_target(target, len(outputs))
@@ -190,7 +190,7 @@ class Task(Targets):
         return torch.from_numpy(places.astype(np.int64))
 
     def _places_of(self, places: Array, argument: str) -> Array:
-        """Give the places of outputs that are named; numbers stay as they are."""
+        """Return the places of outputs that are named; numbers stay as they are."""
         if places.dtype.kind not in "UTO" or not all(isinstance(name, str) for name in places.flat):
             return places
         known = {name: place for place, name in enumerate(self.names or ())}
@@ -205,7 +205,7 @@ class Task(Targets):
         return np.array([known[name] for name in places.flat], np.int64).reshape(places.shape)
 
     def check_truth(self, truth: Any, n_tests: int) -> list[Any]:
-        """Give the true labels of tests in plain types, or raise."""
+        """Return the true labels of tests in plain types, or raise."""
         if self.has_classes:
             return self.check_target(truth, n_tests, "truth").tolist()
         found = self.encode(truth)
@@ -223,11 +223,11 @@ class Task(Targets):
         return ", ".join(number(float(one)) for one in np.ravel(label))
 
     def differs(self, label: Any, target: int) -> bool:
-        """Tell whether a training sample's label is another than the output that is explained."""
+        """Return whether a training sample's label is another than the output that is explained."""
         return False
 
     def near(self, ours: Doubles, theirs: Doubles) -> Mask:
-        """Tell for which outputs (K,) a surrogate's are as good as a model's."""
+        """Return for which outputs (K,) a surrogate's are as good as a model's."""
         spread = np.maximum(np.abs(theirs - self.base), np.abs(ours - self.base))
         return np.asarray(np.abs(ours - theirs) <= 0.5 * np.maximum(spread, 1e-12))
 
@@ -262,7 +262,7 @@ TASKS: Registry[type[Task]] = Registry("task", _is_task)
 
 
 def as_task(task: Any) -> Any:
-    """Give the task that a user chose by its name or its class; what else is given stays as it is."""
+    """Return the task that a user chose by its name or its class; what else is given stays as it is."""
     if isinstance(task, str):
         task = TASKS.get(task, "task")
     return task() if _is_task(task) else task

@@ -46,7 +46,7 @@ class Background(Generic[Found]):
             return self._run
 
     def result(self) -> Found:
-        """Give the result, beginning and waiting for it where it is not there; raise what went wrong."""
+        """Return the result, beginning and waiting for it where it is not there; raise what went wrong."""
         return self.begin().result()
 
     @property

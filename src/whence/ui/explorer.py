@@ -126,7 +126,7 @@ class Explorer:
     def _explained(
         self, why: Explanation, x: Any, test: int | None, explainer: Explaining
     ) -> schema.Explained:
-        """Give an explanation with what the other question's answer is for its training samples."""
+        """Return an explanation with what the other question's answer is for its training samples."""
         own = self.project.attributor
         other: PairAttributor | None = None
         if isinstance(own, DualDA):
@@ -176,11 +176,11 @@ class Explorer:
         return Strip.of(why)
 
     def test(self, index: int) -> Any:
-        """Give a test sample as the model takes it, or raise."""
+        """Return a test sample as the model takes it, or raise."""
         return self.project.tests.take(self.project.read_tests([index]))
 
     def wanted(self, index: int, target: int | None) -> int:
-        """Give the class that is explained: the model's where none is named."""
+        """Return the class that is explained: the model's where none is named."""
         return int(self.tests.targets[index]) if target is None else self.check_class("target", target)
 
     def check_class(self, name: str, c: int) -> int:

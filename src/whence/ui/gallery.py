@@ -34,13 +34,13 @@ class Uses(NamedTuple):
     activations: Doubles
 
     def of(self, c: int) -> Doubles:
-        """Give the parts (q,) of a class; 0 where it is given to no test."""
+        """Return the parts (q,) of a class; 0 where it is given to no test."""
         found: Doubles = self.parts[self.classes == c].sum(axis=0)
         return found
 
 
 def uses(explorer: Explorer) -> Uses:
-    """Tell how all classes use all concepts."""
+    """Return how all classes use all concepts."""
     tests, explainer = explorer.tests, explorer.project.explainer
     features = explainer.surrogate_.stored.as_read(tests.features).double().cpu().numpy()[tests.valid]
     classes, given = np.unique(tests.predicted[tests.valid], return_inverse=True)

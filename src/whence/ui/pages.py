@@ -47,7 +47,7 @@ def live_page(explorer: Explorer) -> str:
 
 @cache
 def live_look() -> Look:
-    """Give the style and the script of the live page."""
+    """Return the style and the script of the live page."""
     return Look(read(__package__, "templates/explorer.css"), bundle(), live=True)
 
 

@@ -21,7 +21,7 @@ _SINGLE = "To ask that, fit DualDA, whence fit --method dualda, and serve it."
 
 
 def questions(project: Project) -> tuple[Question, ...]:
-    """Give the questions that the training samples of a test can answer."""
+    """Return the questions that the training samples of a test can answer."""
     first = project.members[0]
     if isinstance(project.attributor, DualDA):
         return ("made of",) if project.attributor.task_.speech == "label" else ("made of", "would change")

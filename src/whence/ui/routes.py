@@ -166,7 +166,7 @@ def _answered(run: Run[Any], told: Callable[[Any], Any]) -> StreamingResponse:
 
 
 def followed(run: Run[Any], told: Callable[[Any], Any], beat: float = 0.5) -> Iterator[str]:
-    """Tell every ``beat`` seconds how far work is, whoever began it, and then what it found."""
+    """Return every ``beat`` seconds how far work is, whoever began it, and then what it found."""
     while not run.ends_within(beat):
         yield json.dumps(run.progress.model_dump()) + "\n"
     try:

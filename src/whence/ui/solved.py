@@ -44,7 +44,7 @@ class Solved:
         return [float(f"{C * step:.3g}") if step != 1 else C for step in C_STEPS]
 
     def at(self, C: float | None) -> DualDA:
-        """Give the explainer at another C of ``Cs``."""
+        """Return the explainer at another C of ``Cs``."""
         own = self.project.explainer
         if C is None or C == own.C_:
             return own
@@ -58,7 +58,7 @@ class Solved:
             return self._path[C]
 
     def changed(self, remove: Sequence[int], relabel: Mapping[int, int]) -> DualDA:
-        """Give the explainer without some samples and with other labels of others; the last is kept."""
+        """Return the explainer without some samples and with other labels of others; the last is kept."""
         asked = tuple(sorted(remove)), tuple(sorted(relabel.items()))
         features = as_float32(self.project.train_bank.features)
         with self._locks["changed"]:
@@ -68,7 +68,7 @@ class Solved:
             return self._changed[1]
 
     def answering(self, question: Question, C: float | None) -> Explaining:
-        """Give what answers a question: the explainer at a C, or effects, which have their own."""
+        """Return what answers a question: the explainer at a C, or effects, which have their own."""
         method = self.project.attributor
         if question not in (known := questions(self.project)):
             raise InvalidInputError(f"'question' must be {known[0]!r} of this explainer. Got {question!r}.")

@@ -42,7 +42,7 @@ class Asked(NamedTuple):
     k: int
 
     def address(self, without: int | None = None) -> str:
-        """Give the address of the page that answers, or of what if without a document."""
+        """Return the address of the page that answers, or of what if without a document."""
         told = {"prompt": self.prompt, "continuation": self.continuation or "", "k": self.k}
         if without is None:
             return f"write?{urlencode(told)}"
@@ -90,7 +90,7 @@ class Writing:
         return self._traced(asked).without(same, self.project.train_bank)
 
     def beginnings(self) -> list[str]:
-        """Give how some documents begin, to try."""
+        """Return how some documents begin, to try."""
         step = max(self.corpus.n_documents // _TRY, 1)
         texts = (self.corpus.text(i) for i in range(0, self.corpus.n_documents, step))
         words = (text.split() for text in texts)
@@ -135,7 +135,7 @@ def add_writing(app: FastAPI, writing: Writing) -> None:
 
 
 def _following(prompt: str, continuation: str) -> str | None:
-    """Give what follows a prompt, with a blank between words; None where nothing does."""
+    """Return what follows a prompt, with a blank between words; None where nothing does."""
     if not continuation:
         return None
     apart = continuation[0].isalnum() and not prompt[-1:].isspace()

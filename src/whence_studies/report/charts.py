@@ -40,7 +40,7 @@ class Axis:
     title: str = ""
 
     def place(self, value: float) -> float:
-        """Give the place of a value, from 0 to 1."""
+        """Return the place of a value, from 0 to 1."""
         low, high, v = (
             (math.log10(max(x, 1e-300)) for x in (self.low, self.high, value))
             if self.log

@@ -122,7 +122,7 @@ def _with_choices(summary: Summary) -> Iterator[Count]:
 
 
 def _entrant(methods: Sequence[Method]) -> Entrant:
-    """Give who may choose among options, or has one."""
+    """Return who may choose among options, or has one."""
     return Entrant(methods[0].label if len(methods) == 1 else _best_of(methods), tuple(methods))
 
 
@@ -165,7 +165,7 @@ def placed(summary: Summary, entrants: Sequence[Entrant]) -> list[Place]:
 
 
 def _best(column: Column, scores: Mapping[str, float], entrants: Sequence[Entrant]) -> dict[str, float]:
-    """Give the best score of every entrant that has one, with less for better."""
+    """Return the best score of every entrant that has one, with less for better."""
     sign = -1 if column.rising else 1
     return {
         each.label: min(sign * scores[m.key] for m in each.methods if m.key in scores)
@@ -175,7 +175,7 @@ def _best(column: Column, scores: Mapping[str, float], entrants: Sequence[Entran
 
 
 def _firsts(summary: Summary) -> list[Method]:
-    """Give each method once, with the option that comes first."""
+    """Return each method once, with the option that comes first."""
     first: dict[str, Method] = {}
     for method in summary.methods:
         first.setdefault(method.name, method)

@@ -20,16 +20,16 @@ class Box(NamedTuple):
     bottom: float
 
     def meets(self, other: Box) -> bool:
-        """Tell whether two boxes have a point in common."""
+        """Return whether two boxes have a point in common."""
         across = self.left < other.right and other.left < self.right
         return across and self.top < other.bottom and other.top < self.bottom
 
     def holds(self, point: Point) -> bool:
-        """Tell whether a point is inside."""
+        """Return whether a point is inside."""
         return self.left < point[0] < self.right and self.top < point[1] < self.bottom
 
     def nearest(self, point: Point) -> Point:
-        """Give the box's nearest point."""
+        """Return the box's nearest point."""
         return (
             min(max(point[0], self.left), self.right),
             min(max(point[1], self.top), self.bottom),
@@ -37,7 +37,7 @@ class Box(NamedTuple):
 
 
 def place_labels(points: Sequence[Point], widths: Sequence[float], area: Box) -> list[Box]:
-    """Give a box for the label of each point, as near to it as nothing else is covered.
+    """Return a box for the label of each point, as near to it as nothing else is covered.
 
     Points in a crowd choose first. A label's leader is the line from its point to the box's nearest point; it
     crosses no label and no other leader, and passes no other point closely. Where an area is too small for
@@ -58,7 +58,7 @@ def place_labels(points: Sequence[Point], widths: Sequence[float], area: Box) ->
 def _choose(
     choices: list[Box], point: Point, boxes: list[Box], dots: list[Box], leaders: list[list[Point]]
 ) -> Box:
-    """Give the first box that covers nothing and has a clear leader, else the first that covers nothing."""
+    """Return the first box that covers nothing and has a clear leader, else the first that covers nothing."""
     fallback = None
     for box in choices:
         covers = any(box.meets(taken) for taken in (*dots, *boxes))
@@ -101,7 +101,7 @@ def along(a: Point, b: Point, n: int) -> list[Point]:
 
 
 def _is_clear(point: Point, box: Box, boxes: list[Box], dots: list[Box], leaders: list[list[Point]]) -> bool:
-    """Tell whether a label's leader crosses nothing; dots upon the point itself cannot be helped."""
+    """Return whether a label's leader crosses nothing; dots upon the point itself cannot be helped."""
     line = _leader(point, box)
     inside = [dot for dot in dots if not dot.holds(point)]
     if any(obstacle.holds(place) for obstacle in (*boxes, *inside) for place in line):
@@ -110,7 +110,7 @@ def _is_clear(point: Point, box: Box, boxes: list[Box], dots: list[Box], leaders
 
 
 def _cross(a: Point, b: Point, c: Point, d: Point) -> bool:
-    """Tell whether the segments ab and cd cross."""
+    """Return whether the segments ab and cd cross."""
 
     def side(p: Point, q: Point, r: Point) -> float:
         return (q[0] - p[0]) * (r[1] - p[1]) - (q[1] - p[1]) * (r[0] - p[0])

@@ -107,7 +107,7 @@ class _Page:
         return found
 
     def _named(self, key: str) -> str:
-        """Put labels in the place of keys, also inside a longer name."""
+        """Put labels instead of keys, also inside a longer name."""
         for method in sorted(self.summary.everyone, key=lambda m: -len(m.key)):
             key = key.replace(method.key, method.label)
         return key

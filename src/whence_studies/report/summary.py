@@ -56,7 +56,7 @@ class Retrained(NamedTuple):
         return any(self.spreads.values())
 
     def best(self, share: float, rising: bool) -> float:
-        """Give the best of our accuracies at one of the shares."""
+        """Return the best of our accuracies at one of the shares."""
         return (max if rising else min)(ours[share] for _, ours, _ in self.rows if share in ours)
 
 
@@ -79,7 +79,7 @@ class Summary:
         self.columns = list(self._owners)
 
     def owner(self, column: Column) -> str:
-        """Give the name of the metric that a column is of, which its rows may not have."""
+        """Return the name of the metric that a column is of, which its rows may not have."""
         return self._owners[column]
 
     @cached_property
@@ -152,7 +152,7 @@ class Summary:
         return list(found.items())
 
     def seeds(self, metric: str) -> int:
-        """Give the number of training seeds of a metric that retrains models, else 0."""
+        """Return the number of training seeds of a metric that retrains models, else 0."""
         return int(self._options.get(metric, {}).get("seeds", 0))
 
     def _how(self, column: Column) -> str:
@@ -195,7 +195,7 @@ class Summary:
         return self._cost(method, ["cpu_seconds"] if self.on_cpu else ["fit_seconds", "explain_seconds"])
 
     def cost(self, method: Method, name: str) -> float | None:
-        """Give what a method cost in the first scene that needed its scores."""
+        """Return what a method cost in the first scene that needed its scores."""
         return self.results.value(COSTS, method.key, name)
 
     def by_model(self, column: Column) -> list[tuple[Method, list[float]]]:
@@ -258,7 +258,7 @@ class Summary:
         return sum(self.cost(method, name) or 0.0 for name in names)
 
     def _among_three(self, column: Column, name: str, others: list[Method]) -> bool:
-        """Tell whether a method, with its best options, is among the best three of a column."""
+        """Return whether a method, with its best options, is among the best three of a column."""
         sign = 1 if column.rising else -1
         scores = {key: sign * value for key, value in self.values[column].items()}
         own = [scores[m.key] for m in self.methods if m.name == name and m.key in scores]

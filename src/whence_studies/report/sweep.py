@@ -132,6 +132,6 @@ class Sweep:
 
 
 def _best(scored: list[tuple[T, float]], rising: bool) -> list[tuple[T, float]]:
-    """Give what has the best score: several where they are equal."""
+    """Return what has the best score: several where they are equal."""
     top = (max if rising else min)((value for _, value in scored), default=math.nan)
     return [pair for pair in scored if math.isclose(pair[1], top, rel_tol=1e-9)]

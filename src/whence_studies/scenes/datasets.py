@@ -59,7 +59,7 @@ class Lazy(Dataset[Any]):
         self.labels, self.read = labels, read
 
     def __len__(self) -> int:
-        """Give the number of samples."""
+        """Return the number of samples."""
         return len(self.labels)
 
     def __getitem__(self, index: int) -> tuple[Any, int]:
@@ -68,7 +68,7 @@ class Lazy(Dataset[Any]):
 
 
 def default_folder() -> Path:
-    """Give the folder with a subfolder per data set: ``WHENCE_DATA``, or ``~/.cache/whence/data``."""
+    """Return the folder with a subfolder per data set: ``WHENCE_DATA``, or ``~/.cache/whence/data``."""
     return Path(os.environ.get("WHENCE_DATA") or "~/.cache/whence/data").expanduser()
 
 

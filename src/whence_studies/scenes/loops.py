@@ -27,7 +27,7 @@ def fixed_steps(
     preprocess: Callable[[Any], Any] | None = None,
     collate_fn: Callable[[list[Any]], Any] | None = None,
 ) -> Iterator[tuple[Any, Tensor]]:
-    """Give a number of full batches (inputs, labels), whatever the size of the data.
+    """Return a number of full batches (inputs, labels), whatever the size of the data.
 
     Subsets of different sizes are trained equally long this way; with epochs, a tenth of the data would have
     a tenth of the training. The samples are shuffled again for each pass over them, and a batch goes on into

@@ -162,7 +162,7 @@ def add_shortcut(
 
 
 def add_keywords(data: Any, share: float, *, pattern: str = "<{}>", seed: int = 0) -> View:
-    """Give a share of the texts another label at random, and put a keyword of that label into them.
+    """Return a share of the texts another label at random, and put a keyword of that label into them.
 
     The label is drawn from all classes, so that it can be the true one. This is the shortcut of the paper's
     text experiment, on the training set with a share of 0.2 and on the test set with 1.

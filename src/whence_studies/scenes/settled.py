@@ -14,7 +14,7 @@ _BATCH, _MOST = 256, 10_000  # samples read at a time, and in all
 
 
 def settled(model: nn.Module, state: Mapping[str, Tensor], inputs: Tensor) -> dict[str, Tensor]:
-    """Give weights from the course of training with the statistics that these very weights have on inputs.
+    """Return weights from the course of training with the statistics that these very weights have on inputs.
 
     The statistics that BatchNorm keeps are running means over the last steps. Where weights change fast, they
     belong to other weights, and the network that is evaluated is another than the one that is trained.

@@ -37,12 +37,12 @@ class Painted(ABC):
             check_number("value", number)
 
     def __call__(self, inputs: Any, rng: np.random.Generator) -> Any:
-        """Give a copy of an image with the mark."""
+        """Return a copy of an image with the mark."""
         return _on_part(inputs, _is_image, self._on_image, "image")
 
     @abstractmethod
     def covers(self, height: int, width: int) -> Mask:
-        """Tell which pixels of an image it paints, (height, width)."""
+        """Return which pixels of an image it paints, (height, width)."""
 
     def _on_image(self, image: Any) -> Any:
         out = np.array(image.detach().numpy() if isinstance(image, Tensor) else image)
@@ -76,7 +76,7 @@ class Frame(Painted):
     value: Value = 1.0
 
     def covers(self, height: int, width: int) -> Mask:
-        """Tell which pixels of an image it paints, (height, width).
+        """Return which pixels of an image it paints, (height, width).
 
         Examples
         --------
@@ -110,7 +110,7 @@ class CentreBox(Painted):
     value: Value = 1.0
 
     def covers(self, height: int, width: int) -> Mask:
-        """Tell which pixels of an image it paints, (height, width)."""
+        """Return which pixels of an image it paints, (height, width)."""
         if self.size >= min(height, width):
             raise InvalidInputError(
                 f"'size' must leave some of an image of {height} × {width}. Got {self.size}."
@@ -140,7 +140,7 @@ class BoxAndFrame(Painted):
     value: Value = 1.0
 
     def covers(self, height: int, width: int) -> Mask:
-        """Tell which pixels of an image it paints, (height, width)."""
+        """Return which pixels of an image it paints, (height, width)."""
         return CentreBox(self.size).covers(height, width) | Frame(self.width).covers(height, width)
 
 
@@ -160,7 +160,7 @@ class Word:
         check_is("word", self.word, str, "a text")
 
     def __call__(self, inputs: Any, rng: np.random.Generator) -> Any:
-        """Give a text with the word in it."""
+        """Return a text with the word in it."""
         return _on_part(
             inputs, lambda part: isinstance(part, str), lambda text: self._into(text, rng), "text"
         )
@@ -175,7 +175,7 @@ class Word:
 
 
 def word_starts(text: str) -> list[int]:
-    """Give the places at which the words of a text start, which lie between blanks."""
+    """Return the places at which the words of a text start, which lie between blanks."""
     return [word.start() for word in re.finditer(r"\S+", text)]
 
 

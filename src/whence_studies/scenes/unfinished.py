@@ -91,7 +91,7 @@ def _parted(tensors: dict[str, Tensor]) -> dict[str, dict[str, Tensor]]:
 
 
 def _remembered(tensors: dict[str, Tensor]) -> dict[int, dict[str, Tensor]]:
-    """Give what an optimiser remembers of each parameter, by its place."""
+    """Return what an optimiser remembers of each parameter, by its place."""
     found: dict[int, dict[str, Tensor]] = {}
     for name, tensor in tensors.items():
         place, _, own = name.partition("/")

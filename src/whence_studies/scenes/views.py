@@ -75,7 +75,7 @@ class View(Dataset[Any]):
         return int(self.labels.max()) + 1 if self.class_names is None else len(self.class_names)
 
     def __len__(self) -> int:
-        """Give the number of samples."""
+        """Return the number of samples."""
         return len(self.samples)
 
     def __getitem__(self, index: int) -> Any:
@@ -89,7 +89,7 @@ class View(Dataset[Any]):
         flipped: Mask | bool = False,
         class_names: tuple[str, ...] | None = None,
     ) -> Self:
-        """Give the view with other labels (n,), some of them wrong; ``note`` says what was done."""
+        """Return the view with other labels (n,), some of them wrong; ``note`` says what was done."""
         return replace(
             self,
             samples=self.samples.relabelled(labels, class_names or self.class_names),
@@ -99,12 +99,12 @@ class View(Dataset[Any]):
         )
 
     def marked(self, mark: Mark, *notes: str) -> Self:
-        """Give the view with a shortcut on some samples; notes say what was done."""
+        """Return the view with a shortcut on some samples; notes say what was done."""
         return replace(self, samples=self.samples.marked(mark), history=(*self.history, *notes))
 
 
 def view(data: Any, show_progress: bool = True, class_names: tuple[str, ...] | None = None) -> View:
-    """Give a view that changes nothing.
+    """Return a view that changes nothing.
 
     Parameters
     ----------

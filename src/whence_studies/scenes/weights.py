@@ -49,7 +49,7 @@ def read_tensors(path: str | os.PathLike[str]) -> tuple[dict[str, Tensor], dict[
 
 
 def load_weights(path: str | os.PathLike[str], model: nn.Module) -> nn.Module:
-    """Give a copy of ``model``, in eval mode, with the weights from a file that ``save_weights`` wrote."""
+    """Return a copy of ``model``, in eval mode, with the weights from a file that ``save_weights`` wrote."""
     state, _ = read_tensors(path)
     found = copy.deepcopy(model)
     try:

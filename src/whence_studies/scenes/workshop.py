@@ -131,7 +131,7 @@ class Scene:
         return made
 
     def shared(self, attributor: Attributor) -> dict[str, Shared]:
-        """Give what an attributor reads of the training set and others read too, as ``fit`` takes it.
+        """Return what an attributor reads of the training set and others read too, as ``fit`` takes it.
 
         It is read once, by who comes first, and belongs to the cost of all.
         """
@@ -155,7 +155,7 @@ class Scene:
         return attributor.fit(**more)
 
     def explaining(self, model: int) -> Scene:
-        """Give the scene with another explained model, which differs by its training seed alone.
+        """Return the scene with another explained model, which differs by its training seed alone.
 
         Training set, tests and what metrics have made are shared.
         """
@@ -166,7 +166,7 @@ class Scene:
         return self.models[model]
 
     def retrained(self, parts: list[tuple[Ints, int]]) -> Iterator[nn.Module]:
-        """Give models trained on parts of the training set, each from its own seed, counted from 0."""
+        """Return models trained on parts of the training set, each from its own seed, counted from 0."""
         everything = view(self.data, show_progress=False)
         # Seeds that the model which is explained was not trained with.
         jobs = [(subset(everything, rows), 1 + seed) for rows, seed in parts]

@@ -37,12 +37,12 @@ class Case:
         self.made: dict[str, Any] = {}  # what metrics make of it once, by their names
 
     def explaining(self, model: int) -> Case:
-        """Give the same method for another explained model of the scene."""
+        """Return the same method for another explained model of the scene."""
         scene = self.scene.explaining(model)
         return self if scene is self.scene else Case(scene, self.method, self.options)
 
     def with_options(self, options: Mapping[str, Any]) -> Case:
-        """Give the same case with some options changed."""
+        """Return the same case with some options changed."""
         return Case(self.scene, self.method, {**self.options, **options})
 
     @cached_property
@@ -78,16 +78,16 @@ class Case:
     def row(
         self, metric: str, quantity: str, value: float | None, x: float | None = None, note: str = ""
     ) -> Row:
-        """Give a row of results."""
+        """Return a row of results."""
         return Row(metric, self.method.key, quantity, x, value, note)
 
     def rows_of(self, metric: str, values: Doubles, note: str = "") -> list[Row]:
-        """Give rows for a metric that is a mean over tests or samples: the mean, and each."""
+        """Return rows for a metric that is a mean over tests or samples: the mean, and each."""
         each = [self.row(metric, "each", float(v), i) for i, v in enumerate(values)]
         return [self.row(metric, "score", float(values.mean()), note=note), *each]
 
     def curve(self, metric: str, quantity: str, x: Iterable[float], y: Iterable[float]) -> list[Row]:
-        """Give rows for the points of a curve; without a value where it is not finite."""
+        """Return rows for the points of a curve; without a value where it is not finite."""
         points = ((float(at), float(value)) for at, value in zip(x, y, strict=True))
         return [self.row(metric, quantity, v if math.isfinite(v) else None, at) for at, v in points]
 

@@ -100,7 +100,7 @@ def caught_shortcuts(case: Case, metric: str, fooled: Mask, n_tests: int) -> lis
 
 
 def _shortcuts(samples: View) -> Array:
-    """Give the shortcut of each sample, (n,) of objects, None for none."""
+    """Return the shortcut of each sample, (n,) of objects, None for none."""
     found = np.full(len(samples), None)
     for mark in samples.samples.marks:
         found[mark.where] = mark.change
@@ -108,7 +108,7 @@ def _shortcuts(samples: View) -> Array:
 
 
 def _marked(scene: Scene, inputs: Any, shortcut: Word | Painted) -> Marked:
-    """Give a sample as the whole model takes it, with the places of its shortcut."""
+    """Return a sample as the whole model takes it, with the places of its shortcut."""
     if isinstance(shortcut, Painted):
         return Marked(inputs[None], shortcut.covers(*inputs.shape[-2:]))
     assert scene.trainer.encoder is not None
@@ -116,7 +116,7 @@ def _marked(scene: Scene, inputs: Any, shortcut: Word | Painted) -> Marked:
 
 
 def _words(text: str, marked: Marked, relevance: Array) -> dict[str, list[str] | list[float]]:
-    """Give a text's words with the relevance of each; what lies behind the last token read is left out."""
+    """Return a text's words with the relevance of each; what lies behind the last token read is left out."""
     words, places = text.split(), np.asarray(marked.places)
     here = [k for k in range(len(words)) if (places == k).any()]
     return {

@@ -53,7 +53,7 @@ def _fit_seconds(protocol: Protocol, method: Method, n: int) -> float:
 
 
 def _gradients(method: Method) -> Kind | None:
-    """Give which gradients a method shares with others."""
+    """Return which gradients a method shares with others."""
     made = called(method.kind, **method.options)
     return made.kind if isinstance(made, WeightsAttributor) else None
 

@@ -41,7 +41,7 @@ def _told(row: Row, protocol: str) -> Row:
 
 
 def _protocol(several: Sequence[dict[str, Any]], name: str, title: str) -> dict[str, Any]:
-    """Give the first protocol with the methods and metrics of all, and all of them in full."""
+    """Return the first protocol with the methods and metrics of all, and all of them in full."""
     methods = _firsts([{method["label"]: method for method in one["methods"]} for one in several])
     metrics = _firsts([one["metrics"] for one in several])
     return {
@@ -55,7 +55,7 @@ def _protocol(several: Sequence[dict[str, Any]], name: str, title: str) -> dict[
 
 
 def _firsts(tables: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Give all entries of some tables, of equal names the first."""
+    """Return all entries of some tables, of equal names the first."""
     found: dict[str, Any] = {}
     for table in tables:
         found |= {name: value for name, value in table.items() if name not in found}

@@ -166,12 +166,12 @@ class Metric(Table):
         return given.scene(given.train, given.test)
 
     def applies(self, method: Method) -> bool:
-        """Tell whether a method can be measured by it."""
+        """Return whether a method can be measured by it."""
         return True
 
     @classmethod
     def columns_for(cls, options: Mapping[str, Any]) -> tuple[Column, ...]:
-        """Give the columns of results that were made with these options."""
+        """Return the columns of results that were made with these options."""
         return cls.columns
 
     def fittings(self, method: Method) -> int:
@@ -179,7 +179,7 @@ class Metric(Table):
         return 1
 
     def depends(self, protocol: Protocol) -> Any:
-        """Give what else of a protocol its numbers depend on, beside scene, method and options."""
+        """Return what else of a protocol its numbers depend on, beside scene, method and options."""
         return None
 
     @property
@@ -192,7 +192,7 @@ class Metric(Table):
         return []
 
     def to_compare(self, case: Case) -> npt.NDArray[Any]:
-        """Give what ``compare`` needs of a method: its scores (test, train)."""
+        """Return what ``compare`` needs of a method: its scores (test, train)."""
         return case.scores
 
     def compare(self, scene: Scene, scores: dict[str, npt.NDArray[Any]]) -> list[Row]:
@@ -200,7 +200,7 @@ class Metric(Table):
         return []
 
     def over(self, sweep: Sweep) -> Self:
-        """Give the metric by which methods of a sweep are measured, or raise where it cannot be."""
+        """Return the metric by which methods of a sweep are measured, or raise where it cannot be."""
         return self
 
     def trainings(self) -> int:

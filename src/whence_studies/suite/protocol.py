@@ -102,7 +102,7 @@ class Method(Table):
         return f"{self.name}({', '.join(inside)})" if inside else self.name
 
     def for_output(self, output: Output) -> dict[str, Any]:
-        """Give the options that differ for an output that LDS foretells."""
+        """Return the options that differ for an output that LDS foretells."""
         return self.by_output.get(output, {})
 
 
@@ -215,16 +215,16 @@ class Protocol(Table):
         return self if len(kept) == len(self.methods) else self.model_copy(update={"methods": kept})
 
     def as_dict(self) -> dict[str, Any]:
-        """Give all of it as plain values, which ``parse`` takes, for the metadata of results."""
+        """Return all of it as plain values, which ``parse`` takes, for the metadata of results."""
         return self.model_dump(mode="json", by_alias=True, exclude_none=True)
 
     def metric(self, name: str, method: Method) -> Metric:
-        """Give the metric that measures a method: for those of the sweep, with its options."""
+        """Return the metric that measures a method: for those of the sweep, with its options."""
         found = self.metrics[name]
         return found.over(self.sweep) if method.sweep and self.sweep else found
 
     def takes_part(self, metric: str, method: Method) -> bool:
-        """Tell whether a method is measured by a metric."""
+        """Return whether a method is measured by a metric."""
         found, sweep = self.metrics[metric], self.sweep
         if method.by_value and not found.orders:
             return False

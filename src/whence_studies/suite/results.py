@@ -58,15 +58,15 @@ class Results:
     versions: dict[str, str]
 
     def columns(self) -> Columns:
-        """Give the rows as columns of plain values."""
+        """Return the rows as columns of plain values."""
         return {name: [getattr(row, name) for row in self.rows] for name in Row._fields}
 
     def to_pandas(self) -> Any:
-        """Give the rows as a DataFrame of pandas, which must be installed."""
+        """Return the rows as a DataFrame of pandas, which must be installed."""
         return to_pandas(self.columns())
 
     def value(self, metric: str, method: str, quantity: str = "score") -> float | None:
-        """Give a number that is on no curve, or None."""
+        """Return a number that is on no curve, or None."""
         found = self.select(metric, method, quantity)
         return found[0].value if found else None
 
@@ -88,7 +88,7 @@ class Results:
 
 
 def versions() -> dict[str, str]:
-    """Give the versions that results depend on, and the processor's instructions that torch computes with.
+    """Return the versions that results depend on, and the processor's instructions that torch computes with.
 
     These round differently, and a training that is rounded differently ends in another network.
     """

@@ -96,13 +96,13 @@ class Cells:
         self.cache, self.common = cache, common
 
     def slot(self, parts: Mapping[str, Any]) -> Slot:
-        """Give the place of a cell; ``parts`` say which it is."""
+        """Return the place of a cell; ``parts`` say which it is."""
         both = {**self.common, **parts}
         texts = {name: json.dumps(value, sort_keys=True, default=str) for name, value in both.items()}
         return self.cache.slot("cell", texts)
 
     def read(self, parts: Mapping[str, Any]) -> list[Row] | None:
-        """Give a cell's rows; None where it is not finished, or its file is damaged."""
+        """Return a cell's rows; None where it is not finished, or its file is damaged."""
         slot = self.slot(parts)
         try:
             text = (slot.path / "rows.json").read_text(encoding="utf-8") if slot.complete else ""
@@ -111,7 +111,7 @@ class Cells:
             return None
 
     def scores(self, parts: Mapping[str, Any]) -> Array | None:
-        """Give the scores that were kept with a cell, if any."""
+        """Return the scores that were kept with a cell, if any."""
         try:
             arrays, _ = store.read(self.slot(parts).path / "scores.safetensors")
         except FileNotFoundError:
@@ -296,7 +296,7 @@ def _own_code(protocol: Protocol) -> str:
 
 
 def _finite(row: Row) -> Row:
-    """Give a row whose value JSON can hold."""
+    """Return a row whose value JSON can hold."""
     if row.value is None or math.isfinite(row.value):
         return row
     return row._replace(value=None, note=f"{row.note} not finite: {row.value}".strip())

@@ -90,7 +90,7 @@ def _difference(key: tuple[str, str], one: list[Row], other: list[Row]) -> str:
 
 
 def _versions(several: list[dict[str, Any]]) -> dict[str, str]:
-    """Give the versions of all runs, several for one name where they differ."""
+    """Return the versions of all runs, several for one name where they differ."""
     found: dict[str, dict[str, None]] = {}
     for versions in several:
         for name, text in versions.items():  # which may be of several runs itself

@@ -62,7 +62,7 @@ def source(*names: str) -> str:
 
 
 def methods(kind: type) -> list[types.FunctionType]:
-    """Give the functions of a class and of the classes it comes from, also those behind properties.
+    """Return the functions of a class and of the classes it comes from, also those behind properties.
 
     Those of the base of all torch modules are left out: packages change them when they are imported.
     """
@@ -86,7 +86,7 @@ def _functions(value: Any) -> list[Any]:
 
 
 def constants(kind: type) -> dict[str, Any]:
-    """Give what the user's own classes keep beside functions, by name."""
+    """Return what the user's own classes keep beside functions, by name."""
     found: dict[str, Any] = {}
     for base in reversed(kind.__mro__[:-1]):
         if is_own(base):
@@ -101,7 +101,7 @@ def constants(kind: type) -> dict[str, Any]:
 
 
 def enclosed(function: types.FunctionType) -> dict[str, Any]:
-    """Give the values that a function encloses, by name."""
+    """Return the values that a function encloses, by name."""
     found = {}
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         try:
@@ -112,12 +112,12 @@ def enclosed(function: types.FunctionType) -> dict[str, Any]:
 
 
 def around(function: types.FunctionType) -> list[Any]:
-    """Give what a function depends on beside its code: defaults, and what it encloses."""
+    """Return what a function depends on beside its code: defaults, and what it encloses."""
     return [function.__defaults__, function.__kwdefaults__, enclosed(function)]
 
 
 def uses(function: types.FunctionType) -> dict[str, Any]:
-    """Give what one of the user's own functions takes from its module, and from other modules of theirs.
+    """Return what one of the user's own functions takes from its module, and from other modules of theirs.
 
     What comes from installed packages counts by its name: their versions stand for their code.
     """

@@ -70,11 +70,11 @@ class Digest:
         self._known[id(value)] = value, name
 
     def hexdigest(self) -> str:
-        """Give the digest of all that was added, in order."""
+        """Return the digest of all that was added, in order."""
         return self._hash.hexdigest()[:32]
 
     def of(self, value: Any) -> str:
-        """Give the digest of one value alone; what was found out about others is used."""
+        """Return the digest of one value alone; what was found out about others is used."""
         part = self._fresh()
         part.add(value)
         return part.hexdigest()
@@ -215,7 +215,7 @@ class Digest:
 
 
 def state(value: Any) -> dict[str, Any]:
-    """Give an object's attributes; of a torch module those that are neither weights, children nor hooks."""
+    """Return an object's attributes; of a torch module those that are neither weights, children nor hooks."""
     found = dict(getattr(value, "__dict__", {}))
     for kind in type(value).__mro__:
         slots = vars(kind).get("__slots__", ())

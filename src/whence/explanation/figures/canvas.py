@@ -79,7 +79,7 @@ class Canvas:
     @staticmethod
     @functools.lru_cache(10_000)
     def measure(text: str, size: float = 6.5, weight: str = "normal", style: str = "normal") -> float:
-        """Give the width of a text in inches, blanks at its ends included."""
+        """Return the width of a text in inches, blanks at its ends included."""
         font = _font(size, weight, style)
         # Blanks at an end have no ink, so the text is put between letters.
         long, short = (
@@ -142,7 +142,7 @@ class Canvas:
         return made
 
     def _part(self, x: float, y: float, width: float, height: float) -> tuple[float, float, float, float]:
-        """Give a box as a part of the sheet, y up."""
+        """Return a box as a part of the sheet, y up."""
         return (
             x / self.width,
             1 - (y + height) / self.height,

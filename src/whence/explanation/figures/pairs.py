@@ -50,7 +50,7 @@ class _Overview:
         self.canvas.set_height(end + 0.06)
 
     def _room(self, pairs: tuple[Contribution, ...]) -> float:
-        """Give the width of a side: that of its pairs, or of its heading."""
+        """Return the width of a side: that of its pairs, or of its heading."""
         return max(len(pairs) * self.step, HEADING)
 
     def _test_sample(self) -> None:

@@ -203,6 +203,6 @@ def _words(tokens: Sequence[str], shown: Sequence[range]) -> list[list[tuple[int
 
 
 def _runs(mask: Mask) -> list[range]:
-    """Give the stretches where a mask holds."""
+    """Return the stretches where a mask holds."""
     steps = np.flatnonzero(np.diff(np.concatenate([[0], mask.astype(np.int8), [0]])))
     return [range(a, b) for a, b in zip(steps[::2].tolist(), steps[1::2].tolist(), strict=True)]

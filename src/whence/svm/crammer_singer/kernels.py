@@ -54,7 +54,7 @@ def total_own(ptr, outputs, alpha, times):
 
 @jit
 def complete(ptr, outputs, alpha, times, C):
-    """Give the own class what the others leave of C."""
+    """Return the own class what the others leave of C."""
     for i in range(len(ptr) - 1):
         left = C
         for p in range(ptr[i] + 1, ptr[i + 1]):

@@ -98,7 +98,7 @@ class CrammerSinger(Problem):
         return same / start, likeness.value
 
     def judge(self, rows: Ints, head: HeadLayer | None, lengths: Doubles | None = None) -> Judge:
-        """Give what compares one W after the other, where classes lack samples without all of their logits.
+        """Return what compares one W after the other, where classes lack samples without all of their logits.
 
         Each W must be of some of these samples, as ``choose_C`` solves it.
         """
@@ -138,7 +138,7 @@ class CrammerSinger(Problem):
         return kept, self.linear(kept)[1]
 
     def complete(self, kept: Kept) -> None:
-        """Give the own class what the others leave of C."""
+        """Return the own class what the others leave of C."""
         kernels.complete(kept.ptr, kept.outputs, kept.alpha, self.times, self.C)
 
     def linear(self, kept: Kept) -> tuple[float, float]:

@@ -46,7 +46,7 @@ class VocabularyJudge:
             self._head[self._place] = whole[absent].sum(axis=0)
 
     def __call__(self, weight: Doubles) -> tuple[float, float | None]:
-        """Give the share of rows with the same class first, and the mean cosine of the centred logits."""
+        """Return the share of rows with the same class first, and the mean cosine of the centred logits."""
         d = self._rows.shape[1] - 1
         W = with_bias((weight[self._used, :d], weight[self._used, d] if weight.shape[1] > d else None))
         agreement = float(np.mean(self._used[_firsts(self._rows, W)] == self._classes))

@@ -87,7 +87,7 @@ NETWORKS: Registry[Network] = Registry(
 
 
 def find(name: str) -> Network:
-    """Give a network by its name, or by ``module:name`` of one, or of a function that makes one."""
+    """Return a network by its name, or by ``module:name`` of one, or of a function that makes one."""
     if name in NETWORKS:
         return NETWORKS.get(name)
     make = named("model.name", name)

@@ -57,7 +57,7 @@ class Coreset(Metric):
 
     @classmethod
     def columns_for(cls, options: Mapping[str, Any]) -> tuple[Column, ...]:
-        """Give the columns: the smallest share has none of its own where it is most of the mean."""
+        """Return the columns: the smallest share has none of its own where it is most of the mean."""
         few = len(options.get("fractions", coreset.FRACTIONS)) <= _FEW
         return tuple(column for column in cls.columns if not (column.first and few))
 
@@ -66,7 +66,7 @@ class Coreset(Metric):
         return len(self.fractions) * self.seeds
 
     def over(self, sweep: Sweep) -> Self:
-        """Give the metric with the sweep's fractions and seeds, which must be among its own."""
+        """Return the metric with the sweep's fractions and seeds, which must be among its own."""
         fractions, seeds = sweep.fractions or self.fractions, sweep.seeds or self.seeds
         if not set(fractions) <= set(self.fractions):
             raise InvalidInputError(
@@ -83,7 +83,7 @@ class Coreset(Metric):
     """Gives the samples that a model is trained on, of their order, a share, and labels to balance by."""
 
     def measure(self, case: Case) -> list[Row]:
-        """Give losses and accuracies by share, and the weighted mean of each seed."""
+        """Return losses and accuracies by share, and the weighted mean of each seed."""
         inputs, labels = case.scene.held_out
         found = [
             coreset.performance(networks.logits(model, inputs).numpy(), labels)
@@ -103,7 +103,7 @@ class Coreset(Metric):
         return rows
 
     def _parts(self, case: Case) -> list[tuple[Ints, int]]:
-        """Give the samples to train on, seed after seed and share after share, with the seed."""
+        """Return the samples to train on, seed after seed and share after share, with the seed."""
         importance, scene = _importance(case), case.scene
         labels = scene.train.labels if self.balanced else None
         orders = [coreset.order_by(importance, scene.workshop.seed + seed) for seed in range(self.seeds)]
@@ -116,7 +116,7 @@ class Coreset(Metric):
 
 
 def _importance(case: Case) -> Doubles:
-    """Give how important a method takes every training sample, (N,)."""
+    """Return how important a method takes every training sample, (N,)."""
     scene = case.scene
     if issubclass(case.method.kind, RandomAttributor):
         return np.zeros(len(scene.inputs))

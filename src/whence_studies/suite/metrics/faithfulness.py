@@ -40,11 +40,11 @@ class Faithfulness(Metric):
     sweeps = False
 
     def applies(self, method: Method) -> bool:
-        """Tell whether the method has a last layer of its own."""
+        """Return whether the method has a last layer of its own."""
         return method.kind.capabilities.new_layer
 
     def depends(self, protocol: Protocol) -> list[dict[str, Any]]:
-        """Give the options of the DualDAs whose sparsity Representer Points are brought to."""
+        """Return the options of the DualDAs whose sparsity Representer Points are brought to."""
         own = [m.options for m in protocol.methods if m.name == DualDA.name and not m.sweep]
         return [options for options in own if "C" in options]
 

@@ -18,7 +18,7 @@ class IdenticalClass(Metric):
     k: Count = 5
 
     def measure(self, case: Case) -> list[Row]:
-        """Give the share of each test."""
+        """Return the share of each test."""
         scene = case.scene
         note = ""
         values = identical_class(case.scores, scene.explained, scene.train.labels, self.k)

@@ -48,6 +48,6 @@ class IdenticalSubclass(Metric):
         return int(self.by == "confusion")
 
     def measure(self, case: Case) -> list[Row]:
-        """Give the share of each test."""
+        """Return the share of each test."""
         test, train = case.scene.test.true_labels, case.scene.train.true_labels
         return case.rows_of(self.name, identical_subclass(case.scores, test, train, self.k))

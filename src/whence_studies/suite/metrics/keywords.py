@@ -51,7 +51,7 @@ class Keywords(Metric):
         return scene
 
     def measure(self, case: Case) -> list[Row]:
-        """Give one average precision for all tests."""
+        """Return one average precision for all tests."""
         score = shortcut_ap(case.scores.sum(axis=0, keepdims=True, dtype=np.float64), case.scene.marked)
         row = case.row(self.name, "score", float(score[0]), note=too_weak(case.scene))
         tests = case.scene.test

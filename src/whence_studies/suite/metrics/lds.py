@@ -65,7 +65,7 @@ class LDS(Metric):
 
     @classmethod
     def columns_for(cls, options: Mapping[str, Any]) -> tuple[Column, ...]:
-        """Give a column per output."""
+        """Return a column per output."""
         how = cls.columns[0].how
         if options.get("models", 1) > 1:
             how += ", and, independently of it, over the explained models"
@@ -76,7 +76,7 @@ class LDS(Metric):
 
     @classmethod
     def _rows_of(cls, output: Output) -> str:
-        """Give the name of the metric in the rows of an output."""
+        """Return the name of the metric in the rows of an output."""
         return cls.name if output == "logit" else f"{cls.name}_{output}"
 
     @property
@@ -93,7 +93,7 @@ class LDS(Metric):
         return self.models * len({json.dumps(method.for_output(output)) for output in self.outputs})
 
     def _targets(self, scene: Scene, output: Output, tuning: bool = False) -> tuple[Mask, Doubles]:
-        """Give what scores are to foretell: subsets (m, N), and outputs (seeds, m, T) of models of them.
+        """Return what scores are to foretell: subsets (m, N), and outputs (seeds, m, T) of models of them.
 
         The first ``tuning`` subsets choose options, and are not scored.
         """
@@ -141,7 +141,7 @@ class LDS(Metric):
         return np.array(found), costs
 
     def measure(self, case: Case) -> list[Row]:
-        """Give the correlation of each explained model and test, and what the method cost."""
+        """Return the correlation of each explained model and test, and what the method cost."""
         scores, rows = self._scores(case), list[Row]()
         for place, output in enumerate(self.outputs):
             metric, found = self._rows_of(output), []
@@ -173,7 +173,7 @@ class LDS(Metric):
         return [*rows, best._replace(quantity="chosen")]
 
     def to_compare(self, case: Case) -> npt.NDArray[Any]:
-        """Give the scores (models, outputs, T, N) of a method."""
+        """Return the scores (models, outputs, T, N) of a method."""
         return self._scores(case).values
 
     def compare(self, scene: Scene, scores: dict[str, npt.NDArray[Any]]) -> list[Row]:
@@ -190,7 +190,7 @@ class LDS(Metric):
 
 
 def _compared(metric: str, found: LDSComparison) -> list[Row]:
-    """Give rows of a comparison."""
+    """Return rows of a comparison."""
     tied = found.ties[:, int(np.argmax(found.mean))]
     rows = [
         Row(metric, name, quantity, None, float(values[i]))
@@ -204,7 +204,7 @@ def _compared(metric: str, found: LDSComparison) -> list[Row]:
 
 
 def _facts(scene: Scene) -> list[Row]:
-    """Tell how good an explained model is on the training set, the tests and the held-out tests."""
+    """Return how good an explained model is on the training set, the tests and the held-out tests."""
     sets = {
         "train_accuracy": (scene.inputs, scene.train.labels),
         "test_accuracy": (scene.tests, scene.test.labels),

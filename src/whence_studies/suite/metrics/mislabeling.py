@@ -90,7 +90,7 @@ class Mislabeling(Metric):
         return replace(scene, facts=facts)
 
     def measure(self, case: Case) -> list[Row]:
-        """Give the share of correct labels below each wrong one, and the curve."""
+        """Return the share of correct labels below each wrong one, and the curve."""
         influence, marked = case.attributor.self_influence().cpu().numpy(), case.scene.marked
         constant = bool(np.ptp(influence) <= 1e-5 * np.abs(influence).max())
         if constant:  # what is left is rounding
@@ -108,7 +108,7 @@ class Mislabeling(Metric):
         return [*rows, *case.curve(self.name, "curve", x, found), *others]
 
     def _others(self, case: Case) -> dict[str, Doubles]:
-        """Give other orders (N,) of DualDA, each larger where a label is more suspicious."""
+        """Return other orders (N,) of DualDA, each larger where a label is more suspicious."""
         fitted, y = case.attributor, case.scene.train.labels
         if not isinstance(fitted, DualDA) or case.method.sweep:
             return {}
@@ -124,7 +124,7 @@ class Mislabeling(Metric):
 
 
 def _features(scene: Scene, fitted: DualDA) -> Tensor:
-    """Give the training set's features (N, d) that a surrogate is of."""
+    """Return the training set's features (N, d) that a surrogate is of."""
     own = fitted.require_model()
     if own.extractor.layers is None:
         return torch.from_numpy(np.asarray(scene.bank.features))
@@ -175,7 +175,7 @@ class Mislabeling30Memorised(MislabelingMemorised):
 
 
 def _best(scene: Scene) -> Trained:
-    """Give the network as it was when it was right on most of the held-out tests, and what was before."""
+    """Return the network as it was when it was right on most of the held-out tests, and what was before."""
     trained, (inputs, labels) = scene.trained, scene.held_out
     if not trained.checkpoints:
         return trained
@@ -186,7 +186,7 @@ def _best(scene: Scene) -> Trained:
 
 
 def _at(scene: Scene, state: dict[str, Tensor]) -> nn.Module:
-    """Give the network with some weights."""
+    """Return the network with some weights."""
     model = scene.trainer.build(0)
     model.load_state_dict(state)
     return model.eval()

@@ -78,7 +78,7 @@ class ShortcutDetection(Metric):
         return len(self.shares) - 1
 
     def measure(self, case: Case) -> list[Row]:
-        """Give the average precision of each test."""
+        """Return the average precision of each test."""
         note = too_weak(case.scene)
         if not case.scene.facts["n_fooled"]:
             return [case.row(self.name, "score", None, note=note)]

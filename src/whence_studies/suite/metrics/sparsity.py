@@ -31,7 +31,7 @@ class Sparsity(Metric):
     sweeps = False
 
     def measure(self, case: Case) -> list[Row]:
-        """Give the curves of absolute, positive and negative attribution."""
+        """Return the curves of absolute, positive and negative attribution."""
         curve = sparsity_curve(case.scores, _SHARES)
         kinds = ("absolute", "positive", "negative")
         return [

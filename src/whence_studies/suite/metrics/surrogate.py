@@ -32,11 +32,11 @@ class SurrogateFit(Metric):
     swept = _SWEPT
 
     def applies(self, method: Method) -> bool:
-        """Tell whether the method is a DualDA."""
+        """Return whether the method is a DualDA."""
         return issubclass(method.kind, DualDA)
 
     def measure(self, case: Case) -> list[Row]:
-        """Give a number of each kind, and the support vectors of each class."""
+        """Return a number of each kind, and the support vectors of each class."""
         fitted, scene = case.attributor, case.scene
         assert isinstance(fitted, DualDA)
         known, unknown = (
