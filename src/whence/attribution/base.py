@@ -89,7 +89,7 @@ class Attributor(ABC):
     ``explainer.fitted_.labels``.
 
     A method is a dataclass whose fields are its hyper-parameters, with three functions for the M samples that
-    took part in the fit: ``learn``, ``score`` and ``score_self``. ``whence.register`` makes it known by its
+    took part in the fit: ``learn``, ``score_tests`` and ``score_self``. ``whence.register`` makes it known by its
     ``name``.
 
     Parameters
@@ -143,7 +143,7 @@ class Attributor(ABC):
         """
 
     @abstractmethod
-    def score(self, fitted: Fitted, tests: Tests) -> Tensor:
+    def score_tests(self, fitted: Fitted, tests: Tests) -> Tensor:
         """Return scores (B, M) of tests for the M training samples that took part."""
 
     @abstractmethod
@@ -181,7 +181,7 @@ class Attributor(ABC):
     def _rank(self, fitted: Fitted, tests: Tests, k: int) -> TopK:
         """Rank the training samples of each test, a few tests at a time."""
         return rank_blocks(
-            lambda rows: fitted.for_all(self.score(fitted, tests[rows])), tests.targets, k, fitted.n_train
+            lambda rows: fitted.for_all(self.score_tests(fitted, tests[rows])), tests.targets, k, fitted.n_train
         )
 
     def _layout(self, classifier: Classifier) -> Layout | None:
@@ -317,7 +317,7 @@ class Attributor(ABC):
             Features (B, d) of the tests instead of ``x``, where the method needs no inputs.
         """
         fitted = self._check_fitted()
-        return fitted.for_all(self.score(fitted, self._tests(x, target, features)))
+        return fitted.for_all(self.score_tests(fitted, self._tests(x, target, features)))
 
     def self_influence(self) -> Tensor:
         """Return the score of each training sample for its own label at itself, (train,)."""
