@@ -8,22 +8,22 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from torch import Tensor
 
 from whence.attribution.fitted import Fitted, Tests
 from whence.attribution.fitting import read_training, record
 from whence.attribution.parameters import check_fields, parameter
-from whence.core.ranking import TopK, padded, rank_blocks
 from whence.core import contents, store
 from whence.core.batches import BATCH_SIZE
-from whence.core.checks import check_count, check_flag, check_path
+from whence.core.checks import check_choice, check_count, check_flag, check_path
 from whence.core.contents import Layout
 from whence.core.display import brief, line, table
+from whence.core.ranking import TopK, padded, rank_blocks
 from whence.core.registry import Registry
 from whence.data import OnError
-from whence.errors import InvalidInputError, NotFittedError, StoreError
+from whence.errors import InvalidInputError, NotFittedError, StoreError, UnsupportedError
 from whence.features import FeatureBank
 from whence.features.training import Classifier, Training
 from whence.model.inputs import check_device
@@ -181,7 +181,10 @@ class Attributor(ABC):
     def _rank(self, fitted: Fitted, tests: Tests, k: int) -> TopK:
         """Rank the training samples of each test, a few tests at a time."""
         return rank_blocks(
-            lambda rows: fitted.for_all(self.score_tests(fitted, tests[rows])), tests.targets, k, fitted.n_train
+            lambda rows: fitted.for_all(self.score_tests(fitted, tests[rows])),
+            tests.targets,
+            k,
+            fitted.n_train,
         )
 
     def _layout(self, classifier: Classifier) -> Layout | None:
@@ -388,11 +391,26 @@ class Attributor(ABC):
         from whence.attribution.explaining import explain
 
         fitted = self._check_fitted()
-        return explain(fitted, x, k, target, index, truth, method, usualness, self.show_progress)
+        if not self.capabilities.explains:
+            raise UnsupportedError(
+                f"{fitted.method} has no relevance maps of pairs. Use DualDA or Effects, or top_k here."
+            )
+        return explain(fitted, x, k, target, index, truth, method, usualness)
 
-    def save(self, path: str | PathLike[str]) -> None:
-        """Write the fitted attributor to one file, which ``whence.load`` reads."""
-        store.write(check_path("path", path), *self._packed())
+    def save(self, path: str | PathLike[str], *, features: Literal["copy", "bank"] = "copy") -> None:
+        """Write the fitted attributor to one file, which ``whence.load`` reads.
+
+        Parameters
+        ----------
+        path
+            Of the file.
+        features
+            "copy" puts the support vectors' features into the file. "bank" names the bank in the cache that
+            they lie in, by its fingerprint and checksum: a small file, which ``whence.load`` opens with the
+            ``cache_dir`` of the fit. Attribution then reads rows from the bank as it needs them.
+        """
+        in_bank = check_choice("features", features, ("copy", "bank")) == "bank"
+        store.write(check_path("path", path), *self.packed(in_bank))
 
     @classmethod
     def restored(cls, arrays: store.Arrays, values: dict[str, Any], model: Any) -> Self:
@@ -412,15 +430,15 @@ class Attributor(ABC):
         )
         return self
 
-    def _packed(self) -> tuple[store.Arrays, dict[str, Any]]:
-        """Return what ``save`` writes: arrays, and the manifest."""
+    def packed(self, in_bank: bool = False) -> tuple[store.Arrays, dict[str, Any]]:
+        """Return what ``save`` writes: arrays, and the manifest; with ``in_bank`` features stay in the cache."""
         from whence.attribution import saving
 
         fitted = self._check_fitted()
         if why := self._unsaved(fitted):
             raise StoreError(f"{why}. Fit it again where it is needed.")
-        if fitted.surrogate is not None:
-            return saving.pack_surrogate(self, fitted)
+        if fitted.surrogate is not None or in_bank:
+            return saving.pack_surrogate(self, fitted, in_bank=in_bank)
         return saving.pack_arrays(self, fitted, self._layout(fitted.classifier) is not None)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:

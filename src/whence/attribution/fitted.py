@@ -18,6 +18,7 @@ from whence.features.training import Classifier, check_tests
 from whence.model.bound import BoundModel
 from whence.model.heads import Head
 from whence.model.inputs import check_batch, take
+from whence.model.layers import Layers
 from whence.tasks import Task
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ class Fitted:
     head : the model's last layer, where it is known
     model : the model as it was when fitted, None where only features are known
     data : the training set, None for arrays and after ``load`` without it
-    batch_size : inputs per forward pass
+    batch_size, show_progress : inputs per forward pass, and whether progress bars are shown
     arrays : tensors that the method learned, by name; ``save`` writes them
     surrogate : the surrogate of the last layer, for methods that have one
     members : of an ensemble, the fitted attributors
@@ -89,6 +90,7 @@ class Fitted:
     model: BoundModel | None
     data: TrainingSet | None
     batch_size: int
+    show_progress: bool = True
     arrays: dict[str, Tensor] = field(default_factory=dict)
     surrogate: Surrogate | None = None
     members: tuple[Attributor, ...] = ()
@@ -125,6 +127,27 @@ class Fitted:
         return self.task.names
 
     @property
+    def classes(self) -> Ints:
+        """The classes (K,) as ``predict`` names them, 0 … K−1; their names are in ``class_names``."""
+        self.task.require_classes("An explainer whose classes are asked for")
+        return np.arange(self.n_classes)
+
+    @property
+    def layers(self) -> Layers | None:
+        """The layers that features come from, and how; None for the unchanged input of the last linear one."""
+        return None if self.model is None else self.model.extractor.layers
+
+    @cached_property
+    def scoring(self) -> Ints:
+        """Places of the training samples that can have a score, ascending."""
+        if self.surrogate is not None:
+            return self.surrogate.support
+        if any(member.fitted_.surrogate is not None for member in self.members):
+            places: Ints = np.unique(np.concatenate([member.fitted_.scoring for member in self.members]))
+            return places
+        return np.flatnonzero(self.used)
+
+    @property
     def fit_seconds(self) -> float:
         """How long ``fit`` took; 0 after ``load``."""
         return sum(self.seconds.values())
@@ -146,7 +169,9 @@ class Fitted:
     @cached_property
     def used_labels(self) -> Tensor:
         """Labels (M, …) of the samples that took part, on the model's device."""
-        return torch.as_tensor(self.labels[self.used], device=None if self.model is None else self.model.device)
+        return torch.as_tensor(
+            self.labels[self.used], device=None if self.model is None else self.model.device
+        )
 
     @property
     def like(self) -> Tensor:
@@ -186,12 +211,26 @@ class Fitted:
     def read(self, x: Any, target: Any) -> Tests:
         """Read inputs by one forward pass each; the target is the predicted output where it is None."""
         wanted = None if target is None else self.task.check_target(target, check_batch(x))
+        if self.members:
+            return self._read_by_members(x, wanted)
         read = self.require_model().read(x, self.batch_size)
         features = self.check_features(read.features, "x")
         return Tests(features, self.task.explained(read.logits, wanted), read.logits, x)
 
+    def _read_by_members(self, x: Any, wanted: Tensor | None) -> Tests:
+        """Read inputs by each member's model; the target is the output that most members predict."""
+        reads = tuple(member.fitted_.read(x, wanted) for member in self.members)
+        targets = torch.stack([tests.targets for tests in reads]).mode(0).values
+        members = tuple(replace(tests, targets=targets) for tests in reads)
+        return Tests(targets.new_empty(len(targets), 0), targets, reads[0].logits, x, members)
+
     def take(self, features: Any, target: Any) -> Tests:
         """Take features (B, d) as tests, where the method needs no inputs."""
+        if self.members:
+            raise UnsupportedError(
+                f"The members of {self.method} have features of their own. Pass inputs, or ask one of "
+                "members_."
+            )
         if self.needs_inputs:
             raise UnsupportedError(
                 f"{self.method} with these parameters looks at inputs, not at features alone. Pass inputs."

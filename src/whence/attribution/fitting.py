@@ -23,7 +23,12 @@ from whence.tasks import Task, Tokens, as_task, task_of_labels
 if TYPE_CHECKING:
     from whence.attribution.base import Attributor
 
-_DEFAULTS = {"dtype": "float32", "autocast": None, "num_workers": 0, "on_error": "raise"}  # reading of samples
+_DEFAULTS = {
+    "dtype": "float32",
+    "autocast": None,
+    "num_workers": 0,
+    "on_error": "raise",
+}  # reading of samples
 
 
 def read_training(
@@ -83,7 +88,8 @@ def read_training(
         both += [name for name, default in _DEFAULTS.items() if reading[name] != default]
         bank = _check_bank(method, features, both, check_task, needs_inputs)
         more = check_given(None if bank.model is None else bank.extractor.model, **given)
-    return Training(bank, _named_task(bank, names), method.batch_size, reading["cache_dir"]), more
+    task = _named_task(bank, names)
+    return Training(bank, task, method.batch_size, reading["cache_dir"], method.show_progress), more
 
 
 def record(
@@ -105,6 +111,7 @@ def record(
         model=bank.model,
         data=bank.data,
         batch_size=training.batch_size,
+        show_progress=training.show_progress,
         arrays=learned if isinstance(learned, dict) else {},
         surrogate=surrogate,
         given=given,
@@ -149,7 +156,11 @@ def _check_documents(task: Task | None, form: Mapping[str, Any]) -> None:
 
 
 def _check_bank(
-    method: Attributor, given: Any, both: Sequence[str], check_task: Callable[[Task], None], needs_inputs: bool
+    method: Attributor,
+    given: Any,
+    both: Sequence[str],
+    check_task: Callable[[Task], None],
+    needs_inputs: bool,
 ) -> FeatureBank:
     """Return the bank that was given instead of a model and data; ``both`` names what else was given."""
     name = type(method).__name__

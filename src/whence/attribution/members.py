@@ -4,26 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from whence.attribution.explainer import strongest
+from whence.attribution.explaining import PairExplainer, Started, strongest
+from whence.attribution.fitted import Fitted
 from whence.core.arrays import Doubles, Ints
+from whence.errors import InvalidInputError, UnsupportedError
 from whence.explanation import Contribution, Explanation
+from whence.features import Usualness
 from whence.model.bound import probabilities
-from whence.model.extractor import Outputs
 from whence.relevance.xda import Method
 from whence.tasks import Task, Verdict
 
-if TYPE_CHECKING:
-    from whence.attribution.pairs import PairAttributor
-
 
 class MembersExplainer:
-    """Explains test samples one at a time by all members: the passes of each, and one more forward.
+    """Explains test samples one at a time by all members, with one forward pass of each.
 
     The pairs shown are those with the largest means over members of τ_m/σ_m, σ_m being the standard deviation
     of the member's scores of the test over the training samples. Their maps are means over members of the
@@ -31,14 +30,29 @@ class MembersExplainer:
 
     Parameters
     ----------
-    members : fitted, with their models and their training set
+    fitted : with members that have their models and their training set
     k : pairs of either sign to show
     method : how relevance goes from features to inputs
+    usualness : must be None
     """
 
-    def __init__(self, members: Sequence[PairAttributor], k: int, method: Method | None) -> None:
-        self.members, self.k, self.model = members, k, members[0].require_model()
-        self._each = [member.explaining(k, method) for member in members]
+    def __init__(
+        self, fitted: Fitted, k: int, method: Method | None, usualness: Usualness | None = None
+    ) -> None:
+        cannot = [member for member in fitted.members if not member.capabilities.explains]
+        if cannot:
+            raise UnsupportedError(
+                "'members' must be DualDA or Effects to be explained. Got "
+                f"{type(cannot[0]).__name__}: use attribute, top_k and spread."
+            )
+        if usualness is not None:
+            raise InvalidInputError(
+                "'usualness' must be None for an ensemble, whose members have features of their own. Ask one "
+                "of them, members_[0].usualness()."
+            )
+        self.fitted, self.k = fitted, k
+        self._explainers = [PairExplainer(member.fitted_, k, method) for member in fitted.members]
+        self.model = self._explainers[0].model
 
     def __call__(
         self, number: int, inputs: Any, target: int | None, truth: Any, among: Ints | None = None
@@ -47,57 +61,58 @@ class MembersExplainer:
 
         ``among`` are training samples to show instead of the strongest.
         """
-        first = self.members[0]
-        task, used = first.task_, int(first.used_.sum())
-        reads = [member.require_model().read_batch(inputs, number) for member in self.members]
-        votes = [task.explained(one.logits, target) for one in reads]
+        task, used, n = self.fitted.task, self.fitted.used, int(self.fitted.used.sum())
+        tests = [explainer.start(inputs, number) for explainer in self._explainers]
+        votes = [task.explained(test.logits, target) for test in tests]
         wanted = int(torch.stack(votes).mode(0).values[0])
-        scores, scales = np.zeros((len(self.members), first.n_train_)), np.ones(len(self.members))
-        for m, (member, one) in enumerate(zip(self.members, reads, strict=True)):
-            found = member.scored(member.check_features(one.features, "x"), wanted)
-            scores[m, found.indices] = found.scores
-            scales[m] = np.sqrt(np.sum((scores[m][first.used_] - scores[m].sum() / used) ** 2) / used)
-        scores /= np.where(scales > 0, scales, np.inf)[:, None]  # who says the same of all says nothing
+        scores, scales = np.zeros((len(tests), self.fitted.n_train)), np.ones(len(tests))
+        for m, (explainer, test) in enumerate(zip(self._explainers, tests, strict=True)):
+            scored = explainer.scorer.scored(test.features, wanted)
+            scores[m, scored.indices] = scored.scores
+            scales[m] = np.sqrt(np.sum((scores[m][used] - scores[m].sum() / n) ** 2) / n)
+        scores /= np.where(scales > 0, scales, np.inf)[:, None]  # constant scores get weight 0
         mean = scores.mean(axis=0)
-        shown = mean if among is None else np.where(np.isin(np.arange(len(mean)), among), mean, 0.0)
+        candidates = mean if among is None else np.where(np.isin(np.arange(len(mean)), among), mean, 0.0)
         most = self.k if among is None else len(among)
-        sides = [strongest(shown, most, sign) for sign in (1, -1)]
+        sides = [strongest(candidates, most, sign) for sign in (1, -1)]
         chosen = np.array([*sides[0], *sides[1]], np.int64)
-        each = [explain(number, inputs, wanted, truth, chosen) for explain in self._each]
-        said, predicted = self._said(reads, wanted, truth)
-        inputs_of = zip(*((one, *one.others) for one in each), strict=True)
-        own, *others = [
+        whys = [
+            explainer.explain(test, wanted, truth, chosen)
+            for explainer, test in zip(self._explainers, tests, strict=True)
+        ]
+        verdict, predicted = self._verdict(tests, wanted, truth)
+        by_input = zip(*((why, *why.others) for why in whys), strict=True)
+        first, *others = [
             replace(
-                _joined(some, scores, scales, sides),
-                verdict=said,
-                probability=said.probability,
+                _joined(members, scores, scales, sides),
+                verdict=verdict,
+                probability=verdict.probability,
                 predicted=predicted,
             )
-            for some in inputs_of
+            for members in by_input
         ]
-        return replace(own, others=tuple(others))
+        return replace(first, others=tuple(others))
 
-    def _said(self, reads: Sequence[Outputs], target: int, truth: Any) -> tuple[Verdict, int]:
-        """Return what the members say together, by their mean probabilities or outputs, and which output."""
-        task = self.members[0].task_
-        outputs = together(task, [one.logits for one in reads])
-        pairs = zip(self.members, reads, strict=True)
+    def _verdict(self, tests: Sequence[Started], target: int, truth: Any) -> tuple[Verdict, int]:
+        """Return what the members predict together, by mean probabilities or outputs, and which output."""
+        task = self.fitted.task
+        outputs = together(task, [test.logits for test in tests])
         ours = torch.stack(
-            [member.surrogate_.logits(member.check_features(one.features)).cpu() for member, one in pairs]
+            [e.surrogate.logits(t.features).cpu() for e, t in zip(self._explainers, tests, strict=True)]
         )
         verdict = task.verdict(outputs[0].numpy(), ours.mean(0)[0].numpy(), target, truth)
         return verdict, int(task.predicted(outputs)[0]) if task.has_classes else target
 
 
 def together(task: Task, outputs: Sequence[Tensor]) -> Tensor:
-    """Return what models with outputs (B, K) each say together, (B, K), in float64 on the CPU.
+    """Return what models with outputs (B, K) each predict together, (B, K), in float64 on the CPU.
 
     Of classes that is the logarithm of their mean probabilities, else the mean.
     """
-    each = [one.double().cpu() for one in outputs]
+    exact = [output.double().cpu() for output in outputs]
     if task.has_classes:
-        return torch.stack([probabilities(one) for one in each]).mean(0).log()
-    return torch.stack(each).mean(0)
+        return torch.stack([probabilities(output) for output in exact]).mean(0).log()
+    return torch.stack(exact).mean(0)
 
 
 def _joined(

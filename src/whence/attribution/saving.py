@@ -37,9 +37,7 @@ def pack_arrays(attributor: Attributor, fitted: Fitted, has_layout: bool) -> Pac
     """Return what a file holds of a method that learned tensors."""
     name = type(attributor).__name__
     if not fitted.arrays:
-        raise StoreError(
-            f"{name} keeps no cache that is worth saving. Fit it again where it is needed."
-        )
+        raise StoreError(f"{name} keeps no cache that is worth saving. Fit it again where it is needed.")
     arrays = {key: tensor.cpu().numpy() for key, tensor in fitted.arrays.items()}
     whole = [key for key, array in arrays.items() if array.dtype.kind != "f"]
     if whole and has_layout:

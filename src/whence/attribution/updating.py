@@ -1,126 +1,203 @@
-"""Explainers whose training set may change after the fit."""
+"""Changes of a training set after the fit: an update, and what-if questions. Both re-solve the surrogate."""
 
 from __future__ import annotations
 
-import dataclasses
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
 from os import PathLike
-from typing import Any, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_array, vstack
 
-from whence.attribution.surrogate_attributor import SurrogateAttributor
-from whence.core import store
-from whence.core.arrays import Ints, Mask
-from whence.data import TrainingSet
-from whence.model.bound import BoundModel
-from whence.surrogate.agreement import without_part
-from whence.surrogate.changes import Change, changed, first_labels
-from whence.surrogate.sketch import sketch
-from whence.surrogate.solutions import SurrogateSolver
+from whence.attribution.fitted import Fitted
+from whence.attribution.training_features import all_features
+from whence.core.arrays import Array, Floats, Ints
+from whence.core.words import counted
+from whence.data import TrainingSet, as_training_set
+from whence.errors import InvalidInputError
+from whence.features import FeatureBank, as_float32, extract
+from whence.features.rows import stacked
+from whence.surrogate.agreement import still_unseen
+from whence.surrogate.changes import Change, changed_labels
+from whence.surrogate.fitting import make_surrogate
+from whence.surrogate.identity import check_training
+from whence.surrogate.solving import SurrogateSolution, SurrogateSolver
 from whence.surrogate.surrogate import Surrogate
-from whence.surrogate.vectors import Vectors
+from whence.svm.inputs import check_C, check_features, squared_norms
+from whence.tasks import Task
 
 
-class Updating(SurrogateAttributor):
-    """A surrogate that follows changes of its training set, and remembers them.
+def update(
+    fitted: Fitted,
+    solver: SurrogateSolver,
+    add: Any,
+    remove: Sequence[int],
+    relabel: Mapping[int, Any],
+    features: Any,
+    cache_dir: str | PathLike[str] | None,
+) -> Fitted:
+    """Change the training set and re-solve with the same C; ``DualDA.update`` says what is given."""
+    started, before = time.perf_counter(), fitted.require_surrogate()
+    changed = _changed(fitted, add, remove, relabel, features, cache_dir)
+    reading = time.perf_counter() - started
+    X, labels, n = changed.features, changed.labels, changed.change.added
+    lam = csr_array(vstack([before.lam, csr_array((n, before.lam.shape[1]))])) if n else before.lam
+    solution = solver.again(X, labels, lam, before.C, None)._replace(choice=before.C_path)
+    unseen = still_unseen(before.unseen, len(before.labels), before.task.known(labels))
+    surrogate = _surrogate(before, solution, X, labels, unseen, history=(*before.history, changed.change))
+    seconds = {"features": reading, "solution": time.perf_counter() - started - reading}
+    origins = {"features": changed.note, "solution": solution.note}
+    return _with(fitted, surrogate, seconds, origins, changed.data)
+
+
+def what_if(
+    fitted: Fitted,
+    solver: SurrogateSolver,
+    features: Any,
+    remove: Sequence[int],
+    relabel: Mapping[int, Any] | None,
+    C: float | None,
+) -> Fitted:
+    """Re-solve with other samples, labels or C; ``DualDA.what_if`` says what is given."""
+    started, before = time.perf_counter(), fitted.require_surrogate()
+    X = check_features(features)
+    labels = changed_labels(before.task, before.labels, len(X), remove, relabel or {})
+    check_training(before, X)
+    C = before.C if C is None else check_C(C)
+    solution = solver.again(X, labels, before.lam, C, before.constant)
+    unseen = before.unseen[before.task.known(labels)[before.unseen]]
+    # The sketch is of the training set as it was fitted, whatever is asked about it.
+    surrogate = _surrogate(before, solution, X, labels, unseen, history=before.history, sketch=before.sketch)
+    seconds = {"solution": time.perf_counter() - started}
+    return _with(fitted, surrogate, seconds, {"solution": solution.note}, fitted.data)
+
+
+def _surrogate(
+    before: Surrogate, solution: SurrogateSolution, X: Floats, labels: Array, unseen: Ints, **more: Any
+) -> Surrogate:
+    stored = before.stored
+    return make_surrogate(
+        before.task, solution, X, labels, before.head, stored.like.device, stored.unit, unseen, **more
+    )
+
+
+def _with(
+    fitted: Fitted,
+    surrogate: Surrogate,
+    seconds: dict[str, float],
+    origins: dict[str, str],
+    data: TrainingSet | None,
+) -> Fitted:
+    return replace(
+        fitted,
+        labels=surrogate.labels,
+        data=data,
+        surrogate=surrogate,
+        scorer=surrogate,
+        seconds=seconds,
+        origins=origins,
+    )
+
+
+class _Changed(NamedTuple):
+    """A training set after a change.
 
     Attributes
     ----------
-    history_ : tuple of Change, what ``update`` changed since the fit, the oldest first
+    features, labels : (N, d) and (N, …), what was added after the rest; blank where a sample is left out
+    data : the samples, where they were known before
+    change : what was changed
+    note : where the features come from
     """
 
-    history_: tuple[Change, ...]
-
-    def update(
-        self,
-        *,
-        add: Any = None,
-        remove: Sequence[int] = (),
-        relabel: Mapping[int, Any] | None = None,
-        features: Any = None,
-        cache_dir: str | PathLike[str] | None = None,
-    ) -> Self:
-        """Change the training set: add samples, leave some out, give some other labels. C stays as it is.
-
-        The surrogate is that of a fit on the changed set with the same C, to ``tol``: only the features of
-        what is added are computed, and the solver starts from the solution there is. **Every sample keeps its
-        place**: what is left out scores 0 and is listed in ``skipped_``, what is added comes after the last
-        sample. ``history_`` says what was changed, and is saved. The model stays as it is, also where it was
-        not trained on what is added.
-
-        Parameters
-        ----------
-        add
-            Samples with their labels, in any form that ``fit`` takes, or a bank that
-            ``whence.features.extract`` made of them; (features, labels) where the explainer has no model;
-            documents where it is of a language model.
-        remove
-            Places of training samples to leave out.
-        relabel
-            New labels, by the places of training samples; none of documents.
-        features
-            Of the training set before the change: an array (train, d) or a FeatureBank. None takes them from
-            ``cache_dir``; where they are not there, the model computes them again.
-        cache_dir
-            Folder that keeps features; None takes that of ``fit``, if it had one.
-
-        Examples
-        --------
-        >>> import torch, whence
-        >>> x, y = torch.randn(20, 4), torch.arange(20) % 2
-        >>> explainer = whence.DualDA(C=1e-2, show_progress=False).fit(torch.nn.Linear(4, 2), (x, y))
-        >>> more = torch.randn(3, 4), torch.tensor([0, 1, 1])
-        >>> explainer.update(add=more, remove=[5], relabel={7: 0}).attribute(x[:2]).shape
-        torch.Size([2, 23])
-        >>> explainer.skipped_.tolist(), explainer.history_[0].added
-        ([5], 3)
-        """
-        self.check_fitted()
-        self._check_parameters()
-        started, before = time.perf_counter(), self.surrogate_
-        made = changed(self, add, remove, {} if relabel is None else relabel, features, cache_dir)
-        reading = time.perf_counter() - started
-        X, labels, n = made.features, made.labels, made.change.added
-        lam = csr_array(vstack([before.lam, csr_array((n, before.lam.shape[1]))])) if n else before.lam
-        solution = SurrogateSolver(self.task_, self).again(X, labels, lam, self.C_, None)
-        solution = solution._replace(choice=self.C_path_)
-        vectors = Vectors.of(X, solution.support, self._place(self.model_), self.normalise)
-        surrogate = Surrogate(self.task_, solution, vectors, labels, before.head, sketch(X, labels))
-        seconds = {"features": reading, "solution": time.perf_counter() - started - reading}
-        unseen, history = self._unseen, (*self.history_, made.change)
-        self._adopt(self.task_, labels, before.head, self.model_, made.data, seconds)
-        self._take(surrogate)
-        self.origins_["features"], self.history_ = made.note, history
-        self._measure(X, _still_unseen(unseen, len(before.labels), self.used_))
-        return self
-
-    def take_data(self, data: TrainingSet) -> None:
-        """Take the training set, with all that was added; samples may have their labels before changes."""
-        bound = self.require_model()
-        fixed = [i for change in self.history_ for i, *_ in change.relabelled]
-        self.surrogate_.check_data(data, bound, fixed)
-        self.data_, bound.prepare = data.changed(self.labels_) if self.history_ else data, data.prepare
-
-    def _state(self, vectors: bool = True) -> tuple[store.Arrays, dict[str, Any]]:
-        arrays, facts = super()._state(vectors)
-        return arrays, facts | {"history": [dataclasses.asdict(change) for change in self.history_]}
-
-    def _keep(self, surrogate: Surrogate) -> None:
-        self._take(surrogate)
-        self.history_ = ()
-
-    def _restore(self, arrays: store.Arrays, manifest: Any, bound: BoundModel | None) -> None:
-        self._restore_surrogate(arrays, manifest, bound)
-        self.history_ = tuple(manifest.history)
-        if self.history_:
-            first = first_labels(self.labels_, self.history_, self.task_)
-            unseen = without_part(self.task_, first, self.seed, self.C_path_ is None)
-            self._unseen = _still_unseen(unseen, len(first), self.used_)
+    features: Floats
+    labels: Array
+    data: TrainingSet | None
+    change: Change
+    note: str
 
 
-def _still_unseen(unseen: Ints, n: int, used: Mask) -> Ints:
-    """Of samples that had no part in choosing C, those that are left, and what came after the first n."""
-    return np.concatenate([unseen[used[unseen]], n + np.flatnonzero(used[n:])])
+def _changed(
+    fitted: Fitted,
+    add: Any,
+    remove: Sequence[int],
+    relabel: Mapping[int, Any],
+    features: Any,
+    cache_dir: str | PathLike[str] | None,
+) -> _Changed:
+    before, task = fitted.labels, fitted.task
+    if relabel and task.of_documents:
+        raise InvalidInputError(
+            "'relabel' must be left out where samples are places of documents, whose tokens are what the "
+            f"documents say. Got {len(relabel)}. Leave the document out, and add it as it should be."
+        )
+    cache_dir = fitted.reading.get("cache_dir") if cache_dir is None else cache_dir
+    labels = changed_labels(task, before, len(before), remove, relabel)
+    if add is None and (labels == before).all():
+        raise InvalidInputError(
+            "One of 'add', 'remove' and 'relabel' must change the training set. Got nothing that does."
+        )
+    X = all_features(fitted, features, cache_dir=cache_dir)
+    note, data, n_added = "known", fitted.data, 0
+    if add is not None:
+        bank = _added(fitted, add, cache_dir)
+        n_added, note = len(bank.labels), f"{counted(len(bank.labels), 'sample')} {bank.note}"
+        X = stacked([X, _checked(bank, task, X.shape[1])])
+        labels = np.concatenate([labels, bank.labels])
+        data = data and data.changed(labels, *([bank.data] if bank.data else []))
+    elif data is not None:
+        data = data.changed(labels)
+    old, new = before.tolist(), labels.tolist()
+    relabelled = tuple((int(i), old[i], new[i]) for i in relabel if old[i] != new[i] and i not in set(remove))
+    removed = tuple((int(i), old[i]) for i in sorted(set(remove)))
+    when = datetime.now(UTC).isoformat(timespec="seconds")
+    return _Changed(X, labels, data, Change(when, n_added, removed, relabelled), note)
+
+
+def _added(fitted: Fitted, add: Any, cache_dir: str | PathLike[str] | None) -> FeatureBank:
+    """Return the features of samples that are added."""
+    bound = fitted.model
+    if isinstance(add, FeatureBank):
+        if fitted.data is not None and add.data is None:
+            raise InvalidInputError(
+                "'add' must be samples, or a bank that was extracted from them, as the explainer has its "
+                "training set. Got a bank of arrays."
+            )
+        return add
+    if bound is None:
+        if not isinstance(add, tuple | list) or len(add) != 2:
+            raise InvalidInputError(
+                "'add' must be features and labels, (features, labels) or a FeatureBank, as the explainer "
+                f"has no model. Got {type(add).__name__}."
+            )
+        return FeatureBank.of(*add, task=fitted.task)
+    ready, corpus = bound.prepare, None if fitted.data is None else fitted.data.corpus
+    add = add if corpus is None else corpus.more(add)
+    samples = as_training_set(
+        add, fitted.batch_size, task=fitted.task, names=fitted.class_names,
+        preprocess=ready.preprocess, collate_fn=ready.collate_fn, tokenizer=ready.tokenizer,
+    )  # fmt: skip
+    bound.check_unchanged()
+    return extract(
+        bound.extractor.model,
+        samples,
+        layer=bound.extractor.layer,
+        layers=bound.extractor.layers,
+        batch_size=fitted.batch_size,
+        cache_dir=cache_dir,
+        show_progress=fitted.show_progress,
+    )
+
+
+def _checked(bank: FeatureBank, task: Task, width: int) -> Floats:
+    """Return the features of a bank, or raise unless they and their labels fit those that are there."""
+    X = check_features(as_float32(bank.features))
+    if X.shape[1] != width:
+        raise InvalidInputError(f"'add' must have {width} features, as those before. Got {X.shape[1]}.")
+    squared_norms(X)  # raises where a feature is not finite
+    known = task.known(bank.labels)
+    task.check_labels(bank.labels[known], int(known.sum()), task.n_outputs)
+    return X

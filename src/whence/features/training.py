@@ -130,13 +130,20 @@ class Training:
     ----------
     bank : features (N, d) and labels (N, …) of all samples, and which were skipped
     task : what the labels and the model's outputs stand for
+    batch_size, show_progress : inputs per forward pass, and whether progress bars are shown
     cache_dir : where a method may keep what it learned
     """
 
     def __init__(
-        self, bank: FeatureBank, task: Task, batch_size: int, cache_dir: str | PathLike[str] | None = None
+        self,
+        bank: FeatureBank,
+        task: Task,
+        batch_size: int,
+        cache_dir: str | PathLike[str] | None = None,
+        show_progress: bool = True,
     ) -> None:
-        self.bank, self.task, self.cache_dir, self.batch_size = bank, task, cache_dir, batch_size
+        self.bank, self.task, self.cache_dir = bank, task, cache_dir
+        self.batch_size, self.show_progress = batch_size, show_progress
 
     @cached_property
     def classifier(self) -> Classifier:

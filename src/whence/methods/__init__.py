@@ -10,11 +10,7 @@ from torch import nn
 
 from whence.attribution.base import METHODS, Attributor, Capabilities, get, names
 from whence.core.ranking import Ranked, TopK
-from whence.core import contents, store
 from whence.core.registry import import_all
-from whence.data import Corpus, as_training_set
-from whence.errors import InvalidInputError, StoreError
-from whence.features.place import BankPlace
 from whence.gradients.bank import GradientBank
 from whence.methods.arnoldi import Arnoldi
 from whence.methods.dualda import DualDA
@@ -31,9 +27,6 @@ from whence.methods.representer import Representer
 from whence.methods.similarity import Similarity
 from whence.methods.tracin import TracIn
 from whence.methods.trak import TRAK
-from whence.model.language import as_language_model
-from whence.model.modules import class_names
-from whence.tasks import Tokens
 
 __all__ = [
     "EKFAC",
@@ -95,33 +88,10 @@ def load(
         are compared with their checksum, which reads it once; a bank that is missing or changed is refused
         with StoreError. Then rows are read as they are needed.
     """
-    arrays, manifest = store.read(path)
-    if manifest.get("bank") is not None:
-        if "vectors" in arrays:
-            raise contents.refused("it has 'vectors' and names a bank of them")
-        arrays = {**arrays, "vectors": contents.manifest(BankPlace, manifest["bank"]).open(cache_dir)}
-    method = manifest.get("method")
-    if method not in METHODS:
-        raise StoreError(
-            f"{path} was saved by the method {method!r}, which is not registered. Import the module that "
-            "registers it with whence.register, or use the version of whence that has it."
-        )
-    if manifest.get("task") == Tokens().saved["task"]:
-        model = None if model is None else as_language_model(model)
-        if tokenizer is not None and data is not None and not isinstance(data, Corpus):
-            data, tokenizer = Corpus(data, tokenizer), None
-        preprocess = data.prompts if isinstance(data, Corpus) else preprocess
-    attributor = METHODS.get(method).restored(arrays, manifest, model)
-    if data is not None:
-        if model is None:
-            raise InvalidInputError("'data' must come with 'model', which reads it. Got data alone.")
-        samples = as_training_set(
-            data,
-            task=attributor.task_,
-            names=class_names(model if isinstance(model, nn.Module) else model[0]),
-            preprocess=preprocess,
-            collate_fn=collate_fn,
-            tokenizer=tokenizer,
-        )
-        attributor.take_data(samples)
-    return attributor
+    from whence.attribution import saving
+
+    def find(name: str) -> type[Attributor] | None:
+        return METHODS.get(name) if name in METHODS else None
+
+    form = {"preprocess": preprocess, "collate_fn": collate_fn, "tokenizer": tokenizer}
+    return saving.load(find, path, model, data, form, cache_dir)

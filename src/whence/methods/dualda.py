@@ -2,39 +2,41 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, overload
+from os import PathLike
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, overload
 
-import numpy as np
 import torch
 from scipy.sparse import csr_array
 from torch import Tensor
 
-from whence.attribution.base import Capabilities, register
-from whence.features.training import Training
-from whence.attribution.explainer import Parts, Scored
+from whence.attribution import surrogates
+from whence.attribution.base import Attributor, Capabilities, register
+from whence.attribution.fitted import Fitted, Tests
 from whence.attribution.parameters import parameter
-from whence.core.ranking import TopK
-from whence.attribution.updating import Updating
 from whence.core.checks import check_count, check_flag
-from whence.explanation.bands import Bands
-from whence.explanation.trace import Trace
+from whence.core.ranking import TopK
+from whence.features.training import Training
+from whence.model.layers import Asked, check_layers
+from whence.surrogate.agreement import Faithfulness
+from whence.surrogate.fitting import fit_surrogate
 from whence.surrogate.shards import strongest
-from whence.surrogate.sketch import sketch
-from whence.surrogate.solutions import SurrogateSolver, changed_labels
-from whence.surrogate.stability import Stability
+from whence.surrogate.solving import HingeSolver
 from whence.surrogate.surrogate import Surrogate
-from whence.surrogate.tracing import PassageTracer
-from whence.surrogate.training import fitted_features
-from whence.surrogate.vectors import Vectors
-from whence.svm.inputs import check_C, check_features
+from whence.tasks import Task
+
+if TYPE_CHECKING:
+    from whence.attribution.stability import Stability
+    from whence.explanation import Bands, ConceptExplanation, Trace
+    from whence.features import Usualness
+    from whence.relevance.concepts import Concepts
+    from whence.relevance.xda import Method
 
 
 @register
 @dataclass(eq=False)
-class DualDA(Updating):
+class DualDA(Attributor):
     """Attribute predictions to training samples by the dual of a multiclass support vector machine.
 
     A Crammer–Singer machine with weights W = Σ_i λ_i f_iᵀ replaces the model's last linear layer. The score
@@ -112,10 +114,17 @@ class DualDA(Updating):
     torch.Size([3, 20])
     """
 
+    C: float | Literal["auto"] = "auto"
+    bias: bool = True
+    tol: float = 1e-6
+    seed: int = 0
+    n_threads: int | None = None
+    max_seconds: float | None = None
+    device: str | torch.device | None = None
+    layers: Asked | list[str] = parameter("last", check_layers)
     normalise: bool = parameter(False, check_flag)
 
     name: ClassVar[str] = "dualda"
-    classes_only = False
     capabilities: ClassVar[Capabilities] = Capabilities(
         last_layer_only=True,
         memory="d numbers per support vector, often a small part of N; N × d while fitting",
@@ -128,53 +137,41 @@ class DualDA(Updating):
     )
 
     @overload
-    def attribute(self, x: Any, target: Any = None, *, sparse: Literal[False] = False) -> Tensor: ...
+    def attribute(
+        self, x: Any = None, target: Any = None, *, features: Any = None, sparse: Literal[False] = False
+    ) -> Tensor: ...
     @overload
-    def attribute(self, x: Any, target: Any = None, *, sparse: Literal[True]) -> csr_array: ...
-    def attribute(self, x: Any, target: Any = None, *, sparse: bool = False) -> Tensor | csr_array:
-        """Scores τ_c(x, i) = λ_ic f_i·f(x) of a batch of inputs.
+    def attribute(
+        self, x: Any = None, target: Any = None, *, features: Any = None, sparse: Literal[True]
+    ) -> csr_array: ...
+    def attribute(
+        self, x: Any = None, target: Any = None, *, features: Any = None, sparse: bool = False
+    ) -> Tensor | csr_array:
+        """Return scores τ_c(x, i) = λ_ic f_i·f(x) of a batch of inputs.
 
         Parameters
         ----------
         x
-            A batch of inputs: a tensor or array (B, …), a mapping of these such as a tokeniser gives, or a
+            A batch of inputs: a tensor or array (B, …), a mapping of these such as a tokenizer returns, or a
             list of samples as they are in the training set. Where ``fit`` was given ``preprocess``, inputs
             before it.
         target
             The class to explain: None (the class the model predicts), one class, or one class per test.
+        features
+            Features (B, d) of the tests instead of ``x``.
         sparse
             Return a CSR matrix of the target's support vectors instead of the dense tensor.
 
         Returns
         -------
-        Tensor or csr_array (B, train). Positive is evidence for the target class; a row sums to the
-        surrogate's logit of the target, or to what a prediction is above its base. float32, or float64 where
-        float32 could not hold that sum.
+        Tensor or csr_array (B, train). Positive supports the target class; a row sums to the surrogate's
+        logit of the target, or to what a prediction is above its base. float32, or float64 where float32
+        could not hold that sum.
         """
-        return self._products(*self._read(x, target), sparse)
-
-    @overload
-    def attribute_features(
-        self, features: Any, target: Any = None, *, sparse: Literal[False] = False
-    ) -> Tensor: ...
-    @overload
-    def attribute_features(
-        self, features: Any, target: Any = None, *, sparse: Literal[True]
-    ) -> csr_array: ...
-    def attribute_features(
-        self, features: Any, target: Any = None, *, sparse: bool = False
-    ) -> Tensor | csr_array:
-        """Scores of features (B, d); otherwise as ``attribute``."""
-        return self._products(*self._given(features, target), sparse)
-
-    def _products(self, features: Tensor, classes: Tensor, sparse: bool) -> Tensor | csr_array:
-        expansion = self.surrogate_.expansion
-        scored = expansion.sparse if check_flag("sparse", sparse) else expansion.dense
-        return scored(features, classes)
-
-    def global_attribution(self) -> csr_array:
-        """Global attributions λ (train, class): positive is evidence for the class, whatever the test."""
-        return self.surrogate_.lam
+        tests = self._tests(x, target, features)
+        expansion = self.fitted_.require_surrogate().expansion
+        score = expansion.sparse if check_flag("sparse", sparse) else expansion.dense
+        return score(tests.features, tests.targets)
 
     def what_if(
         self,
@@ -183,7 +180,7 @@ class DualDA(Updating):
         remove: Sequence[int] = (),
         relabel: Mapping[int, Any] | None = None,
         C: float | None = None,
-    ) -> DualDA:
+    ) -> Self:
         """Return the explainer of the same model with other training samples, labels or C, solved again.
 
         The surrogate is exact, not an estimate: the solver starts from this one's solution and goes on to
@@ -202,20 +199,65 @@ class DualDA(Updating):
         C
             Another C; None keeps this one's.
         """
-        started = time.perf_counter()
-        before = self.surrogate_
-        X = check_features(features)
-        labels = changed_labels(self.task_, before.labels, len(X), remove, relabel or {})
-        before.check_training(X)
-        C = self.C_ if C is None else check_C(C)
-        solution = SurrogateSolver(self.task_, self).again(X, labels, before.lam, C, before.constant)
-        # The sketch is of the training set as it is, whatever is asked about it.
-        known = sketch(X, before.labels) if before.sketch is None else before.sketch
-        vectors = Vectors.of(X, solution.support, self._place(self.model_), self.normalise)
-        surrogate = Surrogate(self.task_, solution, vectors, labels, before.head, known)
-        other = self._with(surrogate, X, time.perf_counter() - started)
-        other.history_ = self.history_
+        from whence.attribution import updating
+
+        fitted = self._check_fitted()
+        other = type(self)(**self.get_params(deep=False))
+        other.fitted_ = updating.what_if(fitted, self._solver(fitted.task), features, remove, relabel, C)
         return other
+
+    def update(
+        self,
+        *,
+        add: Any = None,
+        remove: Sequence[int] = (),
+        relabel: Mapping[int, Any] | None = None,
+        features: Any = None,
+        cache_dir: str | PathLike[str] | None = None,
+    ) -> Self:
+        """Change the training set: add samples, leave some out, give some other labels. C stays as it is.
+
+        The surrogate is that of a fit on the changed set with the same C, to ``tol``: only the features of
+        what is added are computed, and the solver starts from the solution there is. **Every sample keeps its
+        place**: what is left out scores 0 and is listed in ``skipped_``, what is added comes after the last
+        sample. ``history_`` says what was changed, and is saved. The model stays as it is, also where it was
+        not trained on what is added.
+
+        Parameters
+        ----------
+        add
+            Samples with their labels, in any form that ``fit`` takes, or a bank that
+            ``whence.features.extract`` made of them; (features, labels) where the explainer has no model;
+            documents where it is of a language model.
+        remove
+            Places of training samples to leave out.
+        relabel
+            New labels, by the places of training samples; none of documents.
+        features
+            Of the training set before the change: an array (train, d) or a FeatureBank. None takes them from
+            ``cache_dir``; where they are not there, the model computes them again.
+        cache_dir
+            Folder that keeps features; None takes that of ``fit``, if it had one.
+
+        Examples
+        --------
+        >>> import torch, whence
+        >>> x, y = torch.randn(20, 4), torch.arange(20) % 2
+        >>> explainer = whence.DualDA(C=1e-2, show_progress=False).fit(torch.nn.Linear(4, 2), (x, y))
+        >>> more = torch.randn(3, 4), torch.tensor([0, 1, 1])
+        >>> explainer.update(add=more, remove=[5], relabel={7: 0}).attribute(x[:2]).shape
+        torch.Size([2, 23])
+        >>> explainer.skipped_.tolist(), explainer.history_[0].added
+        ([5], 3)
+        """
+        from whence.attribution import updating
+
+        fitted = self._check_fitted()
+        self._check_parameters()
+        relabel = {} if relabel is None else relabel
+        solver = self._solver(fitted.task)
+        self.fitted_ = updating.update(fitted, solver, add, remove, relabel, features, cache_dir)
+        return self
 
     def stability(self, features: Any = None, *, halves: int = 20) -> Stability:
         """Solve the surrogate on random halves of the training set, to tell how stable a top k is.
@@ -241,9 +283,77 @@ class DualDA(Updating):
         >>> found.proponents.shape, bool((found.proponents <= found.halves).all())
         (torch.Size([2, 3]), True)
         """
-        self.check_fitted()
-        self.task_.require_classes("An explainer whose stability is asked for")
-        return Stability(self, fitted_features(self, features), check_count("halves", halves))
+        from whence.attribution.stability import Stability
+
+        fitted = self._check_fitted()
+        fitted.task.require_classes("An explainer whose stability is asked for")
+        return Stability(self, features, check_count("halves", halves))
+
+    def usualness(self, training: Any = None, *, k: int = 5, quantile: float = 0.99) -> Usualness:
+        """Make what tells how usual tests are for the training set, by their nearest training samples.
+
+        Features are brought to unit length, and the distance of a test to its k-th nearest training sample is
+        compared with that of training samples to the others: beyond what ``quantile`` of these have, nothing
+        like the test was in the training set. It is of no class, and the same for every task.
+
+        Parameters
+        ----------
+        training
+            Features of the training set, an array (train, d) or a FeatureBank; None has the model compute
+            them, a pass over the training set.
+        k
+            Neighbours that must be near.
+        quantile
+            The share of training samples that count as usual.
+
+        Examples
+        --------
+        >>> import torch, whence
+        >>> x, y = torch.randn(40, 3), torch.arange(40) % 2
+        >>> explainer = whence.DualDA(C=0.1, show_progress=False).fit(torch.nn.Linear(3, 2), (x, y))
+        >>> why = explainer.explain(x[:2], usualness=explainer.usualness())
+        >>> why[0].usual.neighbours[0].index, why[0].usual.strange
+        (0, False)
+        """
+        from whence.attribution.explaining import make_usualness
+
+        return make_usualness(self._check_fitted(), training, k, quantile, self.seed)
+
+    def explain_concepts(
+        self,
+        x: Any,
+        concepts: Concepts | None = None,
+        index: int | None = None,
+        n: int = 3,
+        k: int = 9,
+        target: Any = None,
+        *,
+        method: Method | None = None,
+    ) -> list[ConceptExplanation]:
+        """Take the score of a pair apart into concepts: τ_c(x, i | v) = λ_ic (f(x)·v)(f_i·v).
+
+        Parameters
+        ----------
+        x
+            A batch of inputs, as for ``attribute``.
+        concepts
+            Directions in feature space, see ``whence.relevance.Concepts``; None takes the single features.
+        index
+            The training sample, a support vector; None takes each test's strongest proponent.
+        n
+            Concepts to show, those with the largest parts of the score.
+        k
+            Samples to show for each concept, the support vectors that show it most.
+        target, method
+            As for ``explain``.
+
+        Returns
+        -------
+        list of ConceptExplanation, one per test sample. Positive parts are evidence for the target class.
+        """
+        from whence.attribution.concepts import explain_concepts
+
+        return explain_concepts(self._check_fitted(), x, concepts, index, n, k, target, method)
 
     def trace(
         self,
@@ -273,6 +383,8 @@ class DualDA(Updating):
             What ``faithfulness_by_frequency`` gave, to tell beside each token how often the surrogate is
             right in places like it; None leaves it out.
         """
+        from whence.attribution.tracing import PassageTracer
+
         k = check_count("k", k)
         return PassageTracer(self).trace(
             prompt, continuation, k, check_count("max_new_tokens", max_new_tokens), bands
@@ -290,31 +402,75 @@ class DualDA(Updating):
             That the model was not tuned on, as for ``Corpus``; None takes the corpus itself, which the
             surrogate was fitted on.
         """
+        from whence.attribution.tracing import PassageTracer
+
         return PassageTracer(self).bands(documents, self.seed)
 
-    def scored(self, features: Tensor, target: int) -> Scored:
-        """Score the support vectors of a class for one test with features (1, d)."""
-        row = self.surrogate_.expansion.sparse(features, torch.tensor([target]))
-        return Scored(row.indices.astype(np.int64), row.data.astype(np.float64))
+    def predict(self, x: Any = None, *, features: Any = None) -> Tensor:
+        """Label inputs, or features (B, d), by the surrogate; where labels are classes, (B,)."""
+        fitted = self._check_fitted()
+        return fitted.task.decided(surrogates.outputs(fitted, x, features))
 
-    def parts(self, features: Tensor, target: int, indices: Sequence[int]) -> Parts:
-        """Return what scores are at the features: λ_ic f_i on the test, λ_ic f(x) on the training sample."""
-        surrogate = self.surrogate_
-        vectors = surrogate.stored[surrogate.rows(indices)]
-        lam = torch.as_tensor(
-            surrogate.lam[list(indices)][:, [target]].toarray()[:, 0], device=vectors.device
-        )
-        each, test = lam[:, None].to(vectors), surrogate.stored.as_read(features).to(vectors)
-        return Parts(vectors, each * vectors, each * test, lam * surrogate.constant**2, lam)
+    def decision_function(self, x: Any = None, *, features: Any = None) -> Tensor:
+        """Compute the surrogate's outputs for inputs, or features (B, d), as scikit-learn shapes them.
 
-    def _learn(self, training: Training, **given: Any) -> Surrogate:
-        return self._surrogate(training)
+        They are logits (B, K), float64; of two classes (B,), how far the second is above the first.
 
-    def _self_influence(self) -> Tensor:
-        return self.surrogate_.self_influence()[torch.as_tensor(self.used_)]
+        Examples
+        --------
+        >>> import torch, whence
+        >>> x, y = torch.randn(30, 4), torch.arange(30) % 3
+        >>> explainer = whence.DualDA(C=0.1, show_progress=False).fit(torch.nn.Linear(4, 3), x, y)
+        >>> bool((explainer.decision_function(x).argmax(1) == explainer.predict(x)).all())
+        True
+        """
+        return surrogates.decision(self._check_fitted(), x, features)
 
-    def _scores(self, features: Tensor, classes: Tensor, x: Any) -> Tensor:
-        return self.surrogate_.expansion.dense(features, classes)[:, torch.as_tensor(self.used_)]
+    def score(self, x: Any, y: Any = None) -> float:
+        """Compute how right the surrogate is on labelled inputs: the share of right labels; for regression R².
 
-    def _strongest(self, features: Tensor, classes: Tensor, x: Any, k: int) -> TopK:
-        return TopK(*strongest(self.surrogate_, features, classes, k), classes)
+        Parameters
+        ----------
+        x
+            As for ``attribute``.
+        y
+            The true labels, for classes numbers or names; None takes those of a data set or ``DataLoader``.
+        """
+        return surrogates.accuracy(self._check_fitted(), x, y)
+
+    def faithfulness(self, x: Any = None, *, features: Any = None) -> Faithfulness:
+        """Measure how well the surrogate represents the model on inputs, or the head on features (B, d)."""
+        return surrogates.faithfulness(self._check_fitted(), x, features)
+
+    def learn(self, training: Training, **given: Any) -> Surrogate:
+        """Solve the support vector machine."""
+        return fit_surrogate(training, self._solver(training.task), self.C, self.device)
+
+    def score_tests(self, fitted: Fitted, tests: Tests) -> Tensor:
+        """Compute scores (B, M)."""
+        scores = fitted.require_surrogate().expansion.dense(tests.features, tests.targets)
+        return scores[:, torch.as_tensor(fitted.used)] if len(fitted.skipped) else scores
+
+    def score_self(self, fitted: Fitted) -> Tensor:
+        """Compute λ_{i,y_i}‖f_i‖² (M,)."""
+        return fitted.require_surrogate().self_influence()[torch.as_tensor(fitted.used)]
+
+    def _needs_inputs(self) -> bool:
+        return False
+
+    def _open(self, fitted: Fitted) -> Surrogate:
+        return fitted.require_surrogate()
+
+    def _rank(self, fitted: Fitted, tests: Tests, k: int) -> TopK:
+        sides = strongest(fitted.require_surrogate(), tests.features, tests.targets, k)
+        return TopK(*sides, tests.targets)
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        surrogates.check_solving(self)
+
+    def _facts(self, fitted: Fitted) -> dict[str, Any]:
+        return surrogates.facts(fitted)
+
+    def _solver(self, task: Task) -> HingeSolver:
+        return HingeSolver(task, surrogates.solver_options(self, self.normalise))

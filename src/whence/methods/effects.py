@@ -1,45 +1,40 @@
-"""Effects: what would change without a sample, foretold by a surrogate that answers to each of them."""
+"""Effects: what would change without a sample, predicted by a surrogate that responds to each of them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from whence.attribution.base import Capabilities, register
-from whence.features.training import Training, task_of
-from whence.attribution.explainer import Parts, Scored
+from whence.attribution import surrogates
+from whence.attribution.base import Attributor, Capabilities, register
+from whence.attribution.fitted import Fitted, Tests
 from whence.attribution.parameters import one_of, parameter
-from whence.core.progress import watched
-from whence.attribution.surrogate_attributor import SurrogateAttributor
-from whence.core import store
-from whence.core.arrays import Array, Doubles
-from whence.data import Targets
+from whence.attribution.training_features import all_features
+from whence.core.arrays import Doubles
 from whence.errors import InvalidInputError
-from whence.explanation import Foretold
-from whence.model.bound import BoundModel
+from whence.features.training import Training
 from whence.model.layers import Asked, check_layers
-from whence.surrogate.groups import GroupEffect, foretold, group_effect
-from whence.surrogate.outputs import Output, slopes
-from whence.surrogate.response import Response
-from whence.surrogate.ridge import RidgeResponse, RidgeSolver
+from whence.surrogate.agreement import Faithfulness
+from whence.surrogate.effects import EffectScorer, GroupEffect, Output, first_order_effect, group_effect
+from whence.surrogate.fitting import fit_surrogate
+from whence.surrogate.ridge import RidgeSolver
 from whence.surrogate.softmax import SoftmaxSolver
-from whence.surrogate.solutions import SurrogateSolver
+from whence.surrogate.solving import SurrogateSolver
 from whence.surrogate.surrogate import Surrogate
-from whence.tasks import Regression, Task
+from whence.tasks import Task
 
-_HELD = 1 << 22  # numbers of pulls at the weights, or of scores, that are held at a time
+if TYPE_CHECKING:
+    from whence.features import Usualness
 
 
 @register
 @dataclass(eq=False)
-class Effects(SurrogateAttributor):
-    """Foretell what would change if a training sample were gone and the model trained again.
+class Effects(Attributor):
+    """Predict what would change if a training sample were gone and the model trained again.
 
     The score of sample i for class c at x is what its presence adds to the output for c: **positive when
     the sample raises the output of the target class**. τ of ``DualDA`` says what a logit is made of; an
@@ -100,7 +95,6 @@ class Effects(SurrogateAttributor):
     """
 
     name: ClassVar[str] = "effects"
-    classes_only = False
     capabilities: ClassVar[Capabilities] = Capabilities(
         needs_loss=True,
         last_layer_only=False,
@@ -112,34 +106,27 @@ class Effects(SurrogateAttributor):
         effects=True,
     )
 
+    C: float | Literal["auto"] = "auto"
+    bias: bool = True
     tol: float = 1e-10
+    seed: int = 0
+    n_threads: int | None = None
+    max_seconds: float | None = None
+    device: str | torch.device | None = None
     layers: Asked | list[str] = parameter("auto", check_layers)
     output: Output = parameter("logit", one_of(Output))
 
-    @property
-    def _of_numbers(self) -> bool:
-        return isinstance(self.task_, Regression)
-
-    def _check_task(self, targets: Targets) -> None:
-        task = task_of(targets)
-        if not isinstance(task, Regression):
-            task.require_classes("The model of Effects")
-        elif self.output != "logit":
-            raise InvalidInputError(
-                f"'output' must be \"logit\" where labels are numbers: the prediction itself. "
-                f"Got {self.output!r}."
-            )
-
     def effect_of(
         self,
-        x: Any,
+        x: Any = None,
         target: Any = None,
         *,
+        features: Any = None,
         remove: Sequence[int] = (),
         relabel: Mapping[int, Any] | None = None,
         training_features: Any = None,
     ) -> GroupEffect:
-        """Foretell what becomes of a batch of inputs without a set of samples, or with other labels.
+        """Predict what becomes of a batch of inputs without a set of samples, or with other labels.
 
         To first order that is the sum of what each of them does; exactly, the surrogate is solved again from
         there. **Negative where the samples raise the target's output.** Print the record to see both, and
@@ -147,7 +134,7 @@ class Effects(SurrogateAttributor):
 
         Parameters
         ----------
-        x, target
+        x, target, features
             As for ``attribute``.
         remove
             Training samples to leave out.
@@ -156,150 +143,99 @@ class Effects(SurrogateAttributor):
         training_features
             Features (train, d) of all training samples, an array or a FeatureBank; None computes them again.
         """
-        return group_effect(self, self._read(x, target), remove, relabel, training_features)
+        fitted, tests, X = self._question(x, target, features, training_features)
+        solver = self._solver(fitted.task)
+        return group_effect(fitted.scorer, solver, tests.features, tests.targets, remove, relabel, X)
 
-    def effect_of_features(
+    def first_order(
         self,
-        features: Any,
+        x: Any = None,
         target: Any = None,
         *,
-        remove: Sequence[int] = (),
-        relabel: Mapping[int, Any] | None = None,
-        training_features: Any = None,
-    ) -> GroupEffect:
-        """``effect_of`` of features (B, d)."""
-        return group_effect(self, self._given(features, target), remove, relabel, training_features)
-
-    def foretold_of_features(
-        self,
-        features: Any,
-        target: Any = None,
-        *,
+        features: Any = None,
         remove: Sequence[int] = (),
         relabel: Mapping[int, Any] | None = None,
         training_features: Any = None,
     ) -> Doubles:
-        """``first_order`` of ``effect_of_features`` alone, (B,): nothing is solved again."""
-        return foretold(self, self._given(features, target), remove, relabel, training_features)
+        """Compute ``first_order`` of ``effect_of`` alone, (B,): nothing is re-solved."""
+        fitted, tests, X = self._question(x, target, features, training_features)
+        return first_order_effect(fitted.scorer, tests.features, tests.targets, remove, relabel, X)
 
     def total(self, parts: Iterable[tuple[Tensor, Tensor]]) -> Doubles:
-        """Effects (train,) of every sample on the sum of the outputs for tests, in one answer of W.
+        """Compute effects (train,) of every sample on the sum of the outputs for tests, by one response.
 
         Parameters
         ----------
         parts : features (b, d) of tests and their classes (b,), some at a time
         """
-        vectors = self._extended(self.surrogate_.vectors)
-        pull = torch.zeros(self.n_classes_, vectors.shape[1], dtype=torch.float64, device=vectors.device)
-        for features, classes in parts:
-            f = self._extended(features.to(vectors)).double()
-            pull += self._slopes(features.to(vectors), classes).T @ f
-        answer = self.response_(pull[None])[0]
-        found = ((vectors.double() @ answer.T) * self._coefficients).sum(1)
-        out = np.zeros(self.n_train_)
-        out[self.support_] = found.cpu().numpy()
-        return out
+        totals: Doubles = self._check_fitted().scorer.total(parts)
+        return totals
 
-    @cached_property
-    def response_(self) -> Response | RidgeResponse:
-        """How the surrogate's W answers to a pull at it: H⁻¹."""
-        self.check_fitted()
-        if self._of_numbers:
-            return RidgeResponse(self._extended(self.surrogate_.vectors), self.C_)
-        own = torch.as_tensor(self.labels_[self.support_], device=self._coefficients.device)
-        chances = -self._coefficients / self.C_
-        chances[torch.arange(len(own), device=own.device), own] += 1.0
-        return Response(self._extended(self.surrogate_.vectors), chances.clamp(0.0, 1.0), self.C_)
+    def usualness(self, training: Any = None, *, k: int = 5, quantile: float = 0.99) -> Usualness:
+        """Make what shows how typical tests are for the training set; as for ``DualDA``."""
+        from whence.attribution.explaining import make_usualness
 
-    @property
-    def foretold_(self) -> Foretold:
-        """What the effects are on."""
-        self.check_fitted()
-        return Foretold(self.output, "ridge regression" if self._of_numbers else "softmax surrogate")
+        return make_usualness(self._check_fitted(), training, k, quantile, self.seed)
 
-    def scored(self, features: Tensor, target: int) -> Scored:
-        """Effects of all samples on one test with features (1, d)."""
-        found = self._effects(features, torch.tensor([target]))[0]
-        return Scored(self.support_, found.cpu().numpy())
+    def predict(self, x: Any = None, *, features: Any = None) -> Tensor:
+        """Label inputs, or features (B, d), by the surrogate; as for ``DualDA``."""
+        fitted = self._check_fitted()
+        return fitted.task.decided(surrogates.outputs(fitted, x, features))
 
-    def parts(self, features: Tensor, target: int, indices: Sequence[int]) -> Parts:
-        """Return what effects are at the features of either sample, which they are linear in."""
-        test, d = self._extended(features).double(), features.shape[1]
-        slopes = self._slopes(features, torch.tensor([target]))[0]  # (K,)
-        rows = self.surrogate_.rows(indices)
-        vectors, lam = self.surrogate_.vectors[rows], self._coefficients[rows]
-        answer = self.response_((slopes[:, None] * test)[None])[0]  # (K, D)
-        pulls = lam[:, :, None] * self._extended(vectors).double()[:, None]  # (m, K, D)
-        on_test = torch.einsum("k,mkd->md", slopes, self.response_(pulls))
-        bias = self.constant_ * on_test[:, d:].sum(1)
-        return Parts(vectors, on_test[:, :d], (lam @ answer)[:, :d], bias, None)
+    def decision_function(self, x: Any = None, *, features: Any = None) -> Tensor:
+        """Compute the surrogate's outputs as scikit-learn shapes them; as for ``DualDA``."""
+        return surrogates.decision(self._check_fitted(), x, features)
 
-    def _effects(self, features: Tensor, classes: Tensor) -> Tensor:
-        """Effects (B, S) on tests with features (B, d), in float64, some tests at a time."""
-        vectors, lam = self._extended(self.surrogate_.vectors), self._coefficients
-        width = max(1, _HELD // (max(vectors.shape) * self.n_classes_))
-        parts = []
-        for f, c in zip(torch.split(features, width), torch.split(classes, width), strict=True):
-            pulls = self._slopes(f, c)[:, :, None] * self._extended(f).double()[:, None]
-            answers = self.response_(pulls)  # (b, K, D)
-            found = answers.new_zeros(len(f), len(vectors))
-            for k in range(self.n_classes_):  # class by class: no array of tests, samples and classes
-                found += (answers[:, k].to(vectors) @ vectors.T) * lam[:, k]
-            parts.append(found)
-        return torch.cat(parts) if parts else lam.new_zeros(0, len(vectors))
+    def score(self, x: Any, y: Any = None) -> float:
+        """Compute how right the surrogate is on labelled inputs; as for ``DualDA``."""
+        return surrogates.accuracy(self._check_fitted(), x, y)
 
-    def _scores(self, features: Tensor, classes: Tensor, x: Any) -> Tensor:
-        out = features.new_zeros(len(features), len(self._labels))
-        out[:, self._places] = self._effects(features, classes).to(out)
-        return out
+    def faithfulness(self, x: Any = None, *, features: Any = None) -> Faithfulness:
+        """Measure how well the surrogate represents the model; as for ``DualDA``."""
+        return surrogates.faithfulness(self._check_fitted(), x, features)
 
-    def _self_influence(self) -> Tensor:
-        vectors, own = self.surrogate_.vectors, self._labels[self._places].cpu()
-        width = max(1, _HELD // (max(vectors.shape) * self.n_classes_))
-        parts = []
-        rows = torch.split(torch.arange(len(vectors)), width)
-        for some in watched(rows, len(vectors), "Self-influence", self.show_progress):
-            f, lam = vectors[some], self._coefficients[some]
-            pulls = self._slopes(f, own[some])[:, :, None] * self._extended(f).double()[:, None]
-            moves = lam[:, :, None] * self._extended(f).double()[:, None]
-            parts.append((self.response_(pulls) * moves).sum((1, 2)))
-        out = vectors.new_zeros(len(self._labels))
-        out[self._places] = torch.cat(parts).to(out)
-        return out
+    def learn(self, training: Training, **given: Any) -> Surrogate:
+        """Solve the softmax regression, or the ridge regression."""
+        return fit_surrogate(training, self._solver(training.task), self.C, self.device)
 
-    def _slopes(self, features: Tensor, classes: Tensor) -> Tensor:
-        """Return the output's derivative (B, K) by the surrogate's logits of features (B, d)."""
-        return slopes(self.output, self.surrogate_.logits(features), classes)
+    def score_tests(self, fitted: Fitted, tests: Tests) -> Tensor:
+        """Compute effects (B, M)."""
+        effects: Tensor = fitted.scorer.scores(tests.features, tests.targets)
+        return effects
 
-    def _extended(self, features: Tensor) -> Tensor:
-        """Return features (B, D) with the constant that carries the bias."""
-        if not self.constant_:
-            return features
-        return torch.cat([features, features.new_full((len(features), 1), self.constant_)], dim=1)
+    def score_self(self, fitted: Fitted) -> Tensor:
+        """Compute the effect of each sample on its own label, (M,)."""
+        effects: Tensor = fitted.scorer.self_influence(self.show_progress)
+        return effects
 
-    def solver(self, task: Task) -> SurrogateSolver:
-        """Return what solves the surrogate of a task."""
-        return RidgeSolver(task, self) if isinstance(task, Regression) else SoftmaxSolver(task, self)
+    def _needs_inputs(self) -> bool:
+        return False
 
-    def turned(self, labels: Array, before: Array) -> Doubles:
-        """Return what other labels (n, …) add to the pull of samples, (n, K), for features as they are."""
-        if isinstance(self.task_, Regression):
-            return self.C_ * (labels - before).reshape(len(labels), self.n_classes_).astype(np.float64)
-        found, at = np.zeros((len(labels), self.n_classes_)), np.arange(len(labels))
-        found[at, labels] += self.C_
-        found[at, before] -= self.C_
-        return found
+    def _open(self, fitted: Fitted) -> EffectScorer:
+        return EffectScorer(fitted.require_surrogate(), self.output)
 
-    def _learn(self, training: Training, **given: Any) -> Surrogate:
-        return self._surrogate(training)
+    def _question(
+        self, x: Any, target: Any, features: Any, training_features: Any
+    ) -> tuple[Fitted, Tests, Any]:
+        """Return the record of the fit, the tests, and the features of all training samples."""
+        tests, fitted = self._tests(x, target, features), self.fitted_
+        return fitted, tests, all_features(fitted, training_features, "training_features")
 
-    def _keep(self, surrogate: Surrogate) -> None:
-        self._take(surrogate)
-        self.__dict__.pop("response_", None)  # of a fit before
-        place = surrogate.stored.like.device
-        self._coefficients = torch.as_tensor(self.lam_[self.support_].toarray(), device=place)  # (S, K)
-        among = np.searchsorted(np.flatnonzero(self.used_), self.support_)
-        self._places = torch.as_tensor(among, device=place)
+    def _check_task(self, task: Task) -> None:
+        super()._check_task(task)
+        if task.speech == "number" and self.output != "logit":
+            raise InvalidInputError(
+                f"'output' must be \"logit\" where labels are numbers: the prediction itself. "
+                f"Got {self.output!r}."
+            )
 
-    def _restore(self, arrays: store.Arrays, manifest: Any, bound: BoundModel | None) -> None:
-        self._keep(self._restore_surrogate(arrays, manifest, bound))
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        surrogates.check_solving(self)
+
+    def _facts(self, fitted: Fitted) -> dict[str, Any]:
+        return surrogates.facts(fitted)
+
+    def _solver(self, task: Task) -> SurrogateSolver:
+        solver = RidgeSolver if task.speech == "number" else SoftmaxSolver
+        return solver(task, surrogates.solver_options(self))

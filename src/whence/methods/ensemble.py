@@ -3,34 +3,25 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
-from whence.attribution.base import METHODS, Attributor, Capabilities, register, share_options
-from whence.features.training import Training
-from whence.attribution.explaining import Explaining
-from whence.attribution.members import MembersExplainer
-from whence.attribution.pairs import PairAttributor
+from whence.attribution.base import METHODS, Attributor, Capabilities, register
+from whence.attribution.fitted import Fitted, Tests
 from whence.core import contents, store
-from whence.core.arrays import Ints
 from whence.core.checks import shown
-from whence.data import TrainingSet
 from whence.errors import InvalidInputError
-from whence.features import FeatureBank, Usualness
+from whence.features.training import Training
 from whence.gradients.checkpoints import Checkpoints, read_checkpoints
-from whence.model.inputs import check_batch
 from whence.model.modules import check_model
-from whence.relevance.xda import Method
 
 
 @register
 @dataclass(eq=False)
-class Ensemble(Explaining):
+class Ensemble(Attributor):
     """Average the scores of several models, such as trainings from different seeds, and tell their spread.
 
     The score of training sample i for class c at x is the mean over members m of τ_m(x, i)/σ_m(x), where
@@ -39,6 +30,10 @@ class Ensemble(Explaining):
     and against, and **positive stays evidence for the target class**. A member whose scores of a test are
     all the same says nothing about it and counts as zero. Self-influence is averaged in the same way, over
     the self-influences of all samples.
+
+    ``fit`` takes several models, with the same classes, as ``model``, and a bank per model as ``features``.
+    Besides the arguments of all methods it takes ``checkpoints``: state dicts, models, or paths of files with
+    one, for one ``model``; as many members, each with a copy of it.
 
     Parameters
     ----------
@@ -74,28 +69,18 @@ class Ensemble(Explaining):
 
     members: Any = "dualda"
 
-    @share_options
     def fit(
         self,
-        model: nn.Module | Sequence[nn.Module] | None = None,
+        model: Any = None,
         data: Any = None,
         y: Any = None,
         *,
         layer: str | None = None,
-        features: FeatureBank | Sequence[FeatureBank] | None = None,
+        features: Any = None,
         checkpoints: Checkpoints | None = None,
         **options: Any,
     ) -> Self:
-        """Fit a member to each model, all on the same training set.
-
-        As ``model`` it takes several, with the same classes, and as ``features`` a bank per model.
-
-        Parameters
-        ----------
-        checkpoints
-            State dicts, models, or paths of files with one, for one ``model``: as many members, each with a
-            copy of it.
-        """
+        """Fit a member to each model, all on the same training set; ``options`` are those of the members' fit."""
         self._check_parameters()
         several: list[dict[str, Any]]
         if features is None:
@@ -107,11 +92,12 @@ class Ensemble(Explaining):
             several = [{**given, "features": bank} for bank in banks]
         pairs = zip(self._unfitted(len(several)), several, strict=True)
         # Here, one after the other: a process would give back copies of the model and the training set.
-        self._take([member.fit(**given, **options) for member, given in pairs])
+        members = [member.fit(**given, **options) for member, given in pairs]
+        self.fitted_ = _joined(members)
         return self
 
     def spread(self, x: Any, target: Any = None) -> Tensor:
-        """Return the standard deviation (test, train) of the members' scores, in the units of the mean.
+        """Compute the standard deviation (test, train) of the members' scores, in the units of the mean.
 
         With M members it is √(Σ_m (s_m − s̄)²/(M − 1)); 0 for one member. Of the mean itself it is √M less.
 
@@ -120,57 +106,32 @@ class Ensemble(Explaining):
         x, target
             As for ``attribute``.
         """
-        self.check_fitted()
-        classes = self.classes(x, target)
-        each = torch.stack(
-            [self._standardised(member.attribute(x, classes)).cpu() for member in self.members_]
+        fitted = self._check_fitted()
+        members = torch.stack(
+            [scores.cpu() for scores in _standardised(fitted, self._tests(x, target, None))]
         )
-        return each.std(0, correction=min(1, len(each) - 1))
+        return fitted.for_all(members.std(0, correction=min(1, len(members) - 1)))
 
-    @property
-    def scoring_(self) -> Ints:
-        """Places of the training samples that can have a score by some member, ascending."""
-        self.check_fitted()
-        each = [one.scoring_ for one in self.members_ if isinstance(one, PairAttributor)]
-        found: Ints = np.unique(np.concatenate(each)) if each else np.flatnonzero(self.used_)
-        return found
+    def learn(self, training: Training, **given: Any) -> dict[str, Tensor]:
+        """Raise: every member has a fit of its own."""
+        raise NotImplementedError
 
-    def explaining(
-        self, k: int, method: Method | None, usualness: Usualness | None = None
-    ) -> MembersExplainer:
-        """Give what explains one test sample, by means of its members' scores and maps, with their spread."""
-        self.check_fitted()
-        members = [member for member in self.members_ if isinstance(member, PairAttributor)]
-        if len(members) < len(self.members_):
-            raise InvalidInputError(
-                "'members' must be DualDA or Effects, or derive from them, to be explained. Got "
-                f"{type(self.members_[0]).__name__}: use attribute, top_k and spread."
-            )
-        if usualness is not None:
-            raise InvalidInputError(
-                "'usualness' must be None for an ensemble, whose members have features of their own. Ask one "
-                "of them, members_[0].usualness()."
-            )
-        return MembersExplainer(members, k, method)
+    def score_tests(self, fitted: Fitted, tests: Tests) -> Tensor:
+        """Compute the mean of the members' scores, (B, M)."""
+        first, *others = _standardised(fitted, tests)
+        for scores in others:
+            first += scores.to(first)
+        return first.div_(len(fitted.members))
 
-    def classes(self, x: Any, target: Any) -> Tensor:
-        """Class (B,) that is explained for each input; for None the one that most members predict."""
-        self.check_fitted()
-        if target is not None:
-            return self.task_.check_target(target, check_batch(x))
-        return torch.stack([member.classes(x, None) for member in self.members_]).mode(0).values
-
-    def take_data(self, data: TrainingSet) -> None:
-        """Take the training set, for members that explain."""
-        for member in self.members_:
-            if isinstance(member, PairAttributor):
-                member.take_data(data)
-        self.data_ = data
+    def score_self(self, fitted: Fitted) -> Tensor:
+        """Compute the mean of the members' self-influences, (M,)."""
+        parts = [_standardise(m.score_self(m.fitted_)[None])[0].cpu() for m in fitted.members]
+        return torch.stack(parts).mean(0)
 
     @classmethod
     def restored(cls, arrays: store.Arrays, values: dict[str, Any], model: Any) -> Self:
         """Rebuild an ensemble from what ``save`` wrote; ``model`` are its models in their order, or None."""
-        from whence.attribution.saved import EnsembleManifest  # pydantic takes a while to import
+        from whence.attribution.manifests import EnsembleManifest  # pydantic takes a while to import
 
         saved = contents.manifest(EnsembleManifest, values).members
         models = model if isinstance(model, list | tuple) else [model] * (1 if model else len(saved))
@@ -180,71 +141,28 @@ class Ensemble(Explaining):
             )
         members, parts = [], dict[str, dict[str, Any]]()
         for name, array in arrays.items():
-            number, _, own = name.partition("/")
-            parts.setdefault(number, {})[own] = array
-        for place, (each, one) in enumerate(zip(saved, models, strict=True)):
-            if each.get("method") not in METHODS or each["method"] == cls.name:
+            number, _, key = name.partition("/")
+            parts.setdefault(number, {})[key] = array
+        for place, (manifest, one) in enumerate(zip(saved, models, strict=True)):
+            if manifest.get("method") not in METHODS or manifest["method"] == cls.name:
                 raise contents.refused(f"the member {place} must be of a known method, and is not")
-            members.append(METHODS.get(each["method"]).restored(parts.pop(str(place), {}), each, one))
+            method = METHODS.get(manifest["method"])
+            members.append(method.restored(parts.pop(str(place), {}), manifest, one))
         if parts:
             raise contents.refused(f"it has arrays of a member {min(parts)!r}, which does not belong there")
         self = cls(members[0].name)
         with contents.restoring():
-            self._take(members)
+            self.fitted_ = _joined(members)
         return self
 
-    def saved(self) -> tuple[store.Arrays, dict[str, Any]]:
+    def packed(self, in_bank: bool = False) -> tuple[store.Arrays, dict[str, Any]]:
         """Return what ``save`` writes: the arrays and the manifests of all members."""
-        self.check_fitted()
-        each = [member.saved() for member in self.members_]
-        arrays = {f"{i}/{name}": array for i, (part, _) in enumerate(each) for name, array in part.items()}
-        return arrays, {"method": self.name, "members": [manifest for _, manifest in each]}
+        packed = [member.packed(in_bank) for member in self._check_fitted().members]
+        arrays = {f"{i}/{name}": array for i, (part, _) in enumerate(packed) for name, array in part.items()}
+        return arrays, {"method": self.name, "members": [manifest for _, manifest in packed]}
 
-    def _take(self, members: list[Attributor]) -> None:
-        """Take over fitted members."""
-        first = members[0]
-        classes = {member.n_classes_ for member in members}
-        if len(classes) > 1:
-            raise InvalidInputError(
-                f"'model' must be models with the same classes. Got numbers of classes {sorted(classes)}."
-            )
-        if any(member.n_train_ != first.n_train_ for member in members):
-            raise InvalidInputError("'features' must be of one training set. Got other numbers of samples.")
-        self.members_ = members
-        seconds = {part: sum(member.seconds_.get(part, 0.0) for member in members) for part in first.seconds_}
-        self._adopt(first.task_, first.labels_, first.head_, first.model_, first.data_, seconds)
-        self.origins_, self.reading_ = dict(first.origins_), first.reading_
-        self.cache_bytes_ = sum(member.cache_bytes_ for member in members)
-
-    def _facts(self) -> dict[str, Any]:
-        return {**super()._facts(), "members": len(self.members_)}
-
-    def _read(self, x: Any, target: Any) -> tuple[Tensor, Tensor]:
-        classes = self.classes(x, target)
-        return classes.new_empty(len(classes), 0), classes  # of features every member has its own
-
-    def _scores(self, features: Tensor, classes: Tensor, x: Any) -> Tensor:
-        total = self._standardised(self.members_[0].attribute(x, classes))
-        for member in self.members_[1:]:
-            total += self._standardised(member.attribute(x, classes)).to(total)
-        return total.div_(len(self.members_))
-
-    def _for_all(self, scores: Tensor) -> Tensor:
-        return scores  # members have scores of all samples
-
-    def _self_influence(self) -> Tensor:
-        parts = [self._standardised(member.self_influence()[None])[0].cpu() for member in self.members_]
-        return torch.stack(parts).mean(0)
-
-    def _standardised(self, scores: Tensor) -> Tensor:
-        """Divide scores (B, N) by their standard deviation in each row; 0 where they are all the same."""
-        used = scores[:, torch.as_tensor(self.used_)] if len(self.skipped_) else scores
-        deviation = used.std(1, correction=0, keepdim=True)
-        same = used.amax(1, keepdim=True) == used.amin(1, keepdim=True)
-        return (scores / deviation.where(~same, 1)).masked_fill(same, 0)
-
-    def _learn(self, training: Training, **given: Any) -> Any:
-        raise NotImplementedError  # every member has a fit of its own
+    def _facts(self, fitted: Fitted) -> dict[str, Any]:
+        return {**super()._facts(fitted), "members": len(fitted.members)}
 
     def _unfitted(self, n: int) -> list[Attributor]:
         """Return one new attributor per model, or raise."""
@@ -288,3 +206,40 @@ def _models(model: Any, layer: str | None, checkpoints: Checkpoints | None) -> l
         made.append(copy.deepcopy(models[0]))
         made[-1].load_state_dict(weights, strict=False)  # tied weights have one name
     return made
+
+
+def _joined(members: list[Attributor]) -> Fitted:
+    """Return the record of several fits on one training set, or raise where it is not one."""
+    records = [member.fitted_ for member in members]
+    classes = {fitted.n_classes for fitted in records}
+    if len(classes) > 1:
+        raise InvalidInputError(
+            f"'model' must be models with the same classes. Got numbers of classes {sorted(classes)}."
+        )
+    first = records[0]
+    if any(fitted.n_train != first.n_train for fitted in records):
+        raise InvalidInputError("'features' must be of one training set. Got other numbers of samples.")
+    seconds = {part: sum(fitted.seconds.get(part, 0.0) for fitted in records) for part in first.seconds}
+    return replace(
+        first,
+        method="Ensemble",
+        arrays={},
+        surrogate=None,
+        scorer=None,
+        members=tuple(members),
+        seconds=seconds,
+        needs_inputs=True,
+    )
+
+
+def _standardised(fitted: Fitted, tests: Tests) -> list[Tensor]:
+    """Compute the scores (B, M) of each member over their standard deviation."""
+    pairs = zip(fitted.members, tests.members, strict=True)
+    return [_standardise(member.score_tests(member.fitted_, each)) for member, each in pairs]
+
+
+def _standardise(scores: Tensor) -> Tensor:
+    """Divide scores (B, M) by their standard deviation in each row; 0 where they are all the same."""
+    deviation = scores.std(1, correction=0, keepdim=True)
+    same = scores.amax(1, keepdim=True) == scores.amin(1, keepdim=True)
+    return (scores / deviation.where(~same, 1)).masked_fill(same, 0)

@@ -1,4 +1,4 @@
-"""How usual a test is for the training set, as an exact sparse sum over training samples."""
+"""How typical a test is of the training set, as an exact sparse sum over training samples."""
 
 from __future__ import annotations
 
@@ -12,17 +12,16 @@ from scipy.sparse import csr_array
 from torch import Tensor
 
 from whence.attribution.base import Attributor, Capabilities, register
-from whence.features.training import Classifier, Training
+from whence.attribution.fitted import Fitted, Tests
 from whence.attribution.parameters import a_seed, one_of, parameter
-from whence.core import contents, store
+from whence.core import contents
 from whence.core.arrays import Floats, Ints, Mask
 from whence.core.checks import check_positive, check_share
 from whence.core.contents import Layout
 from whence.core.progress import bar
 from whence.errors import InvalidInputError
-from whence.model.bound import BoundModel
-from whence.surrogate.expansion import Expansion
-from whence.surrogate.vectors import Vectors
+from whence.features.training import Classifier, Training
+from whence.surrogate.scores import Expansion, Vectors
 from whence.svm import OneClass as Problem
 from whence.svm import Solution, solve
 from whence.tasks import Task
@@ -33,21 +32,119 @@ _ENDS = -12.0, 6.0  # of log C·mean‖f‖²: from all samples at their bound t
 _LOOSE = 1e-4  # the gap of the solutions that look for C
 
 
+class Machines:
+    """The machines of one fit: one per class, or one of the whole training set.
+
+    Attributes
+    ----------
+    nu : (machines,) Σλ/(C·n) of each, the share that lies outside at most
+    gap : the largest relative duality gap of a machine
+    support, boundary, outside : places of training samples with λ ≠ 0; with 0 < λ < C; at the bound
+    """
+
+    def __init__(self, by: By, fitted: Fitted) -> None:
+        self.by, self._arrays = by, fitted.arrays
+        self._used = np.flatnonzero(fitted.used)
+        self._own = _columns(by, fitted.task, fitted.labels[fitted.used])
+        lam, columns = self._arrays["lam"], len(self._arrays["bounds"]) if self._own is None else 1
+        if lam.shape[1] != columns or (lam < 0).any():
+            raise contents.refused(f"'lam' must have {columns} columns, nowhere below 0, and has not")
+        if int((lam > 0).any(1).sum()) != len(self._arrays["vectors"]):
+            raise contents.refused("'vectors' must have a row per sample with coefficients, and has not")
+
+    @property
+    def nu(self) -> Tensor:
+        """The share of each class that lies outside at most."""
+        return self._arrays["nu"]
+
+    @property
+    def gap(self) -> float:
+        """The largest relative duality gap of a machine."""
+        return float(self._arrays["gap"])
+
+    @property
+    def support(self) -> Ints:
+        """Places of training samples with λ ≠ 0 in some machine."""
+        return self._where(self._arrays["lam"] > 0)
+
+    @property
+    def boundary(self) -> Ints:
+        """Places of the training samples that make up a boundary: 0 < λ < C."""
+        lam = self._arrays["lam"]
+        return self._where((lam > 0) & (lam < self._limits()))
+
+    @property
+    def outside(self) -> Ints:
+        """Places of the training samples at the bound, outside of their boundary or on it."""
+        return self._where(self._arrays["lam"] >= self._limits())
+
+    def typicality(self, features: Tensor, targets: Tensor) -> Tensor:
+        """Compute w_c·g(x) of tests with features (B, d), (B,)."""
+        g = (features - self._arrays["centre"]).double()
+        sums: Tensor = (g @ self._weight.T)[torch.arange(len(g)), self._machine(targets)]
+        return sums
+
+    def scores(self, features: Tensor, targets: Tensor) -> Tensor:
+        """Compute λ_i g_i·g(x) (B, M)."""
+        return self._expansion.dense(features - self._arrays["centre"], self._machine(targets))
+
+    def self_influence(self) -> Tensor:
+        """Compute λ_i‖g_i‖² (M,)."""
+        lam = self._arrays["lam"].sum(1)
+        norms = torch.zeros_like(lam)
+        norms[(self._arrays["lam"] > 0).any(1)] = self._arrays["vectors"].double().square().sum(1)
+        return (lam * norms).float()
+
+    def _limits(self) -> Tensor:
+        """Return the bound C next to λ (M, columns): of a sample's own class, or of each label."""
+        bounds = self._arrays["bounds"]
+        return bounds if self._own is None else bounds[torch.as_tensor(self._own)][:, None]
+
+    def _where(self, mask: Tensor) -> Ints:
+        places: Ints = self._used[mask.any(1).cpu().numpy()]
+        return places
+
+    def _machine(self, targets: Tensor) -> Tensor:
+        return torch.zeros_like(targets) if self.by == "whole" else targets
+
+    @cached_property
+    def _lam(self) -> csr_array:
+        """λ (M, machines)."""
+        lam = self._arrays["lam"].cpu().numpy()
+        if self._own is None:
+            return csr_array(lam)
+        rows = np.flatnonzero(lam[:, 0])
+        shape = len(lam), len(self._arrays["bounds"])
+        return csr_array((lam[rows, 0], (rows, self._own[rows])), shape=shape)
+
+    @cached_property
+    def _weight(self) -> Tensor:
+        """w (machines, d)."""
+        rows = np.flatnonzero(np.diff(self._lam.indptr))
+        vectors = self._arrays["vectors"].double().cpu().numpy()
+        return torch.as_tensor(self._lam[rows].T @ vectors, device=self._arrays["vectors"].device)
+
+    @cached_property
+    def _expansion(self) -> Expansion:
+        rows = np.flatnonzero(np.diff(self._lam.indptr))
+        return Expansion(Vectors(self._arrays["vectors"]), rows, self._lam, constant=0.0)
+
+
 @register
 @dataclass(eq=False)
 class OneClass(Attributor):
-    """Return how usual tests are for a class of the training set, and which training samples make them so.
+    """Attribute how typical a test is of a class to the training samples that make it so.
 
     For each class c a one-class machine is solved on its samples: min_w ½‖w‖² + C Σ_i max(0, 1 − w·g_i), with
     the features g = f − m less the mean m of the whole training set, and C such that a share ``nu`` of the
-    class lies outside, at most. With w_c = Σ_i λ_i g_i a test is as usual as w_c·g(x) says: **1 is the
+    class lies outside, at most. With w_c = Σ_i λ_i g_i w_c·g(x) is how typical a test is: **1 is the
     boundary, above it the test is inside**. The score of training sample i is λ_i g_i·g(x), **positive where
-    it makes the test usual for the class**, and the scores of all samples sum to w_c·g(x). Samples well
+    it makes the test typical of the class**, and the scores of all samples sum to w_c·g(x). Samples well
     inside have λ = 0 and score 0, and so have those of other classes. One machine of the ``"whole"`` training
     set takes the features as they are, m = 0: centred on its own mean it could tell no side from another.
 
     Of many labels there is a machine per label, on the samples that have it; numbers have no classes, and ask
-    for ``by="whole"``. To tell foreign samples, the distance to neighbours (``DualDA.usualness``) was better
+    for ``by="whole"``. To find out-of-distribution samples, the distance to neighbours (``DualDA.usualness``) was better
     on images, a little worse on texts; one machine of the whole training set was of no use (docs/audit.md).
 
     Parameters
@@ -77,12 +174,11 @@ class OneClass(Attributor):
     >>> model = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.ReLU(), torch.nn.Linear(3, 2))
     >>> x, y = torch.randn(20, 4), torch.arange(20) % 2
     >>> explainer = whence.OneClass(show_progress=False).fit(model, (x, y))
-    >>> explainer.attribute(x[:3]).shape, explainer.how_usual(x[:3]).shape
+    >>> explainer.attribute(x[:3]).shape, explainer.typicality(x[:3]).shape
     (torch.Size([3, 20]), torch.Size([3]))
     """
 
     name: ClassVar[str] = "one-class"
-    classes_only = False
     capabilities: ClassVar[Capabilities] = Capabilities(
         last_layer_only=True,
         memory="d numbers per support vector",
@@ -90,119 +186,24 @@ class OneClass(Attributor):
         own_class_only=True,
         tasks=("class", "label", "number"),
     )
-    _of_features = True
-    _doubles = ("lam", "bounds", "nu", "gap")
-
     nu: float = parameter(0.1, check_share)
     by: By = parameter("class", one_of(By))
     tol: float = parameter(1e-6, check_positive)
     seed: int = parameter(0, a_seed)
 
-    def how_usual(self, x: Any, target: Any = None) -> Tensor:
-        """Give w_c·g(x) of a batch of inputs, (B,), above 1 inside; arguments are those of ``attribute``."""
-        return self._usual(*self._read(x, target))
+    def typicality(self, x: Any = None, target: Any = None, *, features: Any = None) -> Tensor:
+        """Compute w_c·g(x) of a batch, (B,), above 1 inside; arguments are those of ``attribute``."""
+        tests = self._tests(x, target, features)
+        sums: Tensor = self.fitted_.scorer.typicality(tests.features, tests.targets)
+        return sums
 
-    def how_usual_features(self, features: Any, target: Any = None) -> Tensor:
-        """``how_usual`` of features (B, d)."""
-        return self._usual(*self._given(features, target))
-
-    @property
-    def nu_(self) -> Tensor:
-        """The share of each class that lies outside at most."""
-        return self._learned("nu")
-
-    @property
-    def gap_(self) -> float:
-        """The largest relative duality gap of a machine."""
-        return float(self._learned("gap"))
-
-    @property
-    def support_(self) -> Ints:
-        """Places of training samples with λ ≠ 0 in some machine."""
-        return self._where(self._learned("lam") > 0)
-
-    @property
-    def boundary_(self) -> Ints:
-        """Places of the training samples that make up a boundary: 0 < λ < C."""
-        lam = self._learned("lam")
-        return self._where((lam > 0) & (lam < self._limits()))
-
-    @property
-    def outside_(self) -> Ints:
-        """Places of the training samples at the bound, outside of their boundary or on it."""
-        return self._where(self._learned("lam") >= self._limits())
-
-    def _learned(self, name: str) -> Tensor:
-        self.check_fitted()
-        return self._cache[name]
-
-    def _limits(self) -> Tensor:
-        """Return C beside λ (M, columns): of a sample's own class, or of each label."""
-        bounds, own = self._cache["bounds"], self._columns(self.task_, self._labels.cpu().numpy())
-        return bounds[torch.as_tensor(own)][:, None] if own is not None else bounds
-
-    def _where(self, some: Tensor) -> Ints:
-        found: Ints = np.flatnonzero(self.used_)[some.any(1).cpu().numpy()]
-        return found
-
-    def _columns(self, task: Task, labels: Any) -> Ints | None:
-        """Return the machine (M,) of each sample; None where a sample can be in several."""
-        if self.by == "whole":
-            return np.zeros(len(labels), np.int64)
-        return np.asarray(labels, np.int64) if task.has_classes else None
-
-    def _check_task(self, targets: Any) -> None:
-        super()._check_task(targets)
-        if self.by == "class" and getattr(targets, "speech", "class") == "number":
-            raise InvalidInputError(
-                "'by' must be \"whole\" where labels are numbers, which have no classes. Got 'class'."
-            )
-
-    def _usual(self, features: Tensor, classes: Tensor) -> Tensor:
-        g = (features - self._cache["centre"]).double()
-        found: Tensor = (g @ self._weight.T)[torch.arange(len(g)), self._machine(classes)]
-        return found
-
-    def _machine(self, classes: Tensor) -> Tensor:
-        return torch.zeros_like(classes) if self.by == "whole" else classes
-
-    @cached_property
-    def _lam(self) -> csr_array:
-        """λ (M, machines)."""
-        lam, own = self._cache["lam"].cpu().numpy(), self._columns(self.task_, self._labels.cpu().numpy())
-        if own is None:
-            return csr_array(lam)
-        rows = np.flatnonzero(lam[:, 0])
-        shape = len(lam), len(self._cache["bounds"])
-        return csr_array((lam[rows, 0], (rows, own[rows])), shape=shape)
-
-    @cached_property
-    def _weight(self) -> Tensor:
-        """w (machines, d)."""
-        rows = np.flatnonzero(np.diff(self._lam.indptr))
-        vectors = self._cache["vectors"].double().cpu().numpy()
-        return torch.as_tensor(self._lam[rows].T @ vectors, device=self._cache["vectors"].device)
-
-    @cached_property
-    def _expansion(self) -> Expansion:
-        rows = np.flatnonzero(np.diff(self._lam.indptr))
-        return Expansion(Vectors(self._cache["vectors"]), rows, self._lam, constant=0.0)
-
-    def _scores(self, features: Tensor, classes: Tensor, x: Any) -> Tensor:
-        return self._expansion.dense(features - self._cache["centre"], self._machine(classes))
-
-    def _self_influence(self) -> Tensor:
-        lam = self._cache["lam"].sum(1)
-        norms = torch.zeros_like(lam)
-        norms[(self._cache["lam"] > 0).any(1)] = self._cache["vectors"].double().square().sum(1)
-        return (lam * norms).float()
-
-    def _learn(self, training: Training, **given: Any) -> dict[str, Tensor]:
+    def learn(self, training: Training, **given: Any) -> dict[str, Tensor]:
+        """Solve the machines."""
         X, labels, task = training.features, training.labels.cpu().numpy(), training.task
         # Of its own mean no side is free: the machine of all samples, centred on it, has w = 0 at any C.
         centre = torch.zeros_like(X[0]) if self.by == "whole" else X.mean(0)
         G = (X - centre).cpu().numpy()
-        own = self._columns(task, labels)
+        own = _columns(self.by, task, labels)
         n = 1 if self.by == "whole" else task.n_outputs
         lam, bounds, nu, gap = np.zeros((len(G), 1 if own is not None else n)), np.zeros(n), np.ones(n), 0.0
         for c in bar(
@@ -221,10 +222,31 @@ class OneClass(Attributor):
             name: torch.as_tensor(array, device=X.device) for name, array in kept.items()
         }
 
-    def _keep(self, learned: Any) -> None:
-        for name in ("_lam", "_weight", "_expansion"):  # of an earlier fit
-            self.__dict__.pop(name, None)
-        super()._keep(learned)
+    def score_tests(self, fitted: Fitted, tests: Tests) -> Tensor:
+        """Compute scores (B, M)."""
+        scores: Tensor = fitted.scorer.scores(tests.features, tests.targets)
+        return scores
+
+    def score_self(self, fitted: Fitted) -> Tensor:
+        """Compute λ_i‖g_i‖² (M,)."""
+        scores: Tensor = fitted.scorer.self_influence()
+        return scores
+
+    def _needs_inputs(self) -> bool:
+        return False
+
+    def _open(self, fitted: Fitted) -> Machines:
+        return Machines(self.by, fitted)
+
+    def _doubles(self) -> tuple[str, ...]:
+        return ("lam", "bounds", "nu", "gap")
+
+    def _check_task(self, task: Task) -> None:
+        super()._check_task(task)
+        if self.by == "class" and task.speech == "number":
+            raise InvalidInputError(
+                "'by' must be \"whole\" where labels are numbers, which have no classes. Got 'class'."
+            )
 
     def _machine_of(self, G: Floats) -> Solution:
         """Solve the machine of features (n, d) at the C whose share outside is ``nu``, or next above it."""
@@ -251,14 +273,12 @@ class OneClass(Attributor):
             "gap": (1,),
         }
 
-    def _restore(self, arrays: store.Arrays, manifest: Any, bound: BoundModel | None) -> None:
-        super()._restore(arrays, manifest, bound)
-        lam, own = self._cache["lam"], self._columns(self.task_, self._labels.cpu().numpy())
-        columns = len(self._cache["bounds"]) if own is None else 1
-        if lam.shape[1] != columns or (lam < 0).any():
-            raise contents.refused(f"'lam' must have {columns} columns, nowhere below 0, and has not")
-        if int((lam > 0).any(1).sum()) != len(self._cache["vectors"]):
-            raise contents.refused("'vectors' must have a row per sample with coefficients, and has not")
+
+def _columns(by: By, task: Task, labels: Any) -> Ints | None:
+    """Return the machine (M,) of each sample; None where a sample can be in several."""
+    if by == "whole":
+        return np.zeros(len(labels), np.int64)
+    return np.asarray(labels, np.int64) if task.has_classes else None
 
 
 def _share(found: Solution, n: int) -> float:

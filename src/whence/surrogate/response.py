@@ -1,4 +1,4 @@
-"""How a softmax surrogate answers when something pulls at its weights: the inverse of its Hessian."""
+"""How the weights of a surrogate respond to a pull at them: the inverse of its Hessian."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _DENSE = 3_000  # weights up to which H is written down (72 MB) and factored
 _STEEP = 1e9  # C Σ_i ‖f_i‖² up to which rounding, beside I, leaves a factor as exact as the steps are
 
 
-class Response:
+class SoftmaxResponse:
     """Applies H⁻¹, where H = I + C Σ_i (diag p_i − p_i p_iᵀ) ⊗ f_i f_iᵀ is the Hessian at the solution.
 
     By its Cholesky factor where W has few entries and C is not too large for one, else by conjugate
@@ -121,3 +121,30 @@ class Response:
             ConvergenceWarning,
         )
         return found
+
+
+class RidgeResponse:
+    """Applies H⁻¹, where H = I ⊗ (I + C Σ_i f_i f_iᵀ) is the Hessian of ridge regression, in closed form.
+
+    Parameters
+    ----------
+    vectors : (S, D) features of the samples, the constant that carries the bias among them
+    C : of the surrogate
+    """
+
+    def __init__(self, vectors: Tensor, C: float) -> None:
+        f = vectors.double()
+        n, D = f.shape
+        self._rows = f if n < D else None  # in the span of the samples, where they are fewer than features
+        gram = torch.eye(min(n, D), dtype=f.dtype, device=f.device)
+        gram = gram / C + f @ f.T if n < D else gram + C * (f.T @ f)
+        self._factor = torch.linalg.cholesky(gram)
+
+    def __call__(self, pulls: Tensor) -> Tensor:
+        """H⁻¹ of pulls (B, K, D), each by itself, in float64."""
+        flat = pulls.double().reshape(-1, pulls.shape[-1]).T
+        if self._rows is None:
+            found = torch.cholesky_solve(flat, self._factor)
+        else:
+            found = flat - self._rows.T @ torch.cholesky_solve(self._rows @ flat, self._factor)
+        return found.T.reshape(pulls.shape)

@@ -10,16 +10,15 @@ import numpy as np
 import torch
 from scipy.linalg import cho_factor, cho_solve
 from scipy.sparse import csr_array
-from torch import Tensor
 
 from whence.core.arrays import Array, Doubles, Floats
 from whence.engine import limited
 from whence.features import taken
 from whence.model.heads import Head
-from whence.surrogate.faithfulness import head_logits
+from whence.surrogate.agreement import head_logits
 from whence.surrogate.softmax import KAPPA, LEAST, extended, suited
-from whence.surrogate.solutions import SurrogateSolution, SurrogateSolver, for_all
-from whence.svm.inputs import check_range, length, squared_norms
+from whence.surrogate.solving import SurrogateSolution, SurrogateSolver, for_all
+from whence.svm.inputs import check_range, squared_norms
 from whence.tasks import Regression
 
 
@@ -47,7 +46,7 @@ class RidgeSolver(SurrogateSolver):
         """Choose C where that is asked for, and solve on the samples whose label is known."""
         some = self.task.known(labels)
         X, t = taken(features, some), standard(self.task, labels[some])
-        constant = length(X) if self.by.bias else 0.0
+        constant = self._constant(X)
         norms = squared_norms(X) + constant**2
         F = extended(X, constant).astype(np.float64)
         if C == "auto":
@@ -68,7 +67,7 @@ class RidgeSolver(SurrogateSolver):
         return self._found(F, standard(self.task, labels[some]), C, constant, some)
 
     def _found(self, F: Doubles, t: Doubles, C: float, constant: float, some: Array) -> SurrogateSolution:
-        with limited(self.by.n_threads):
+        with limited(self.options.n_threads):
             found = solve_ridge(F, t, C)
         scale = np.array(_parameters(self.task)[1])
         weight = found.weight * scale[:, None]
@@ -76,33 +75,6 @@ class RidgeSolver(SurrogateSolver):
             weight[:, -1] *= constant  # as it is added to outputs
         lam = for_all(csr_array(found.lam * scale), some)
         return SurrogateSolution(lam, weight, C, found.gap, None, constant)
-
-
-class RidgeResponse:
-    """Applies H⁻¹, where H = I ⊗ (I + C Σ_i f_i f_iᵀ) is the Hessian of ridge regression, in closed form.
-
-    Parameters
-    ----------
-    vectors : (S, D) features of the samples, the constant that carries the bias among them
-    C : of the surrogate
-    """
-
-    def __init__(self, vectors: Tensor, C: float) -> None:
-        f = vectors.double()
-        n, D = f.shape
-        self._rows = f if n < D else None  # in the span of the samples, where they are fewer than features
-        gram = torch.eye(min(n, D), dtype=f.dtype, device=f.device)
-        gram = gram / C + f @ f.T if n < D else gram + C * (f.T @ f)
-        self._factor = torch.linalg.cholesky(gram)
-
-    def __call__(self, pulls: Tensor) -> Tensor:
-        """H⁻¹ of pulls (B, K, D), each by itself, in float64."""
-        flat = pulls.double().reshape(-1, pulls.shape[-1]).T
-        if self._rows is None:
-            found = torch.cholesky_solve(flat, self._factor)
-        else:
-            found = flat - self._rows.T @ torch.cholesky_solve(self._rows @ flat, self._factor)
-        return found.T.reshape(pulls.shape)
 
 
 def solve_ridge(F: Doubles, t: Doubles, C: float) -> RidgeSolution:

@@ -15,12 +15,11 @@ from scipy.sparse import csr_array
 from torch import Tensor
 
 from whence import engine
-from whence.core.ranking import Ranked, merged
 from whence.core.arrays import Floats, Ints
+from whence.core.ranking import Ranked, merged
 from whence.engine import Engine, Group
 from whence.errors import LostError
-from whence.surrogate.expansion import Expansion
-from whence.surrogate.vectors import Vectors
+from whence.surrogate.scores import Expansion, Vectors
 from whence.svm import Solution, solve, solve_shards
 from whence.tasks import Task
 

@@ -12,16 +12,16 @@ from scipy.optimize import brentq
 from scipy.sparse import csr_array
 from tqdm.auto import tqdm
 
-from whence.core.progress import gap_bar
 from whence.core import progress
 from whence.core.arrays import Array, Doubles, Floats, Ints
+from whence.core.progress import gap_bar
 from whence.engine import limited
 from whence.errors import ConvergenceWarning, warn
 from whence.features import taken
 from whence.model.heads import Head
-from whence.surrogate.faithfulness import head_logits
-from whence.surrogate.solutions import SurrogateSolution, SurrogateSolver, for_all
-from whence.svm.inputs import check_range, length, squared_norms
+from whence.surrogate.agreement import head_logits
+from whence.surrogate.solving import SurrogateSolution, SurrogateSolver, for_all
+from whence.svm.inputs import check_range, squared_norms
 from whence.svm.softmax import SoftmaxSolution, solve_softmax, spanned
 
 KAPPA = 10_000.0
@@ -60,13 +60,13 @@ class SoftmaxSolver(SurrogateSolver):
         """Choose C where that is asked for, and solve on the samples whose label is known."""
         some = self.task.known(labels)
         X, y = taken(features, some), labels[some]
-        constant = length(X) if self.by.bias else 0.0
+        constant = self._constant(X)
         norms = squared_norms(X) + constant**2
         F, start = extended(X, constant), None
         if C == "auto":
             total = float(norms.sum()) or 1.0
             known = None if head is None else network_loss(head, X, y)
-            with tqdm(desc="Choosing C", unit="trial", disable=not self.by.show_progress) as bar:
+            with tqdm(desc="Choosing C", unit="trial", disable=not self.options.show_progress) as bar:
                 C, start = suited(self._trial(F, y, bar), KAPPA / total, LEAST / total, known)
         check_range(C, norms)
         return self._found(F, y, C, start, constant, some)
@@ -84,13 +84,13 @@ class SoftmaxSolver(SurrogateSolver):
     def _trial(
         self, F: Floats, y: Ints, bar: tqdm[NoReturn]
     ) -> Callable[[float, Doubles | None], SoftmaxSolution]:
-        X, K, limit = spanned(F), self.task.n_outputs, self.by.max_seconds
+        X, K, limit = spanned(F), self.task.n_outputs, self.options.max_seconds
 
         def solve(C: float, start: Doubles | None) -> SoftmaxSolution:
             def tell(seconds: float, gap: float) -> None:
                 progress.tell("Trials of C", int(bar.n), 0)
 
-            with limited(self.by.n_threads):
+            with limited(self.options.n_threads):
                 found = solve_softmax(X, y, K, C, _LOOSE, tell, start=start, max_seconds=limit)
             bar.update()
             return found
@@ -100,8 +100,8 @@ class SoftmaxSolver(SurrogateSolver):
     def _found(
         self, F: Floats, y: Ints, C: float, start: Doubles | None, constant: float, some: Array
     ) -> SurrogateSolution:
-        K, tol, limit = self.task.n_outputs, self.by.tol, self.by.max_seconds
-        with gap_bar(tol, self.by.show_progress) as bar, limited(self.by.n_threads):
+        K, tol, limit = self.task.n_outputs, self.options.tol, self.options.max_seconds
+        with gap_bar(tol, self.options.show_progress) as bar, limited(self.options.n_threads):
             found = solve_softmax(F, y, K, C, tol, bar, start=start, max_seconds=limit)
         if found.gap > tol:
             warn(

@@ -13,10 +13,10 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import numpy as np
 from scipy.sparse import csr_array
 
-from whence.core.progress import gap_bar
 from whence.core import contents, fingerprint, store
 from whence.core.arrays import Array, Doubles, Floats, Ints, Mask
 from whence.core.cache import Cache, Slot
+from whence.core.progress import gap_bar
 from whence.errors import StoreError
 from whence.features import FeatureBank, taken, teller
 from whence.features.unit import row_lengths, unit_rows
@@ -25,6 +25,7 @@ from whence.surrogate.shards import solver
 from whence.svm import CChoice, choose_C
 from whence.svm.inputs import length
 from whence.tasks import Task
+
 
 class SurrogateSolution(NamedTuple):
     """What an explainer needs of a solution: λ (N, K), W (K, d[+1]), and how they were reached.
@@ -100,8 +101,9 @@ class SurrogateSolver(ABC):
 
         if cache_dir is None or not bank.checksum:  # without which nobody could tell whose solution it is
             return now()
-        options = {"loss": self.loss, "C": C, "bias": self.options.bias, "tol": self.options.tol, "seed": self.options.seed}
-        options["normalise"] = self.options.normalise
+        own = self.options
+        options = {"loss": self.loss, "C": C, "bias": own.bias, "tol": own.tol, "seed": own.seed}
+        options["normalise"] = own.normalise
         parts = {**bank.parts, "data features": f"{bank.features.shape} {bank.checksum}"}
         parts |= {name: str(value) for name, value in options.items()}
         solver = fingerprint.source("whence.svm", "whence.surrogate.solving", "whence.features.unit")
@@ -215,7 +217,12 @@ class HingeSolver(SurrogateSolver):
 
     def _common(self, constant: float) -> dict[str, Any]:
         task = {"problem": self.task.problem, "n_classes": self.task.n_outputs}
-        return {**task, "bias": constant or False, "seed": self.options.seed, "n_threads": self.options.n_threads}
+        return {
+            **task,
+            "bias": constant or False,
+            "seed": self.options.seed,
+            "n_threads": self.options.n_threads,
+        }
 
 
 def for_all(lam: csr_array, some: Mask) -> csr_array:
@@ -233,12 +240,25 @@ def _write(path: Path, solved: SurrogateSolution) -> None:
     store.write(path, arrays, {**manifest, "choice": choice})
 
 
-def _read(path: Path) -> SurrogateSolution:
-    from whence.surrogate.manifest import SolutionManifest  # pydantic takes a while to import
+@dataclass(frozen=True)
+class SolutionManifest:
+    """What a solution in the cache has besides its arrays."""
 
+    __pydantic_config__: ClassVar = {"extra": "forbid"}
+
+    shape: tuple[int, int]
+    C: float
+    gap: float
+    constant: float
+    choice: CChoice | None
+
+
+def _read(path: Path) -> SurrogateSolution:
     arrays, values = store.read(path)
     manifest = contents.manifest(SolutionManifest, values)
     n, K = manifest.shape
+    if manifest.C <= 0 or manifest.constant < 0 or n < 0:
+        raise contents.refused("'C' must be above 0, and 'constant' and 'shape' nowhere below 0")
     contents.check_names(arrays, {"data", "indices", "indptr", "weight"})
     contents.check_floats(arrays, {"weight": (K, "columns")}, {})
     contents.check_rows(arrays, "", n, K)

@@ -11,9 +11,9 @@ from scipy.sparse import csr_array
 from torch import Tensor
 
 from whence import engine
-from whence.core.ranking import TopK
 from whence.core.arrays import Floats, Mask
 from whence.core.display import displayed
+from whence.core.ranking import TopK
 from whence.errors import ConvergenceWarning
 from whence.surrogate.expansion import Expansion
 from whence.surrogate.vectors import Vectors

@@ -20,7 +20,14 @@ from whence.core.store import Arrays
 from whence.errors import InvalidInputError
 from whence.features.place import BankPlace
 from whence.model.heads import Head
-from whence.surrogate.agreement import Faithfulness, faithfulness, head_logits, new_logits
+from whence.surrogate.agreement import (
+    Faithfulness,
+    faithfulness,
+    head_logits,
+    new_logits,
+    still_unseen,
+    without_part,
+)
 from whence.surrogate.changes import Change, first_labels
 from whence.surrogate.identity import WIDTH
 from whence.surrogate.scores import Expansion, Parts, Scored, Vectors
@@ -44,6 +51,7 @@ class Surrogate:
     labels : (N, …)
     head : the model's last layer, where it is known; it reads raw features
     sketch : (N, 4 + …) of the training set, by which it is recognised
+    unseen : samples that had no part in choosing C, by which agreement is measured
     bank : where the features of all samples lie in a cache; None where they do not
     agreement : share of training samples that had no part in choosing C for which it names the model's class;
         for several labels the share of labels, for regression R²; None where there are none
@@ -56,6 +64,7 @@ class Surrogate:
     labels: Array
     head: Head | None
     sketch: Floats
+    unseen: Ints
     bank: BankPlace | None = None
     agreement: float | None = None
     history: tuple[Change, ...] = ()
@@ -164,8 +173,12 @@ class Surrogate:
         head = Head(arrays["head_weight"], arrays.get("head_bias")) if "head_weight" in arrays else None
         places = None if manifest.bank is None else solution.support
         vectors = Vectors(arrays["vectors"], places, device, unit)
-        first_labels(labels, manifest.history, task)  # raises where the history is of another set
-        more = manifest.bank, manifest.agreement, tuple(manifest.history)
+        history = tuple(manifest.history)
+        first = first_labels(labels, history, task)  # raises where the history is of another set
+        unseen = without_part(task, first, manifest.parameters["seed"], manifest.C_path is None)
+        if history:
+            unseen = still_unseen(unseen, len(first), task.known(labels))
+        more = unseen, manifest.bank, manifest.agreement, history
         return cls(task, solution, vectors, labels, head, arrays["sketch"], *more)
 
     def rows(self, indices: Sequence[int]) -> Tensor:

@@ -10,7 +10,8 @@ import torch
 from scipy.sparse import csr_array
 from torch import Tensor
 
-from whence.attribution.explainer import strongest
+from whence.attribution.explaining import strongest
+from whence.attribution.training_features import all_features
 from whence.core.arrays import Array, Doubles, Ints
 from whence.core.checks import check_is, check_places, shown
 from whence.core.progress import bar
@@ -21,7 +22,6 @@ from whence.explanation import Explanation
 from whence.explanation.bands import Bands
 from whence.explanation.trace import Changed, Passage, Source, Token, Trace, Without
 from whence.model.language import NextToken
-from whence.surrogate.training import all_features
 
 if TYPE_CHECKING:
     from whence.methods.dualda import DualDA
@@ -44,8 +44,8 @@ class PassageTracer:
     """
 
     def __init__(self, explainer: DualDA) -> None:
-        self.explainer, self.model = explainer, explainer.require_model()
-        data, language = explainer.require_data(), self.model.extractor.model
+        self.explainer, self.model = explainer, explainer.fitted_.require_model()
+        data, language = explainer.fitted_.require_data(), self.model.extractor.model
         corpus = data.corpus
         if not isinstance(language, NextToken) or corpus is None:
             raise InvalidInputError(
@@ -64,7 +64,7 @@ class PassageTracer:
         ids, start = self._tokens(prompt, continuation, max_new_tokens)
         target = torch.from_numpy(ids[start:])
         features, logits = self.model.read(self._beginnings(ids, start), len(target))
-        scores = self.explainer.attribute_features(features, target, sparse=True).astype(np.float64)
+        scores = self.explainer.attribute(features=features, target=target, sparse=True).astype(np.float64)
         ours = self.explainer.surrogate_.logits(features).cpu()
         texts = cut(self.corpus.tokenizer, ids, range(start, len(ids)))[1:]
         rows = zip(texts, target.tolist(), logits.double().cpu(), ours, strict=True)
@@ -124,7 +124,7 @@ class PassageTracer:
                 f"'documents' must name some in which a token was learned, and that are not left out "
                 f"already. Got {shown(documents)}."
             )
-        every = all_features(self.explainer, features)
+        every = all_features(self.explainer.fitted_, features)
         other = self.explainer.what_if(every, remove=remove.tolist())
         target = torch.from_numpy(trace.ids[trace.start :])
         found, _ = self.model.read(self._beginnings(trace.ids, trace.start), len(target))

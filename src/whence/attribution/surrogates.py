@@ -1,0 +1,100 @@
+"""What methods with a surrogate of the model's last layer share, as functions of what was fitted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+
+from whence.attribution.fitted import Fitted
+from whence.core.checks import check_flag
+from whence.data import NewSamples, as_new
+from whence.errors import InvalidInputError
+from whence.surrogate.agreement import Faithfulness
+from whence.surrogate.solving import SolverOptions
+from whence.svm.inputs import check_C
+from whence.svm.solve import check_options
+
+if TYPE_CHECKING:
+    from whence.methods.dualda import DualDA
+    from whence.methods.effects import Effects
+
+
+def check_solving(method: DualDA | Effects) -> None:
+    """Check the hyper-parameters of the solver; the solver itself would do so after features are computed."""
+    if isinstance(method.C, str) and method.C != "auto":
+        raise InvalidInputError(f"'C' must be \"auto\" or a number above 0. Got {method.C!r}.")
+    if method.C != "auto":
+        check_C(method.C)
+    method.bias = check_flag("bias", method.bias)
+    check_options(method.tol, method.max_seconds, method.n_threads, method.seed)
+
+
+def solver_options(method: DualDA | Effects, normalise: bool = False) -> SolverOptions:
+    """Return the hyper-parameters of a method that its solver needs."""
+    return SolverOptions(
+        bias=method.bias,
+        tol=method.tol,
+        seed=method.seed,
+        n_threads=method.n_threads,
+        max_seconds=method.max_seconds,
+        show_progress=method.show_progress,
+        normalise=normalise,
+    )
+
+
+def outputs(fitted: Fitted, x: Any, features: Any) -> Tensor:
+    """Compute the surrogate's outputs (B, K) for inputs, or for features instead."""
+    return fitted.require_surrogate().logits(_features(fitted, x, features)[0])
+
+
+def decision(fitted: Fitted, x: Any, features: Any) -> Tensor:
+    """Compute the surrogate's outputs as scikit-learn shapes them: of two classes (B,), second less first."""
+    logits = outputs(fitted, x, features)
+    two = fitted.task.has_classes and logits.shape[1] == 2
+    return logits[:, 1] - logits[:, 0] if two else logits
+
+
+def accuracy(fitted: Fitted, x: Any, y: Any) -> float:
+    """Compute the share of right labels on labelled inputs; for regression R²."""
+    inputs = as_new(x)
+    if y is None and not isinstance(inputs, NewSamples):
+        raise InvalidInputError("'y' must be the true labels. Got None; only a data set has its own.")
+    labels = fitted.task.encode(inputs.labels() if y is None else y)
+    predicted = fitted.task.decided(outputs(fitted, inputs, None)).cpu().numpy()
+    if labels.shape != predicted.shape:
+        raise InvalidInputError(
+            f"'y' must be {fitted.task.labels} for each of {len(predicted)} inputs. Got shape {labels.shape}."
+        )
+    return fitted.task.score(predicted, labels)
+
+
+def faithfulness(fitted: Fitted, x: Any, features: Any) -> Faithfulness:
+    """Compare the surrogate with the model on inputs, or with the head on features instead."""
+    return fitted.require_surrogate().faithfulness(*_features(fitted, x, features))
+
+
+def facts(fitted: Fitted) -> dict[str, Any]:
+    """Return what a fit found in a few words."""
+    surrogate = fitted.require_surrogate()
+    return {
+        "samples": fitted.n_train,
+        "features": surrogate.stored.shape[1],
+        fitted.task.outputs: fitted.n_classes,
+        "support_vectors": len(surrogate.support),
+        "C": surrogate.C,
+        "agreement": surrogate.agreement,
+        "gap": surrogate.gap,
+    }
+
+
+def _features(fitted: Fitted, x: Any, features: Any) -> tuple[Tensor, Tensor | None]:
+    """Return features (B, d) and the model's own outputs, where it was run."""
+    if (x is None) == (features is None):
+        raise InvalidInputError(
+            f"Either 'x' or 'features' must be given. Got {'neither' if x is None else 'both'}."
+        )
+    if features is not None:
+        return fitted.check_features(features), None
+    read = fitted.require_model().read(x, fitted.batch_size)
+    return fitted.check_features(read.features, "x"), read.logits

@@ -1,0 +1,381 @@
+"""Effects: how an output changes when a sample is removed, to first order, and when a set of them is.
+
+The softmax surrogate is min_W ½‖W‖² + C Σ_i ℓ(W f_i, y_i), with W = Σ_i λ_i f_iᵀ and λ_i = C (e_{y_i} − p_i).
+Without sample i, W changes by −H⁻¹ (λ_i ⊗ f_i) to first order, H being the Hessian; an output whose derivative
+by the logits is s then changes by −(s ⊗ f(x))ᵀ H⁻¹ (λ_i ⊗ f_i). The score is the opposite of that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from scipy.sparse import csr_array
+from torch import Tensor
+
+from whence.core.arrays import Array, Doubles, Floats, Ints
+from whence.core.display import Columns, displayed
+from whence.core.progress import watched
+from whence.core.words import cell, counted
+from whence.errors import InvalidInputError
+from whence.explanation.contribution import Foretold
+from whence.surrogate.agreement import new_logits
+from whence.surrogate.changes import changed_labels
+from whence.surrogate.response import RidgeResponse, SoftmaxResponse
+from whence.surrogate.scores import Parts, Scored
+from whence.surrogate.softmax import extended
+from whence.surrogate.solving import SurrogateSolver
+from whence.surrogate.surrogate import Surrogate
+
+Output = Literal["logit", "margin", "log_prob"]
+"""The target's logit; that less the largest other; the logarithm of the target's probability."""
+
+
+def values(output: Output, logits: Tensor, classes: Tensor) -> Tensor:
+    """Return the output (B,) of logits (B, K) for classes (B,)."""
+    own = classes[:, None].to(logits.device)
+    if output == "log_prob":
+        return logits.log_softmax(1).gather(1, own)[:, 0]
+    target = logits.gather(1, own)[:, 0]
+    return target if output == "logit" else target - _others(logits, own).amax(1)
+
+
+def slopes(output: Output, logits: Tensor, classes: Tensor) -> Tensor:
+    """Return the derivative (B, K) of the output by the logits (B, K)."""
+    own = classes[:, None].to(logits.device)
+    found = torch.zeros_like(logits).scatter_(1, own, 1.0)
+    if output == "margin":
+        found.scatter_(1, _others(logits, own).argmax(1, keepdim=True), -1.0)
+    elif output == "log_prob":
+        found = found - logits.softmax(1)
+    return found
+
+
+def _others(logits: Tensor, own: Tensor) -> Tensor:
+    """Return logits (B, K) in which the own class never comes first."""
+    return logits.scatter(1, own, -torch.inf)
+
+
+_HELD = 1 << 22  # numbers of pulls at the weights, or of scores, that are held at a time
+_PART = 0.2  # relative difference, above which first order is no longer what happens
+_SHOWN = 10  # tests in a printed record
+
+
+class EffectScorer:
+    """Computes the effects of training samples on the outputs of a surrogate.
+
+    Parameters
+    ----------
+    surrogate : softmax regression, or ridge regression for regression tasks
+    output : of the target class, that effects are on
+    """
+
+    def __init__(self, surrogate: Surrogate, output: Output) -> None:
+        self.surrogate, self.output = surrogate, output
+        place = surrogate.stored.like.device
+        self._coefficients = torch.as_tensor(
+            surrogate.lam[surrogate.support].toarray(), device=place
+        )  # (S, K)
+        used = np.flatnonzero(surrogate.task.known(surrogate.labels))
+        self._n_used = len(used)
+        self._places = torch.as_tensor(np.searchsorted(used, surrogate.support), device=place)
+
+    @property
+    def effect(self) -> Foretold:
+        """What the effects are on, and by which surrogate."""
+        return Foretold(self.output, "softmax surrogate" if self._classes else "ridge regression")
+
+    @property
+    def _classes(self) -> bool:
+        return self.surrogate.task.has_classes
+
+    @cached_property
+    def response(self) -> SoftmaxResponse | RidgeResponse:
+        """How the surrogate's W responds to a pull at it: H⁻¹."""
+        vectors, C = self._extended(self.surrogate.vectors), self.surrogate.C
+        if not self._classes:
+            return RidgeResponse(vectors, C)
+        labels = torch.as_tensor(self.surrogate.labels[self.surrogate.support], device=vectors.device)
+        probabilities = -self._coefficients / C
+        probabilities[torch.arange(len(labels), device=labels.device), labels] += 1.0
+        return SoftmaxResponse(vectors, probabilities.clamp(0.0, 1.0), C)
+
+    def scored(self, features: Tensor, target: int) -> Scored:
+        """Compute the effects of all samples on one test with features (1, d)."""
+        effects = self._effects(features, torch.tensor([target]))[0]
+        return Scored(self.surrogate.support, effects.cpu().numpy())
+
+    def parts(self, features: Tensor, target: int, indices: Sequence[int]) -> Parts:
+        """Return what effects are at the features of either sample, which they are linear in."""
+        test, d = self._extended(features).double(), features.shape[1]
+        slope = self.slopes(features, torch.tensor([target]))[0]  # (K,)
+        rows = self.surrogate.rows(indices)
+        vectors, lam = self.surrogate.vectors[rows], self._coefficients[rows]
+        answer = self.response((slope[:, None] * test)[None])[0]  # (K, D)
+        pulls = lam[:, :, None] * self._extended(vectors).double()[:, None]  # (m, K, D)
+        on_test = torch.einsum("k,mkd->md", slope, self.response(pulls))
+        bias = self.surrogate.constant * on_test[:, d:].sum(1)
+        return Parts(vectors, on_test[:, :d], (lam @ answer)[:, :d], bias, None)
+
+    def scores(self, features: Tensor, targets: Tensor) -> Tensor:
+        """Compute effects (B, M) of the samples that took part on tests with features (B, d)."""
+        out = features.new_zeros(len(features), self._n_used)
+        out[:, self._places] = self._effects(features, targets).to(out)
+        return out
+
+    def self_influence(self, show_progress: bool) -> Tensor:
+        """Compute the effect of each of the samples that took part on its own label at itself, (M,)."""
+        surrogate, vectors = self.surrogate, self.surrogate.vectors
+        labels = torch.as_tensor(surrogate.labels[surrogate.support])
+        width = max(1, _HELD // (max(vectors.shape) * surrogate.task.n_outputs))
+        blocks = torch.split(torch.arange(len(vectors)), width)
+        parts = []
+        for rows in watched(blocks, len(vectors), "Self-influence", show_progress):
+            f, lam = vectors[rows], self._coefficients[rows]
+            extended_rows = self._extended(f).double()[:, None]
+            pulls = self.slopes(f, labels[rows])[:, :, None] * extended_rows
+            parts.append((self.response(pulls) * (lam[:, :, None] * extended_rows)).sum((1, 2)))
+        out = vectors.new_zeros(self._n_used)
+        out[self._places] = torch.cat(parts).to(out)
+        return out
+
+    def total(self, tests: Iterable[tuple[Tensor, Tensor]]) -> Doubles:
+        """Compute the effects (train,) of every sample on the sum of the outputs for tests, by one response.
+
+        Parameters
+        ----------
+        tests : features (b, d) of tests and their targets (b,), some at a time
+        """
+        surrogate = self.surrogate
+        vectors = self._extended(surrogate.vectors)
+        pull = torch.zeros(
+            surrogate.task.n_outputs, vectors.shape[1], dtype=torch.float64, device=vectors.device
+        )
+        for features, targets in tests:
+            f = self._extended(features.to(vectors)).double()
+            pull += self.slopes(features.to(vectors), targets).T @ f
+        answer = self.response(pull[None])[0]
+        effects = ((vectors.double() @ answer.T) * self._coefficients).sum(1)
+        out = np.zeros(len(surrogate.labels))
+        out[surrogate.support] = effects.cpu().numpy()
+        return out
+
+    def slopes(self, features: Tensor, targets: Tensor) -> Tensor:
+        """Compute the output's derivative (B, K) by the surrogate's logits of features (B, d)."""
+        return slopes(self.output, self.surrogate.logits(features), targets)
+
+    def relabel_pull(self, labels: Array, before: Array) -> Doubles:
+        """Return what other labels (n, …) add to the pull of samples, (n, K), for unchanged features."""
+        surrogate = self.surrogate
+        K = surrogate.task.n_outputs
+        if not self._classes:
+            return surrogate.C * (labels - before).reshape(len(labels), K).astype(np.float64)
+        pull, rows = np.zeros((len(labels), K)), np.arange(len(labels))
+        pull[rows, labels] += surrogate.C
+        pull[rows, before] -= surrogate.C
+        return pull
+
+    def _effects(self, features: Tensor, targets: Tensor) -> Tensor:
+        """Compute effects (B, S) on tests with features (B, d), in float64, some tests at a time."""
+        vectors, lam = self._extended(self.surrogate.vectors), self._coefficients
+        K = lam.shape[1]
+        width = max(1, _HELD // (max(vectors.shape) * K))
+        parts = []
+        for f, c in zip(torch.split(features, width), torch.split(targets, width), strict=True):
+            pulls = self.slopes(f, c)[:, :, None] * self._extended(f).double()[:, None]
+            answers = self.response(pulls)  # (b, K, D)
+            effects = answers.new_zeros(len(f), len(vectors))
+            for k in range(K):  # class by class: no array of tests, samples and classes
+                effects += (answers[:, k].to(vectors) @ vectors.T) * lam[:, k]
+            parts.append(effects)
+        return torch.cat(parts) if parts else lam.new_zeros(0, len(vectors))
+
+    def _extended(self, features: Tensor) -> Tensor:
+        """Return features (B, D) with the constant that carries the bias."""
+        constant = self.surrogate.constant
+        if not constant:
+            return features
+        return torch.cat([features, features.new_full((len(features), 1), constant)], dim=1)
+
+
+@displayed("output", "difference", "gap", rows="columns")
+@dataclass(frozen=True, eq=False)
+class GroupEffect:
+    """What becomes of the surrogate's output for each test, without some samples or with other labels.
+
+    Changes are those that the removal causes: **negative where the samples, as they are, raise the output of
+    the target class**, which is the opposite of the sign of scores, what a sample's presence adds.
+
+    Attributes
+    ----------
+    removed, relabelled : training samples that are left out, and that get another label
+    output : of the target class, "logit", "margin" or "log_prob"
+    targets : (B,) the class of each test
+    names : of all classes
+    before : (B,) the output as it is
+    first_order : (B,) its change, the sum of what each sample does by itself
+    exact : (B,) its change, by solving the surrogate again
+    gap : relative duality gap of the surrogate that was solved again
+    """
+
+    removed: tuple[int, ...]
+    relabelled: tuple[int, ...]
+    output: Output
+    targets: Ints
+    names: tuple[str, ...]
+    before: Doubles
+    first_order: Doubles
+    exact: Doubles
+    gap: float
+
+    @property
+    def difference(self) -> float:
+        """‖first order − exact‖/‖exact‖ over the tests; 0 where neither changes anything."""
+        apart, size = np.linalg.norm(self.first_order - self.exact), np.linalg.norm(self.exact)
+        return float(apart / size) if size > 0 else float(np.inf if apart > 0 else 0.0)
+
+    @property
+    def parted(self) -> bool:
+        """Whether the two differ by more than a fifth."""
+        return self.difference > _PART
+
+    def columns(self) -> Columns:
+        """Return the list as columns of plain values, one row per test."""
+        return {
+            "test": list(range(len(self.targets))),
+            "target": [self.names[target] for target in self.targets],
+            "before": self.before.tolist(),
+            "first_order": self.first_order.tolist(),
+            "exact": self.exact.tolist(),
+        }
+
+    def __str__(self) -> str:
+        """Write a table in Markdown, and say whether first order and exact part."""
+        lines = [
+            f"{self._what()}, the {self.output.replace('log_prob', 'log-probability')} of the target:",
+            "",
+            "| test | target | before | first order | exact |",
+            "|---|---|---|---|---|",
+        ]
+        columns = self.targets.tolist(), self.before, self.first_order, self.exact
+        for i, (target, before, first, exact) in enumerate(list(zip(*columns, strict=True))[:_SHOWN]):
+            name = cell(self.names[target])
+            lines.append(f"| {i} | {name} | {before:.3g} | {first:+.3g} | {exact:+.3g} |")
+        if len(self.targets) > _SHOWN:
+            lines.append(f"| … {len(self.targets) - _SHOWN:,} more | | | | |")
+        return "\n".join([*lines, "", self._verdict()])
+
+    def _what(self) -> str:
+        removed, relabelled = (counted(len(some), "sample") for some in (self.removed, self.relabelled))
+        if not self.relabelled:
+            return f"Without {removed}"
+        other = f"{relabelled} under another label"
+        return f"With {other}" if not self.removed else f"Without {removed} and with {other}"
+
+    def _verdict(self) -> str:
+        if self.parted:
+            return f"First order and exact part, by {self.difference:.0%}. Go by the exact changes."
+        return f"First order and exact agree, within {self.difference:.0%}."
+
+
+def group_effect(
+    scorer: EffectScorer,
+    solver: SurrogateSolver,
+    features: Tensor,
+    targets: Tensor,
+    remove: Sequence[int],
+    relabel: Mapping[int, Any] | None,
+    training: Floats,
+) -> GroupEffect:
+    """Predict what becomes of tests (B, d) without some samples or with other labels, and re-solve.
+
+    ``training`` are the features (N, d) of all training samples.
+    """
+    surrogate, question = scorer.surrogate, _Question.of(scorer, remove, relabel, training)
+    start = surrogate.lam.tolil()
+    start[question.stays] += question.pull
+    again = solver.again(training, question.labels, csr_array(start), surrogate.C, surrogate.constant)
+    logits = surrogate.logits(features)
+    after_logits = new_logits(again.weight, features) + torch.as_tensor(
+        surrogate.task.base, device=features.device
+    )
+    before, after = (values(scorer.output, z, targets).cpu().numpy() for z in (logits, after_logits))
+    return GroupEffect(
+        removed=tuple(question.gone.tolist()),
+        relabelled=tuple(question.stays.tolist()),
+        output=scorer.output,
+        targets=targets.numpy(),
+        names=surrogate.task.called,
+        before=before,
+        first_order=question.first_order(features, targets),
+        exact=after - before,
+        gap=again.gap,
+    )
+
+
+def first_order_effect(
+    scorer: EffectScorer,
+    features: Tensor,
+    targets: Tensor,
+    remove: Sequence[int],
+    relabel: Mapping[int, Any] | None,
+    training: Floats,
+) -> Doubles:
+    """Compute the changes (B,) of ``group_effect`` to first order alone; nothing is solved."""
+    return _Question.of(scorer, remove, relabel, training).first_order(features, targets)
+
+
+@dataclass(frozen=True, eq=False)
+class _Question:
+    """A question about training samples, and the answer to first order.
+
+    Attributes
+    ----------
+    labels : (N, …) with the changes
+    gone, stays : samples that are left out, and that get another label
+    pull : (stays, K) how the coefficients of the latter change at once
+    change : (K, D) of the weights, to first order
+    """
+
+    scorer: EffectScorer
+    labels: Array
+    gone: Ints
+    stays: Ints
+    pull: Doubles
+    change: Tensor
+
+    @classmethod
+    def of(
+        cls, scorer: EffectScorer, remove: Sequence[int], relabel: Mapping[int, Any] | None, training: Floats
+    ) -> _Question:
+        """Check the question, and answer it to first order."""
+        surrogate = scorer.surrogate
+        task, before = surrogate.task, surrogate.labels
+        labels = changed_labels(task, before, len(training), remove, relabel or {})
+        moved = np.flatnonzero(task.known(before) & (labels != before).reshape(len(labels), -1).any(axis=1))
+        if not len(moved):
+            raise InvalidInputError(
+                "'remove' or 'relabel' must name a training sample to leave out, or to give another label. "
+                "Got none."
+            )
+        left_out = ~task.known(labels[moved])
+        gone, stays = moved[left_out], moved[~left_out]
+
+        def rows(which: Ints) -> Doubles:
+            return extended(training[which], surrogate.constant).astype(np.float64)
+
+        pull = scorer.relabel_pull(labels[stays], before[stays])
+        total = -(surrogate.lam[gone].T @ rows(gone)) + pull.T @ rows(stays)
+        change = scorer.response(torch.as_tensor(total, device=surrogate.stored.like.device)[None])[0]
+        return cls(scorer, labels, gone, stays, pull, change)
+
+    def first_order(self, features: Tensor, targets: Tensor) -> Doubles:
+        """Compute the change of the output for tests with features (B, d)."""
+        slope = self.scorer.slopes(features, targets)
+        tests = extended(features.double().cpu().numpy(), self.scorer.surrogate.constant)
+        change = (slope * (torch.as_tensor(tests, device=features.device) @ self.change.T)).sum(1)
+        return np.asarray(change.cpu().numpy(), np.float64)
