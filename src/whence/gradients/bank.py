@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from whence.features.training import Classifier
+from whence.core.checks import shown
 from whence.core.display import displayed
+from whence.errors import InvalidInputError
 from whence.features import FeatureBank
+from whence.features.training import Classifier, Training, checked, task_of
 from whence.gradients.gradients import Gradients, Loss, Weights
 from whence.gradients.products import Collected, Stored
 from whence.gradients.projection import Dimension, projection_for
@@ -39,8 +41,9 @@ class Kind(NamedTuple):
 class GradientBank:
     """Gradients of a training set, one row per sample that took part.
 
-    ``collect`` of GradDot, GradCos and TRAK makes it, and ``fit(features=…, gradients=…)`` of every method
-    that keeps the same gradients takes it, so that several share one pass through the model.
+    ``collect`` of GradDot, GradCos and TRAK makes it of a bank of ``whence.features.extract``, which knows
+    its model and its data. ``fit(features=…, gradients=…)`` of every method that keeps the same gradients
+    takes both, so that several share one pass through the model.
 
     Attributes
     ----------
@@ -57,3 +60,50 @@ class GradientBank:
     def nbytes(self) -> int:
         """What it holds."""
         return sum(tensor.nbytes for tensor in self.found)
+
+
+def collect(method: Any, features: FeatureBank) -> GradientBank:
+    """Compute the gradients that a method with a ``kind`` keeps of a training set."""
+    bank, kind = checked(features), method.kind
+    if kind is None:
+        raise InvalidInputError(
+            f"{method!r} keeps no gradients that other methods could share, but those of the last layer, "
+            "or none. Use fit alone."
+        )
+    if bank.layers is not None:
+        raise InvalidInputError(
+            "'features' must be those of the last layer, layers=\"last\". Got those of "
+            f"layers={bank.layers.asked!r}."
+        )
+    task_of(bank.task).require_classes(f"The model of {type(method).__name__}")
+    training = Training(bank, task_of(bank.task), method.batch_size)
+    stored = kind.stored(training.classifier, method.memory, method.show_progress)
+    return GradientBank(bank, kind, stored.training_rows(training, method.show_progress))
+
+
+def check_gradients(method: Any, gradients: Any) -> dict[str, Any]:
+    """Return gradients that ``fit`` was given, by name, or raise where a method keeps others."""
+    if gradients is None:
+        return {}
+    if not isinstance(gradients, GradientBank):
+        raise InvalidInputError(f"'gradients' must be what 'collect' returned. Got {shown(gradients)}.")
+    if gradients.kind != method.kind:
+        raise InvalidInputError(
+            f"'gradients' must be those that {method!r} keeps. Got those of {gradients.kind}. Collect them "
+            "by a method of the same loss, projection and seed."
+        )
+    return {"gradients": gradients}
+
+
+def training_rows(
+    training: Training, stored: Stored, gradients: GradientBank | None, show_progress: bool
+) -> Collected:
+    """Return the gradients of the training set, those that were given or new ones."""
+    if gradients is None:
+        return stored.training_rows(training, show_progress)
+    if gradients.features is not training.bank:
+        raise InvalidInputError(
+            "'gradients' must come with the bank that they were collected of, fit(features=bank, "
+            "gradients=…). Got another training set."
+        )
+    return gradients.found

@@ -15,7 +15,11 @@ from torch import Tensor, nn
 from whence.errors import InvalidInputError
 from whence.model.modules import unwrap
 
-Checkpoints = Sequence[Mapping[str, Tensor] | nn.Module | str | PathLike[str]]
+UNSAVED = (
+    "{} needs the weights of all its checkpoints to attribute, so its cache alone is not worth saving: keep "
+    "the checkpoints"
+)
+"""Why a method of this name is not saved."""
 
 
 def read_checkpoints(model: nn.Module, checkpoints: Any) -> list[dict[str, Tensor]]:
@@ -54,7 +58,7 @@ def _state(given: Any, place: int) -> Mapping[str, Tensor]:
         inside = f" with {', '.join(map(str, list(state)[:6]))}" if isinstance(state, Mapping) else ""
         raise InvalidInputError(
             f"'checkpoints' must hold state dicts: names and tensors. {_named(given, place)} is a "
-            f"{type(state).__name__}{inside}. Pass the part that model.state_dict() gave."
+            f"{type(state).__name__}{inside}. Pass the part that model.state_dict() returned."
         )
     named: dict[str, Tensor] = dict(state)
     for prefix in ("module.", "_orig_mod."):  # of DataParallel and torch.compile

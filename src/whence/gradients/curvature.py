@@ -8,7 +8,8 @@ which counts for little in a model that fits its training set.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,21 +17,26 @@ import torch
 from torch import Tensor
 from torch.func import vjp, vmap
 
-from whence.features.training import Batches, Classifier
 from whence.core.arrays import Ints
-from whence.core.progress import bar
+from whence.core.checks import check_positive
+from whence.core.progress import bar, watched
+from whence.features.training import Batches, Classifier, Training
 from whence.gradients.gradients import MEMORY, Gradients, outer
+from whence.gradients.products import batches_of
+from whence.model.inputs import take
 from whence.model.modules import evaluating
 
 _BLOCK = 2048  # training samples at a time
+
+check_damping = partial(check_positive, why=": without it the curvature has no inverse")
 
 
 def residuals(logits: Tensor, classes: Tensor) -> Tensor:
     """p − e_c (B, K) float64: the cross-entropy's derivative by the logits, exact where p_c is near 1."""
     p = logits.double().softmax(1)
-    own = classes.to(p.device)[:, None]
-    p.scatter_(1, own, 0.0)
-    return p.scatter(1, own, -p.sum(1, keepdim=True))
+    columns = classes.to(p.device)[:, None]
+    p.scatter_(1, columns, 0.0)
+    return p.scatter(1, columns, -p.sum(1, keepdim=True))
 
 
 def drawn(n: int, n_samples: int | None, seed: int) -> Ints | None:
@@ -54,6 +60,11 @@ class LastCurvature:
         self.rows, self.residual, self.labels = rows, residual, labels
         self.n_train, self.n_classes = residual.shape
         self.n_parameters = self.n_classes * rows.shape[1]
+
+    @property
+    def kept(self) -> dict[str, Tensor]:
+        """What it is built from, besides the labels."""
+        return {"rows": self.rows, "residual": self.residual}
 
     def train(self) -> Iterator[Tensor]:
         """Gradients of the training samples, rows (n, P) batch by batch."""
@@ -120,6 +131,11 @@ class FullCurvature:
         self.gradients.check(next(iter(batches))[0])
         self.n_train, self.n_parameters = len(batches), self.gradients.n_parameters
 
+    @property
+    def kept(self) -> dict[str, Tensor]:
+        """Nothing: it is built from the model and the training set."""
+        return {}
+
     def train(self) -> Iterator[Tensor]:
         """Gradients of the training samples, rows (n, P) batch by batch."""
         for inputs, labels in self.batches:
@@ -157,13 +173,81 @@ class FullCurvature:
             _, forward, *_ = vjp(lambda u: back(u)[0], torch.zeros_like(z))
             p, (moved,) = z.softmax(1), forward(tangent)
             moved = p * moved
-            found: dict[str, Tensor] = back(moved - p * moved.sum(1, keepdim=True))[0]
-            return found
+            product: dict[str, Tensor] = back(moved - p * moved.sum(1, keepdim=True))[0]
+            return product
 
         with evaluating(self.classifier.model), torch.enable_grad():
-            found = vmap(one, chunk_size=max(1, self.gradients.chunk // n))(tangents)
-        return torch.cat([found[name].detach().flatten(1) for name in parameters], dim=1).to(V)
+            products = vmap(one, chunk_size=max(1, self.gradients.chunk // n))(tangents)
+        return torch.cat([products[name].detach().flatten(1) for name in parameters], dim=1).to(V)
 
 
 Curvature = LastCurvature | FullCurvature
 """Gradients as rows over P parameters, and products with the Gauss–Newton matrix."""
+
+
+Solve = Callable[[Tensor], Tensor]
+"""Applies (G + damping·I)⁻¹ to rows (B, P)."""
+
+
+def training_curvature(training: Training, last: bool) -> Curvature:
+    """Return the curvature of the training loss, of the last layer or of all parameters."""
+    classifier = training.classifier
+    if not last:
+        return FullCurvature(classifier, training.batches)
+    f, labels = training.features, training.labels
+    return LastCurvature(classifier.with_bias(f), residuals(classifier.logits(f), labels), labels)
+
+
+def fitted_curvature(fitted: Any, last: bool) -> Curvature:
+    """Return the same for what was learned, whose arrays have what is ``kept``."""
+    if last:
+        return LastCurvature(fitted.arrays["rows"], fitted.arrays["residual"], fitted.used_labels)
+    return FullCurvature(fitted.classifier, fitted.batches)
+
+
+def gradients_of_tests(classifier: Classifier, tests: Any, last: bool) -> Iterator[Tensor]:
+    """Yield gradients (b, P) of the loss of tests, as many at a time as memory has room for."""
+    P = classifier.weight.numel() if last else sum(p.numel() for p in classifier.model.parameters())
+    width = max(1, MEMORY // (8 * P))
+    gradients = None if last else Gradients(classifier)
+    for start in range(0, len(tests.targets), width):
+        rows = slice(start, start + width)
+        classes = tests.targets[rows]
+        if gradients is None:
+            features = tests.features[rows]
+            residual = residuals(classifier.logits(features), classes)
+            yield outer(residual.to(features), classifier.with_bias(features))
+        else:
+            batches = batches_of(classifier, take(tests.x, rows), classes)
+            yield torch.cat([part for batch in batches for part in gradients(*batch)])
+
+
+def solved_scores(
+    classifier: Classifier, curvature: Curvature, tests: Any, last: bool, solve: Solve
+) -> Tensor:
+    """Scores (1/N) g(x, c)ᵀ (G + damping·I)⁻¹ g_i of tests, (B, N)."""
+    parts = [curvature.scores(solve(rows)) for rows in gradients_of_tests(classifier, tests, last)]
+    return torch.cat(parts).div_(curvature.n_train)
+
+
+def solved_squares(curvature: Curvature, solve: Solve, show_progress: bool) -> Tensor:
+    """Scores (1/N) g_iᵀ (G + damping·I)⁻¹ g_i of the training samples, (N,)."""
+    gradients = watched(curvature.train(), curvature.n_train, "Self-influence", show_progress)
+    parts = [torch.einsum("np,np->n", rows, solve(rows).to(rows)) for rows in gradients]
+    return torch.cat(parts).div_(curvature.n_train)
+
+
+def count_drawn(fitted: Any, n_samples: int | None) -> dict[str, int]:
+    """Return the number of samples that a curvature is of, by name, where it is not all."""
+    everyone = n_samples is None or n_samples >= len(fitted.used_labels)
+    return {} if everyone else {"samples of curvature": n_samples}
+
+
+def reread(name: str, last: bool) -> str:
+    """Say why a method that reads the training set to score is not saved; empty for the last layer."""
+    if last:
+        return ""
+    return (
+        f'{name} with params="all" reads the training set for every explanation, so its cache alone is not '
+        "worth saving"
+    )

@@ -11,11 +11,11 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, grad_and_value
 from torch.nn import functional
 
-from whence.features.training import Classifier
 from whence.core.checks import shown
 from whence.core.naming import asking
 from whence.errors import InvalidInputError, ModelError
 from whence.features import teller
+from whence.features.training import Classifier
 from whence.gradients.samplewise import NotMappedError, map_samples
 from whence.model.heads import made_by, paired, recording, terms
 from whence.model.inputs import n_rows, run, take

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from whence.features.training import Batches as Samples
-from whence.features.training import Classifier
 from whence.core.arrays import Ints
 from whence.errors import ModelError
+from whence.features.training import Batches as Samples
+from whence.features.training import Classifier
 from whence.gradients.gradients import Gradients
 from whence.gradients.products import batches_of
 from whence.model.modules import evaluating

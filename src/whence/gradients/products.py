@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from whence.features.training import Batches, Classifier, Training
 from whence.core.progress import watched
+from whence.features.training import Batches, Classifier, Training
 from whence.gradients.gradients import Gradients, Loss, Weights
 from whence.gradients.last_layer import LastLayer, LastLayerGradients
 from whence.gradients.projection import Projection
@@ -26,14 +26,6 @@ class Collected(NamedTuple):
     rows: Tensor
     lengths: Tensor
     values: Tensor
-
-
-class Tests(NamedTuple):
-    """Tests: inputs, None where only features are known, features (B, d), and classes (B,) on the CPU."""
-
-    x: Any
-    features: Tensor
-    classes: Tensor
 
 
 @dataclass(frozen=True)
@@ -55,23 +47,23 @@ class Factored:
         residuals, features = self.layer.factors(self.scalar, features, training.labels)
         return {"residuals": residuals, "features": features}
 
-    def between(self, kept: Kept, tests: Tests, cosine: bool = False) -> Tensor:
+    def between(self, kept: Kept, x: Any, features: Tensor, classes: Tensor, cosine: bool = False) -> Tensor:
         """Inner products (B, N), or cosines, of tests' and training gradients, factor by factor."""
-        pairs = [self.layer.factors(self.scalar, *batch) for batch in self._features(tests)]
+        batches = self._features(x, features, classes)
+        pairs = [self.layer.factors(self.scalar, *batch) for batch in batches]
         factors = map(torch.cat, zip(*pairs, strict=True))
         r, f = (inner(t, kept[n], cosine) for t, n in zip(factors, ("residuals", "features"), strict=True))
         return r.mul_(f)
 
-    def _features(self, tests: Tests) -> Labelled:
+    def _features(self, x: Any, features: Tensor, classes: Tensor) -> Labelled:
         """Return features (B, d) with classes (B,) in batches; at the model's own weights they are known."""
         classifier = self.layer.classifier
         if self.layer.weights is None:
-            size = classifier.batch_size
-            classes = tests.classes.to(tests.features.device)
-            yield from zip(torch.split(tests.features, size), torch.split(classes, size), strict=True)
+            size, classes = classifier.batch_size, classes.to(features.device)
+            yield from zip(torch.split(features, size), torch.split(classes, size), strict=True)
         else:
-            for inputs, classes in batches_of(classifier, tests.x, tests.classes):
-                yield self.layer.features(inputs), classes
+            for inputs, labels in batches_of(classifier, x, classes):
+                yield self.layer.features(inputs), labels
 
     def squares(self, kept: Kept) -> Tensor:
         """Squared lengths (N,) of the training gradients, ‖r‖²(‖f‖² + 1)."""
@@ -86,14 +78,10 @@ class Stored:
     projection: Projection | None
     weights: Weights | None
 
-    def kept(self, found: Collected) -> Kept:
-        """Return rows and exact squared lengths of the training set."""
-        return {"rows": found.rows, "squares": found.lengths**2}
-
-    def between(self, kept: Kept, tests: Tests, cosine: bool = False) -> Tensor:
+    def between(self, kept: Kept, x: Any, features: Tensor, classes: Tensor, cosine: bool = False) -> Tensor:
         """Multiply rows; cosines are those of the rows, so that they lie in [−1, 1] when projected too."""
-        batches = batches_of(self.gradients.classifier, tests.x, tests.classes)
-        return inner(self._collect(batches, len(tests.classes)).rows, kept["rows"], cosine)
+        batches = batches_of(self.gradients.classifier, x, classes)
+        return inner(self._collect(batches, len(classes)).rows, kept["rows"], cosine)
 
     def squares(self, kept: Kept) -> Tensor:
         """Lengths before the projection."""
@@ -115,39 +103,37 @@ class Stored:
         start = 0
         for batch in batches:
             for part, values in self.gradients.with_values(*batch, self.weights):
-                # Made once: a growing list beside large temporary rows leaves the heap full of holes.
+                # Made once: a growing list next to large temporary rows leaves the heap full of holes.
                 if out is None:
                     out = Collected(part.new_empty(n, self.width), part.new_empty(n), part.new_empty(n))
-                some = slice(start, start := start + len(part))
-                out.rows[some] = part if self.projection is None else self.projection(part)
-                out.lengths[some] = torch.linalg.vector_norm(part, dim=1)
-                out.values[some] = values
+                rows = slice(start, start := start + len(part))
+                out.rows[rows] = part if self.projection is None else self.projection(part)
+                out.lengths[rows] = torch.linalg.vector_norm(part, dim=1)
+                out.values[rows] = values
         assert out is not None
         return out
 
 
-@dataclass
+@dataclass(frozen=True)
 class Streamed:
     """Gradients by all parameters, none of which are kept: every call computes those of the training set."""
 
     gradients: Gradients
     weights: Weights | None
-    batches: Batches = field(init=False)
-    show_progress: bool = field(init=False)
+    batches: Batches
+    show_progress: bool
 
-    def keep(self, training: Training, show_progress: bool) -> Kept:
-        """Keep nothing of the samples but where they are read, and check that there will be gradients."""
-        self.batches, self.show_progress = training.batches, show_progress
+    def check(self) -> None:
+        """Check that there will be gradients."""
         self.gradients.check(next(iter(self.batches))[0])
-        return {}
 
-    def between(self, kept: Kept, tests: Tests, cosine: bool = False) -> Tensor:
+    def between(self, kept: Kept, x: Any, features: Tensor, classes: Tensor, cosine: bool = False) -> Tensor:
         """Pass through the training set for as many tests as fit into memory, until all are done."""
-        batches = batches_of(self.gradients.classifier, tests.x, tests.classes)
+        batches = batches_of(self.gradients.classifier, x, classes)
         pieces = (part for batch in batches for part in self.gradients(*batch, self.weights))
         # As much again as the gradients of the training samples that are computed meanwhile.
         most = max(1, self.gradients.memory // (self.gradients.n_parameters * self.gradients.itemsize))
-        return torch.cat([self._pass(some, cosine) for some in _gathered(pieces, most)])
+        return torch.cat([self._pass(block, cosine) for block in _gathered(pieces, most)])
 
     def squares(self, kept: Kept) -> Tensor:
         """Pass through the training set."""
@@ -182,8 +168,8 @@ def _unit(rows: Tensor) -> Tensor:
 def batches_of(classifier: Classifier, x: Any, classes: Tensor) -> Labelled:
     """Return new inputs in batches with their classes (B,)."""
     size = classifier.batch_size
-    for inputs, some in zip(classifier.bound.batches(x, size), torch.split(classes, size), strict=True):
-        yield inputs, some.to(classifier.bound.device)
+    for inputs, labels in zip(classifier.bound.batches(x, size), torch.split(classes, size), strict=True):
+        yield inputs, labels.to(classifier.bound.device)
 
 
 def progress(batches: Batches, what: str, show: bool) -> Labelled:

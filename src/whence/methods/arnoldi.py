@@ -8,21 +8,27 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from whence.attribution.base import Capabilities, register
-from whence.features.training import Classifier, Training
-from whence.attribution.parameters import a_seed, parameter
-from whence.core.progress import watched
+from whence.attribution.base import Attributor, Capabilities, register
+from whence.attribution.fitted import Fitted, Tests
+from whence.attribution.parameters import Params, a_seed, one_of, parameter
 from whence.core.arrays import Ints
 from whence.core.checks import check_count
 from whence.core.contents import Layout
-from whence.core.progress import bar
-from whence.gradients.curvature import Curvature, drawn
-from whence.methods.influence import InfluenceAttributor
+from whence.core.progress import bar, watched
+from whence.features.training import Classifier, Training
+from whence.gradients.curvature import (
+    Curvature,
+    check_damping,
+    count_drawn,
+    drawn,
+    gradients_of_tests,
+    training_curvature,
+)
 
 
 @register
 @dataclass(eq=False)
-class Arnoldi(InfluenceAttributor):
+class Arnoldi(Attributor):
     """Attribute predictions by influence functions on the largest eigenvectors of the curvature.
 
     The score of training sample i for class c at x is τ_c(x, i) = (1/N) Σ_j (g(x, c)·q_j)(g_i·q_j)/(λ_j +
@@ -69,47 +75,52 @@ class Arnoldi(InfluenceAttributor):
         cost=0.2,
     )
 
+    params: Params = parameter("last", one_of(Params))
+    damping: float = parameter(1e-3, check_damping)
     dimension: int = parameter(150, check_count)
     projections: int = parameter(128, check_count)
     n_samples: int | None = parameter(10_000, check_count, or_none=True)
     seed: int = parameter(0, a_seed)
 
-    def _self_influence(self) -> Tensor:
-        return self._cache["train"].square().sum(1).div_(len(self._labels))
-
-    @property
-    def eigenvalues_(self) -> Tensor:
-        """Eigenvalues (k,) that were kept, largest first."""
-        return self._cache["eigenvalues"]
-
-    _doubles: ClassVar[tuple[str, ...]] = ("eigenvalues",)
-    _rereads: ClassVar[bool] = False
-
-    def _layout(self, classifier: Classifier) -> Layout:
-        P = classifier.n_parameters
-        if self.params == "all":
-            P = sum(p.numel() for p in classifier.model.parameters())
-        return {"basis": ("k", P), "train": ("N", "k"), "eigenvalues": ("k",)}
-
-    def _learn(self, training: Training, **given: Any) -> dict[str, Tensor]:
-        curvature = self._open(training)
+    def learn(self, training: Training, **given: Any) -> dict[str, Tensor]:
+        curvature = training_curvature(training, self.params == "last")
         n = curvature.n_train
         rows = drawn(n, self.n_samples, self.seed)
         # The last layer's vectors are short enough for double precision.
         dtype = torch.float64 if self.params == "last" else training.features.dtype
-        generator_ = torch.Generator().manual_seed(self.seed)
-        start = torch.randn(curvature.n_parameters, generator=generator_, dtype=torch.float64)
+        generator = torch.Generator().manual_seed(self.seed)
+        start = torch.randn(curvature.n_parameters, generator=generator, dtype=torch.float64)
         start = start.to(training.features.device, dtype)
         values, vectors = eigenpairs(curvature, start, self.dimension, rows, self.show_progress)
         values, vectors = values[: self.projections], vectors[: self.projections]
         basis = (vectors / (values + self.damping).sqrt()[:, None]).to(training.features)
         gradients = watched(curvature.train(), n, "Projecting", self.show_progress)
-        train = torch.cat([rows.to(basis) @ basis.T for rows in gradients])
+        train = torch.cat([part.to(basis) @ basis.T for part in gradients])
         return {"basis": basis, "train": train, "eigenvalues": values}
 
-    def _products(self, gradients: Tensor) -> Tensor:
-        basis = self._cache["basis"]
-        return gradients.to(basis) @ basis.T @ self._cache["train"].T
+    def score_tests(self, fitted: Fitted, tests: Tests) -> Tensor:
+        basis, train = fitted.arrays["basis"], fitted.arrays["train"]
+        gradients = gradients_of_tests(fitted.classifier, tests, self.params == "last")
+        return torch.cat([rows.to(basis) @ basis.T @ train.T for rows in gradients]).div_(len(train))
+
+    def score_self(self, fitted: Fitted) -> Tensor:
+        train = fitted.arrays["train"]
+        return train.square().sum(1).div_(len(train))
+
+    def _needs_inputs(self) -> bool:
+        return self.params == "all"
+
+    def _layout(self, classifier: Classifier) -> Layout:
+        P = classifier.n_parameters
+        if self.params == "all":
+            P = sum(p.numel() for p in classifier.model.parameters() if p.requires_grad)
+        return {"basis": ("k", P), "train": ("N", "k"), "eigenvalues": ("k",)}
+
+    def _doubles(self) -> tuple[str, ...]:
+        return ("eigenvalues",)
+
+    def _facts(self, fitted: Fitted) -> dict[str, Any]:
+        return super()._facts(fitted) | count_drawn(fitted, self.n_samples)
 
 
 def eigenpairs(

@@ -11,16 +11,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from whence.attribution.base import Capabilities, register
-from whence.features.training import Classifier, Training
+from whence.attribution.base import Attributor, Capabilities, register
+from whence.attribution.fitted import Fitted, Tests
 from whence.attribution.parameters import Params, a_seed, one_of, parameter
-from whence.core.progress import watched
 from whence.core.checks import check_count, check_positive
 from whence.core.contents import Layout
+from whence.core.progress import watched
 from whence.errors import ModelError
-from whence.gradients.curvature import drawn, residuals
+from whence.features.training import Classifier, Training
+from whence.gradients.curvature import count_drawn, drawn, reread, residuals
 from whence.gradients.layers import AllLayers, Batches, HeadOnly, Layers, Record, Vectors
-from whence.methods.influence import ParamsAttributor
 
 Labels = Literal["auto", "exact", "sampled"]
 
@@ -31,14 +31,14 @@ _FEW = 10  # classes up to which labels="auto" goes through all of them
 
 @register
 @dataclass(eq=False)
-class EKFAC(ParamsAttributor):
+class EKFAC(Attributor):
     """Attribute predictions by influence functions with an eigenvalue-corrected Kronecker curvature.
 
     The score of training sample i for class c at x is τ_c(x, i) = (1/N) Σ_l g_l(x)ᵀ (F_l + d_l I)⁻¹ g_l(i), a
     sum over layers l, with g_l the gradient of the cross-entropy by the layer's weights, bias included, of x
     for class c and of i for its label. It estimates what the loss of x for c grows by when i is left out, so
     **positive is evidence for the target class**. With a the layer's inputs and s the derivatives by its
-    outputs, for labels as the model itself would give them, F_l has the eigenvectors of E[s sᵀ] ⊗ E[a aᵀ] and
+    outputs, for labels drawn from the model itself, F_l has the eigenvectors of E[s sᵀ] ⊗ E[a aᵀ] and
     the mean squares of the gradients along them as eigenvalues. Layers are nn.Linear and nn.Conv2d
     without groups; other parameters, such as those of normalisations, are left out.
 
@@ -86,55 +86,20 @@ class EKFAC(ParamsAttributor):
     n_samples: int | None = parameter(10_000, check_count, or_none=True)
     seed: int = parameter(0, a_seed)
 
-    def _scores(self, features: Tensor, classes: Tensor, x: Any) -> Tensor:
-        factors = self._factors()
-        found, places = [], [1] * len(factors)
-        for (batch,) in self._opened().tests(x, features, _for_classes(classes)):
-            found.append(_gradients(batch, factors))
-            places = [max(n, record.inputs.shape[1]) for n, record in zip(places, batch, strict=True)]
-        # To turn gradients of many places is slow: there the tests, which are fewer, are turned back instead.
-        turned = [n == 1 for n in places]
-        tests = []
-        for factor, straight, parts in zip(factors, turned, zip(*found, strict=True), strict=True):
-            test = torch.cat(parts) * factor.inverse
-            tests.append((test if straight else factor.out @ test @ factor.inner.T).flatten(1))
-        scores = tests[0].new_zeros(len(tests[0]), len(self._labels))
-        done = 0
-        for (batch,) in self._train("Scores"):
-            for some in _pieces(batch, factors):
-                here = scores[:, done : done + len(some[0].inputs)]
-                for test, factor, straight, record in zip(tests, factors, turned, some, strict=True):
-                    train = _rotated(record, factor.out, factor.inner) if straight else _product(record)
-                    here += test @ train.to(test).flatten(1).T
-                done += here.shape[1]
-        return scores.div_(len(self._labels))
-
-    def _self_influence(self) -> Tensor:
-        factors, parts = self._factors(), []
-        for (batch,) in self._train("Self-influence"):
-            for some in _pieces(batch, factors):
-                pairs = zip(_gradients(some, factors), factors, strict=True)
-                each = [torch.einsum("noi,oi->n", g.square(), factor.inverse) for g, factor in pairs]
-                parts.append(torch.stack(each).sum(0))
-        return torch.cat(parts).div_(len(self._labels))
-
-    def _layout(self, classifier: Classifier) -> Layout:
-        factors: Layout = {"out 0": ("K", "K"), "inner 0": ("e", "e"), "inverse 0": ("K", "e")}
-        return {**factors, "features": ("N", "d")}
-
-    def _learn(self, training: Training, **given: Any) -> dict[str, Tensor]:
-        classifier = training.classifier
-        layers: Layers = HeadOnly(classifier, training.features)
-        if self.params == "all":
-            layers = AllLayers(classifier, training.batches)
+    def learn(self, training: Training, **given: Any) -> dict[str, Tensor]:
+        layers: Layers
+        if self.params == "last":
+            layers = HeadOnly(training.classifier, training.features)
+        else:
+            layers = AllLayers(training.classifier, training.batches)
         rows = drawn(len(training.labels), self.n_samples, self.seed)
-        some = layers if rows is None else layers.subset(rows)
+        part = layers if rows is None else layers.subset(rows)
         n = len(training.labels) if rows is None else len(rows)
-        vectors = self._labels_of_model(n, training.task.n_outputs)
-        bases = _bases(_watched(some.train(vectors), n, "Eigenvectors", self.show_progress))
-        batches = _watched(some.train(vectors), n, "Eigenvalues", self.show_progress)
+        vectors = self._label_vectors(n, training.task.n_outputs)
+        bases = _bases(_watched(part.train(vectors), n, "Eigenvectors", self.show_progress))
+        batches = _watched(part.train(vectors), n, "Eigenvalues", self.show_progress)
         sums = _sums_of_squares(batches, bases)
-        cache: dict[str, Tensor] = {}
+        arrays: dict[str, Tensor] = {}
         for j, ((out, inner), values) in enumerate(zip(bases, sums, strict=True)):
             values = values / n
             damping = 0.1 * values.mean() if self.damping is None else self.damping
@@ -144,15 +109,42 @@ class EKFAC(ParamsAttributor):
                     f"{layers.names[j]!r} has inputs or derivatives of zero for all training samples. "
                     "Pass damping=1e-8, say."
                 )
-            cache |= {f"out {j}": out, f"inner {j}": inner, f"inverse {j}": 1 / (values + damping)}
-        cache = {name: tensor.to(training.features) for name, tensor in cache.items()}
-        if self.params == "last":
-            cache["features"] = training.features
-        if isinstance(layers, AllLayers):
-            self._all = layers
-        return cache
+            arrays |= {f"out {j}": out, f"inner {j}": inner, f"inverse {j}": 1 / (values + damping)}
+        arrays = {name: tensor.to(training.features) for name, tensor in arrays.items()}
+        return {**arrays, "features": training.features} if self.params == "last" else arrays
 
-    def _labels_of_model(self, n: int, n_classes: int) -> Vectors:
+    def score_tests(self, fitted: Fitted, tests: Tests) -> Tensor:
+        return fitted.scorer.between(tests.x, tests.features, tests.targets)
+
+    def score_self(self, fitted: Fitted) -> Tensor:
+        return fitted.scorer.squares()
+
+    def _open(self, fitted: Fitted) -> EigenCorrected:
+        opened: Layers
+        if self.params == "last":
+            opened = HeadOnly(fitted.classifier, fitted.arrays["features"])
+        else:
+            opened = AllLayers(fitted.classifier, fitted.batches)
+        parts = ("out", "inner", "inverse")
+        factors = [
+            _Factor(*(fitted.arrays[f"{part} {j}"] for part in parts)) for j in range(len(opened.names))
+        ]
+        return EigenCorrected(opened, factors, fitted.used_labels, self.show_progress)
+
+    def _needs_inputs(self) -> bool:
+        return self.params == "all"
+
+    def _layout(self, classifier: Classifier) -> Layout:
+        factors: Layout = {"out 0": ("K", "K"), "inner 0": ("e", "e"), "inverse 0": ("K", "e")}
+        return {**factors, "features": ("N", "d")}
+
+    def _unsaved(self, fitted: Fitted | None) -> str:
+        return reread(type(self).__name__, self.params == "last")
+
+    def _facts(self, fitted: Fitted) -> dict[str, Any]:
+        return super()._facts(fitted) | count_drawn(fitted, self.n_samples)
+
+    def _label_vectors(self, n: int, n_classes: int) -> Vectors:
         """Return vectors v with E[v vᵀ] = diag(p) − p pᵀ: one per class, or the residual of a label drawn.
 
         The numbers drawn belong to the ``n`` samples, so that the labels are the same whatever the batches.
@@ -161,31 +153,6 @@ class EKFAC(ParamsAttributor):
             return _for_all_classes
         return _for_labels_drawn(torch.from_numpy(np.random.default_rng(self.seed).random(n)))
 
-    @property
-    def layers_(self) -> tuple[str, ...]:
-        """Names of the layers that have a part."""
-        return self._opened().names
-
-    @property
-    def left_out_(self) -> tuple[str, ...]:
-        """Names of the trainable parameters that have none; empty for the last layer alone."""
-        layers = self._opened()
-        return layers.left_out if isinstance(layers, AllLayers) else ()
-
-    def _opened(self) -> Layers:
-        self.check_fitted()
-        return HeadOnly(self._head(), self._cache["features"]) if self.params == "last" else self._all
-
-    def _factors(self) -> list[_Factor]:
-        """Rebuild the layers' factors from the cache."""
-        parts = ("out", "inner", "inverse")
-        return [_Factor(*(self._cache[f"{part} {j}"] for part in parts)) for j in range(len(self.layers_))]
-
-    def _train(self, title: str) -> Batches:
-        """Return the records of the training samples for their own labels."""
-        batches = self._opened().train(_for_classes(self._labels))
-        return _watched(batches, len(self._labels), title, self.show_progress)
-
 
 class _Factor(NamedTuple):
     """One layer: eigenvectors of E[s sᵀ] (o, o) and E[a aᵀ] (i, i), and 1/(eigenvalue + damping) (o, i)."""
@@ -193,6 +160,72 @@ class _Factor(NamedTuple):
     out: Tensor
     inner: Tensor
     inverse: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class EigenCorrected:
+    """The inverse curvature of fitted layers: what scores are computed with.
+
+    Attributes
+    ----------
+    opened : the layers, which compute gradients
+    factors : one per layer
+    labels : (N,) of the training samples
+    layers, left_out : names of the layers, and of the trainable parameters that have no part
+    """
+
+    opened: Layers
+    factors: list[_Factor]
+    labels: Tensor
+    show_progress: bool
+
+    @property
+    def layers(self) -> tuple[str, ...]:
+        """Names of the layers that have a part."""
+        return self.opened.names
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """Names of the trainable parameters that have none; empty for the last layer alone."""
+        return self.opened.left_out if isinstance(self.opened, AllLayers) else ()
+
+    def between(self, x: Any, features: Tensor, classes: Tensor) -> Tensor:
+        """Scores (B, N) of tests for classes (B,)."""
+        factors = self.factors
+        gradients, places = [], [1] * len(factors)
+        for (batch,) in self.opened.tests(x, features, _for_classes(classes)):
+            gradients.append(_gradients(batch, factors))
+            places = [max(n, record.inputs.shape[1]) for n, record in zip(places, batch, strict=True)]
+        # To turn gradients of many places is slow: there the tests, which are fewer, are turned back instead.
+        turned = [n == 1 for n in places]
+        tests = []
+        for factor, straight, parts in zip(factors, turned, zip(*gradients, strict=True), strict=True):
+            test = torch.cat(parts) * factor.inverse
+            tests.append((test if straight else factor.out @ test @ factor.inner.T).flatten(1))
+        scores = tests[0].new_zeros(len(tests[0]), len(self.labels))
+        done = 0
+        for piece in self._train("Scores"):
+            here = scores[:, done : done + len(piece[0].inputs)]
+            for test, factor, straight, record in zip(tests, factors, turned, piece, strict=True):
+                train = _rotated(record, factor.out, factor.inner) if straight else _product(record)
+                here += test @ train.to(test).flatten(1).T
+            done += here.shape[1]
+        return scores.div_(len(self.labels))
+
+    def squares(self) -> Tensor:
+        """Scores (N,) of the training samples at themselves."""
+        parts = []
+        for piece in self._train("Self-influence"):
+            pairs = zip(_gradients(piece, self.factors), self.factors, strict=True)
+            layers = [torch.einsum("noi,oi->n", g.square(), factor.inverse) for g, factor in pairs]
+            parts.append(torch.stack(layers).sum(0))
+        return torch.cat(parts).div_(len(self.labels))
+
+    def _train(self, title: str) -> Iterator[list[Record]]:
+        """Yield the records of the training samples for their own labels, a piece at a time."""
+        batches = self.opened.train(_for_classes(self.labels))
+        for (batch,) in _watched(batches, len(self.labels), title, self.show_progress):
+            yield from _pieces(batch, self.factors)
 
 
 def _for_classes(classes: Tensor) -> Vectors:
@@ -243,8 +276,8 @@ def _sums_of_squares(batches: Batches, bases: list[tuple[Tensor, Tensor]]) -> li
     for batch in batches:
         for total, basis, records in zip(sums, bases, zip(*batch, strict=True), strict=True):
             out, inner = (b.to(records[0].inputs) for b in basis)
-            for some in zip(*(_cut(record, total.numel()) for record in records), strict=True):
-                _add_squares(total, some, out, inner)
+            for piece in zip(*(_cut(record, total.numel()) for record in records), strict=True):
+                _add_squares(total, piece, out, inner)
     return sums
 
 
@@ -268,7 +301,7 @@ def _pieces(records: list[Record], factors: list[_Factor]) -> Iterator[list[Reco
     """Divide a batch so that the gradients of its samples, all layers together, are not too many numbers."""
     size = sum(factor.inverse.numel() for factor in factors)
     cut = [_cut(record, size) for record in records]
-    yield from (list(some) for some in zip(*cut, strict=True))
+    yield from map(list, zip(*cut, strict=True))
 
 
 def _cut(record: Record, size: int) -> Iterator[Record]:

@@ -10,27 +10,28 @@ import torch
 from scipy.optimize import nnls
 from torch import Tensor
 
-from whence.attribution.base import Capabilities, register
-from whence.features.training import Classifier, Training
+from whence.attribution.base import Attributor, Capabilities, register
+from whence.attribution.fitted import Fitted, Tests
 from whence.attribution.parameters import a_seed, parameter
-from whence.core.progress import gap_bar
 from whence.core.arrays import Doubles, Ints, Mask
 from whence.core.checks import check_flag, check_positive, check_share
 from whence.core.contents import Layout
-from whence.methods.representer import PointsAttributor
+from whence.core.progress import gap_bar
+from whence.features.training import Classifier, Training
+from whence.methods.representer import Points, pack_points, points_layout, rows_with
 from whence.svm import solve
 from whence.svm.inputs import length
 
 
 @register
 @dataclass(eq=False)
-class HingeRP(PointsAttributor):
+class HingeRP(Attributor):
     """Attribute predictions by Representer Points with the multiclass hinge loss.
 
     The minimum W of ½‖W‖² + C Σ_i max_c (1 − δ_{c,y_i} − w_{y_i}·f_i + w_c·f_i) is W = Σ_i α_i f_iᵀ with −α_i
     a subgradient of C times the loss: where one class c* attains the maximum, α_i = C (e_{y_i} − e_{c*}). On
-    the margin several do, and α_i = C e_{y_i} − a_i, with a_i ≥ 0 over those classes and of sum C, is found
-    by non-negative least squares so that W = Σ_i α_i f_iᵀ. The score is τ_c(x, i) = α_ic f_i·f(x),
+    the margin several do, and α_i = C e_{y_i} − a_i, with a_i ≥ 0 over those classes and of sum C, comes
+    from non-negative least squares so that W = Σ_i α_i f_iᵀ. The score is τ_c(x, i) = α_ic f_i·f(x),
     **positive is evidence for the target class**. These are DualDA's scores, from the weights alone: a check
     of DualDA rather than another method.
 
@@ -77,11 +78,11 @@ class HingeRP(PointsAttributor):
     tol: float = parameter(1e-9, check_share)
     seed: int = parameter(0, a_seed)
 
-    def _learn(self, training: Training, **given: Any) -> dict[str, Tensor]:
+    def learn(self, training: Training, **given: Any) -> dict[str, Tensor]:
         constant = length(training.features.cpu().numpy()) if self.bias else 0.0
-        X, y = self._rows(training, constant), training.labels.cpu().numpy()
+        X, y = rows_with(training, constant if self.bias else None), training.labels.cpu().numpy()
         with gap_bar(self.tol, self.show_progress) as bar:
-            found = solve(
+            solution = solve(
                 X,
                 y,
                 n_classes=training.task.n_outputs,
@@ -92,22 +93,32 @@ class HingeRP(PointsAttributor):
                 callback=bar,
             )
         # ½‖W − W*‖² is at most primal − dual, and a score differs by at most ‖W − W*‖‖f‖.
-        off = np.sqrt(2 * max(found.primal - found.dual, 0.0))
-        alpha = hinge_coefficients(found.weight, X, y, self.C, off)
-        size = float(np.linalg.norm(found.weight))
-        residual = float(np.linalg.norm(found.weight - alpha.T @ X)) / size if size > 0 else 0.0
-        weight = found.weight.copy()
+        off = np.sqrt(2 * max(solution.primal - solution.dual, 0.0))
+        alpha = hinge_coefficients(solution.weight, X, y, self.C, off)
+        size = float(np.linalg.norm(solution.weight))
+        residual = float(np.linalg.norm(solution.weight - alpha.T @ X)) / size if size > 0 else 0.0
+        weight = solution.weight.copy()
         weight[:, training.features.shape[1] :] *= constant  # the bias as it is added to the logits
-        points = self._points(training, alpha, weight, residual)
+        points = pack_points(training, alpha, weight, residual)
         return {**points, "constant": torch.tensor(constant, dtype=torch.float64)}
 
-    _doubles: ClassVar[tuple[str, ...]] = (*PointsAttributor._doubles, "constant")
+    def score_tests(self, fitted: Fitted, tests: Tests) -> Tensor:
+        return fitted.scorer.between(tests.features, tests.targets)
+
+    def score_self(self, fitted: Fitted) -> Tensor:
+        return fitted.scorer.squares(fitted.used_labels)
+
+    def _open(self, fitted: Fitted) -> Points:
+        return Points(fitted.arrays, float(fitted.arrays["constant"]))
+
+    def _needs_inputs(self) -> bool:
+        return False
 
     def _layout(self, classifier: Classifier) -> Layout:
-        return {**super()._layout(classifier), "constant": ()}
+        return {**points_layout(classifier, self.bias), "constant": ()}
 
-    def _square(self) -> float:
-        return float(self._cache["constant"]) ** 2
+    def _doubles(self) -> tuple[str, ...]:
+        return ("coef", "residual", "constant")
 
 
 def hinge_coefficients(W: Doubles, X: Doubles, y: Ints, C: float, off: float) -> Doubles:

@@ -10,16 +10,24 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from whence.attribution.base import Capabilities, register
-from whence.features.training import Classifier, Training
-from whence.attribution.parameters import a_seed, parameter
+from whence.attribution.base import Attributor, Capabilities, register
+from whence.attribution.fitted import Fitted, Tests
+from whence.attribution.parameters import Params, a_seed, one_of, parameter
 from whence.core.arrays import Ints
 from whence.core.checks import check_count
 from whence.core.contents import Layout
 from whence.core.progress import bar
 from whence.errors import ModelError
-from whence.gradients.curvature import Curvature
-from whence.methods.influence import SolvingAttributor
+from whence.features.training import Classifier, Training
+from whence.gradients.curvature import (
+    Curvature,
+    check_damping,
+    fitted_curvature,
+    reread,
+    solved_scores,
+    solved_squares,
+    training_curvature,
+)
 
 _DECAY = math.log(100)
 _DEEP = 2000  # steps that small training sets may take, too
@@ -29,7 +37,7 @@ _PROBES = 16  # batches of which it is taken
 
 @register
 @dataclass(eq=False)
-class LiSSA(SolvingAttributor):
+class LiSSA(Attributor):
     """Attribute predictions by influence functions, with the inverse curvature from a stochastic series.
 
     The score of training sample i for class c at x is τ_c(x, i) = (1/N) g(x, c)ᵀ (G + damping·I)⁻¹ g_i, g the
@@ -39,8 +47,8 @@ class LiSSA(SolvingAttributor):
 
         v ← g(x, c)/s + v − (G_b + damping·I) v / s,    v = 0 at first,
 
-    G_b the curvature of a random batch b and s above the largest eigenvalue of every G_b, found by power
-    iteration; the mean over the second half of the steps is taken, since each v trembles with its batch.
+    G_b the curvature of a random batch b and s above the largest eigenvalue of every G_b, computed by power
+    iteration; the mean over the second half of the steps is taken, since each v varies with its batch.
     Nothing is cached: the whole cost is there for every test.
 
     Parameters
@@ -62,7 +70,8 @@ class LiSSA(SolvingAttributor):
     Attributes
     ----------
     scale_ : float, s
-    residual_ : float, the largest ‖(G + damping·I) v − g‖/‖g‖ of the tests of the last call, on all samples
+    residual_ : float, the largest ‖(G + damping·I) v − g‖/‖g‖ of the tests of the last call, on all samples;
+        NaN before
 
     Examples
     --------
@@ -81,59 +90,93 @@ class LiSSA(SolvingAttributor):
         cost=1.5,
     )
 
+    params: Params = parameter("last", one_of(Params))
+    damping: float = parameter(1e-3, check_damping)
     depth: int | None = parameter(None, check_count, or_none=True)
     curvature_batch: int = parameter(64, check_count)
     seed: int = parameter(0, a_seed)
 
-    def _layout(self, classifier: Classifier) -> Layout:
-        return {**super()._layout(classifier), "scale": ()}
-
-    def _learn(self, training: Training, **given: Any) -> dict[str, Tensor]:
-        curvature = self._open(training)
+    def learn(self, training: Training, **given: Any) -> dict[str, Tensor]:
+        curvature = training_curvature(training, self.params == "last")
         generator = np.random.default_rng(self.seed)
         probes = 1 if self.curvature_batch >= curvature.n_train else _PROBES
-        batches = [self._draw(generator, curvature.n_train) for _ in range(probes)]
+        batches = [draw(generator, curvature.n_train, self.curvature_batch) for _ in range(probes)]
         scale = max(largest_eigenvalue(curvature, rows, self.seed, training.features) for rows in batches)
-        return {**self._kept(curvature), "scale": torch.tensor(scale + self.damping, dtype=torch.float64)}
+        return {**curvature.kept, "scale": torch.tensor(scale + self.damping, dtype=torch.float64)}
 
-    @property
-    def scale_(self) -> float:
-        """What the curvature is divided by in a step, s."""
-        return float(self._cache["scale"])
+    def score_tests(self, fitted: Fitted, tests: Tests) -> Tensor:
+        series, last = fitted.scorer, self.params == "last"
+        return solved_scores(fitted.classifier, series.curvature, tests, last, series.solve)
 
-    def _solve(self, gradients: Tensor) -> Tensor:
-        curvature = self._curvature()
+    def score_self(self, fitted: Fitted) -> Tensor:
+        return solved_squares(fitted.scorer.curvature, fitted.scorer.solve, self.show_progress)
+
+    def _open(self, fitted: Fitted) -> Series:
+        curvature, scale = fitted_curvature(fitted, self.params == "last"), float(fitted.arrays["scale"])
         depth = self.depth
         if depth is None:
-            needed = math.ceil(_DECAY * self.scale_ / self.damping)
+            needed = math.ceil(_DECAY * scale / self.damping)
             depth = min(needed, max(curvature.n_train, _DEEP))
+        batch, seed = self.curvature_batch, self.seed
+        return Series(curvature, scale, self.damping, depth, batch, seed, self.show_progress)
+
+    def _needs_inputs(self) -> bool:
+        return self.params == "all"
+
+    def _layout(self, classifier: Classifier) -> Layout:
+        return {"rows": ("N", "e"), "residual": ("N", "K"), "scale": ()}
+
+    def _doubles(self) -> tuple[str, ...]:
+        return ("residual", "scale")
+
+    def _unsaved(self, fitted: Fitted | None) -> str:
+        return reread(type(self).__name__, self.params == "last")
+
+
+@dataclass(eq=False)
+class Series:
+    """The series for (G + damping·I)⁻¹ with fitted parameters, see ``LiSSA``."""
+
+    curvature: Curvature
+    scale: float
+    damping: float
+    depth: int
+    curvature_batch: int
+    seed: int
+    show_progress: bool
+    residual: float = math.nan
+
+    def solve(self, gradients: Tensor) -> Tensor:
+        """Return (G + damping·I)⁻¹ g for rows (B, P), and note the largest ``residual`` of them."""
+        n, depth = self.curvature.n_train, self.depth
         generator = np.random.default_rng(self.seed)
         v, total = torch.zeros_like(gradients), torch.zeros_like(gradients)
         for step in bar("Iterating LiSSA", depth, "steps", parts=range(depth), show=self.show_progress):
-            product = curvature.product(v, self._draw(generator, curvature.n_train))
-            v += (gradients - product - self.damping * v) / self.scale_
+            product = self.curvature.product(v, draw(generator, n, self.curvature_batch))
+            v += (gradients - product - self.damping * v) / self.scale
             if step >= depth // 2:
                 total += v
         total /= depth - depth // 2
-        self.residual_ = self._residual(curvature, total, gradients)
+        self.residual = self._residual(total, gradients)
         return total
 
-    def _residual(self, curvature: Curvature, v: Tensor, gradients: Tensor) -> float:
+    def _residual(self, v: Tensor, gradients: Tensor) -> float:
         """Largest ‖(G + damping·I) v − g‖/‖g‖ of the rows, or raise where the series grew without bound."""
-        rest = curvature.product(v) + self.damping * v - gradients
+        rest = self.curvature.product(v) + self.damping * v - gradients
         sizes = gradients.norm(dim=1)
         residual = float((rest.norm(dim=1) / sizes.where(sizes > 0, 1)).max())
         if not math.isfinite(residual):
             raise ModelError(
                 f"LiSSA's series must converge. It grew without bound with 'curvature_batch' = "
                 f"{self.curvature_batch}: some batches bend far more than those that set its scale, "
-                f"{self.scale_:.3g}. Take a larger 'curvature_batch'."
+                f"{self.scale:.3g}. Take a larger 'curvature_batch'."
             )
         return residual
 
-    def _draw(self, generator: np.random.Generator, n: int) -> Ints | None:
-        """Draw a batch; None is all samples."""
-        return None if self.curvature_batch >= n else generator.integers(n, size=self.curvature_batch)
+
+def draw(generator: np.random.Generator, n: int, size: int) -> Ints | None:
+    """Draw a batch of n samples; None is all of them."""
+    return None if size >= n else generator.integers(n, size=size)
 
 
 def largest_eigenvalue(curvature: Curvature, rows: Ints | None, seed: int, like: Tensor) -> float:

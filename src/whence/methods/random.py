@@ -11,10 +11,11 @@ import torch
 from torch import Tensor
 
 from whence.attribution.base import Attributor, Capabilities, register
-from whence.features.training import Training
+from whence.attribution.fitted import Fitted, Tests
 from whence.attribution.parameters import a_seed, parameter
 from whence.core.fingerprint import Digest
 from whence.data import NewSamples
+from whence.features.training import Training
 from whence.model.inputs import take
 
 
@@ -40,31 +41,31 @@ class RandomAttributor(Attributor):
     """
 
     name: ClassVar[str] = "random"
-    classes_only = False
     capabilities: ClassVar[Capabilities] = Capabilities(
         memory="nothing", cost=0.0, tasks=("class", "label", "number")
     )
 
     seed: int = parameter(0, a_seed)
 
-    def _learn(self, training: Training, **given: Any) -> dict[str, Tensor]:
+    def learn(self, training: Training, **given: Any) -> dict[str, Tensor]:
         return {}
 
-    def _scores(self, features: Tensor, classes: Tensor, x: Any) -> Tensor:
-        rows = [self._row(take(x, slice(i, i + 1)), c) for i, c in enumerate(classes.tolist())]
+    def score_tests(self, fitted: Fitted, tests: Tests) -> Tensor:
+        targets = enumerate(tests.targets.tolist())
+        rows = [self._row(fitted, take(tests.x, slice(i, i + 1)), target) for i, target in targets]
         return torch.from_numpy(np.array(rows, dtype=np.float32))
 
-    def _self_influence(self) -> Tensor:
-        scores = np.random.default_rng(self.seed).standard_normal(len(self._labels))
+    def score_self(self, fitted: Fitted) -> Tensor:
+        scores = np.random.default_rng(self.seed).standard_normal(len(fitted.used_labels))
         return torch.from_numpy(scores.astype(np.float32))
 
-    def _row(self, x: Any, target: int) -> Any:
+    def _row(self, fitted: Fitted, x: Any, target: int) -> Any:
         # Seeded by the input itself, so that its scores do not depend on the batch it comes in.
         if isinstance(x, NewSamples):
-            x = x.inputs(self.require_model().prepare)
+            x = x.inputs(fitted.require_model().prepare)
         if isinstance(x, Mapping) and len(x) == 1:  # whatever it is called
             x = next(iter(x.values()))
         digest = Digest()
         digest.add(x)
         seed = [self.seed, int(digest.hexdigest(), 16), target]
-        return np.random.default_rng(seed).standard_normal(len(self._labels))
+        return np.random.default_rng(seed).standard_normal(len(fitted.used_labels))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -11,94 +12,97 @@ from scipy.special import softmax
 from torch import Tensor
 
 from whence.attribution.base import Attributor, Capabilities, register
-from whence.features.training import Classifier, Training
+from whence.attribution.fitted import Fitted, Tests
 from whence.attribution.parameters import one_of, parameter
-from whence.core.progress import gap_bar
 from whence.core.arrays import Doubles
 from whence.core.checks import check_flag, check_positive
 from whence.core.contents import Layout
+from whence.core.progress import gap_bar
 from whence.errors import ConvergenceWarning, InvalidInputError, warn
+from whence.features.training import Classifier, Training
 from whence.svm.softmax import fit_softmax
 
-Fitted = Literal["labels", "outputs"]
+Targets = Literal["labels", "outputs"]
 """What a new last layer is fitted to: the labels, or the model's own probabilities."""
 
 _BLOCK = 1 << 20  # coefficients gathered at a time
 
 
-class PointsAttributor(Attributor):
-    """A method whose new last layer is W = Σ_i α_i f_iᵀ, so that scores are τ_c(x, i) = α_ic f_i·f(x).
+@dataclass(frozen=True, eq=False)
+class Points:
+    """A last layer W = Σ_i α_i f_iᵀ, whose scores are τ_c(x, i) = α_ic f_i·f(x), a row's sum w_c·f(x).
 
-    A row of scores sums to w_c·f(x). Self-influence is α_{i,y_i}‖f_i‖²: of a layer that is fitted to labels
-    never negative, and largest where it does not fit the sample's own.
+    Self-influence is α_{i,y_i}‖f_i‖²: of a layer that is fitted to labels never negative, and largest where
+    it does not fit the sample's own.
+
+    Parameters
+    ----------
+    arrays
+        What ``pack_points`` returned.
+    constant
+        What follows the features to carry the bias, 0 without one.
     """
 
-    bias: bool
-    _of_features = True
+    arrays: Mapping[str, Tensor]
+    constant: float
 
-    def _scores(self, features: Tensor, classes: Tensor, x: Any) -> Tensor:
-        classes = classes.to(features.device)
-        scores = self._products(features)
-        rows = max(1, _BLOCK // max(1, scores.shape[1]))
-        for part, some in zip(torch.split(scores, rows), torch.split(classes, rows), strict=True):
-            part *= self._cache["alpha"][some]
+    @property
+    def coef(self) -> Doubles:
+        """Weights (class, d) of the new last layer, the bias last."""
+        return self.arrays["coef"].cpu().numpy()
+
+    @property
+    def alpha(self) -> Tensor:
+        """Coefficients (train, class): global attributions, positive is evidence for the class."""
+        return self.arrays["alpha"].T
+
+    @property
+    def residual(self) -> float:
+        """‖W − Σ_i α_i f_iᵀ‖ / ‖W‖."""
+        return float(self.arrays["residual"])
+
+    def between(self, tests: Tensor, classes: Tensor) -> Tensor:
+        """Scores (B, N) of features (B, d) for classes (B,)."""
+        classes, square = classes.to(tests.device), self.constant**2
+        scores = torch.addmm(tests.new_full((1,), square), tests, self.arrays["features"].T)
+        width = max(1, _BLOCK // max(1, scores.shape[1]))
+        for part, chosen in zip(torch.split(scores, width), torch.split(classes, width), strict=True):
+            part *= self.arrays["alpha"][chosen]
         return scores
 
-    def _self_influence(self) -> Tensor:
-        features = self._cache["features"]
-        norms = torch.einsum("nd,nd->n", features, features) + self._square()
-        return norms * self._cache["alpha"].gather(0, self._labels[None])[0]
+    def squares(self, labels: Tensor) -> Tensor:
+        """Scores (N,) of the training samples at themselves for their labels (N,)."""
+        features = self.arrays["features"]
+        norms = torch.einsum("nd,nd->n", features, features) + self.constant**2
+        return norms * self.arrays["alpha"].gather(0, labels[None])[0]
 
-    @property
-    def coef_(self) -> Doubles:
-        """Weights (class, d) of the new last layer, the bias last."""
-        return self._cache["coef"].cpu().numpy()
 
-    @property
-    def alpha_(self) -> Tensor:
-        """Coefficients (train, class): global attributions, positive is evidence for the class."""
-        return self._cache["alpha"].T
+def pack_points(training: Training, alpha: Doubles, weight: Doubles, residual: float) -> dict[str, Tensor]:
+    """Return what is learned for coefficients α (N, K) and weights (K, d)."""
+    device = training.features.device
+    return {
+        "features": training.features,
+        "alpha": torch.as_tensor(alpha.T, dtype=torch.float32, device=device).contiguous(),
+        "coef": torch.as_tensor(weight),
+        "residual": torch.tensor(residual, dtype=torch.float64),
+    }
 
-    @property
-    def residual_(self) -> float:
-        """‖W − Σ_i α_i f_iᵀ‖ / ‖W‖."""
-        return float(self._cache["residual"])
 
-    _doubles: ClassVar[tuple[str, ...]] = ("coef", "residual")
+def points_layout(classifier: Classifier, bias: bool) -> Layout:
+    """Return the shapes of what ``pack_points`` returns."""
+    columns = classifier.weight.shape[1] + bias
+    return {"features": ("N", "d"), "alpha": ("K", "N"), "coef": ("K", columns), "residual": ()}
 
-    def _layout(self, classifier: Classifier) -> Layout:
-        columns = classifier.weight.shape[1] + self.bias
-        return {"features": ("N", "d"), "alpha": ("K", "N"), "coef": ("K", columns), "residual": ()}
 
-    def _products(self, tests: Tensor) -> Tensor:
-        """f_i·f(x) with what the bias adds, (B, N)."""
-        return torch.addmm(tests.new_full((1,), self._square()), tests, self._cache["features"].T)
-
-    def _square(self) -> float:
-        """The square of the constant that follows the features to carry the bias, 0 without one."""
-        return float(self.bias)
-
-    def _rows(self, training: Training, constant: float = 1.0) -> Doubles:
-        """Features (N, d) in float64, with the bias' constant as a last column."""
-        X: Doubles = training.features.double().cpu().numpy()
-        return np.concatenate([X, np.full((len(X), 1), constant)], axis=1) if self.bias else X
-
-    def _points(
-        self, training: Training, alpha: Doubles, weight: Doubles, residual: float
-    ) -> dict[str, Tensor]:
-        """Return the cache for coefficients α (N, K) and weights (K, d)."""
-        device = training.features.device
-        return {
-            "features": training.features,
-            "alpha": torch.as_tensor(alpha.T, dtype=torch.float32, device=device).contiguous(),
-            "coef": torch.as_tensor(weight),
-            "residual": torch.tensor(residual, dtype=torch.float64),
-        }
+def rows_with(training: Training, constant: float | None) -> Doubles:
+    """Return features (N, d) in float64, with the constant of the bias as a last column."""
+    X: Doubles = training.features.double().cpu().numpy()
+    return X if constant is None else np.concatenate([X, np.full((len(X), 1), constant)], axis=1)
 
 
 @register
 @dataclass(eq=False)
-class Representer(PointsAttributor):
+class Representer(Attributor):
     """Attribute predictions by Representer Points: a last layer trained again with an ℓ2 penalty.
 
     At the minimum W of (1/N) Σ_i ℓ(W f_i, y_i) + l2‖W‖², with ℓ the cross-entropy and y_i the training
@@ -111,8 +115,8 @@ class Representer(PointsAttributor):
     l2
         Weight of the penalty. Smaller follows the labels more closely, and gives the weight to fewer samples.
     targets
-        What the new layer is fitted to: "labels", or "outputs", the model's own probabilities q_ic, which
-        take the place of δ_{c,y_i}. Then α does not know the labels, and wrong ones are not seen.
+        What the new layer is fitted to: "labels", or "outputs", the model's own probabilities q_ic instead
+        of δ_{c,y_i}. Then α does not know the labels, and wrong ones are not seen.
     bias
         Append a constant 1 to the features, so that the bias is penalised and attributed too.
     tol
@@ -149,25 +153,43 @@ class Representer(PointsAttributor):
     l2: float = parameter(3e-3, check_positive)
     bias: bool = parameter(True, check_flag)
     tol: float = parameter(1e-10, check_positive)
-    targets: Fitted = parameter("labels", one_of(Fitted))
+    targets: Targets = parameter("labels", one_of(Targets))
 
-    def _learn(self, training: Training, **given: Any) -> dict[str, Tensor]:
-        X, labels = self._rows(training), training.labels.cpu().numpy()
+    def learn(self, training: Training, **given: Any) -> dict[str, Tensor]:
+        X, labels = rows_with(training, 1.0 if self.bias else None), training.labels.cpu().numpy()
         if self.targets == "outputs":
             logits = training.classifier.logits(training.features).double().cpu().numpy()
             labels = softmax(logits, axis=1)
         with gap_bar(self.tol, self.show_progress) as bar:
-            found = fit_softmax(X, labels, training.task.n_outputs, self.l2, self.tol, bar)
+            solution = fit_softmax(X, labels, training.task.n_outputs, self.l2, self.tol, bar)
         with np.errstate(over="ignore"):
-            if not np.isfinite(found.alpha.astype(np.float32)).all():
+            if not np.isfinite(solution.alpha.astype(np.float32)).all():
                 raise InvalidInputError(
                     f"'l2' must be large enough for the coefficients 1/(2 l2 N). Got {self.l2:g}, where they "
                     "overflow."
                 )
-        if found.residual > max(self.tol, 1e-6):
+        if solution.residual > max(self.tol, 1e-6):
             warn(
-                f"The new last layer has a residual of {found.residual:.1e}, more than 'tol' = {self.tol:g}: "
-                f"scores sum to its logits only so far. A larger 'l2' than {self.l2:g} is easier to solve.",
+                f"The new last layer has a residual of {solution.residual:.1e}, more than 'tol' = "
+                f"{self.tol:g}: scores sum to its logits only so far. A larger 'l2' than {self.l2:g} is easier to solve.",
                 ConvergenceWarning,
             )
-        return self._points(training, found.alpha, found.weight, found.residual)
+        return pack_points(training, solution.alpha, solution.weight, solution.residual)
+
+    def score_tests(self, fitted: Fitted, tests: Tests) -> Tensor:
+        return fitted.scorer.between(tests.features, tests.targets)
+
+    def score_self(self, fitted: Fitted) -> Tensor:
+        return fitted.scorer.squares(fitted.used_labels)
+
+    def _open(self, fitted: Fitted) -> Points:
+        return Points(fitted.arrays, float(self.bias))
+
+    def _needs_inputs(self) -> bool:
+        return False
+
+    def _layout(self, classifier: Classifier) -> Layout:
+        return points_layout(classifier, self.bias)
+
+    def _doubles(self) -> tuple[str, ...]:
+        return ("coef", "residual")

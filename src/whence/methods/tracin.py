@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, ClassVar, Self
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
 
-from whence.attribution.base import Capabilities, register, share_options
-from whence.core.checks import check_number, shown, to_array
+from torch import Tensor
+
+from whence.attribution.base import Attributor, Capabilities, register
+from whence.attribution.fitted import Fitted, Tests
+from whence.attribution.parameters import Params, a_seed, one_of, parameter
+from whence.core.checks import check_count, check_number, shown, to_array
 from whence.errors import InvalidInputError
-from whence.gradients.checkpoints import Checkpoints, read_checkpoints
-from whence.methods.graddot import GradientAttributor
+from whence.features.training import Training
+from whence.gradients.checkpoints import UNSAVED, read_checkpoints
+from whence.gradients.gradients import MEMORY, Loss
+from whence.gradients.projection import Dimension, check_dimension
+from whence.gradients.scores import GradientRecipe, WeightedProducts, check_loss
 
 _MOST = 1e6  # more than any training takes, and float32 still holds the scores
 
 
 @register
-class TracIn(GradientAttributor):
+@dataclass(eq=False)
+class TracIn(Attributor):
     """Attribute predictions by inner products of gradients along the course of training.
 
     With θ_t the weights at checkpoint t and η_t its learning rate, the score of training sample i for class c
@@ -26,10 +34,17 @@ class TracIn(GradientAttributor):
     to first order by how much the steps on sample i decreased the test's loss. **Positive is evidence for
     the target class.** Self-influence is Σ_t η_t ‖∇ℓ(x_i, y_i; θ_t)‖².
 
-    The sum is over the checkpoints only: the model's own weights tell the class for ``target=None``, and
+    The sum is over the checkpoints only: the model's own weights choose the class for ``target=None``, and
     count when they are among the checkpoints.
 
-    Its parameters are those of ``GradientAttributor``.
+    Besides the arguments of all methods ``fit`` takes ``checkpoints``: state dicts, models, or paths of files
+    with a state dict, of safetensors or ``torch.save``; and ``learning_rates``: one for all checkpoints,
+    which only scales the scores, or one per checkpoint.
+
+    Parameters
+    ----------
+    params, projection, loss, seed, memory, batch_size, show_progress
+        As for ``GradDot``.
 
     Examples
     --------
@@ -43,9 +58,6 @@ class TracIn(GradientAttributor):
     """
 
     name: ClassVar[str] = "tracin"
-    # Checkpoints have features and gradients of their own.
-    _of_features = False
-    kind = None
     capabilities: ClassVar[Capabilities] = Capabilities(
         needs_checkpoints=True,
         needs_loss=True,
@@ -53,35 +65,40 @@ class TracIn(GradientAttributor):
         cost=0.2,
     )
 
-    @share_options
-    def fit(
-        self,
-        model: Any = None,
-        data: Any = None,
-        y: Any = None,
-        *,
-        checkpoints: Checkpoints | None = None,
-        learning_rates: float | Sequence[float] = 1.0,
-        **options: Any,
-    ) -> Self:
-        """Fit to a trained classifier, its training set, and its weights in the course of training.
+    params: Params = parameter("all", one_of(Params))
+    projection: Dimension = parameter("auto", check_dimension)
+    loss: Loss | Literal["logit"] | None = parameter(None, check_loss, or_none=True)
+    seed: int = parameter(0, a_seed)
+    memory: int = parameter(MEMORY, check_count)
 
-        Parameters
-        ----------
-        checkpoints
-            State dicts, models, or paths of files with a state dict, of safetensors or ``torch.save``.
-        learning_rates
-            One for all checkpoints, which only scales the scores, or one per checkpoint.
-        """
-        more = {"checkpoints": checkpoints, "learning_rates": learning_rates, **options}
-        fitted: Self = super().fit(model, data, y, **more)
-        return fitted
+    def learn(self, training: Training, points: Any, **given: Any) -> dict[str, Tensor]:
+        return self._recipe.learn(training, points)
 
-    def _check_given(
-        self, model: Any, gradients: Any = None, checkpoints: Any = None, learning_rates: Any = 1.0
-    ) -> dict[str, Any]:
-        given, points = super()._check_given(model, gradients), read_checkpoints(model, checkpoints)
-        return {**given, "points": points, "rates": _check_rates(learning_rates, len(points))}
+    def score_tests(self, fitted: Fitted, tests: Tests) -> Tensor:
+        return fitted.scorer.between(tests.x, tests.features, tests.targets)
+
+    def score_self(self, fitted: Fitted) -> Tensor:
+        return fitted.scorer.squares()
+
+    @property
+    def _recipe(self) -> GradientRecipe:
+        return GradientRecipe(
+            self.params, self.projection, self.loss, self.seed, self.memory, self.show_progress
+        )
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        self._recipe.check()
+
+    def _check_given(self, model: Any, checkpoints: Any = None, learning_rates: Any = 1.0) -> dict[str, Any]:
+        points = read_checkpoints(model, checkpoints)
+        return {"points": points, "rates": _check_rates(learning_rates, len(points))}
+
+    def _open(self, fitted: Fitted) -> WeightedProducts:
+        return self._recipe.open(fitted)
+
+    def _unsaved(self, fitted: Fitted | None) -> str:
+        return UNSAVED.format(type(self).__name__)
 
 
 def _check_rates(rates: Any, n: int) -> list[float]:

@@ -5,31 +5,32 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from whence.attribution.base import Capabilities, register, share_options
-from whence.features.training import Classifier, Training
+from whence.attribution.base import Attributor, Capabilities, register
+from whence.attribution.fitted import Fitted, Tests
 from whence.attribution.parameters import Params, a_seed, one_of, parameter
 from whence.core.checks import check_count, check_number
 from whence.core.contents import Layout
 from whence.errors import InvalidInputError
-from whence.gradients.bank import GradientBank, Kind
-from whence.gradients.checkpoints import Checkpoints, read_checkpoints
+from whence.features import FeatureBank
+from whence.features.training import Classifier, Training
+from whence.gradients.bank import GradientBank, Kind, check_gradients, collect, training_rows
+from whence.gradients.checkpoints import UNSAVED, read_checkpoints
 from whence.gradients.gradients import MEMORY, Weights, margin
 from whence.gradients.last_layer import LastLayerGradients
-from whence.gradients.products import Stored, Tests
+from whence.gradients.products import Stored
 from whence.gradients.projection import Dimension, check_dimension, projection_for
-from whence.methods.graddot import WeightsAttributor
 
 _BLOCK = 1024  # samples whose rows are held in float64 at a time
 
 
 @register
 @dataclass(eq=False)
-class TRAK(WeightsAttributor):
+class TRAK(Attributor):
     """Attribute predictions by a linear model of the margin in projected gradients.
 
     With m(x, c) = log(p_c / (1 − p_c)) the margin of class c, φ(x, c) = S ∇m(x, c) its gradient in k random
@@ -41,6 +42,11 @@ class TRAK(WeightsAttributor):
     with p_i the probability of the training label: to first order by how much the margin falls without
     sample i. **Positive is evidence for the target class.** With several checkpoints M, the mean over them of
     φᵀ(ΦᵀΦ + λI)⁻¹φ_i is multiplied by the mean of 1 − p_i.
+
+    Besides the arguments of all methods ``fit`` takes ``checkpoints``: an ensemble instead of the model's own
+    weights, which then only choose the class for ``target=None``; models of its architecture, state dicts, or
+    paths of files with one. Or ``gradients``: what ``collect`` returned for the bank that is passed as
+    ``features``, of the model's own weights, so that several ridges share one pass through the model.
 
     Parameters
     ----------
@@ -82,29 +88,43 @@ class TRAK(WeightsAttributor):
     seed: int = parameter(0, a_seed)
     memory: int = parameter(MEMORY, check_count)
 
-    @share_options
-    def fit(
+    def learn(
         self,
-        model: Any = None,
-        data: Any = None,
-        y: Any = None,
-        *,
-        checkpoints: Checkpoints | None = None,
+        training: Training,
+        points: Sequence[Weights | None] = (None,),
         gradients: GradientBank | None = None,
-        **options: Any,
-    ) -> Self:
-        """Fit to a trained classifier and its training set, or to an ensemble of such classifiers.
+    ) -> dict[str, Tensor]:
+        arrays: dict[str, Tensor] = {}
+        doubts, squares = [], []
+        for j, stored in enumerate(self._stored(training.classifier, points)):
+            collected = training_rows(training, stored, gradients, self.show_progress)
+            solved = self._solve(collected.rows)
+            arrays[f"{j}.solved"] = solved
+            doubts.append(torch.sigmoid(-collected.values))  # 1 − p, from log(p / (1 − p))
+            squares.append(torch.einsum("nk,nk->n", collected.rows, solved))
+        arrays["doubt"] = torch.stack(doubts).mean(0)
+        arrays["own"] = torch.stack(squares).mean(0) * arrays["doubt"]
+        return arrays
 
-        Parameters
-        ----------
-        checkpoints
-            An ensemble instead of the model's own weights, which then only tell the class for
-            ``target=None``: models of its architecture, state dicts, or paths of files with one.
-        gradients
-            What ``collect`` gave for the bank that is passed as ``features``, of the model's own weights, so
-            that several ridges share one pass through the model.
-        """
-        return super().fit(model, data, y, checkpoints=checkpoints, gradients=gradients, **options)
+    def score_tests(self, fitted: Fitted, tests: Tests) -> Tensor:
+        scores: Tensor | float = 0.0
+        for j, stored in enumerate(fitted.scorer):
+            kept = {"rows": fitted.arrays[f"{j}.solved"]}
+            scores = stored.between(kept, tests.x, tests.features, tests.targets) + scores
+        return scores * (fitted.arrays["doubt"] / len(fitted.scorer))
+
+    def score_self(self, fitted: Fitted) -> Tensor:
+        return fitted.arrays["own"]
+
+    @property
+    def kind(self) -> Kind | None:
+        """Which gradients at the model's own weights it keeps; None for those of the last layer."""
+        return Kind(margin, self.projection, self.seed) if self.params == "all" else None
+
+    def collect(self, features: FeatureBank) -> GradientBank:
+        """Compute the gradients of a training set for all methods that keep the same."""
+        self._check_parameters()
+        return collect(self, features)
 
     def _check_given(self, model: Any, checkpoints: Any = None, gradients: Any = None) -> dict[str, Any]:
         if checkpoints is not None and gradients is not None:
@@ -112,51 +132,23 @@ class TRAK(WeightsAttributor):
                 "'gradients' must be left out where 'checkpoints' are given, since they are of the model's "
                 "own weights. Got both."
             )
-        if gradients is not None:
-            return self._check_gradients(gradients)
-        return {} if checkpoints is None else {"points": read_checkpoints(model, checkpoints)}
+        if checkpoints is not None:
+            return {"points": read_checkpoints(model, checkpoints)}
+        return check_gradients(self, gradients)
 
-    @property
-    def kind(self) -> Kind | None:
-        """Which gradients at the model's own weights it keeps; None for those of the last layer."""
-        return Kind(margin, self.projection, self.seed) if self.params == "all" else None
-
-    def _scores(self, features: Tensor, classes: Tensor, x: Any) -> Tensor:
-        tests = Tests(x, features, classes)
-        scores: Tensor | float = 0.0
-        for j, products in enumerate(self._products):
-            scores = products.between({"rows": self._cache[f"{j}.solved"]}, tests) + scores
-        return scores * (self._cache["doubt"] / len(self._products))
-
-    def _self_influence(self) -> Tensor:
-        return self._cache["own"]
+    def _open(self, fitted: Fitted) -> list[Stored]:
+        return self._stored(fitted.classifier, fitted.given.get("points", (None,)))
 
     def _layout(self, classifier: Classifier) -> Layout:
-        (products,) = self._open(classifier, (None,))
-        return {"0.solved": ("N", products.width), "doubt": ("N",), "own": ("N",)}
+        (stored,) = self._stored(classifier, (None,))
+        return {"0.solved": ("N", stored.width), "doubt": ("N",), "own": ("N",)}
 
-    def _learn(
-        self,
-        training: Training,
-        points: Sequence[Weights | None] = (None,),
-        gradients: GradientBank | None = None,
-        **given: Any,
-    ) -> dict[str, Tensor]:
-        products = self._open(training.classifier, points)
-        cache: dict[str, Tensor] = {}
-        doubts, own = [], []
-        for j, each in enumerate(products):
-            found = self._rows(training, each, gradients)
-            solved = self._solve(found.rows)
-            cache[f"{j}.solved"] = solved
-            doubts.append(torch.sigmoid(-found.values))  # 1 − p, from log(p / (1 − p))
-            own.append(torch.einsum("nk,nk->n", found.rows, solved))
-        cache["doubt"] = torch.stack(doubts).mean(0)
-        cache["own"] = torch.stack(own).mean(0) * cache["doubt"]
-        self._points, self._products = points, products
-        return cache
+    def _unsaved(self, fitted: Fitted | None) -> str:
+        ensemble = fitted is not None and "points" in fitted.given
+        return UNSAVED.format(type(self).__name__) if ensemble else ""
 
-    def _open(self, classifier: Classifier, points: Sequence[Weights | None]) -> list[Stored]:
+    def _stored(self, classifier: Classifier, points: Sequence[Weights | None]) -> list[Stored]:
+        """Make what computes and multiplies gradients at each set of weights."""
         if self.params == "all":
             kinds = [Kind(margin, self.projection, self.seed + j) for j in range(len(points))]
             how = classifier, self.memory, self.show_progress
@@ -165,7 +157,8 @@ class TRAK(WeightsAttributor):
         projections = (
             projection_for(self.projection, gradients.n_parameters, self.seed + j) for j in range(len(points))
         )
-        return [Stored(gradients, *each) for each in zip(projections, points, strict=True)]
+        pairs = zip(projections, points, strict=True)
+        return [Stored(gradients, projection, weights) for projection, weights in pairs]
 
     def _solve(self, rows: Tensor) -> Tensor:
         """(ΦᵀΦ + λI)⁻¹φ_i for each row φ_i of Φ (N, k), in float64."""

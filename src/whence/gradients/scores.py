@@ -1,0 +1,153 @@
+"""Scores from inner products of gradients of the loss, at one or more sets of weights."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from whence.core.checks import check_callable
+from whence.core.contents import Layout
+from whence.errors import InvalidInputError
+from whence.features.training import Batches, Classifier, Training
+from whence.gradients.bank import GradientBank, Kind, training_rows
+from whence.gradients.gradients import Gradients, Loss, Weights, cross_entropy, own_logit
+from whence.gradients.last_layer import LastLayer
+from whence.gradients.products import Factored, Kept, Products, Stored, Streamed
+from whence.gradients.projection import Dimension
+from whence.model.bound import BoundModel
+
+_LOSSES = 'None, for the cross-entropy, "logit", or a function of logits and classes'
+
+
+def check_loss(name: str, value: Any) -> Any:
+    """Return what gradients are taken of."""
+    return value if value == "logit" and isinstance(value, str) else check_callable(name, value, _LOSSES)
+
+
+@dataclass(frozen=True, eq=False)
+class WeightedProducts:
+    """Inner products at several sets of weights, added up with a rate for each."""
+
+    products: Sequence[Products]
+    rates: Sequence[float]
+    kept: Sequence[Kept]
+    model: BoundModel | None
+
+    def between(self, x: Any, features: Tensor, classes: Tensor, cosine: bool = False) -> Tensor:
+        """Scores (B, M) of tests: inputs, or features (B, d) where these are all it needs, and classes."""
+        parts = zip(self.rates, self.products, self.kept, strict=True)
+        return reduce(
+            Tensor.add_, (rate * p.between(kept, x, features, classes, cosine) for rate, p, kept in parts)
+        )
+
+    def squares(self) -> Tensor:
+        """Squared lengths (M,) of the training gradients, without a projection."""
+        if self.model is not None:
+            self.model.check_unchanged()
+        parts = zip(self.rates, self.products, self.kept, strict=True)
+        return torch.stack([rate * p.squares(kept) for rate, p, kept in parts]).sum(0)
+
+
+@dataclass(frozen=True)
+class GradientRecipe:
+    """How a method computes, keeps and multiplies gradients; its parameters are those of ``GradDot``."""
+
+    params: str
+    projection: Dimension
+    loss: Loss | Literal["logit"] | None
+    seed: int
+    memory: int
+    show_progress: bool
+
+    @property
+    def scalar(self) -> Loss:
+        """What is differentiated."""
+        return own_logit if self.loss == "logit" else self.loss or cross_entropy
+
+    @property
+    def kind(self) -> Kind | None:
+        """Which gradients it keeps that other methods could share; None where it keeps none."""
+        whole = self.params == "all" and self.projection is not None
+        return Kind(self.scalar, self.projection, self.seed) if whole else None
+
+    @property
+    def streamed(self) -> bool:
+        """Whether it keeps nothing, and reads the training set for every call."""
+        return self.params == "all" and self.projection is None
+
+    def check(self) -> None:
+        """Raise where the last layer's gradients, which are exact, are to be projected."""
+        if self.params == "last" and self.projection not in ("auto", None):
+            raise InvalidInputError(
+                '\'projection\' must be left at "auto" with params="last", whose products are exact without '
+                f"one. Got {self.projection!r}."
+            )
+
+    def learn(
+        self,
+        training: Training,
+        points: Sequence[Weights | None] = (None,),
+        gradients: GradientBank | None = None,
+    ) -> Kept:
+        """Return what is kept of the training set at each set of weights; None is the model's own."""
+        arrays = {}
+        batches = training.batches if self.streamed else None
+        for i, products in enumerate(self._products(training.classifier, points, batches)):
+            kept: Kept = {}
+            if isinstance(products, Stored):
+                rows = training_rows(training, products, gradients, self.show_progress)
+                kept = {"rows": rows.rows, "squares": rows.lengths**2}
+            elif isinstance(products, Factored):
+                kept = products.keep(training, self.show_progress)
+            else:
+                products.check()
+            arrays |= {f"{i}.{name}": tensor for name, tensor in kept.items()}
+        return arrays
+
+    def layout(self, classifier: Classifier) -> Layout:
+        """Return the shapes of what ``learn`` returns at the model's own weights."""
+        if self.params == "last":
+            return {"0.residuals": ("N", "K"), "0.features": ("N", "e")}
+        assert self.kind is not None  # nothing is saved then
+        stored = self.kind.stored(classifier, self.memory, self.show_progress)
+        return {"0.rows": ("N", stored.width), "0.squares": ("N",)}
+
+    def open(self, fitted: Any) -> WeightedProducts:
+        """Build what scores are computed with from what was learned."""
+        points = fitted.given.get("points", (None,))
+        batches = fitted.batches if self.streamed else None
+        starts = [f"{i}." for i in range(len(points))]
+        return WeightedProducts(
+            self._products(fitted.classifier, points, batches),
+            fitted.given.get("rates", (1.0,)),
+            [
+                {name.removeprefix(start): t for name, t in fitted.arrays.items() if name.startswith(start)}
+                for start in starts
+            ],
+            fitted.model,
+        )
+
+    def unsaved(self, name: str) -> str:
+        """Say why a fit is not saved; empty where it is."""
+        if self.streamed:
+            return f"{name} without a projection keeps no cache that is worth saving"
+        if self.loss not in (None, "logit"):
+            return f"A {name} with a loss of its own cannot be saved: the loss is code"
+        return ""
+
+    def _products(
+        self, classifier: Classifier, points: Sequence[Weights | None], batches: Batches | None
+    ) -> list[Products]:
+        """Make the products at each set of weights."""
+        if self.params == "last":
+            return [Factored(LastLayer(classifier, weights), self.scalar) for weights in points]
+        if batches is not None:
+            gradients = Gradients(classifier, self.scalar, self.memory // 2, self.show_progress)
+            return [Streamed(gradients, weights, batches, self.show_progress) for weights in points]
+        kind = Kind(self.scalar, self.projection, self.seed)
+        return [kind.stored(classifier, self.memory, self.show_progress, weights) for weights in points]
