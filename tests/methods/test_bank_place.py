@@ -138,7 +138,7 @@ def test_a_map_beyond_memory_is_fitted_without_a_copy(tmp_path: Path, monkeypatc
     mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
     other = whence.DualDA(C=0.1, show_progress=False).fit(features=whence.features.FeatureBank.of(mapped, y))
     assert other.surrogate_.stored.mapped
-    torch.testing.assert_close(other.attribute_features(X[:4]), held.attribute_features(X[:4]))
+    torch.testing.assert_close(other.attribute(features=X[:4]), held.attribute(features=X[:4]))
 
 
 def test_scores_by_parts_rank_as_their_definition(monkeypatch) -> None:

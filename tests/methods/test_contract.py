@@ -339,7 +339,7 @@ def test_methods_share_one_extraction(method: str) -> None:
     assert torch.equal(e.attribute(case.tests), expected.attribute(case.tests))
     assert torch.equal(e.self_influence(), expected.self_influence())
     assert e.origins_["features"] == "computed"
-    assert e.require_data() is found.data
+    assert e.fitted_.require_data() is found.data
 
 
 def arrays(network: str) -> FeatureBank:
@@ -356,7 +356,7 @@ def test_features_alone_are_enough_or_refused(method: str, tmp_path: Path) -> No
     case, options = trained("cnn"), {"params": "last"} if method in LAST else {}
     if method == "ensemble":  # every member has features of its own
         with pytest.raises(InvalidInputError, match="looks at inputs"):
-            fitted(method, "cnn").attribute_features(bank("cnn").features[:2])
+            fitted(method, "cnn").attribute(features=bank("cnn").features[:2])
         return
     if method in ("tracin", "trak", "random"):
         with pytest.raises(InvalidInputError, match=r"'features' must come with the model|has no model"):
@@ -368,14 +368,14 @@ def test_features_alone_are_enough_or_refused(method: str, tmp_path: Path) -> No
         tests = case.model[:-1](case.tests)
     scores = expected.attribute(case.tests)
     near = {"rtol": 1e-4, "atol": 1e-5 * scores.abs().max().item()}
-    torch.testing.assert_close(e.attribute_features(tests), scores, **near)
-    torch.testing.assert_close(expected.attribute_features(tests), scores, **near)
-    assert e.top_k_features(tests, 2).target.tolist() == expected.top_k(case.tests, 2).target.tolist()
+    torch.testing.assert_close(e.attribute(features=tests), scores, **near)
+    torch.testing.assert_close(expected.attribute(features=tests), scores, **near)
+    assert e.top_k(features=tests, k=2).target.tolist() == expected.top_k(case.tests, 2).target.tolist()
     with pytest.raises(NotFittedError, match="has no model"):
         e.attribute(case.tests)
     e.save(tmp_path / "x.whence")
     back = whence.load(tmp_path / "x.whence")
-    assert torch.equal(back.attribute_features(tests), e.attribute_features(tests))
+    assert torch.equal(back.attribute(features=tests), e.attribute(features=tests))
 
 
 @pytest.mark.parametrize("method", LAST)
@@ -383,7 +383,7 @@ def test_gradients_of_all_parameters_need_the_model(method: str) -> None:
     with pytest.raises(InvalidInputError, match=rf"{methods.get(method).__name__}.*runs it on inputs"):
         make(method).fit(features=arrays("cnn"))
     with pytest.raises(InvalidInputError, match="looks at inputs"):
-        fitted(method, "cnn").attribute_features(bank("cnn").features[:2])
+        fitted(method, "cnn").attribute(features=bank("cnn").features[:2])
 
 
 class Torn:

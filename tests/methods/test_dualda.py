@@ -103,11 +103,11 @@ def test_scores_are_the_coefficients_times_inner_products(bias: bool, target: An
     if target == "each":
         target = classes = np.arange(B) % K
     expected = tau(e, X, tests, classes, bias)
-    scores = e.attribute_features(tests, target)
+    scores = e.attribute(features=tests, target=target)
     assert scores.dtype == torch.float64
     np.testing.assert_allclose(scores, expected, rtol=1e-12, atol=1e-14)
     np.testing.assert_allclose(scores.sum(1), logits[np.arange(B), classes], rtol=1e-9, atol=1e-12)
-    sparse = e.attribute_features(tests, target, sparse=True)
+    sparse = e.attribute(features=tests, target=target, sparse=True)
     assert sparse.has_sorted_indices
     np.testing.assert_allclose(sparse.toarray(), expected, rtol=1e-12, atol=1e-14)
     assert sparse.nnz == np.count_nonzero(e.lam_.toarray()[:, classes])
@@ -128,7 +128,7 @@ def test_float32_scores_sum_to_the_logit_up_to_rounding(bias: bool) -> None:
     np.testing.assert_allclose(e.coef_, W, rtol=1e-9, atol=1e-12)
     logits = tests.astype(np.float64) @ W[:, :D].T + (W[:, D] if bias else 0)
     for c in range(K):
-        scores = e.attribute_features(tests, c)
+        scores = e.attribute(features=tests, target=c)
         assert scores.dtype == torch.float32
         mass = scores.abs().sum(1).double().numpy()
         assert np.all(np.abs(scores.double().sum(1).numpy() - logits[:, c]) <= 1e-6 * mass)
@@ -137,7 +137,7 @@ def test_float32_scores_sum_to_the_logit_up_to_rounding(bias: bool) -> None:
 def test_coefficients_are_feasible_and_global_attributions() -> None:
     _, y, _ = data()
     e = fitted()
-    lam = e.global_attribution().toarray()
+    lam = e.lam_.toarray()
     np.testing.assert_allclose(lam.sum(1), 0, atol=1e-12)
     own = lam[np.arange(N), y]
     assert own.min() >= 0
@@ -155,7 +155,7 @@ def test_self_influence_is_the_sample_at_itself(bias: bool) -> None:
     e = fitted(bias=bias)
     expected = e.lam_.toarray()[np.arange(N), y] * ((X**2).sum(1) + bias * root_mean_square(X) ** 2)
     np.testing.assert_allclose(e.self_influence(), expected, rtol=1e-12)
-    np.testing.assert_allclose(e.attribute_features(X, y).diagonal(), expected, rtol=1e-12, atol=1e-15)
+    np.testing.assert_allclose(e.attribute(features=X, target=y).diagonal(), expected, rtol=1e-12, atol=1e-15)
 
 
 def test_a_planted_sample_has_the_right_sign() -> None:
@@ -163,8 +163,8 @@ def test_a_planted_sample_has_the_right_sign() -> None:
     e = whence.DualDA(C=1.0, bias=False, show_progress=False).fit(features=FeatureBank.of(np.eye(2), [0, 1]))
     # By hand: λ_0 = (a, −a) and λ_1 = (−b, b) give the dual a + b − a² − b², largest at a = b = ½.
     np.testing.assert_allclose(e.coef_, [[0.5, -0.5], [-0.5, 0.5]], atol=1e-3)
-    np.testing.assert_allclose(e.attribute_features([[2.0, 1.0]], 0), [[1.0, -0.5]], atol=1e-3)
-    np.testing.assert_allclose(e.attribute_features([[2.0, 1.0]], 1), [[-1.0, 0.5]], atol=1e-3)
+    np.testing.assert_allclose(e.attribute(features=[[2.0, 1.0]], target=0), [[1.0, -0.5]], atol=1e-3)
+    np.testing.assert_allclose(e.attribute(features=[[2.0, 1.0]], target=1), [[-1.0, 0.5]], atol=1e-3)
 
 
 # Ranking
@@ -174,8 +174,8 @@ def test_a_planted_sample_has_the_right_sign() -> None:
 def test_top_k_is_the_head_and_tail_of_the_sorted_scores(k: int) -> None:
     _, _, tests = data()
     e = fitted()
-    top = e.top_k_features(tests, k)
-    scores = e.attribute_features(tests, top.target).numpy()
+    top = e.top_k(features=tests, k=k)
+    scores = e.attribute(features=tests, target=top.target).numpy()
     for ranked, sign in ((top.proponents, 1), (top.opponents, -1)):
         assert ranked.indices.shape == ranked.scores.shape == (B, k)
         for b in range(B):
@@ -192,16 +192,16 @@ def test_top_k_is_the_head_and_tail_of_the_sorted_scores(k: int) -> None:
 def test_results_do_not_depend_on_how_tests_are_batched(monkeypatch: pytest.MonkeyPatch) -> None:
     _, _, tests = data()
     e = fitted()
-    whole, top = e.attribute_features(tests, 1), e.top_k_features(tests, 3, 1)
+    whole, top = e.attribute(features=tests, target=1), e.top_k(features=tests, k=3, target=1)
     monkeypatch.setattr("whence.surrogate.expansion._BLOCK", 60)
-    np.testing.assert_allclose(e.attribute_features(tests, 1), whole, rtol=1e-12)
-    assert torch.equal(e.top_k_features(tests, 3, 1).proponents.indices, top.proponents.indices)
-    one = torch.cat([e.attribute_features(tests[b : b + 1], 1) for b in range(B)])
+    np.testing.assert_allclose(e.attribute(features=tests, target=1), whole, rtol=1e-12)
+    assert torch.equal(e.top_k(features=tests, k=3, target=1).proponents.indices, top.proponents.indices)
+    one = torch.cat([e.attribute(features=tests[b : b + 1], target=1) for b in range(B)])
     np.testing.assert_allclose(one, whole, rtol=1e-12)
-    assert e.attribute_features(tests[:1]).shape == (1, N)
-    assert e.attribute_features(tests[:1], sparse=True).shape == (1, N)
-    assert e.top_k_features(tests[:1], 2).proponents.indices.shape == (1, 2)
-    assert e.predict_features(tests[:1]).shape == (1,)
+    assert e.attribute(features=tests[:1]).shape == (1, N)
+    assert e.attribute(features=tests[:1], sparse=True).shape == (1, N)
+    assert e.top_k(features=tests[:1], k=2).proponents.indices.shape == (1, 2)
+    assert e.predict(features=tests[:1]).shape == (1,)
 
 
 @pytest.mark.filterwarnings("ignore:No training sample has class")
@@ -231,9 +231,9 @@ def test_features_in_other_units_give_the_same_attributions(scale: float, C: Any
     )
     assert pytest.approx(plain.C_ / scale**2) == scaled.C_
     assert scaled.constant_ == pytest.approx(plain.constant_ * scale)
-    want = plain.attribute_features(tests, 1)
+    want = plain.attribute(features=tests, target=1)
     np.testing.assert_allclose(
-        scaled.attribute_features(tests * scale, 1), want, atol=1e-3 * want.abs().max()
+        scaled.attribute(features=tests * scale, target=1), want, atol=1e-3 * want.abs().max()
     )
 
 
@@ -250,7 +250,9 @@ def test_the_constant_is_kept_with_the_explainer(tmp_path: Path) -> None:
     e.save(tmp_path / "e.whence")
     loaded = whence.load(tmp_path / "e.whence")
     assert loaded.constant_ == e.constant_ == pytest.approx(100 * root_mean_square(X))
-    np.testing.assert_array_equal(loaded.attribute_features(tests, 1), e.attribute_features(tests, 1))
+    np.testing.assert_array_equal(
+        loaded.attribute(features=tests, target=1), e.attribute(features=tests, target=1)
+    )
     assert e.what_if(100 * X, remove=[0, 5]).constant_ == e.constant_
 
 
@@ -264,7 +266,7 @@ def test_files_without_a_constant_have_one_of_1(tmp_path: Path) -> None:
     old = whence.load(tmp_path / "old.whence")
     assert old.constant_ == 1.0
     expected = e.lam_.toarray()[:, 1] * (tests @ X.T + 1.0)
-    np.testing.assert_allclose(old.attribute_features(tests, 1), expected, rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(old.attribute(features=tests, target=1), expected, rtol=1e-12, atol=1e-14)
 
 
 # Fitting a model
@@ -281,9 +283,9 @@ def test_fit_equals_fit_on_the_models_features() -> None:
     by_features = whence.DualDA(C=0.01, show_progress=False).fit(
         features=FeatureBank.of(f, labels, head=head)
     )
-    np.testing.assert_allclose(e.attribute(inputs), by_features.attribute_features(f), atol=1e-5)
+    np.testing.assert_allclose(e.attribute(inputs), by_features.attribute(features=f), atol=1e-5)
     assert torch.equal(e.top_k(inputs, 2).target, classes)
-    assert torch.equal(e.predict(inputs), by_features.predict_features(f))
+    assert torch.equal(e.predict(inputs), by_features.predict(features=f))
     assert (e.n_train_, e.n_classes_, e.labels_.tolist()) == (N, K, labels.tolist())
     np.testing.assert_allclose(e.attribute(inputs, sparse=True).toarray(), e.attribute(inputs), atol=1e-6)
     assert e.attribute(inputs[:1]).shape == (1, N)
@@ -326,7 +328,7 @@ def test_a_surrogate_equal_to_the_head_is_wholly_faithful() -> None:
     e = whence.DualDA(C=0.05, show_progress=False).fit(
         features=FeatureBank.of(X, y, head=(W[:, :D], W[:, D]))
     )
-    faith = e.faithfulness_features(tests)
+    faith = e.faithfulness(features=tests)
     assert (faith.agreement, faith.mcc) == (1, 1)
     assert faith.weight_cosine == pytest.approx(1)
     assert faith.logit_cosine == pytest.approx(1)
@@ -411,7 +413,7 @@ def test_arrays_need_be_neither_writable_nor_contiguous() -> None:
     X, y, tests = data()
     X.flags.writeable = tests.flags.writeable = False
     e = whence.DualDA(C=0.05, show_progress=False).fit(features=FeatureBank.of(X[:, ::-1], y))
-    assert e.attribute_features(tests[:, ::-1]).shape == (B, N)
+    assert e.attribute(features=tests[:, ::-1]).shape == (B, N)
 
 
 # Bad input
@@ -420,16 +422,19 @@ def test_arrays_need_be_neither_writable_nor_contiguous() -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda e, x: e.attribute_features(x[:, :3]), rf"shape \(tests, {D}\).*\({B}, 3\)"),
-        (lambda e, x: e.attribute_features(x[0]), rf"Got \({D},\)"),
-        (lambda e, x: e.attribute_features(x[:0]), r"Got \(0, 7\)"),
-        (lambda e, x: e.attribute_features(np.where(np.arange(D) == 4, np.nan, x)), "row 0, column 4"),
-        (lambda e, x: e.attribute_features(x, K), rf"'target' must lie in \[0, {K}\).*Got {K} for test 0"),
-        (lambda e, x: e.attribute_features(x, -1), "'target' must lie in"),
-        (lambda e, x: e.attribute_features(x, [0, 1]), "or one per test"),
-        (lambda e, x: e.attribute_features(x, 1.0), "'target' must be None or integers"),
-        (lambda e, x: e.top_k_features(x, 0), "'k' must be"),
-        (lambda e, x: e.faithfulness_features(x), "'head'"),
+        (lambda e, x: e.attribute(features=x[:, :3]), rf"shape \(tests, {D}\).*\({B}, 3\)"),
+        (lambda e, x: e.attribute(features=x[0]), rf"Got \({D},\)"),
+        (lambda e, x: e.attribute(features=x[:0]), r"Got \(0, 7\)"),
+        (lambda e, x: e.attribute(features=np.where(np.arange(D) == 4, np.nan, x)), "row 0, column 4"),
+        (
+            lambda e, x: e.attribute(features=x, target=K),
+            rf"'target' must lie in \[0, {K}\).*Got {K} for test 0",
+        ),
+        (lambda e, x: e.attribute(features=x, target=-1), "'target' must lie in"),
+        (lambda e, x: e.attribute(features=x, target=[0, 1]), "or one per test"),
+        (lambda e, x: e.attribute(features=x, target=1.0), "'target' must be None or integers"),
+        (lambda e, x: e.top_k(features=x, k=0), "'k' must be"),
+        (lambda e, x: e.faithfulness(features=x), "'head'"),
         (
             lambda e, x: whence.DualDA(C="best").fit(features=FeatureBank.of(x, [0] * B)),
             "'C' must be \"auto\" or a number",
@@ -478,8 +483,8 @@ def test_use_before_fit_is_refused(tmp_path: Path) -> None:
     e = whence.DualDA()
     for use in (
         lambda: e.attribute(x),
-        lambda: e.attribute_features(x),
-        lambda: e.top_k_features(x),
+        lambda: e.attribute(features=x),
+        lambda: e.top_k(features=x),
         lambda: e.predict(x),
         e.self_influence,
         e.global_attribution,
@@ -530,7 +535,7 @@ def test_features_can_be_explained_without_the_model(tmp_path: Path) -> None:
     e.save(tmp_path / "x")
     back = whence.load(tmp_path / "x")
     f = torch.rand(3, 6)
-    assert torch.equal(back.attribute_features(f), e.attribute_features(f))
+    assert torch.equal(back.attribute(features=f), e.attribute(features=f))
     with pytest.raises(NotFittedError, match=r"whence\.load"):
         back.attribute(inputs)
 
@@ -550,7 +555,7 @@ def test_an_explainer_of_features_has_no_model(tmp_path: Path) -> None:
     _, _, tests = data()
     e = fitted(bias=False)
     e.save(tmp_path / "x")
-    assert torch.equal(whence.load(tmp_path / "x").attribute_features(tests), e.attribute_features(tests))
+    assert torch.equal(whence.load(tmp_path / "x").attribute(features=tests), e.attribute(features=tests))
     with pytest.raises(StoreError, match="fitted on features"):
         whence.load(tmp_path / "x", model=nn.Linear(D, K))
 
@@ -595,8 +600,8 @@ def test_scores_sum_to_the_logit_whatever_the_scale_of_the_features(scale, offse
     W = explainer.coef_.astype(np.longdouble)
     exact = (X.astype(np.longdouble) @ W[:, :8].T + W[:, 8])[:, 1]
     for scores in (
-        explainer.attribute_features(X, target=1).numpy(),
-        explainer.attribute_features(X, target=1, sparse=True).toarray(),
+        explainer.attribute(features=X, target=1).numpy(),
+        explainer.attribute(features=X, target=1, sparse=True).toarray(),
     ):
         error = np.abs(scores.sum(axis=1, dtype=np.float64) - exact.astype(np.float64))
         assert error.max() <= 1e-4

@@ -59,7 +59,7 @@ def test_the_surrogate_is_that_of_scikit_learn(data: Any) -> None:
     assert e.gap_ <= 1e-12
     np.testing.assert_allclose(e.lam_.sum(axis=1), 0, atol=1e-14)
     assert (
-        e.predict_features(tests).tolist()
+        e.predict(features=tests).tolist()
         == (with_constant(tests, e.constant_) @ expected.T).argmax(1).tolist()
     )
 
@@ -94,7 +94,7 @@ def test_scores_are_those_of_the_whole_hessian(
     # Without sample i the objective has less gradient by that of its loss.
     gradients = jacobian(lambda W: -C * cross_entropy(F @ W.T, labels, reduction="none"), W)
     expected = pulls @ torch.linalg.solve(H, gradients.reshape(N, -1).T)
-    found = e.attribute_features(tests, target).double()
+    found = e.attribute(features=tests, target=target).double()
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5 * float(expected.abs().max()))
 
 
@@ -104,7 +104,7 @@ def test_a_c_too_large_for_a_factor_is_taken_by_steps(data: Any, apart: float) -
     f = f + apart * np.eye(K, D, dtype=np.float32)[y]  # separable, so that differences of chances cancel
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # of a surrogate with such a C
-        found = fit((f, y, tests), C=1e14).attribute_features(tests, 0)
+        found = fit((f, y, tests), C=1e14).attribute(features=tests, target=0)
     assert torch.isfinite(found).all()
 
 
@@ -115,7 +115,7 @@ def test_effects_foretell_leaving_one_out(data: Any) -> None:
     whole = T @ weight(f, y, e.constant_).T
     exact = np.array([whole - T @ weight(f[rows != i], y[rows != i], e.constant_).T for i in rows])
     for c in range(K):
-        scores = e.attribute_features(tests, c).numpy()
+        scores = e.attribute(features=tests, target=c).numpy()
         assert np.corrcoef(exact[:, :, c].T.ravel(), scores.ravel())[0, 1] > 0.99
 
 
@@ -138,7 +138,7 @@ def test_log_probabilities_and_margins_are_what_they_say() -> None:
 def test_an_effect_on_oneself_is_that_of_the_matrix(data: Any) -> None:
     f, y, _ = data
     e = fit(data, output="log_prob")
-    whole = e.attribute_features(f, y)
+    whole = e.attribute(features=f, target=y)
     torch.testing.assert_close(e.self_influence(), whole.diagonal(), rtol=1e-3, atol=1e-6)
 
 
@@ -202,7 +202,7 @@ def test_it_is_saved_whole(data: Any, tmp_path: Path) -> None:
     e.save(tmp_path / "it.whence")
     again = whence.load(tmp_path / "it.whence")
     assert isinstance(again, whence.Effects)
-    assert torch.equal(again.attribute_features(tests), e.attribute_features(tests))
+    assert torch.equal(again.attribute(features=tests), e.attribute(features=tests))
     assert (again.C_, again.gap_, again.output) == (e.C_, e.gap_, "margin")
 
 
@@ -225,10 +225,10 @@ def test_solutions_are_kept_and_taken_again(
 def test_a_second_fit_forgets_the_first(data: Any) -> None:
     f, y, tests = data
     e = fit(data)
-    e.attribute_features(tests)
+    e.attribute(features=tests)
     e.fit(features=FeatureBank.of(f[::2], y[::2]))
     torch.testing.assert_close(
-        e.attribute_features(tests), fit((f[::2], y[::2], tests)).attribute_features(tests)
+        e.attribute(features=tests), fit((f[::2], y[::2], tests)).attribute(features=tests)
     )
 
 

@@ -45,13 +45,13 @@ def test_scores_are_leave_one_out_but_for_the_leverage(n: int, d: int, K: int) -
     assert abs(explainer.gap_) < 1e-10
     F = np.c_[X.astype(np.float64), np.full(n, b)]
     leverage = C * np.einsum("nd,nd->n", F, np.linalg.solve(np.eye(d + 1) + C * F.T @ F, F.T).T)
-    scores = explainer.attribute_features(T, K - 1).numpy()
+    scores = explainer.attribute(features=T, target=K - 1).numpy()
     for i in (0, 7, n - 1):
         rest = np.arange(n) != i
         without = ridge(X[rest], y[rest], C, b, T, y)
         lost = (whole - without)[:, K - 1]
         np.testing.assert_allclose(scores[:, i] / (1 - leverage[i]), lost, rtol=2e-3, atol=1e-4)
-        found = explainer.effect_of_features(T, K - 1, remove=[i], training_features=X)
+        found = explainer.effect_of(features=T, target=K - 1, remove=[i], training_features=X)
         np.testing.assert_allclose(found.exact, -lost, rtol=1e-3, atol=1e-4)
         np.testing.assert_allclose(found.first_order, -scores[:, i], rtol=1e-3, atol=1e-4)
 
@@ -64,7 +64,7 @@ def test_another_number_changes_predictions_in_a_straight_line() -> None:
     T = X[:4]
     b = explainer.constant_
     expected = ridge(X, other, 0.05, b, T, y) - ridge(X, y, 0.05, b, T, y)
-    found = explainer.effect_of_features(T, relabel={3: float(other[3])}, training_features=X)
+    found = explainer.effect_of(features=T, relabel={3: float(other[3])}, training_features=X)
     np.testing.assert_allclose(found.exact, expected[:, 0], rtol=1e-3, atol=1e-5)
     np.testing.assert_allclose(found.first_order, expected[:, 0], rtol=1e-3, atol=1e-5)
 

@@ -87,7 +87,7 @@ def features(model: Cnn, x: Tensor, constant: float) -> Tensor:
 def test_pairs_are_the_scores_of_a_loop(explainer: DualDA) -> None:
     x, y = images()
     model = cnn()
-    lam = torch.from_numpy(explainer.global_attribution().toarray()).double()
+    lam = torch.from_numpy(explainer.lam_.toarray()).double()
     b = explainer.constant_
     train, test = features(model, x, b), features(model, x[:4], b)
     with torch.no_grad():

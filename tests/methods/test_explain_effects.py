@@ -32,7 +32,7 @@ def explainer() -> Effects:
 
 
 def features(explainer: Effects, x: Tensor) -> Tensor:
-    return explainer.require_model().read(x, 64).features
+    return explainer.fitted_.require_model().read(x, 64).features
 
 
 @pytest.mark.parametrize("output", OUTPUTS)

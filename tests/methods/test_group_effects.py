@@ -40,7 +40,7 @@ def logits(X: np.ndarray, y: np.ndarray, constant: float, C: float = 1.0) -> np.
 
 
 def ask(explainer: Effects, **what):
-    return explainer.effect_of_features(TESTS, TARGETS, training_features=X, **what)
+    return explainer.effect_of(features=TESTS, target=TARGETS, training_features=X, **what)
 
 
 def test_exact_is_the_surrogate_of_the_remaining_samples():
@@ -59,7 +59,7 @@ def test_exact_is_the_surrogate_of_the_remaining_samples():
 def test_first_order_alone_is_a_derivative_and_solves_nothing(monkeypatch: pytest.MonkeyPatch):
     explainer = fitted()
     monkeypatch.setattr(explainer, "solver", None)
-    found = explainer.foretold_of_features(TESTS, TARGETS, remove=[3, 17], training_features=X)
+    found = explainer.first_order(features=TESTS, target=TARGETS, remove=[3, 17], training_features=X)
     # Samples of weight 1 − ε, by solving: scikit-learn weighs them.
     step, rows, sides = 1e-3, np.arange(len(TESTS)), []
     both = [np.c_[some.astype(np.float64), np.full(len(some), explainer.constant_)] for some in (X, TESTS)]
@@ -92,7 +92,7 @@ def test_other_outputs_are_taken_of_the_same_surrogates(output):
 @pytest.mark.parametrize("output", ["logit", "log_prob"])
 def test_of_one_sample_first_order_is_its_score_with_the_other_sign(output):
     explainer = fitted(output=output)
-    scores = explainer.attribute_features(TESTS, TARGETS)
+    scores = explainer.attribute(features=TESTS, target=TARGETS)
     for i in (0, 5, 11):
         found = ask(explainer, remove=[i])
         np.testing.assert_allclose(found.first_order, -scores[:, i], atol=1e-5)
@@ -112,7 +112,7 @@ def test_a_class_without_most_of_its_samples_is_too_much_for_first_order():
     x = np.eye(K, 4)[y] + 0.5 * rng.normal(size=(60, 4))
     explainer = Effects(C=1.0, show_progress=False).fit(features=FeatureBank.of(x, y))
     gone = np.flatnonzero(y == 0)[:18].tolist()
-    found = explainer.effect_of_features(x[:12], 0, remove=gone, training_features=x)
+    found = explainer.effect_of(features=x[:12], target=0, remove=gone, training_features=x)
     assert found.parted
     assert "part, by" in str(found)
     assert "Without 18 samples" in str(found)
@@ -159,4 +159,4 @@ def test_what_cannot_be_asked():
     with pytest.raises(InvalidInputError, match="'remove' must leave"):
         ask(explainer, remove=list(range(N)))
     with pytest.raises(InvalidInputError, match="'training_features'"):
-        explainer.effect_of_features(TESTS, remove=[0], training_features=X[::-1])
+        explainer.effect_of(features=TESTS, remove=[0], training_features=X[::-1])

@@ -79,7 +79,7 @@ def test_what_belongs_to_the_model_stays_the_models_own(explainer: DualDA) -> No
     ours, theirs = explainer.predict(x), logits.argmax(1)
     faith = explainer.faithfulness(x)
     assert faith.agreement == pytest.approx(float((ours == theirs).double().mean()))
-    assert explainer.faithfulness_features(f).agreement == faith.agreement
+    assert explainer.faithfulness(features=f).agreement == faith.agreement
     # The head has no weight before its own layer, so the cosine sees the surrogate's weights there too.
     assert explainer.head_ is not None
     W, H = explainer.coef_[:, :-1], explainer.head_.weight
@@ -128,7 +128,7 @@ def test_relevance_starts_at_each_layer_with_the_part_of_its_block() -> None:
     explainer = fitted(model=cnn(bias=False).double(), bias=False)
     x, layers = images()[0].double(), explainer.layers_
     assert layers is not None
-    extractor = explainer.require_model().extractor
+    extractor = explainer.fitted_.require_model().extractor
     f, i = extractor(x), int(explainer.support_[0])
     lam = float(explainer.lam_[i, 1])
     flow = trace(extractor, x[:1], EXACT)
@@ -200,7 +200,7 @@ def test_a_saved_explainer_makes_the_same_features(explainer: DualDA, tmp_path: 
     alone = whence.load(tmp_path / "x.whence")
     f = extract(cnn(), images(), layers=explainer.layers_, show_progress=False).features
     torch.testing.assert_close(
-        alone.attribute_features(f[:3]), explainer.attribute(x[:3]), rtol=1e-4, atol=1e-5
+        alone.attribute(features=f[:3]), explainer.attribute(x[:3]), rtol=1e-4, atol=1e-5
     )
 
 
@@ -322,7 +322,7 @@ def test_families(family: Family) -> None:
 
 def assert_sums(explainer: DualDA, inputs: Any) -> None:
     """Scores sum to the surrogate's logit, whose features are the extractor's."""
-    extractor: Extractor = explainer.require_model().extractor
+    extractor: Extractor = explainer.fitted_.require_model().extractor
     f = extractor(inputs).double().numpy()
     tau = explainer.attribute(inputs, 1).double().sum(1).numpy()
     np.testing.assert_allclose(

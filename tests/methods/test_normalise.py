@@ -99,7 +99,7 @@ def test_the_classes_are_those_of_scikit_learn_on_divided_features() -> None:
     peer.fit(by_hand(X), y)
     ours = fitted(True, X, y, bias=False)
     np.testing.assert_allclose(ours.coef_, peer.coef_, atol=2e-3)
-    assert ours.predict_features(tests).tolist() == peer.predict(by_hand(tests)).tolist()
+    assert ours.predict(features=tests).tolist() == peer.predict(by_hand(tests)).tolist()
 
 
 def test_all_is_as_on_features_that_were_divided_before() -> None:
@@ -109,14 +109,16 @@ def test_all_is_as_on_features_that_were_divided_before() -> None:
     np.testing.assert_allclose(ours.coef_, plain.coef_, **near)
     U = by_hand(tests).astype(np.float32)
     for target in range(CLASSES):
-        scores = ours.attribute_features(tests, target)
-        torch.testing.assert_close(scores, plain.attribute_features(U, target), **near)
-        sparse = ours.attribute_features(tests, target, sparse=True)
+        scores = ours.attribute(features=tests, target=target)
+        torch.testing.assert_close(scores, plain.attribute(features=U, target=target), **near)
+        sparse = ours.attribute(features=tests, target=target, sparse=True)
         np.testing.assert_allclose(sparse.toarray(), scores, **near)
         logits = by_hand(tests) @ ours.coef_[:, :D].T + ours.coef_[:, D]
         np.testing.assert_allclose(scores.double().sum(1), logits[:, target], rtol=1e-5, atol=1e-5)
         for side, other in zip(
-            ours.top_k_features(tests, 4, target)[:2], plain.top_k_features(U, 4, target)[:2], strict=True
+            ours.top_k(features=tests, k=4, target=target)[:2],
+            plain.top_k(features=U, k=4, target=target)[:2],
+            strict=True,
         ):
             assert torch.equal(side.indices, other.indices)
     torch.testing.assert_close(ours.self_influence(), plain.self_influence(), **near)
@@ -131,7 +133,10 @@ def test_nothing_changes_with_the_lengths_but_what_the_head_says() -> None:
     ours, other = fitted(True, X, y, head), fitted(True, X * scale, y, head)
     np.testing.assert_allclose(ours.coef_, other.coef_, rtol=1e-3, atol=1e-4)
     torch.testing.assert_close(
-        ours.attribute_features(tests, 1), other.attribute_features(3 * tests, 1), rtol=1e-3, atol=1e-4
+        ours.attribute(features=tests, target=1),
+        other.attribute(features=3 * tests, target=1),
+        rtol=1e-3,
+        atol=1e-4,
     )
 
 
@@ -139,7 +144,7 @@ def test_features_of_zeros_are_met(recwarn: pytest.WarningsRecorder) -> None:
     X, y, tests, head = data()
     ours = fitted(True, X, y, head)
     zero = np.zeros((1, D), np.float32)
-    scores = ours.attribute_features(np.vstack([tests, zero]), 1)
+    scores = ours.attribute(features=np.vstack([tests, zero]), target=1)
     assert scores.isfinite().all()
     # Of two vectors of zeros only the bias is left.
     np.testing.assert_allclose(scores[-1], ours.lam_.toarray()[:, 1] * ours.constant_**2, rtol=1e-5)
@@ -155,7 +160,7 @@ def test_agreement_and_faithfulness_are_with_the_head_on_features_as_they_are() 
     ours = fitted(True, X, y, head)
     theirs = tests @ head[0].T + head[1]
     mine = by_hand(tests) @ ours.coef_[:, :D].T + ours.coef_[:, D]
-    faith = ours.faithfulness_features(tests)
+    faith = ours.faithfulness(features=tests)
     assert faith.agreement == pytest.approx((mine.argmax(1) == theirs.argmax(1)).mean())
     a, b = (each - each.mean(1, keepdims=True) for each in (mine, theirs))
     cosines = (a * b).sum(1) / np.linalg.norm(a, axis=1) / np.linalg.norm(b, axis=1)
@@ -163,7 +168,7 @@ def test_agreement_and_faithfulness_are_with_the_head_on_features_as_they_are() 
     model = X @ head[0].T + head[1]
     said = by_hand(X) @ ours.coef_[:, :D].T + ours.coef_[:, D]
     assert ours.agreement_ == pytest.approx((said.argmax(1) == model.argmax(1)).mean())
-    assert ours.top_k_features(tests).target.tolist() == theirs.argmax(1).tolist()
+    assert ours.top_k(features=tests).target.tolist() == theirs.argmax(1).tolist()
 
 
 def test_C_is_chosen_by_agreement_with_the_head_on_features_as_they_are() -> None:
@@ -206,10 +211,14 @@ def test_what_if_update_and_stability_read_unit_lengths_too() -> None:
         np.testing.assert_allclose(one.coef_, other.coef_, **near)
         assert one.normalise
         torch.testing.assert_close(
-            one.attribute_features(tests, 0), other.attribute_features(by_hand(tests), 0), **near
+            one.attribute(features=tests, target=0),
+            other.attribute(features=by_hand(tests), target=0),
+            **near,
         )
     found, expected = (each.stability(F, halves=3) for each, F in ((ours, X), (plain, U)))
-    one, other = (each.top_k_features(T, 3, 1) for each, T in ((found, tests), (expected, by_hand(tests))))
+    one, other = (
+        each.top_k(features=T, k=3, target=1) for each, T in ((found, tests), (expected, by_hand(tests)))
+    )
     assert torch.equal(one.proponents, other.proponents)
     assert torch.equal(one.top.proponents.indices, other.top.proponents.indices)
     more = 5 * tests[:3], np.array([0, 1, 2])
@@ -234,9 +243,9 @@ def test_shards_solve_and_rank_alike() -> None:
     ours = fitted(True, X, y, head)
     with engine.using(Divided()):
         divided = fitted(True, X, y, head)
-        ranked = ours.top_k_features(tests, 4, 1)
+        ranked = ours.top_k(features=tests, k=4, target=1)
     np.testing.assert_allclose(divided.coef_, ours.coef_, rtol=1e-3, atol=1e-4)
-    for side, other in zip(ranked[:2], ours.top_k_features(tests, 4, 1)[:2], strict=True):
+    for side, other in zip(ranked[:2], ours.top_k(features=tests, k=4, target=1)[:2], strict=True):
         assert torch.equal(side.indices, other.indices)
         torch.testing.assert_close(side.scores, other.scores)
 
@@ -297,7 +306,7 @@ def test_flipped_and_localised_pairs_have_scores_at_unit_length() -> None:
         expected = lam[train, classes[test]] * float(f[test] @ f[train])
         assert score == pytest.approx(expected, rel=1e-4)
     i, inside = int(explainer.support_[0]), np.arange(64).reshape(8, 8) < 9
-    extractor = explainer.require_model().extractor
+    extractor = explainer.fitted_.require_model().extractor
     both = [Marked(x[[j]], inside) for j in (0, i)]
     target = int(images()[1][i])
     pair = localise(explainer, extractor, both[0], both[1], i, target, EPSILON)
@@ -338,7 +347,7 @@ def test_audits_read_unit_lengths_too() -> None:
         for one, T in ((ours, tests), (plain, by_hand(tests)))
     )
     np.testing.assert_allclose(group.mean, other.mean, **near)
-    np.testing.assert_allclose(group.mean, ours.attribute_features(tests, 1).mean(0), **near)
+    np.testing.assert_allclose(group.mean, ours.attribute(features=tests, target=1).mean(0), **near)
     shared, expected = (
         whence.audit.shared_evidence(one, target=1, features=F, C=1e-3) for one, F in ((ours, X), (plain, U))
     )

@@ -37,19 +37,21 @@ def test_usualness_is_scikit_learns_by_class_and_sums_are_exact() -> None:
     assert explainer.nu_.numpy() == pytest.approx([0.19] * 3, abs=0.02)
     for c in range(3):
         wanted = oracle(X[y == c] - centre, tests - centre, float(explainer.nu_[c]))
-        np.testing.assert_allclose(explainer.how_usual_features(tests, c), wanted, atol=2e-4)
-    scores = explainer.attribute_features(tests)
+        np.testing.assert_allclose(explainer.typicality(features=tests, target=c), wanted, atol=2e-4)
+    scores = explainer.attribute(features=tests)
     assert scores.shape == (12, 150)
-    np.testing.assert_allclose(scores.sum(1), explainer.how_usual_features(tests), atol=1e-4)
+    np.testing.assert_allclose(scores.sum(1), explainer.typicality(features=tests), atol=1e-4)
     said = (tests[:, :3]).argmax(1)
-    np.testing.assert_allclose(explainer.how_usual_features(tests), explainer.how_usual_features(tests, said))
+    np.testing.assert_allclose(
+        explainer.typicality(features=tests), explainer.typicality(features=tests, target=said)
+    )
     assert not scores[torch.as_tensor(y)[None] != torch.as_tensor(said)[:, None]].any()
 
 
 def test_the_boundary_is_at_one_and_few_samples_lie_outside() -> None:
     X, y, bank = problem()
     explainer = whence.OneClass(nu=0.2, tol=1e-9, show_progress=False).fit(features=bank)
-    own = explainer.how_usual_features(X, y).numpy()
+    own = explainer.typicality(features=X, target=y).numpy()
     inner = np.setdiff1d(np.arange(len(X)), explainer.support_)
     np.testing.assert_allclose(own[explainer.boundary_], 1, atol=1e-3)
     assert (own[explainer.outside_] <= 1 + 1e-3).all()
@@ -67,13 +69,13 @@ def test_one_machine_of_the_whole_and_one_per_label() -> None:
     whole = whence.OneClass(by="whole", tol=1e-9, show_progress=False).fit(features=bank)
     G = X - X.astype(np.float64).mean(0)
     wanted = oracle(X, X[:9], float(whole.nu_[0]))
-    np.testing.assert_allclose(whole.how_usual_features(X[:9]), wanted, atol=1e-3)
+    np.testing.assert_allclose(whole.typicality(features=X[:9]), wanted, atol=1e-3)
     labels = np.stack([y == 0, y != 1], axis=1).astype(np.float32)
     head = np.eye(2, 6, dtype=np.float32), None
     many = whence.OneClass(tol=1e-9, show_progress=False).fit(features=FeatureBank.of(X, labels, head=head))
     wanted = oracle(G[y != 1], G[:9], float(many.nu_[1]))
-    np.testing.assert_allclose(many.how_usual_features(X[:9], 1), wanted, atol=1e-3)
-    np.testing.assert_allclose(many.attribute_features(X[:9], 1).sum(1), wanted, atol=1e-3)
+    np.testing.assert_allclose(many.typicality(features=X[:9], target=1), wanted, atol=1e-3)
+    np.testing.assert_allclose(many.attribute(features=X[:9], target=1).sum(1), wanted, atol=1e-3)
 
 
 def test_numbers_have_no_classes() -> None:
@@ -82,7 +84,7 @@ def test_numbers_have_no_classes() -> None:
         whence.OneClass(show_progress=False).fit(nn.Linear(3, 1), (x, y))
     found = whence.OneClass(by="whole", show_progress=False).fit(nn.Linear(3, 1), (x, y))
     torch.testing.assert_close(
-        found.attribute(x[:2]).sum(1).double(), found.how_usual(x[:2]), atol=1e-4, rtol=0
+        found.attribute(x[:2]).sum(1).double(), found.typicality(x[:2]), atol=1e-4, rtol=0
     )
 
 
@@ -91,7 +93,7 @@ def test_it_is_saved_and_a_file_that_does_not_fit_is_refused(tmp_path: Path) -> 
     explainer = whence.OneClass(show_progress=False).fit(features=bank)
     explainer.save(tmp_path / "usual.whence")
     again = whence.load(tmp_path / "usual.whence")
-    assert torch.equal(again.attribute_features(X[:5]), explainer.attribute_features(X[:5]))
+    assert torch.equal(again.attribute(features=X[:5]), explainer.attribute(features=X[:5]))
     assert again.boundary_.tolist() == explainer.boundary_.tolist()
     arrays, manifest = explainer.saved()
     arrays["vectors"] = arrays["vectors"][1:]

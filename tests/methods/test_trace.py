@@ -53,7 +53,7 @@ def test_the_model_writes_greedily_and_counts_as_unchanged(explainer: DualDA, mo
     assert trace.prompt + trace.answer == tokenizer().decode(ids[0])
     assert [token.rank for token in trace.tokens] == [1] * len(trace)
     assert_untouched(before, model)
-    explainer.require_model().check_unchanged()
+    explainer.fitted_.require_model().check_unchanged()
 
 
 def test_chances_and_ranks_are_the_models_own(explainer: DualDA, model: Any) -> None:
@@ -104,7 +104,7 @@ def test_scores_of_documents_sum_to_the_logits(explainer: DualDA, corpus: Corpus
 def hidden(explainer: DualDA, trace: Any) -> Any:
     import copy
 
-    oracle = copy.deepcopy(explainer.require_model().extractor.model.language_model)
+    oracle = copy.deepcopy(explainer.fitted_.require_model().extractor.model.language_model)
     with torch.no_grad():
         states = oracle(input_ids=torch.tensor(trace.ids)[None], output_hidden_states=True).hidden_states[-1]
     return states[0, trace.start - 1 : -1].numpy()
@@ -142,7 +142,7 @@ def test_without_a_document_is_a_fresh_solution_on_the_others(explainer: DualDA,
     trace = explainer.trace("mira lives in", " tolm .")
     found = trace.without([2])
     states = torch.stack(
-        [explainer.require_model().read([corpus[i][0]], 1).features[0] for i in range(len(corpus))]
+        [explainer.fitted_.require_model().read([corpus[i][0]], 1).features[0] for i in range(len(corpus))]
     )
     keep = corpus.document != 2
     fresh = solve(
@@ -183,7 +183,7 @@ def test_agreement_by_frequency(explainer: DualDA, model: Any, corpus: Corpus) -
     sums: dict[str, list[bool]] = {band.name: [] for band in found.bands}
     W = explainer.coef_
     for i in range(len(corpus)):
-        read = explainer.require_model().read([corpus[i][0]], 1)
+        read = explainer.fitted_.require_model().read([corpus[i][0]], 1)
         theirs = int(read.logits.argmax())
         ours = int((W[:, :-1] @ read.features[0].double().numpy() + W[:, -1]).argmax())
         name = "0" if counts[theirs] == 0 else "1–9" if counts[theirs] < 10 else "10–99"
@@ -281,7 +281,7 @@ def test_it_tells_what_it_is(explainer: DualDA) -> None:
     assert "<table" in trace._repr_html_()
     assert "tolm" in trace._repr_html_()
     assert json.loads(json.dumps(trace.to_dict()))["tokens"][0]["text"] == " tolm"
-    assert isinstance(explainer.require_model().extractor.model, NextToken)
+    assert isinstance(explainer.fitted_.require_model().extractor.model, NextToken)
 
 
 def test_documents_that_are_added_and_left_out(explainer: DualDA, model: Any) -> None:

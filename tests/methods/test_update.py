@@ -74,10 +74,10 @@ def test_it_is_a_fit_of_the_changed_set(C: float, bias: bool) -> None:
     assert explainer.constant_ == pytest.approx(fresh.constant_)
     np.testing.assert_allclose(explainer.coef_, fresh.coef_, atol=2e-5 * np.abs(fresh.coef_).max())
     tests = X[:6] + 0.1
-    scores = explainer.attribute_features(tests, 1)
+    scores = explainer.attribute(features=tests, target=1)
     assert scores.shape == (6, N + MORE)
     assert not scores[:, ~left].any()
-    expected = fresh.attribute_features(tests, 1).numpy()
+    expected = fresh.attribute(features=tests, target=1).numpy()
     np.testing.assert_allclose(scores[:, left], expected, atol=2e-3 * np.abs(expected).max())
     torch.testing.assert_close(
         scores.sum(1).double(),
@@ -129,7 +129,7 @@ def test_it_comes_back_from_a_file_with_its_history(tmp_path: Path) -> None:
     assert isinstance(back, DualDA)
     assert back.history_ == explainer.history_
     X = problem()[0]
-    assert torch.equal(back.attribute_features(X[:3]), explainer.attribute_features(X[:3]))
+    assert torch.equal(back.attribute(features=X[:3]), explainer.attribute(features=X[:3]))
     again, other = (e.what_if(X, remove=[20]) for e in (back, explainer))
     assert again.agreement_ == other.agreement_
     back.update(relabel={20: 0 if back.labels_[20] else 1}, features=X)

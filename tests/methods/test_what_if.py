@@ -33,7 +33,7 @@ def test_without_some_samples(problem):
     keep = np.setdiff1d(np.arange(150), gone)
     np.testing.assert_allclose(other.coef_, fresh(X[keep], y[keep], explainer.constant_), atol=1e-5)
     assert other.gap_ <= 1e-10
-    scores = other.attribute_features(X[:4])
+    scores = other.attribute(features=X[:4])
     assert scores.shape == (4, 150)
     assert not scores[:, gone].any()
     assert other.skipped_.tolist() == gone

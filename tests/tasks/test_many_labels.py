@@ -48,7 +48,7 @@ def fitted() -> tuple[whence.DualDA, nn.Module, Tensor, Tensor]:
 def test_each_label_is_the_binary_machine_of_scikit_learn(fitted: Any) -> None:
     explainer, _, x, y = fitted
     assert explainer.task_ == ManyLabels(3, NAMES)
-    f = explainer.require_model().read(x, 64).features.double().numpy()
+    f = explainer.fitted_.require_model().read(x, 64).features.double().numpy()
     F = np.hstack([f, np.full((N, 1), explainer.constant_)])
     logits = explainer.surrogate_.logits(torch.from_numpy(f)).numpy()
     for c in range(3):
@@ -108,7 +108,7 @@ def test_it_is_chosen_saved_and_asked_what_if(tmp_path: Path, fitted: Any) -> No
     back = whence.load(tmp_path / "it.whence", model, (x, y))
     assert isinstance(back, whence.DualDA)
     assert torch.equal(back.attribute(x), explainer.attribute(x))
-    f = explainer.require_model().read(x, 64).features.numpy()
+    f = explainer.fitted_.require_model().read(x, 64).features.numpy()
     other = explainer.what_if(f, relabel={0: [1, 1, 1]}, remove=[2])
     assert other.labels_[:3].tolist() == [[1, 1, 1], y[1].int().tolist(), [-1, -1, -1]]
     with pytest.raises(InvalidInputError, match="'relabel' must give 3 zeros and ones"):

@@ -91,7 +91,7 @@ def test_the_surrogate_is_the_binary_machine_of_scikit_learn(trained: tuple[One,
     """2 w₁ minimises ½‖w‖² + 2C Σ hinge, on features that the constant follows."""
     model, x, y = trained
     explainer = dualda().fit(model, (x, y))
-    f = explainer.require_model().read(x, 64).features.double().numpy()
+    f = explainer.fitted_.require_model().read(x, 64).features.double().numpy()
     F = np.hstack([f, np.full((N, 1), explainer.constant_)])
     binary = LinearSVC(loss="hinge", C=0.2, fit_intercept=False, tol=1e-9, max_iter=10**6, random_state=0)
     margins = binary.fit(F, y).decision_function(F)
@@ -153,12 +153,12 @@ def test_it_is_saved_and_audited(tmp_path: Path, trained: tuple[One, Tensor, Ten
 def test_a_head_with_one_row_may_be_given_with_features(trained: tuple[One, Tensor, Tensor]) -> None:
     model, x, y = trained
     plain = dualda().fit(model, (x, y))
-    f = plain.require_model().read(x, 64).features
+    f = plain.fitted_.require_model().read(x, 64).features
     head = model.head.weight.detach().numpy(), model.head.bias.detach().numpy()
     for labels in (y, y.float()):
         bank = dualda().fit(features=FeatureBank.of(f, labels, head=head))
         assert bank.task_ == OneLogit(2)
-        torch.testing.assert_close(bank.attribute_features(f), plain.attribute(x))
+        torch.testing.assert_close(bank.attribute(features=f), plain.attribute(x))
 
 
 def test_what_is_wrong_is_said(trained: tuple[One, Tensor, Tensor]) -> None:

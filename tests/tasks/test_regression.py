@@ -60,7 +60,7 @@ def test_the_surrogate_is_the_one_of_scikit_learn_and_scores_sum_to_its_predicti
     model = Net(flat=flat)
     x, y = data(model)
     explainer = dualda().fit(model, (x, y), task=Regression(epsilon=0.2))
-    f = explainer.require_model().read(x, 64).features.double().numpy()
+    f = explainer.fitted_.require_model().read(x, 64).features.double().numpy()
     b, mean, deviation = explainer.constant_, float(y.double().mean()), float(y.double().std(correction=0))
     F, t = np.hstack([f, np.full((N, 1), b)]), (y.double().numpy().ravel() - mean) / deviation
     theirs = LinearSVR(epsilon=0.2, C=0.5, fit_intercept=False, tol=1e-9, max_iter=10**6, random_state=0)
@@ -103,12 +103,12 @@ def test_several_outputs_are_each_solved_as_if_alone() -> None:
     x, y = data(model)
     y = y * torch.tensor([1.0, 50.0, 0.01])
     bank = dualda().fit(model, (x, y), task=Regression(epsilon=0.1), class_names=["a", "b", "c"])
-    f = bank.require_model().read(x, 64).features
+    f = bank.fitted_.require_model().read(x, 64).features
     for c in range(3):
         alone = dualda().fit(features=FeatureBank.of(f, y[:, c], task=Regression(epsilon=0.1)))
         together = bank.attribute(x[:5], target=c)
         np.testing.assert_allclose(
-            alone.attribute_features(f[:5]), together, rtol=1e-2, atol=1e-3 * y[:, c].std()
+            alone.attribute(features=f[:5]), together, rtol=1e-2, atol=1e-3 * y[:, c].std()
         )
     with pytest.raises(InvalidInputError, match=r"'target' must name one of the 3 outputs\. Got None"):
         bank.attribute(x[:1])
@@ -188,7 +188,7 @@ def test_it_is_saved_cached_and_asked_what_if(tmp_path: Path) -> None:
     assert back.task_ == explainer.task_
     assert torch.equal(back.attribute(x[:3]), explainer.attribute(x[:3]))
     assert torch.equal(back.predict(x[:3]), explainer.predict(x[:3]))
-    f = explainer.require_model().read(x, 64).features.numpy()
+    f = explainer.fitted_.require_model().read(x, 64).features.numpy()
     other = explainer.what_if(f, remove=[0], relabel={1: float(y[1]) + 1.0})
     assert other.skipped_.tolist() == [0]
     assert other.task_ == explainer.task_

@@ -89,8 +89,8 @@ class Attributor(ABC):
     ``explainer.fitted_.labels``.
 
     A method is a dataclass whose fields are its hyper-parameters, with three functions for the M samples that
-    took part in the fit: ``learn``, ``score_tests`` and ``score_self``. ``whence.register`` makes it known by its
-    ``name``.
+    took part in the fit: ``learn``, ``score_tests`` and ``score_self``. ``whence.register`` makes it known by
+    its ``name``.
 
     Parameters
     ----------
@@ -431,7 +431,7 @@ class Attributor(ABC):
         return self
 
     def packed(self, in_bank: bool = False) -> tuple[store.Arrays, dict[str, Any]]:
-        """Return what ``save`` writes: arrays, and the manifest; with ``in_bank`` features stay in the cache."""
+        """Return what ``save`` writes: arrays and manifest; with ``in_bank`` features stay in the cache."""
         from whence.attribution import saving
 
         fitted = self._check_fitted()
@@ -461,7 +461,7 @@ class Attributor(ABC):
         return values
 
     def set_params(self, **parameters: Any) -> Self:
-        """Set hyper-parameters by name, those of a method in them as ``name__own``; the next ``fit`` uses them.
+        """Set hyper-parameters by name, of a method in them as ``name__own``; the next ``fit`` uses them.
 
         Examples
         --------
@@ -501,10 +501,16 @@ class Attributor(ABC):
         """Read what the fit learned: ``name_`` is ``fitted_.name``, or that of the surrogate."""
         if name.endswith("_") and not name.startswith("_"):
             fitted = self._check_fitted()
-            for record in (fitted, fitted.surrogate):
+            for record in (fitted, fitted.scorer, fitted.surrogate):
                 if hasattr(record, name[:-1]):
                     return getattr(record, name[:-1])
+            if name[:-1] in fitted.arrays:
+                return fitted.arrays[name[:-1]]
         raise AttributeError(f"{type(self).__name__} has no attribute {name!r}.")
+
+    def __dir__(self) -> list[str]:
+        """List what users call, without the hooks for those who write a method."""
+        return sorted({*super().__dir__()} - _HOOKS)
 
     def _check_fitted(self) -> Fitted:
         """Return what the fit learned, or raise NotFittedError before ``fit``."""
@@ -535,6 +541,9 @@ class Attributor(ABC):
         """Return the hyper-parameters that differ from their defaults."""
         defaults = {name: each.default for name, each in inspect.signature(type(self)).parameters.items()}
         return {name: v for name, v in self.get_params(False).items() if not _same(v, defaults[name])}
+
+
+_HOOKS = {"learn", "score_tests", "score_self", "restored", "packed"}
 
 
 def _same(value: Any, default: Any) -> bool:

@@ -162,7 +162,7 @@ class PairExplainer:
         return replace(why, others=tuple(more))
 
     def predicted(self, outputs: Tensor, target: int | None) -> tuple[int, int]:
-        """Return the output that the model predicts for one test sample, by its own (1, K), and the target."""
+        """Return the output that the model predicts for one test, by its own (1, K), and the target."""
         if target is not None and not self.task.has_classes:
             return target, target
         predicted = int(self.task.predicted(outputs)[0])
@@ -259,7 +259,7 @@ class PairExplainer:
         return shown
 
     def _usual(self, features: Tensor, input: str) -> Usual | None:
-        """Compare a test with features (1, d) with the training set; ``input`` is what is shown of several."""
+        """Compare a test (1, d) with the training set; ``input`` is what is shown of several."""
         if self.usualness is None:
             return None
         near = self.usualness.of(features)

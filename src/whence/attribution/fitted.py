@@ -14,7 +14,7 @@ from torch import Tensor
 from whence.core.arrays import Array, Ints, Mask
 from whence.data import TrainingSet
 from whence.errors import NotFittedError, UnsupportedError
-from whence.features.training import Classifier, check_tests
+from whence.features.training import Batches, Classifier, check_tests
 from whence.model.bound import BoundModel
 from whence.model.heads import Head
 from whence.model.inputs import check_batch, take
@@ -134,7 +134,7 @@ class Fitted:
 
     @property
     def layers(self) -> Layers | None:
-        """The layers that features come from, and how; None for the unchanged input of the last linear one."""
+        """The layers that features come from; None for the unchanged input of the last linear one."""
         return None if self.model is None else self.model.extractor.layers
 
     @cached_property
@@ -172,6 +172,13 @@ class Fitted:
         return torch.as_tensor(
             self.labels[self.used], device=None if self.model is None else self.model.device
         )
+
+    @cached_property
+    def batches(self) -> Batches:
+        """The samples that took part in the fit, to be read again."""
+        data = self.require_data()
+        rows = data if not len(self.skipped) else data.subset(np.flatnonzero(self.used))
+        return Batches(rows, self.classifier.model, self.used_labels)
 
     @property
     def like(self) -> Tensor:

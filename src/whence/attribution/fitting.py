@@ -1,4 +1,4 @@
-"""From what users pass to ``fit`` to the training set that a method learns from, and the record of the fit."""
+"""From what users pass to ``fit`` to the training set that a method learns from, and its record."""
 
 from __future__ import annotations
 

@@ -9,13 +9,12 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from whence.core import contents
 from whence.features.place import BankPlace
 from whence.model.layers import Layers
-from whence.surrogate.update import Change
+from whence.surrogate.changes import Change
 from whence.svm import CChoice
 from whence.tasks import Task, kind, restored
 
 Positive = Annotated[float, Field(gt=0)]
 Share = Annotated[float, Field(ge=0, le=1)]
-Count = Annotated[int, Field(ge=0)]
 Names = Annotated[list[str], Field(min_length=1)]
 
 
@@ -80,13 +79,3 @@ class EnsembleManifest(Strict):
 
     method: str
     members: Annotated[list[dict[str, Any]], Field(min_length=1)]
-
-
-class SolutionManifest(Strict):
-    """What a solution in the cache has beside its arrays."""
-
-    shape: Annotated[list[Count], Field(min_length=2, max_length=2)]
-    C: Positive
-    gap: float
-    constant: Annotated[float, Field(ge=0)]
-    choice: CChoice | None

@@ -427,7 +427,7 @@ class DualDA(Attributor):
         return surrogates.decision(self._check_fitted(), x, features)
 
     def score(self, x: Any, y: Any = None) -> float:
-        """Compute how right the surrogate is on labelled inputs: the share of right labels; for regression R².
+        """Compute how right the surrogate is on labelled inputs: the share of right labels, or R².
 
         Parameters
         ----------

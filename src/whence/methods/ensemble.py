@@ -80,7 +80,7 @@ class Ensemble(Attributor):
         checkpoints: Checkpoints | None = None,
         **options: Any,
     ) -> Self:
-        """Fit a member to each model, all on the same training set; ``options`` are those of the members' fit."""
+        """Fit a member to each model, on the same training set; ``options`` are those of the members' fit."""
         self._check_parameters()
         several: list[dict[str, Any]]
         if features is None:

@@ -1,8 +1,8 @@
 """Effects: how an output changes when a sample is removed, to first order, and when a set of them is.
 
 The softmax surrogate is min_W ½‖W‖² + C Σ_i ℓ(W f_i, y_i), with W = Σ_i λ_i f_iᵀ and λ_i = C (e_{y_i} − p_i).
-Without sample i, W changes by −H⁻¹ (λ_i ⊗ f_i) to first order, H being the Hessian; an output whose derivative
-by the logits is s then changes by −(s ⊗ f(x))ᵀ H⁻¹ (λ_i ⊗ f_i). The score is the opposite of that.
+Without sample i, W changes by −H⁻¹ (λ_i ⊗ f_i) to first order, H being the Hessian; an output whose
+derivative by the logits is s then changes by −(s ⊗ f(x))ᵀ H⁻¹ (λ_i ⊗ f_i). The score is the opposite.
 """
 
 from __future__ import annotations

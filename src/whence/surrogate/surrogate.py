@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -68,6 +68,9 @@ class Surrogate:
     bank: BankPlace | None = None
     agreement: float | None = None
     history: tuple[Change, ...] = ()
+
+    effect: ClassVar[None] = None
+    """Scores are parts of an output, no predicted change of one."""
 
     @property
     def lam(self) -> csr_array:
