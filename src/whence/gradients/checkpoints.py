@@ -15,6 +15,8 @@ from torch import Tensor, nn
 from whence.errors import InvalidInputError
 from whence.model.modules import unwrap
 
+Checkpoints = Sequence[Mapping[str, Tensor] | nn.Module | str | PathLike[str]]
+
 UNSAVED = (
     "{} needs the weights of all its checkpoints to attribute, so its cache alone is not worth saving: keep "
     "the checkpoints"

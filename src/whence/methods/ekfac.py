@@ -131,6 +131,12 @@ class EKFAC(Attributor):
         ]
         return EigenCorrected(opened, factors, fitted.used_labels, self.show_progress)
 
+    @property
+    def layers_(self) -> tuple[str, ...]:
+        """Names of the layers that have a part."""
+        names: tuple[str, ...] = self.fitted_.scorer.opened.names
+        return names
+
     def _needs_inputs(self) -> bool:
         return self.params == "all"
 
@@ -171,18 +177,13 @@ class EigenCorrected:
     opened : the layers, which compute gradients
     factors : one per layer
     labels : (N,) of the training samples
-    layers, left_out : names of the layers, and of the trainable parameters that have no part
+    left_out : names of the trainable parameters that have no part
     """
 
     opened: Layers
     factors: list[_Factor]
     labels: Tensor
     show_progress: bool
-
-    @property
-    def layers(self) -> tuple[str, ...]:
-        """Names of the layers that have a part."""
-        return self.opened.names
 
     @property
     def left_out(self) -> tuple[str, ...]:

@@ -171,7 +171,8 @@ class Representer(Attributor):
         if solution.residual > max(self.tol, 1e-6):
             warn(
                 f"The new last layer has a residual of {solution.residual:.1e}, more than 'tol' = "
-                f"{self.tol:g}: scores sum to its logits only so far. A larger 'l2' than {self.l2:g} is easier to solve.",
+                f"{self.tol:g}: scores sum to its logits only so far. A larger 'l2' than {self.l2:g} is "
+                "easier to solve.",
                 ConvergenceWarning,
             )
         return pack_points(training, solution.alpha, solution.weight, solution.residual)
