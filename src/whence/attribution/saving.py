@@ -128,7 +128,7 @@ def restore_arrays(
     contents.check_floats(arrays, layout, sizes, dtypes)
     device = classifier.weight.device
     tensors = {key: torch.as_tensor(array, device=device) for key, array in arrays.items()}
-    return Fitted(name, task, labels, head, bound, None, attributor.batch_size, tensors)
+    return Fitted(name, task, labels, head, bound, None, attributor.batch_size, arrays=tensors)
 
 
 def _head(weight: Any, bias: Any) -> Head:
