@@ -39,6 +39,8 @@ class Tests:
     members : of an ensemble, the same tests as each member's model reads them
     """
 
+    __test__ = False  # pytest would collect it
+
     features: Tensor
     targets: Tensor
     logits: Tensor
