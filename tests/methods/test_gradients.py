@@ -610,7 +610,7 @@ def test_samples_are_computed_one_by_one_where_vmap_fails(
     e = TracIn(show_progress=False).fit(model, (x, y), checkpoints=states)
     model.net.load_state_dict(checkpoints[0])
     rows = loop(model, x, y, plain_cross_entropy)
-    torch.testing.assert_close(e._cache["0.rows"], rows, **EXACT)
+    torch.testing.assert_close(e.fitted_.arrays["0.rows"], rows, **EXACT)
     assert not any(m._forward_hooks or m._forward_pre_hooks for m in model.modules())
 
 

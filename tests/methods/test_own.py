@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -13,28 +14,29 @@ from torch import Tensor, nn
 import whence
 from whence import methods
 from whence.attribution.base import METHODS
+from whence.attribution.fitted import Fitted, Tests
 from whence.core.registry import register
 from whence.errors import InvalidInputError, StoreError
 from whence.features import FeatureBank, extract
 from whence.methods import Attributor
 
 
+@dataclass(eq=False)
 class SameLabel(Attributor):
     """1 for every training sample of the target class, −1 for the others."""
 
     name: ClassVar[str] = "same-label"
 
-    def __init__(self, weight: float = 1.0, show_progress: bool = True) -> None:
-        self.weight, self.show_progress = weight, show_progress
+    weight: float = 1.0
 
-    def _learn(self, training: Any, **given: Any) -> dict[str, Tensor]:
+    def learn(self, training: Any, **given: Any) -> dict[str, Tensor]:
         return {"signs": self.weight * (2 * nn.functional.one_hot(training.labels, 3).T.float() - 1)}
 
-    def _scores(self, features: Tensor, classes: Tensor, x: Any) -> Tensor:
-        return self._cache["signs"][classes]
+    def score_tests(self, fitted: Fitted, tests: Tests) -> Tensor:
+        return fitted.arrays["signs"][tests.targets]
 
-    def _self_influence(self) -> Tensor:
-        return torch.full((self._cache["signs"].shape[1],), self.weight)
+    def score_self(self, fitted: Fitted) -> Tensor:
+        return torch.full((fitted.arrays["signs"].shape[1],), self.weight)
 
 
 def case() -> tuple[nn.Module, Tensor, Tensor]:
