@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from whence.attribution.explaining import PairExplainer, map_arrays, method_name, strongest
 from whence.attribution.fitted import Fitted
+from whence.attribution.pairs import PairExplainer, map_arrays, method_name, strongest
 from whence.core.checks import check_count, shown
 from whence.errors import InvalidInputError
 from whence.explanation import ConceptExplanation, ConceptPart

@@ -23,6 +23,7 @@ from whence.tasks import Task
 
 if TYPE_CHECKING:
     from whence.attribution.base import Attributor
+    from whence.explanation import Foretold
     from whence.surrogate.surrogate import Surrogate
 
 
@@ -148,6 +149,12 @@ class Fitted:
             places: Ints = np.unique(np.concatenate([member.fitted_.scoring for member in self.members]))
             return places
         return np.flatnonzero(self.used)
+
+    @property
+    def effect(self) -> Foretold | None:
+        """What effects are on; None where scores are parts of an output."""
+        first = self.members[0].fitted_ if self.members else self
+        return getattr(first.scorer, "effect", None)
 
     @property
     def fit_seconds(self) -> float:

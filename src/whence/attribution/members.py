@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from whence.attribution.explaining import PairExplainer, Started, strongest
 from whence.attribution.fitted import Fitted
+from whence.attribution.pairs import PairExplainer, Started, strongest
 from whence.core.arrays import Doubles, Ints
 from whence.errors import InvalidInputError, UnsupportedError
 from whence.explanation import Contribution, Explanation

@@ -10,7 +10,7 @@ import torch
 from scipy.sparse import csr_array
 from torch import Tensor
 
-from whence.attribution.explaining import strongest
+from whence.attribution.pairs import strongest
 from whence.attribution.training_features import all_features
 from whence.core.arrays import Array, Doubles, Ints
 from whence.core.checks import check_is, check_places, shown

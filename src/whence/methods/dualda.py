@@ -315,7 +315,7 @@ class DualDA(Attributor):
         >>> why[0].usual.neighbours[0].index, why[0].usual.strange
         (0, False)
         """
-        from whence.attribution.explaining import make_usualness
+        from whence.attribution.typicality import make_usualness
 
         return make_usualness(self._check_fitted(), training, k, quantile, self.seed)
 

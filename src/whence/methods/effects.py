@@ -173,7 +173,7 @@ class Effects(Attributor):
 
     def usualness(self, training: Any = None, *, k: int = 5, quantile: float = 0.99) -> Usualness:
         """Make what shows how typical tests are for the training set; as for ``DualDA``."""
-        from whence.attribution.explaining import make_usualness
+        from whence.attribution.typicality import make_usualness
 
         return make_usualness(self._check_fitted(), training, k, quantile, self.seed)
 

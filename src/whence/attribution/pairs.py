@@ -1,0 +1,300 @@
+"""From scores to explanations: the strongest pairs of a test sample, with relevance maps on both samples."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from whence.attribution.fitted import Fitted
+from whence.attribution.typicality import check_usualness, usual_of
+from whence.core.arrays import Doubles, Ints
+from whence.errors import InvalidInputError, StoreError
+from whence.explanation import Contribution, Explanation, Sample
+from whence.features import Usualness
+from whence.features.training import check_tests
+from whence.model.extractor import Extractor
+from whence.model.inputs import to_model
+from whence.pages.samples import Array, as_samples, kept_tokens
+from whence.relevance.lrp import default_rules
+from whence.relevance.presets import PRESETS, Rules
+from whence.relevance.sources import floating, one_of
+from whence.relevance.xda import Backward, Method, PairMaps, pair_maps, start
+from whence.surrogate.scores import Parts, Scored
+
+
+class Started(NamedTuple):
+    """One test sample that was run forward.
+
+    Attributes
+    ----------
+    inputs : a batch of one, on the model's device
+    method : how relevance goes back
+    backward : the pass that relevance goes back by
+    features : (1, d), checked
+    logits : (1, K), the model's own outputs
+    """
+
+    inputs: Any
+    method: Method
+    backward: Backward
+    features: Tensor
+    logits: Tensor
+
+
+class OnInput(NamedTuple):
+    """What is shown of one of a model's inputs.
+
+    Attributes
+    ----------
+    name : of the input; empty where the model has only one
+    sample, logit_map : of the test
+    pairs : training samples, with the maps of their pairs on the test and on themselves
+    """
+
+    name: str
+    sample: Sample
+    logit_map: Array
+    pairs: list[tuple[Sample, Array, Array]]
+
+
+class PairExplainer:
+    """Explains test samples one at a time: one forward pass of the sample, one of its training samples.
+
+    Parameters
+    ----------
+    fitted : with a model, a training set, and a surrogate whose scores are linear in features
+    k : pairs of either sign to show
+    method : how relevance goes from features to inputs; None leaves it to what the model does
+    usualness : what tests are compared with, to show how typical they are; None leaves that out
+    """
+
+    def __init__(
+        self, fitted: Fitted, k: int, method: Method | None, usualness: Usualness | None = None
+    ) -> None:
+        self.fitted, self.k, self.method = fitted, k, method
+        self.usualness = None if usualness is None else check_usualness(fitted, usualness)
+        self.model, self.data = fitted.require_model(), fitted.require_data()
+        self.surrogate, self.scorer, self.task = fitted.require_surrogate(), fitted.scorer, fitted.task
+
+    def __call__(
+        self, number: int, inputs: Any, target: int | None, truth: Any, among: Ints | None = None
+    ) -> Explanation:
+        """Explain one test sample, a batch of one; ``number`` is its place among the tests.
+
+        ``among`` are training samples to show instead of the strongest.
+        """
+        return self.explain(self.start(inputs, number), target, truth, among)
+
+    def start(self, inputs: Any, number: int) -> Started:
+        """Run one test sample forward, such that relevance can go back."""
+        extractor = self.model.extractor
+        inputs = to_model(extractor.model, inputs)
+        logits = self.model.read_batch(inputs, number).logits
+        method = _rules(extractor, inputs) if self.method is None else self.method
+        backward = start(extractor, inputs, method)
+        features = check_tests(backward.features, self.surrogate.stored.like, "x")
+        return Started(inputs, method, backward, features, logits)
+
+    def explain(
+        self, test: Started, target: int | None, truth: Any, among: Ints | None = None
+    ) -> Explanation:
+        """Explain a test sample that was run forward."""
+        surrogate, task = self.surrogate, self.task
+        predicted, target = self.predicted(test.logits, target)
+        scored = self.scorer.scored(test.features, target)
+        sides = self._sides(scored, among)
+        indices = [int(scored.indices[place]) for place in (*sides[0], *sides[1])]
+        parts = self.scorer.parts(test.features, target, indices)
+        first, *others = self._pairs(test, target, indices, parts)
+        contributions = [
+            self._contributions(target, scored, sides, parts, shown.pairs) for shown in (first, *others)
+        ]
+        n = len(sides[0])
+        ours = surrogate.logits(test.features)[0].cpu().numpy()
+        verdict = task.verdict(test.logits[0].double().cpu().numpy(), ours, target, truth)
+        why = Explanation(
+            foretold=self.scorer.effect,
+            speech=task.speech,
+            sample=first.sample,
+            predicted=predicted,
+            verdict=verdict,
+            probability=verdict.probability,
+            surrogate_class=int(ours.argmax()) if task.has_classes else target,
+            truth=truth,
+            target=target,
+            class_names=task.called,
+            scores=scored.scores,
+            logit=float(ours[target]),
+            base=float(task.base[target]),
+            bias=float(surrogate.coef[target, -1]) if surrogate.bias else 0.0,
+            proponents=tuple(contributions[0][:n]),
+            opponents=tuple(contributions[0][n:]),
+            logit_map=first.logit_map,
+            method=method_name(test.method),
+            n_train=self.fitted.n_train,
+            n_support=len(surrogate.support),
+            gap=surrogate.gap,
+            input=first.name,
+            usual=None
+            if self.usualness is None
+            else usual_of(self.fitted, self.usualness, test.features, first.name)[0],
+        )
+        more = [
+            replace(
+                why,
+                sample=shown.sample,
+                proponents=tuple(pairs[:n]),
+                opponents=tuple(pairs[n:]),
+                logit_map=shown.logit_map,
+                input=shown.name,
+            )
+            for shown, pairs in zip(others, contributions[1:], strict=True)
+        ]
+        return replace(why, others=tuple(more))
+
+    def predicted(self, outputs: Tensor, target: int | None) -> tuple[int, int]:
+        """Return the output that the model predicts for one test, by its own (1, K), and the target."""
+        if target is not None and not self.task.has_classes:
+            return target, target
+        predicted = int(self.task.predicted(outputs)[0])
+        return predicted, predicted if target is None else target
+
+    def train(self, indices: list[int], expected: Tensor, test: Started) -> tuple[Any, Backward]:
+        """Run training samples forward, or raise unless they are those that were fitted.
+
+        ``expected`` (m, d) are their features as the surrogate read them. Returns their inputs, too.
+        """
+        train_inputs = to_model(self.model.extractor.model, self.data.take(indices))
+        _check_same_shape(test.inputs, train_inputs)
+        train = start(self.model.extractor, train_inputs, test.method)
+        lengths = expected.norm(dim=1).clamp(min=1e-12)
+        features = self.surrogate.stored.as_read(train.features.detach().to(expected))
+        apart = (features - expected).norm(dim=1) / lengths
+        if (apart > 0.05).any():  # mixed precision and padding leave less
+            j = int(apart.argmax())
+            raise StoreError(
+                f"Training sample {indices[j]} is not the one that was fitted: its features differ by "
+                f"{float(apart[j]):.0%}. Give the training set in its old order, or fit again."
+            )
+        return train_inputs, train
+
+    def _sides(self, scored: Scored, among: Ints | None) -> list[list[int]]:
+        """Return the places of the scores to show, those for and those against, each the strongest first."""
+        if among is None:
+            return [strongest(scored.scores, self.k, sign) for sign in (1, -1)]
+        chosen = np.where(np.isin(scored.indices, among), scored.scores, 0.0)
+        return [strongest(chosen, len(among), sign) for sign in (1, -1)]
+
+    def _contributions(
+        self,
+        target: int,
+        scored: Scored,
+        sides: list[list[int]],
+        parts: Parts,
+        pairs: list[tuple[Sample, Array, Array]],
+    ) -> list[Contribution]:
+        """Put together what is known of the shown samples, proponents first."""
+        scores, coefficients = scored.scores, parts.coefficients
+        evidence = [float(side.sum()) for side in (scores.clip(min=0), scores.clip(max=0))]
+        places = [(place, side) for side, chosen in enumerate(sides) for place in chosen]
+        contributions = []
+        for j, ((place, side), (sample, test_map, train_map)) in enumerate(zip(places, pairs, strict=True)):
+            index = int(scored.indices[place])
+            label = self.surrogate.labels[index]
+            contributions.append(
+                Contribution(
+                    index=index,
+                    label=label.tolist(),
+                    told=self.task.told(label),
+                    differs=self.task.differs(label, target),
+                    score=float(scores[place]),
+                    share=float(scores[place]) / evidence[side],
+                    bias=float(parts.bias[j]),
+                    coefficient=None if coefficients is None else float(coefficients[j]),
+                    sample=sample,
+                    test_map=test_map,
+                    train_map=train_map,
+                )
+            )
+        return contributions
+
+    def _pairs(self, test: Started, target: int, indices: list[int], parts: Parts) -> list[OnInput]:
+        """Compute the maps of the logit and of pairs with training samples, on each input of the model."""
+        # The surrogate reads features over their length, a constant that gets no relevance.
+        divisors, f = self.surrogate.stored.divisors, test.features
+        length = divisors(test.backward.features.detach()).cpu()
+        weight = torch.as_tensor(self.surrogate.coef[target, : f.shape[1]]) / length[0]
+        tokenizer, size = self.model.prepare.find_tokenizer(), self.fitted.batch_size
+        batches: list[tuple[Any, dict[str, PairMaps]]] = []
+        for begin in range(0, len(indices), size):
+            rows = slice(begin, begin + size)
+            train_inputs, train = self.train(indices[rows], parts.vectors[rows], test)
+            on_test = parts.on_test[rows] / length.to(parts.on_test.device)
+            on_train = parts.on_train[rows] / divisors(train.features.detach()).to(parts.on_train.device)
+            batches.append((train_inputs, pair_maps(test.backward, train, on_test, on_train, weight)))
+        if batches:
+            logit = {name: maps.logit[None] for name, maps in batches[0][1].items()}
+        else:
+            logit = dict(test.backward.maps(weight[None]))
+        shown = []
+        for name, relevance in logit.items():
+            of_input = partial(one_of, name=name) if len(logit) > 1 else _unchanged
+            inputs = of_input(test.inputs)
+            pairs: list[tuple[Sample, Array, Array]] = []
+            for train_inputs, maps in batches:
+                theirs = of_input(train_inputs)
+                sides = map_arrays(inputs, maps[name].test), map_arrays(theirs, maps[name].train)
+                pairs += zip(as_samples(theirs, tokenizer), *sides, strict=True)
+            sample, logit_map = as_samples(inputs, tokenizer)[0], map_arrays(inputs, relevance)[0]
+            shown.append(OnInput(name if len(logit) > 1 else "", sample, logit_map, pairs))
+        return shown
+
+
+def strongest(scores: Doubles, k: int, sign: int) -> list[int]:
+    """Return the places of the k largest scores of a sign, the largest first."""
+    best, where = torch.from_numpy(scores).topk(min(k, len(scores)), largest=sign > 0)
+    return where[best * sign > 0].tolist()
+
+
+def map_arrays(inputs: Any, maps: Tensor) -> list[Array]:
+    """Return maps (m, …) on m samples or on a single one, of texts without those of their padding."""
+    return kept_tokens(inputs, maps.detach().float().cpu().numpy())
+
+
+def method_name(method: Method) -> str:
+    """Return what a way of relevance is called."""
+    if isinstance(method, Rules):
+        return next((r.name for r in (method, *PRESETS) if r.name and r == method), "rules of one’s own")
+    kind = method if isinstance(method, type) else type(method)
+    return method if isinstance(method, str) else getattr(method, "name", None) or kind.__name__
+
+
+_chosen: WeakKeyDictionary[Extractor, str] = WeakKeyDictionary()  # once per model: it costs a pass
+
+
+def _rules(extractor: Extractor, inputs: Any) -> str:
+    """Name the rules by which relevance goes back through a model, as its first inputs show."""
+    if extractor not in _chosen:
+        _chosen[extractor] = default_rules(extractor, inputs).name
+    return _chosen[extractor]
+
+
+def _unchanged(inputs: Any) -> Any:
+    return inputs
+
+
+def _check_same_shape(inputs: Any, train_inputs: Any) -> None:
+    """Raise where the test sample has another shape than the training samples."""
+    ours, theirs = floating(inputs), floating(train_inputs)
+    for name in ours.keys() & theirs.keys():
+        if ours[name].shape[1:] != theirs[name].shape[1:]:
+            raise InvalidInputError(
+                f"'x' must have the shape of the training samples, {tuple(theirs[name].shape[1:])}. "
+                f"Got {tuple(ours[name].shape[1:])}. Resize or crop it as the training samples were."
+            )
