@@ -19,9 +19,9 @@ from torch.nn import functional
 
 import whence
 from tests.helpers.families import FAMILIES
-from whence.features.training import Classifier, Training
 from whence.errors import InvalidInputError, ModelError, StoreError
 from whence.features import extract
+from whence.features.training import Classifier, Training
 from whence.gradients.gradients import Gradients, cross_entropy, margin
 from whence.gradients.last_layer import LastLayerGradients
 from whence.gradients.projection import Projection

@@ -15,9 +15,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import whence
-from whence.features.training import Training
 from whence.errors import InvalidInputError, ModelError, StoreError
 from whence.features import extract
+from whence.features.training import Training
 from whence.gradients.curvature import FullCurvature, LastCurvature, residuals
 from whence.gradients.layers import AllLayers
 from whence.methods import EKFAC, Arnoldi, Influence, LiSSA

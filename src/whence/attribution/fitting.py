@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
@@ -52,6 +53,7 @@ def read_training(
     ``form`` says how samples become inputs: task, preprocess, collate_fn, tokenizer. ``reading`` are the
     options of ``whence.features.extract``. The last three are the method's.
     """
+    _check_known(method, inspect.signature(check_given).parameters, given)
     names = None if names is None else check_names("class_names", names)
     data = _labelled(data, y)
     if features is None:
@@ -126,6 +128,18 @@ def record(
 
 def _layers(method: Attributor) -> Any:
     return getattr(method, "layers", "last")
+
+
+def _check_known(method: Attributor, known: Iterable[str], given: Iterable[str]) -> None:
+    """Raise where ``fit`` got an argument that the method does not take."""
+    takes = [name for name in known if name != "model"]
+    for name in given:
+        if name not in takes:
+            more = f", and {', '.join(takes)}" if takes else ""
+            raise TypeError(
+                f"{type(method).__name__}.fit() got an unexpected keyword argument {name!r}. It takes those "
+                f"of every method{more}."
+            )
 
 
 def _labelled(data: Any, y: Any) -> Any:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import reduce
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import torch
 from torch import Tensor
@@ -63,6 +63,11 @@ class GradientRecipe:
     seed: int
     memory: int
     show_progress: bool
+
+    @classmethod
+    def of(cls, method: Any) -> Self:
+        """Return the recipe of a method that has these hyper-parameters."""
+        return cls(**{part.name: getattr(method, part.name) for part in fields(cls)})
 
     @property
     def scalar(self) -> Loss:

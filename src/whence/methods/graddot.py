@@ -82,7 +82,7 @@ class GradDot(Attributor):
     memory: int = parameter(MEMORY, check_count)
 
     def learn(self, training: Training, **given: Any) -> dict[str, Tensor]:
-        return self._recipe.learn(training, **given)
+        return GradientRecipe.of(self).learn(training, **given)
 
     def score_tests(self, fitted: Fitted, tests: Tests) -> Tensor:
         return fitted.scorer.between(tests.x, tests.features, tests.targets)
@@ -93,22 +93,16 @@ class GradDot(Attributor):
     @property
     def kind(self) -> Kind | None:
         """Which gradients it keeps that other methods could share; None where it keeps none."""
-        return self._recipe.kind
+        return GradientRecipe.of(self).kind
 
     def collect(self, features: FeatureBank) -> GradientBank:
         """Compute the gradients of a training set for all methods that keep the same."""
         self._check_parameters()
         return collect(self, features)
 
-    @property
-    def _recipe(self) -> GradientRecipe:
-        return GradientRecipe(
-            self.params, self.projection, self.loss, self.seed, self.memory, self.show_progress
-        )
-
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        self._recipe.check()
+        GradientRecipe.of(self).check()
 
     def _check_given(self, model: Any, gradients: Any = None) -> dict[str, Any]:
         return check_gradients(self, gradients)
@@ -117,13 +111,13 @@ class GradDot(Attributor):
         return self.params == "all"
 
     def _open(self, fitted: Fitted) -> WeightedProducts:
-        return self._recipe.open(fitted)
+        return GradientRecipe.of(self).open(fitted)
 
     def _layout(self, classifier: Classifier) -> Layout:
-        return self._recipe.layout(classifier)
+        return GradientRecipe.of(self).layout(classifier)
 
     def _unsaved(self, fitted: Fitted | None) -> str:
-        return self._recipe.unsaved(type(self).__name__)
+        return GradientRecipe.of(self).unsaved(type(self).__name__)
 
 
 @register
@@ -163,7 +157,7 @@ class GradCos(Attributor):
     memory: int = parameter(MEMORY, check_count)
 
     def learn(self, training: Training, **given: Any) -> dict[str, Tensor]:
-        return self._recipe.learn(training, **given)
+        return GradientRecipe.of(self).learn(training, **given)
 
     def score_tests(self, fitted: Fitted, tests: Tests) -> Tensor:
         return fitted.scorer.between(tests.x, tests.features, tests.targets, cosine=True)
@@ -174,22 +168,16 @@ class GradCos(Attributor):
     @property
     def kind(self) -> Kind | None:
         """Which gradients it keeps that other methods could share; None where it keeps none."""
-        return self._recipe.kind
+        return GradientRecipe.of(self).kind
 
     def collect(self, features: FeatureBank) -> GradientBank:
         """Compute the gradients of a training set for all methods that keep the same."""
         self._check_parameters()
         return collect(self, features)
 
-    @property
-    def _recipe(self) -> GradientRecipe:
-        return GradientRecipe(
-            self.params, self.projection, self.loss, self.seed, self.memory, self.show_progress
-        )
-
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        self._recipe.check()
+        GradientRecipe.of(self).check()
 
     def _check_given(self, model: Any, gradients: Any = None) -> dict[str, Any]:
         return check_gradients(self, gradients)
@@ -198,10 +186,10 @@ class GradCos(Attributor):
         return self.params == "all"
 
     def _open(self, fitted: Fitted) -> WeightedProducts:
-        return self._recipe.open(fitted)
+        return GradientRecipe.of(self).open(fitted)
 
     def _layout(self, classifier: Classifier) -> Layout:
-        return self._recipe.layout(classifier)
+        return GradientRecipe.of(self).layout(classifier)
 
     def _unsaved(self, fitted: Fitted | None) -> str:
-        return self._recipe.unsaved(type(self).__name__)
+        return GradientRecipe.of(self).unsaved(type(self).__name__)

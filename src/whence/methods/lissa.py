@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -117,8 +117,7 @@ class LiSSA(Attributor):
         if depth is None:
             needed = math.ceil(_DECAY * scale / self.damping)
             depth = min(needed, max(curvature.n_train, _DEEP))
-        batch, seed = self.curvature_batch, self.seed
-        return Series(curvature, scale, self.damping, depth, batch, seed, self.show_progress)
+        return Series(curvature, scale, depth, replace(self))
 
     def _needs_inputs(self) -> bool:
         return self.params == "all"
@@ -135,25 +134,22 @@ class LiSSA(Attributor):
 
 @dataclass(eq=False)
 class Series:
-    """The series for (G + damping·I)⁻¹ with fitted parameters, see ``LiSSA``."""
+    """The series for (G + damping·I)⁻¹, with the hyper-parameters of the fit."""
 
     curvature: Curvature
     scale: float
-    damping: float
     depth: int
-    curvature_batch: int
-    seed: int
-    show_progress: bool
+    options: LiSSA
     residual: float = math.nan
 
     def solve(self, gradients: Tensor) -> Tensor:
         """Return (G + damping·I)⁻¹ g for rows (B, P), and note the largest ``residual`` of them."""
-        n, depth = self.curvature.n_train, self.depth
-        generator = np.random.default_rng(self.seed)
+        options, n, depth = self.options, self.curvature.n_train, self.depth
+        generator = np.random.default_rng(options.seed)
         v, total = torch.zeros_like(gradients), torch.zeros_like(gradients)
-        for step in bar("Iterating LiSSA", depth, "steps", parts=range(depth), show=self.show_progress):
-            product = self.curvature.product(v, draw(generator, n, self.curvature_batch))
-            v += (gradients - product - self.damping * v) / self.scale
+        for step in bar("Iterating LiSSA", depth, "steps", parts=range(depth), show=options.show_progress):
+            product = self.curvature.product(v, draw(generator, n, options.curvature_batch))
+            v += (gradients - product - options.damping * v) / self.scale
             if step >= depth // 2:
                 total += v
         total /= depth - depth // 2
@@ -162,13 +158,13 @@ class Series:
 
     def _residual(self, v: Tensor, gradients: Tensor) -> float:
         """Largest ‖(G + damping·I) v − g‖/‖g‖ of the rows, or raise where the series grew without bound."""
-        rest = self.curvature.product(v) + self.damping * v - gradients
+        rest = self.curvature.product(v) + self.options.damping * v - gradients
         sizes = gradients.norm(dim=1)
         residual = float((rest.norm(dim=1) / sizes.where(sizes > 0, 1)).max())
         if not math.isfinite(residual):
             raise ModelError(
                 f"LiSSA's series must converge. It grew without bound with 'curvature_batch' = "
-                f"{self.curvature_batch}: some batches bend far more than those that set its scale, "
+                f"{self.options.curvature_batch}: some batches bend far more than those that set its scale, "
                 f"{self.scale:.3g}. Take a larger 'curvature_batch'."
             )
         return residual

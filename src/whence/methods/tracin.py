@@ -72,7 +72,7 @@ class TracIn(Attributor):
     memory: int = parameter(MEMORY, check_count)
 
     def learn(self, training: Training, points: Any, **given: Any) -> dict[str, Tensor]:
-        return self._recipe.learn(training, points)
+        return GradientRecipe.of(self).learn(training, points)
 
     def score_tests(self, fitted: Fitted, tests: Tests) -> Tensor:
         return fitted.scorer.between(tests.x, tests.features, tests.targets)
@@ -80,22 +80,16 @@ class TracIn(Attributor):
     def score_self(self, fitted: Fitted) -> Tensor:
         return fitted.scorer.squares()
 
-    @property
-    def _recipe(self) -> GradientRecipe:
-        return GradientRecipe(
-            self.params, self.projection, self.loss, self.seed, self.memory, self.show_progress
-        )
-
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        self._recipe.check()
+        GradientRecipe.of(self).check()
 
     def _check_given(self, model: Any, checkpoints: Any = None, learning_rates: Any = 1.0) -> dict[str, Any]:
         points = read_checkpoints(model, checkpoints)
         return {"points": points, "rates": _check_rates(learning_rates, len(points))}
 
     def _open(self, fitted: Fitted) -> WeightedProducts:
-        return self._recipe.open(fitted)
+        return GradientRecipe.of(self).open(fitted)
 
     def _unsaved(self, fitted: Fitted | None) -> str:
         return UNSAVED.format(type(self).__name__)

@@ -21,7 +21,6 @@ from whence.errors import InvalidInputError, StoreError
 from whence.features import FeatureBank, extract
 from whence.gradients.bank import Kind
 from whence.methods import Attributor
-from whence.methods.graddot import WeightsAttributor
 from whence.metrics.resources import Spent, spending
 from whence_studies.scenes import datasets, networks
 from whence_studies.scenes.encoder import Encoder
@@ -138,11 +137,12 @@ class Scene:
         if getattr(attributor, "layers", "last") != "last":
             return {}
         found = {"features": self._features}
-        if isinstance(attributor, WeightsAttributor) and attributor.kind is not None:
-            if attributor.kind not in self._gradients:
+        kind: Kind | None = getattr(attributor, "kind", None)
+        if kind is not None:
+            if kind not in self._gradients:
                 read = partial(attributor.collect, self.bank)
-                self._gradients[attributor.kind] = Shared(*spending(read, lambda bank: bank.nbytes))
-            found["gradients"] = self._gradients[attributor.kind]
+                self._gradients[kind] = Shared(*spending(read, lambda bank: bank.nbytes))
+            found["gradients"] = self._gradients[kind]
         return found
 
     def fit(self, attributor: Attributor) -> Attributor:

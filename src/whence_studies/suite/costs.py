@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 from whence.core.naming import called
 from whence.gradients.bank import Kind
-from whence.methods.graddot import WeightsAttributor
 from whence_studies.scenes import networks
 from whence_studies.suite.protocol import Method, Protocol
 
@@ -54,8 +53,7 @@ def _fit_seconds(protocol: Protocol, method: Method, n: int) -> float:
 
 def _gradients(method: Method) -> Kind | None:
     """Return which gradients a method shares with others."""
-    made = called(method.kind, **method.options)
-    return made.kind if isinstance(made, WeightsAttributor) else None
+    return getattr(called(method.kind, **method.options), "kind", None)
 
 
 def scene_item(protocol: Protocol, metrics: list[str]) -> Item:
