@@ -100,7 +100,7 @@ class GradientRecipe:
         gradients: GradientBank | None = None,
     ) -> Kept:
         """Return what is kept of the training set at each set of weights; None is the model's own."""
-        arrays = {}
+        arrays: dict[str, Tensor] = {}
         batches = training.batches if self.streamed else None
         for i, products in enumerate(self._products(training.classifier, points, batches)):
             kept: Kept = {}

@@ -114,10 +114,12 @@ class EKFAC(Attributor):
         return {**arrays, "features": training.features} if self.params == "last" else arrays
 
     def score_tests(self, fitted: Fitted, tests: Tests) -> Tensor:
-        return fitted.scorer.between(tests.x, tests.features, tests.targets)
+        scores: Tensor = fitted.scorer.between(tests.x, tests.features, tests.targets)
+        return scores
 
     def score_self(self, fitted: Fitted) -> Tensor:
-        return fitted.scorer.squares()
+        scores: Tensor = fitted.scorer.squares()
+        return scores
 
     def _open(self, fitted: Fitted) -> EigenCorrected:
         opened: Layers

@@ -85,10 +85,12 @@ class GradDot(Attributor):
         return GradientRecipe.of(self).learn(training, **given)
 
     def score_tests(self, fitted: Fitted, tests: Tests) -> Tensor:
-        return fitted.scorer.between(tests.x, tests.features, tests.targets)
+        scores: Tensor = fitted.scorer.between(tests.x, tests.features, tests.targets)
+        return scores
 
     def score_self(self, fitted: Fitted) -> Tensor:
-        return fitted.scorer.squares()
+        scores: Tensor = fitted.scorer.squares()
+        return scores
 
     @property
     def kind(self) -> Kind | None:
@@ -160,7 +162,8 @@ class GradCos(Attributor):
         return GradientRecipe.of(self).learn(training, **given)
 
     def score_tests(self, fitted: Fitted, tests: Tests) -> Tensor:
-        return fitted.scorer.between(tests.x, tests.features, tests.targets, cosine=True)
+        scores: Tensor = fitted.scorer.between(tests.x, tests.features, tests.targets, cosine=True)
+        return scores
 
     def score_self(self, fitted: Fitted) -> Tensor:
         return torch.ones(len(fitted.used_labels), device=fitted.used_labels.device)

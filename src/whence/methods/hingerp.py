@@ -103,10 +103,12 @@ class HingeRP(Attributor):
         return {**points, "constant": torch.tensor(constant, dtype=torch.float64)}
 
     def score_tests(self, fitted: Fitted, tests: Tests) -> Tensor:
-        return fitted.scorer.between(tests.features, tests.targets)
+        scores: Tensor = fitted.scorer.between(tests.features, tests.targets)
+        return scores
 
     def score_self(self, fitted: Fitted) -> Tensor:
-        return fitted.scorer.squares(fitted.used_labels)
+        scores: Tensor = fitted.scorer.squares(fitted.used_labels)
+        return scores
 
     def _open(self, fitted: Fitted) -> Points:
         return Points(fitted.arrays, float(fitted.arrays["constant"]))

@@ -178,10 +178,12 @@ class Representer(Attributor):
         return pack_points(training, solution.alpha, solution.weight, solution.residual)
 
     def score_tests(self, fitted: Fitted, tests: Tests) -> Tensor:
-        return fitted.scorer.between(tests.features, tests.targets)
+        scores: Tensor = fitted.scorer.between(tests.features, tests.targets)
+        return scores
 
     def score_self(self, fitted: Fitted) -> Tensor:
-        return fitted.scorer.squares(fitted.used_labels)
+        scores: Tensor = fitted.scorer.squares(fitted.used_labels)
+        return scores
 
     def _open(self, fitted: Fitted) -> Points:
         return Points(fitted.arrays, float(self.bias))

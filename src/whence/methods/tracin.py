@@ -71,14 +71,16 @@ class TracIn(Attributor):
     seed: int = parameter(0, a_seed)
     memory: int = parameter(MEMORY, check_count)
 
-    def learn(self, training: Training, points: Any, **given: Any) -> dict[str, Tensor]:
-        return GradientRecipe.of(self).learn(training, points)
+    def learn(self, training: Training, **given: Any) -> dict[str, Tensor]:
+        return GradientRecipe.of(self).learn(training, given["points"])
 
     def score_tests(self, fitted: Fitted, tests: Tests) -> Tensor:
-        return fitted.scorer.between(tests.x, tests.features, tests.targets)
+        scores: Tensor = fitted.scorer.between(tests.x, tests.features, tests.targets)
+        return scores
 
     def score_self(self, fitted: Fitted) -> Tensor:
-        return fitted.scorer.squares()
+        scores: Tensor = fitted.scorer.squares()
+        return scores
 
     def _check_parameters(self) -> None:
         super()._check_parameters()

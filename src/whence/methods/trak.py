@@ -93,6 +93,7 @@ class TRAK(Attributor):
         training: Training,
         points: Sequence[Weights | None] = (None,),
         gradients: GradientBank | None = None,
+        **given: Any,
     ) -> dict[str, Tensor]:
         arrays: dict[str, Tensor] = {}
         doubts, squares = [], []
