@@ -42,7 +42,7 @@ def test_methods_share_one_pass(first: Any, others: list[Any], monkeypatch: pyte
         method.fit(model, (x, y), class_names=None)
     features = bank()
     shared = first.collect(features)
-    assert shared.nbytes == sum(t.nbytes for t in shared.found)
+    assert shared.nbytes == sum(t.nbytes for t in shared.collected)
     seen: list[int] = []
     monkeypatch.setattr(
         Gradients, "with_values", lambda self, inputs, classes, weights=None: seen.append(len(classes))

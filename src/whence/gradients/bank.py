@@ -49,17 +49,17 @@ class GradientBank:
     ----------
     features : the bank of the same samples, with their model
     kind : which gradients these are
-    found : rows (M, k), lengths (M,) before the projection, and values (M,) of what was differentiated
+    collected : rows (M, k), lengths (M,) before the projection, and values (M,) of what was differentiated
     """
 
     features: FeatureBank
     kind: Kind
-    found: Collected
+    collected: Collected
 
     @property
     def nbytes(self) -> int:
         """What it holds."""
-        return sum(tensor.nbytes for tensor in self.found)
+        return sum(tensor.nbytes for tensor in self.collected)
 
 
 def collect(method: Any, features: FeatureBank) -> GradientBank:
@@ -106,4 +106,4 @@ def training_rows(
             "'gradients' must come with the bank that they were collected of, fit(features=bank, "
             "gradients=…). Got another training set."
         )
-    return gradients.found
+    return gradients.collected

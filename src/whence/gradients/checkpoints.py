@@ -84,7 +84,7 @@ def _from_file(path: str) -> Any:
 
 
 def _check_distinct(states: list[Mapping[str, Tensor]]) -> None:
-    """Raise where two checkpoints are one: ``state_dict`` gives the tensors that training goes on with."""
+    """Raise where two checkpoints are one: ``state_dict`` returns the tensors that training goes on with."""
     seen: dict[tuple[int, ...], int] = {}
     for i, state in enumerate(states):
         places = tuple(tensor.data_ptr() for tensor in state.values())
@@ -112,9 +112,9 @@ def _fitting(model: nn.Module, state: Mapping[str, Tensor], name: str) -> dict[s
             f"'checkpoints' must fit the model. In {name} {'; '.join(faults[:5])}{more}. Pass checkpoints of "
             "the model's own architecture."
         )
-    # Once each: of tied weights a state dict has every name, and the model's own lists only the first.
-    own = {**dict(model.named_parameters()), **dict(model.named_buffers())}
-    return {key: state[key].detach().to(own[key], copy=True) for key in wanted if key in own}
+    # Only once: of tied weights a state dict has every name, and the model's own lists only the first.
+    tensors = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+    return {key: state[key].detach().to(tensors[key], copy=True) for key in wanted if key in tensors}
 
 
 def _named(given: Any, place: int) -> str:

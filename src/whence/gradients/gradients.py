@@ -45,9 +45,9 @@ def own_logit(logits: Tensor, classes: Tensor) -> Tensor:
 
 def margin(logits: Tensor, classes: Tensor) -> Tensor:
     """log(p_c / (1 − p_c)) of each sample, (B,)."""
-    own = classes[:, None] == torch.arange(logits.shape[1], device=logits.device)
+    chosen = classes[:, None] == torch.arange(logits.shape[1], device=logits.device)
     # p_c / (1 − p_c) is exp z_c over the sum of the other classes' exp z: no difference from 1 is taken.
-    return (logits * own).sum(1) - logits.masked_fill(own, -torch.inf).logsumexp(1)
+    return (logits * chosen).sum(1) - logits.masked_fill(chosen, -torch.inf).logsumexp(1)
 
 
 def logit_gradients(scalar: Loss, logits: Tensor, classes: Tensor) -> Tensor:
@@ -94,7 +94,7 @@ class Gradients:
     They are computed by ``torch.func``: ``vmap`` over the samples of ``grad`` of the model in eval mode.
     Where ``vmap`` cannot follow a model, as with most language models, samples are computed one by one: the
     same gradients, more slowly; ``note`` says why. Trainable are the parameters with ``requires_grad``, in
-    the order of ``named_parameters``; frozen ones have no columns. The model is left as it was: no ``.grad``
+    the order of ``named_parameters``; frozen ones have no columns. The model is left unchanged: no ``.grad``
     is written.
 
     Parameters
@@ -106,7 +106,7 @@ class Gradients:
     memory
         Bytes that gradients and activations may take at a time; at least one sample is computed.
     show_progress
-        Tell where samples are computed one by one.
+        Say where samples are computed one by one.
 
     Attributes
     ----------
@@ -173,8 +173,8 @@ class Gradients:
 
     def parameters(self, weights: Weights | None = None) -> dict[str, Tensor]:
         """Return the trainable parameters, of the model or of other ``weights``."""
-        own = dict(self.model.named_parameters())
-        return {name: (own if weights is None else weights)[name].detach() for name in self.names}
+        values = dict(self.model.named_parameters()) if weights is None else weights
+        return {name: values[name].detach() for name in self.names}
 
     def values(
         self, parameters: Weights, inputs: Any, classes: Tensor, weights: Weights | None = None
@@ -212,11 +212,11 @@ class Gradients:
         parameters = self.parameters(weights)
         compute = self._one_by_one if self.note else self._mapped
         for start in range(0, len(classes), self.chunk):
-            some = slice(start, start + self.chunk)
-            found, values = compute(parameters, take(inputs, some), classes[some], weights)
+            part = slice(start, start + self.chunk)
+            gradients, values = compute(parameters, take(inputs, part), classes[part], weights)
             _check_finite(values)
-            rows = torch.cat([part.flatten(1) for part in found], dim=1)
-            del found
+            rows = torch.cat([gradient.flatten(1) for gradient in gradients], dim=1)
+            del gradients
             yield rows.to(torch.promote_types(rows.dtype, torch.float32)), values
 
     def _mapped(
@@ -227,8 +227,8 @@ class Gradients:
         def value(parameters: Weights, inputs: Any, classes: Tensor) -> Tensor:
             return self.values(parameters, inputs, classes, weights)[0]
 
-        found, values = map_samples(self.model, grad_and_value(value), parameters, inputs, classes)
-        return [found[name] for name in self.names], values
+        gradients, values = map_samples(self.model, grad_and_value(value), parameters, inputs, classes)
+        return [gradients[name] for name in self.names], values
 
     def _one_by_one(
         self, parameters: Weights, inputs: Any, classes: Tensor, weights: Weights | None
@@ -240,21 +240,21 @@ class Gradients:
             one = slice(i, i + 1)
             with evaluating(self.model), torch.enable_grad(), eagerly(self.model):
                 value = self.values(leaves, take(inputs, one), classes[one], weights)[0]
-                found = torch.autograd.grad(
+                gradients = torch.autograd.grad(
                     value, list(leaves.values()), allow_unused=True, materialize_grads=True
                 )
-            rows.append(found)
+            rows.append(gradients)
             values.append(value.detach())
         return [torch.stack(parts) for parts in zip(*rows, strict=True)], torch.stack(values)
 
     def logits(self, parameters: Weights, inputs: Any, weights: Weights | None = None) -> Tensor:
         """Logits (B, K) as a function of the parameters."""
-        outputs: list[Tensor] = []  # of the layer, differentiable as they are
+        outputs: list[Tensor] = []  # of the layer, differentiable
         last = self.classifier.bound.extractor.layers_of_head()[-1][1]
         with last.register_forward_hook(lambda *call: outputs.append(call[-1])):
             output = at(self.model, {**(weights or {}), **parameters}, lambda: run(self.model, inputs))
-            found = outputs[0] if self._output is None else logits_in(output, n_rows(inputs))[self._output]
-            return paired(found) if self.classifier.bound.extractor.paired else found
+            logits = outputs[0] if self._output is None else logits_in(output, n_rows(inputs))[self._output]
+            return paired(logits) if self.classifier.bound.extractor.paired else logits
 
     def _find_output(self, inputs: Any) -> int | None:
         """Find which of the model's outputs are the logits; None where only the layer's own output is."""
@@ -264,14 +264,14 @@ class Gradients:
                 outputs = logits_in(run(self.model, inputs), n_rows(inputs))
             by_name = {call.name: call for call in calls}
             shared = [(share, by_name[name]) for share, name in named]
-            found = next((j for j, logits in enumerate(outputs) if made_by(shared, logits)), None)
-        if found is None and (calls[0].output.ndim != 2 or len(named) > 1):
+            place = next((j for j, logits in enumerate(outputs) if made_by(shared, logits)), None)
+        if place is None and (calls[0].output.ndim != 2 or len(named) > 1):
             raise ModelError(
-                f"The model's output must be its logits, or layer {self.layer!r} must give (B, K). It gives "
+                f"The model's output must be its logits, or layer {self.layer!r} must return (B, K). Got "
                 f"{tuple(calls[0].output.shape)}, and something after it changes the logits. "
                 'Take only the last layer with params="last".'
             )
-        return found
+        return place
 
     def _activation_bytes(self, inputs: Any) -> int:
         """Bytes of all modules' outputs for one sample."""

@@ -35,8 +35,8 @@ class LastLayer:
         return residuals, self.head.with_bias(features)
 
     def _head(self) -> Classifier:
-        found = self.classifier.bound.extractor.head()
-        return Classifier(found, self.classifier.bound, self.classifier.batch_size)
+        head = self.classifier.bound.extractor.head()
+        return Classifier(head, self.classifier.bound, self.classifier.batch_size)
 
     def _at(self, function: Callable[[], Any]) -> Any:
         if self.weights is None:

@@ -77,8 +77,8 @@ class AllLayers:
         self.classifier, self.batches = classifier, batches
         model = classifier.model
         self.layers = {name: m for name, m in model.named_modules() if _supported(m)}
-        own = {f"{name}.{part}" for name in self.layers for part in ("weight", "bias")}
-        self.left_out = tuple(n for n, p in model.named_parameters() if p.requires_grad and n not in own)
+        included = {f"{name}.{part}" for name in self.layers for part in ("weight", "bias")}
+        self.left_out = tuple(n for n, p in model.named_parameters() if p.requires_grad and n not in included)
         if not self.layers:
             raise ModelError(
                 "EK-FAC needs a trainable nn.Linear, or nn.Conv2d without groups. The model has none: its "
@@ -113,12 +113,12 @@ class AllLayers:
                 self._check_calls(name, calls[name], samples.stop - samples.start)
             leaves = [calls[name][0][1] for name in self.names]
             rows = [_rows(self.layers[name], calls[name][0][0]) for name in self.names]
-            found = []
+            records = []
             for v in vectors(logits.detach(), samples):
                 parts = torch.autograd.grad(logits, leaves, grad_outputs=v.to(logits), retain_graph=True)
-                each = zip(self.layers.values(), rows, parts, strict=True)
-                found.append([Record(a, _places(layer, d).to(a)) for layer, a, d in each])
-        return found
+                layers = zip(self.layers.values(), rows, parts, strict=True)
+                records.append([Record(a, _places(layer, d).to(a)) for layer, a, d in layers])
+        return records
 
     @contextmanager
     def _watching(self) -> Iterator[dict[str, list[tuple[Tensor, Tensor]]]]:

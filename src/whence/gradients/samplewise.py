@@ -41,7 +41,7 @@ def map_samples(
 
     def mapped() -> Any:
         with evaluating(model), torch.enable_grad(), eagerly(model), warnings.catch_warnings():
-            # It is a word to torch's own developers.
+            # It is meant for torch's developers.
             warnings.filterwarnings("ignore", message="There is a performance drop")
             return vmap(one, (None, each_part(inputs, _row_axis), 0))(parameters, inputs, classes)
 

@@ -98,7 +98,7 @@ class HingeRP(Attributor):
         size = float(np.linalg.norm(solution.weight))
         residual = float(np.linalg.norm(solution.weight - alpha.T @ X)) / size if size > 0 else 0.0
         weight = solution.weight.copy()
-        weight[:, training.features.shape[1] :] *= constant  # the bias as it is added to the logits
+        weight[:, training.features.shape[1] :] *= constant  # the bias that is added to the logits
         points = pack_points(training, alpha, weight, residual)
         return {**points, "constant": torch.tensor(constant, dtype=torch.float64)}
 
