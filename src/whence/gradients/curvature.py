@@ -239,8 +239,9 @@ def solved_squares(curvature: Curvature, solve: Solve, show_progress: bool) -> T
 
 def count_drawn(fitted: Any, n_samples: int | None) -> dict[str, int]:
     """Return the number of samples that a curvature is of, by name, where it is not all."""
-    everyone = n_samples is None or n_samples >= len(fitted.used_labels)
-    return {} if everyone else {"samples of curvature": n_samples}
+    if n_samples is None or n_samples >= len(fitted.used_labels):
+        return {}
+    return {"samples of curvature": n_samples}
 
 
 def reread(name: str, last: bool) -> str:
