@@ -18,11 +18,11 @@ from whence.features.training import Training, checked, task_of
 from whence.model.holders import held_by
 from whence.model.language import of_documents
 from whence.model.modules import check_model, class_names
-from whence.surrogate.surrogate import Surrogate
 from whence.tasks import Task, Tokens, as_task, task_of_labels
 
 if TYPE_CHECKING:
     from whence.attribution.base import Attributor
+    from whence.surrogate.surrogate import Surrogate
 
 _DEFAULTS = {
     "dtype": "float32",
