@@ -10,12 +10,12 @@ import pytest
 import torch
 from scipy.sparse import csr_array
 from torch import nn
-from whence.methods.dual import vectors
 
 import whence
 from whence.core import store
 from whence.errors import InvalidInputError, StoreError
-from whence.surrogate.expansion import Expansion
+from whence.surrogate import scores
+from whence.surrogate.scores import Expansion, Vectors
 
 N, D, K = 60, 5, 3
 
@@ -39,7 +39,7 @@ def _features(folder: Path) -> Path:
 
 @pytest.mark.parametrize("rows", [1, 7, 1000])  # read at a time
 def test_both_forms_answer_alike(fitted, rows: int, monkeypatch) -> None:
-    monkeypatch.setattr(vectors, "_BLOCK_BYTES", rows * 4 * D)
+    monkeypatch.setattr(scores, "_BLOCK_BYTES", rows * 4 * D)
     model, explainer, folder = fitted
     loaded = whence.load(folder / "bank.whence", model, cache_dir=folder / "cache")
     copy = whence.load(folder / "copy.whence", model)
@@ -134,7 +134,7 @@ def test_a_map_beyond_memory_is_fitted_without_a_copy(tmp_path: Path, monkeypatc
     X, y = rng.normal(size=(40, 6)).astype(np.float32), np.arange(40) % 3
     np.save(tmp_path / "x.npy", X)
     held = whence.DualDA(C=0.1, show_progress=False).fit(features=whence.features.FeatureBank.of(X, y))
-    monkeypatch.setattr("whence.surrogate.vectors.fits", lambda *_: False)
+    monkeypatch.setattr("whence.surrogate.scores.fits", lambda *_: False)
     mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
     other = whence.DualDA(C=0.1, show_progress=False).fit(features=whence.features.FeatureBank.of(mapped, y))
     assert other.surrogate_.stored.mapped
@@ -143,12 +143,12 @@ def test_a_map_beyond_memory_is_fitted_without_a_copy(tmp_path: Path, monkeypatc
 
 def test_scores_by_parts_rank_as_their_definition(monkeypatch) -> None:
     """τ = λ (f·f(x) + b²) by a plain product, ranked by numpy."""
-    monkeypatch.setattr(vectors, "_BLOCK_BYTES", 3 * 4 * 8)  # three rows
+    monkeypatch.setattr(scores, "_BLOCK_BYTES", 3 * 4 * 8)  # three rows
     rng = np.random.default_rng(3)
     X, tests = rng.normal(size=(30, 8)).astype(np.float32), rng.normal(size=(5, 8)).astype(np.float32)
     support, lam = np.arange(0, 30, 2), np.zeros((30, 2))
     lam[support] = rng.normal(size=(15, 2))
-    expansion = Expansion(vectors.Vectors(X, support), support, csr_array(lam), constant=0.5)
+    expansion = Expansion(Vectors(X, support), support, csr_array(lam), constant=0.5)
     expected = lam[:, 1] * (tests @ X.T + 0.25)
     target = torch.ones(5, dtype=torch.int64)
     np.testing.assert_allclose(

@@ -18,8 +18,8 @@ from whence import methods
 from whence.core import store
 from whence.errors import InvalidInputError, ModelError, NotFittedError, StoreError
 from whence.features import FeatureBank
-from whence.surrogate.expansion import Expansion
-from whence.surrogate.vectors import Vectors
+from whence.surrogate.scores import Expansion
+from whence.surrogate.scores import Vectors
 from whence.tasks import Classes
 
 K, D, N, B = 4, 7, 90, 11
@@ -193,7 +193,7 @@ def test_results_do_not_depend_on_how_tests_are_batched(monkeypatch: pytest.Monk
     _, _, tests = data()
     e = fitted()
     whole, top = e.attribute(features=tests, target=1), e.top_k(features=tests, k=3, target=1)
-    monkeypatch.setattr("whence.surrogate.expansion._BLOCK", 60)
+    monkeypatch.setattr("whence.surrogate.scores._BLOCK", 60)
     np.testing.assert_allclose(e.attribute(features=tests, target=1), whole, rtol=1e-12)
     assert torch.equal(e.top_k(features=tests, k=3, target=1).proponents.indices, top.proponents.indices)
     one = torch.cat([e.attribute(features=tests[b : b + 1], target=1) for b in range(B)])
@@ -254,19 +254,6 @@ def test_the_constant_is_kept_with_the_explainer(tmp_path: Path) -> None:
         loaded.attribute(features=tests, target=1), e.attribute(features=tests, target=1)
     )
     assert e.what_if(100 * X, remove=[0, 5]).constant_ == e.constant_
-
-
-def test_files_without_a_constant_have_one_of_1(tmp_path: Path) -> None:
-    X, y, tests = data()
-    e = whence.DualDA(C=0.05, show_progress=False).fit(features=FeatureBank.of(X, y))
-    e.save(tmp_path / "new.whence")
-    arrays, manifest = store.read(tmp_path / "new.whence")
-    del manifest["constant"]
-    store.write(tmp_path / "old.whence", arrays, manifest)
-    old = whence.load(tmp_path / "old.whence")
-    assert old.constant_ == 1.0
-    expected = e.lam_.toarray()[:, 1] * (tests @ X.T + 1.0)
-    np.testing.assert_allclose(old.attribute(features=tests, target=1), expected, rtol=1e-12, atol=1e-14)
 
 
 # Fitting a model
@@ -487,7 +474,7 @@ def test_use_before_fit_is_refused(tmp_path: Path) -> None:
         lambda: e.top_k(features=x),
         lambda: e.predict(x),
         e.self_influence,
-        e.global_attribution,
+        lambda: e.lam_,
         lambda: e.save(tmp_path / "x"),
     ):
         with pytest.raises(NotFittedError, match="fit"):
@@ -605,5 +592,5 @@ def test_scores_sum_to_the_logit_whatever_the_scale_of_the_features(scale, offse
     ):
         error = np.abs(scores.sum(axis=1, dtype=np.float64) - exact.astype(np.float64))
         assert error.max() <= 1e-4
-    logits = explainer.surrogate_.logits(explainer.check_features(X))[:, 1]
+    logits = explainer.surrogate_.logits(explainer.fitted_.check_features(X))[:, 1]
     assert np.abs(logits.numpy() - exact.astype(np.float64)).max() <= 1e-9 * max(1, np.abs(exact).max())

@@ -17,7 +17,7 @@ import whence
 from whence.errors import ConvergenceWarning, InvalidInputError
 from whence.features import FeatureBank
 from whence.model.heads import Head
-from whence.surrogate.outputs import Output, slopes, values
+from whence.surrogate.effects import Output, slopes, values
 from whence.surrogate.softmax import network_loss, suited
 from whence.svm.softmax import SoftmaxSolution, solve_softmax, spanned
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -235,7 +236,8 @@ def test_other_training_samples_than_the_fitted_are_refused(explainer: DualDA, t
     with pytest.raises(InvalidInputError, match="'data' must be the training set that was fitted"):
         whence.load(tmp_path / "corners.whence", model=cnn(), data=(x.flip(0), y.flip(0)))
     other: Any = whence.load(tmp_path / "corners.whence", model=cnn(), data=(x, y))
-    other.data_ = as_training_set((x.flip(0), y.flip(0)))  # as a set that changes afterwards
+    changed = as_training_set((x.flip(0), y.flip(0)))
+    other.fitted_ = dataclasses.replace(other.fitted_, data=changed)  # as a set that changes afterwards
     with pytest.raises(StoreError, match=r"Training sample \d+ is not the one that was fitted"):
         other.explain(x[:1])
 

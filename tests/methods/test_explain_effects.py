@@ -16,7 +16,7 @@ import whence
 from tests.methods.test_explain import K, cnn, images
 from whence import Effects
 from whence.errors import InvalidInputError
-from whence.surrogate.outputs import Output
+from whence.surrogate.effects import Output
 
 OUTPUTS: list[Output] = ["logit", "margin", "log_prob"]
 
@@ -42,7 +42,7 @@ def test_vectors_at_the_features_give_back_the_effects(output: Output, layers: s
     effects, f = explainer.attribute(x).double(), features(explainer, x)
     for n, why in enumerate(explainer.explain(x, k=K)):
         indices = [one.index for one in why.pairs]
-        parts = explainer.parts(f[n : n + 1], why.target, indices)
+        parts = explainer.fitted_.scorer.parts(f[n : n + 1], why.target, indices)
         found = parts.on_test.double() @ f[n].double() + parts.bias
         expected = effects[n, indices]
         rest = (parts.on_train.double() * parts.vectors.double()).sum(1) - expected
@@ -139,5 +139,5 @@ def test_samples_that_were_skipped_keep_their_places() -> None:
 
 
 def test_concepts_are_refused(explainer: Effects) -> None:
-    with pytest.raises(InvalidInputError, match=r"Effects says what would change.*DualDA\.explain_concepts"):
+    with pytest.raises(AttributeError, match=r"Effects has no 'explain_concepts'. DualDA has it"):
         explainer.explain_concepts(images()[0][:1])

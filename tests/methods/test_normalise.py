@@ -301,7 +301,7 @@ def test_flipped_and_localised_pairs_have_scores_at_unit_length() -> None:
     explainer, x = explained(), images()[0]
     f, lam = unit_features(cnn(bias=False), x), explainer.lam_.toarray()
     found = pair_flipping(explainer, x[:2], baseline=0.0, steps=4)
-    classes = explainer.classes(x[:2], None).tolist()
+    classes = explainer.top_k(x[:2]).target.tolist()
     for test, train, score in zip(found.tests, found.trains, found.scores, strict=True):
         expected = lam[train, classes[test]] * float(f[test] @ f[train])
         assert score == pytest.approx(expected, rel=1e-4)

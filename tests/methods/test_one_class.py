@@ -95,7 +95,7 @@ def test_it_is_saved_and_a_file_that_does_not_fit_is_refused(tmp_path: Path) -> 
     again = whence.load(tmp_path / "usual.whence")
     assert torch.equal(again.attribute(features=X[:5]), explainer.attribute(features=X[:5]))
     assert again.boundary_.tolist() == explainer.boundary_.tolist()
-    arrays, manifest = explainer.saved()
+    arrays, manifest = explainer.packed()
     arrays["vectors"] = arrays["vectors"][1:]
     with pytest.raises(StoreError, match="'vectors' must have a row per sample"):
         whence.OneClass.restored(arrays, manifest, None)

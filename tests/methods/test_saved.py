@@ -1,4 +1,4 @@
-"""Saved files are read: those from before the house was rebuilt, and those of a user's own method."""
+"""Saved files are read: those that were written earlier, and those of a user's own method."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from safetensors.torch import load_file
 
 import whence
 from tests.helpers.registered import forgetting
+from whence.attribution.fitted import Fitted, Tests
 from whence.errors import StoreError
 from whence.methods import Attributor
 
@@ -46,7 +47,7 @@ class Counts(Attributor):
 
     name = "counts"
 
-    def _learn(self, training: Any, **given: Any) -> dict[str, torch.Tensor]:
+    def learn(self, training: Any, **given: Any) -> dict[str, torch.Tensor]:
         n = len(training.labels)
         return {
             "counts": torch.arange(n),
@@ -54,12 +55,12 @@ class Counts(Attributor):
             "half": torch.arange(n).double() / 2,
         }
 
-    def _scores(self, features: torch.Tensor, classes: torch.Tensor, x: Any) -> torch.Tensor:
-        kept = self._cache["counts"] * self._cache["even"] + self._cache["half"]
-        return kept.expand(len(features), -1)
+    def score_tests(self, fitted: Fitted, tests: Tests) -> torch.Tensor:
+        kept = fitted.arrays["counts"] * fitted.arrays["even"] + fitted.arrays["half"]
+        return kept.expand(len(tests), -1)
 
-    def _self_influence(self) -> torch.Tensor:
-        return self._cache["half"]
+    def score_self(self, fitted: Fitted) -> torch.Tensor:
+        return fitted.arrays["half"]
 
 
 class Laid(Counts):

@@ -31,10 +31,6 @@ class Ensemble(Attributor):
     all the same says nothing about it and counts as zero. Self-influence is averaged in the same way, over
     the self-influences of all samples.
 
-    ``fit`` takes several models, with the same classes, as ``model``, and a bank per model as ``features``.
-    Besides the arguments of all methods it takes ``checkpoints``: state dicts, models, or paths of files with
-    one, for one ``model``; as many members, each with a copy of it.
-
     Parameters
     ----------
     members
@@ -80,7 +76,20 @@ class Ensemble(Attributor):
         checkpoints: Checkpoints | None = None,
         **options: Any,
     ) -> Self:
-        """Fit a member to each model, on the same training set; ``options`` are those of the members' fit."""
+        """Fit a member to each model, all on the same training set.
+
+        Parameters
+        ----------
+        model
+            Several models with the same classes, or one, with ``checkpoints``.
+        features
+            A bank per model.
+        checkpoints
+            State dicts, models, or paths of files with one, for one ``model``: as many members, each with a
+            copy of it.
+        data, y, layer, options
+            As for ``Attributor.fit``; they go to every member.
+        """
         self._check_parameters()
         several: list[dict[str, Any]]
         if features is None:
