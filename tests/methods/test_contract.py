@@ -382,7 +382,7 @@ def test_features_alone_are_enough_or_refused(method: str, tmp_path: Path) -> No
 def test_gradients_of_all_parameters_need_the_model(method: str) -> None:
     with pytest.raises(InvalidInputError, match=rf"{methods.get(method).__name__}.*runs it on inputs"):
         make(method).fit(features=arrays("cnn"))
-    with pytest.raises(InvalidInputError, match="features of their own"):
+    with pytest.raises(InvalidInputError, match="looks at inputs"):
         fitted(method, "cnn").attribute(features=bank("cnn").features[:2])
 
 
