@@ -11,8 +11,6 @@ import torch
 
 pytest.importorskip("transformers")
 
-import functools
-import operator
 
 import whence
 from tests.helpers.untouched import assert_untouched, snapshot
@@ -180,20 +178,27 @@ def test_without_what_is_no_document(explainer: DualDA, documents: Any) -> None:
 def test_agreement_by_frequency(explainer: DualDA, model: Any, corpus: Corpus) -> None:
     found = explainer.faithfulness_by_frequency()
     counts = np.bincount(corpus.labels, minlength=len(tokenizer()))
-    sums: dict[str, list[bool]] = {band.name: [] for band in found.bands}
+    sums: dict[str, list[tuple[bool, bool]]] = {band.name: [] for band in found.bands}
     W = explainer.coef_
     for i in range(len(corpus)):
         read = explainer.fitted_.require_model().read([corpus[i][0]], 1)
         theirs = int(read.logits.argmax())
-        ours = int((W[:, :-1] @ read.features[0].double().numpy() + W[:, -1]).argmax())
+        ours = W[:, :-1] @ read.features[0].double().numpy() + W[:, -1]
+        rival = np.delete(ours, theirs).max()
         name = "0" if counts[theirs] == 0 else "1–9" if counts[theirs] < 10 else "10–99"
-        sums[name].append(ours == theirs)
+        # Logits on the margin are equal but for rounding: such a place may count either way.
+        sums[name].append((bool(ours[theirs] > rival + 1e-5), bool(ours[theirs] > rival - 1e-5)))
     assert [band.places for band in found.bands] == [len(one) for one in sums.values()]
-    for band, each in zip(found.bands, sums.values(), strict=True):
-        assert band.agreement == (pytest.approx(np.mean(each)) if each else None)
+    for band, places in zip(found.bands, sums.values(), strict=True):
+        if places:
+            least, most = np.mean(places, axis=0)
+            assert least <= band.agreement <= most
+        else:
+            assert band.agreement is None
     assert not found.held_out
     assert found.places == len(corpus)
-    assert found.agreement == pytest.approx(np.mean(functools.reduce(operator.iadd, sums.values(), [])))
+    least, most = np.mean([place for places in sums.values() for place in places], axis=0)
+    assert 0.8 < least <= found.agreement <= most
     other = explainer.faithfulness_by_frequency(["the cat is cold .", "jon is far"])
     assert other.held_out
     assert other.places == 6
