@@ -6,7 +6,7 @@ import inspect
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
     from whence.explanation import Explanations
     from whence.features import Usualness
-    from whence.model.layers import Asked
     from whence.relevance.xda import Method
     from whence.surrogate.surrogate import Surrogate
 
@@ -121,13 +120,9 @@ class Attributor(ABC):
     capabilities: ClassVar[Capabilities] = Capabilities()
     """What the method supports, needs and costs."""
 
-    if TYPE_CHECKING:
-        device: str | torch.device | None
-        layers: Asked | list[str]
-        fitted_: Fitted
-
     batch_size: int = parameter(BATCH_SIZE, check_count)
     show_progress: bool = parameter(True, check_flag)
+    fitted_: Fitted = field(init=False)
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)

@@ -33,7 +33,9 @@ def one_of(words: Any) -> Check:
 
 def check_fields(method: Any) -> None:
     """Check all declared hyper-parameters of a method, in their order, and store their plain form."""
-    for each in fields(method):
-        value, rule = getattr(method, each.name), each.metadata
-        if "check" in rule and not (rule["or_none"] and value is None):
-            setattr(method, each.name, rule["check"](each.name, value))
+    for hyper in fields(method):
+        rule = hyper.metadata
+        if "check" in rule:
+            value = getattr(method, hyper.name)
+            if value is not None or not rule["or_none"]:
+                setattr(method, hyper.name, rule["check"](hyper.name, value))

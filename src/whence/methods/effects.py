@@ -49,7 +49,7 @@ class Effects(Attributor):
     less their mean and in units of their deviation, and effects are on the prediction, in the targets' own
     units. What one sample does exactly is then its score over 1 − C f_iᵀH⁻¹f_i.
 
-    Features of several layers foretell best: the last layer's alone leaves out how those before it learn.
+    Features of several layers predict best: the last layer's alone leaves out how those before it learn.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ class Effects(Attributor):
     device
         Where the features and scores are computed; None is the model's device, or the CPU for features.
     output
-        What is foretold of the target class: "logit", its logit; "margin", that less the largest other;
+        What is predicted of the target class: "logit", its logit; "margin", that less the largest other;
         "log_prob", the logarithm of its probability.
     batch_size, show_progress
         As for every method, see ``Attributor``.

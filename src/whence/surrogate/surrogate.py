@@ -105,7 +105,7 @@ class Surrogate:
     @property
     def bias(self) -> bool:
         """Whether there is a bias."""
-        return self.coef.shape[1] > self.stored.shape[1]
+        return bool(self.coef.shape[1] > self.stored.shape[1])
 
     @property
     def constant(self) -> float:
