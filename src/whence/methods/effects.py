@@ -79,8 +79,6 @@ class Effects(Attributor):
 
     Attributes
     ----------
-    response_ : Response, how the surrogate's weights answer to a pull at them, H⁻¹
-
     Also what ``DualDA`` has of its surrogate, here of the softmax surrogate: ``lam_``, ``coef_``, ``C_``,
     ``gap_``, ``agreement_`` and so on. Every sample is a support vector.
 
