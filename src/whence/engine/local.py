@@ -6,19 +6,11 @@ import sys
 import traceback
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
-from functools import lru_cache
 from typing import Any
 
 from whence.core.checks import check_count
+from whence.core.resources import thread_pools
 from whence.engine.base import ENGINES, Engine, Outcome, Piece
-
-
-@lru_cache(maxsize=1)
-def _pools(modules: int) -> Any:
-    """Find the libraries that have threads, which takes milliseconds: again where modules were imported."""
-    from threadpoolctl import ThreadpoolController
-
-    return ThreadpoolController()
 
 
 @contextmanager
@@ -34,7 +26,7 @@ def limited(n: int | None) -> Iterator[None]:
     torch: Any = sys.modules.get("torch")  # without torch there are no threads of torch
     before = torch.get_num_threads() if torch else 0
     try:
-        with _pools(len(sys.modules)).limit(limits=n):
+        with thread_pools().limit(limits=n):
             if torch:
                 torch.set_num_threads(n)
             yield

@@ -243,7 +243,20 @@ class DualDA(Updating):
         """
         self.check_fitted()
         self.task_.require_classes("An explainer whose stability is asked for")
-        return Stability(self, fitted_features(self, features), check_count("halves", halves))
+        halves = check_count("halves", halves)
+
+        def read_tests(x: Any, target: Any, given: Any) -> tuple[Tensor, Tensor]:
+            return self._read(x, target) if given is None else self._given(given, target)
+
+        return Stability(
+            self.surrogate_,
+            fitted_features(self, features),
+            read_tests,
+            C=self.C_,
+            halves=halves,
+            seed=self.seed,
+            show_progress=self.show_progress,
+        )
 
     def trace(
         self,

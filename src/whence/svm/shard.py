@@ -9,9 +9,9 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 from scipy.sparse import csr_array
-from threadpoolctl import threadpool_limits
 
 from whence.core.arrays import Array, Doubles, Floats, Ints
+from whence.core.resources import thread_pools
 from whence.errors import InvalidInputError
 from whence.svm.passes import Notes, Probe, in_threads, look_at_all, most_listed, weight_of
 from whence.svm.problem import Makes, Moving, Problem
@@ -152,7 +152,7 @@ class Shard:
         if moved:
             self._slack = 0.5 * change
         slack = self._slack if np.isfinite(self._slack) else 0.0
-        with threadpool_limits(limits=1, user_api="blas"):
+        with thread_pools().limit(limits=1, user_api="blas"):
             self._kept, found = look_at_all(
                 self._problem, self._W, self._kept.trimmed(), slack, self._most, self._notes, self._parallel
             )
