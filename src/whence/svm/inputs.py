@@ -112,6 +112,14 @@ def check_range(C: float, norms: Doubles) -> None:
         )
 
 
+def check_sizes(X: Floats, C: float, bias: bool | float) -> tuple[float, float, Doubles]:
+    """Return C, the constant that follows features (N, d), and ‖f_i‖² with it, or raise."""
+    C, constant, norms = check_C(C), check_bias(bias), squared_norms(X)
+    norms += constant**2
+    check_range(C, norms)
+    return C, constant, norms
+
+
 def squared_norms(X: Floats) -> Doubles:
     """‖f_i‖² in float64; raises on NaN, infinity and overflow."""
     norms = np.empty(len(X))

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from scipy.sparse import csr_array
 
 from whence.core.arrays import Doubles, Floats, Ints
+from whence.svm import loops
 from whence.svm.likeness import HeadLayer, Judge, judged
 from whence.svm.pairs import Kept, Pairs
 
@@ -158,9 +159,9 @@ class Problem(ABC):
 
     # What the problem is
 
-    @abstractmethod
     def merged(self) -> tuple[Self, Ints]:
-        """The problem with one output in place of several that are alike, and each output's place in it."""
+        """The problem with one output instead of several that are alike, and each output's place in it."""
+        return self, np.arange(self.n_outputs)
 
     @abstractmethod
     def copies(self) -> list[Ints]:
@@ -191,9 +192,9 @@ class Problem(ABC):
 
     # Values
 
-    @abstractmethod
     def inner(self, A: Floats, B: Floats, outputs: Ints | None = None) -> float:
         """The inner product of two arrays like W (K, D), or like its rows of some outputs (U,), ascending."""
+        return float(loops.inner(A, B))
 
     @property
     @abstractmethod
@@ -269,17 +270,16 @@ class Problem(ABC):
     ) -> None:
         """Write the projection of centre + σ (g + t·dg) onto the feasible α to ``out``."""
 
-    @abstractmethod
     def inner_pairs(self, A: Doubles, B: Doubles, pairs: Pairs) -> float:
         """The inner product of two arrays like α, (P,)."""
+        return float(np.vdot(A, B))
 
     @abstractmethod
     def slackness(self, alpha: Doubles, g: Doubles, pairs: Pairs) -> float:
         """Σ_i of how far g_i·α_i is below its largest over all feasible α_i of these pairs."""
 
-    @abstractmethod
-    def repair(self, alpha: Doubles, pairs: Pairs) -> None:
-        """Take rounding out of a projection, in place."""
+    def repair(self, alpha: Doubles, pairs: Pairs) -> None:  # noqa: B027
+        """Take rounding out of a projection, in place; by default there is none."""
 
     @abstractmethod
     def system(self, rows: Rows) -> System:

@@ -7,14 +7,15 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
+from scipy.linalg import LinAlgError
 from scipy.sparse import csr_array
 
 from whence.core.arrays import Doubles, Floats, Ints, Mask
 from whence.core.checks import check_count, real_array
 from whence.errors import InvalidInputError
-from whence.svm import inputs, loops
+from whence.svm import inputs
 from whence.svm.boxed import kernels
-from whence.svm.boxed.system import OutputSystem, cost
+from whence.svm.crammer_singer.hessian import cholesky_solve
 from whence.svm.pairs import Kept, Pairs, small_int
 from whence.svm.passes import Rows
 from whence.svm.problem import Losses, Moving, Problem, Seen
@@ -28,7 +29,7 @@ class Boxed(Problem):
 
     Dual: max_λ Σ_ic (t_ic λ_ic − ε|λ_ic|) − ½‖Σ_i λ_i f_iᵀ‖², with |λ_ic| ≤ C and, where ``one_sided``,
     t_ic λ_ic ≥ 0. Primal: min_W ½‖W‖² + C Σ_ic loss(w_c·f_i), with the loss max(0, |t − s| − ε), or where
-    ``one_sided`` max(0, sign(t)·(t − s)). α = −λ. A case says what its targets are, ``strata`` and
+    ``one_sided`` max(0, sign(t)·(t − s)). α = −λ. A case says what its targets are, and
     ``compare``.
 
     Attributes
@@ -46,15 +47,14 @@ class Boxed(Problem):
     @classmethod
     def of(cls, features: npt.ArrayLike, targets: Doubles, C: float, bias: float, *more: Any) -> Self:
         """Make the problem of features (N, d) and targets t (N, K) that are checked."""
-        X, C, constant = inputs.check_features(features), inputs.check_C(C), inputs.check_bias(bias)
-        norms = inputs.squared_norms(X)
-        norms += constant**2
-        inputs.check_range(C, norms)
-        return cls(X, targets.shape[1], C, constant, norms, np.ascontiguousarray(targets), *more)
+        X = inputs.check_features(features)
+        sizes = inputs.check_sizes(X, C, bias)
+        return cls(X, targets.shape[1], *sizes, np.ascontiguousarray(targets), *more)
 
-    def merged(self) -> tuple[Self, Ints]:
-        """The problem as it is."""
-        return self, np.arange(self.n_outputs)
+    @property
+    def strata(self) -> Ints:
+        """One group: numbers need no proportions."""
+        return np.zeros(len(self.targets), np.int64)
 
     def copies(self) -> list[Ints]:
         """Groups of samples with equal features and targets."""
@@ -62,10 +62,6 @@ class Boxed(Problem):
         return inputs.find_copies(self.features, self.squared_norms, kinds.reshape(-1))
 
     # Values
-
-    def inner(self, A: Floats, B: Floats, outputs: Ints | None = None) -> float:
-        """Σ_c A_c·B_c of two arrays like W, (K, D), or like some of its rows."""
-        return float(loops.inner(A, B))
 
     @property
     def trace(self) -> int:
@@ -76,15 +72,13 @@ class Boxed(Problem):
         """α = −λ where that has the target's sign, if it must; also gives the largest |λ|."""
         outputs = lam.indices.astype(small_int(self.n_outputs))
         kept = Kept(lam.indptr.astype(np.int64), outputs, -lam.data.astype(np.float64))
-        self._clip(kept, np.inf)
+        self.complete(kept, np.inf)
         return kept, self.linear(kept)[1]
 
-    def _clip(self, kept: Kept, C: float) -> None:
-        kernels.clip(kept.ptr, kept.outputs, kept.alpha, self.targets, self.one_sided, C)
-
-    def complete(self, kept: Kept) -> None:
+    def complete(self, kept: Kept, C: float | None = None) -> None:
         """Put every α into its interval."""
-        self._clip(kept, self.C)
+        end = self.C if C is None else C
+        kernels.clip(kept.ptr, kept.outputs, kept.alpha, self.targets, self.one_sided, end)
 
     def linear(self, kept: Kept) -> tuple[float, float]:
         """Σ_ic t_ic λ_ic − ε|λ_ic| and the largest |λ_ic|."""
@@ -181,16 +175,9 @@ class Boxed(Problem):
             centre, sigma, g, t, dg, self.targets, *pairs, self.epsilon, self.one_sided, self.C, out
         )
 
-    def inner_pairs(self, A: Doubles, B: Doubles, pairs: Pairs) -> float:
-        """Σ_ic A_ic B_ic of two arrays like α, (P,)."""
-        return float(np.vdot(A, B))
-
     def slackness(self, alpha: Doubles, g: Doubles, pairs: Pairs) -> float:
         """What g·α − ε|α| is below its largest."""
         return float(kernels.slackness(alpha, g, self.targets, *pairs, self.epsilon, self.one_sided, self.C))
-
-    def repair(self, alpha: Doubles, pairs: Pairs) -> None:
-        """Nothing: a clipped number is in its interval."""
 
     def system(self, rows: Rows) -> OutputSystem:
         """Systems of every output by itself."""
@@ -199,7 +186,52 @@ class Boxed(Problem):
     def step_cost(self, free: int, pairs: int) -> float:
         """Operations of one Newton step, with as many free samples at every output."""
         K, D = self.shape
-        return K * min(cost(pairs / K, D))
+        return K * min(solve_cost(pairs / K, D))
+
+
+def solve_cost(n_free: float, D: int) -> tuple[float, float]:
+    """Operations of solving for one output with so many free samples, by their products and by features."""
+    return n_free**2 * D + n_free**3 / 3, n_free * D**2 + D**3 / 3
+
+
+class OutputSystem:
+    """(I + σ Σ_i f_i f_iᵀ) x_c = r_c for every output c, over the samples whose λ_ic is between all ends."""
+
+    def __init__(self, problem: Boxed, rows: Rows) -> None:
+        self.problem, self.rows = problem, rows
+
+    def solve(self, a: Doubles, sigma: float, residual: Doubles, accuracy: float) -> Doubles:
+        """Solve for a residual (U, D) at α (P,)."""
+        pairs, free = self.rows.pairs, self.problem.free(a)
+        rows, place = pairs.spread(pairs.rows)[free], self.rows.place[free]
+        found = np.empty_like(residual)
+
+        def one(c: int) -> None:
+            found[c] = _solve(self.rows.block(rows[place == c]), sigma, residual[c])
+
+        self.rows.parallel(one, range(len(residual)))
+        return found
+
+
+def _solve(F: Doubles, sigma: float, r: Doubles) -> Doubles:
+    """(I + σ FᵀF)⁻¹ r, by whichever matrix is cheaper."""
+    n, D = F.shape
+    if n == 0:
+        return r
+    by_products, by_features = solve_cost(n, D)
+    # Where σ is past what float64 factorises, a little more on the diagonal makes a shorter step of it.
+    for more in (0.0, 1e-12, 1e-8):
+        try:
+            if by_products < by_features:
+                gram = F @ F.T
+                gram[np.diag_indices(n)] += 1.0 / sigma + more * np.trace(gram) / n
+                return r - F.T @ cholesky_solve(gram, F @ r)
+            H = sigma * (F.T @ F)
+            H[np.diag_indices(D)] += 1.0 + more * np.trace(H) / D
+            return cholesky_solve(H, r)
+        except LinAlgError:
+            continue
+    return r
 
 
 def check_rows(name: str, values: npt.ArrayLike, n: int, n_outputs: int | None) -> Doubles:

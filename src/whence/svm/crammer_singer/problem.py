@@ -54,11 +54,7 @@ class CrammerSinger(Problem):
         X = inputs.check_features(features)
         y = check_labels(targets, len(X))
         K = check_n_classes(n_outputs, y)
-        C, constant = inputs.check_C(C), inputs.check_bias(bias)
-        norms = inputs.squared_norms(X)
-        norms += constant**2
-        inputs.check_range(C, norms)
-        return cls(X, K, C, constant, norms, y)
+        return cls(X, K, *inputs.check_sizes(X, C, bias), y)
 
     def merged(self) -> tuple[Self, Ints]:
         """The problem with one class, the last, in place of all that have no sample, and each class's place.
@@ -118,10 +114,10 @@ class CrammerSinger(Problem):
 
     def inner(self, A: Floats, B: Floats, outputs: Ints | None = None) -> float:
         """Σ_c A_c·B_c of two arrays like W, (K, D), or like its rows of some classes."""
-        found = float(loops.inner(A, B))
+        total = super().inner(A, B)
         if self.multiplicity > 1 and (outputs is None or outputs[-1] == self.n_outputs - 1):
-            found += (self.multiplicity - 1) * float(loops.inner(A[-1:], B[-1:]))
-        return found
+            total += (self.multiplicity - 1) * float(loops.inner(A[-1:], B[-1:]))
+        return total
 
     @property
     def trace(self) -> int:
@@ -235,7 +231,7 @@ class CrammerSinger(Problem):
     def inner_pairs(self, A: Doubles, B: Doubles, pairs: Pairs) -> float:
         """Σ_ic A_ic B_ic of two arrays like α, (P,)."""
         if self.multiplicity == 1:
-            return float(np.vdot(A, B))
+            return super().inner_pairs(A, B, pairs)
         return float(np.vdot(A * self.times[pairs.outputs], B))
 
     def slackness(self, alpha: Doubles, g: Doubles, pairs: Pairs) -> float:
