@@ -21,6 +21,7 @@ from whence.errors import ConvergenceWarning
 from whence.surrogate.shards import strongest
 from whence.surrogate.surrogate import Surrogate
 from whence.svm import solve
+from whence.svm.pairs import spread_rows
 
 ReadTests = Callable[[Any, Any, Any], tuple[Tensor, Tensor]]
 """Returns features (B, d) and targets (B,) of tests, from inputs, targets and features as users pass them."""
@@ -137,6 +138,4 @@ def _solve(
             features[rows], labels[rows], warm_start=csr_array(lam[rows]), tol=tol, seed=seed, n_threads=1,
             **options,
         ).lam  # fmt: skip
-    counts = np.zeros(len(labels), np.int64)
-    counts[rows] = np.diff(part.indptr)
-    return csr_array((part.data, part.indices, np.r_[0, np.cumsum(counts)]), shape=lam.shape)
+    return spread_rows(part, rows, len(labels))

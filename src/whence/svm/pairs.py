@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from scipy.sparse import csr_array
 
 from whence.core.arrays import Doubles, Ints
 from whence.svm import loops
@@ -126,3 +127,10 @@ def row_int(n: int) -> type[np.signedinteger[Any]]:
 def small_int(n_outputs: int) -> type[np.signedinteger[Any]]:
     """The integer type that outputs are kept in."""
     return np.int16 if n_outputs < 2**15 else np.int32
+
+
+def spread_rows(lam: csr_array, rows: Ints, n: int) -> csr_array:
+    """λ of n samples, from that of some rows (ascending) of them; the others have 0."""
+    counts = np.zeros(n, np.int64)
+    counts[rows] = np.diff(lam.indptr)
+    return csr_array((lam.data, lam.indices, pointers(counts)), shape=(n, lam.shape[1]))
