@@ -12,6 +12,7 @@ from scipy.linalg import cho_factor, cho_solve, cholesky
 from scipy.special import entr, log_softmax
 
 from whence.core.arrays import Doubles, Floats, Ints
+from whence.core.conjugate import conjugate_gradients
 
 _JITTER = 1e-12  # of the mean squared length, so that dependent samples have a Cholesky factor
 _TIGHTER = 0.1  # by which the residual is lowered, from there, until the gap is reached
@@ -209,23 +210,10 @@ class _Problem:
             out: Doubles = PT.T @ self.X / n + 2 * self.l2 * V
             return out
 
-        S, R = np.zeros_like(gradient), -gradient
-        Z = cho_solve(factor, R.T).T
-        D, rz = Z.copy(), float(np.vdot(R, Z))
-        start = rz
         # The forcing term that makes Newton's method converge superlinearly.
-        enough = min(0.1, np.sqrt(np.linalg.norm(gradient))) ** 2 * 1e-2
-        for _ in range(_PRODUCTS):
-            HD = product(D)
-            bent = float(np.vdot(D, HD))
-            if not 0 < bent < np.inf:  # below what float64 can tell from 0, or above what it can hold
-                break
-            a = rz / bent
-            S += a * D
-            R -= a * HD
-            Z = cho_solve(factor, R.T).T
-            rz, last = float(np.vdot(R, Z)), rz
-            if rz <= enough * start:
-                break
-            D = Z + (rz / last) * D
-        return S
+        tol = 0.1 * min(0.1, float(np.sqrt(np.linalg.norm(gradient))))
+        step: Doubles
+        step, _ = conjugate_gradients(
+            product, -gradient, lambda R: cho_solve(factor, R.T).T, np.vdot, tol=tol, steps=_PRODUCTS
+        )
+        return step

@@ -18,6 +18,7 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from scipy.sparse import csr_array
 
 from whence.core.arrays import Doubles, Floats, Ints
+from whence.core.conjugate import conjugate_gradients
 from whence.svm.crammer_singer import kernels
 from whence.svm.pairs import Pairs, pointers
 from whence.svm.passes import Rows, add_up
@@ -154,34 +155,23 @@ class NewtonSystem:
         """Conjugate gradients, whose products touch only the classes in use."""
         self._condition(free, sigma)
         blocks = self.blocks
-        # On a shift common to all classes the Hessian is the identity.
-        shift = _shift(residual, self.roots)
-        x = np.zeros_like(residual)
-        r = residual - shift
-        z = direction = r if blocks is None else blocks.divide(r)
-        rz = float(np.vdot(r, z))
-        enough = accuracy**2 * float(np.vdot(r, r))
         product = self._product(free, sigma)
         each = _iteration_cost(len(free.places), self.rows.shape, blocks is not None)
         self.cost = 0.0
+
+        def counted(V: Doubles) -> Doubles:
+            self.cost = (self.cost or 0.0) + each
+            return product(V)
+
+        # On a shift common to all classes the Hessian is the identity.
+        shift = _shift(residual, self.roots)
         # Exact in as many steps as there are unknowns; well beyond that only rounding is left.
-        for _ in range(min(_MAX_CG, 3 * residual.size)):
-            self.cost += each
-            image = product(direction)
-            curvature = float(np.vdot(direction, image))
-            if not (0.0 < rz < np.inf and 0.0 < curvature < np.inf):  # the end of float64
-                break
-            length = rz / curvature
-            x += length * direction
-            r = r - length * image
-            if float(np.vdot(r, r)) <= enough:
-                break
-            z = r if blocks is None else blocks.divide(r)
-            new = float(np.vdot(r, z))
-            direction = z + (new / rz) * direction
-            rz = new
-        x += shift
-        return x
+        x: Doubles
+        x, _ = conjugate_gradients(
+            counted, residual - shift, (lambda r: r) if blocks is None else blocks.divide, np.vdot,
+            tol=accuracy, steps=min(_MAX_CG, 3 * residual.size), of_residual=True,
+        )  # fmt: skip
+        return x + shift
 
     def _condition(self, free: Split, sigma: float) -> None:
         """Build the preconditioner where it pays, unless the one at hand was built for a similar σ."""

@@ -16,8 +16,7 @@ from whence.errors import InvalidInputError
 from whence.svm import inputs, loops
 from whence.svm.crammer_singer import kernels
 from whence.svm.crammer_singer.hessian import NewtonSystem, room, step_cost
-from whence.svm.crammer_singer.vocabulary import VocabularyJudge
-from whence.svm.likeness import HeadLayer, Judge, Likeness
+from whence.svm.likeness import HeadLayer, Judge, Likeness, VocabularyJudge
 from whence.svm.pairs import Kept, Pairs, small_int
 from whence.svm.passes import Rows
 from whence.svm.problem import Losses, Moving, Problem, Seen
