@@ -16,9 +16,9 @@ from whence.svm.newton import Phase
 from whence.svm.pairs import Kept, Pairs, pointers
 from whence.svm.passes import (
     Certificate,
-    Found,
     Notes,
     Parallel,
+    PassResult,
     Probe,
     Rows,
     add_to,
@@ -73,7 +73,7 @@ class Ascent:
         self.W: Floats = np.zeros(problem.shape, np.float32 if small else np.float64)
         self.notes, self.probe = Notes.of(problem), Probe(problem)
         self.most = most_listed(problem)
-        self.found: Found | None = None  # of the last pass
+        self.result: PassResult | None = None  # of the last pass
         self.slack = np.inf  # until the first pass
         self.widest = 0.0  # largest mean change of the scores in a round at this C
         self.gap = self.bound = 1.0
@@ -157,11 +157,11 @@ class Ascent:
     def _look(self, W: Floats) -> Losses:
         """Look at all samples with some W, and list what may move."""
         slack = self.slack if np.isfinite(self.slack) else 0.0
-        self.found, self.kept = None, self.kept.trimmed()  # so that two long lists never stand side by side
-        self.kept, self.found = look_at_all(
+        self.result, self.kept = None, self.kept.trimmed()  # so that two long lists never stand side by side
+        self.kept, self.result = look_at_all(
             self.problem, W, self.kept, slack, self.most, self.notes, self.parallel
         )
-        return self.found.losses
+        return self.result.losses
 
     def _rescale(self, square: float, loss: float, slope: float) -> tuple[float, float]:
         """Minimise the primal over multiples a·W by secant steps on its slope; returns a and the value."""
@@ -261,14 +261,14 @@ class Ascent:
         """One round of coordinate descent; returns its cost and that of a Newton phase, in operations."""
         problem = self.problem
         N, (K, D) = len(self.kept), problem.shape
-        if self.found is None:
+        if self.result is None:
             visits = self._sweeps()
         else:
-            moving = self.found.moving
+            moving = self.result.moving
             epochs = min(max(2 * N * K // max(moving.used, 1), 5), 1000)
             visits = problem.descend(moving, self.kept, self.W, epochs, self.slack, self.rng)
             del moving
-            self.found = None  # its lists are done with
+            self.result = None  # its lists are done with
         if self.bound < _DOUBLE_BELOW and self.W.dtype == np.float32:
             self.W = self.exact_weight()
         self._measure()
@@ -281,7 +281,7 @@ class Ascent:
 
     def _split(self) -> tuple[int, int]:
         """How many samples are between constraints, and the dimensions they can move in."""
-        return (0, 0) if self.found is None else (self.found.free, self.found.pairs)
+        return (0, 0) if self.result is None else (self.result.free, self.result.pairs)
 
     def newton(self, tol: float, spread: float) -> None:
         """Newton steps over the samples nearest to a change."""
@@ -368,7 +368,7 @@ class Ascent:
 
     def run(self, tol: float) -> Iterator[None]:
         """The whole search; yields after every round."""
-        if self.found is None:
+        if self.result is None:
             self.set_C(self.stages[0], 0.0)
         stages = [C for C in self.stages if not self.beyond(C)] or self.stages[:1]
         for k, C in enumerate(stages):
@@ -409,12 +409,12 @@ class Ascent:
         a = _without_loss(found.margin)
         if found.gap <= tol or np.isinf(a) or a * self.least_C() > self.problem.C:
             return found
-        before = replace(self.kept, alpha=self.kept.alpha.copy()), self.found, self.W
+        before = replace(self.kept, alpha=self.kept.alpha.copy()), self.result, self.W
         self.set_C(self.problem.C, a)
         other = self._certify()
         if other.gap < found.gap:
             return other
-        self.kept, self.found, self.W = before
+        self.kept, self.result, self.W = before
         return found
 
     def _certify(self) -> Certificate:

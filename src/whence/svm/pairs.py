@@ -15,18 +15,11 @@ from whence.svm import loops
 
 
 class Pairs(NamedTuple):
-    """Outputs of some samples: outputs[ptr[o]:ptr[o + 1]] of sample rows[o].
+    """Outputs of some samples: outputs[ptr[o]:ptr[o + 1]] of sample rows[o]."""
 
-    Attributes
-    ----------
-    rows : (n,)
-    ptr : (n + 1,)
-    outputs : (P,)
-    """
-
-    rows: npt.NDArray[Any]
-    ptr: npt.NDArray[Any]
-    outputs: npt.NDArray[Any]
+    rows: npt.NDArray[Any]  # (n,)
+    ptr: npt.NDArray[Any]  # (n + 1,)
+    outputs: npt.NDArray[Any]  # (P,)
 
     def spread(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Return one value per sample (n,) to each of its pairs, (P,)."""
@@ -38,17 +31,12 @@ class Kept:
     """α of the outputs that are kept of every sample; α of all others is 0.
 
     It grows with what is not zero, whatever the number of outputs. A problem of few may keep them all.
-
-    Attributes
-    ----------
-    ptr : (N + 1,) int64
-    outputs : (P,) outputs[ptr[i]:ptr[i + 1]] are kept of sample i, in the order that the problem gives them
-    alpha : (P,) float64
+    outputs[ptr[i]:ptr[i + 1]] are kept of sample i, in the order that the problem gives them.
     """
 
-    ptr: Ints
-    outputs: npt.NDArray[Any]
-    alpha: Doubles
+    ptr: Ints  # (N + 1,)
+    outputs: npt.NDArray[Any]  # (P,)
+    alpha: Doubles  # (P,)
 
     def __len__(self) -> int:
         return len(self.ptr) - 1
@@ -74,22 +62,22 @@ class Kept:
             counts[pairs.rows] = np.diff(pairs.ptr)
             source[pairs.rows] = True
         ptr = pointers(counts)
-        found = Kept(ptr, np.empty(ptr[-1], self.outputs.dtype), np.empty(ptr[-1]))
+        kept = Kept(ptr, np.empty(ptr[-1], self.outputs.dtype), np.empty(ptr[-1]))
         rest = np.flatnonzero(~source)
-        loops.place(rest, self.ptr, rest, self.outputs, self.alpha, ptr, found.outputs, found.alpha)
+        loops.place(rest, self.ptr, rest, self.outputs, self.alpha, ptr, kept.outputs, kept.alpha)
         for pairs, alpha in pieces:
             here = np.arange(len(pairs.rows))
-            loops.place(here, pairs.ptr, pairs.rows, pairs.outputs, alpha, ptr, found.outputs, found.alpha)
-        return found
+            loops.place(here, pairs.ptr, pairs.rows, pairs.outputs, alpha, ptr, kept.outputs, kept.alpha)
+        return kept
 
     def trimmed(self) -> Kept:
         """Let go of outputs whose α is 0, but for the first one of each sample."""
         ptr = np.zeros(len(self.ptr), np.int64)
         old = self.ptr, self.outputs, self.alpha, ptr
         loops.trim(*old, np.empty(0, self.outputs.dtype), np.empty(0), False)
-        found = Kept(ptr, np.empty(ptr[-1], self.outputs.dtype), np.empty(ptr[-1]))
-        loops.trim(*old, found.outputs, found.alpha, True)
-        return found
+        kept = Kept(ptr, np.empty(ptr[-1], self.outputs.dtype), np.empty(ptr[-1]))
+        loops.trim(*old, kept.outputs, kept.alpha, True)
+        return kept
 
     def part(self, start: int, stop: int) -> Kept:
         """Return some samples, one after the other, by what is kept of them here."""

@@ -25,48 +25,26 @@ _SCORE_BYTES = 1 << 23  # of a block in float64
 
 
 class Losses(NamedTuple):
-    """What a pass over some samples tells of W.
+    """The losses of some samples with W."""
 
-    Attributes
-    ----------
-    loss : Σ of their losses
-    slope : of that sum in a scale of W
-    margin : the least margin m: W/m has no loss on these samples; not above 0 where no multiple is known to
-    """
-
-    loss: float
-    slope: float
-    margin: float
+    loss: float  # Σ of their losses
+    slope: float  # of that sum in a scale of W
+    margin: float  # the least m: W/m has no loss on these samples; not above 0 where no multiple is known to
 
 
 class Seen(NamedTuple):
-    """What a look at the scores of n samples found.
-
-    Attributes
-    ----------
-    losses : of these samples
-    free, pairs : samples between constraints, and the dimensions they can move in
-    counts, outputs : what to keep, so many outputs (n,) of each, one after the other: those with α ≠ 0, and
-        those that may move
-    moving : (n,) int32 how many of these may move, the last ones of each sample
-    """
+    """What a look at the scores of n samples returns. To keep are outputs with α ≠ 0, and what may move."""
 
     losses: Losses
-    free: int
-    pairs: int
-    counts: npt.NDArray[np.int32]
-    outputs: npt.NDArray[Any]
-    moving: npt.NDArray[np.int32]
+    free: int  # samples between constraints
+    pairs: int  # dimensions they can move in
+    counts: npt.NDArray[np.int32]  # (n,) outputs to keep of each sample
+    outputs: npt.NDArray[Any]  # these, one sample after the other
+    moving: npt.NDArray[np.int32]  # (n,) how many of these may move, the last ones of each sample
 
 
 class Moving(NamedTuple):
-    """Samples that may move, with the places of their outputs that may.
-
-    Attributes
-    ----------
-    rows : (n,)
-    starts, stops : (n,) kept.outputs[starts[o]:stops[o]] of sample rows[o] may move
-    """
+    """Samples that may move: kept.outputs[starts[o]:stops[o]] are the outputs of sample rows[o] that may."""
 
     rows: npt.NDArray[Any]
     starts: npt.NDArray[Any]

@@ -41,17 +41,11 @@ _ROOM = 4  # times the size of their features that must be free
 
 @dataclass(frozen=True)
 class Mapped:
-    """Rows of a file, which is opened where they are needed.
-
-    Attributes
-    ----------
-    path : of the file, the same on every machine
-    dtype, offset, shape : of the rows in it
-    """
+    """Rows of a file, which is opened where they are needed; its path is the same on every machine."""
 
     path: str
     dtype: str
-    offset: int
+    offset: int  # of the first row, in bytes
     shape: tuple[int, int]
 
     @classmethod
@@ -78,25 +72,16 @@ class Mapped:
 
 @dataclass(frozen=True)
 class Part:
-    """What a shard is made of: its rows, and the problem's parameters.
+    """What a shard is made of: its rows, and the problem's parameters, as for ``solve``."""
 
-    Attributes
-    ----------
-    features : (n, d), or where they lie
-    targets : (n, …)
-    problem, n_classes, C, bias : as for ``solve``; C is that of all samples
-    seed : of the order in which samples are moved
-    threads : of a pass over all rows
-    """
-
-    features: Floats | Mapped
-    targets: Array
+    features: Floats | Mapped  # (n, d), or where they lie
+    targets: Array  # (n, …)
     problem: Makes
     n_classes: int
-    C: float
+    C: float  # of all samples
     bias: bool | float
-    seed: int
-    threads: int
+    seed: int  # of the order in which samples are moved
+    threads: int  # of a pass over all rows
 
 
 class Shard:

@@ -24,18 +24,11 @@ _HALVINGS = 40
 
 @dataclass(frozen=True)
 class SoftmaxFit:
-    """A minimum W of (1/N) Σ_i ℓ(W f_i, y_i) + l2‖W‖², and its coefficients.
+    """A minimum W of (1/N) Σ_i ℓ(W f_i, y_i) + l2‖W‖², and its coefficients."""
 
-    Attributes
-    ----------
-    weight : (K, d) float64
-    alpha : (N, K) float64, −(1/(2 l2 N)) ∂ℓ_i/∂logit, of which W = Σ_i α_i f_iᵀ at the minimum
-    residual : ‖W − Σ_i α_i f_iᵀ‖ / ‖W‖
-    """
-
-    weight: Doubles
-    alpha: Doubles
-    residual: float
+    weight: Doubles  # (K, d)
+    alpha: Doubles  # (N, K), −(1/(2 l2 N)) ∂ℓ_i/∂logit, of which W = Σ_i α_i f_iᵀ at the minimum
+    residual: float  # ‖W − Σ_i α_i f_iᵀ‖ / ‖W‖
 
 
 def fit_softmax(
@@ -85,20 +78,12 @@ def fit_softmax(
 
 
 class SoftmaxSolution(NamedTuple):
-    """A near minimum of ½‖W‖² + C Σ_i ℓ(W f_i, y_i), and the certificate of how near.
+    """A near minimum of ½‖W‖² + C Σ_i ℓ(W f_i, y_i), and the certificate of how near."""
 
-    Attributes
-    ----------
-    lam : (N, K) λ_i = C (e_{y_i} − p_i), with p_i on the simplex: rows sum to zero
-    weight : (K, D) W = Σ_i λ_i f_iᵀ, of exactly these
-    gap : (P(W) − D(λ))/P(W), with D(λ) = C Σ_i H(p_i) − ½‖W‖² and H the entropy
-    loss : mean ℓ(W f_i, y_i)
-    """
-
-    lam: Doubles
-    weight: Doubles
-    gap: float
-    loss: float
+    lam: Doubles  # (N, K) λ_i = C (e_{y_i} − p_i), with p_i on the simplex: rows sum to zero
+    weight: Doubles  # (K, D) W = Σ_i λ_i f_iᵀ, of exactly these
+    gap: float  # (P(W) − D(λ))/P(W), with D(λ) = C Σ_i H(p_i) − ½‖W‖² and H the entropy
+    loss: float  # mean ℓ(W f_i, y_i)
 
 
 def solve_softmax(

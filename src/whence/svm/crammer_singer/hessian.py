@@ -84,18 +84,11 @@ def _build_cost(n_used: float, shape: tuple[int, int]) -> float:
 
 
 class Split(NamedTuple):
-    """The samples that are split between classes, with these.
+    """Samples that are split between classes: places[ptr[o]:ptr[o + 1]] of W are those of sample rows[o]."""
 
-    Attributes
-    ----------
-    rows : (n,) samples
-    ptr : (n + 1,)
-    places : (P,) places[ptr[o]:ptr[o + 1]] are the classes of sample rows[o], by their places in W
-    """
-
-    rows: Ints
-    ptr: Ints
-    places: npt.NDArray[np.int32]
+    rows: Ints  # (n,)
+    ptr: Ints  # (n + 1,)
+    places: npt.NDArray[np.int32]  # (P,)
 
     @property
     def counts(self) -> Ints:
@@ -104,8 +97,7 @@ class Split(NamedTuple):
 
     def sums(self, values: Doubles) -> Doubles:
         """Σ of one value per class (U,) over the classes of each sample, (n,)."""
-        found: Doubles = np.add.reduceat(values[self.places], self.ptr[:-1])
-        return found
+        return np.asarray(np.add.reduceat(values[self.places], self.ptr[:-1]))
 
     def by_class(self, n_classes: int) -> list[Ints]:
         """The places in ``rows`` of the samples that use each class, ascending."""
@@ -260,8 +252,7 @@ def by_gram(rows: Rows, free: Split, roots: Doubles, sigma: float, residual: Dou
     basis = csr_array((values, places, ptr), shape=(n, len(residual)))
     each: Doubles = F[at]
     right: Doubles = np.asarray(each * (basis @ residual)).sum(axis=1)
-    found: Doubles = residual - basis.T @ (each * cholesky_solve(gram, right)[:, None])
-    return found
+    return np.asarray(residual - basis.T @ (each * cholesky_solve(gram, right)[:, None]))
 
 
 def by_dense(rows: Rows, free: Split, roots: Doubles, sigma: float, residual: Doubles) -> Doubles:
