@@ -181,7 +181,8 @@ def certify(
     weight = weight_of(problem, lam, parallel)
     square = problem.inner(weight, weight)
     losses = losses_of(weight)
-    primal, dual = 0.5 * square + problem.C * losses.loss, problem.linear_of(lam) - 0.5 * square
+    linear, _ = problem.linear(problem.begin(lam)[0])
+    primal, dual = 0.5 * square + problem.C * losses.loss, linear - 0.5 * square
     return Certificate(lam, weight, primal, dual, losses.margin)
 
 

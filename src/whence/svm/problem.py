@@ -192,10 +192,6 @@ class Problem(ABC):
         """D(λ) + ½‖W‖², and the smallest C at which λ is feasible."""
 
     @abstractmethod
-    def linear_of(self, lam: csr_array) -> float:
-        """D(λ) + ½‖W‖² of a feasible λ."""
-
-    @abstractmethod
     def coefficients(self, kept: Kept) -> Doubles:
         """λ (P,) of the pairs that are kept."""
 

@@ -89,11 +89,6 @@ class Boxed(Problem):
         """λ = −α."""
         return -kept.alpha
 
-    def linear_of(self, lam: csr_array) -> float:
-        """Σ_ic t_ic λ_ic − ε|λ_ic|."""
-        rows = np.repeat(np.arange(lam.shape[0]), np.diff(lam.indptr))
-        return float(self.targets[rows, lam.indices] @ lam.data - self.epsilon * np.abs(lam.data).sum())
-
     def sparse(self, kept: Kept) -> csr_array:
         """λ in its intervals, and exactly at their ends where it all but is."""
         lam = -kept.alpha

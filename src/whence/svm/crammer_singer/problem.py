@@ -147,11 +147,6 @@ class CrammerSinger(Problem):
         kernels.coefficients(kept.ptr, kept.outputs, kept.alpha, self.times, found)
         return found
 
-    def linear_of(self, lam: csr_array) -> float:
-        """Σ_i λ_{i,y_i}."""
-        # Rows sum to zero and only λ_{i,y_i} is positive, so this is the sum of positive entries.
-        return float(lam.data[lam.data > 0].sum())
-
     def sparse(self, kept: Kept) -> csr_array:
         """λ on a grid so fine that it costs nothing and so coarse that row sums are exactly zero."""
         grid = 2.0 ** (np.floor(np.log2(self.linear(kept)[1] or self.C)) - 44)
