@@ -75,8 +75,8 @@ def answered(answer: bytes, place: int) -> Outcome:
 
     A warning that is made an error is the piece's error.
     """
-    outcome, warned = pickle.loads(answer)
-    outcome = replace(outcome, place=place)
+    done, warned = pickle.loads(answer)
+    outcome: Outcome = replace(done, place=place)
     for warning in warned:
         try:
             warnings.warn_explicit(*warning)
