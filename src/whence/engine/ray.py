@@ -26,7 +26,7 @@ _FUNCTIONS = 2  # that stay in the object store and in workers for another run
 
 @ENGINES.add
 class Ray(Engine):
-    """Runs pieces as tasks of Ray: on many machines, with GPUs where they have some.
+    """Runs pieces as tasks of Ray: on many machines, with their GPUs.
 
     A function, with the model or the features it holds, goes to Ray's object store once, even if several
     runs in a row are given it, and from there once to each node, whose workers share its numpy arrays,
@@ -240,7 +240,7 @@ def _work(there: Surroundings, held: list[Any], sent: bytes) -> bytes:
 
 
 def _move_to(there: Surroundings) -> None:
-    """Look for modules and files where the program does, beside where this worker has its own."""
+    """Look for modules and files where the program does, besides where this worker has its own."""
     sys.path[:] = dict.fromkeys([*there.path, *sys.path])
     with suppress(OSError):
         os.chdir(there.folder)
@@ -259,7 +259,7 @@ def _outcome(ray: Any, reference: Any, place: int) -> Outcome:
 
 @contextmanager
 def _for_this_machine(address: str | None) -> Iterator[None]:
-    """Let a Ray of our own listen to this machine alone, and tell nobody that it is used.
+    """Let a Ray of our own listen to this machine alone, and report its use to nobody.
 
     Ray reads the first when it is imported; only a Ray that was imported before listens to the network, which
     it does with a token that others lack.

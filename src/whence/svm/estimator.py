@@ -18,7 +18,7 @@ class CrammerSingerSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """A linear classifier by the support vector machine of Crammer and Singer, to a certified duality gap.
 
     It solves min_W ½‖W‖² + C Σ_i max_c (1 − δ_{c,y_i} − w_{y_i}·x_i + w_c·x_i), as
-    ``LinearSVC(multi_class="crammer_singer")`` of scikit-learn does, and gives the dual solution too.
+    ``LinearSVC(multi_class="crammer_singer")`` of scikit-learn does, and returns the dual solution too.
 
     Parameters
     ----------

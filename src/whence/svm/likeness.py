@@ -41,9 +41,9 @@ def judged(
 
     def parts() -> Iterator[tuple[Doubles, Doubles | None]]:
         for start in range(0, len(rows), size):
-            some = rows[start : start + size]
-            f = problem.features[some].astype(np.float64)
-            before = f if lengths is None else f * lengths[some, None]
+            block = rows[start : start + size]
+            f = problem.features[block].astype(np.float64)
+            before = f if lengths is None else f * lengths[block, None]
             yield _outputs(f, *own), None if theirs is None else _outputs(before, *theirs)
 
     return problem.compare(parts(), rows)
@@ -122,9 +122,9 @@ def mean_cosine(a: Floats, b: Floats) -> float:
 class VocabularyJudge:
     """Compares W (K, d[+1]), the bias last, with a model's head on rows, where classes lack samples.
 
-    All classes without a sample have the same row of W, so that one of them stands for all. What is asked of
-    the head is found once: its classes, and Σ_c v_c v_cᵀ. With rows f, and w_c and v_c less their means over
-    classes, the logits' inner product is fᵀ (Σ_c w_c v_cᵀ) f and their squared lengths are
+    All classes without a sample have the same row of W, so that one of them stands for all. What depends on
+    the head alone is computed once: its classes, and Σ_c v_c v_cᵀ. With rows f, and w_c and v_c less their means
+    over classes, the logits' inner product is fᵀ (Σ_c w_c v_cᵀ) f and their squared lengths are
     fᵀ (Σ_c w_c w_cᵀ) f and fᵀ (Σ_c v_c v_cᵀ) f: sums over classes of weights and never of logits.
 
     Parameters
@@ -178,8 +178,7 @@ def _firsts(rows: Doubles, weight: Doubles) -> Ints:
 
 def _forms(rows: Doubles, matrix: Doubles, others: Doubles) -> Doubles:
     """fᵀ M g (n,) of each row f and its other g."""
-    found: Doubles = np.einsum("nd,nd->n", rows @ matrix, others)
-    return found
+    return np.asarray(np.einsum("nd,nd->n", rows @ matrix, others))
 
 
 def _with_one(rows: Floats) -> Doubles:

@@ -1,4 +1,4 @@
-"""Samples with some of their outputs: all that the search remembers of the dual."""
+"""Samples with a part of their outputs: all that the search remembers of the dual."""
 
 from __future__ import annotations
 
@@ -43,11 +43,8 @@ class Kept:
 
     def listed(self, counts: npt.NDArray[Any], outputs: npt.NDArray[Any]) -> Kept:
         """Keep other outputs, so many (N,) of each sample, with their α; what is left out must have 0."""
-        ptr = pointers(counts)
-        alpha = np.empty(len(outputs))
-        rows = np.arange(len(self), dtype=row_int(len(self)))
-        loops.carry(self.ptr, self.outputs, self.alpha, rows, ptr, outputs, alpha)
-        return Kept(ptr, outputs, alpha)
+        pairs = Pairs(np.arange(len(self), dtype=row_int(len(self))), pointers(counts), outputs)
+        return Kept(pairs.ptr, outputs, self.at(pairs))
 
     def at(self, pairs: Pairs) -> Doubles:
         """α (P,) of some pairs."""

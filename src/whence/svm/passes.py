@@ -58,11 +58,11 @@ def score(problem: Problem, W: Floats, rows: slice | Ints) -> Floats:
 
 
 def most_listed(problem: Problem) -> int:
-    """How many outputs of a sample are listed at most, beside those with α."""
+    """How many outputs of a sample are listed at most, besides those with α."""
     K = problem.n_outputs
     if K <= _ALL_LISTED:
         return K - 1
-    wide = int(problem.features.shape[1]) // _PER_LISTED  # so that lists are short beside the features
+    wide = int(problem.features.shape[1]) // _PER_LISTED  # so that lists are short next to the features
     return min(max(wide, min(K // _PER_PASS, 2 * wide), _LEAST_LISTED), _MOST_LISTED)
 
 
@@ -177,7 +177,7 @@ class Certificate:
 def certify(
     problem: Problem, lam: csr_array, parallel: Parallel, losses_of: Callable[[Doubles], Losses]
 ) -> Certificate:
-    """The certificate of a feasible λ, by what tells the losses of a W."""
+    """The certificate of a feasible λ, by what computes the losses of a W."""
     weight = weight_of(problem, lam, parallel)
     square = problem.inner(weight, weight)
     losses = losses_of(weight)

@@ -78,7 +78,7 @@ class Problem(ABC):
 
     The search moves α, with λ_i = c_i − α_i, a constant and α_i in a convex set of its own. g_i is the
     gradient of the dual in α_i, which is W f_i and a constant. Of α some pairs of sample and output are
-    kept, see ``Kept``; nothing here is as large as samples times outputs. The solver speaks to this class
+    kept, see ``Kept``; nothing here is as large as samples times outputs. The solver uses this class
     alone, so that another problem is a file and nothing else, which also has a ``make``, see ``Makes``.
 
     Attributes

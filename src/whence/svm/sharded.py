@@ -117,14 +117,14 @@ class Shard:
             self._slack = 0.5 * change
         slack = self._slack if np.isfinite(self._slack) else 0.0
         with thread_pools().limit(limits=1, user_api="blas"):
-            self._kept, found = look_at_all(
+            self._kept, result = look_at_all(
                 self._problem, self._W, self._kept.trimmed(), slack, self._most, self._notes, self._parallel
             )
-        self._moving = found.moving
-        return found.losses.loss, self._problem.linear(self._kept)[0]
+        self._moving = result.moving
+        return result.losses.loss, self._problem.linear(self._kept)[0]
 
     def move(self, shards: int) -> Doubles:
-        """Maximise the shard's part of the dual from the W it saw last, and give the change of W.
+        """Maximise the shard's part of the dual from the W it saw last, and return the change of W.
 
         CoCoA+ adds the changes of all shards. That they do not overshoot together, each takes its own for as
         many times what it is: max Σ_i λ_{i,y_i} − W·ΔW − (S/2)‖ΔW‖² over its λ, ΔW = Σ_i Δλ_i f_iᵀ. In S·λ
@@ -141,7 +141,7 @@ class Shard:
         return (W - self._W) / shards
 
     def settle(self) -> tuple[csr_array, Doubles]:
-        """Take over λ (n, K) made exactly feasible, and give it with Σ_i λ_i f_iᵀ in float64."""
+        """Take over λ (n, K) made exactly feasible, and return it with Σ_i λ_i f_iᵀ in float64."""
         lam = self._problem.sparse(self._kept)
         self.begin(lam)
         return lam, weight_of(self._problem, lam, self._parallel)
@@ -186,7 +186,7 @@ def solve_shards(
 ) -> Solution:
     """Solve as ``solve`` does, with the samples divided into shards of neighbours.
 
-    W is that of ``solve`` as far as the gap tells. λ is as good; it may be shared out otherwise among copies
+    W is that of ``solve`` as far as the gap shows. λ is as good; it may be shared out otherwise among copies
     of a sample in different shards, and among classes without samples.
 
     Parameters
@@ -274,7 +274,7 @@ class _Search:
         self.n_iter = self._lost = 0
 
     def rounds(self) -> Iterator[float]:
-        """Move until the certified gap is at most the tolerance or no longer falls; gives it every round."""
+        """Move until the certified gap is at most the tolerance or no longer falls; yields it every round."""
         gaps: list[float] = []
         together = False
         self._do(self._begin)

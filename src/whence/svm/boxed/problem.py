@@ -69,7 +69,7 @@ class Boxed(Problem):
         return self.n_outputs
 
     def begin(self, lam: csr_array) -> tuple[Kept, float]:
-        """α = −λ where that has the target's sign, if it must; also gives the largest |λ|."""
+        """α = −λ where that has the target's sign, if it must; also returns the largest |λ|."""
         outputs = lam.indices.astype(small_int(self.n_outputs))
         kept = Kept(lam.indptr.astype(np.int64), outputs, -lam.data.astype(np.float64))
         self.complete(kept, np.inf)
@@ -97,17 +97,17 @@ class Boxed(Problem):
         bound = size >= self.C * (1.0 - _DIGITS)
         lam[bound] = np.copysign(self.C, lam[bound])
         shape = len(kept), self.n_outputs
-        found = csr_array((lam, kept.outputs.astype(np.int32), kept.ptr.copy()), shape=shape)
-        found.eliminate_zeros()
-        found.sort_indices()
-        return found
+        sparse = csr_array((lam, kept.outputs.astype(np.int32), kept.ptr.copy()), shape=shape)
+        sparse.eliminate_zeros()
+        sparse.sort_indices()
+        return sparse
 
     def scaled_losses(self, traces: Floats, rows: slice, scale: float) -> tuple[float, float]:
         """Σ loss and its slope, of scores times a scale."""
-        found: tuple[float, float] = kernels.scaled_loss(
+        sums: tuple[float, float] = kernels.scaled_loss(
             traces[rows], self.targets[rows], self.epsilon, self.one_sided, scale
         )
-        return found
+        return sums
 
     # Moves of single samples
 
@@ -133,15 +133,15 @@ class Boxed(Problem):
 
     def free(self, alpha: Doubles) -> Mask:
         """Which α (P,) are between all ends: −C, 0 and C."""
-        found: Mask = (alpha != 0.0) & (np.abs(alpha) < self.C)
-        return found
+        between: Mask = (alpha != 0.0) & (np.abs(alpha) < self.C)
+        return between
 
     # Newton steps
 
-    def _wanted(self, pairs: Pairs) -> Doubles:
+    def _targets(self, pairs: Pairs) -> Doubles:
         """The targets (P,) of some pairs."""
-        found: Doubles = self.targets[pairs.spread(pairs.rows), pairs.outputs]
-        return found
+        targets: Doubles = self.targets[pairs.spread(pairs.rows), pairs.outputs]
+        return targets
 
     def dual(self, alpha: Doubles, pairs: Pairs) -> Doubles:
         """λ = −α."""
@@ -149,12 +149,12 @@ class Boxed(Problem):
 
     def gradient(self, scores: Doubles, pairs: Pairs) -> Doubles:
         """g_ic = w_c·f_i − t_ic, without what ε adds: that is in ``project`` and ``slackness``."""
-        scores -= self._wanted(pairs)
+        scores -= self._targets(pairs)
         return scores
 
     def rise(self, before: Doubles, after: Doubles, pairs: Pairs) -> float:
         """The change of Σ_ic t_ic λ_ic − ε|λ_ic|."""
-        change = np.vdot(self._wanted(pairs), before - after)
+        change = np.vdot(self._targets(pairs), before - after)
         return float(change - self.epsilon * (np.abs(after) - np.abs(before)).sum())
 
     def typical(self, alpha: Doubles, pairs: Pairs) -> float:
@@ -199,13 +199,13 @@ class OutputSystem:
         """Solve for a residual (U, D) at α (P,)."""
         pairs, free = self.rows.pairs, self.problem.free(a)
         rows, place = pairs.spread(pairs.rows)[free], self.rows.place[free]
-        found = np.empty_like(residual)
+        solution = np.empty_like(residual)
 
         def one(c: int) -> None:
-            found[c] = _solve(self.rows.block(rows[place == c]), sigma, residual[c])
+            solution[c] = _solve(self.rows.block(rows[place == c]), sigma, residual[c])
 
         self.rows.parallel(one, range(len(residual)))
-        return found
+        return solution
 
 
 def _solve(F: Doubles, sigma: float, r: Doubles) -> Doubles:
@@ -231,16 +231,16 @@ def _solve(F: Doubles, sigma: float, r: Doubles) -> Doubles:
 
 def check_rows(name: str, values: npt.ArrayLike, n: int, n_outputs: int | None) -> Doubles:
     """Return finite numbers (N,) or (N, K) as float64 (N, K), a row per sample, or raise."""
-    found = real_array(name, values)
-    K = found.shape[1] if found.ndim == 2 else 1
+    array = real_array(name, values)
+    K = array.shape[1] if array.ndim == 2 else 1
     if n_outputs is not None:
         K = check_count("n_outputs", n_outputs, 1, inputs.MOST_OUTPUTS)
-    if found.shape != (n, K) and not (K == 1 and found.shape == (n,)):
+    if array.shape != (n, K) and not (K == 1 and array.shape == (n,)):
         shapes = f"({n},) or ({n}, 1)" if K == 1 else f"({n}, {K})"
-        raise InvalidInputError(f"'{name}' must have shape {shapes}, one row per sample. Got {found.shape}.")
-    rows = found.reshape(n, K).astype(np.float64)
+        raise InvalidInputError(f"'{name}' must have shape {shapes}, one row per sample. Got {array.shape}.")
+    rows = array.reshape(n, K).astype(np.float64)
     wrong = ~np.isfinite(rows).all(axis=1)
     if wrong.any():
         i = int(wrong.argmax())
-        raise InvalidInputError(f"'{name}' must be finite. Got {found[i]} at row {i}.")
+        raise InvalidInputError(f"'{name}' must be finite. Got {array[i]} at row {i}.")
     return rows

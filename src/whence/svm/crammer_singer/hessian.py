@@ -34,7 +34,7 @@ _PRODUCTS = 128  # rows of products of samples that are held at a time
 
 
 def room(features: Floats) -> float:
-    """Numbers that a matrix of a Newton step may have beside features (N, d)."""
+    """Numbers that a matrix of a Newton step may have next to features (N, d)."""
     return max(_ROOM, _ROOM_SHARE * features.nbytes) / 8
 
 
@@ -118,7 +118,7 @@ def split(rows: Rows, a: Doubles) -> Split:
 class NewtonSystem:
     """Solves the systems of one phase of Newton steps over ``rows``.
 
-    ``times`` (U,) tells how many classes each one in use stands for.
+    ``times`` (U,) is how many classes each one in use stands for.
     """
 
     def __init__(self, rows: Rows, times: Doubles) -> None:
@@ -217,9 +217,9 @@ class BlockInverses:
             H = np.eye(D)
             mine = users[c]
             for start in range(0, len(mine), _ROWS):
-                some = mine[start : start + _ROWS]
-                F = rows.block(free.rows[some])
-                weight = sigma * (1.0 - times[c] / m[some])
+                chunk = mine[start : start + _ROWS]
+                F = rows.block(free.rows[chunk])
+                weight = sigma * (1.0 - times[c] / m[chunk])
                 H += (F * weight[:, None]).T @ F
             self.inverses[c] = cholesky_solve(H, np.eye(D))
 
@@ -267,9 +267,9 @@ def by_dense(rows: Rows, free: Split, roots: Doubles, sigma: float, residual: Do
             both = users[e][mine[users[e]]]
             block = H[e, :, c, :]  # the lower half is enough
             for start in range(0, len(both), _ROWS):
-                some = both[start : start + _ROWS]
-                F = rows.block(free.rows[some])
-                weight = (sigma if c == e else 0.0) - roots[c] * roots[e] * share[some]
+                chunk = both[start : start + _ROWS]
+                F = rows.block(free.rows[chunk])
+                weight = (sigma if c == e else 0.0) - roots[c] * roots[e] * share[chunk]
                 block += (F * weight[:, None]).T @ F
     matrix = H.reshape(K * D, K * D)
     matrix[np.diag_indices(K * D)] += 1.0

@@ -124,7 +124,7 @@ class CrammerSinger(Problem):
         return 1
 
     def begin(self, lam: csr_array) -> tuple[Kept, float]:
-        """α_ic = −λ_ic where that is above 0 and c is another class; also gives the largest λ_{i,y_i}."""
+        """α_ic = −λ_ic where that is above 0 and c is another class; also returns the largest λ_{i,y_i}."""
         ptr, dtype = np.zeros(len(self.labels) + 1, np.int64), small_int(self.n_outputs)
         rows = lam.indptr, lam.indices, lam.data, self.labels, ptr
         kernels.begin(*rows, np.empty(0, dtype), np.empty(0), False)
@@ -143,9 +143,9 @@ class CrammerSinger(Problem):
 
     def coefficients(self, kept: Kept) -> Doubles:
         """λ_ic = −α_ic of other classes, and of the own one what makes the sum 0."""
-        found = np.empty(len(kept.alpha))
-        kernels.coefficients(kept.ptr, kept.outputs, kept.alpha, self.times, found)
-        return found
+        lam = np.empty(len(kept.alpha))
+        kernels.coefficients(kept.ptr, kept.outputs, kept.alpha, self.times, lam)
+        return lam
 
     def sparse(self, kept: Kept) -> csr_array:
         """λ on a grid so fine that it costs nothing and so coarse that row sums are exactly zero."""
@@ -159,8 +159,8 @@ class CrammerSinger(Problem):
 
     def scaled_losses(self, traces: Floats, rows: slice, scale: float) -> tuple[float, float]:
         """Σ loss and its slope, by the margins s_y − s_c times a scale."""
-        found: tuple[float, float] = kernels.scaled_loss(traces[rows, 0], scale)
-        return found
+        sums: tuple[float, float] = kernels.scaled_loss(traces[rows, 0], scale)
+        return sums
 
     # Moves of single samples
 
@@ -196,9 +196,9 @@ class CrammerSinger(Problem):
 
     def dual(self, alpha: Doubles, pairs: Pairs) -> Doubles:
         """λ_i = C·e_{y_i} − α_i."""
-        found = -alpha
-        found[pairs.ptr[:-1]] += self.C
-        return found
+        lam = -alpha
+        lam[pairs.ptr[:-1]] += self.C
+        return lam
 
     def gradient(self, scores: Doubles, pairs: Pairs) -> Doubles:
         """g_ic = w_c·f_i + [c ≠ y_i]."""
