@@ -23,7 +23,6 @@ from benchmarks import (
     outliers,
     peers,
     solver,
-    subsets,
     tolerance,
     update,
     xda,
@@ -35,7 +34,6 @@ PARTS = (
     "attribution",
     "memory",
     "tolerance",
-    "subsets",
     "update",
     "growth",
     "classes",
@@ -105,8 +103,6 @@ if "classes" in chosen:
     classes.run(options.data, options.cache, options.cell or [], options.seconds)
 if "tolerance" in chosen:
     tolerance.run(options.data, options.cache)
-if "subsets" in chosen:
-    subsets.run(options.data, options.cache)
 if "update" in chosen:
     update.run(options.data)
 if "methods" in chosen:

@@ -202,10 +202,10 @@ def _in_solving(folder: Path, features: np.ndarray) -> None:
 def _in_halves(features: np.ndarray) -> None:
     bank, tests = FeatureBank.of(features, Samples().y), features[:50]
     explainer = DualDA(C=1e-2, show_progress=False, n_threads=1).fit(features=bank)
-    expected = explainer.stability(bank, halves=8).top_k_features(tests)
+    expected = explainer.stability(bank, halves=8).top_k(features=tests)
     with nodes(3) as (cluster, others), engine.using(engine.Ray()):
         lost = _lose(cluster, others[0], 3.0)
-        found = explainer.stability(bank, halves=8).top_k_features(tests)
+        found = explainer.stability(bank, halves=8).top_k(features=tests)
         lost.join()
     same = torch.equal(found.proponents, expected.proponents) and torch.equal(
         found.opponents, expected.opponents

@@ -23,6 +23,7 @@ from joblib import cpu_count
 import whence
 from tests.helpers.registered import forgetting
 from whence import engine
+from whence.audit.heldout import held_out_scores
 from whence.engine import Engine, Local, Outcome, Processes
 from whence.engine.base import find
 from whence.errors import DataWarning, InvalidInputError, SampleError, WorkerError
@@ -138,6 +139,7 @@ def test_an_error_of_a_process_shows_what_was_called_there(two) -> None:
 SCRIPT = """
 import os, signal, sys, time
 from whence import engine
+from whence.audit.heldout import held_out_scores
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job is begun without it
 
@@ -350,6 +352,7 @@ def test_no_process_begins_for_nothing(two) -> None:
 IDLE = """
 import os, sys, time
 from whence import engine
+from whence.audit.heldout import held_out_scores
 
 class Found:
     def __init__(self, process): self.process = process
@@ -409,3 +412,15 @@ def test_an_engine_has_a_name_and_what_it_takes(tmp_path: Path, monkeypatch) -> 
             find(given)
     with pytest.raises(InvalidInputError, match=r"'engine' must name an engine. Got 'os:getcwd'"):
         find("os:getcwd")
+
+
+@pytest.mark.slow
+def test_folds_have_the_same_bits_in_processes(two) -> None:
+    rng = np.random.default_rng(0)
+    y = np.arange(120) % 3
+    X = (rng.normal(size=(3, 8))[y] + rng.normal(size=(120, 8))).astype(np.float32)
+    here = held_out_scores(X, y, 3, n_folds=3, n_threads=2)
+    with engine.using(two):
+        there = held_out_scores(X, y, 3, n_folds=3, n_threads=2)
+    for ours, theirs in zip(here.held_out, there.held_out, strict=True):
+        np.testing.assert_array_equal(ours, theirs)

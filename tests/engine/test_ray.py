@@ -154,9 +154,9 @@ def test_two_workers_of_which_one_is_killed_in_each_kind_of_work(cluster: Path, 
         assert (found[side].indices == expected[side].indices).all(dim=1).float().mean() >= 0.99
 
     # Halves of the training set: the same bits.
-    halves = here.stability(bank, halves=2).top_k_features(tests, 5)
+    halves = here.stability(bank, halves=2).top_k(features=tests)
     with engine.using(engine.Ray()):
-        again = here.stability(bank, halves=2).top_k_features(tests, 5)
+        again = here.stability(bank, halves=2).top_k(features=tests)
     assert torch.equal(again.proponents, halves.proponents)
     assert torch.equal(again.opponents, halves.opponents)
 

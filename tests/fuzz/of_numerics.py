@@ -102,43 +102,6 @@ SVM = [
     )
 ]
 
-
-def _subsets() -> svm.Subsets:
-    return svm.Subsets(world.features(), world.y().numpy(), n_classes=K, C=0.1)
-
-
-MASK = kinds.JUNK + kinds.wrong(
-    none=lambda v: None,
-    numbers=lambda v: v.astype(float),
-    short=lambda v: v[..., :-1],
-    nobody=lambda v: v & False,
-    more=lambda v: v[None],
-)
-SVM += [
-    Call(
-        "Subsets",
-        lambda: svm.Subsets,
-        {
-            "features": need(kinds.matrix(columns=False), world.features),
-            "labels": need(kinds.may(kinds.labels(), "beyond"), lambda: world.y().numpy()),
-            "n_classes": Arg(kinds.may(kinds.count(2, none=True), "one"), lambda: K),
-            "C": need(kinds.number(), lambda: 0.1),
-            "bias": Arg(kinds.FLAG, lambda: True),
-            "seed": Arg(kinds.SEED, lambda: 0),
-        },
-    ),
-    Call(
-        "Subsets.solve",
-        lambda: _subsets().solve,
-        {"members": need(MASK, lambda: np.arange(len(world.y())) % 2 == 0)},
-    ),
-    Call(
-        "Subsets.solve_all",
-        lambda: _subsets().solve_all,
-        {"masks": need(MASK, lambda: np.arange(len(world.y()))[None] % 2 == np.arange(2)[:, None])},
-    ),
-]
-
 EXTRACTOR = need(kinds.NONE + kinds.JUNK + kinds.wrong(model=lambda v: world.network()), world.extractor)
 RULES = Arg(
     kinds.without(kinds.JUNK)

@@ -43,15 +43,9 @@ class Boxed(Problem):
     def loss(self, scores: Doubles, wanted: Doubles) -> tuple[float, float, float]:
         """Σ of the losses of scores (n, K), its slope in their scale, and their least margin."""
 
-    def merged(self) -> tuple[Self, Ints]:
-        return self, np.arange(self.n_outputs)
-
     def copies(self) -> list[Ints]:
         keys = np.unique(self.wanted, axis=0, return_inverse=True)[1]
         return find_copies(self.features, self.squared_norms, keys)
-
-    def inner(self, A: Floats, B: Floats, outputs: Ints | None = None) -> float:
-        return float(np.vdot(A, B))
 
     @property
     def trace(self) -> int:
@@ -78,9 +72,6 @@ class Boxed(Problem):
 
     def coefficients(self, kept: Kept) -> Doubles:
         return -kept.alpha
-
-    def linear_of(self, lam: csr_array) -> float:
-        return float(lam.multiply(self.wanted).sum())
 
     def sparse(self, kept: Kept) -> csr_array:
         return csr_array(-np.clip(self.dense(kept), *self.box))
@@ -149,15 +140,9 @@ class Boxed(Problem):
     ) -> None:
         np.clip(centre + sigma * (g + t * dg), *self.ends(pairs), out=out)
 
-    def inner_pairs(self, A: Doubles, B: Doubles, pairs: Pairs) -> float:
-        return float(np.vdot(A, B))
-
     def slackness(self, alpha: Doubles, g: Doubles, pairs: Pairs) -> float:
         low, high = self.ends(pairs)
         return float((np.maximum(low * g, high * g) - alpha * g).sum())
-
-    def repair(self, alpha: Doubles, pairs: Pairs) -> None:
-        pass
 
     def system(self, rows: Rows) -> System:
         return System(self, rows)

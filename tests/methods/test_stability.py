@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from unittest import mock
+
 import numpy as np
 import pytest
 import torch
@@ -57,3 +59,14 @@ def test_other_features_and_numbers_are_refused(explainer: DualDA) -> None:
         explainer.stability(np.ones((45, 10), np.float32))
     with pytest.raises(InvalidInputError, match="'halves' must be"):
         explainer.stability(halves=0)
+
+
+def test_a_test_is_read_once(explainer: DualDA) -> None:
+    x, _ = images()
+    stability, model = explainer.stability(halves=1), explainer.require_model()
+    read_batch = type(model).read_batch
+    with mock.patch.object(type(model), "read_batch", autospec=True, side_effect=read_batch) as read:
+        found = stability.top_k(x[:3], 2)
+    assert read.call_count == 1
+    same = stability.top_k(features=model.read(x[:3], 8).features, k=2)
+    torch.testing.assert_close(found.proponents, same.proponents)

@@ -1,4 +1,4 @@
-"""Numbers, and labels that are on or off: against a generic solver, scikit-learn and closed forms."""
+"""Numbers, labels that are on or off, one class: against a generic solver, scikit-learn and closed forms."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sklearn.svm import LinearSVC, LinearSVR
+from sklearn.svm import LinearSVC, LinearSVR, OneClassSVM
 
 from whence.core.arrays import Doubles
 from whence.errors import InvalidInputError
-from whence.svm import Hinges, Solution, Tube, choose_C, solve
+from whence.svm import Hinges, OneClass, Solution, Tube, choose_C, solve
 
 
 def numbers(n: int = 150, d: int = 4, K: int = 1, noise: float = 0.3) -> tuple[Doubles, Doubles]:
@@ -196,3 +196,24 @@ def test_copies_share_and_single_precision_reaches_the_gap() -> None:
 def test_wrong_targets_are_refused(problem: Any, targets: Any, message: str) -> None:
     with pytest.raises(InvalidInputError, match=message):
         solve(np.eye(4), targets, problem=problem, C=1.0)
+
+
+@pytest.mark.parametrize("C", [1e-3, 1e-2, 0.1])
+def test_one_class_is_the_nu_machine_with_its_threshold_scaled_to_one(C: float) -> None:
+    rng = np.random.default_rng(0)
+    X = np.abs(rng.normal(size=(200, 6))) + 0.3
+    found = solve(X, np.ones(200), problem=OneClass, n_classes=1, C=C, bias=False, tol=1e-10)
+    lam = found.lam.toarray()[:, 0]
+    assert (lam >= 0).all()
+    assert (lam <= C).all()
+    nu = lam.sum() / (C * 200)
+    theirs = OneClassSVM(kernel="linear", nu=nu, tol=1e-10).fit(X)
+    rho = theirs.offset_[0]
+    np.testing.assert_allclose(found.weight[0], theirs.coef_[0] / rho, rtol=1e-4, atol=1e-6)
+    alpha = np.zeros(200)
+    alpha[theirs.support_] = theirs.dual_coef_[0]
+    np.testing.assert_allclose(X.T @ lam, X.T @ alpha / rho, rtol=1e-4, atol=1e-6)
+    assert 1 / rho == pytest.approx(C, rel=1e-4)  # of α that are at most 1
+    # The sum over samples is the score, and the share outside is at most ν.
+    np.testing.assert_allclose((X @ X.T) @ lam, X @ found.weight[0], rtol=1e-9)
+    assert (X @ found.weight[0] < 1 - 1e-6).mean() <= nu

@@ -4,9 +4,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 from scipy.optimize import brentq
 from scipy.sparse import csr_array
 
+from whence.core.conjugate import conjugate_gradients
 from whence.svm import CrammerSinger
 from whence.svm.ascent import Ascent
 from whence.svm.crammer_singer import hessian, kernels
@@ -160,3 +162,31 @@ def test_the_preconditioner_is_built_only_where_dividing_by_it_pays():
     # An iteration reads 60·3·40 numbers of features, and 30·40² of the preconditioner: seven times as many.
     system.by_cg(hessian.split(rows, values), 1.0, rng.normal(size=problem.shape), 1e-6)
     assert system.blocks is None
+
+
+def test_conjugate_gradients_solve_several_systems_of_torch_as_one_of_numpy():
+    rng = np.random.default_rng(0)
+    A, diagonal = rng.normal(size=(3, 6, 6)), np.logspace(0, 3, 6)
+    A = A @ A.transpose(0, 2, 1) + np.diag(diagonal)
+    right = rng.normal(size=(3, 6))
+    right[1] = 0.0
+    matrices = torch.from_numpy(A)
+    found, solved = conjugate_gradients(
+        lambda v: (matrices @ v[:, :, None])[:, :, 0],
+        torch.from_numpy(right),
+        lambda v: v / torch.from_numpy(diagonal),
+        lambda a, b: (a * b).sum(1, keepdim=True),
+        tol=1e-12,
+        steps=50,
+    )
+    assert solved.all()
+    np.testing.assert_allclose(found, np.linalg.solve(A, right[:, :, None])[:, :, 0], atol=1e-10)
+    for of_residual in (False, True):
+        options = {"tol": 1e-12, "steps": 50, "of_residual": of_residual}
+        alone, done = conjugate_gradients(
+            A[2].__matmul__, right[2], lambda v: v / diagonal, np.vdot, **options
+        )
+        assert done
+        np.testing.assert_allclose(alone, found[2], atol=1e-10)
+    _, done = conjugate_gradients(A[2].__matmul__, right[2], lambda v: v, np.vdot, tol=1e-12, steps=2)
+    assert not done

@@ -13,7 +13,7 @@ from tests.svm.test_own_problem import Hinge, clouds
 from whence.engine import Group, Local
 from whence.errors import ConvergenceWarning, InvalidInputError, LostError, WorkerError
 from whence.svm import sharded, solve, solve_shards
-from whence.svm.shard import Mapped
+from whence.svm.sharded import Mapped
 
 rng = np.random.default_rng(0)
 Y = rng.integers(0, 4, 600)

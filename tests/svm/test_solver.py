@@ -52,7 +52,7 @@ def check_solution(solution, X, y, C, bias, tol):
 
 
 @pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize("K", [2, 3, 5])
+@pytest.mark.parametrize("K", [2, 3, 5, 14])
 @pytest.mark.parametrize("C", [1e-3, 0.1, 10.0])
 def test_optimum_is_that_of_a_generic_qp_solver(C, K, bias):
     X, y = clusters(K=K, seed=K)
@@ -65,14 +65,6 @@ def test_optimum_is_that_of_a_generic_qp_solver(C, K, bias):
     assert 0.5 * ((solution.weight - W) ** 2).sum() <= 2e-8 * value
 
 
-def test_primal_is_that_of_scikit_learn():
-    X, y = clusters(400, 12, 4)
-    peer = LinearSVC(multi_class="crammer_singer", fit_intercept=False, C=0.05, tol=1e-10, random_state=0)
-    peer.fit(X, y)
-    best = oracle.primal(X, y, peer.coef_, 0.05, False)
-    assert solve(X, y, C=0.05, bias=False, tol=1e-9).primal == pytest.approx(best, rel=1e-8)
-
-
 def test_kkt_conditions():
     X, y = clusters(200, 6, 4)
     solution = solve(X, y, C=0.1, tol=1e-10)
@@ -82,12 +74,6 @@ def test_kkt_conditions():
     g[np.arange(200), y] -= 1.0
     # Complementary slackness: weight only on the classes with the largest g.
     assert (alpha * (g.max(axis=1, keepdims=True) - g)).max() < 1e-6
-
-
-def test_newton_regime_reaches_the_optimum():
-    X, y = stretched()
-    solution = solve(X, y, C=10.0, tol=1e-7)
-    check_solution(solution, X, y, 10.0, True, 1e-7)
 
 
 @pytest.mark.parametrize("tol", [1e-2, 1e-4, 1e-7])
@@ -258,12 +244,6 @@ def test_thread_count_does_not_change_the_bits():
     np.testing.assert_array_equal(one.lam.data, two.lam.data)
 
 
-def test_seeds_agree_on_the_weights():
-    X, y = clusters(300, 10, 4, dtype=np.float32)
-    one, two = (solve(X, y, C=0.1, tol=1e-8, seed=s) for s in (0, 1))
-    np.testing.assert_allclose(one.weight, two.weight, atol=1e-3 * np.abs(one.weight).max())
-
-
 @pytest.mark.parametrize("to", [1e-4, 0.02, 0.1, 3.0])
 def test_warm_start_from_another_C(to):
     X, y = clusters(500, 10, 4, dtype=np.float32)
@@ -315,7 +295,9 @@ def test_a_tolerance_below_rounding_ends_with_a_warning():
 def test_history_and_callback_tell_the_same():
     X, y = clusters(500, 10, 4)
     seen = []
-    solution = solve(X, y, C=0.1, callback=lambda seconds, gap: seen.append((seconds, gap)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        solution = solve(X, y, C=0.1, callback=lambda seconds, gap: seen.append((seconds, gap)))
     assert solution.history[:-1] == seen
     assert len(seen) == solution.n_iter
     assert solution.history[-1] == (solution.seconds, solution.gap)
@@ -359,12 +341,6 @@ BAD = [
 def test_bad_input(data, options, message):
     with pytest.raises(InvalidInputError, match=message):
         solve(*data, **{"C": 1.0, **options})
-
-
-def test_converged_solutions_do_not_warn():
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        solve(*clusters(), C=1.0)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -435,16 +411,6 @@ def test_input_past_float64_is_refused(factor, C, message):
     X, y = clusters()
     with pytest.raises(InvalidInputError, match=message):
         solve(X * factor, y, C=C)
-
-
-@pytest.mark.parametrize("C", [1e-2, 1.0])
-def test_many_classes_reach_the_optimum_of_a_generic_solver(C):
-    X, y = clusters(45, 6, 14, noise=0.7)
-    found = solve(X, y, C=C, tol=1e-8)
-    value, W = oracle.qp(X, y, 14, C, True)
-    assert found.status == "converged"
-    assert found.primal == pytest.approx(value, rel=1e-6)
-    np.testing.assert_allclose(found.weight, W, atol=1e-3 * np.abs(W).max())
 
 
 @pytest.mark.parametrize("C", [1e-2, 1.0])

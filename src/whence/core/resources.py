@@ -1,10 +1,13 @@
-"""What an extraction needs of disk and memory, against what there is."""
+"""What the machine has: memory, disk and libraries with threads."""
 
 from __future__ import annotations
 
 import os
 import shutil
+import sys
+from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 
 def free_memory() -> int | None:
@@ -46,3 +49,18 @@ def in_words(size: float) -> str:
             return f"{size:.3g} {unit}"
         size /= 1000
     return f"{size:.3g} TB"
+
+
+def thread_pools() -> Any:
+    """Return the ``ThreadpoolController`` of the libraries loaded now.
+
+    To look for them takes 2 ms, so it is done again only where modules were imported.
+    """
+    return _thread_pools(len(sys.modules))
+
+
+@lru_cache(maxsize=1)
+def _thread_pools(modules: int) -> Any:
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()

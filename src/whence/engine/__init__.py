@@ -4,16 +4,17 @@ from whence.engine.base import (
     ENGINES,
     Engine,
     Group,
+    Local,
     Outcome,
     Piece,
     current,
+    limited,
     names,
     ordered,
     results,
     run,
     using,
 )
-from whence.engine.local import Local, limited
 from whence.engine.processes import Processes
 from whence.engine.ray import Ray
 

@@ -10,29 +10,18 @@ from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any, Self
 
-from whence.engine.base import Outcome, Piece
-from whence.engine.local import attempt
+from whence.engine.base import Outcome, Piece, attempt
 from whence.errors import InvalidInputError, WhenceError
-
-Heard = list[tuple[str, type[Warning], str, int]]
-"""Warnings: message, category, file and line."""
 
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What a process needs to be like this one.
+    """What a process needs to be like this one."""
 
-    Attributes
-    ----------
-    threads : of a piece; None leaves them as they are
-    with_torch : whether torch is there, without which ``threads`` says nothing of it
-    path, folder : where modules are found, and relative paths begin
-    """
-
-    threads: int | None
-    with_torch: bool
-    path: tuple[str, ...]
-    folder: str
+    threads: int | None  # of a piece
+    with_torch: bool  # whether torch is imported, without which ``threads`` does not reach it
+    path: tuple[str, ...]  # where modules are looked for
+    folder: str  # where relative paths begin
 
     @classmethod
     def here(cls, threads: int | None) -> Self:
@@ -64,21 +53,21 @@ def unsendable(name: str, error: Exception) -> InvalidInputError:
 
 
 def answer(piece: Piece, item: Any) -> bytes:
-    """Run a piece and give its outcome and the warnings it made, as they are sent."""
+    """Run a piece and return its outcome and its warnings, pickled."""
     from cloudpickle import dumps
 
     with warnings.catch_warnings(record=True) as heard:
         warnings.simplefilter("default")
         outcome = attempt(piece, 0, item)
-    told = [(str(each.message), each.category, each.filename, each.lineno) for each in heard]
+    warned = [(str(each.message), each.category, each.filename, each.lineno) for each in heard]
     try:
         if outcome.error is not None:
             pickle.loads(dumps(outcome.error))
-        return dumps((outcome, told))  # type: ignore[no-any-return]
+        return dumps((outcome, warned))  # type: ignore[no-any-return]
     except Exception as error:  # a value that cannot be sent, or an error that cannot be made again
         why = outcome.error or error
         line = WhenceError(f"{type(why).__name__}: {why}")
-        return pickle.dumps((Outcome(0, error=line, details=outcome.details), told))
+        return pickle.dumps((Outcome(0, error=line, details=outcome.details), warned))
 
 
 def answered(answer: bytes, place: int) -> Outcome:
@@ -86,11 +75,11 @@ def answered(answer: bytes, place: int) -> Outcome:
 
     A warning that is made an error is the piece's error.
     """
-    found: tuple[Outcome, Heard] = pickle.loads(answer)
-    outcome, heard = replace(found[0], place=place), found[1]
-    for each in heard:
+    done, warned = pickle.loads(answer)
+    outcome: Outcome = replace(done, place=place)
+    for warning in warned:
         try:
-            warnings.warn_explicit(*each)
+            warnings.warn_explicit(*warning)
         except Warning as error:
             outcome = replace(outcome, value=None, error=outcome.error or error)
     return outcome

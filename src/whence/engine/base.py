@@ -1,8 +1,9 @@
-"""What an engine is, and the two ways to give it work: as pieces end, and all in order."""
+"""Engines: the interface, the one that runs work in this process, and the functions that give them work."""
 
 from __future__ import annotations
 
 import sys
+import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -13,6 +14,7 @@ from typing import Any, ClassVar
 from whence.core import progress
 from whence.core.checks import check_callable, check_count, shown
 from whence.core.registry import Registry
+from whence.core.resources import thread_pools
 from whence.errors import InvalidInputError, WorkerError
 
 Piece = Callable[[Any], Any]
@@ -21,20 +23,42 @@ Piece = Callable[[Any], Any]
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """How a piece of work ended.
+    """How a piece of work ended."""
 
-    Attributes
-    ----------
-    place : of its item among all
-    value : what the function gave; None where it failed
-    error : why it failed; ``WorkerError`` where its process ended
-    details : the whole traceback of that
+    place: int  # of its item among all
+    value: Any = None  # what the function returned
+    error: BaseException | None = None  # why it failed; ``WorkerError`` where its process ended
+    details: str | None = None  # the traceback of that
+
+
+@contextmanager
+def limited(n: int | None) -> Iterator[None]:
+    """Let torch and the libraries of linear algebra use ``n`` threads; None leaves their number unchanged.
+
+    The last bits of a result can depend on it.
     """
+    if n is None:
+        yield
+        return
+    n = check_count("n", n)
+    torch: Any = sys.modules.get("torch")  # without torch there are no threads of torch
+    before = torch.get_num_threads() if torch else 0
+    try:
+        with thread_pools().limit(limits=n):
+            if torch:
+                torch.set_num_threads(n)
+            yield
+    finally:
+        if torch:
+            torch.set_num_threads(before)
 
-    place: int
-    value: Any = None
-    error: BaseException | None = None
-    details: str | None = None
+
+def attempt(function: Piece, place: int, item: Any) -> Outcome:
+    """Run one piece here; an error is an outcome."""
+    try:
+        return Outcome(place, function(item))
+    except Exception as error:
+        return Outcome(place, error=error, details=traceback.format_exc())
 
 
 class Group:
@@ -47,26 +71,18 @@ class Group:
         return len(self._members)
 
     def call(self, method: str, *shared: Any, each: Sequence[Any] | None = None) -> list[Any]:
-        """Call a method of every object, and give what each gave, in order.
+        """Call a method of every object by its name, and return the results in order.
 
-        Parameters
-        ----------
-        method
-            Its name.
-        shared
-            What all are given, after what ``each`` has for one.
-        each
-            One value per object, its first argument; None gives none.
-
-        Raises
-        ------
-        LostError
-            When some were lost and made anew; the others have been called.
+        Arguments are one value of ``each`` per object, if any, and then the ``shared`` ones. Raises LostError
+        where objects were lost and made again; the others have been called.
         """
-        first = [()] * len(self) if each is None else [(value,) for value in each]
         return [
-            getattr(member, method)(*own, *shared) for member, own in zip(self._members, first, strict=True)
+            getattr(member, method)(*first, *shared)
+            for member, first in zip(self._members, self._firsts(each), strict=True)
         ]
+
+    def _firsts(self, each: Sequence[Any] | None) -> list[tuple[Any, ...]]:
+        return [()] * len(self) if each is None else [(value,) for value in each]
 
 
 class Engine(ABC):
@@ -78,39 +94,23 @@ class Engine(ABC):
 
     @abstractmethod
     def run(self, function: Piece, items: list[Any], threads: int | None) -> Generator[Outcome]:
-        """Return every item's outcome as it ends, in any order. An error of a piece is an outcome too.
+        """Call the function once per item and return the outcomes as they end, in any order.
 
-        Parameters
-        ----------
-        function
-            Called once per item.
-        items
-            Perhaps none.
-        threads
-            Inside each piece; None leaves them as they are.
+        An error of a piece is an outcome too. ``threads`` are those inside a piece; None leaves their number
+        unchanged.
         """
 
     def shards(self, on_disk: bool) -> int:
         """Into how many shards training samples are divided to be solved or scored; 1 divides nothing.
 
-        Parameters
-        ----------
-        on_disk
-            Whether their features lie in a memory map, since they would fill the memory here.
+        ``on_disk`` is whether their features lie in a memory map, since they would fill the memory here.
         """
         return 1
 
     def group(self, make: Callable[[Any], Any], items: list[Any], threads: int | None = None) -> Group:
-        """Make an object of every item, where the engine runs, for calls to come; here unless it says else.
+        """Make an object of every item where the engine runs, by default here, for calls to come.
 
-        Parameters
-        ----------
-        make
-            Gives the object of an item.
-        items
-            One per object.
-        threads
-            Inside a call; None leaves them as they are.
+        ``threads`` are those inside a call; None leaves their number unchanged.
         """
         return Group([make(item) for item in items])
 
@@ -122,6 +122,22 @@ class Engine(ABC):
 ENGINES: Registry[type[Engine]] = Registry(
     "engine", lambda thing: isinstance(thing, type) and issubclass(thing, Engine)
 )
+
+
+@ENGINES.add
+class Local(Engine):
+    """Runs pieces here, in order."""
+
+    name = "local"
+
+    def run(self, function: Piece, items: list[Any], threads: int | None) -> Generator[Outcome]:
+        """Return every item's outcome in order."""
+        for place, item in enumerate(items):
+            with limited(threads):
+                outcome = attempt(function, place, item)
+            yield outcome
+
+
 _DEFAULT: ContextVar[str | Engine] = ContextVar("engine", default="local")
 
 
@@ -183,7 +199,7 @@ def run(
     *,
     threads: int | None = None,
 ) -> Generator[Outcome]:
-    """Run a function on items and give the outcomes as they end, each with its place.
+    """Run a function on items and return the outcomes as they end, each with its place.
 
     The bits of a result are the same on every engine: a piece depends on its item alone and has the same
     number of threads everywhere. So it is not the engine that chooses their number; an engine may choose how
@@ -220,14 +236,14 @@ def results(
     title: str | None = None,
     unit: str = "pieces",
 ) -> list[Any]:
-    """Run a function on items and give what it gave, in their order; raise the first error, and end the rest.
+    """Run a function on items and return its results in their order; raise the first error, and end the rest.
 
     Parameters
     ----------
     function, items, engine, threads
         As for ``run``.
     title, unit
-        Of the bar that shows how many are left; None for the title shows none. Who listens is told, too.
+        Of the progress bar; None for the title shows none.
 
     Examples
     --------
@@ -236,7 +252,7 @@ def results(
     [1, 3]
     """
     listed = _listed(items)
-    found: list[Any] = []
+    done: list[Any] = []
     with (
         closing(ordered(function, listed, engine, threads=threads)) as values,
         progress.bar(title or "", len(listed), unit, show=title is not None) as bar,
@@ -244,11 +260,11 @@ def results(
         if title is not None:
             progress.tell(title, 0, len(listed))
         for value in values:
-            found.append(value)
+            done.append(value)
             bar.update()
             if title is not None:
-                progress.tell(title, len(found), len(listed))
-    return found
+                progress.tell(title, len(done), len(listed))
+    return done
 
 
 def ordered(
@@ -258,20 +274,14 @@ def ordered(
     *,
     threads: int | None = None,
 ) -> Generator[Any]:
-    """Run a function on items and give what it gave one by one, in their order; errors as ``results``.
-
-    Parameters
-    ----------
-    function, items, engine, threads
-        As for ``run``.
-    """
+    """Return one by one what ``results`` returns, with the parameters of ``run``."""
     listed = _listed(items)
     waiting: dict[int, Any] = {}
     due = 0
     with closing(run(function, listed, engine, threads=threads)) as outcomes:
         for outcome in outcomes:
             if outcome.error is not None:
-                raise _told(outcome, listed)
+                raise _error_of(outcome, listed)
             waiting[outcome.place] = outcome.value
             while due in waiting:
                 yield waiting.pop(due)
@@ -284,7 +294,7 @@ def _listed(items: Any) -> list[Any]:
     return list(items)
 
 
-def _told(outcome: Outcome, items: list[Any]) -> BaseException:
+def _error_of(outcome: Outcome, items: list[Any]) -> BaseException:
     """Return a piece's error with its item and, where it comes from elsewhere, what was called there."""
     error = outcome.error
     assert error is not None

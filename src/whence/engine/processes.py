@@ -6,6 +6,7 @@ import os
 import pickle
 import signal
 import sys
+from collections import deque
 from collections.abc import Generator
 from contextlib import AbstractContextManager, suppress
 from multiprocessing.connection import Connection, wait
@@ -14,8 +15,7 @@ from typing import Any
 
 from whence.core.checks import check_count
 from whence.engine.answers import Surroundings, answer, answered, sendable
-from whence.engine.base import ENGINES, Engine, Outcome, Piece
-from whence.engine.local import limited
+from whence.engine.base import ENGINES, Engine, Outcome, Piece, limited
 from whence.errors import WorkerError
 
 
@@ -54,10 +54,47 @@ class Processes(Engine, AbstractContextManager["Processes"]):
         """Return every item's outcome as it ends."""
         from joblib import cpu_count
 
-        n = self.n or max(1, cpu_count() // (threads or 1))
-        settings = pickle.dumps(Surroundings.here(threads))
-        start = (settings, sendable("function", function))
-        yield from _Run(self._crew, start, items).outcomes(min(n, len(items)))
+        crew, at_work = self._crew, dict[Connection, tuple[_Worker, int]]()
+        n = min(self.n or max(1, cpu_count() // (threads or 1)), len(items))
+        start = pickle.dumps(Surroundings.here(threads)), sendable("function", function)
+        left = deque(range(len(items)))
+
+        def give(worker: _Worker | None = None) -> None:
+            """Send the next piece to a process that did one, or to another; if none is left, let it wait."""
+            if left:
+                place = left.popleft()
+                item = sendable("items", items[place])
+                messages = (item,) if worker else (*start, item)
+                worker = worker or crew.take()
+                at_work[worker.connection] = worker, place
+                worker.send(*messages)
+            elif worker:
+                del at_work[worker.connection]
+                crew.free(worker)
+
+        try:
+            # All begin before the first is sent what may be large, which it must be there to read.
+            crew.idle += [crew.begin() for _ in range(n - len(crew.idle))]
+            for _ in range(n):
+                give()
+            while at_work:
+                for connection in wait(list(at_work)):
+                    assert isinstance(connection, Connection)
+                    worker, place = at_work[connection]
+                    try:
+                        sent = connection.recv_bytes()
+                    except (EOFError, OSError):
+                        worker.process.join()  # its exit code is its own
+                        del at_work[connection]
+                        crew.dismiss(worker)
+                        give()
+                        yield Outcome(place, error=_lost(worker.process.exitcode))
+                    else:
+                        give(worker)
+                        yield answered(sent, place)
+        finally:
+            for worker, _ in at_work.values():
+                crew.dismiss(worker)
 
     def __exit__(self, *error: object) -> None:
         """End the processes; another run would begin new ones."""
@@ -129,58 +166,6 @@ class _Crew:
     def end(self) -> None:
         for worker in list(self.everyone):
             self.dismiss(worker)
-
-
-class _Run:
-    """A function at work on items, in some of a crew."""
-
-    def __init__(self, crew: _Crew, start: tuple[bytes, ...], items: list[Any]) -> None:
-        self.crew, self.start, self.items = crew, start, items
-        self.left = list(reversed(range(len(items))))
-        self.at_work: dict[Connection, tuple[_Worker, int]] = {}
-
-    def outcomes(self, n: int) -> Generator[Outcome]:
-        """Return outcomes as they come from ``n`` processes, which then wait for another run."""
-        try:
-            # All begin before the first is sent what may be large, which it must be there to read.
-            self.crew.idle += [self.crew.begin() for _ in range(n - len(self.crew.idle))]
-            for _ in range(n):
-                self._give()
-            while self.at_work:
-                for connection in wait(list(self.at_work)):
-                    assert isinstance(connection, Connection)
-                    yield self._outcome(connection)
-        finally:
-            for worker, _ in self.at_work.values():
-                self.crew.dismiss(worker)
-
-    def _give(self, worker: _Worker | None = None) -> None:
-        """Return the next piece to a process that did one, or to another; if none is left, let it wait."""
-        if self.left:
-            place = self.left.pop()
-            item = sendable("items", self.items[place])
-            messages = (item,) if worker else (*self.start, item)
-            worker = worker or self.crew.take()
-            self.at_work[worker.connection] = worker, place
-            worker.send(*messages)
-        elif worker:
-            del self.at_work[worker.connection]
-            self.crew.free(worker)
-
-    def _outcome(self, connection: Connection) -> Outcome:
-        """Take a piece's outcome and give its process more to do; where that died, let another join."""
-        worker, place = self.at_work[connection]
-        try:
-            sent = connection.recv_bytes()
-        except (EOFError, OSError):
-            connection.close()
-            worker.process.join()
-            del self.at_work[connection]
-            self.crew.dismiss(worker)
-            self._give()
-            return Outcome(place, error=_lost(worker.process.exitcode))
-        self._give(worker)
-        return answered(sent, place)
 
 
 def _lost(code: int | None) -> WorkerError:

@@ -7,14 +7,14 @@ import pickle
 import sys
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import lru_cache
 from multiprocessing.util import Finalize
 from typing import Any
 
 from whence.core.checks import check_count, check_is, check_number
 from whence.core.naming import needing
 from whence.engine.answers import Surroundings, answer, answered, sendable, unsendable
-from whence.engine.base import ENGINES, Engine, Group, Outcome, Piece
-from whence.engine.local import limited
+from whence.engine.base import ENGINES, Engine, Group, Outcome, Piece, limited
 from whence.errors import InvalidInputError, LostError, WorkerError
 
 RETRIES = 3
@@ -22,12 +22,11 @@ RETRIES = 3
 
 _AHEAD = 2  # pieces that are given out per worker, so that none waits for this process
 _FUNCTIONS = 2  # that stay in the object store and in workers for another run
-_APART = 8  # of these windows between the first piece that is not done and the last that is given out
 
 
 @ENGINES.add
 class Ray(Engine):
-    """Runs pieces as tasks of Ray: on many machines, with GPUs where they have some.
+    """Runs pieces as tasks of Ray: on many machines, with their GPUs.
 
     A function, with the model or the features it holds, goes to Ray's object store once, even if several
     runs in a row are given it, and from there once to each node, whose workers share its numpy arrays,
@@ -90,9 +89,7 @@ class Ray(Engine):
         due = 0
         try:
             while pending or due < len(items):
-                while due < min(len(items), min(pending.values(), default=due) + _APART * window):
-                    if len(pending) == window:
-                        break
+                while due < len(items) and len(pending) < window:
                     pending[work.remote(there, [held], sendable("items", items[due]))] = due
                     due += 1
                 (done,), _ = ray.wait(list(pending), num_returns=1)
@@ -173,14 +170,13 @@ class _Actors(Group):
         super().__init__([self._begin(item) for item in items])
 
     def call(self, method: str, *shared: Any, each: Sequence[Any] | None = None) -> list[Any]:
-        """Call every object; those whose worker is lost are begun anew, and told of."""
+        """Call every object; those whose worker is lost are begun again, and named."""
         everyone = [self._ray.put(value) for value in shared]
-        first = [()] * len(self) if each is None else [(value,) for value in each]
         calls = [
-            member.call.remote(method, *own, *everyone)
-            for member, own in zip(self._members, first, strict=True)
+            member.call.remote(method, *first, *everyone)
+            for member, first in zip(self._members, self._firsts(each), strict=True)
         ]
-        found, lost, why = [], [], None
+        values, lost, why = [], [], None
         for place, called in enumerate(calls):
             outcome = _outcome(self._ray, called, place)
             if isinstance(outcome.error, WorkerError):
@@ -191,10 +187,10 @@ class _Actors(Group):
             elif outcome.error is not None:
                 outcome.error.add_note(outcome.details or "")
                 raise outcome.error
-            found.append(outcome.value)
+            values.append(outcome.value)
         if lost:
             raise LostError(lost, str(why))
-        return found
+        return values
 
     def _begin(self, item: Any) -> Any:
         return self._kind.remote(self._there, [self._made_by, item])
@@ -223,28 +219,28 @@ class _Member:
             return getattr(self._object, method)(*arguments)
 
 
-_held: dict[str, Piece] = {}  # the functions that this worker ran last, by their place in the object store
+@lru_cache(maxsize=_FUNCTIONS)
+def _function(there: Surroundings, reference: Any) -> Piece:
+    """Fetch a function once per worker."""
+    import ray
+
+    _move_to(there)
+    return ray.get(reference)  # type: ignore[no-any-return]
 
 
 def _work(there: Surroundings, held: list[Any], sent: bytes) -> bytes:
-    """Run in a worker: do a piece by a function that is unpickled once."""
-    import ray
+    """Run in a worker: do a piece."""
 
     def piece(sent: bytes) -> Any:
-        (place,) = held
-        if place.hex() not in _held:
-            for old in list(_held)[: 1 - _FUNCTIONS]:
-                del _held[old]
-            _move_to(there)
-            _held[place.hex()] = ray.get(place)
+        function = _function(there, held[0])
         with limited(there.threads):
-            return _held[place.hex()](pickle.loads(sent))
+            return function(pickle.loads(sent))
 
     return answer(piece, sent)
 
 
 def _move_to(there: Surroundings) -> None:
-    """Look for modules and files where the program does, beside where this worker has its own."""
+    """Look for modules and files where the program does, besides where this worker has its own."""
     sys.path[:] = dict.fromkeys([*there.path, *sys.path])
     with suppress(OSError):
         os.chdir(there.folder)
@@ -263,19 +259,16 @@ def _outcome(ray: Any, reference: Any, place: int) -> Outcome:
 
 @contextmanager
 def _for_this_machine(address: str | None) -> Iterator[None]:
-    """Let a Ray of our own listen to this machine alone, and tell nobody that it is used.
+    """Let a Ray of our own listen to this machine alone, and report its use to nobody.
 
     Ray reads the first when it is imported; only a Ray that was imported before listens to the network, which
     it does with a token that others lack.
     """
-    wanted = (
-        {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_USAGE_STATS_ENABLED": "0"} if address is None else {}
-    )
-    before = {name: os.environ.get(name) for name in wanted}
-    os.environ.update({name: value for name, value in wanted.items() if before[name] is None})
+    wanted = ("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "RAY_USAGE_STATS_ENABLED") if address is None else ()
+    added = [name for name in wanted if name not in os.environ]
+    os.environ.update(dict.fromkeys(added, "0"))
     try:
         yield
     finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
+        for name in added:
+            os.environ.pop(name, None)

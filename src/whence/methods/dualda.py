@@ -27,7 +27,7 @@ from whence.surrogate.surrogate import Surrogate
 from whence.tasks import Task
 
 if TYPE_CHECKING:
-    from whence.attribution.stability import Stability
+    from whence.surrogate.stability import Stability
     from whence.explanation import Bands, ConceptExplanation, Trace
     from whence.features import Usualness
     from whence.relevance.concepts import Concepts
@@ -283,11 +283,26 @@ class DualDA(Attributor):
         >>> found.proponents.shape, bool((found.proponents <= found.halves).all())
         (torch.Size([2, 3]), True)
         """
-        from whence.attribution.stability import Stability
+        from whence.attribution.training_features import training_features
+        from whence.surrogate.stability import Stability
 
         fitted = self._check_fitted()
         fitted.task.require_classes("An explainer whose stability is asked for")
-        return Stability(self, features, check_count("halves", halves))
+        halves = check_count("halves", halves)
+
+        def read_tests(x: Any, target: Any, given: Any) -> tuple[Tensor, Tensor]:
+            tests = self._tests(x, target, given)
+            return tests.features, tests.targets
+
+        return Stability(
+            fitted.require_surrogate(),
+            training_features(fitted, features, as_read=True),
+            read_tests,
+            C=fitted.require_surrogate().C,
+            halves=halves,
+            seed=self.seed,
+            show_progress=self.show_progress,
+        )
 
     def usualness(self, training: Any = None, *, k: int = 5, quantile: float = 0.99) -> Usualness:
         """Make what tells how usual tests are for the training set, by their nearest training samples.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from whence.core.conjugate import conjugate_gradients
 from whence.errors import ConvergenceWarning, warn
 
 _TOL = 1e-6  # relative error of a response, in the norm of the Hessian, as the preconditioner estimates it
@@ -99,28 +100,24 @@ class SoftmaxResponse:
         return out.reshape(B, K, r)
 
     def _near(self, pulls: Tensor) -> Tensor:
-        """H⁻¹ of pulls (B, K, r) by steps; one that is near enough stays as it is while the others go on."""
-        found, left = torch.zeros_like(pulls), pulls.clone()
-        near = left @ self._about
-        along, size = near.clone(), (left * near).sum((1, 2))
-        enough = _TOL**2 * size
-        for _ in range(_STEPS):
-            going = size > enough
-            if not going.any():
-                return found
-            bent = self._product(along)
-            step = torch.where(going, size / (along * bent).sum((1, 2)), 0.0)[:, None, None]
-            found += step * along
-            left -= step * bent
-            near = left @ self._about
-            before, size = size, torch.where(going, (left * near).sum((1, 2)), size)
-            along = near + torch.where(going, size / before, 0.0)[:, None, None] * along
+        """H⁻¹ of pulls (B, K, r) by steps; one that is near enough stays unchanged while the others go on."""
+        response: Tensor
+        response, solved = conjugate_gradients(
+            self._product,
+            pulls,
+            lambda left: left @ self._about,
+            lambda a, b: (a * b).sum((1, 2), keepdim=True),
+            tol=_TOL,
+            steps=_STEPS,
+        )
+        if solved.all():
+            return response
         warn(
-            f"{int((size > enough).sum())} of {len(pulls)} effects were not found to their last digits in "
+            f"{int((~solved).sum())} of {len(pulls)} effects were not found to their last digits in "
             f"{_STEPS} steps. Use a smaller C.",
             ConvergenceWarning,
         )
-        return found
+        return response
 
 
 class RidgeResponse:

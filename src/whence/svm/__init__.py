@@ -10,7 +10,6 @@ from whence.svm.path import CChoice, PathPoint, choose_C, held_back, solve_path
 from whence.svm.problem import Makes, Problem
 from whence.svm.sharded import solve_shards
 from whence.svm.solve import Solution, solve
-from whence.svm.subsets import Subsets, SubsetSolution
 
 if TYPE_CHECKING:
     from whence.svm.estimator import CrammerSingerSVC
@@ -27,8 +26,6 @@ __all__ = [
     "PathPoint",
     "Problem",
     "Solution",
-    "SubsetSolution",
-    "Subsets",
     "Tube",
     "choose_C",
     "held_back",

@@ -16,9 +16,9 @@ from whence.svm.newton import Phase
 from whence.svm.pairs import Kept, Pairs, pointers
 from whence.svm.passes import (
     Certificate,
-    Found,
     Notes,
     Parallel,
+    PassResult,
     Probe,
     Rows,
     add_to,
@@ -41,7 +41,7 @@ _ADDED = 1 << 16  # samples whose λ is written out at a time to add up W
 _SWEEPS = 6  # at most, before all samples are listed
 _NARROW = 0.03  # gap, as a sweep sees it, at which lists are worth keeping
 _SWEPT, _PER_SWEPT = 8, 64  # outputs that a sweep lists of a sample: at most, and one per so many
-_NEAREST = 6  # outputs of a sample that a Newton phase holds beside those with α, where all are listed
+_NEAREST = 6  # outputs of a sample that a Newton phase holds besides those with α, where all are listed
 _PATIENCE = 40  # rounds without a better gap after which the search gives up at this C
 
 
@@ -57,7 +57,7 @@ class Ascent:
     from a smaller one, where the problem is easy.
 
     Two gaps are followed, both relative: ``gap`` between P(W(λ)) and D(λ), on which the search ends, and
-    ``bound`` between the best primal value seen, often that of a multiple of W, and D(λ). The second tells
+    ``bound`` between the best primal value seen, often that of a multiple of W, and D(λ). The second shows
     how far the dual still has to rise and decides when to move on to a larger C.
     """
 
@@ -73,7 +73,7 @@ class Ascent:
         self.W: Floats = np.zeros(problem.shape, np.float32 if small else np.float64)
         self.notes, self.probe = Notes.of(problem), Probe(problem)
         self.most = most_listed(problem)
-        self.found: Found | None = None  # of the last pass
+        self.result: PassResult | None = None  # of the last pass
         self.slack = np.inf  # until the first pass
         self.widest = 0.0  # largest mean change of the scores in a round at this C
         self.gap = self.bound = 1.0
@@ -155,13 +155,13 @@ class Ascent:
         self.bound = max(relative(self.best_primal, dual), 0.0)
 
     def _look(self, W: Floats) -> Losses:
-        """Look at all samples with some W, and list what may move."""
+        """Look at all samples with a W, and list what may move."""
         slack = self.slack if np.isfinite(self.slack) else 0.0
-        self.found, self.kept = None, self.kept.trimmed()  # so that two long lists never stand side by side
-        self.kept, self.found = look_at_all(
+        self.result, self.kept = None, self.kept.trimmed()  # so that two long lists never stand side by side
+        self.kept, self.result = look_at_all(
             self.problem, W, self.kept, slack, self.most, self.notes, self.parallel
         )
-        return self.found.losses
+        return self.result.losses
 
     def _rescale(self, square: float, loss: float, slope: float) -> tuple[float, float]:
         """Minimise the primal over multiples a·W by secant steps on its slope; returns a and the value."""
@@ -248,10 +248,10 @@ class Ascent:
         size, K = problem.blocks()[0].stop, problem.n_outputs
         parts = []
         for start in range(0, len(rows), size):
-            some = rows[start : start + size]
+            block = rows[start : start + size]
             every = most + 1 >= K and np.isinf(slack)  # then scores make no difference
-            scores = np.zeros((len(some), K), np.float32) if every else score(problem, self.W, some)
-            parts.append(problem.look(scores, some, self.kept, slack, most, notes.traces, notes.near))
+            scores = np.zeros((len(block), K), np.float32) if every else score(problem, self.W, block)
+            parts.append(problem.look(scores, block, self.kept, slack, most, notes.traces, notes.near))
         ptr = pointers(np.concatenate([part.counts for part in parts]))
         pairs = Pairs(rows, ptr, np.concatenate([part.outputs for part in parts]))
         loss = sum(part.losses.loss for part in parts)
@@ -261,27 +261,24 @@ class Ascent:
         """One round of coordinate descent; returns its cost and that of a Newton phase, in operations."""
         problem = self.problem
         N, (K, D) = len(self.kept), problem.shape
-        if self.found is None:
+        if self.result is None:
             visits = self._sweeps()
         else:
-            moving = self.found.moving
+            moving = self.result.moving
             epochs = min(max(2 * N * K // max(moving.used, 1), 5), 1000)
             visits = problem.descend(moving, self.kept, self.W, epochs, self.slack, self.rng)
             del moving
-            self.found = None  # its lists are done with
+            self.result = None  # its lists are done with
         if self.bound < _DOUBLE_BELOW and self.W.dtype == np.float32:
             self.W = self.exact_weight()
         self._measure()
-        free, pairs = self._split()
+        assert self.result is not None  # of the pass just made
+        free, pairs = self.result.free, self.result.pairs
         single = 1.0 if self.W.dtype == np.float32 else 2.0
         # A Newton phase gains about one digit; each of its steps also scores its rows and sums over them.
         step = problem.step_cost(free, pairs) + 16.0 * free * min(K, self.most + 1) * D
         digits = max(np.log10(max(self.gap, tol) / tol), 1.0)
         return 8.0 * single * visits * D, _NEWTON_STEPS * digits * step
-
-    def _split(self) -> tuple[int, int]:
-        """How many samples are between constraints, and the dimensions they can move in."""
-        return (0, 0) if self.found is None else (self.found.free, self.found.pairs)
 
     def newton(self, tol: float, spread: float) -> None:
         """Newton steps over the samples nearest to a change."""
@@ -368,7 +365,7 @@ class Ascent:
 
     def run(self, tol: float) -> Iterator[None]:
         """The whole search; yields after every round."""
-        if self.found is None:
+        if self.result is None:
             self.set_C(self.stages[0], 0.0)
         stages = [C for C in self.stages if not self.beyond(C)] or self.stages[:1]
         for k, C in enumerate(stages):
@@ -405,17 +402,17 @@ class Ascent:
         """
         self._settle(C)
         self.kept = self.kept.averaged(self.copies)  # W and the dual value stay as they are
-        found = self._certify()
-        a = _without_loss(found.margin)
-        if found.gap <= tol or np.isinf(a) or a * self.least_C() > self.problem.C:
-            return found
-        before = replace(self.kept, alpha=self.kept.alpha.copy()), self.found, self.W
+        certificate = self._certify()
+        a = _without_loss(certificate.margin)
+        if certificate.gap <= tol or np.isinf(a) or a * self.least_C() > self.problem.C:
+            return certificate
+        before = replace(self.kept, alpha=self.kept.alpha.copy()), self.result, self.W
         self.set_C(self.problem.C, a)
         other = self._certify()
-        if other.gap < found.gap:
+        if other.gap < certificate.gap:
             return other
-        self.kept, self.found, self.W = before
-        return found
+        self.kept, self.result, self.W = before
+        return certificate
 
     def _certify(self) -> Certificate:
         return certify(self.problem, self.problem.sparse(self.kept), self.parallel, self._look)

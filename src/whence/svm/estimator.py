@@ -18,7 +18,7 @@ class CrammerSingerSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """A linear classifier by the support vector machine of Crammer and Singer, to a certified duality gap.
 
     It solves min_W ½‖W‖² + C Σ_i max_c (1 − δ_{c,y_i} − w_{y_i}·x_i + w_c·x_i), as
-    ``LinearSVC(multi_class="crammer_singer")`` of scikit-learn does, and gives the dual solution too.
+    ``LinearSVC(multi_class="crammer_singer")`` of scikit-learn does, and returns the dual solution too.
 
     Parameters
     ----------
@@ -87,25 +87,19 @@ class CrammerSingerSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.classes_, labels = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
             raise ValueError(f"'y' must have at least two classes. Got one class, {self.classes_[0]!r}.")
-        found = solve(
-            X,
-            labels,
-            n_classes=len(self.classes_),
-            C=self.C,
-            bias=float(self.intercept_scaling) if self.fit_intercept else False,
-            tol=self.tol,
-            max_seconds=self.max_seconds,
-            n_threads=self.n_jobs,
-            seed=self.random_state,
-        )
-        weight: Doubles = found.weight
+        bias = float(self.intercept_scaling) if self.fit_intercept else False
+        solution = solve(
+            X, labels, n_classes=len(self.classes_), C=self.C, bias=bias, tol=self.tol,
+            max_seconds=self.max_seconds, n_threads=self.n_jobs, seed=self.random_state,
+        )  # fmt: skip
+        weight: Doubles = solution.weight
         if len(self.classes_) == 2:
             weight = weight[1:] - weight[:1]
         d = X.shape[1]
         self.coef_, self.intercept_ = weight[:, :d], weight[:, d:].sum(axis=1)
-        self.dual_coef_: csr_array = found.lam
-        self.support_: Ints = np.flatnonzero(np.diff(found.lam.indptr))
-        self.gap_, self.n_iter_ = found.gap, max(1, found.n_iter)
+        self.dual_coef_: csr_array = solution.lam
+        self.support_: Ints = np.flatnonzero(np.diff(solution.lam.indptr))
+        self.gap_, self.n_iter_ = solution.gap, max(1, solution.n_iter)
         return self
 
     def decision_function(self, X: Any) -> Doubles:

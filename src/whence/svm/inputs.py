@@ -89,12 +89,12 @@ def check_head(
 
 def check_lengths(lengths: Any, n: int) -> Doubles:
     """Return what n rows of features were divided by, (n,), or raise unless all are above 0."""
-    found = real_array("lengths", lengths)
-    if found.shape != (n,) or not ((found > 0) & (found < np.inf)).all():
+    array = real_array("lengths", lengths)
+    if array.shape != (n,) or not ((array > 0) & (array < np.inf)).all():
         raise InvalidInputError(
             f"'lengths' must be {n} finite numbers above 0, one per row of 'features'. Got {shown(lengths)}."
         )
-    return found.astype(np.float64)
+    return array.astype(np.float64)
 
 
 def check_range(C: float, norms: Doubles) -> None:
@@ -110,6 +110,14 @@ def check_range(C: float, norms: Doubles) -> None:
             f"'C' must be between {1 / _LARGEST:.0e} and {_LARGEST:.0e}, and so must its product with the "
             f"features' largest squared norm, {norms[i]:.1e}. Got {C!r}."
         )
+
+
+def check_sizes(X: Floats, C: float, bias: bool | float) -> tuple[float, float, Doubles]:
+    """Return C, the constant that follows features (N, d), and ‖f_i‖² with it, or raise."""
+    C, constant, norms = check_C(C), check_bias(bias), squared_norms(X)
+    norms += constant**2
+    check_range(C, norms)
+    return C, constant, norms
 
 
 def squared_norms(X: Floats) -> Doubles:
@@ -140,9 +148,9 @@ def find_copies(features: Floats, norms: Doubles, labels: Ints) -> list[Ints]:
     starts = np.concatenate([[0], np.flatnonzero(np.diff(norms[order])) + 1, [len(order)]])
     groups: list[Ints] = []
     for k in np.flatnonzero(np.diff(starts) > 1):
-        found: dict[tuple[int, bytes], list[int]] = {}
+        places: dict[tuple[int, bytes], list[int]] = {}
         for i in np.sort(order[starts[k] : starts[k + 1]]).tolist():
             # Adding zero makes −0.0 and 0.0, which are equal, the same bytes.
-            found.setdefault((labels[i], (features[i] + 0.0).tobytes()), []).append(i)
-        groups += [np.array(rows) for rows in found.values() if len(rows) > 1]
+            places.setdefault((labels[i], (features[i] + 0.0).tobytes()), []).append(i)
+        groups += [np.array(rows) for rows in places.values() if len(rows) > 1]
     return groups

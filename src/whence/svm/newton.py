@@ -20,7 +20,10 @@ _MAX_STEPS = 40  # Newton steps within one proximal step
 _ENOUGH_STEPS = 25  # after which the other samples are looked at again
 _ACCURACY = 0.1  # of a Newton step, and of a line search
 _FINAL_ACCURACY = 1e-2  # of a Newton step when only W − W(a) is left to close
-_STEEP_START, _STEEPEST = 1e4, 1e7  # σ against its usual first value; further, a⁰ + σ g has lost a⁰'s digits
+_STEEP_START, _STEEPEST = (
+    1e4,
+    1e7,
+)  # σ next to its first value; further, a⁰ + σ g has lost a⁰'s digits
 _SHARPNESS = 1.5  # change of g that the first σ turns into a typical λ
 
 
@@ -38,7 +41,7 @@ class Phase:
     W : (U, D)
         The primal point to start from.
     sigma
-        The σ to begin with, unless the usual first one is larger.
+        The σ to begin with, unless the typical first one is larger.
     """
 
     def __init__(self, rows: Rows, alpha: Doubles, dual_W: Doubles, W: Doubles, sigma: float) -> None:
@@ -58,8 +61,8 @@ class Phase:
         for _ in range(_MAX_PROXIMAL):
             for _ in range(_MAX_STEPS):
                 self._project(0.0, self.g)
-                residual = self.W - self.fixed - self.rows.combine(self._dual())
-                slackness = self._slackness(self.g)
+                residual = self.W - self.fixed - self.rows.combine(self.problem.dual(self.a, self.pairs))
+                slackness = self.problem.slackness(self.a, self.g, self.pairs)
                 distance = 0.5 * self.rows.inner(residual, residual)
                 near = slackness + distance <= target
                 done = out_of_time() or (near and self._own_gap(residual) <= target)
@@ -78,19 +81,13 @@ class Phase:
                 break
             self.centre = self.a.copy()
             self.sigma = min(3.0 * self.sigma, self.steepest)
-        # A large σ leaves rounding in the sums, which would part W from what λ gives.
+        # A large σ leaves rounding in the sums, which would part W from W(λ).
         self.problem.repair(self.a, self.pairs)
         return self.a
 
     def _own_gap(self, residual: Doubles) -> float:
         """The gap over these samples with W(a) = W − residual instead of W."""
-        return self._slackness(self.g - self.rows.scores(residual))
-
-    def _dual(self) -> Doubles:
-        return self.problem.dual(self.a, self.pairs)
-
-    def _slackness(self, g: Doubles) -> float:
-        return self.problem.slackness(self.a, g, self.pairs)
+        return self.problem.slackness(self.a, self.g - self.rows.scores(residual), self.pairs)
 
     def _project(self, t: float, dg: Doubles) -> None:
         """a = projection of centre + σ (g + t·dg)."""
@@ -98,12 +95,12 @@ class Phase:
 
     def _line_search(self, residual: Doubles, step: Doubles, dg: Doubles) -> float:
         """A length at which the slope of the smooth objective along ``step`` has fallen to a tenth."""
-        inner = self.rows.inner
+        problem, inner = self.problem, self.rows.inner
         linear, square = inner(self.W - self.fixed, step), inner(step, step)
 
         def slope(t: float) -> float:
             self._project(t, dg)
-            return linear + t * square - self.problem.inner_pairs(self._dual(), dg, self.pairs)
+            return linear + t * square - problem.inner_pairs(problem.dual(self.a, self.pairs), dg, self.pairs)
 
         first = inner(residual, step)
         low, high, at_low, at_high = 0.0, 1.0, first, slope(1.0)

@@ -1,4 +1,4 @@
-"""Samples with some of their outputs: all that the search remembers of the dual."""
+"""Samples with a part of their outputs: all that the search remembers of the dual."""
 
 from __future__ import annotations
 
@@ -8,24 +8,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from scipy.sparse import csr_array
 
 from whence.core.arrays import Doubles, Ints
 from whence.svm import loops
 
 
 class Pairs(NamedTuple):
-    """Outputs of some samples: outputs[ptr[o]:ptr[o + 1]] of sample rows[o].
+    """Outputs of some samples: outputs[ptr[o]:ptr[o + 1]] of sample rows[o]."""
 
-    Attributes
-    ----------
-    rows : (n,)
-    ptr : (n + 1,)
-    outputs : (P,)
-    """
-
-    rows: npt.NDArray[Any]
-    ptr: npt.NDArray[Any]
-    outputs: npt.NDArray[Any]
+    rows: npt.NDArray[Any]  # (n,)
+    ptr: npt.NDArray[Any]  # (n + 1,)
+    outputs: npt.NDArray[Any]  # (P,)
 
     def spread(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Return one value per sample (n,) to each of its pairs, (P,)."""
@@ -37,28 +31,20 @@ class Kept:
     """α of the outputs that are kept of every sample; α of all others is 0.
 
     It grows with what is not zero, whatever the number of outputs. A problem of few may keep them all.
-
-    Attributes
-    ----------
-    ptr : (N + 1,) int64
-    outputs : (P,) outputs[ptr[i]:ptr[i + 1]] are kept of sample i, in the order that the problem gives them
-    alpha : (P,) float64
+    outputs[ptr[i]:ptr[i + 1]] are kept of sample i, in the order that the problem gives them.
     """
 
-    ptr: Ints
-    outputs: npt.NDArray[Any]
-    alpha: Doubles
+    ptr: Ints  # (N + 1,)
+    outputs: npt.NDArray[Any]  # (P,)
+    alpha: Doubles  # (P,)
 
     def __len__(self) -> int:
         return len(self.ptr) - 1
 
     def listed(self, counts: npt.NDArray[Any], outputs: npt.NDArray[Any]) -> Kept:
         """Keep other outputs, so many (N,) of each sample, with their α; what is left out must have 0."""
-        ptr = pointers(counts)
-        alpha = np.empty(len(outputs))
-        rows = np.arange(len(self), dtype=row_int(len(self)))
-        loops.carry(self.ptr, self.outputs, self.alpha, rows, ptr, outputs, alpha)
-        return Kept(ptr, outputs, alpha)
+        pairs = Pairs(np.arange(len(self), dtype=row_int(len(self))), pointers(counts), outputs)
+        return Kept(pairs.ptr, outputs, self.at(pairs))
 
     def at(self, pairs: Pairs) -> Doubles:
         """α (P,) of some pairs."""
@@ -73,22 +59,22 @@ class Kept:
             counts[pairs.rows] = np.diff(pairs.ptr)
             source[pairs.rows] = True
         ptr = pointers(counts)
-        found = Kept(ptr, np.empty(ptr[-1], self.outputs.dtype), np.empty(ptr[-1]))
+        kept = Kept(ptr, np.empty(ptr[-1], self.outputs.dtype), np.empty(ptr[-1]))
         rest = np.flatnonzero(~source)
-        loops.place(rest, self.ptr, rest, self.outputs, self.alpha, ptr, found.outputs, found.alpha)
+        loops.place(rest, self.ptr, rest, self.outputs, self.alpha, ptr, kept.outputs, kept.alpha)
         for pairs, alpha in pieces:
             here = np.arange(len(pairs.rows))
-            loops.place(here, pairs.ptr, pairs.rows, pairs.outputs, alpha, ptr, found.outputs, found.alpha)
-        return found
+            loops.place(here, pairs.ptr, pairs.rows, pairs.outputs, alpha, ptr, kept.outputs, kept.alpha)
+        return kept
 
     def trimmed(self) -> Kept:
         """Let go of outputs whose α is 0, but for the first one of each sample."""
         ptr = np.zeros(len(self.ptr), np.int64)
         old = self.ptr, self.outputs, self.alpha, ptr
         loops.trim(*old, np.empty(0, self.outputs.dtype), np.empty(0), False)
-        found = Kept(ptr, np.empty(ptr[-1], self.outputs.dtype), np.empty(ptr[-1]))
-        loops.trim(*old, found.outputs, found.alpha, True)
-        return found
+        kept = Kept(ptr, np.empty(ptr[-1], self.outputs.dtype), np.empty(ptr[-1]))
+        loops.trim(*old, kept.outputs, kept.alpha, True)
+        return kept
 
     def part(self, start: int, stop: int) -> Kept:
         """Return some samples, one after the other, by what is kept of them here."""
@@ -126,3 +112,10 @@ def row_int(n: int) -> type[np.signedinteger[Any]]:
 def small_int(n_outputs: int) -> type[np.signedinteger[Any]]:
     """The integer type that outputs are kept in."""
     return np.int16 if n_outputs < 2**15 else np.int32
+
+
+def spread_rows(lam: csr_array, rows: Ints, n: int) -> csr_array:
+    """λ of n samples, from that of some rows (ascending) of them; the others have 0."""
+    counts = np.zeros(n, np.int64)
+    counts[rows] = np.diff(lam.indptr)
+    return csr_array((lam.data, lam.indices, pointers(counts)), shape=(n, lam.shape[1]))

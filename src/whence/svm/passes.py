@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -19,7 +19,7 @@ from whence.svm.problem import Losses, Moving, Problem, Seen
 
 _SMALL = 1 << 20  # products in a pass over all samples and outputs that end before threads have begun
 _PART_BYTES = 1 << 20
-_PROBED = 1 << 14  # scores that tell how far all of them moved
+_PROBED = 1 << 14  # scores that show how far all of them moved
 _FEWEST = 32  # samples that these are of
 _FASTER = 4  # how many scores a matrix product makes in the time of one that is made by itself
 _ALL_LISTED = 10  # outputs that are all listed where they may all move
@@ -30,13 +30,7 @@ _PER_PASS = 256  # times as many as are listed, so that passes take longer than 
 
 @dataclass(frozen=True)
 class Parallel:
-    """Maps over items in threads; results come in order.
-
-    Attributes
-    ----------
-    pool : None to go through the items in turn
-    threads : how many there are
-    """
+    """Maps over items in threads, or in turn without a pool; results come in order."""
 
     pool: Executor | None = None
     threads: int = 1
@@ -64,16 +58,16 @@ def score(problem: Problem, W: Floats, rows: slice | Ints) -> Floats:
 
 
 def most_listed(problem: Problem) -> int:
-    """How many outputs of a sample are listed at most, beside those with α."""
+    """How many outputs of a sample are listed at most, besides those with α."""
     K = problem.n_outputs
     if K <= _ALL_LISTED:
         return K - 1
-    wide = int(problem.features.shape[1]) // _PER_LISTED  # so that lists are short beside the features
+    wide = int(problem.features.shape[1]) // _PER_LISTED  # so that lists are short next to the features
     return min(max(wide, min(K // _PER_PASS, 2 * wide), _LEAST_LISTED), _MOST_LISTED)
 
 
 class Probe:
-    """Tells by some samples how far the scores moved from one pass to the next."""
+    """Shows by some samples how far the scores moved from one pass to the next."""
 
     def __init__(self, problem: Problem) -> None:
         N, K = len(problem.features), problem.n_outputs
@@ -88,34 +82,21 @@ class Probe:
 
 
 @dataclass(frozen=True)
-class Found:
-    """What a pass over all samples found.
-
-    Attributes
-    ----------
-    losses : of all samples
-    free, pairs : samples between constraints, and the dimensions they can move in
-    moving : what may move
-    """
+class PassResult:
+    """What a pass over all samples returns."""
 
     losses: Losses
-    free: int
-    pairs: int
+    free: int  # samples between constraints
+    pairs: int  # dimensions they can move in
     moving: Moving
 
 
 @dataclass
 class Notes:
-    """What a pass writes down of every sample.
+    """What a pass writes down of every sample."""
 
-    Attributes
-    ----------
-    traces : (N, trace) what the losses of a multiple of W are made of
-    near : (N,) how far each sample is from changing, in g; −inf where it is between constraints
-    """
-
-    traces: Floats
-    near: Floats
+    traces: Floats  # (N, trace) what the losses of a multiple of W are made of
+    near: Floats  # (N,) how far each sample is from changing, in g; −inf where it is between constraints
 
     @classmethod
     def of(cls, problem: Problem) -> Notes:
@@ -126,7 +107,7 @@ class Notes:
 
 def look_at_all(
     problem: Problem, W: Floats, kept: Kept, slack: float, most: int, notes: Notes, parallel: Parallel
-) -> tuple[Kept, Found]:
+) -> tuple[Kept, PassResult]:
     """One pass over all samples: score them block by block, and keep what may move with its α."""
 
     def one(rows: slice) -> Seen:
@@ -142,7 +123,7 @@ def look_at_all(
     outputs = np.concatenate([part.outputs for part in parts])
     del parts
     new = kept.listed(counts, outputs)
-    return new, Found(losses, free, pairs, moves(new.ptr, moving))
+    return new, PassResult(losses, free, pairs, moves(new.ptr, moving))
 
 
 def moves(ptr: Ints, moving: npt.NDArray[np.int32]) -> Moving:
@@ -196,11 +177,12 @@ class Certificate:
 def certify(
     problem: Problem, lam: csr_array, parallel: Parallel, losses_of: Callable[[Doubles], Losses]
 ) -> Certificate:
-    """The certificate of a feasible λ, by what tells the losses of a W."""
+    """The certificate of a feasible λ, by what computes the losses of a W."""
     weight = weight_of(problem, lam, parallel)
     square = problem.inner(weight, weight)
     losses = losses_of(weight)
-    primal, dual = 0.5 * square + problem.C * losses.loss, problem.linear_of(lam) - 0.5 * square
+    linear, _ = problem.linear(problem.begin(lam)[0])
+    primal, dual = 0.5 * square + problem.C * losses.loss, linear - 0.5 * square
     return Certificate(lam, weight, primal, dual, losses.margin)
 
 
@@ -212,26 +194,19 @@ def weight_of(problem: Problem, lam: csr_array, parallel: Parallel) -> Doubles:
 
 @dataclass
 class Rows:
-    """Some pairs of samples and outputs; products run over parts of the samples in parallel.
-
-    Attributes
-    ----------
-    used : (U,) outputs that any sample has here, ascending: W is (U, D) in what follows
-    place : (P,) each pair's output as its place in ``used``
-    """
+    """Some pairs of samples and outputs; products run over parts of the samples in parallel."""
 
     problem: Problem
     pairs: Pairs
     parallel: Parallel
-    used: Ints = field(init=False)
-    place: npt.NDArray[np.int32] = field(init=False)
-    parts: list[slice] = field(init=False)
 
     def __post_init__(self) -> None:
         there = np.zeros(self.problem.n_outputs, bool)
         there[self.pairs.outputs] = True
-        self.used = np.flatnonzero(there)
-        self.place = (np.cumsum(there, dtype=np.int32) - 1)[self.pairs.outputs]
+        # (U,) outputs that any sample has here, ascending: W is (U, D) in what follows
+        self.used: Ints = np.flatnonzero(there)
+        # (P,) each pair's output as its place in ``used``
+        self.place: npt.NDArray[np.int32] = (np.cumsum(there, dtype=np.int32) - 1)[self.pairs.outputs]
         n, width = len(self.pairs.rows), max(64, _PART_BYTES // (8 * self.problem.shape[1]))
         self.parts = [slice(start, min(start + width, n)) for start in range(0, n, width)]
         # Where a sample has most of the outputs, scores of all of them are made in less time than of its own.
@@ -281,8 +256,7 @@ class Rows:
             span = slice(ptr[0], ptr[-1])
             dense = np.zeros((len(ptr) - 1, len(self.used)))
             dense[self._within(ptr), self.place[span]] = coefficients[span]
-            found: Doubles = dense.T @ self.block(self.pairs.rows[part])
-            return found
+            return np.asarray(dense.T @ self.block(self.pairs.rows[part]))
 
         out = np.zeros(self.shape)
         for piece in self.parallel(one, self.parts):

@@ -22,7 +22,7 @@ from whence.svm.solve import Solution, check_options, solve
 
 # κ below 1 leaves every margin unreached: all samples are support vectors at their bound and W only gets
 # longer with C. By 1e6 separable features have reached their hard margin, and others hardly get sparser.
-# Half a decade is as fine as the agreement can tell apart on some thousand rows.
+# Half a decade is as fine as the agreement can tell apart on a few thousand rows.
 _KAPPAS = tuple(10.0 ** (e / 2) for e in range(13))
 # Every C is solved to the next of these gaps until agreement and cosine no longer move: most are done at the
 # second, and features that hardly differ need the last. No limit of time stands beside them, so that no clock
@@ -74,7 +74,7 @@ def solve_path(
 @displayed()
 @dataclass(frozen=True)
 class PathPoint:
-    """One C of the path, with what it gives on the subsample.
+    """One C of the path, with its results on the subsample.
 
     Attributes
     ----------
@@ -130,8 +130,9 @@ class CChoice:
     def columns(self) -> Columns:
         """Return the path as columns of plain values, one row per C."""
         names = [each.name for each in fields(PathPoint)]
-        found = {name: [getattr(point, name) for point in self.path] for name in names}
-        return found if self.epsilon is not None else {n: v for n, v in found.items() if n != "epsilon"}
+        if self.epsilon is None:
+            names.remove("epsilon")
+        return {name: [getattr(point, name) for point in self.path] for name in names}
 
     def __str__(self) -> str:
         rows = "held-out rows" if self.held_out else "the same rows"

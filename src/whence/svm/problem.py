@@ -12,6 +12,7 @@ import numpy.typing as npt
 from scipy.sparse import csr_array
 
 from whence.core.arrays import Doubles, Floats, Ints
+from whence.svm import loops
 from whence.svm.likeness import HeadLayer, Judge, judged
 from whence.svm.pairs import Kept, Pairs
 
@@ -24,48 +25,26 @@ _SCORE_BYTES = 1 << 23  # of a block in float64
 
 
 class Losses(NamedTuple):
-    """What a pass over some samples tells of W.
+    """The losses of some samples with W."""
 
-    Attributes
-    ----------
-    loss : Σ of their losses
-    slope : of that sum in a scale of W
-    margin : the least margin m: W/m has no loss on these samples; not above 0 where no multiple is known to
-    """
-
-    loss: float
-    slope: float
-    margin: float
+    loss: float  # Σ of their losses
+    slope: float  # of that sum in a scale of W
+    margin: float  # the least m: W/m has no loss on these samples; not above 0 where no multiple is known to
 
 
 class Seen(NamedTuple):
-    """What a look at the scores of n samples found.
-
-    Attributes
-    ----------
-    losses : of these samples
-    free, pairs : samples between constraints, and the dimensions they can move in
-    counts, outputs : what to keep, so many outputs (n,) of each, one after the other: those with α ≠ 0, and
-        those that may move
-    moving : (n,) int32 how many of these may move, the last ones of each sample
-    """
+    """What a look at the scores of n samples returns. To keep are outputs with α ≠ 0, and what may move."""
 
     losses: Losses
-    free: int
-    pairs: int
-    counts: npt.NDArray[np.int32]
-    outputs: npt.NDArray[Any]
-    moving: npt.NDArray[np.int32]
+    free: int  # samples between constraints
+    pairs: int  # dimensions they can move in
+    counts: npt.NDArray[np.int32]  # (n,) outputs to keep of each sample
+    outputs: npt.NDArray[Any]  # these, one sample after the other
+    moving: npt.NDArray[np.int32]  # (n,) how many of these may move, the last ones of each sample
 
 
 class Moving(NamedTuple):
-    """Samples that may move, with the places of their outputs that may.
-
-    Attributes
-    ----------
-    rows : (n,)
-    starts, stops : (n,) kept.outputs[starts[o]:stops[o]] of sample rows[o] may move
-    """
+    """Samples that may move: kept.outputs[starts[o]:stops[o]] are the outputs of sample rows[o] that may."""
 
     rows: npt.NDArray[Any]
     starts: npt.NDArray[Any]
@@ -99,7 +78,7 @@ class Problem(ABC):
 
     The search moves α, with λ_i = c_i − α_i, a constant and α_i in a convex set of its own. g_i is the
     gradient of the dual in α_i, which is W f_i and a constant. Of α some pairs of sample and output are
-    kept, see ``Kept``; nothing here is as large as samples times outputs. The solver speaks to this class
+    kept, see ``Kept``; nothing here is as large as samples times outputs. The solver uses this class
     alone, so that another problem is a file and nothing else, which also has a ``make``, see ``Makes``.
 
     Attributes
@@ -158,9 +137,9 @@ class Problem(ABC):
 
     # What the problem is
 
-    @abstractmethod
     def merged(self) -> tuple[Self, Ints]:
-        """The problem with one output in place of several that are alike, and each output's place in it."""
+        """The problem with one output instead of several that are alike, and each output's place in it."""
+        return self, np.arange(self.n_outputs)
 
     @abstractmethod
     def copies(self) -> list[Ints]:
@@ -191,9 +170,9 @@ class Problem(ABC):
 
     # Values
 
-    @abstractmethod
     def inner(self, A: Floats, B: Floats, outputs: Ints | None = None) -> float:
         """The inner product of two arrays like W (K, D), or like its rows of some outputs (U,), ascending."""
+        return float(loops.inner(A, B))
 
     @property
     @abstractmethod
@@ -211,10 +190,6 @@ class Problem(ABC):
     @abstractmethod
     def linear(self, kept: Kept) -> tuple[float, float]:
         """D(λ) + ½‖W‖², and the smallest C at which λ is feasible."""
-
-    @abstractmethod
-    def linear_of(self, lam: csr_array) -> float:
-        """D(λ) + ½‖W‖² of a feasible λ."""
 
     @abstractmethod
     def coefficients(self, kept: Kept) -> Doubles:
@@ -269,17 +244,16 @@ class Problem(ABC):
     ) -> None:
         """Write the projection of centre + σ (g + t·dg) onto the feasible α to ``out``."""
 
-    @abstractmethod
     def inner_pairs(self, A: Doubles, B: Doubles, pairs: Pairs) -> float:
         """The inner product of two arrays like α, (P,)."""
+        return float(np.vdot(A, B))
 
     @abstractmethod
     def slackness(self, alpha: Doubles, g: Doubles, pairs: Pairs) -> float:
         """Σ_i of how far g_i·α_i is below its largest over all feasible α_i of these pairs."""
 
-    @abstractmethod
-    def repair(self, alpha: Doubles, pairs: Pairs) -> None:
-        """Take rounding out of a projection, in place."""
+    def repair(self, alpha: Doubles, pairs: Pairs) -> None:  # noqa: B027
+        """Take rounding out of a projection, in place; by default there is none."""
 
     @abstractmethod
     def system(self, rows: Rows) -> System:

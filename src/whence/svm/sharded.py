@@ -2,7 +2,7 @@
 
 Rounds of CoCoA+ raise the dual of all samples at once. Where they would take long to the end, the samples
 that are or may become support vectors come together and are solved in one place; a pass over all shards then
-says which others belong to them. Either way the certificate is that of ``solve``, over all samples.
+shows which others belong to them. Either way the certificate is that of ``solve``, over all samples.
 """
 
 from __future__ import annotations
@@ -10,24 +10,28 @@ from __future__ import annotations
 import os
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Any, Self
 
 import numpy as np
 from scipy.sparse import csr_array, vstack
 
 from whence.core.arrays import Array, Doubles, Floats, Ints
-from whence.core.resources import free_memory
-from whence.errors import ConvergenceWarning, LostError, WorkerError
+from whence.core.resources import free_memory, thread_pools
+from whence.engine import Group
+from whence.errors import ConvergenceWarning, InvalidInputError, LostError, WorkerError
 from whence.svm.crammer_singer import CrammerSinger
-from whence.svm.problem import Makes
-from whence.svm.shard import Mapped, Near, Part, Seen, Shard
+from whence.svm.pairs import spread_rows
+from whence.svm.passes import Notes, Probe, in_threads, look_at_all, most_listed, weight_of
+from whence.svm.problem import Makes, Moving
 from whence.svm.solve import Solution, Status, check_options, solve, warn_of_gap
 
 _KEPT = 8  # rounds between copies of λ, to which all shards go back when one is lost
 _LOSSES = 5  # in a row, after which something else must be wrong
-_FIRST = 6  # rounds before their number is foretold
+_FIRST = 6  # rounds before their number is predicted
 _FEW = 12  # rounds to the end that are waited for
 _PATIENCE, _MOST = 40, 1000  # rounds without a better gap, and at all, after which the search gives up
 _WIDE = 0.1  # of the margin: how near to it a sample is that is solved together with the support vectors
@@ -35,17 +39,131 @@ _TIGHTER = 0.3  # of the tolerance, for samples that are solved together
 _ROOM = 4  # times the size of their features that must be free
 
 
-class Shards(Protocol):
-    """Shards, wherever they are; a ``whence.engine.Group`` of them is one."""
+@dataclass(frozen=True)
+class Mapped:
+    """Rows of a file, which is opened where they are needed; its path is the same on every machine."""
 
-    def __len__(self) -> int:
-        """How many."""
+    path: str
+    dtype: str
+    offset: int  # of the first row, in bytes
+    shape: tuple[int, int]
 
-    def call(self, method: str, *shared: Any, each: Sequence[Any] | None = None) -> list[Any]:
-        """Return what a method of each gave, in order; LostError where some were lost and begun anew."""
+    @classmethod
+    def of(cls, rows: Floats) -> Self | None:
+        """Return where the rows of a memory map lie; None where that is no file with a name."""
+        if not isinstance(rows, np.memmap) or rows.filename is None or not rows.flags.c_contiguous:
+            return None
+        n, d = rows.shape
+        # A slice keeps the offset of the whole map.
+        first: Any = rows.base if isinstance(rows.base, np.ndarray) else rows
+        start = rows.offset + rows.__array_interface__["data"][0] - first.__array_interface__["data"][0]
+        return cls(os.fspath(rows.filename), rows.dtype.str, start, (n, d))
+
+    def open(self) -> Floats:
+        """Map the rows, or raise where this machine does not see the file."""
+        try:
+            return np.memmap(self.path, self.dtype, "r", self.offset, self.shape)
+        except (OSError, ValueError) as error:
+            raise InvalidInputError(
+                f"'cache_dir' must be on storage that all machines of the cluster share. {self.path} cannot "
+                f"be read on one of them: {error}."
+            ) from error
 
 
-Hold = Callable[[Callable[[Part], Shard], list[Part]], Shards]
+@dataclass(frozen=True)
+class Part:
+    """What a shard is made of: its rows, and the problem's parameters, as for ``solve``."""
+
+    features: Floats | Mapped  # (n, d), or where they lie
+    targets: Array  # (n, …)
+    problem: Makes
+    n_classes: int
+    C: float  # of all samples
+    bias: bool | float
+    seed: int  # of the order in which samples are moved
+    threads: int  # of a pass over all rows
+
+
+class Shard:
+    """Some of the samples and their α, made of a part. Of the others it knows what W says."""
+
+    def __init__(self, part: Part) -> None:
+        rows = part.features.open() if isinstance(part.features, Mapped) else part.features
+        self._problem = problem = part.problem.make(rows, part.targets, part.n_classes, part.C, part.bias)
+        self._pool = ThreadPoolExecutor(part.threads)
+        self._parallel = in_threads(self._pool, part.threads, problem)
+        self._rng = np.random.default_rng(part.seed).integers(1, 2**63, 1, dtype=np.uint64)
+        self._probe, self._notes, self._most = Probe(problem), Notes.of(problem), most_listed(problem)
+        self._W: Doubles = np.zeros(problem.shape)
+        self._slack = np.inf  # until the first pass that follows a move
+        self.begin(csr_array((len(rows), problem.n_outputs)))
+
+    def begin(self, lam: csr_array) -> None:
+        """Take over a λ (n, K) of its samples, scaled down where it is not feasible."""
+        self._kept, most = self._problem.begin(lam)
+        if most > self._problem.C:
+            self._kept.alpha *= self._problem.C / most
+        self._problem.complete(self._kept)
+        self._moving: Moving | None = None
+
+    def look(self, W: Doubles, moved: bool) -> tuple[float, float]:
+        """Score all samples with W, in float64, and list what may move; returns Σ loss, and D(λ) + ½‖W‖².
+
+        Where W has moved, samples may move next whose scores are within half of the mean change of doing so.
+        """
+        self._W = np.array(W)
+        change = self._probe.change(self._problem, self._W)
+        if moved:
+            self._slack = 0.5 * change
+        slack = self._slack if np.isfinite(self._slack) else 0.0
+        with thread_pools().limit(limits=1, user_api="blas"):
+            self._kept, result = look_at_all(
+                self._problem, self._W, self._kept.trimmed(), slack, self._most, self._notes, self._parallel
+            )
+        self._moving = result.moving
+        return result.losses.loss, self._problem.linear(self._kept)[0]
+
+    def move(self, shards: int) -> Doubles:
+        """Maximise the shard's part of the dual from the W it saw last, and return the change of W.
+
+        CoCoA+ adds the changes of all shards. That they do not overshoot together, each takes its own for as
+        many times what it is: max Σ_i λ_{i,y_i} − W·ΔW − (S/2)‖ΔW‖² over its λ, ΔW = Σ_i Δλ_i f_iᵀ. In S·λ
+        this is the problem with S·C instead of C, whose moves the problem has.
+        """
+        problem, moving, slack, kept = self._problem, self._moving, self._slack, self._kept
+        assert moving is not None  # a look comes before every move
+        N, K = len(kept), problem.n_outputs
+        epochs = 1 if np.isinf(slack) else min(max(2 * N * K // max(moving.used, 1), 5), 1000)
+        scaled, W = replace(kept, alpha=shards * kept.alpha), self._W.copy()
+        replace(problem, C=shards * problem.C).descend(moving, scaled, W, epochs, slack, self._rng)
+        kept.alpha[:] = scaled.alpha / shards
+        problem.complete(kept)
+        return (W - self._W) / shards
+
+    def settle(self) -> tuple[csr_array, Doubles]:
+        """Take over λ (n, K) made exactly feasible, and return it with Σ_i λ_i f_iᵀ in float64."""
+        lam = self._problem.sparse(self._kept)
+        self.begin(lam)
+        return lam, weight_of(self._problem, lam, self._parallel)
+
+    def count(self, slack: float) -> int:
+        """Count the samples of ``near``."""
+        return len(self._near(slack, self._problem.sparse(self._kept)))
+
+    def near(self, slack: float) -> tuple[Ints, Floats, csr_array]:
+        """Return the samples with λ_i ≠ 0, and those whose scores are within a slack of making them so.
+
+        That is their places in the shard (n,), ascending, features (n, d) and λ (n, K).
+        """
+        lam = self._problem.sparse(self._kept)
+        rows = self._near(slack, lam)
+        return rows, np.asarray(self._problem.features[rows]), csr_array(lam[rows])
+
+    def _near(self, slack: float, lam: csr_array) -> Ints:
+        return np.flatnonzero((np.diff(lam.indptr) > 0) | (self._notes.near < slack))
+
+
+Hold = Callable[[Callable[[Part], Shard], list[Part]], Group]
 """Makes a shard of each part, where it stays: here, or in another process."""
 
 
@@ -68,7 +186,7 @@ def solve_shards(
 ) -> Solution:
     """Solve as ``solve`` does, with the samples divided into shards of neighbours.
 
-    W is that of ``solve`` as far as the gap tells. λ is as good; it may be shared out otherwise among copies
+    W is that of ``solve`` as far as the gap shows. λ is as good; it may be shared out otherwise among copies
     of a sample in different shards, and among classes without samples.
 
     Parameters
@@ -106,7 +224,7 @@ def solve_shards(
         where = Mapped.of(rows) or np.ascontiguousarray(rows)
         parts.append(Part(where, targets[first:end], problem, n_classes, C, bias, seed, threads))
     deadline = np.inf if max_seconds is None else started + max_seconds
-    search = _Search(parts, hold(Part.open, parts), tol, deadline, warm_start)
+    search = _Search(parts, hold(Shard, parts), tol, deadline, warm_start)
     history: list[tuple[float, float]] = []
     status: Status = "converged"
     try:
@@ -143,7 +261,7 @@ class _Search:
     """
 
     def __init__(
-        self, parts: list[Part], shards: Shards, tol: float, deadline: float, start: csr_array | None
+        self, parts: list[Part], shards: Group, tol: float, deadline: float, start: csr_array | None
     ) -> None:
         self.parts, self.shards, self.tol, self.deadline = parts, shards, tol, deadline
         self.sizes = [len(part.targets) for part in parts]
@@ -156,7 +274,7 @@ class _Search:
         self.n_iter = self._lost = 0
 
     def rounds(self) -> Iterator[float]:
-        """Move until the certified gap is at most the tolerance or no longer falls; gives it every round."""
+        """Move until the certified gap is at most the tolerance or no longer falls; yields it every round."""
         gaps: list[float] = []
         together = False
         self._do(self._begin)
@@ -174,9 +292,9 @@ class _Search:
 
     def settle(self) -> bool:
         """Make λ exactly feasible; W, the values and what is kept are then those of this λ, in float64."""
-        found = self.shards.call("settle")
-        self._look(np.sum([weight for _, weight in found], axis=0), moved=False)
-        self.kept = [lam for lam, _ in found]
+        lams, weights = zip(*self.shards.call("settle"), strict=True)
+        self._look(np.sum(weights, axis=0), moved=False)
+        self.kept = list(lams)
         return True
 
     def _do(self, step: Callable[[], bool]) -> bool:
@@ -204,11 +322,11 @@ class _Search:
 
     def _look(self, W: Doubles, moved: bool) -> None:
         """Score all samples with W = W(λ): the values of both."""
-        seen = [Seen(*each) for each in self.shards.call("look", W, moved)]
+        loss, linear = np.sum(self.shards.call("look", W, moved), axis=0).tolist()
         square = float(np.vdot(W, W))
         self.W = W
-        self.primal = 0.5 * square + self.parts[0].C * sum(each.loss for each in seen)
-        self.dual = sum(each.linear for each in seen) - 0.5 * square
+        self.primal = 0.5 * square + self.parts[0].C * loss
+        self.dual = linear - 0.5 * square
         self.gap = (self.primal - self.dual) / self.primal
 
     def _round(self) -> bool:
@@ -231,24 +349,22 @@ class _Search:
         free, row = free_memory(), first.features.shape[1] * 4
         if free is not None and n * row * _ROOM > free:
             return False
-        found = [Near(*each) for each in self.shards.call("near")]
-        features = np.concatenate([each.features for each in found])
-        targets = [part.targets[near.rows] for part, near in zip(self.parts, found, strict=True)]
+        rows, features, lams = zip(*self.shards.call("near", _WIDE), strict=True)
+        targets = [part.targets[near] for part, near in zip(self.parts, rows, strict=True)]
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # of the whole it is told
-            solved = solve(
-                features, np.concatenate(targets), problem=first.problem, n_classes=first.n_classes,
-                C=first.C, bias=first.bias, tol=_TIGHTER * self.tol, max_seconds=self._left(),
-                warm_start=csr_array(vstack([each.lam for each in found], format="csr")), seed=first.seed,
+            warnings.simplefilter("ignore", ConvergenceWarning)  # the whole has a warning of its own
+            lam = solve(
+                np.concatenate(features), np.concatenate(targets), problem=first.problem,
+                n_classes=first.n_classes, C=first.C, bias=first.bias, tol=_TIGHTER * self.tol,
+                max_seconds=self._left(), warm_start=csr_array(vstack(lams, format="csr")), seed=first.seed,
                 n_threads=first.threads,
-            )  # fmt: skip
-        ends = np.cumsum([len(each.rows) for each in found])[:-1]
-        parts = np.split(np.arange(len(features)), ends)
-        each = [
-            _spread(csr_array(solved.lam[part]), near.rows, n)
-            for part, near, n in zip(parts, found, self.sizes, strict=True)
+            ).lam  # fmt: skip
+        ends = np.cumsum([len(near) for near in rows])
+        parts = [
+            spread_rows(csr_array(lam[end - len(near) : end]), near, n)
+            for near, end, n in zip(rows, ends, self.sizes, strict=True)
         ]
-        self.shards.call("begin", each=each)
+        self.shards.call("begin", each=parts)
         return self.settle()
 
     def _left(self) -> float | None:
@@ -256,13 +372,6 @@ class _Search:
 
     def _late(self) -> bool:
         return time.perf_counter() > self.deadline
-
-
-def _spread(lam: csr_array, rows: Ints, n: int) -> csr_array:
-    """λ of n samples, by that of some rows of them; the others have 0."""
-    entries = np.zeros(n + 1, np.int64)
-    entries[1 + rows] = np.diff(lam.indptr)
-    return csr_array((lam.data, lam.indices, np.cumsum(entries)), shape=(n, lam.shape[1]))
 
 
 def _given_up(gaps: list[float]) -> bool:

@@ -12,6 +12,7 @@ from scipy.linalg import cho_factor, cho_solve, cholesky
 from scipy.special import entr, log_softmax
 
 from whence.core.arrays import Doubles, Floats, Ints
+from whence.core.conjugate import conjugate_gradients
 
 _JITTER = 1e-12  # of the mean squared length, so that dependent samples have a Cholesky factor
 _TIGHTER = 0.1  # by which the residual is lowered, from there, until the gap is reached
@@ -23,18 +24,11 @@ _HALVINGS = 40
 
 @dataclass(frozen=True)
 class SoftmaxFit:
-    """A minimum W of (1/N) Σ_i ℓ(W f_i, y_i) + l2‖W‖², and its coefficients.
+    """A minimum W of (1/N) Σ_i ℓ(W f_i, y_i) + l2‖W‖², and its coefficients."""
 
-    Attributes
-    ----------
-    weight : (K, d) float64
-    alpha : (N, K) float64, −(1/(2 l2 N)) ∂ℓ_i/∂logit, of which W = Σ_i α_i f_iᵀ at the minimum
-    residual : ‖W − Σ_i α_i f_iᵀ‖ / ‖W‖
-    """
-
-    weight: Doubles
-    alpha: Doubles
-    residual: float
+    weight: Doubles  # (K, d)
+    alpha: Doubles  # (N, K), −(1/(2 l2 N)) ∂ℓ_i/∂logit, of which W = Σ_i α_i f_iᵀ at the minimum
+    residual: float  # ‖W − Σ_i α_i f_iᵀ‖ / ‖W‖
 
 
 def fit_softmax(
@@ -84,20 +78,12 @@ def fit_softmax(
 
 
 class SoftmaxSolution(NamedTuple):
-    """A near minimum of ½‖W‖² + C Σ_i ℓ(W f_i, y_i), and the certificate of how near.
+    """A near minimum of ½‖W‖² + C Σ_i ℓ(W f_i, y_i), and the certificate of how near."""
 
-    Attributes
-    ----------
-    lam : (N, K) λ_i = C (e_{y_i} − p_i), with p_i on the simplex: rows sum to zero
-    weight : (K, D) W = Σ_i λ_i f_iᵀ, of exactly these
-    gap : (P(W) − D(λ))/P(W), with D(λ) = C Σ_i H(p_i) − ½‖W‖² and H the entropy
-    loss : mean ℓ(W f_i, y_i)
-    """
-
-    lam: Doubles
-    weight: Doubles
-    gap: float
-    loss: float
+    lam: Doubles  # (N, K) λ_i = C (e_{y_i} − p_i), with p_i on the simplex: rows sum to zero
+    weight: Doubles  # (K, D) W = Σ_i λ_i f_iᵀ, of exactly these
+    gap: float  # (P(W) − D(λ))/P(W), with D(λ) = C Σ_i H(p_i) − ½‖W‖² and H the entropy
+    loss: float  # mean ℓ(W f_i, y_i)
 
 
 def solve_softmax(
@@ -209,23 +195,10 @@ class _Problem:
             out: Doubles = PT.T @ self.X / n + 2 * self.l2 * V
             return out
 
-        S, R = np.zeros_like(gradient), -gradient
-        Z = cho_solve(factor, R.T).T
-        D, rz = Z.copy(), float(np.vdot(R, Z))
-        start = rz
         # The forcing term that makes Newton's method converge superlinearly.
-        enough = min(0.1, np.sqrt(np.linalg.norm(gradient))) ** 2 * 1e-2
-        for _ in range(_PRODUCTS):
-            HD = product(D)
-            bent = float(np.vdot(D, HD))
-            if not 0 < bent < np.inf:  # below what float64 can tell from 0, or above what it can hold
-                break
-            a = rz / bent
-            S += a * D
-            R -= a * HD
-            Z = cho_solve(factor, R.T).T
-            rz, last = float(np.vdot(R, Z)), rz
-            if rz <= enough * start:
-                break
-            D = Z + (rz / last) * D
-        return S
+        tol = 0.1 * min(0.1, float(np.sqrt(np.linalg.norm(gradient))))
+        step: Doubles
+        step, _ = conjugate_gradients(
+            product, -gradient, lambda R: cho_solve(factor, R.T).T, np.vdot, tol=tol, steps=_PRODUCTS
+        )
+        return step

@@ -12,11 +12,11 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array, issparse
-from threadpoolctl import threadpool_limits
 
 from whence.core.arrays import Doubles, Ints
 from whence.core.checks import check_callable, check_count, check_positive, check_seed, check_share
 from whence.core.display import displayed
+from whence.core.resources import thread_pools
 from whence.errors import ConvergenceWarning, InvalidInputError, warn
 from whence.svm.ascent import Ascent, OutOfTimeError
 from whence.svm.crammer_singer import CrammerSinger
@@ -137,7 +137,7 @@ def solve(
     history: list[tuple[float, float]] = []
     threads = n_threads or os.cpu_count() or 1
     # Products of blocks run side by side; threads inside each would only get in their way.
-    with threadpool_limits(limits=1, user_api="blas"), ThreadPoolExecutor(threads) as pool:
+    with thread_pools().limit(limits=1, user_api="blas"), ThreadPoolExecutor(threads) as pool:
         ascent = Ascent(merged, seed, in_threads(pool, threads, merged), deadline)
         status: Status = "converged"
         goal = tol

@@ -152,8 +152,10 @@ class Explorer:
 
     def doubt(self, index: int, k: int = 5, target: int | None = None) -> schema.Doubt:
         """How stable the strongest training samples of a test are, over halves of the training set."""
-        found = self.solved.stability.top_k_features(
-            self.tests.features[self.project.read_tests([index])], k, self.wanted(index, target)
+        found = self.solved.stability.top_k(
+            k=k,
+            target=self.wanted(index, target),
+            features=self.tests.features[self.project.read_tests([index])],
         )
         sides = zip(found.top[:2], (found.proponents, found.opponents), strict=True)
         pairs = [pair for side, among in sides for pair in zip(side.indices[0], among[0], strict=True)]

@@ -66,8 +66,8 @@ def scaled_loss(stored, t, eps, one_sided, a):
     for i in range(stored.shape[0]):
         for c in range(stored.shape[1]):
             s = stored[i, c]
-            found, rate = loss_of(a * s, t[i, c], eps, one_sided)
-            loss += found
+            cost, rate = loss_of(a * s, t[i, c], eps, one_sided)
+            loss += cost
             slope += rate * s
     return loss, slope
 
@@ -121,8 +121,8 @@ def look(
         least = np.inf
         for c in range(K):
             s = scores[o, c]
-            found, rate = loss_of(s, t[i, c], eps, one_sided)
-            loss += found
+            cost, rate = loss_of(s, t[i, c], eps, one_sided)
+            loss += cost
             slope += rate * s
             if one_sided:
                 smallest = min(smallest, s / t[i, c])

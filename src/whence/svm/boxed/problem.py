@@ -7,14 +7,15 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
+from scipy.linalg import LinAlgError
 from scipy.sparse import csr_array
 
 from whence.core.arrays import Doubles, Floats, Ints, Mask
 from whence.core.checks import check_count, real_array
 from whence.errors import InvalidInputError
-from whence.svm import inputs, loops
+from whence.svm import inputs
 from whence.svm.boxed import kernels
-from whence.svm.boxed.system import OutputSystem, cost
+from whence.svm.crammer_singer.hessian import cholesky_solve
 from whence.svm.pairs import Kept, Pairs, small_int
 from whence.svm.passes import Rows
 from whence.svm.problem import Losses, Moving, Problem, Seen
@@ -28,7 +29,7 @@ class Boxed(Problem):
 
     Dual: max_λ Σ_ic (t_ic λ_ic − ε|λ_ic|) − ½‖Σ_i λ_i f_iᵀ‖², with |λ_ic| ≤ C and, where ``one_sided``,
     t_ic λ_ic ≥ 0. Primal: min_W ½‖W‖² + C Σ_ic loss(w_c·f_i), with the loss max(0, |t − s| − ε), or where
-    ``one_sided`` max(0, sign(t)·(t − s)). α = −λ. A case says what its targets are, ``strata`` and
+    ``one_sided`` max(0, sign(t)·(t − s)). α = −λ. A case says what its targets are, and
     ``compare``.
 
     Attributes
@@ -46,15 +47,14 @@ class Boxed(Problem):
     @classmethod
     def of(cls, features: npt.ArrayLike, targets: Doubles, C: float, bias: float, *more: Any) -> Self:
         """Make the problem of features (N, d) and targets t (N, K) that are checked."""
-        X, C, constant = inputs.check_features(features), inputs.check_C(C), inputs.check_bias(bias)
-        norms = inputs.squared_norms(X)
-        norms += constant**2
-        inputs.check_range(C, norms)
-        return cls(X, targets.shape[1], C, constant, norms, np.ascontiguousarray(targets), *more)
+        X = inputs.check_features(features)
+        sizes = inputs.check_sizes(X, C, bias)
+        return cls(X, targets.shape[1], *sizes, np.ascontiguousarray(targets), *more)
 
-    def merged(self) -> tuple[Self, Ints]:
-        """The problem as it is."""
-        return self, np.arange(self.n_outputs)
+    @property
+    def strata(self) -> Ints:
+        """One group: numbers need no proportions."""
+        return np.zeros(len(self.targets), np.int64)
 
     def copies(self) -> list[Ints]:
         """Groups of samples with equal features and targets."""
@@ -63,28 +63,22 @@ class Boxed(Problem):
 
     # Values
 
-    def inner(self, A: Floats, B: Floats, outputs: Ints | None = None) -> float:
-        """Σ_c A_c·B_c of two arrays like W, (K, D), or like some of its rows."""
-        return float(loops.inner(A, B))
-
     @property
     def trace(self) -> int:
         """All scores."""
         return self.n_outputs
 
     def begin(self, lam: csr_array) -> tuple[Kept, float]:
-        """α = −λ where that has the target's sign, if it must; also gives the largest |λ|."""
+        """α = −λ where that has the target's sign, if it must; also returns the largest |λ|."""
         outputs = lam.indices.astype(small_int(self.n_outputs))
         kept = Kept(lam.indptr.astype(np.int64), outputs, -lam.data.astype(np.float64))
-        self._clip(kept, np.inf)
+        self.complete(kept, np.inf)
         return kept, self.linear(kept)[1]
 
-    def _clip(self, kept: Kept, C: float) -> None:
-        kernels.clip(kept.ptr, kept.outputs, kept.alpha, self.targets, self.one_sided, C)
-
-    def complete(self, kept: Kept) -> None:
+    def complete(self, kept: Kept, C: float | None = None) -> None:
         """Put every α into its interval."""
-        self._clip(kept, self.C)
+        end = self.C if C is None else C
+        kernels.clip(kept.ptr, kept.outputs, kept.alpha, self.targets, self.one_sided, end)
 
     def linear(self, kept: Kept) -> tuple[float, float]:
         """Σ_ic t_ic λ_ic − ε|λ_ic| and the largest |λ_ic|."""
@@ -95,11 +89,6 @@ class Boxed(Problem):
         """λ = −α."""
         return -kept.alpha
 
-    def linear_of(self, lam: csr_array) -> float:
-        """Σ_ic t_ic λ_ic − ε|λ_ic|."""
-        rows = np.repeat(np.arange(lam.shape[0]), np.diff(lam.indptr))
-        return float(self.targets[rows, lam.indices] @ lam.data - self.epsilon * np.abs(lam.data).sum())
-
     def sparse(self, kept: Kept) -> csr_array:
         """λ in its intervals, and exactly at their ends where it all but is."""
         lam = -kept.alpha
@@ -108,17 +97,17 @@ class Boxed(Problem):
         bound = size >= self.C * (1.0 - _DIGITS)
         lam[bound] = np.copysign(self.C, lam[bound])
         shape = len(kept), self.n_outputs
-        found = csr_array((lam, kept.outputs.astype(np.int32), kept.ptr.copy()), shape=shape)
-        found.eliminate_zeros()
-        found.sort_indices()
-        return found
+        sparse = csr_array((lam, kept.outputs.astype(np.int32), kept.ptr.copy()), shape=shape)
+        sparse.eliminate_zeros()
+        sparse.sort_indices()
+        return sparse
 
     def scaled_losses(self, traces: Floats, rows: slice, scale: float) -> tuple[float, float]:
         """Σ loss and its slope, of scores times a scale."""
-        found: tuple[float, float] = kernels.scaled_loss(
+        sums: tuple[float, float] = kernels.scaled_loss(
             traces[rows], self.targets[rows], self.epsilon, self.one_sided, scale
         )
-        return found
+        return sums
 
     # Moves of single samples
 
@@ -144,15 +133,15 @@ class Boxed(Problem):
 
     def free(self, alpha: Doubles) -> Mask:
         """Which α (P,) are between all ends: −C, 0 and C."""
-        found: Mask = (alpha != 0.0) & (np.abs(alpha) < self.C)
-        return found
+        between: Mask = (alpha != 0.0) & (np.abs(alpha) < self.C)
+        return between
 
     # Newton steps
 
-    def _wanted(self, pairs: Pairs) -> Doubles:
+    def _targets(self, pairs: Pairs) -> Doubles:
         """The targets (P,) of some pairs."""
-        found: Doubles = self.targets[pairs.spread(pairs.rows), pairs.outputs]
-        return found
+        targets: Doubles = self.targets[pairs.spread(pairs.rows), pairs.outputs]
+        return targets
 
     def dual(self, alpha: Doubles, pairs: Pairs) -> Doubles:
         """λ = −α."""
@@ -160,12 +149,12 @@ class Boxed(Problem):
 
     def gradient(self, scores: Doubles, pairs: Pairs) -> Doubles:
         """g_ic = w_c·f_i − t_ic, without what ε adds: that is in ``project`` and ``slackness``."""
-        scores -= self._wanted(pairs)
+        scores -= self._targets(pairs)
         return scores
 
     def rise(self, before: Doubles, after: Doubles, pairs: Pairs) -> float:
         """The change of Σ_ic t_ic λ_ic − ε|λ_ic|."""
-        change = np.vdot(self._wanted(pairs), before - after)
+        change = np.vdot(self._targets(pairs), before - after)
         return float(change - self.epsilon * (np.abs(after) - np.abs(before)).sum())
 
     def typical(self, alpha: Doubles, pairs: Pairs) -> float:
@@ -181,16 +170,9 @@ class Boxed(Problem):
             centre, sigma, g, t, dg, self.targets, *pairs, self.epsilon, self.one_sided, self.C, out
         )
 
-    def inner_pairs(self, A: Doubles, B: Doubles, pairs: Pairs) -> float:
-        """Σ_ic A_ic B_ic of two arrays like α, (P,)."""
-        return float(np.vdot(A, B))
-
     def slackness(self, alpha: Doubles, g: Doubles, pairs: Pairs) -> float:
         """What g·α − ε|α| is below its largest."""
         return float(kernels.slackness(alpha, g, self.targets, *pairs, self.epsilon, self.one_sided, self.C))
-
-    def repair(self, alpha: Doubles, pairs: Pairs) -> None:
-        """Nothing: a clipped number is in its interval."""
 
     def system(self, rows: Rows) -> OutputSystem:
         """Systems of every output by itself."""
@@ -199,21 +181,66 @@ class Boxed(Problem):
     def step_cost(self, free: int, pairs: int) -> float:
         """Operations of one Newton step, with as many free samples at every output."""
         K, D = self.shape
-        return K * min(cost(pairs / K, D))
+        return K * min(solve_cost(pairs / K, D))
+
+
+def solve_cost(n_free: float, D: int) -> tuple[float, float]:
+    """Operations of solving for one output with so many free samples, by their products and by features."""
+    return n_free**2 * D + n_free**3 / 3, n_free * D**2 + D**3 / 3
+
+
+class OutputSystem:
+    """(I + σ Σ_i f_i f_iᵀ) x_c = r_c for every output c, over the samples whose λ_ic is between all ends."""
+
+    def __init__(self, problem: Boxed, rows: Rows) -> None:
+        self.problem, self.rows = problem, rows
+
+    def solve(self, a: Doubles, sigma: float, residual: Doubles, accuracy: float) -> Doubles:
+        """Solve for a residual (U, D) at α (P,)."""
+        pairs, free = self.rows.pairs, self.problem.free(a)
+        rows, place = pairs.spread(pairs.rows)[free], self.rows.place[free]
+        solution = np.empty_like(residual)
+
+        def one(c: int) -> None:
+            solution[c] = _solve(self.rows.block(rows[place == c]), sigma, residual[c])
+
+        self.rows.parallel(one, range(len(residual)))
+        return solution
+
+
+def _solve(F: Doubles, sigma: float, r: Doubles) -> Doubles:
+    """(I + σ FᵀF)⁻¹ r, by whichever matrix is cheaper."""
+    n, D = F.shape
+    if n == 0:
+        return r
+    by_products, by_features = solve_cost(n, D)
+    # Where σ is past what float64 factorises, a little more on the diagonal makes a shorter step of it.
+    for more in (0.0, 1e-12, 1e-8):
+        try:
+            if by_products < by_features:
+                gram = F @ F.T
+                gram[np.diag_indices(n)] += 1.0 / sigma + more * np.trace(gram) / n
+                return r - F.T @ cholesky_solve(gram, F @ r)
+            H = sigma * (F.T @ F)
+            H[np.diag_indices(D)] += 1.0 + more * np.trace(H) / D
+            return cholesky_solve(H, r)
+        except LinAlgError:
+            continue
+    return r
 
 
 def check_rows(name: str, values: npt.ArrayLike, n: int, n_outputs: int | None) -> Doubles:
     """Return finite numbers (N,) or (N, K) as float64 (N, K), a row per sample, or raise."""
-    found = real_array(name, values)
-    K = found.shape[1] if found.ndim == 2 else 1
+    array = real_array(name, values)
+    K = array.shape[1] if array.ndim == 2 else 1
     if n_outputs is not None:
         K = check_count("n_outputs", n_outputs, 1, inputs.MOST_OUTPUTS)
-    if found.shape != (n, K) and not (K == 1 and found.shape == (n,)):
+    if array.shape != (n, K) and not (K == 1 and array.shape == (n,)):
         shapes = f"({n},) or ({n}, 1)" if K == 1 else f"({n}, {K})"
-        raise InvalidInputError(f"'{name}' must have shape {shapes}, one row per sample. Got {found.shape}.")
-    rows = found.reshape(n, K).astype(np.float64)
+        raise InvalidInputError(f"'{name}' must have shape {shapes}, one row per sample. Got {array.shape}.")
+    rows = array.reshape(n, K).astype(np.float64)
     wrong = ~np.isfinite(rows).all(axis=1)
     if wrong.any():
         i = int(wrong.argmax())
-        raise InvalidInputError(f"'{name}' must be finite. Got {found[i]} at row {i}.")
+        raise InvalidInputError(f"'{name}' must be finite. Got {array[i]} at row {i}.")
     return rows

@@ -18,6 +18,7 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from scipy.sparse import csr_array
 
 from whence.core.arrays import Doubles, Floats, Ints
+from whence.core.conjugate import conjugate_gradients
 from whence.svm.crammer_singer import kernels
 from whence.svm.pairs import Pairs, pointers
 from whence.svm.passes import Rows, add_up
@@ -33,7 +34,7 @@ _PRODUCTS = 128  # rows of products of samples that are held at a time
 
 
 def room(features: Floats) -> float:
-    """Numbers that a matrix of a Newton step may have beside features (N, d)."""
+    """Numbers that a matrix of a Newton step may have next to features (N, d)."""
     return max(_ROOM, _ROOM_SHARE * features.nbytes) / 8
 
 
@@ -83,18 +84,11 @@ def _build_cost(n_used: float, shape: tuple[int, int]) -> float:
 
 
 class Split(NamedTuple):
-    """The samples that are split between classes, with these.
+    """Samples that are split between classes: places[ptr[o]:ptr[o + 1]] of W are those of sample rows[o]."""
 
-    Attributes
-    ----------
-    rows : (n,) samples
-    ptr : (n + 1,)
-    places : (P,) places[ptr[o]:ptr[o + 1]] are the classes of sample rows[o], by their places in W
-    """
-
-    rows: Ints
-    ptr: Ints
-    places: npt.NDArray[np.int32]
+    rows: Ints  # (n,)
+    ptr: Ints  # (n + 1,)
+    places: npt.NDArray[np.int32]  # (P,)
 
     @property
     def counts(self) -> Ints:
@@ -103,8 +97,7 @@ class Split(NamedTuple):
 
     def sums(self, values: Doubles) -> Doubles:
         """Σ of one value per class (U,) over the classes of each sample, (n,)."""
-        found: Doubles = np.add.reduceat(values[self.places], self.ptr[:-1])
-        return found
+        return np.asarray(np.add.reduceat(values[self.places], self.ptr[:-1]))
 
     def by_class(self, n_classes: int) -> list[Ints]:
         """The places in ``rows`` of the samples that use each class, ascending."""
@@ -125,7 +118,7 @@ def split(rows: Rows, a: Doubles) -> Split:
 class NewtonSystem:
     """Solves the systems of one phase of Newton steps over ``rows``.
 
-    ``times`` (U,) tells how many classes each one in use stands for.
+    ``times`` (U,) is how many classes each one in use stands for.
     """
 
     def __init__(self, rows: Rows, times: Doubles) -> None:
@@ -154,34 +147,23 @@ class NewtonSystem:
         """Conjugate gradients, whose products touch only the classes in use."""
         self._condition(free, sigma)
         blocks = self.blocks
-        # On a shift common to all classes the Hessian is the identity.
-        shift = _shift(residual, self.roots)
-        x = np.zeros_like(residual)
-        r = residual - shift
-        z = direction = r if blocks is None else blocks.divide(r)
-        rz = float(np.vdot(r, z))
-        enough = accuracy**2 * float(np.vdot(r, r))
         product = self._product(free, sigma)
         each = _iteration_cost(len(free.places), self.rows.shape, blocks is not None)
         self.cost = 0.0
+
+        def counted(V: Doubles) -> Doubles:
+            self.cost = (self.cost or 0.0) + each
+            return product(V)
+
+        # On a shift common to all classes the Hessian is the identity.
+        shift = _shift(residual, self.roots)
         # Exact in as many steps as there are unknowns; well beyond that only rounding is left.
-        for _ in range(min(_MAX_CG, 3 * residual.size)):
-            self.cost += each
-            image = product(direction)
-            curvature = float(np.vdot(direction, image))
-            if not (0.0 < rz < np.inf and 0.0 < curvature < np.inf):  # the end of float64
-                break
-            length = rz / curvature
-            x += length * direction
-            r = r - length * image
-            if float(np.vdot(r, r)) <= enough:
-                break
-            z = r if blocks is None else blocks.divide(r)
-            new = float(np.vdot(r, z))
-            direction = z + (new / rz) * direction
-            rz = new
-        x += shift
-        return x
+        x: Doubles
+        x, _ = conjugate_gradients(
+            counted, residual - shift, (lambda r: r) if blocks is None else blocks.divide, np.vdot,
+            tol=accuracy, steps=min(_MAX_CG, 3 * residual.size), of_residual=True,
+        )  # fmt: skip
+        return x + shift
 
     def _condition(self, free: Split, sigma: float) -> None:
         """Build the preconditioner where it pays, unless the one at hand was built for a similar σ."""
@@ -235,9 +217,9 @@ class BlockInverses:
             H = np.eye(D)
             mine = users[c]
             for start in range(0, len(mine), _ROWS):
-                some = mine[start : start + _ROWS]
-                F = rows.block(free.rows[some])
-                weight = sigma * (1.0 - times[c] / m[some])
+                chunk = mine[start : start + _ROWS]
+                F = rows.block(free.rows[chunk])
+                weight = sigma * (1.0 - times[c] / m[chunk])
                 H += (F * weight[:, None]).T @ F
             self.inverses[c] = cholesky_solve(H, np.eye(D))
 
@@ -270,8 +252,7 @@ def by_gram(rows: Rows, free: Split, roots: Doubles, sigma: float, residual: Dou
     basis = csr_array((values, places, ptr), shape=(n, len(residual)))
     each: Doubles = F[at]
     right: Doubles = np.asarray(each * (basis @ residual)).sum(axis=1)
-    found: Doubles = residual - basis.T @ (each * cholesky_solve(gram, right)[:, None])
-    return found
+    return np.asarray(residual - basis.T @ (each * cholesky_solve(gram, right)[:, None]))
 
 
 def by_dense(rows: Rows, free: Split, roots: Doubles, sigma: float, residual: Doubles) -> Doubles:
@@ -286,9 +267,9 @@ def by_dense(rows: Rows, free: Split, roots: Doubles, sigma: float, residual: Do
             both = users[e][mine[users[e]]]
             block = H[e, :, c, :]  # the lower half is enough
             for start in range(0, len(both), _ROWS):
-                some = both[start : start + _ROWS]
-                F = rows.block(free.rows[some])
-                weight = (sigma if c == e else 0.0) - roots[c] * roots[e] * share[some]
+                chunk = both[start : start + _ROWS]
+                F = rows.block(free.rows[chunk])
+                weight = (sigma if c == e else 0.0) - roots[c] * roots[e] * share[chunk]
                 block += (F * weight[:, None]).T @ F
     matrix = H.reshape(K * D, K * D)
     matrix[np.diag_indices(K * D)] += 1.0

@@ -3,7 +3,7 @@
 α is kept in compressed rows (``ptr``, ``outputs``, ``alpha``), of which the first entry is the sample's own
 class, whatever its α, and the others are rivals. α = C·e_y − λ is on the simplex {α ≥ 0, Σ_c α_c = C}; g is
 the gradient of the dual in α, g_c = w_c·f + [c ≠ y]. A sample is optimal where all its classes with α_c > 0
-share the largest g_c. ``times`` tells how many classes each one stands for: sums over classes count it so
+share the largest g_c. ``times`` is how many classes each one stands for: sums over classes count it so
 often.
 """
 
@@ -182,7 +182,7 @@ def above(s, start, stop, bar, values, classes, n):
     most = len(values)
     for first in range(start, stop, 32):
         last = min(first + 32, stop)
-        if largest(s[first:last]) <= bar:  # which is soon told
+        if largest(s[first:last]) <= bar:  # which is quick to check
             continue
         for c in range(first, last):
             if s[c] > bar:

@@ -16,8 +16,7 @@ from whence.errors import InvalidInputError
 from whence.svm import inputs, loops
 from whence.svm.crammer_singer import kernels
 from whence.svm.crammer_singer.hessian import NewtonSystem, room, step_cost
-from whence.svm.crammer_singer.vocabulary import VocabularyJudge
-from whence.svm.likeness import HeadLayer, Judge, Likeness
+from whence.svm.likeness import HeadLayer, Judge, Likeness, VocabularyJudge
 from whence.svm.pairs import Kept, Pairs, small_int
 from whence.svm.passes import Rows
 from whence.svm.problem import Losses, Moving, Problem, Seen
@@ -54,11 +53,7 @@ class CrammerSinger(Problem):
         X = inputs.check_features(features)
         y = check_labels(targets, len(X))
         K = check_n_classes(n_outputs, y)
-        C, constant = inputs.check_C(C), inputs.check_bias(bias)
-        norms = inputs.squared_norms(X)
-        norms += constant**2
-        inputs.check_range(C, norms)
-        return cls(X, K, C, constant, norms, y)
+        return cls(X, K, *inputs.check_sizes(X, C, bias), y)
 
     def merged(self) -> tuple[Self, Ints]:
         """The problem with one class, the last, in place of all that have no sample, and each class's place.
@@ -118,10 +113,10 @@ class CrammerSinger(Problem):
 
     def inner(self, A: Floats, B: Floats, outputs: Ints | None = None) -> float:
         """Σ_c A_c·B_c of two arrays like W, (K, D), or like its rows of some classes."""
-        found = float(loops.inner(A, B))
+        total = super().inner(A, B)
         if self.multiplicity > 1 and (outputs is None or outputs[-1] == self.n_outputs - 1):
-            found += (self.multiplicity - 1) * float(loops.inner(A[-1:], B[-1:]))
-        return found
+            total += (self.multiplicity - 1) * float(loops.inner(A[-1:], B[-1:]))
+        return total
 
     @property
     def trace(self) -> int:
@@ -129,7 +124,7 @@ class CrammerSinger(Problem):
         return 1
 
     def begin(self, lam: csr_array) -> tuple[Kept, float]:
-        """α_ic = −λ_ic where that is above 0 and c is another class; also gives the largest λ_{i,y_i}."""
+        """α_ic = −λ_ic where that is above 0 and c is another class; also returns the largest λ_{i,y_i}."""
         ptr, dtype = np.zeros(len(self.labels) + 1, np.int64), small_int(self.n_outputs)
         rows = lam.indptr, lam.indices, lam.data, self.labels, ptr
         kernels.begin(*rows, np.empty(0, dtype), np.empty(0), False)
@@ -148,14 +143,9 @@ class CrammerSinger(Problem):
 
     def coefficients(self, kept: Kept) -> Doubles:
         """λ_ic = −α_ic of other classes, and of the own one what makes the sum 0."""
-        found = np.empty(len(kept.alpha))
-        kernels.coefficients(kept.ptr, kept.outputs, kept.alpha, self.times, found)
-        return found
-
-    def linear_of(self, lam: csr_array) -> float:
-        """Σ_i λ_{i,y_i}."""
-        # Rows sum to zero and only λ_{i,y_i} is positive, so this is the sum of positive entries.
-        return float(lam.data[lam.data > 0].sum())
+        lam = np.empty(len(kept.alpha))
+        kernels.coefficients(kept.ptr, kept.outputs, kept.alpha, self.times, lam)
+        return lam
 
     def sparse(self, kept: Kept) -> csr_array:
         """λ on a grid so fine that it costs nothing and so coarse that row sums are exactly zero."""
@@ -169,8 +159,8 @@ class CrammerSinger(Problem):
 
     def scaled_losses(self, traces: Floats, rows: slice, scale: float) -> tuple[float, float]:
         """Σ loss and its slope, by the margins s_y − s_c times a scale."""
-        found: tuple[float, float] = kernels.scaled_loss(traces[rows, 0], scale)
-        return found
+        sums: tuple[float, float] = kernels.scaled_loss(traces[rows, 0], scale)
+        return sums
 
     # Moves of single samples
 
@@ -206,9 +196,9 @@ class CrammerSinger(Problem):
 
     def dual(self, alpha: Doubles, pairs: Pairs) -> Doubles:
         """λ_i = C·e_{y_i} − α_i."""
-        found = -alpha
-        found[pairs.ptr[:-1]] += self.C
-        return found
+        lam = -alpha
+        lam[pairs.ptr[:-1]] += self.C
+        return lam
 
     def gradient(self, scores: Doubles, pairs: Pairs) -> Doubles:
         """g_ic = w_c·f_i + [c ≠ y_i]."""
@@ -235,7 +225,7 @@ class CrammerSinger(Problem):
     def inner_pairs(self, A: Doubles, B: Doubles, pairs: Pairs) -> float:
         """Σ_ic A_ic B_ic of two arrays like α, (P,)."""
         if self.multiplicity == 1:
-            return float(np.vdot(A, B))
+            return super().inner_pairs(A, B, pairs)
         return float(np.vdot(A * self.times[pairs.outputs], B))
 
     def slackness(self, alpha: Doubles, g: Doubles, pairs: Pairs) -> float:
