@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from whence.core.ranking import padded
 from whence.audit.access import surrogate_of
 from whence.audit.rankings import RANKINGS, Evidence
 from whence.audit.table import Table, check_ids, chosen_ids
@@ -16,6 +15,7 @@ from whence.core.arrays import Doubles, Floats, Ints
 from whence.core.checks import check_count
 from whence.core.display import Columns, displayed
 from whence.core.progress import bar
+from whence.core.ranking import padded
 from whence.core.words import cell
 from whence.errors import InvalidInputError
 from whence.methods import DualDA

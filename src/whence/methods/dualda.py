@@ -27,11 +27,11 @@ from whence.surrogate.surrogate import Surrogate
 from whence.tasks import Task
 
 if TYPE_CHECKING:
-    from whence.surrogate.stability import Stability
     from whence.explanation import Bands, ConceptExplanation, Trace
     from whence.features import Usualness
     from whence.relevance.concepts import Concepts
     from whence.relevance.xda import Method
+    from whence.surrogate.stability import Stability
 
 
 @register
@@ -298,7 +298,6 @@ class DualDA(Attributor):
             fitted.require_surrogate(),
             training_features(fitted, features, as_read=True),
             read_tests,
-            C=fitted.require_surrogate().C,
             halves=halves,
             seed=self.seed,
             show_progress=self.show_progress,

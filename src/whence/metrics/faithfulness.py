@@ -8,10 +8,10 @@ import numpy as np
 import torch
 from scipy.sparse import csr_array
 
-from whence.features.training import check_tests
 from whence.core.arrays import Doubles, Ints
 from whence.core.checks import check_flag, to_array
 from whence.errors import InvalidInputError
+from whence.features.training import check_tests
 from whence.metrics.arrays import numbers
 from whence.model.heads import Head
 from whence.surrogate.faithfulness import Faithfulness, faithfulness

@@ -58,7 +58,6 @@ class Stability:
     surrogate : of the whole training set
     features : (M, d) of the samples that took part in the fit, as the surrogate reads them
     read_tests : reads what users pass to ``top_k``
-    C : of the surrogate, and of every half
     halves : how many pairs, and so how many halves hold each sample
     tol : relative duality gap of a half
     seed : draws the halves
@@ -70,7 +69,6 @@ class Stability:
         features: Floats,
         read_tests: ReadTests,
         *,
-        C: float,
         halves: int = 20,
         tol: float = 1e-4,
         seed: int = 0,
@@ -79,7 +77,11 @@ class Stability:
         self.halves = halves
         self._surrogate, self._read_tests = surrogate, read_tests
         used = np.flatnonzero(surrogate.task.known(surrogate.labels))
-        options = {"n_classes": surrogate.task.n_outputs, "C": C, "bias": surrogate.constant or False}
+        options = {
+            "n_classes": surrogate.task.n_outputs,
+            "C": surrogate.C,
+            "bias": surrogate.constant or False,
+        }
         solve_side = partial(
             _solve, features, surrogate.labels[used], csr_array(surrogate.lam[used]), tol, seed, options
         )

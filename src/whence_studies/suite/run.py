@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-
 from whence.attribution.surrogate_attributor import SurrogateAttributor
+
 from whence.core import contents, store
 from whence.core.arrays import Array
 from whence.core.cache import Cache, Slot

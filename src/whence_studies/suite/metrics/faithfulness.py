@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from whence.attribution.surrogate_attributor import SurrogateAttributor
+from whence.surrogate.faithfulness import Faithfulness as Found
+
 from whence.methods import DualDA, Representer
 from whence.metrics import faithfulness
-from whence.surrogate.faithfulness import Faithfulness as Found
 from whence_studies.suite.metric import Case, Metric, Numbers, Row, register
 
 if TYPE_CHECKING:
