@@ -25,7 +25,7 @@ MODULES = (
 _RECORDS = """
     CChoice PathPoint Solution FeatureBank GradientBank Entry ClassSummary ClassView Coreset Direction
     GroupAttribution
-    SharedEvidence Values WrongLabels Capabilities Ranked TopK Flow ExplainedPairs FlippingResult Resources
+    SharedEvidence Values WrongLabels Capabilities Ranked TopK Pass ExplainedPairs FlippingResult Resources
     Run View
     ConceptExplanation ConceptPart Contribution Explanation Explanations Sample TrainingSet Batch Prepare
     Case Row Outcome SubsetSolution Foretold StrangeSamples Group

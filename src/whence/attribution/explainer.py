@@ -6,7 +6,6 @@ import math
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -18,14 +17,14 @@ from whence.core.arrays import Doubles, Ints
 from whence.errors import InvalidInputError, StoreError
 from whence.explanation import ConceptExplanation, ConceptPart, Contribution, Explanation, Sample
 from whence.features import Usualness
-from whence.model.extractor import Extractor
 from whence.model.inputs import to_model
+from whence.model.passes import Pass
 from whence.pages.samples import Array, as_samples, kept_tokens
 from whence.relevance.concepts import Concepts, concept_maps
 from whence.relevance.lrp import default_rules
 from whence.relevance.presets import PRESETS, Rules
 from whence.relevance.sources import floating, one_of
-from whence.relevance.xda import Backward, Method, PairMaps, pair_maps, start
+from whence.relevance.xda import Method, PairMaps, pair_maps, start
 
 if TYPE_CHECKING:
     from whence.attribution.pairs import PairAttributor
@@ -104,9 +103,9 @@ class PairExplainer:
         ``among`` are training samples to show instead of the strongest.
         """
         surrogate = self.surrogate
-        theirs = self.model.read_batch(inputs, number).logits
+        test, method, f = self._start(inputs, number)
+        inputs, theirs = test.inputs, test.logits
         predicted, target = self._predicted(theirs, target)
-        inputs, method, test, f = self._start(inputs)
         scored = self.explainer.scored(f, target)
         sides = self._sides(scored, among)
         indices = [int(scored.indices[place]) for place in (*sides[0], *sides[1])]
@@ -207,9 +206,8 @@ class PairExplainer:
     ) -> ConceptExplanation:
         """Take the score of one pair apart into concepts; the strongest proponent's if no index is given."""
         surrogate = self.surrogate
-        if target is None:
-            target = self._predicted(self.model.read_batch(inputs, number).logits, None)[1]
-        inputs, method, test, f = self._start(inputs)
+        test, method, f = self._start(inputs, number)
+        inputs, target = test.inputs, self._predicted(test.logits, target)[1]
         index = self._strongest(f, target) if index is None else index
         if index not in surrogate.support:
             raise InvalidInputError(
@@ -274,13 +272,12 @@ class PairExplainer:
         predicted = int(task.predicted(outputs)[0])
         return predicted, predicted if target is None else target
 
-    def _start(self, inputs: Any) -> tuple[Any, Method, Backward, Tensor]:
-        """Return the inputs on the model's device, the method, the pass it goes back by, and the features."""
-        extractor = self.model.extractor
-        inputs = to_model(extractor.model, inputs)
-        method = _rules(extractor, inputs) if self.method is None else self.method
-        test = start(extractor, inputs, method)
-        return inputs, method, test, check_tests(test.features, self.surrogate.stored.like, "x")
+    def _start(self, inputs: Any, number: int) -> tuple[Pass, Method, Tensor]:
+        """Return the pass of test ``number``, the method that it goes back by, and the features."""
+        with self.model.running(number) as extractor:
+            method = default_rules(extractor, inputs).name if self.method is None else self.method
+            test = start(extractor, inputs, method)
+        return test, method, check_tests(test.features, self.surrogate.stored.like, "x")
 
     def _strongest(self, f: Tensor, target: int) -> int:
         """Return the strongest proponent."""
@@ -294,7 +291,7 @@ class PairExplainer:
         return int(scored.indices[best[0]])
 
     def _pairs(
-        self, inputs: Any, test: Backward, method: Method, target: int, indices: list[int], parts: Parts
+        self, inputs: Any, test: Pass, method: Method, target: int, indices: list[int], parts: Parts
     ) -> list[OnInput]:
         """Give the maps of the logit and of pairs with some training samples, on each input of the model."""
         # The surrogate reads features over their length; that is taken as it is, and gets no relevance.
@@ -326,7 +323,7 @@ class PairExplainer:
 
     def _train(
         self, indices: list[int], expected: Tensor, inputs: Any, method: Method
-    ) -> tuple[Any, Backward]:
+    ) -> tuple[Any, Pass]:
         """Return training samples on the model's device and their pass back, or raise unless they fit.
 
         ``expected`` (m, d) are their features as the surrogate read them.
@@ -344,16 +341,6 @@ class PairExplainer:
                 f"{float(apart[j]):.0%}. Give the training set in its old order, or fit again."
             )
         return train_inputs, train
-
-
-_chosen: WeakKeyDictionary[Extractor, str] = WeakKeyDictionary()  # once per model: it costs a pass
-
-
-def _rules(extractor: Extractor, inputs: Any) -> str:
-    """Name the rules by which relevance goes back through a model, as its first inputs show."""
-    if extractor not in _chosen:
-        _chosen[extractor] = default_rules(extractor, inputs).name
-    return _chosen[extractor]
 
 
 def strongest(scores: Doubles, k: int, sign: int) -> list[int]:

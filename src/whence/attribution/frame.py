@@ -222,7 +222,8 @@ class Frame(Learned, Parametrised, ABC):
     def _read(self, x: Any, target: Any) -> tuple[Tensor, Tensor]:
         """Features (B, d) of inputs, and one class per test (B,) on the CPU, by default the model's own."""
         wanted = None if target is None else self.task_.check_target(target, check_batch(x))
-        features, logits = self.require_model().read(x, self.batch_size)
+        read = self.require_model().read(x, self.batch_size)
+        features, logits = read.features, read.logits
         return self.check_features(features, "x"), self.task_.explained(logits, wanted)
 
     def _given(self, features: Any, target: Any) -> tuple[Tensor, Tensor]:

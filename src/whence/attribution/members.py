@@ -14,7 +14,7 @@ from whence.attribution.explainer import strongest
 from whence.core.arrays import Doubles, Ints
 from whence.explanation import Contribution, Explanation
 from whence.model.bound import probabilities
-from whence.model.extractor import Outputs
+from whence.model.passes import Pass
 from whence.relevance.xda import Method
 from whence.tasks import Task, Verdict
 
@@ -77,7 +77,7 @@ class MembersExplainer:
         ]
         return replace(own, others=tuple(others))
 
-    def _said(self, reads: Sequence[Outputs], target: int, truth: Any) -> tuple[Verdict, int]:
+    def _said(self, reads: Sequence[Pass], target: int, truth: Any) -> tuple[Verdict, int]:
         """Return what the members say together, by their mean probabilities or outputs, and which output."""
         task = self.members[0].task_
         outputs = together(task, [one.logits for one in reads])
