@@ -24,7 +24,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import Dataset
 from tqdm import tqdm
-from whence.methods.dual import shards, solutions
+from whence.surrogate import shards, solutions
 
 import whence
 from whence.app import fit as fitting
