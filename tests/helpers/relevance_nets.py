@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from whence.model.extractor import Extractor
 from whence.model import Pass
+from whence.model.extractor import Extractor
 from whence.relevance import Rules, trace
 from whence.relevance.presets import ATTN_LRP
 

@@ -122,7 +122,8 @@ def test_a_test_costs_one_forward_pass_and_its_training_samples_another() -> Non
     explainer = fitted(model)
     sizes.clear()
     explainer.explain(images()[0][:2], k=2)
-    assert len(sizes) == 4 and sizes[0::2] == [1, 1]
+    assert len(sizes) == 4
+    assert sizes[0::2] == [1, 1]
 
 
 @pytest.mark.parametrize("target", [0, 1, 2])

@@ -308,7 +308,8 @@ def test_a_pass_with_a_graph_runs_the_model_once() -> None:
     assert torch.equal(found.features, want.features)
     c = random(3, 6)
     assert torch.equal(found.maps(c)["input"], want.maps(c)["input"])
-    assert torch.equal(found[1:].inputs, X[1:]) and len(found[1:]) == 2
+    assert torch.equal(found[1:].inputs, X[1:])
+    assert len(found[1:]) == 2
     with pytest.raises(InvalidInputError, match="needs a pass with a graph"):
         found[1:].maps(c[1:])
 

@@ -16,7 +16,7 @@ from whence.attribution.usual import usual_of
 from whence.core.arrays import Doubles, Ints
 from whence.errors import InvalidInputError, StoreError
 from whence.explanation import ConceptExplanation, ConceptPart, Contribution, Explanation, Sample
-from whence.features import Usualness
+from whence.features import Novelty
 from whence.model.inputs import to_model
 from whence.model.passes import Pass
 from whence.pages.samples import Array, as_samples, kept_tokens
@@ -89,7 +89,7 @@ class PairExplainer:
     """
 
     def __init__(
-        self, explainer: PairAttributor, k: int, method: Method | None, usualness: Usualness | None = None
+        self, explainer: PairAttributor, k: int, method: Method | None, usualness: Novelty | None = None
     ) -> None:
         self.explainer, self.k, self.method, self.usualness = explainer, k, method, usualness
         self.model, self.data = explainer.require_model(), explainer.require_data()
@@ -321,9 +321,7 @@ class PairExplainer:
             found.append(OnInput(name if len(logit) > 1 else "", sample, shown, pairs))
         return found
 
-    def _train(
-        self, indices: list[int], expected: Tensor, inputs: Any, method: Method
-    ) -> tuple[Any, Pass]:
+    def _train(self, indices: list[int], expected: Tensor, inputs: Any, method: Method) -> tuple[Any, Pass]:
         """Return training samples on the model's device and their pass back, or raise unless they fit.
 
         ``expected`` (m, d) are their features as the surrogate read them.

@@ -15,7 +15,7 @@ from whence.core.progress import bar
 from whence.data import as_new
 from whence.errors import InvalidInputError
 from whence.explanation import Explanation, Explanations
-from whence.features import Usualness
+from whence.features import Novelty
 from whence.model.bound import BoundModel
 from whence.model.inputs import check_batch
 from whence.relevance.xda import Method
@@ -44,7 +44,7 @@ class Explaining(Attributor):
         """Places of the training samples that can have a score, ascending."""
 
     @abstractmethod
-    def explaining(self, k: int, method: Method | None, usualness: Usualness | None = None) -> Explains:
+    def explaining(self, k: int, method: Method | None, usualness: Novelty | None = None) -> Explains:
         """Return what explains one test sample, by the k strongest pairs of either sign."""
 
     def explain(
@@ -56,7 +56,7 @@ class Explaining(Attributor):
         index: int | Sequence[int] | None = None,
         truth: Any = None,
         method: Method | None = None,
-        usualness: Usualness | None = None,
+        usualness: Novelty | None = None,
     ) -> Explanations:
         """Explain predictions by their strongest training samples, and these by relevance maps on both.
 

@@ -16,7 +16,7 @@ from whence.core.arrays import Ints
 from whence.core.checks import check_count, shown
 from whence.errors import InvalidInputError
 from whence.explanation import ConceptExplanation, Foretold
-from whence.features import Usualness
+from whence.features import Novelty
 from whence.model.inputs import check_batch
 from whence.model.layers import Layers
 from whence.relevance.concepts import Concepts
@@ -70,7 +70,7 @@ class PairAttributor(Explaining):
         features, classes = self._read(x, target)
         return self.scored(features, int(classes[0]))
 
-    def usualness(self, training: Any = None, *, k: int = 5, quantile: float = 0.99) -> Usualness:
+    def usualness(self, training: Any = None, *, k: int = 5, quantile: float = 0.99) -> Novelty:
         """Make what tells how usual tests are for the training set, by their nearest training samples.
 
         Features are brought to unit length, and the distance of a test to its k-th nearest training sample is
@@ -98,9 +98,9 @@ class PairAttributor(Explaining):
         """
         self.check_fitted()
         X, places = training_features(self, training, "training"), np.flatnonzero(self.used_)
-        return Usualness(X, places, k, quantile, getattr(self, "seed", 0))
+        return Novelty(X, places, k, quantile, getattr(self, "seed", 0))
 
-    def explaining(self, k: int, method: Method | None, usualness: Usualness | None = None) -> PairExplainer:
+    def explaining(self, k: int, method: Method | None, usualness: Novelty | None = None) -> PairExplainer:
         """Return what explains one test sample, by the k strongest pairs of either sign."""
         return PairExplainer(self, k, method, check_usualness(self, usualness))
 

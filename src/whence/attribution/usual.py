@@ -9,7 +9,7 @@ from torch import Tensor
 from whence.core.checks import check_is
 from whence.errors import InvalidInputError
 from whence.explanation.usual import Neighbour, Usual
-from whence.features import Usualness
+from whence.features import Novelty
 from whence.pages.samples import as_samples
 from whence.relevance.sources import one_of
 
@@ -17,9 +17,7 @@ if TYPE_CHECKING:
     from whence.attribution.pairs import PairAttributor
 
 
-def usual_of(
-    explainer: PairAttributor, usualness: Usualness, features: Tensor, input: str = ""
-) -> list[Usual]:
+def usual_of(explainer: PairAttributor, usualness: Novelty, features: Tensor, input: str = "") -> list[Usual]:
     """Return how usual tests with features (B, d) are; ``input`` is what is shown of several inputs."""
     task, found = explainer.task_, usualness.of(explainer.check_features(features))
     wanted = sorted({int(i) for i in found.neighbours.ravel()})
@@ -31,10 +29,10 @@ def usual_of(
     told = {i: task.told(explainer.labels_[i]) for i in wanted}
     return [
         Usual(
-            strange=bool(found.strange[b]),
+            strange=bool(found.novel[b]),
             share=float(found.shares[b]),
             quantile=usualness.quantile,
-            asked=usualness.asked,
+            asked=usualness.n_compared,
             neighbours=tuple(
                 Neighbour(i, told[i], float(distance), samples[i])
                 for i, distance in zip(found.neighbours[b].tolist(), found.distances[b], strict=True)
@@ -44,11 +42,11 @@ def usual_of(
     ]
 
 
-def check_usualness(explainer: PairAttributor, usualness: Usualness | None) -> Usualness | None:
+def check_usualness(explainer: PairAttributor, usualness: Novelty | None) -> Novelty | None:
     """Return what tests are compared with, or raise where it is not the explainer's."""
     if usualness is None:
         return None
-    check_is("usualness", usualness, Usualness, "what usualness() of the explainer gives, or None")
+    check_is("usualness", usualness, Novelty, "what usualness() of the explainer gives, or None")
     width = explainer.surrogate_.stored.shape[1]
     if usualness.width != width:
         raise InvalidInputError(

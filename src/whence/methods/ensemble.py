@@ -21,7 +21,7 @@ from whence.core.arrays import Ints
 from whence.core.checks import shown
 from whence.data import TrainingSet
 from whence.errors import InvalidInputError
-from whence.features import FeatureBank, Usualness
+from whence.features import FeatureBank, Novelty
 from whence.gradients.checkpoints import Checkpoints, read_checkpoints
 from whence.model.inputs import check_batch
 from whence.model.modules import check_model
@@ -135,9 +135,7 @@ class Ensemble(Explaining):
         found: Ints = np.unique(np.concatenate(each)) if each else np.flatnonzero(self.used_)
         return found
 
-    def explaining(
-        self, k: int, method: Method | None, usualness: Usualness | None = None
-    ) -> MembersExplainer:
+    def explaining(self, k: int, method: Method | None, usualness: Novelty | None = None) -> MembersExplainer:
         """Give what explains one test sample, by means of its members' scores and maps, with their spread."""
         self.check_fitted()
         members = [member for member in self.members_ if isinstance(member, PairAttributor)]

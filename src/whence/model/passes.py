@@ -49,7 +49,9 @@ class Pass:
     def __getitem__(self, rows: slice) -> Pass:
         """Return the pass of some samples, without the graph."""
         inputs = None if self.inputs is None else take(self.inputs, rows)
-        return replace(self, inputs=inputs, features=self.features[rows], logits=self.logits[rows], graph=None)
+        return replace(
+            self, inputs=inputs, features=self.features[rows], logits=self.logits[rows], graph=None
+        )
 
     def maps(self, coefficients: Tensor) -> dict[str, Tensor]:
         """Return the relevance of the inputs where that of the features is ``coefficients`` times them.

@@ -66,7 +66,7 @@ class Flow:
 
 
 def trace(extractor: Extractor, inputs: Any, rules: str | Rules | Rule | None = None) -> Pass:
-    """Run a model once on a batch such that relevance can flow back; features and output are its own to the bit.
+    """Run a model once on a batch such that relevance can flow back; all values are its own to the bit.
 
     Parameters
     ----------

@@ -37,9 +37,7 @@ class PairMaps(NamedTuple):
     train: Tensor
 
 
-def start(
-    model: BoundModel | Extractor, inputs: Any, method: Method | None = None, first: int = 0
-) -> Pass:
+def start(model: BoundModel | Extractor, inputs: Any, method: Method | None = None, first: int = 0) -> Pass:
     """Run a model once on a batch such that relevance can be brought back.
 
     Parameters
