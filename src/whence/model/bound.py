@@ -96,7 +96,7 @@ class BoundModel:
             yield self.read_batch(part, k * batch_size)
 
     def read_batch(self, inputs: Any, first: int = 0) -> Pass:
-        """Return the pass of a batch that ``batches`` gave, without a graph; its first row is test ``first``."""
+        """Return the pass, without a graph, of a batch of ``batches``; its first row is test ``first``."""
         with self.running(first) as extractor:
             return extractor.read(inputs)
 

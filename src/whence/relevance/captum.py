@@ -78,7 +78,7 @@ def attributed(extractor: Extractor, inputs: Any, captum: Captum) -> Pass:
 
 
 class _Attributed:
-    """Maps of weighted sums of features by a method of captum; ``source`` is an input, its name and values."""
+    """Maps of weighted sums of features by a method of captum; ``source`` names an input and its values."""
 
     def __init__(self, extractor: Extractor, read: Pass, captum: Captum, source: tuple[str, Tensor]) -> None:
         self._extractor, self._pass, self._captum = extractor, read, captum
