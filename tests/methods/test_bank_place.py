@@ -10,7 +10,7 @@ import pytest
 import torch
 from scipy.sparse import csr_array
 from torch import nn
-from whence.methods.dual import vectors
+from whence.surrogate import vectors
 
 import whence
 from whence.core import store

@@ -20,7 +20,7 @@ from whence.core.checks import check_choice, check_flag, check_path
 from whence.data import NewSamples, TrainingSet, as_new
 from whence.errors import InvalidInputError
 from whence.features import as_float32
-from whence.features.place import BankPlace
+from whence.features.folder import BankPlace
 from whence.model.bound import BoundModel
 from whence.model.layers import Asked, check_layers
 from whence.surrogate.agreement import agreement, warn_of_data, warn_of_low, without_part

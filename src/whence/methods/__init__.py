@@ -14,7 +14,7 @@ from whence.core import contents, store
 from whence.core.registry import import_all
 from whence.data import Corpus, as_training_set
 from whence.errors import InvalidInputError, StoreError
-from whence.features.place import BankPlace
+from whence.features.folder import BankPlace
 from whence.gradients.bank import GradientBank
 from whence.methods.arnoldi import Arnoldi
 from whence.methods.dualda import DualDA

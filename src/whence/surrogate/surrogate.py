@@ -17,7 +17,7 @@ from whence.core.store import Arrays
 from whence.data import TrainingSet
 from whence.errors import InvalidInputError
 from whence.features import taken
-from whence.features.place import BankPlace
+from whence.features.folder import BankPlace
 from whence.model.bound import BoundModel
 from whence.model.heads import Head
 from whence.model.inputs import to_model
