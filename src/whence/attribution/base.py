@@ -22,10 +22,9 @@ from whence.data import OnError, as_training_set
 from whence.data.forms import as_targets
 from whence.errors import InvalidInputError
 from whence.features import FeatureBank, extract
-from whence.model.holders import held_by
 from whence.model.inputs import take
 from whence.model.language import of_documents
-from whence.model.modules import check_model
+from whence.model.modules import check_model, held_by
 from whence.model.modules import class_names as model_class_names
 from whence.tasks import Task, Tokens, as_task, task_of_labels
 

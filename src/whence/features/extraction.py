@@ -137,7 +137,7 @@ def extract(
 
 
 def _joined(samples: TrainingSet, banks: Sequence[FeatureBank]) -> FeatureBank:
-    """Put the banks of the parts of a set together; the cache has one for each, so that only new parts run."""
+    """Put the banks of the parts of a set together; the cache has one for each, so that only new ones run."""
     first, valid = banks[0], np.concatenate([bank.valid for bank in banks])
     own = np.concatenate([bank.labels for bank in banks])
     labels = own if samples.labels is None else samples.labels.copy()
