@@ -54,8 +54,8 @@ def told(model: torch.nn.Module, train: mnist_cnn.Digits, shown: mnist_cnn.Digit
     return "\n".join(
         [
             f"Neighbours: AUC {roc_auc_score(usual, -near.distances[:, -1]):.3f}; nothing like it was in the "
-            f"training set: {near.strange[foreign].mean():.1%} of clothes, "
-            f"{near.strange[~foreign].mean():.1%} of digits",
+            f"training set: {near.novel[foreign].mean():.1%} of clothes, "
+            f"{near.novel[~foreign].mean():.1%} of digits",
             f"One-class machines: AUC {roc_auc_score(usual, sums):.3f}; outside of the boundary: "
             f"{outside[foreign].mean():.1%} of clothes, {outside[~foreign].mean():.1%} of digits; "
             f"{len(machines.support_):,} of {machines.n_train_:,} training samples have a coefficient, "

@@ -18,9 +18,9 @@ import whence
 from tests.helpers.oracle import qp
 from whence import audit
 from whence.audit.heldout import Listed, calibrated, folds, held_out_scores
-from whence.audit.labels import nearest
 from whence.errors import InvalidInputError, NotFittedError
 from whence.features import FeatureBank, extract
+from whence.features.novelty import nearest
 from whence.surrogate.training import training_features
 from whence.tasks import Classes
 
@@ -112,9 +112,10 @@ def test_nearest_agrees_with_scikit_learn() -> None:
     X, _, _ = data()
     rows = np.array([3, 50, 119])
     theirs = NearestNeighbors(n_neighbors=8, metric="cosine").fit(X).kneighbors(X[rows])[1]
-    np.testing.assert_array_equal(nearest(X, rows, 7), theirs[:, 1:])
-    assert nearest(X[:2], np.array([0]), 3).tolist() == [[1, -1, -1]]
-    assert nearest(X[:1], np.array([0]), 2).tolist() == [[-1, -1]]
+    unit = X / np.linalg.norm(X, axis=1, keepdims=True)
+    cosines, near = nearest(unit[rows], unit, 7, rows)
+    np.testing.assert_array_equal(near, theirs[:, 1:])
+    np.testing.assert_allclose(cosines, np.einsum("nd,nkd->nk", unit[rows], unit[near]), atol=1e-6)
 
 
 # Wrong labels

@@ -129,7 +129,7 @@ RELEVANCE = [
         "relevance.trace", lambda: relevance.trace, {"extractor": EXTRACTOR, "inputs": TESTS, "rules": RULES}
     ),
     Call(
-        "Flow.maps",
+        "Pass.maps",
         lambda: relevance.trace(world.extractor(), world.X(B)).maps,
         {
             "coefficients": need(

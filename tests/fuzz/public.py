@@ -25,11 +25,11 @@ MODULES = (
 _RECORDS = """
     CChoice PathPoint Solution FeatureBank GradientBank Entry ClassSummary ClassView Coreset Direction
     GroupAttribution
-    SharedEvidence Values WrongLabels Capabilities Ranked TopK Flow ExplainedPairs FlippingResult Resources
+    SharedEvidence Values WrongLabels Capabilities Ranked TopK Pass ExplainedPairs FlippingResult Resources
     Run View
     ConceptExplanation ConceptPart Contribution Explanation Explanations Sample TrainingSet Batch Prepare
     Case Row Outcome SubsetSolution Foretold StrangeSamples Group
-    Nearness Usualness Usual Neighbour
+    Nearness Novelty Usual Neighbour
     Band Bands Changed Passage Token Trace Without
 """  # calls give them back: a user reads and never makes them
 _CONSTANTS = """
@@ -49,7 +49,7 @@ _AMONG_THEMSELVES = """
     Case.curve Case.resources Case.row Case.rows_of Case.with_options Local.run Processes.run
     Local.group Local.shards Processes.group Processes.shards Ray Ray.group Ray.run Ray.shards Group.call
     NewSamples NewSamples.inputs NewSamples.labels Prepare.of_new data.as_new
-    engine.current svm.solve_shards TrainingSet.changed Usualness.of
+    engine.current svm.solve_shards TrainingSet.changed Novelty.of
     Resources.after Bands.of Bands.of_count Prepare.find_tokenizer Trace.band Trace.check_token
 """  # what rooms do for each other, with arguments that were checked before
 _SUBCLASSED = (

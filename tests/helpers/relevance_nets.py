@@ -8,8 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from whence.model import Pass
 from whence.model.extractor import Extractor
-from whence.relevance import Flow, Rules, trace
+from whence.relevance import Rules, trace
 from whence.relevance.presets import ATTN_LRP
 
 Function = Callable[..., Tensor]
@@ -38,7 +39,7 @@ def extractor_of(function: Function, *inputs: Tensor) -> Extractor:
     return Extractor(Net(function, d).double().eval(), "head")
 
 
-def flow_of(function: Function, *inputs: Tensor, rules: Rules = ATTN_LRP) -> Flow:
+def flow_of(function: Function, *inputs: Tensor, rules: Rules = ATTN_LRP) -> Pass:
     return trace(extractor_of(function, *inputs), inputs if len(inputs) > 1 else inputs[0], rules)
 
 

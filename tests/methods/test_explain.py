@@ -117,6 +117,16 @@ def test_pairs_are_the_scores_of_a_loop(explainer: DualDA) -> None:
         assert (why.n_train, why.n_support) == (45, len(explainer.support_))
 
 
+def test_a_test_costs_one_forward_pass_and_its_training_samples_another() -> None:
+    model, sizes = cnn(), []
+    model.register_forward_pre_hook(lambda _, args: sizes.append(len(args[0])))
+    explainer = fitted(model)
+    sizes.clear()
+    explainer.explain(images()[0][:2], k=2)
+    assert len(sizes) == 4
+    assert sizes[0::2] == [1, 1]
+
+
 @pytest.mark.parametrize("target", [0, 1, 2])
 def test_maps_of_all_pairs_sum_to_that_of_the_logit(explainer: DualDA, target: int) -> None:
     why = explainer.explain(images()[0][:1], k=K, target=target)[0]

@@ -14,7 +14,7 @@ from whence.model.extractor import Extractor
 
 attr: Any = pytest.importorskip("captum.attr")
 
-from whence.relevance.captum import Attributed, Captum  # noqa: E402
+from whence.relevance.captum import Captum, attributed  # noqa: E402
 
 METHODS = {
     "InputXGradient": {},
@@ -53,18 +53,18 @@ def test_images(name: str) -> None:
     torch.manual_seed(0)
     model, x, c = Images().double().eval(), random(3, 2, 6, 6), random(2, 3, 3, seed=1)
     method, options = getattr(attr, name), METHODS[name]
-    attributed = Attributed(Extractor(model, "head"), x, Captum(method, options))
-    assert torch.equal(attributed.features, model.features(x).detach())
+    found = attributed(Extractor(model, "head"), x, Captum(method, options))
+    assert torch.equal(found.features, model.features(x).detach())
     direct = method(lambda x, c: (model.features(x) * c).sum(1))
     leaf = x.clone().requires_grad_()
     want = torch.stack(
         [direct.attribute(leaf, additional_forward_args=each, **options) for each in c]
     ).detach()
-    torch.testing.assert_close(attributed.maps(c)["input"], want)
-    torch.testing.assert_close(attributed.maps(c[0])["input"], want[0])
+    torch.testing.assert_close(found.maps(c)["input"], want)
+    torch.testing.assert_close(found.maps(c[0])["input"], want[0])
     with torch.inference_mode():
-        attributed = Attributed(Extractor(model, "head"), x.clone(), Captum(method, options))
-        torch.testing.assert_close(attributed.maps(c)["input"], want)
+        found = attributed(Extractor(model, "head"), x.clone(), Captum(method, options))
+        torch.testing.assert_close(found.maps(c)["input"], want)
     assert all(parameter.grad is None for parameter in model.parameters())
 
 
@@ -76,11 +76,11 @@ def test_texts(name: str) -> None:
     mask[1, 4:] = 0
     method, options = getattr(attr, name), METHODS[name]
     inputs = {"input_ids": ids, "attention_mask": mask}
-    attributed = Attributed(Extractor(model, "head"), inputs, Captum(method, options))
+    found = attributed(Extractor(model, "head"), inputs, Captum(method, options))
     want = method(lambda e, mask, c: (model.features(e, mask) * c).sum(1)).attribute(
         model.table(ids).detach().requires_grad_(), additional_forward_args=(mask, c), **options
     )
-    torch.testing.assert_close(attributed.maps(c)["tokens"], want.detach().sum(-1))
+    torch.testing.assert_close(found.maps(c)["tokens"], want.detach().sum(-1))
 
 
 def smooth_grad(module: Any) -> Any:
@@ -93,17 +93,17 @@ def test_smooth_grad_is_the_mean_gradient_at_noisy_inputs() -> None:
     options = {"nt_samples": 4000, "nt_samples_batch_size": 500, "stdevs": 0.3, "abs": False}
     captum = Captum(smooth_grad, options)
     before = torch.random.get_rng_state()
-    found = Attributed(Extractor(model, "head"), x, captum).maps(c)["input"]
+    found = attributed(Extractor(model, "head"), x, captum).maps(c)["input"]
     assert torch.equal(torch.random.get_rng_state(), before)
     noisy = (x.repeat(4000, 1, 1, 1) + 0.3 * random(8000, 2, 6, 6, seed=2)).requires_grad_()
     (gradient,) = torch.autograd.grad((model.features(noisy) * c.repeat(4000, 1)).sum(), noisy)
     each = gradient.view(4000, *x.shape)
     error = each.std(0) / 4000**0.5
     assert bool(((found - each.mean(0)).abs() < 6 * 2**0.5 * error).all())
-    again = Attributed(Extractor(model, "head"), x, captum).maps(c)["input"]
+    again = attributed(Extractor(model, "head"), x, captum).maps(c)["input"]
     assert torch.equal(again, found)
     other = Captum(smooth_grad, options, seed=1)
-    assert not torch.equal(Attributed(Extractor(model, "head"), x, other).maps(c)["input"], found)
+    assert not torch.equal(attributed(Extractor(model, "head"), x, other).maps(c)["input"], found)
 
 
 def test_noise_on_texts_repeats_the_mask_too() -> None:
@@ -113,8 +113,8 @@ def test_noise_on_texts_repeats_the_mask_too() -> None:
     mask[1, 4:] = 0
     inputs = {"input_ids": ids, "attention_mask": mask}
     options = {"nt_samples": 3, "stdevs": 1e-9, "abs": False}
-    found = Attributed(Extractor(model, "head"), inputs, Captum(smooth_grad, options)).maps(c)["tokens"]
-    plain = Attributed(Extractor(model, "head"), inputs, Captum(attr.Saliency, {"abs": False})).maps(c)
+    found = attributed(Extractor(model, "head"), inputs, Captum(smooth_grad, options)).maps(c)["tokens"]
+    plain = attributed(Extractor(model, "head"), inputs, Captum(attr.Saliency, {"abs": False})).maps(c)
     torch.testing.assert_close(found, plain["tokens"], rtol=1e-6, atol=1e-6)
     assert not found[1, 4:].any()
 
@@ -129,4 +129,4 @@ def test_two_inputs_are_refused() -> None:
             return self.head(a + b)
 
     with pytest.raises(ModelError, match="models with one input"):
-        Attributed(Extractor(Two(), "head"), (torch.ones(2, 4), torch.ones(2, 4)), Captum(attr.Saliency))
+        attributed(Extractor(Two(), "head"), (torch.ones(2, 4), torch.ones(2, 4)), Captum(attr.Saliency))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import pytest
@@ -14,12 +15,15 @@ from torch import Tensor, nn
 from tests.helpers.families import FAMILIES, IMAGES, Family, ResNet, Vgg
 from tests.helpers.relevance_nets import random
 from tests.relevance.test_rules import by_matrix
-from whence.errors import InvalidInputError, ModelError
+from whence.errors import HeadError, InvalidInputError, ModelError
+from whence.features import extract
+from whence.model.bound import BoundModel
 from whence.model.extractor import Extractor
 from whence.model.modules import unwrap
 from whence.relevance import Rules, lrp, trace
 from whence.relevance.lrp import default_rules
 from whence.relevance.presets import ATTN_LRP, ATTN_LRP_CP, EPSILON, EPSILON_PLUS_FLAT, PRESETS, as_rules
+from whence.relevance.xda import start
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::DeprecationWarning:transformers", "ignore::DeprecationWarning:peft"
@@ -288,3 +292,44 @@ def test_unknown_names_are_refused() -> None:
 def test_what_comes_after_the_head_does_not_choose_the_rules() -> None:
     model = nn.Sequential(*copy.deepcopy(convolutional()), nn.Softmax(1))
     assert default_rules(Extractor(model, "9"), X) is EPSILON_PLUS_FLAT
+
+
+def test_a_pass_with_a_graph_runs_the_model_once() -> None:
+    """A fit has seen what the model does, so that a test costs one forward pass, logits and maps included."""
+    model, calls = convolutional(), []
+    data = X.repeat(4, 1, 1, 1), torch.arange(12) % 3
+    bound = extract(model, data, show_progress=False).model
+    model.register_forward_pre_hook(lambda *_: calls.append(1))
+    assert bound is not None
+    found = start(bound, X)
+    assert len(calls) == 1
+    want = trace(Extractor(model, "9"), X, EPSILON_PLUS_FLAT)
+    assert torch.equal(found.logits, model.eval()(X))
+    assert torch.equal(found.features, want.features)
+    c = random(3, 6)
+    assert torch.equal(found.maps(c)["input"], want.maps(c)["input"])
+    assert torch.equal(found[1:].inputs, X[1:])
+    assert len(found[1:]) == 2
+    with pytest.raises(InvalidInputError, match="needs a pass with a graph"):
+        found[1:].maps(c[1:])
+
+
+def test_a_pass_with_a_graph_refuses_what_the_head_did_not_make() -> None:
+    class Bent(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = dense()
+
+        def forward(self, x: Tensor) -> Tensor:
+            z = self.inner(x)
+            return torch.where(x.flatten(1).sum(1, keepdim=True) > 1e3, z.exp(), z)
+
+    x = X[:, :, :4, :4]
+    extractor = Extractor(Bent(), "inner.5", exact=True)
+    bound = BoundModel(extractor)
+    start(bound, x)
+    for run in (extractor.read, partial(start, extractor)):
+        with pytest.raises(HeadError, match="row 1 of the batch"):
+            run(torch.stack([x[0], x[1] + 1e3]))
+    with pytest.raises(HeadError, match="test 8 of 'x'"):
+        start(bound, torch.stack([x[0], x[1] + 1e3]), first=7)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     import torch
 
     from whence.explanation import Explanations
-    from whence.features import Usualness
+    from whence.features import Novelty
     from whence.relevance.xda import Method
     from whence.surrogate.surrogate import Surrogate
 
@@ -349,7 +349,7 @@ class Attributor(ABC):
         index: int | Sequence[int] | None = None,
         truth: Any = None,
         method: Method | None = None,
-        usualness: Usualness | None = None,
+        usualness: Novelty | None = None,
     ) -> Explanations:
         """Explain predictions by their strongest training samples, and these by relevance maps on both.
 

@@ -59,7 +59,7 @@ def _explain(
     """Take the score of one pair apart; the strongest proponent's if no index is given."""
     surrogate, task = explainer.surrogate, explainer.task
     test = explainer.start(inputs, number)
-    target = explainer.predicted(test.logits, target)[1]
+    target = explainer.predicted(test.passed.logits, target)[1]
     index = _proponent(explainer, test.features, target) if index is None else index
     if index not in surrogate.support:
         raise InvalidInputError(
@@ -77,8 +77,8 @@ def _explain(
     score = lam * float(f[0].double() @ f_train[0].double()) + bias
     best = np.argsort(-np.sign(lam) * scores, kind="stable")[:n]
     chosen = Concepts(concepts.vectors[best], tuple(concepts.names[j] for j in best))
-    maps = concept_maps(test.backward, train, lam / math.prod(divisors), chosen)
-    test_maps, train_maps = map_arrays(test.inputs, maps.test), map_arrays(train_inputs, maps.train)
+    maps = concept_maps(test.passed, train, lam / math.prod(divisors), chosen)
+    test_maps, train_maps = map_arrays(test.passed.inputs, maps.test), map_arrays(train_inputs, maps.train)
     activations = [chosen.activations(features.cpu())[0] for features in (f, f_train)]
     sides = np.where(activations[1] < 0, -1.0, 1.0)[:, None]
     rows = Concepts(sides * chosen.vectors, chosen.names).top_samples(surrogate.vectors.cpu(), k)
@@ -99,7 +99,7 @@ def _explain(
             )
         )
     return ConceptExplanation(
-        test=as_samples(test.inputs, tokenizer)[0],
+        test=as_samples(test.passed.inputs, tokenizer)[0],
         train=as_samples(train_inputs, tokenizer)[0],
         index=index,
         label=surrogate.labels[index].tolist(),

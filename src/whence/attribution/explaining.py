@@ -16,7 +16,7 @@ from whence.core.progress import bar
 from whence.data import as_new
 from whence.errors import InvalidInputError
 from whence.explanation import Explanations
-from whence.features import Usualness
+from whence.features import Novelty
 from whence.model.inputs import check_batch
 from whence.relevance.xda import Method
 
@@ -29,7 +29,7 @@ def explain(
     index: int | Sequence[int] | None,
     truth: Any,
     method: Method | None,
-    usualness: Usualness | None,
+    usualness: Novelty | None,
 ) -> Explanations:
     """Explain a batch of inputs; ``Attributor.explain`` says what is given."""
     k = min(check_count("k", k), fitted.n_train)
@@ -45,7 +45,7 @@ def explain(
 
 
 def make_explainer(
-    fitted: Fitted, k: int, method: Method | None = None, usualness: Usualness | None = None
+    fitted: Fitted, k: int, method: Method | None = None, usualness: Novelty | None = None
 ) -> PairExplainer | MembersExplainer:
     """Return what explains one test sample, by the k strongest pairs of either sign."""
     return (MembersExplainer if fitted.members else PairExplainer)(fitted, k, method, usualness)

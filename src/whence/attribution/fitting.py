@@ -15,9 +15,8 @@ from whence.data.forms import as_targets
 from whence.errors import InvalidInputError
 from whence.features import FeatureBank, extract
 from whence.features.training import Training, checked, task_of
-from whence.model.holders import held_by
 from whence.model.language import of_documents
-from whence.model.modules import check_model, class_names
+from whence.model.modules import check_model, class_names, held_by
 from whence.tasks import Task, Tokens, as_task, task_of_labels
 
 if TYPE_CHECKING:

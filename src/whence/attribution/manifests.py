@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from whence.core import contents
-from whence.features.place import BankPlace
+from whence.features.folder import BankPlace
 from whence.model.layers import Layers
 from whence.surrogate.changes import Change
 from whence.svm import CChoice

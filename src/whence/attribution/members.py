@@ -15,7 +15,7 @@ from whence.attribution.pairs import PairExplainer, Started, strongest
 from whence.core.arrays import Doubles, Ints
 from whence.errors import InvalidInputError, UnsupportedError
 from whence.explanation import Contribution, Explanation
-from whence.features import Usualness
+from whence.features import Novelty
 from whence.model.bound import probabilities
 from whence.relevance.xda import Method
 from whence.tasks import Task, Verdict
@@ -37,7 +37,7 @@ class MembersExplainer:
     """
 
     def __init__(
-        self, fitted: Fitted, k: int, method: Method | None, usualness: Usualness | None = None
+        self, fitted: Fitted, k: int, method: Method | None, usualness: Novelty | None = None
     ) -> None:
         cannot = [member for member in fitted.members if not member.capabilities.explains]
         if cannot:
@@ -63,7 +63,7 @@ class MembersExplainer:
         """
         task, used, n = self.fitted.task, self.fitted.used, int(self.fitted.used.sum())
         tests = [explainer.start(inputs, number) for explainer in self._explainers]
-        votes = [task.explained(test.logits, target) for test in tests]
+        votes = [task.explained(test.passed.logits, target) for test in tests]
         wanted = int(torch.stack(votes).mode(0).values[0])
         scores, scales = np.zeros((len(tests), self.fitted.n_train)), np.ones(len(tests))
         for m, (explainer, test) in enumerate(zip(self._explainers, tests, strict=True)):
@@ -96,7 +96,7 @@ class MembersExplainer:
     def _verdict(self, tests: Sequence[Started], target: int, truth: Any) -> tuple[Verdict, int]:
         """Return what the members predict together, by mean probabilities or outputs, and which output."""
         task = self.fitted.task
-        outputs = together(task, [test.logits for test in tests])
+        outputs = together(task, [test.passed.logits for test in tests])
         ours = torch.stack(
             [e.surrogate.logits(t.features).cpu() for e, t in zip(self._explainers, tests, strict=True)]
         )

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -16,15 +15,15 @@ from whence.attribution.typicality import check_usualness, usual_of
 from whence.core.arrays import Doubles, Ints
 from whence.errors import InvalidInputError, StoreError
 from whence.explanation import Contribution, Explanation, Sample
-from whence.features import Usualness
+from whence.features import Novelty
 from whence.features.training import check_tests
-from whence.model.extractor import Extractor
 from whence.model.inputs import to_model
+from whence.model.passes import Pass
 from whence.pages.samples import Array, as_samples, kept_tokens
 from whence.relevance.lrp import default_rules
 from whence.relevance.presets import PRESETS, Rules
 from whence.relevance.sources import floating, one_of
-from whence.relevance.xda import Backward, Method, PairMaps, pair_maps, start
+from whence.relevance.xda import Method, PairMaps, pair_maps, start
 from whence.surrogate.scores import Parts, Scored
 
 
@@ -33,18 +32,14 @@ class Started(NamedTuple):
 
     Attributes
     ----------
-    inputs : a batch of one, on the model's device
+    passed : the pass, with the graph that relevance goes back by
     method : how relevance goes back
-    backward : the pass that relevance goes back by
     features : (1, d), checked
-    logits : (1, K), the model's own outputs
     """
 
-    inputs: Any
+    passed: Pass
     method: Method
-    backward: Backward
     features: Tensor
-    logits: Tensor
 
 
 class OnInput(NamedTuple):
@@ -75,7 +70,7 @@ class PairExplainer:
     """
 
     def __init__(
-        self, fitted: Fitted, k: int, method: Method | None, usualness: Usualness | None = None
+        self, fitted: Fitted, k: int, method: Method | None, usualness: Novelty | None = None
     ) -> None:
         self.fitted, self.k, self.method = fitted, k, method
         self.usualness = None if usualness is None else check_usualness(fitted, usualness)
@@ -93,20 +88,17 @@ class PairExplainer:
 
     def start(self, inputs: Any, number: int) -> Started:
         """Run one test sample forward, such that relevance can go back."""
-        extractor = self.model.extractor
-        inputs = to_model(extractor.model, inputs)
-        logits = self.model.read_batch(inputs, number).logits
-        method = _rules(extractor, inputs) if self.method is None else self.method
-        backward = start(extractor, inputs, method)
-        features = check_tests(backward.features, self.surrogate.stored.like, "x")
-        return Started(inputs, method, backward, features, logits)
+        with self.model.running(number) as extractor:
+            method = default_rules(extractor, inputs).name if self.method is None else self.method
+            passed = start(extractor, inputs, method)
+        return Started(passed, method, check_tests(passed.features, self.surrogate.stored.like, "x"))
 
     def explain(
         self, test: Started, target: int | None, truth: Any, among: Ints | None = None
     ) -> Explanation:
         """Explain a test sample that was run forward."""
         surrogate, task = self.surrogate, self.task
-        predicted, target = self.predicted(test.logits, target)
+        predicted, target = self.predicted(test.passed.logits, target)
         scored = self.scorer.scored(test.features, target)
         sides = self._sides(scored, among)
         indices = [int(scored.indices[place]) for place in (*sides[0], *sides[1])]
@@ -117,7 +109,7 @@ class PairExplainer:
         ]
         n = len(sides[0])
         ours = surrogate.logits(test.features)[0].cpu().numpy()
-        verdict = task.verdict(test.logits[0].double().cpu().numpy(), ours, target, truth)
+        verdict = task.verdict(test.passed.logits[0].double().cpu().numpy(), ours, target, truth)
         why = Explanation(
             foretold=self.scorer.effect,
             speech=task.speech,
@@ -165,13 +157,13 @@ class PairExplainer:
         predicted = int(self.task.predicted(outputs)[0])
         return predicted, predicted if target is None else target
 
-    def train(self, indices: list[int], expected: Tensor, test: Started) -> tuple[Any, Backward]:
+    def train(self, indices: list[int], expected: Tensor, test: Started) -> tuple[Any, Pass]:
         """Run training samples forward, or raise unless they are those that were fitted.
 
         ``expected`` (m, d) are their features as the surrogate read them. Returns their inputs, too.
         """
         train_inputs = to_model(self.model.extractor.model, self.data.take(indices))
-        _check_same_shape(test.inputs, train_inputs)
+        _check_same_shape(test.passed.inputs, train_inputs)
         train = start(self.model.extractor, train_inputs, test.method)
         lengths = expected.norm(dim=1).clamp(min=1e-12)
         features = self.surrogate.stored.as_read(train.features.detach().to(expected))
@@ -228,7 +220,7 @@ class PairExplainer:
         """Compute the maps of the logit and of pairs with training samples, on each input of the model."""
         # The surrogate reads features over their length, a constant that gets no relevance.
         divisors, f = self.surrogate.stored.divisors, test.features
-        length = divisors(test.backward.features.detach()).cpu()
+        length = divisors(test.passed.features.detach()).cpu()
         weight = torch.as_tensor(self.surrogate.coef[target, : f.shape[1]]) / length[0]
         tokenizer, size = self.model.prepare.find_tokenizer(), self.fitted.batch_size
         batches: list[tuple[Any, dict[str, PairMaps]]] = []
@@ -237,15 +229,15 @@ class PairExplainer:
             train_inputs, train = self.train(indices[rows], parts.vectors[rows], test)
             on_test = parts.on_test[rows] / length.to(parts.on_test.device)
             on_train = parts.on_train[rows] / divisors(train.features.detach()).to(parts.on_train.device)
-            batches.append((train_inputs, pair_maps(test.backward, train, on_test, on_train, weight)))
+            batches.append((train_inputs, pair_maps(test.passed, train, on_test, on_train, weight)))
         if batches:
             logit = {name: maps.logit[None] for name, maps in batches[0][1].items()}
         else:
-            logit = dict(test.backward.maps(weight[None]))
+            logit = test.passed.maps(weight[None])
         shown = []
         for name, relevance in logit.items():
             of_input = partial(one_of, name=name) if len(logit) > 1 else _unchanged
-            inputs = of_input(test.inputs)
+            inputs = of_input(test.passed.inputs)
             pairs: list[tuple[Sample, Array, Array]] = []
             for train_inputs, maps in batches:
                 theirs = of_input(train_inputs)
@@ -273,16 +265,6 @@ def method_name(method: Method) -> str:
         return next((r.name for r in (method, *PRESETS) if r.name and r == method), "rules of one’s own")
     kind = method if isinstance(method, type) else type(method)
     return method if isinstance(method, str) else getattr(method, "name", None) or kind.__name__
-
-
-_chosen: WeakKeyDictionary[Extractor, str] = WeakKeyDictionary()  # once per model: it costs a pass
-
-
-def _rules(extractor: Extractor, inputs: Any) -> str:
-    """Name the rules by which relevance goes back through a model, as its first inputs show."""
-    if extractor not in _chosen:
-        _chosen[extractor] = default_rules(extractor, inputs).name
-    return _chosen[extractor]
 
 
 def _unchanged(inputs: Any) -> Any:

@@ -16,7 +16,7 @@ from whence.core import contents, store
 from whence.core.contents import Layout
 from whence.data import Corpus, as_training_set
 from whence.errors import InvalidInputError, StoreError, UnsupportedError
-from whence.features.place import BankPlace
+from whence.features.folder import BankPlace
 from whence.features.training import Classifier
 from whence.model.bound import BoundModel
 from whence.model.heads import Head

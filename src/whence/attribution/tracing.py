@@ -63,7 +63,8 @@ class PassageTracer:
         check_is("prompt", prompt, str, "a text")
         ids, start = self._tokens(prompt, continuation, max_new_tokens)
         target = torch.from_numpy(ids[start:])
-        features, logits = self.model.read(self._beginnings(ids, start), len(target))
+        read = self.model.read(self._beginnings(ids, start), len(target))
+        features, logits = read.features, read.logits
         scores = self.explainer.attribute(features=features, target=target, sparse=True).astype(np.float64)
         ours = self.explainer.surrogate_.logits(features).cpu()
         texts = cut(self.corpus.tokenizer, ids, range(start, len(ids)))[1:]
@@ -127,7 +128,7 @@ class PassageTracer:
         every = all_features(self.explainer.fitted_, features)
         other = self.explainer.what_if(every, remove=remove.tolist())
         target = torch.from_numpy(trace.ids[trace.start :])
-        found, _ = self.model.read(self._beginnings(trace.ids, trace.start), len(target))
+        found = self.model.read(self._beginnings(trace.ids, trace.start), len(target)).features
         logits = [each.surrogate_.logits(found).cpu() for each in (self.explainer, other)]
         before, after = (each.gather(1, target[:, None])[:, 0].tolist() for each in logits)
         firsts = [each.argmax(1) for each in logits]

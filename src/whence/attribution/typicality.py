@@ -12,20 +12,20 @@ from whence.attribution.training_features import training_features
 from whence.core.checks import check_is
 from whence.errors import InvalidInputError
 from whence.explanation.usual import Neighbour, Usual
-from whence.features import Usualness
+from whence.features import Novelty
 from whence.pages.samples import as_samples
 from whence.relevance.sources import one_of
 
 
-def make_usualness(fitted: Fitted, training: Any, k: int, quantile: float, seed: int) -> Usualness:
+def make_usualness(fitted: Fitted, training: Any, k: int, quantile: float, seed: int) -> Novelty:
     """Make what tests are compared with; ``DualDA.usualness`` says what is given."""
     X = training_features(fitted, training, "training")
-    return Usualness(X, np.flatnonzero(fitted.used), k, quantile, seed)
+    return Novelty(X, np.flatnonzero(fitted.used), k, quantile, seed)
 
 
-def check_usualness(fitted: Fitted, usualness: Usualness) -> Usualness:
+def check_usualness(fitted: Fitted, usualness: Novelty) -> Novelty:
     """Return what tests are compared with, or raise where it is not the explainer's."""
-    check_is("usualness", usualness, Usualness, "what usualness() of the explainer returns, or None")
+    check_is("usualness", usualness, Novelty, "what usualness() of the explainer returns, or None")
     width = fitted.require_surrogate().stored.shape[1]
     if usualness.width != width:
         raise InvalidInputError(
@@ -35,7 +35,7 @@ def check_usualness(fitted: Fitted, usualness: Usualness) -> Usualness:
     return usualness
 
 
-def usual_of(fitted: Fitted, usualness: Usualness, features: Tensor, input: str = "") -> list[Usual]:
+def usual_of(fitted: Fitted, usualness: Novelty, features: Tensor, input: str = "") -> list[Usual]:
     """Compare tests with features (B, d) with the training set; ``input`` is what is shown of several."""
     near = usualness.of(fitted.check_features(features))
     places = sorted({int(i) for i in near.neighbours.ravel()})
@@ -45,10 +45,10 @@ def usual_of(fitted: Fitted, usualness: Usualness, features: Tensor, input: str 
     samples = dict(zip(places, shown, strict=True))
     return [
         Usual(
-            strange=bool(near.strange[b]),
+            strange=bool(near.novel[b]),
             share=float(near.shares[b]),
             quantile=usualness.quantile,
-            asked=usualness.asked,
+            asked=usualness.n_compared,
             neighbours=tuple(
                 Neighbour(i, fitted.task.told(fitted.labels[i]), float(distance), samples[i])
                 for i, distance in zip(near.neighbours[b].tolist(), near.distances[b], strict=True)

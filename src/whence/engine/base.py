@@ -89,8 +89,6 @@ class Engine(ABC):
     """Runs a function on items, each independent of the others. Subclass and register it to add one."""
 
     name: ClassVar[str]
-    elsewhere: ClassVar[bool] = False
-    """Whether pieces run on other machines, so that what is large is better put on storage that all share."""
 
     @abstractmethod
     def run(self, function: Piece, items: list[Any], threads: int | None) -> Generator[Outcome]:

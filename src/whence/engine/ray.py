@@ -59,7 +59,6 @@ class Ray(Engine):
     """
 
     name = "ray"
-    elsewhere = True
 
     def __init__(self, address: str | None = None, n_shards: int | None = None, gpus: float = 0.0) -> None:
         if address is not None:

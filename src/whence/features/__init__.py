@@ -3,7 +3,7 @@
 from whence.features.bank import FeatureBank
 from whence.features.extraction import extract
 from whence.features.job import teller
+from whence.features.novelty import Nearness, Novelty
 from whence.features.rows import as_float32, taken
-from whence.features.usualness import Nearness, Usualness
 
-__all__ = ["FeatureBank", "Nearness", "Usualness", "as_float32", "extract", "taken", "teller"]
+__all__ = ["FeatureBank", "Nearness", "Novelty", "as_float32", "extract", "taken", "teller"]

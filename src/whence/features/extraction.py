@@ -102,13 +102,8 @@ def extract(
         device = check_device(device)
     if autocast == "bfloat16":
         _check_bfloat16(model, device)
-    samples = as_training_set(data, batch_size, task=task)
-    if len(samples.parts) > 1 or samples.parts[0] is not samples:
-        return _joined(
-            model, samples, layers, layer=layer, cache_dir=cache_dir, dtype=dtype, device=device,
-            autocast=autocast, num_workers=num_workers, on_error=on_error, show_progress=show_progress,
-        )  # fmt: skip
-    with nullcontext() if device is None else _placed(model, device):
+
+    def read(samples: TrainingSet, layers: Asked | Layers) -> FeatureBank:
         source = samples.reading(num_workers, on_error)
         first = next((batch for batch in source.batches() if len(batch.indices)), None)
         if first is None:
@@ -119,8 +114,7 @@ def extract(
         K, d = extractor.head().weight.shape
         targets = samples.targets.for_head(extractor.layer, d, K)
         extractor.paired = targets.paired
-        source = replace(source, targets=targets)
-        extractor.layers = _chosen(extractor, first.inputs, d, layers)
+        extractor.layers = _choose(extractor, first.inputs, d, layers)
         forward = Forward(extractor, targets, np.dtype(dtype), autocast)
         before = fingerprint.structure(extractor.model)
         forward.probe(first)
@@ -128,23 +122,22 @@ def extract(
         extractor.notes = fingerprint.notes(before, after)
         if extractor.layers is not None and extractor.layers is not layers:
             forward.scale(extractor.layers, source.batches())
-        job = Job(source, forward, fingerprint.without(after, extractor.notes), show_progress)
-        features, labels, parts, checksum, note = (
-            (*job.uncached(), {}, "", "computed") if cache_dir is None else cached(job, Cache(cache_dir))
-        )
-    bound = BoundModel(extractor, prepare=samples.prepare)
-    return FeatureBank(features, labels, extractor.head(), targets, bound, samples, parts, checksum, note)
+        made_of = fingerprint.without(after, extractor.notes)
+        job = Job(replace(source, targets=targets), forward, made_of, show_progress)
+        rows = (*job.uncached(), {}, "", "computed") if cache_dir is None else cached(job, Cache(cache_dir))
+        features, labels, parts, checksum, note = rows
+        bound = BoundModel(extractor, prepare=samples.prepare)
+        return FeatureBank(features, labels, extractor.head(), targets, bound, samples, parts, checksum, note)
+
+    samples = as_training_set(data, batch_size, task=task)
+    with nullcontext() if device is None else _placed(model, device):
+        banks = [read(samples.parts[0], layers)]
+        banks += [read(part, banks[0].layers or "last") for part in samples.parts[1:]]
+    return banks[0] if samples.parts[0] is samples else _joined(samples, banks)
 
 
-def _joined(model: nn.Module, samples: TrainingSet, layers: Any, **options: Any) -> FeatureBank:
-    """Extract the parts of a set that was put together, each with a bank of its own in the cache.
-
-    What was added later is all that is computed where the rest is there.
-    """
-    banks: list[FeatureBank] = []
-    for part in samples.parts:
-        banks.append(extract(model, part, layers=layers, **options))
-        layers = banks[0].layers
+def _joined(samples: TrainingSet, banks: Sequence[FeatureBank]) -> FeatureBank:
+    """Put the banks of the parts of a set together; the cache has one for each, so that only new ones run."""
     first, valid = banks[0], np.concatenate([bank.valid for bank in banks])
     own = np.concatenate([bank.labels for bank in banks])
     labels = own if samples.labels is None else samples.labels.copy()
@@ -156,7 +149,7 @@ def _joined(model: nn.Module, samples: TrainingSet, layers: Any, **options: Any)
     return replace(first, features=features, labels=labels, data=samples, parts={}, checksum="", note=note)
 
 
-def _chosen(extractor: Extractor, inputs: Any, width: int, asked: Asked | Layers) -> Layers | None:
+def _choose(extractor: Extractor, inputs: Any, width: int, asked: Asked | Layers) -> Layers | None:
     """Return the layers that features come from, or None for the head alone, which has ``width`` features."""
     if asked == "last":
         return None
@@ -187,7 +180,7 @@ def _placed(model: nn.Module, device: str | torch.device) -> Iterator[None]:
 
 
 def _check_bfloat16(model: nn.Module, device: str | torch.device | None) -> None:
-    """Refuse bfloat16 on a processor that would die of it."""
+    """Refuse bfloat16 on a CPU that crashes on it."""
     place = next(model.parameters()).device if device is None else torch.device(device)
     if place.type == "cpu" and not bfloat16_works():
         raise InvalidInputError(

@@ -1,4 +1,4 @@
-"""A bank's folder on disk, whose entry in the cache says how far its rows are sound."""
+"""A bank's folder in a cache: its rows on disk, how far they are sound, and its place, which files name."""
 
 from __future__ import annotations
 
@@ -6,15 +6,18 @@ import io
 import os
 import zlib
 from dataclasses import asdict, dataclass
+from typing import ClassVar, Self
 
 import numpy as np
 
 from whence.core import contents
 from whence.core.arrays import Array
-from whence.core.cache import Slot
+from whence.core.cache import Cache, Slot, read_entry
 from whence.errors import StoreError
-from whence.features.direct import Written, joined
+from whence.features.bank import FeatureBank, checksum
 from whence.features.rows import InFile, Rows, as_bytes, crc, full_disk
+
+KIND = "bank"
 
 
 @dataclass(frozen=True)
@@ -59,14 +62,10 @@ class Folder:
             self.close()
             raise
 
-    def append(self, features: Rows | Written, labels: Array) -> None:
-        """Add the rows of the next samples, whose features may be in the file already."""
+    def append(self, features: Rows, labels: Array) -> None:
+        """Add the rows of the next samples."""
         was, sums = self.progress, []
         for file, rows, value in zip(self.files, (features, labels), was.sums, strict=True):
-            if isinstance(rows, Written):
-                file.count += rows.n
-                sums.append(joined(value, rows.crc, rows.n * file.row_bytes))
-                continue
             rows = np.ascontiguousarray(rows, file.dtype)
             file.append(rows)
             sums.append(zlib.crc32(as_bytes(rows), value))
@@ -111,8 +110,9 @@ class Folder:
         rows = self.progress.samples
         if rows and not path.is_file():
             raise StoreError(f"{path} is missing.")
-        # By its path, so that a map of it tells other machines where it is.
-        file = InFile(io.FileIO(path, "r+", opener=_opened), like.shape[1:], like.dtype, rows)
+        # Opened by its path, so that a map of it shows other machines where it is; made where it is missing.
+        raw = io.FileIO(path, "r+", opener=lambda path, flags: os.open(path, flags | os.O_CREAT, 0o666))
+        file = InFile(raw, like.shape[1:], like.dtype, rows)
         self.files.append(file)
         size = path.stat().st_size
         expected = file.start + rows * file.row_bytes
@@ -126,6 +126,59 @@ class Folder:
             raise StoreError(f"{self.slot.path}: the rows are not those that were written (checksum).")
 
 
-def _opened(path: str, flags: int) -> int:
-    """Open a file, or make it."""
-    return os.open(path, flags | os.O_CREAT, 0o666)
+@dataclass(frozen=True)
+class BankPlace:
+    """A bank by its name in a cache and the checksum of its rows.
+
+    Attributes
+    ----------
+    name : of its folder, which is made of the fingerprint of everything that the features depend on
+    checksum : of features and labels
+    """
+
+    __pydantic_config__: ClassVar = {"extra": "forbid"}  # of a file that has another field
+
+    name: str
+    checksum: str
+
+    @classmethod
+    def of(cls, bank: FeatureBank) -> Self | None:
+        """Return where a bank lies, None where it is in no cache."""
+        if not bank.checksum:
+            return None
+        return cls(Cache(".").slot(KIND, bank.parts).path.name, bank.checksum)
+
+    def open(self, cache_dir: str | os.PathLike[str] | None) -> Rows:
+        """Map the features (N, d) read-only, once all rows were compared with their checksum, or raise."""
+        if cache_dir is None:
+            raise StoreError(
+                f"The support vectors' features are not in the file: it names the bank {self.name} of a "
+                "cache. Pass 'cache_dir', the folder that the fit was given; commands take it from the "
+                "configuration beside the file, with --trust."
+            )
+        if os.path.basename(self.name) != self.name:
+            raise contents.refused(f"the bank's name must be that of a folder, and is {self.name!r}")
+        cache = Cache(cache_dir)
+        path = cache.folder / self.name
+        entry = read_entry(path)
+        if entry is None or entry.kind != KIND or not entry.complete:
+            state = "is not there" if entry is None else "is not whole"
+            raise StoreError(
+                f"The file names the bank {self.name}, which {state} in '{cache.folder}'. Name the cache_dir "
+                "of the fit; where the bank was removed, fit again."
+            )
+        slot = Slot(cache, KIND, entry.parts, path)
+        try:
+            like = [np.load(path / file, mmap_mode="r")[:0] for file in ("features.npy", "labels.npy")]
+        except (OSError, ValueError) as error:
+            raise StoreError(f"The bank {path} cannot be read ({error}). Fit again.") from error
+        with slot.locked():
+            folder = Folder(slot, *like)
+            try:
+                if checksum(folder.progress.sums) != self.checksum:
+                    raise StoreError(
+                        f"The bank {path} has other rows than those that were fitted (checksum). Fit again."
+                    )
+                return folder.mapped()[0]
+            finally:
+                folder.close()

@@ -9,7 +9,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import closing, nullcontext
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -27,8 +27,7 @@ from whence.core.words import plain_line
 from whence.data import TrainingSet
 from whence.errors import StoreError
 from whence.features.bank import checksum
-from whence.features.direct import Target, Written
-from whence.features.folder import Folder
+from whence.features.folder import KIND, Folder
 from whence.features.forward import Forward
 from whence.features.rows import InFile, Rows, fits, full_disk, room_for
 
@@ -64,19 +63,15 @@ class Job:
         with room_for(n, self.forward.dimension, self.forward.dtype) as features:
             self.say(self.needs(Path(tempfile.gettempdir()) if isinstance(features, InFile) else None))
             for rows, some in self.rows():
-                assert not isinstance(rows, Written)
                 features.append(rows)
                 labels.append(some)
             return features.whole(), np.concatenate(labels)
 
-    def rows(self, start: int = 0, target: Target | None = None) -> Iterator[tuple[Rows | Written, Array]]:
-        """Return the rows of all samples from ``start`` on, a batch at a time, and show how far they are.
-
-        With a target, those that are made on other machines may be written there and not be given.
-        """
+    def rows(self, start: int = 0) -> Iterator[tuple[Rows, Array]]:
+        """Return the rows of all samples from ``start`` on, a batch at a time, and show how far they are."""
         n, hidden = len(self.samples), not self.show_progress
         with bar("Reading features", n, "samples", show=not hidden, initial=start) as watched:
-            for rows, labels in self._rows(start, target):
+            for rows, labels in self._rows(start):
                 yield rows, labels
                 start += len(labels)
                 watched.update(len(labels))
@@ -110,25 +105,22 @@ class Job:
         known = "" if free_now is None else f" of {in_words(free_now)} free"
         return line + f"memory {in_words(size)}{known}."
 
-    def _rows(self, start: int, target: Target | None) -> Iterator[tuple[Rows | Written, Array]]:
+    def _rows(self, start: int) -> Iterator[tuple[Rows, Array]]:
         """Return the rows of batches from sample ``start`` on, in order."""
         if self.samples.workers.number:  # which read ahead, all batches in one go
             yield from map(self.forward.rows, self.samples.batches(start))
             return
         n, size = len(self.samples), self.samples.batch_size
         ranges = [(first, min(first + size, n)) for first in range(start, n, size)]
-        piece = partial(_rows_of, self.samples, self.forward, target)
+        piece = partial(_rows_of, self.samples, self.forward)
         with closing(engine.ordered(piece, ranges)) as found:
             yield from found
 
 
-def _rows_of(
-    samples: TrainingSet, forward: Forward, target: Target | None, places: tuple[int, int]
-) -> tuple[Rows | Written, Array]:
+def _rows_of(samples: TrainingSet, forward: Forward, places: tuple[int, int]) -> tuple[Rows, Array]:
     """Features and labels of a range of samples, one batch."""
     (batch,) = samples.batches(*places)
-    features, labels = forward.rows(batch)
-    return features if target is None else target.write(places[0], features), labels
+    return forward.rows(batch)
 
 
 def teller(show: bool) -> Say:
@@ -147,7 +139,7 @@ def cached(job: Job, cache: Cache) -> tuple[Rows, Array, Parts, str, str]:
     Returns features and labels, their fingerprint, their checksum, and where they come from, in words.
     """
     parts = _parts(job)
-    slot = cache.slot("bank", parts)
+    slot = cache.slot(KIND, parts)
     with full_disk(cache.folder), slot.locked(say=job.say):
         cache.sweep()
         folder, note = _open(job, slot)
@@ -216,10 +208,9 @@ def _fill(job: Job, folder: Folder, path: Path) -> None:
     job.say(job.needs(path, start))
     mark = time.monotonic()
     kept = "What was done so far is kept and is taken up again. "
-    apart = engine.current().elsewhere
-    with full_disk(path, kept), Target.of(folder.files[0]) if apart else nullcontext() as target:
+    with full_disk(path, kept):
         try:
-            for rows in job.rows(start, target):
+            for rows in job.rows(start):
                 folder.append(*rows)
                 if time.monotonic() - mark >= CHECKPOINT_SECONDS:
                     folder.checkpoint()

@@ -20,7 +20,7 @@ from whence.gradients.samplewise import NotMappedError, map_samples
 from whence.model.heads import made_by, paired, recording, terms
 from whence.model.inputs import n_rows, run, take
 from whence.model.modules import eagerly, evaluating
-from whence.model.outputs import logits_in
+from whence.model.passes import logits_in
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 """One number per sample: of logits (B, K) and classes (B,), shape (B,)."""

@@ -28,7 +28,7 @@ from whence.tasks import Task
 
 if TYPE_CHECKING:
     from whence.explanation import Bands, ConceptExplanation, Trace
-    from whence.features import Usualness
+    from whence.features import Novelty
     from whence.relevance.concepts import Concepts
     from whence.relevance.xda import Method
     from whence.surrogate.stability import Stability
@@ -303,7 +303,7 @@ class DualDA(Attributor):
             show_progress=self.show_progress,
         )
 
-    def usualness(self, training: Any = None, *, k: int = 5, quantile: float = 0.99) -> Usualness:
+    def usualness(self, training: Any = None, *, k: int = 5, quantile: float = 0.99) -> Novelty:
         """Make what tells how usual tests are for the training set, by their nearest training samples.
 
         Features are brought to unit length, and the distance of a test to its k-th nearest training sample is

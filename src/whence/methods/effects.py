@@ -28,7 +28,7 @@ from whence.surrogate.surrogate import Surrogate
 from whence.tasks import Task
 
 if TYPE_CHECKING:
-    from whence.features import Usualness
+    from whence.features import Novelty
 
 
 @register
@@ -169,7 +169,7 @@ class Effects(Attributor):
         totals: Doubles = self._check_fitted().scorer.total(parts)
         return totals
 
-    def usualness(self, training: Any = None, *, k: int = 5, quantile: float = 0.99) -> Usualness:
+    def usualness(self, training: Any = None, *, k: int = 5, quantile: float = 0.99) -> Novelty:
         """Make what shows how typical tests are for the training set; as for ``DualDA``."""
         from whence.attribution.typicality import make_usualness
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Self
 
 import torch
@@ -12,14 +13,15 @@ from whence.core import contents, store
 from whence.core.fingerprint import blueprint, comparable, notes, structure, without
 from whence.data import NewSamples, Prepare, as_new
 from whence.errors import HeadError, ModelError, StoreError
-from whence.model.extractor import Extractor, Outputs
+from whence.model.extractor import Extractor
 from whence.model.inputs import check_batch, take, to_model
 from whence.model.layers import Layers
 from whence.model.modules import check_model, one_at_a_time
+from whence.model.passes import Pass
 
 
 class BoundModel:
-    """Gives the features of inputs, from the model as it was when fitted.
+    """Runs a model on inputs, as long as it is what it was when fitted.
 
     Parameters
     ----------
@@ -83,25 +85,30 @@ class BoundModel:
         """Where the model's weights are."""
         return next(self.extractor.model.parameters()).device
 
-    def read(self, x: Any, batch_size: int) -> Outputs:
-        """Features (B, d) and the model's output (B, K) for inputs; ``batches`` says what it takes."""
-        parts = list(self.reads(x, batch_size))
-        return Outputs(torch.cat([p.features for p in parts]), torch.cat([p.logits for p in parts]))
+    def read(self, x: Any, batch_size: int) -> Pass:
+        """Return the features and output for all inputs, without these; ``batches`` says what it takes."""
+        parts = [(batch.features, batch.logits) for batch in self.reads(x, batch_size)]
+        return Pass(None, *map(torch.cat, zip(*parts, strict=True)))
 
-    def reads(self, x: Any, batch_size: int) -> Iterator[Outputs]:
-        """Return the same ``batch_size`` inputs at a time; an error names the test."""
+    def reads(self, x: Any, batch_size: int) -> Iterator[Pass]:
+        """Return the pass of ``batch_size`` inputs at a time; an error names the test."""
         for k, part in enumerate(self.batches(x, batch_size)):
             yield self.read_batch(part, k * batch_size)
 
-    def read_batch(self, inputs: Any, first: int = 0) -> Outputs:
-        """Features and output for a batch that ``batches`` gave, whose first row is test ``first``."""
+    def read_batch(self, inputs: Any, first: int = 0) -> Pass:
+        """Return the pass, without a graph, of a batch of ``batches``; its first row is test ``first``."""
+        with self.running(first) as extractor:
+            return extractor.read(inputs)
+
+    @contextmanager
+    def running(self, first: int = 0) -> Iterator[Extractor]:
+        """Lend the extractor for a batch whose first row is test ``first``, which errors then name."""
         try:
-            found = self.extractor.read(inputs)
-            if self.extractor.notes is None:  # of a model that was loaded, the first run tells
-                self.extractor.notes = notes(self._structure, structure(self.extractor.model))
-            return found
+            yield self.extractor
         except HeadError as error:
             raise error.about(f"test {first + error.row} of 'x'") from None
+        if self.extractor.notes is None:  # of a model that was loaded, the first run shows it
+            self.extractor.notes = notes(self._structure, structure(self.extractor.model))
 
     def batches(self, x: Any, batch_size: int) -> Iterator[Any]:
         """Return a batch of inputs as the model takes it, ``batch_size`` at a time, on the model's device.

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from whence.errors import HeadError, ModelError
 from whence.model import heads
@@ -15,7 +16,7 @@ from whence.model.heads import Call, Head, HeadInputs, Shared, listed, widths
 from whence.model.inputs import n_rows, run, running_on, take, to_model
 from whence.model.layers import Layers
 from whence.model.modules import check_model, eagerly, evaluating, unwrap
-from whence.model.outputs import logits_in
+from whence.model.passes import Pass, logits_in
 
 
 def find_head(model: nn.Module, inputs: Any, layer: str | None = None) -> str:
@@ -65,13 +66,6 @@ def find_head(model: nn.Module, inputs: Any, layer: str | None = None) -> str:
     return layer
 
 
-class Outputs(NamedTuple):
-    """One pass of a model: features (B, d), and the model's own output for the classes (B, K)."""
-
-    features: Tensor
-    logits: Tensor
-
-
 class Extractor:
     """Features f(x): what goes into the linear layer ``layer`` of ``model``, or several, to make the logits.
 
@@ -92,7 +86,8 @@ class Extractor:
         the first batch tells
     paired : whether one logit z stands for two classes: head and output are then given for −z/2 and z/2
     notes : what the model writes down whenever it runs, such as a counter, by the lines of its
-        ``fingerprint.structure``; None until a run has told
+        ``fingerprint.structure``; None until it has run
+    operations : names of the torch functions that the model calls up to its head; None until it has run
 
     Examples
     --------
@@ -116,27 +111,34 @@ class Extractor:
         self.layers = layers
         self.exact = exact
         self.notes: frozenset[str] | None = None
+        self.operations: frozenset[str] | None = None
 
     def __call__(self, inputs: Any) -> Tensor:
         """Features (B, d) of a batch."""
         return self.read(inputs).features
 
-    def read(self, inputs: Any) -> Outputs:
+    def read(self, inputs: Any) -> Pass:
         """Run the model on a batch: features, and the output itself, which must be what the layer makes."""
         with evaluating(self.model):
             inputs = to_model(self.model, inputs)
             with running_on(inputs):
-                shared, passes, before = self._passes(inputs)
-            wrong = [heads.differing(shared, found, logits) for found, logits in passes]
+                features, logits = self.follow(inputs)
+        return Pass(inputs, features.detach(), logits)
+
+    def follow(self, inputs: Any) -> tuple[Tensor, Tensor]:
+        """Run the model as ``forward`` does; return checked features and the model's output (B, K)."""
+        shared, passes, before = self._passes(inputs)
+        with torch.no_grad():
+            wrong = [heads.differing(shared, head, logits) for head, logits in passes]
             if self.exact is None:
                 self.exact = any(not mask.any() for mask in wrong)
             if not self.exact:
-                wrong = [self._misranked(found, logits) for found, logits in passes]
-            best = min(range(len(passes)), key=lambda j: int(wrong[j].sum()))
-            found, logits = passes[best]
-            if wrong[best].any():
-                self._refuse(int(wrong[best].int().argmax()), found, logits)
-            return Outputs(self._joined(before, found.features).detach(), self._whole(logits.detach()))
+                wrong = [self._misranked(head, logits) for head, logits in passes]
+        best = min(range(len(passes)), key=lambda j: int(wrong[j].sum()))
+        head, logits = passes[best]
+        if wrong[best].any():
+            self._refuse(int(wrong[best].int().argmax()), head, logits)
+        return self._joined(before, head.features), self._whole(logits.detach())
 
     def _misranked(self, found: HeadInputs, logits: Tensor) -> Tensor:
         """Mark the samples (B,) for which the model's output decides otherwise than the layer."""
@@ -175,8 +177,14 @@ class Extractor:
         """
         layers = {name: self.model.get_submodule(name) for _, name in heads.terms(self.layer)}
         reading: Any = nullcontext({}) if self.layers is None else self.layers.reading(self.model, inputs)
+        watch: Any = nullcontext()
         with eagerly(self.model), reading as before, heads.recording(layers) as calls:
-            outputs = logits_in(run(self.model, inputs), n_rows(inputs))
+            if self.operations is None:
+                watch = _Watch(lambda: len(calls) < len(layers))
+            with watch:
+                outputs = logits_in(run(self.model, inputs), n_rows(inputs))
+            if self.operations is None:
+                self.operations = frozenset(watch.names)
             shared = _shared(calls, self.layer)
             tries = [(heads.joint_inputs(shared, logits), logits) for logits in outputs]
         passes = [(found, logits) for found, logits in tries if found is not None]
@@ -215,6 +223,19 @@ class Extractor:
         assert arrays[0] is not None
         head = Head(arrays[0], arrays[1]).paired() if self.paired else Head(arrays[0], arrays[1])
         return head if self.layers is None else self.layers.head(head)
+
+
+class _Watch(TorchFunctionMode):
+    """Collects the names of the torch functions that are called while a condition holds."""
+
+    def __init__(self, holds: Callable[[], bool]) -> None:
+        super().__init__()
+        self.holds, self.names = holds, set[str]()
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if self.holds():
+            self.names.add(getattr(func, "__name__", ""))
+        return func(*args, **(kwargs or {}))
 
 
 def check_repeatable(extractor: Extractor, inputs: Any) -> None:

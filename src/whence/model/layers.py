@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
@@ -22,7 +22,7 @@ from whence.model.heads import Head, terms
 from whence.model.inputs import n_rows
 
 BUDGET = 1024
-"""Numbers per layer and sample at most; only the head's own input is as long as it is."""
+"""Numbers per layer and sample at most; only the head's own input may be longer."""
 
 WORDS = ("last", "all", "auto")
 Asked = str | int | tuple[str, ...]
@@ -55,7 +55,7 @@ class Block:
     Attributes
     ----------
     name : the layer
-    kind : "vector" is taken as it is; of "mean", tokens and other places are averaged, without padding; of
+    kind : "vector" is taken unchanged; of "mean", tokens and other places are averaged, without padding; of
         "grid", places keep where they are
     channels : numbers at each place
     channels_last : whether they lie behind the places
@@ -127,7 +127,7 @@ class Block:
         return (flat if self.width == self.length else _summed(flat, self.name, self.width)) / self.scale
 
     def __str__(self) -> str:
-        """Tell it in a line."""
+        """Return one line."""
         size = " × ".join(map(str, (self.channels, *self.sides)))
         pooled = " × ".join(map(str, (self.channels, *self.grid)))
         parts = [f"{size} averaged over places" if self.kind == "mean" else size]
@@ -141,7 +141,7 @@ class Layers:
     """The layers that features come from, in order of execution, the head last.
 
     Features (B, D) are the layers' vectors side by side, each divided by its scale, so that every layer has
-    a mean squared norm near 1. Where the head is the only one, features are what goes into it, as it is.
+    a mean squared norm near 1. Where the head is the only one, features are what goes into it, unchanged.
 
     Attributes
     ----------
@@ -198,17 +198,17 @@ class Layers:
         weight[:, self.places[self.names[-1]]] = head.weight * np.float32(self.blocks[-1].scale)
         return Head(weight, head.bias)
 
-    def joined(self, found: Mapping[str, Tensor], features: Tensor) -> Tensor:
-        """Put the vectors that ``reading`` found before the head's features (B, d): features (B, D)."""
+    def joined(self, vectors: Mapping[str, Tensor], features: Tensor) -> Tensor:
+        """Put the vectors that ``reading`` collected before the head's features (B, d): features (B, D)."""
         if len(self.blocks) == 1:
             return features
-        silent = [name for name in self.names[:-1] if name not in found]
+        silent = [name for name in self.names[:-1] if name not in vectors]
         if silent:
             raise ModelError(
                 f"Layer {silent[0]!r} must run before the head, as it did when its features were chosen. It "
                 "did not."
             )
-        parts = [found[name] for name in self.names[:-1]]
+        parts = [vectors[name] for name in self.names[:-1]]
         return torch.cat([*parts, self.blocks[-1].vectors(features, len(features))], dim=1)
 
     @contextmanager
@@ -218,37 +218,42 @@ class Layers:
         They are made at once, before the model can write into what a layer read. Where a layer runs several
         times, its last time before the head counts.
         """
-        found: dict[str, Tensor] = {}
+        vectors: dict[str, Tensor] = {}
+        blocks = {block.name: block for block in self.blocks[:-1]}
         n, mask = n_rows(inputs), token_mask(inputs)
 
-        def read(block: Block, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-            x = what_goes_in(args, kwargs)
-            if to_run and isinstance(x, Tensor):
-                # Plain torch: relevance that starts at features goes through a linear map by its gradient.
-                with torch._C.DisableTorchFunction():
-                    found[block.name] = block.vectors(x, len(x) if n is None else n, mask)
+        def read(name: str, x: Tensor) -> None:
+            # Plain torch: relevance that starts at features goes through a linear map by its gradient.
+            with torch._C.DisableTorchFunction():
+                vectors[name] = blocks[name].vectors(x, len(x) if n is None else n, mask)
 
-        def close(layer: nn.Module, *_: Any) -> None:
-            to_run.discard(id(layer))
-
-        last = [model.get_submodule(name) for _, name in terms(self.names[-1])]
-        to_run = {id(layer) for layer in last}
-        with ExitStack() as stack:
-            for block in self.blocks[:-1]:
-                layer = model.get_submodule(block.name)
-                stack.enter_context(layer.register_forward_pre_hook(partial(read, block), with_kwargs=True))
-            for layer in last:
-                stack.enter_context(layer.register_forward_pre_hook(close))
-            yield found
+        with watching(model, list(blocks), self.names[-1], read):
+            yield vectors
 
     def __str__(self) -> str:
         """Return the layers, one per line."""
         return "\n".join(map(str, self.blocks))
 
 
-def what_goes_in(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Return the first of what a layer is called with."""
-    return args[0] if args else next(iter(kwargs.values()), None)
+@contextmanager
+def watching(
+    model: nn.Module, names: Sequence[str], head: str, read: Callable[[str, Tensor], None]
+) -> Iterator[None]:
+    """Call ``read`` with what goes into layers while the model runs, until the last of the head's begins."""
+    last = {name for _, name in terms(head)}
+    to_run = set(last)
+
+    def hook(name: str, layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        x = args[0] if args else next(iter(kwargs.values()), None)
+        if to_run and name in names and isinstance(x, Tensor):
+            read(name, x)
+        to_run.discard(name)
+
+    with ExitStack() as stack:
+        for name in dict.fromkeys([*names, *last]):
+            layer = model.get_submodule(name)
+            stack.enter_context(layer.register_forward_pre_hook(partial(hook, name), with_kwargs=True))
+        yield
 
 
 def token_mask(inputs: Any) -> Tensor | None:

@@ -1,22 +1,26 @@
-"""The module itself: inside its wrappers, fit to be explained, and run in eval mode."""
+"""The module itself: inside its wrappers and holders, fit to be explained, and run in eval mode."""
 
 from __future__ import annotations
 
+import inspect
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.fx import GraphModule
 from torch.nn.parameter import is_lazy
+from torch.utils.data import DataLoader
 
 from whence.core.checks import shown
+from whence.data import TrainingSet
+from whence.data.items import LABEL_NAMES
 from whence.errors import InvalidInputError, ModelError
-from whence.model.holders import inside
 
 one_at_a_time = threading.RLock()  # flags and hooks are the model's own, which all threads share
 
@@ -109,7 +113,7 @@ def unwrap(model: Any) -> nn.Module:
 
 
 def class_names(model: nn.Module) -> tuple[str, ...] | None:
-    """Give the names that the model's configuration has for its classes, in order; None where it has none."""
+    """Return the names that the model's configuration has for its classes, in order; None for none."""
     config = getattr(unwrap(model), "config", None)
     table = getattr(config, "id2label", None)
     if not isinstance(table, Mapping) or not table or set(table) != set(range(len(table))):
@@ -125,3 +129,64 @@ def eagerly(model: nn.Module) -> Any:
     compiled = any(m._compiled_call_impl is not None or name.endswith("_orig_mod") for name, m in named)
     stance = getattr(torch.compiler, "set_stance", None)  # since torch 2.6
     return stance("force_eager") if compiled and stance is not None else nullcontext()
+
+
+class Held(NamedTuple):
+    """What a model comes with.
+
+    Attributes
+    ----------
+    data : the training set that was given, or else the holder's own
+    preprocess, collate_fn : how samples become the model's inputs, where the holder knows it
+    """
+
+    data: Any
+    preprocess: Callable[[Any], Any] | None = None
+    collate_fn: Callable[[list[Any]], Any] | None = None
+
+
+@dataclass(frozen=True)
+class KnownInputs:
+    """A collator that is given only what the model knows of each sample, as a ``Trainer`` does it.
+
+    Attributes
+    ----------
+    collate_fn : the collator
+    names : of what the model takes
+    """
+
+    collate_fn: Callable[[list[Any]], Any]
+    names: frozenset[str]
+
+    def __call__(self, items: list[Any]) -> Any:
+        """Make a batch of samples."""
+        known = self.names | {*LABEL_NAMES, "label_ids"}
+        return self.collate_fn([{k: v for k, v in dict(item).items() if k in known} for item in items])
+
+
+def inside(model: Any) -> Any:
+    """Return the model that a ``Trainer`` or a ``pipeline`` of transformers holds; others unchanged."""
+    return model.model if _holder(model) else model
+
+
+def held_by(model: Any, data: Any) -> Held:
+    """Return what a ``Trainer`` or ``pipeline`` knows besides its model, for data in a form that needs it."""
+    holder = _holder(model)
+    if holder == "Pipeline":
+        tools = (getattr(model, name, None) for name in ("tokenizer", "image_processor", "feature_extractor"))
+        ready = isinstance(data, TrainingSet)
+        return Held(data, None if ready else next((tool for tool in tools if tool is not None), None))
+    if holder == "Trainer":
+        data = model.train_dataset if data is None else data
+        if not isinstance(data, TrainingSet | DataLoader | tuple | str):
+            names = frozenset(inspect.signature(model.model.forward).parameters)
+            return Held(data, None, KnownInputs(model.data_collator, names))
+    return Held(data)
+
+
+def _holder(model: Any) -> str | None:
+    """Name the kind of transformers' holder that an object is, without importing transformers."""
+    for kind in type(model).__mro__:
+        if kind.__name__ in ("Trainer", "Pipeline") and kind.__module__.startswith("transformers."):
+            return kind.__name__
+    return None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,24 +11,18 @@ from torch import Tensor, nn
 from whence.errors import InvalidInputError
 from whence.model.heads import maps_features, terms
 from whence.model.inputs import each_part, n_rows, run, running_on, take, to_model
-from whence.model.layers import Asked, Block, Layers, token_mask, what_goes_in
+from whence.model.layers import Asked, Block, Layers, token_mask, watching
 from whence.model.modules import eagerly, evaluating
 
 _AUTO = 5  # layers at most
 
 
 class Reading(NamedTuple):
-    """What went into a layer, the last time that it ran before the head.
+    """What went into a layer the last time that it ran before the head.
 
-    Attributes
-    ----------
-    name : of the layer
-    layer : itself
-    x : what went in
-    is_input : whether no weight had a part in it: the model's own input, perhaps in another shape
+    ``is_input`` is whether no weight had a part in it: the model's own input, perhaps in another shape.
     """
 
-    name: str
     layer: nn.Module
     x: Tensor
     is_input: bool
@@ -80,64 +73,55 @@ def auto(n: int) -> list[int]:
 
 def weighted(model: nn.Module) -> dict[str, nn.Module]:
     """Every linear and convolutional layer of the model; of an adapted one, the whole."""
-    found: dict[str, nn.Module] = {}
+    layers: dict[str, nn.Module] = {}
     for name, module in model.named_modules():  # wrappers come before what they wrap
         outer = name.split(".")
-        inside = any(".".join(outer[:k]) in found for k in range(1, len(outer)))
-        if not inside and (maps_features(module) or _is_convolution(module) or _is_conv1d(module)):
-            found[name] = module
-    return found
+        inside = any(".".join(outer[:k]) in layers for k in range(1, len(outer)))
+        # Transformers' GPT-2 has a linear layer of another name, with nx and nf.
+        is_conv1d = all(isinstance(getattr(module, key, None), int) for key in ("nx", "nf"))
+        if not inside and (maps_features(module) or _is_convolution(module) or is_conv1d):
+            layers[name] = module
+    return layers
 
 
 def _is_convolution(module: nn.Module) -> bool:
     return isinstance(module, nn.Conv1d | nn.Conv2d | nn.Conv3d)
 
 
-def _is_conv1d(module: nn.Module) -> bool:
-    """Whether it is the linear layer of transformers' GPT-2, which goes by another name."""
-    return all(isinstance(getattr(module, name, None), int) for name in ("nx", "nf"))
-
-
 def _read(model: nn.Module, inputs: Any, head: str) -> tuple[dict[str, Reading], dict[str, Block]]:
     """What goes into each layer, in order of execution, and the blocks of those that go by samples."""
     n = n_rows(inputs) or 1
     with evaluating(model), eagerly(model), running_on(inputs):
-        found = _run(model, inputs, head)
-        alone = found if n == 1 else _run(model, take(inputs, slice(1)), head)
+        readings = _run(model, inputs, head)
+        alone = readings if n == 1 else _run(model, take(inputs, slice(1)), head)
     blocks = {}
-    for name, each in found.items():
+    for name, reading in readings.items():
         one = alone.get(name)
-        if one is not None and _by_samples(each.x, one.x, n):
-            block = _block(each, len(one.x), token_mask(inputs))
+        if one is not None and _by_samples(reading.x, one.x, n):
+            block = _block(name, reading, len(one.x), token_mask(inputs))
             if block is not None:
                 blocks[name] = block
-    return found, blocks
+    return readings, blocks
 
 
 def _run(model: nn.Module, inputs: Any, head: str) -> dict[str, Reading]:
     """Run the model and note what goes into its layers, up to the head; later runs of a layer count."""
-    found: dict[str, Reading] = {}
-    last = {name for _, name in terms(head)}
-    seen, to_run = {"weights": False}, {*last}
+    readings: dict[str, Reading] = {}
+    layers = {**weighted(model), **{name: model.get_submodule(name) for _, name in terms(head)}}
+    have_run: list[nn.Module] = []  # modules with weights
 
-    def read(name: str, layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        x = what_goes_in(args, kwargs)
-        if to_run and isinstance(x, Tensor) and x.is_floating_point() and x.ndim > 1:
-            found.pop(name, None)  # so that it stands where it ran last
-            found[name] = Reading(name, layer, x.clone(), not seen["weights"])
-        to_run.discard(name)
-
-    def note(*_: Any) -> None:
-        seen["weights"] = True
+    def read(name: str, x: Tensor) -> None:
+        if x.is_floating_point() and x.ndim > 1:
+            readings.pop(name, None)  # so that it stands where it ran last
+            readings[name] = Reading(layers[name], x.clone(), not have_run)
 
     with ExitStack() as stack:
-        for name, layer in {**weighted(model), **{name: model.get_submodule(name) for name in last}}.items():
-            stack.enter_context(layer.register_forward_pre_hook(partial(read, name), with_kwargs=True))
+        stack.enter_context(watching(model, list(layers), head, read))
         for module in model.modules():
             if next(module.parameters(recurse=False), None) is not None:
-                stack.enter_context(module.register_forward_hook(note))
+                stack.enter_context(module.register_forward_hook(lambda m, *_: have_run.append(m)))
         run(model, inputs)
-    return found
+    return readings
 
 
 def _by_samples(x: Tensor, one: Tensor, n: int) -> bool:
@@ -149,9 +133,9 @@ def _by_samples(x: Tensor, one: Tensor, n: int) -> bool:
     return bool((a - b).nan_to_num().norm() <= 0.05 * b.nan_to_num().norm())
 
 
-def _block(reading: Reading, rows: int, mask: Tensor | None) -> Block | None:
+def _block(name: str, reading: Reading, rows: int, mask: Tensor | None) -> Block | None:
     """Choose how a layer's input becomes a vector per sample; None for what is no input of such a layer."""
-    name, layer, x, _ = reading
+    layer, x, _ = reading
     if _is_convolution(layer):
         if x.ndim != layer.weight.ndim:
             return None
@@ -171,10 +155,10 @@ def _distinct(inputs: Any, readings: dict[str, Reading], head: str) -> list[str]
     known = [readings[name].x for _, name in terms(head) if name in readings]
     each_part(inputs, lambda part: known.append(part) if isinstance(part, Tensor) else None)
     names: list[str] = []
-    for each in readings.values():
-        if not each.is_input and not any(_same(each.x, other) for other in known):
-            names.append(each.name)
-            known.append(each.x)
+    for name, reading in readings.items():
+        if not reading.is_input and not any(_same(reading.x, other) for other in known):
+            names.append(name)
+            known.append(reading.x)
     return names
 
 

@@ -21,7 +21,7 @@ from whence.errors import InvalidInputError, StoreError
 from whence.explanation import Explanations, Usual
 from whence.explanation.bands import Bands
 from whence.explanation.trace import Trace
-from whence.features import FeatureBank, Usualness, as_float32, extract
+from whence.features import FeatureBank, Novelty, as_float32, extract
 from whence.methods import Attributor, DualDA, Effects, Ensemble, TopK, load
 from whence.project.configuration import SUFFIX, Configuration
 
@@ -167,7 +167,7 @@ class Project:
             return self._train_bank
 
     @functools.cached_property
-    def usualness(self) -> Usualness:
+    def usualness(self) -> Novelty:
         """What tells how usual tests are for the training set."""
         return self.pairs.usualness(self.train_bank, k=min(5, int(self.pairs.used_.sum()) - 1))
 

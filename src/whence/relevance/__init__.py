@@ -2,14 +2,13 @@
 
 from whence.relevance.captum import Captum
 from whence.relevance.concepts import Concepts
-from whence.relevance.lrp import Flow, lrp, trace
+from whence.relevance.lrp import lrp, trace
 from whence.relevance.presets import Rules
 from whence.relevance.rules import LayerRule, OperationRule, SharingRule, SpreadingRule
 
 __all__ = [
     "Captum",
     "Concepts",
-    "Flow",
     "LayerRule",
     "OperationRule",
     "Rules",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -16,6 +16,7 @@ from whence.errors import ModelError
 from whence.model.extractor import Extractor
 from whence.model.inputs import to_model
 from whence.model.modules import evaluating
+from whence.model.passes import Pass
 from whence.relevance.lrp import Maps
 from whence.relevance.sources import TOKENS, floating, looks_up, named_inputs, replaced, tokens_of
 
@@ -56,42 +57,45 @@ class Captum:
         return getattr(self.method, "__name__", type(self.method).__name__)
 
 
-class Attributed:
-    """Maps of a weighted sum of features, by a method of captum; used as a ``Flow`` is.
+def attributed(extractor: Extractor, inputs: Any, captum: Captum) -> Pass:
+    """Run a model on a batch such that a method of captum attributes weighted sums of its features.
 
-    Attributes
-    ----------
-    features : (B, d)
+    The method runs the model again for every map, as often as it needs.
     """
+    inputs = to_model(extractor.model, inputs)
+    looked_up = _Embedded(tokens_of(inputs))
+    with looked_up:
+        found = extractor.read(inputs)
+    sources = floating(inputs)
+    if looked_up.values is not None:
+        sources[TOKENS] = looked_up.values
+    if len(sources) != 1:
+        raise ModelError(
+            "A method of captum can replace relevance propagation for models with one input. "
+            f"Got {', '.join(sources) or 'none that is differentiable'}."
+        )
+    return replace(found, graph=_Attributed(extractor, found, captum, *sources.items()))
 
-    def __init__(self, extractor: Extractor, inputs: Any, captum: Captum) -> None:
-        self._inputs = to_model(extractor.model, inputs)
-        self._captum, self._extractor = captum, extractor
-        looked_up = _Embedded(tokens_of(self._inputs))
-        with looked_up:
-            self.features = extractor(self._inputs)
-        sources = floating(self._inputs)
-        if looked_up.values is not None:
-            sources[TOKENS] = looked_up.values
-        if len(sources) != 1:
-            raise ModelError(
-                "A method of captum can take the place of relevance propagation for models with one input. "
-                f"Got {', '.join(sources) or 'none that is differentiable'}."
-            )
-        ((self._name, self._values),) = sources.items()
+
+class _Attributed:
+    """Maps of weighted sums of features by a method of captum; ``source`` names an input and its values."""
+
+    def __init__(self, extractor: Extractor, read: Pass, captum: Captum, source: tuple[str, Tensor]) -> None:
+        self._extractor, self._pass, self._captum = extractor, read, captum
+        self._name, self._values = source
 
     def maps(self, coefficients: Tensor) -> Maps:
-        """Attributions of Σ_j coefficients_j f_j(x); shapes as for ``Flow.maps``."""
+        """Attributions of Σ_j coefficients_j f_j(x); shapes as for ``Pass.maps``."""
         if coefficients.ndim == 3:
             return {self._name: torch.stack([self.maps(each)[self._name] for each in coefficients])}
-        scalar = _Scalar(self._extractor, self._name, self._inputs)
+        scalar = _Scalar(self._extractor, self._name, self._pass.inputs)
         what = f"'method' must be a method of captum that attributes one input. {self._captum.name}"
         devices = [self._values.device] if self._values.is_cuda else []
         with asking(what), torch.inference_mode(False), torch.random.fork_rng(devices):
             torch.manual_seed(self._captum.seed)
             found = self._captum.method(scalar).attribute(
                 self._values.detach().clone().requires_grad_(),  # captum warns where it has to ask for it
-                additional_forward_args=(coefficients.to(self.features), *scalar.others.values()),
+                additional_forward_args=(coefficients.to(self._pass.features), *scalar.others.values()),
                 **self._captum.options,
             )
         return {self._name: found.detach().sum(-1) if self._name == TOKENS else found.detach()}

@@ -15,7 +15,8 @@ from whence.core.arrays import Doubles
 from whence.core.checks import check_count, check_names, real_array, to_array
 from whence.core.display import displayed
 from whence.errors import InvalidInputError
-from whence.relevance.xda import Backward, only
+from whence.model.passes import Pass
+from whence.relevance.xda import only
 
 _MOST = 1 << 15  # features that are each a concept, whose matrix is their square
 _LARGEST = 1e100
@@ -178,7 +179,7 @@ class ConceptMaps(NamedTuple):
     train: Tensor
 
 
-def concept_maps(test: Backward, train: Backward, lam: float, concepts: Concepts) -> ConceptMaps:
+def concept_maps(test: Pass, train: Pass, lam: float, concepts: Concepts) -> ConceptMaps:
     """Bring the parts of a pair's score that go through concepts to both inputs.
 
     On the test sample the features' relevance is λ (f_i·v) v ⊙ f(x), which sums to the part τ(x, i | v); on
@@ -195,7 +196,7 @@ def concept_maps(test: Backward, train: Backward, lam: float, concepts: Concepts
     """
     v = torch.as_tensor(concepts.vectors).to(test.features)  # (q, d)
 
-    def through(own: Backward, other: Backward) -> Tensor:
+    def through(own: Pass, other: Pass) -> Tensor:
         coefficients = lam * (v @ other.features[0])[:, None] * v
         return only(own.maps(coefficients[:, None]))[:, 0]
 

@@ -123,15 +123,11 @@ def layer_norm(
     eps: float = 1e-5, cudnn_enable: bool = True,
 ) -> Any:  # fmt: skip
     """Layer normalisation: the scale is a constant, the subtraction of the mean is linear."""
-    must_be_constant("a normalisation's weight", weight, bias)
     shape = normalized_shape
-    dims = list(range(-len(shape), 0))
-
-    def back(c: Tensor, z: Tensor, x: Tensor) -> Tensor:
-        s = (c if weight is None else c * weight) * torch.rsqrt(x.var(dims, correction=0, keepdim=True) + eps)
-        return s - s.mean(dims, keepdim=True)
-
-    return ruled(lambda x: torch.layer_norm(x, shape, weight, bias, eps, cudnn_enable), back, input)
+    return _normalised(
+        lambda x: torch.layer_norm(x, shape, weight, bias, eps, cudnn_enable),
+        input, _last(len(shape)), weight, bias, eps,
+    )  # fmt: skip
 
 
 def group_norm(
@@ -141,23 +137,8 @@ def group_norm(
     """Group normalisation, as layer normalisation of each group."""
     return _normalised(
         lambda x: torch.group_norm(x, num_groups, weight, bias, eps, cudnn_enabled),
-        input, num_groups, weight, bias, eps,
+        input, lambda x: x.reshape(len(x), num_groups, -1), _by_channel(weight, input), bias, eps,
     )  # fmt: skip
-
-
-def _normalised(
-    compute: Callable[[Tensor], Tensor], x: Any, num_groups: int, weight: Any, bias: Any, eps: float
-) -> Any:
-    must_be_constant("a normalisation's weight", weight, bias)
-
-    def back(c: Tensor, z: Tensor, x: Tensor) -> Tensor:
-        groups = x.reshape(len(x), num_groups, -1)  # (B, groups, channels × places)
-        scale = torch.rsqrt(groups.var(2, correction=0, keepdim=True) + eps)
-        s = c if weight is None else c * weight.view(-1, *(1,) * (x.ndim - 2))
-        s = s.reshape(groups.shape) * scale
-        return (s - s.mean(2, keepdim=True)).view_as(x)
-
-    return ruled(compute, back, x)
 
 
 def instance_norm(
@@ -168,25 +149,47 @@ def instance_norm(
     rest = (weight, bias, running_mean, running_var, use_input_stats, momentum, eps, cudnn_enabled)
     if not use_input_stats:
         return batch_norm(ctx, func, input, *rest)
-    return _normalised(lambda x: torch.instance_norm(x, *rest), input, input.shape[1], weight, bias, eps)
+    return _normalised(
+        lambda x: torch.instance_norm(x, *rest),
+        input, lambda x: x.reshape(*x.shape[:2], -1), _by_channel(weight, input), bias, eps,
+    )  # fmt: skip
 
 
 def rms_norm(
-    ctx: Propagation,
-    func: Any,
-    input: Any,
-    normalized_shape: Any,
-    weight: Any = None,
+    ctx: Propagation, func: Any, input: Any, normalized_shape: Any, weight: Any = None,
     eps: float | None = None,
-) -> Any:
+) -> Any:  # fmt: skip
     """Root mean square normalisation: the scale is a constant."""
-    must_be_constant("a normalisation's weight", weight)
-    shape = normalized_shape
-    dims = list(range(-len(shape), 0))
-    floor = torch.finfo(input.dtype).eps if eps is None else eps
+    shape, floor = normalized_shape, torch.finfo(input.dtype).eps if eps is None else eps
+    return _normalised(
+        lambda x: torch.rms_norm(x, shape, weight, eps),
+        input, _last(len(shape)), weight, None, floor, centred=False,
+    )  # fmt: skip
+
+
+def _last(n: int) -> Callable[[Tensor], Tensor]:
+    """Make the function that puts the last n dimensions along one."""
+    return lambda x: x.reshape(*x.shape[:-n], -1)
+
+
+def _by_channel(weight: Any, x: Tensor) -> Any:
+    """Bring the weights of channels to the shape of x (B, channels, …)."""
+    return None if weight is None else weight.view(-1, *(1,) * (x.ndim - 2))
+
+
+def _normalised(
+    compute: Callable[[Tensor], Tensor], x: Any, rows: Callable[[Tensor], Tensor], weight: Any, bias: Any,
+    eps: float, centred: bool = True,
+) -> Any:  # fmt: skip
+    """Normalise what ``rows`` puts along the last dimension: the scale is a constant, centring is linear."""
+    must_be_constant("a normalisation's weight", weight, bias)
 
     def back(c: Tensor, z: Tensor, x: Tensor) -> Tensor:
-        s = c if weight is None else c * weight
-        return s * torch.rsqrt(x.square().mean(dims, keepdim=True) + floor)
+        values, s = rows(x), rows(c if weight is None else c * weight)
+        size = (
+            values.var(-1, correction=0, keepdim=True) if centred else values.square().mean(-1, keepdim=True)
+        )
+        s = s * torch.rsqrt(size + eps)
+        return (s - s.mean(-1, keepdim=True) if centred else s).view_as(x)
 
-    return ruled(lambda x: torch.rms_norm(x, shape, weight, eps), back, input)
+    return ruled(compute, back, x)

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
 
 from whence.core.checks import check_dense, check_is, real_array
 from whence.errors import InvalidInputError, ModelError
 from whence.model.extractor import Extractor
 from whence.model.inputs import check_batch, running_on, to_model
 from whence.model.modules import evaluating
+from whence.model.passes import Pass
 from whence.relevance.graph import check_no_leak
 from whence.relevance.presets import ATTN_LRP_CP, EPSILON, EPSILON_PLUS_FLAT, Rules, as_rules
 from whence.relevance.propagation import Propagation, Source
@@ -27,38 +27,26 @@ Maps = dict[str, Tensor]
 
 
 class Flow:
-    """A forward pass of an extractor that relevance can flow back through, any number of times.
+    """The graph of a pass that relevance flows back through.
 
     Attributes
     ----------
-    features : (B, d), the extractor's own to the bit
     ends : the tensors that it flows to
     """
 
     def __init__(self, features: Tensor, sources: dict[str, Source]) -> None:
-        self.features = features.detach()
         self._features, self._sources = features, sources
         self.ends = [source.leaf for source in sources.values()]
         self.ends += [source.shadow for source in sources.values() if source.shadow is not None]
 
     def maps(self, coefficients: Tensor) -> Maps:
-        """Relevance of the inputs, where the features' relevance is ``coefficients`` times the features.
-
-        Parameters
-        ----------
-        coefficients : (B, d) or (m, B, d)
-            One per sample, or m per sample, all in one pass.
-
-        Returns
-        -------
-        Maps of each input's shape, of tokens (B, T), with m in front where it was given.
-        """
-        coefficients = _check_relevance("coefficients", coefficients, self.features)
+        """Return the relevance of each input, see ``Pass.maps``."""
+        coefficients = _check_relevance("coefficients", coefficients, self._features)
         with torch.inference_mode(False):
             found = torch.autograd.grad(
                 self._features,
                 self.ends,
-                coefficients.to(self.features),
+                coefficients.to(self._features),
                 retain_graph=True,
                 allow_unused=True,
                 is_grads_batched=coefficients.ndim == 3,
@@ -77,8 +65,8 @@ class Flow:
         return maps
 
 
-def trace(extractor: Extractor, inputs: Any, rules: str | Rules | Rule | None = None) -> Flow:
-    """Run an extractor on a batch such that relevance can flow back.
+def trace(extractor: Extractor, inputs: Any, rules: str | Rules | Rule | None = None) -> Pass:
+    """Run a model once on a batch such that relevance can flow back; all values are its own to the bit.
 
     Parameters
     ----------
@@ -103,9 +91,9 @@ def trace(extractor: Extractor, inputs: Any, rules: str | Rules | Rule | None = 
     inputs = to_model(model, inputs)
     mode = Propagation(chosen, model, tokens_of(inputs))
     with evaluating(model), torch.enable_grad(), _resting_from_the_head_on(extractor, mode):
-        inputs = replaced(inputs, {name: mode.start(name, x) for name, x in floating(inputs).items()})
+        leaves = {name: mode.start(name, x) for name, x in floating(inputs).items()}
         with mode, _whole(), running_on(inputs):
-            features = extractor.forward(inputs)
+            features, logits = extractor.follow(replaced(inputs, leaves))
     if not features.isfinite().all():
         raise InvalidInputError("'inputs' must give finite features. Got NaN or infinity among the model's.")
     unused = [key for key in chosen.layers if key not in mode.used]
@@ -124,7 +112,7 @@ def trace(extractor: Extractor, inputs: Any, rules: str | Rules | Rule | None = 
         )
     flow = Flow(features, mode.sources)
     check_no_leak(features, mode.nodes, flow.ends)
-    return flow
+    return Pass(inputs, features.detach(), logits, flow)
 
 
 def lrp(
@@ -185,20 +173,13 @@ def _check_relevance(name: str, values: Any, features: Tensor) -> Tensor:
 
 
 def default_rules(extractor: Extractor, inputs: Any) -> Rules:
-    """Choose rules by what the model does up to its features: attention, convolutions, or neither."""
-    seen: set[str] = set()
+    """Choose rules by what the model does up to its features: attention, convolutions, or neither.
 
-    class Watch(TorchFunctionMode):
-        past_head = False
-
-        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            if not self.past_head:
-                seen.add(getattr(func, "__name__", ""))
-            return func(*args, **(kwargs or {}))
-
-    watch = Watch()
-    with evaluating(extractor.model), _resting_from_the_head_on(extractor, watch), watch:
-        extractor(inputs)
+    That is known from the model's first pass, in fitting; only where it has not run yet, it runs here.
+    """
+    if extractor.operations is None:
+        extractor.read(inputs)
+    seen = extractor.operations or frozenset()
     if seen & {"softmax", "scaled_dot_product_attention", "multi_head_attention_forward"}:
         return ATTN_LRP_CP
     return EPSILON_PLUS_FLAT if any(name.startswith("conv") for name in seen) else EPSILON

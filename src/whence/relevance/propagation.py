@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import types
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 import torch
@@ -12,12 +14,58 @@ from torch.nn import functional as F  # noqa: N812
 from torch.overrides import TorchFunctionMode
 
 from whence.errors import InvalidInputError, ModelError
-from whence.relevance.functions import ACTIVATIONS, GATES, TABLE, UNTOUCHED, base_name, opened, out_of_place
+from whence.relevance import layers, operations
 from whence.relevance.graph import Node, nodes_between
 from whence.relevance.presets import Rules
 from whence.relevance.primitives import Layer, Pooled, carries, chosen, mapped, ruled, tensors_in
 from whence.relevance.rules import LayerRule, OperationRule, SharingRule, SpreadingRule, as_rule
 from whence.relevance.sources import TOKENS, looks_up
+
+_UNTOUCHED = {"__get__", "__set__", "__delete__", "backward", "detach", "detach_", "requires_grad_"}
+_ALIASES = {"multiply": "mul", "rmul": "mul", "divide": "div", "true_divide": "div", "truediv": "div"}
+_ALIASES |= {"subtract": "sub", "radd": "add", "negative": "neg", "absolute": "abs", "clip": "clamp"}
+_ALIASES |= {"special_erf": "erf", "special_expit": "sigmoid", "special_softmax": "softmax"}
+_INPLACE_DUNDERS = {f"__i{name}__": name for name in ("add", "sub", "mul", "truediv", "div", "pow", "matmul")}
+_ACTIVATIONS = (
+    "gelu silu mish tanh elu selu celu softplus hardswish hardtanh relu6 sigmoid hardsigmoid rrelu "
+    "log_sigmoid erf clamp clamp_min clamp_max threshold hardshrink softshrink square"
+)
+_CONSTANTS = (
+    "norm vector_norm linalg_vector_norm linalg_norm var std sqrt rsqrt reciprocal rdiv sign round floor ceil"
+)
+_SUMS = (
+    "add sub rsub mean sum avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d adaptive_avg_pool2d "
+    "adaptive_avg_pool3d"
+)
+_PRODUCTS = "matmul rmatmul mm bmm mv dot einsum baddbmm addbmm addmv addr inner outer tensordot"
+
+_GATES = {"sigmoid", "hardsigmoid"}
+
+_TABLE: dict[str, Callable[..., Any]] = {
+    **dict.fromkeys(_ACTIVATIONS.split(), operations.IDENTITY),
+    **dict.fromkeys(_CONSTANTS.split(), operations.DETACH),
+    **dict.fromkeys(_SUMS.split(), operations.stabilised),
+    **dict.fromkeys(_PRODUCTS.split(), operations.product),
+    **{f"conv{n}d": layers.convolution(n, False) for n in (1, 2, 3)},
+    **{f"conv_transpose{n}d": layers.convolution(n, True) for n in (1, 2, 3)},
+    "linear": layers.linear,
+    "addmm": layers.addmm,
+    "batch_norm": layers.batch_norm,
+    "layer_norm": layers.layer_norm,
+    "group_norm": layers.group_norm,
+    "instance_norm": layers.instance_norm,
+    "rms_norm": layers.rms_norm,
+    "glu": operations.glu,
+    "pow": operations.power,
+    "float_power": operations.power,
+    "abs": operations.absolute,
+    "var_mean": operations.spread_and_mean,
+    "std_mean": operations.spread_and_mean,
+    "mul": operations.multiply,
+    "div": operations.divide,
+    "softmax": operations.softmax,
+    "scaled_dot_product_attention": operations.attention,
+}
 
 # Functions whose output has at each place a function of the input at that place, beside activations.
 _ELEMENTWISE = "add sub rsub mul div neg abs pow relu leaky_relu prelu dropout alpha_dropout feature_dropout"
@@ -27,7 +75,7 @@ _STRUCTURAL = (
     "float double half bfloat16 getitem select narrow chunk split unbind movedim expand expand_as repeat "
     "repeat_interleave flip roll"
 )
-_IS_ELEMENTWISE = {*_ELEMENTWISE.split(), *ACTIVATIONS.split()}
+_IS_ELEMENTWISE = {*_ELEMENTWISE.split(), *_ACTIVATIONS.split()}
 _IS_STRUCTURAL = set(_STRUCTURAL.split())
 
 
@@ -110,7 +158,7 @@ class Propagation(TorchFunctionMode):
         """Call a function by its rule."""
         kwargs = kwargs or {}
         name = getattr(func, "__name__", "")
-        if self.past_head or name in UNTOUCHED:
+        if self.past_head or name in _UNTOUCHED:
             return func(*args, **kwargs)
         args = mapped(self._plain, args)
         kwargs = {key: mapped(self._plain, value) for key, value in kwargs.items()}
@@ -118,15 +166,15 @@ class Propagation(TorchFunctionMode):
             return self.start(TOKENS, func(*args, **kwargs), is_embedding=True)
         if not torch.is_grad_enabled() or not any(map(carries, tensors_in((args, kwargs)))):
             return func(*args, **kwargs)
-        base, ends_in_place = base_name(name)
-        has_rule = base in TABLE or base in self.rules.operations
-        if base not in self.rules.operations and (inner := opened(func)) is not None:
+        base, ends_in_place = _base_name(name)
+        has_rule = base in _TABLE or base in self.rules.operations
+        if base not in self.rules.operations and (inner := _opened(func)) is not None:
             return self.inside(inner, *args, **kwargs)
         if not (ends_in_place and has_rule):
             return self._call(base, func, args, kwargs)
         target, rest = args[0], args[1:]
         before = _tag(target.clone(), _tag_of(target))  # which the rule may need when relevance comes back
-        result = self._call(base, out_of_place(base, func), (before, *rest), kwargs)
+        result = self._call(base, _out_of_place(base, func), (before, *rest), kwargs)
         target.copy_(result)
         return _tag(target, _tag_of(result))
 
@@ -142,7 +190,7 @@ class Propagation(TorchFunctionMode):
             return as_rule("operations", wish, OperationRule)(self, func, *args, **kwargs)
         first = args[0] if args else None
         before = _tag_of(first)
-        rule = TABLE.get(base)
+        rule = _TABLE.get(base)
         result = func(*args, **kwargs) if rule is None else rule(self, func, *args, **kwargs)
         changed = result is first and _tag_of(first) is not before
         if changed and base in _IS_ELEMENTWISE and len(list(filter(carries, args))) == 1:
@@ -159,7 +207,7 @@ class Propagation(TorchFunctionMode):
         return result
 
     def _describe_elementwise(self, base: str, carriers: list[Tensor], result: Tensor) -> None:
-        known = Tag(gate=base in GATES or all(map(self.is_gate, carriers)))
+        known = Tag(gate=base in _GATES or all(map(self.is_gate, carriers)))
         roots = {id(root): root for root in map(self.root, carriers)}
         root = next(iter(roots.values()))
         if len(roots) == 1 and root.shape == result.shape:
@@ -298,3 +346,40 @@ def _tag(x: Tensor, tag: Tag) -> Tensor:
 def _tag_of(x: Any) -> Tag:
     tag = getattr(x, "_whence_tag", None)
     return tag if tag is not None and tag.version == x._version else Tag()
+
+
+def _base_name(name: str) -> tuple[str, bool]:
+    """Return a function's plain name, and whether it works in place by its looks: add of ``__iadd__``."""
+    name = name.split(".")[0]  # torch.ops.aten.add.Tensor
+    if name in _INPLACE_DUNDERS:
+        base, in_place = _INPLACE_DUNDERS[name], True
+    elif name.startswith("__") and name.endswith("__"):
+        base, in_place = name[2:-2], False
+    else:
+        base, in_place = name.removesuffix("_"), name.endswith("_")
+    return _ALIASES.get(base, base), in_place
+
+
+def _out_of_place(base: str, func: Any) -> Any:
+    """Find the function that gives a new tensor instead of writing into its argument."""
+    scopes = (Tensor, torch, torch._C._nn)
+    found = next((getattr(scope, base) for scope in scopes if hasattr(scope, base)), None)
+    if found is None:
+        raise ModelError(f"Relevance cannot follow {func.__name__}, which works in place. Use {base}.")
+    return found
+
+
+@cache
+def _opened(func: Any) -> Any:
+    """Return a function of ``torch.nn.functional`` that is written in Python, to be run inside the mode.
+
+    Such functions hand themselves over to the mode before they do anything. This copy of the function does
+    not, so that the mode sees what it is made of.
+    """
+    if not isinstance(func, types.FunctionType) or func.__globals__ is not vars(F):
+        return None
+    checks = ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic")
+    inside = {**vars(F), **dict.fromkeys(checks, lambda *_: False)}
+    copy = types.FunctionType(func.__code__, inside, func.__name__, func.__defaults__, func.__closure__)
+    copy.__kwdefaults__ = func.__kwdefaults__
+    return copy

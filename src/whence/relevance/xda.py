@@ -3,31 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
 
 from whence.core.naming import named
 from whence.errors import ModelError
+from whence.model.bound import BoundModel
 from whence.model.extractor import Extractor
-from whence.relevance.captum import Attributed, Captum
-from whence.relevance.lrp import Maps, trace
+from whence.model.passes import Pass
+from whence.relevance.captum import Captum, attributed
+from whence.relevance.lrp import trace
 from whence.relevance.presets import Rules, as_rules
 from whence.relevance.rules import RULES, Rule
 
 Kind = TypeVar("Kind")
 Method = str | Rules | Rule | Captum | type
 """How relevance goes from features to inputs: named rules, ``Rules``, a layer's rule, or a captum method."""
-
-
-class Backward(Protocol):
-    """A forward pass whose features' relevance can be brought back to the inputs."""
-
-    features: Tensor
-
-    def maps(self, coefficients: Tensor) -> Maps:
-        """Relevance of the inputs where that of the features is ``coefficients`` times the features."""
 
 
 class PairMaps(NamedTuple):
@@ -44,19 +37,32 @@ class PairMaps(NamedTuple):
     train: Tensor
 
 
-def start(extractor: Extractor, inputs: Any, method: Method) -> Backward:
-    """Run the extractor on a batch such that relevance can be brought back by a method."""
+def start(model: BoundModel | Extractor, inputs: Any, method: Method | None = None, first: int = 0) -> Pass:
+    """Run a model once on a batch such that relevance can be brought back.
+
+    Parameters
+    ----------
+    model
+        Split at its head; for a fitted model, errors name test ``first`` and those after it.
+    inputs
+        A batch as the model takes it.
+    method
+        How relevance goes back; None takes the rules for what the model does, see ``default_rules``.
+    """
+    if isinstance(model, BoundModel):
+        with model.running(first) as extractor:
+            return start(extractor, inputs, method)
     if isinstance(method, str) and ":" in method:
         method = named("method", method)
     if callable(method) and not RULES.accepts(method):
         method = Captum(method)
     if isinstance(method, Captum):
-        return Attributed(extractor, inputs, method)
-    return trace(extractor, inputs, as_rules(method, "method"))
+        return attributed(model, inputs, method)
+    return trace(model, inputs, None if method is None else as_rules(method, "method"))
 
 
 def pair_maps(
-    test: Backward, train: Backward, on_test: Tensor, on_train: Tensor, weight: Tensor
+    test: Pass, train: Pass, on_test: Tensor, on_train: Tensor, weight: Tensor
 ) -> dict[str, PairMaps]:
     """Explain pairs of one test sample and m training samples, on each of the model's inputs by its name.
 

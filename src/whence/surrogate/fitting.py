@@ -9,7 +9,7 @@ import torch
 
 from whence.core.arrays import Array, Floats, Ints
 from whence.features import as_float32
-from whence.features.place import BankPlace
+from whence.features.folder import BankPlace
 from whence.features.training import Training
 from whence.model.heads import Head
 from whence.surrogate.agreement import agreement, warn_of_data, warn_of_low, without_part

@@ -18,7 +18,7 @@ from whence.core.arrays import Array, Doubles, Floats, Ints
 from whence.core.contents import Layout
 from whence.core.store import Arrays
 from whence.errors import InvalidInputError
-from whence.features.place import BankPlace
+from whence.features.folder import BankPlace
 from whence.model.heads import Head
 from whence.surrogate.agreement import (
     Faithfulness,

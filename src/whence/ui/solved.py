@@ -11,7 +11,7 @@ from whence.attribution.explaining import Explaining
 from whence.audit import WrongLabels, wrong_labels
 from whence.errors import InvalidInputError
 from whence.explanation.wording import Question
-from whence.features import Usualness, as_float32
+from whence.features import Novelty, as_float32
 from whence.methods import DualDA, Effects, Ensemble
 from whence.project import Project
 from whence.relevance import Concepts
@@ -33,7 +33,7 @@ class Solved:
         self._locks = {name: threading.Lock() for name in ("path", "changed", "stability")}
         self._changed: tuple[Any, DualDA] | None = None
         self.effects: Background[Effects] = Background(self._fit_effects)
-        self.usualness: Background[Usualness] = Background(lambda: project.usualness)
+        self.usualness: Background[Novelty] = Background(lambda: project.usualness)
         self.wrong_labels: Background[WrongLabels] = Background(self._rank)
 
     def Cs(self) -> list[float]:

@@ -147,7 +147,7 @@ class Tested:
     @functools.cached_property
     def strange(self) -> Any:
         """Whether nothing like it was in the training set (M,)."""
-        return self.solved.usualness.result().of(self.features).strange
+        return self.solved.usualness.result().of(self.features).novel
 
     @functools.cached_property
     def certainty(self) -> Any:

@@ -14,7 +14,7 @@ from whence.data import as_training_set
 from whence.errors import ModelError
 from whence.model.inputs import run, running_on, to_model
 from whence.model.modules import check_model, evaluating
-from whence.model.outputs import logits_in
+from whence.model.passes import logits_in
 from whence_studies.scenes.views import view
 
 
