@@ -11,7 +11,7 @@ pytest.importorskip("transformers")
 
 from tests.helpers.writers import TEXTS, tokenizer
 from whence.data import Corpus
-from whence.data.passages import around, cut
+from whence.data.corpus import around, cut
 from whence.errors import InvalidInputError
 
 

@@ -10,7 +10,7 @@ import torch
 
 from whence.data import as_training_set
 from whence.data.items import WRITTEN, Prepare
-from whence.data.tokenizer import find_tokenizer
+from whence.data.text import find_tokenizer
 from whence.errors import InvalidInputError
 
 

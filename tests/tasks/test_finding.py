@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, Dataset
 
 import whence
 from whence.errors import InvalidInputError, ModelError
-from whence.tasks import Classes, ManyLabels, OneLogit, Regression, task_of_labels
+from whence.tasks import Classes, ManyLabels, OneLogit, Regression, find_task
 
 
 @pytest.mark.parametrize(
@@ -37,12 +37,12 @@ from whence.tasks import Classes, ManyLabels, OneLogit, Regression, task_of_labe
     ],
 )
 def test_labels_tell_their_task(labels: Any, task: Any) -> None:
-    assert task_of_labels(labels) == task
+    assert find_task(labels) == task
 
 
 def test_one_label_of_several_may_be_classes() -> None:
     with pytest.raises(InvalidInputError, match=r"labels\.argmax\(1\); for many labels pass task"):
-        task_of_labels(np.eye(3))
+        find_task(np.eye(3))
 
 
 class Read(Dataset[Any]):
@@ -135,5 +135,5 @@ def test_what_a_function_tells_of_labels_is_a_task(read: Any) -> None:
     with pytest.raises(InvalidInputError, match=r"'task' must be a task, or a function.*that gives None"):
         read(data, task=lambda labels: None)
     seen: list[Any] = []
-    read(data, task=lambda labels: seen.append(labels) or task_of_labels(labels))
+    read(data, task=lambda labels: seen.append(labels) or find_task(labels))
     assert torch.equal(seen[0], data[1])

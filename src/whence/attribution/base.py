@@ -19,7 +19,6 @@ from whence.attribution.saving import Saveable
 from whence.core.checks import check_count, check_names, shown
 from whence.core.registry import Registry
 from whence.data import OnError, as_training_set
-from whence.data.forms import as_targets
 from whence.errors import InvalidInputError
 from whence.features import FeatureBank, extract
 from whence.model.holders import held_by
@@ -27,7 +26,7 @@ from whence.model.inputs import take
 from whence.model.language import of_documents
 from whence.model.modules import check_model
 from whence.model.modules import class_names as model_class_names
-from whence.tasks import Task, Tokens, as_task, task_of_labels
+from whence.tasks import Task, Tokens, as_task
 
 _BLOCK = 1 << 22  # scores that top_k holds at a time
 _USUAL = {"dtype": "float32", "autocast": None, "num_workers": 0, "on_error": "raise"}  # reading of samples
@@ -199,12 +198,11 @@ class Attributor(Saveable):
             if preprocess is None and collate_fn is None:
                 preprocess, collate_fn = held.preprocess, held.collate_fn
         form: dict[str, Any] = {
-            "task": None if task is None else as_targets(as_task(task)),
+            "task": as_task(task),
             "preprocess": preprocess,
             "collate_fn": collate_fn,
             "tokenizer": tokenizer,
         }
-        finding = {**form, "task": form["task"] or task_of_labels}
         reading: Reading = {
             "cache_dir": cache_dir,
             "dtype": dtype,
@@ -215,8 +213,8 @@ class Attributor(Saveable):
         if features is None:
             more = self._check_given(check_model(model, layer), **given)
             known = model_class_names(model) if names is None else names
-            samples = as_training_set(data, self.batch_size, names=known, **finding)
-            self._check_task(samples.targets)
+            samples = as_training_set(data, self.batch_size, names=known, **form)
+            self._check_task(samples.task)
             bank = extract(
                 model,
                 samples,
@@ -323,7 +321,7 @@ def _check_documents(task: Task | None, preprocess: Any, collate_fn: Any) -> Non
     """Raise where documents come with what makes samples of something else."""
     others = {"preprocess": preprocess, "collate_fn": collate_fn}
     told = [name for name, value in others.items() if value is not None]
-    if told or not isinstance(task, Tokens | None):
+    if told or not (task is None or task.of_documents):
         raise InvalidInputError(
             f"'{(told or ['task'])[0]}' must be left out where 'data' are documents of a language model: "
             "their tokens are the samples, and the tokeniser makes the inputs. Got one."

@@ -94,7 +94,7 @@ class PairExplainer:
     ) -> None:
         self.explainer, self.k, self.method, self.usualness = explainer, k, method, usualness
         self.model, self.data = explainer.require_model(), explainer.require_data()
-        self.surrogate, self.class_names = explainer.surrogate_, explainer.task_.called
+        self.surrogate, self.class_names = explainer.surrogate_, explainer.task_.output_names
 
     def __call__(
         self, number: int, inputs: Any, target: int | None, truth: Any, among: Ints | None = None
@@ -118,7 +118,7 @@ class PairExplainer:
         verdict = surrogate.task.verdict(theirs[0].double().cpu().numpy(), ours, target, truth)
         why = Explanation(
             foretold=self.explainer.foretold_,
-            speech=surrogate.task.speech,
+            label_kind=surrogate.task.label_kind,
             sample=first.sample,
             predicted=predicted,
             verdict=verdict,
@@ -180,7 +180,7 @@ class PairExplainer:
             Contribution(
                 index=int(scored.indices[place]),
                 label=labels[scored.indices[place]].tolist(),
-                told=task.told(labels[scored.indices[place]]),
+                told=task.label_text(labels[scored.indices[place]]),
                 differs=task.differs(labels[scored.indices[place]], target),
                 score=float(scores[place]),
                 share=float(scores[place]) / evidence[side],
@@ -252,8 +252,8 @@ class PairExplainer:
             train=as_samples(train_inputs, tokenizer)[0],
             index=index,
             label=surrogate.labels[index].tolist(),
-            told=surrogate.task.told(surrogate.labels[index]),
-            speech=surrogate.task.speech,
+            told=surrogate.task.label_text(surrogate.labels[index]),
+            label_kind=surrogate.task.label_kind,
             target=target,
             class_names=self.class_names,
             score=score,
@@ -271,7 +271,7 @@ class PairExplainer:
         task = self.surrogate.task
         if target is not None and not task.has_classes:
             return target, target
-        predicted = int(task.predicted(outputs)[0])
+        predicted = int(task.default_target(outputs)[0])
         return predicted, predicted if target is None else target
 
     def _start(self, inputs: Any) -> tuple[Any, Method, Backward, Tensor]:

@@ -13,13 +13,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from whence.attribution.classifier import Classifier, Training, check_tests, checked, task_of
+from whence.attribution.classifier import Classifier, Training, check_tests, checked
 from whence.attribution.parameters import Parametrised, check_fields, parameter
 from whence.core.arrays import Array, Ints, Mask
 from whence.core.batches import BATCH_SIZE
 from whence.core.checks import check_count, check_flag, check_names
 from whence.core.display import brief, line, table
-from whence.data import OnError, Targets, TrainingSet
+from whence.data import OnError, TrainingSet
 from whence.errors import InvalidInputError, NotFittedError
 from whence.features import FeatureBank
 from whence.model.bound import BoundModel
@@ -181,12 +181,12 @@ class Frame(Learned, Parametrised, ABC):
         """Return what the outputs stand for."""
         K = bank.task.n_outputs
         known = bank.task.names if names is None else check_names("class_names", names, K)
-        return task_of(bank.task).of(K, known).fitted(bank.labels[bank.valid])
+        return bank.task.with_outputs(K, known).with_labels(bank.labels[bank.valid])
 
-    def _check_task(self, targets: Targets) -> None:
+    def _check_task(self, task: Task) -> None:
         """Raise where the method cannot do the task of some labels."""
         if self.classes_only:
-            task_of(targets).require_classes(f"The model of {type(self).__name__}")
+            task.require_classes(f"The model of {type(self).__name__}")
 
     def _adopt(
         self,
@@ -223,7 +223,7 @@ class Frame(Learned, Parametrised, ABC):
         """Features (B, d) of inputs, and one class per test (B,) on the CPU, by default the model's own."""
         wanted = None if target is None else self.task_.check_target(target, check_batch(x))
         features, logits = self.require_model().read(x, self.batch_size)
-        return self.check_features(features, "x"), self.task_.explained(logits, wanted)
+        return self.check_features(features, "x"), self.task_.choose_target(logits, wanted)
 
     def _given(self, features: Any, target: Any) -> tuple[Tensor, Tensor]:
         """Features (B, d) as a tensor, and one class per test (B,), by default that of the last layer."""
@@ -234,7 +234,7 @@ class Frame(Learned, Parametrised, ABC):
                 "attribute or top_k."
             )
         tests = self.check_features(features)
-        return tests, self.task_.explained(self._logits(tests), target)
+        return tests, self.task_.choose_target(self._logits(tests), target)
 
     def check_features(self, features: Any, of: str = "") -> Tensor:
         """Return features (B, d) of tests as scores take them, or raise; ``of`` names their argument."""

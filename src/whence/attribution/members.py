@@ -13,10 +13,9 @@ from torch import Tensor
 from whence.attribution.explainer import strongest
 from whence.core.arrays import Doubles, Ints
 from whence.explanation import Contribution, Explanation
-from whence.model.bound import probabilities
 from whence.model.extractor import Outputs
 from whence.relevance.xda import Method
-from whence.tasks import Task, Verdict
+from whence.tasks import Task, Verdict, probabilities
 
 if TYPE_CHECKING:
     from whence.attribution.pairs import PairAttributor
@@ -50,7 +49,7 @@ class MembersExplainer:
         first = self.members[0]
         task, used = first.task_, int(first.used_.sum())
         reads = [member.require_model().read_batch(inputs, number) for member in self.members]
-        votes = [task.explained(one.logits, target) for one in reads]
+        votes = [task.choose_target(one.logits, target) for one in reads]
         wanted = int(torch.stack(votes).mode(0).values[0])
         scores, scales = np.zeros((len(self.members), first.n_train_)), np.ones(len(self.members))
         for m, (member, one) in enumerate(zip(self.members, reads, strict=True)):
@@ -86,7 +85,7 @@ class MembersExplainer:
             [member.surrogate_.logits(member.check_features(one.features)).cpu() for member, one in pairs]
         )
         verdict = task.verdict(outputs[0].numpy(), ours.mean(0)[0].numpy(), target, truth)
-        return verdict, int(task.predicted(outputs)[0]) if task.has_classes else target
+        return verdict, int(task.default_target(outputs)[0]) if task.has_classes else target
 
 
 def together(task: Task, outputs: Sequence[Tensor]) -> Tensor:

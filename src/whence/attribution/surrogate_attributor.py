@@ -107,7 +107,7 @@ class SurrogateAttributor(PairAttributor):
 
     def predict_features(self, features: Any) -> Tensor:
         """Label features (B, d) by the surrogate; where labels are classes, (B,)."""
-        return self.task_.decided(self._outputs(features))
+        return self.task_.predict(self._outputs(features))
 
     def decision_function(self, x: Any) -> Tensor:
         """Return the surrogate's outputs for inputs, as scikit-learn shapes them.
@@ -175,7 +175,7 @@ class SurrogateAttributor(PairAttributor):
         features, place = as_float32(bank.features), self._place(bank.model)
         solution = self.solver(training.task).of_bank(bank, features, self.C, training.cache_dir)
         vectors = Vectors.of(features, solution.support, place, self.normalise)
-        task, where = training.task.settled(solution.choice), BankPlace.of(bank)
+        task, where = training.task.with_choice(solution.choice), BankPlace.of(bank)
         known = sketch(features, bank.labels)
         return Surrogate(task, solution, vectors, bank.labels, bank.head, known, where)
 

@@ -28,7 +28,7 @@ def usual_of(
         one_of(inputs, input) if input else inputs, explainer.require_model().prepare.find_tokenizer()
     )
     samples = dict(zip(wanted, shown, strict=True))
-    told = {i: task.told(explainer.labels_[i]) for i in wanted}
+    told = {i: task.label_text(explainer.labels_[i]) for i in wanted}
     return [
         Usual(
             strange=bool(found.strange[b]),

@@ -127,7 +127,7 @@ def class_view(explainer: DualDA, k: int = 5) -> ClassView:
     columns = surrogate.lam[support].tocsc()
     n_train = np.bincount(explainer.labels_[explainer.used_], minlength=len(W))
     found = []
-    for c, name in enumerate(explainer.task_.called):
+    for c, name in enumerate(explainer.task_.output_names):
         own = y == c
         entries = slice(columns.indptr[c], columns.indptr[c + 1])
         rows, lam = columns.indices[entries], columns.data[entries]

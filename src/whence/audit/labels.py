@@ -184,7 +184,7 @@ def wrong_labels(
         neighbours=near,
         neighbour_labels=np.where(near >= 0, explainer.labels_[near], -1),
         among="support vectors" if X is None else "training samples",
-        class_names=explainer.task_.called,
+        class_names=explainer.task_.output_names,
         ids=chosen_ids(ids, chosen),
     )
 

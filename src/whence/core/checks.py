@@ -110,10 +110,22 @@ def check_places(name: str, values: Any, n: int) -> npt.NDArray[np.int64]:
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
         raise InvalidInputError(f"'{name}' must be a list of integers in [0, {n}). Got {shown(values)}.")
     places = as_int64(name, array)
-    outside = (places < 0) | (places >= n)
-    if outside.any():
-        raise InvalidInputError(f"'{name}' must lie in [0, {n}). Got {places[outside.argmax()]}.")
+    i = outside(places, 0, n)
+    if i is not None:
+        raise InvalidInputError(f"'{name}' must lie in [0, {n}). Got {places[i]}.")
     return places
+
+
+def check_shape(name: str, array: Any, shape: tuple[int, ...], rule: str = "") -> None:
+    """Raise unless an array or tensor has a shape; ``rule`` says before it what the array is."""
+    if tuple(array.shape) != shape:
+        raise InvalidInputError(f"'{name}' must be {rule}shape {shape}. Got shape {tuple(array.shape)}.")
+
+
+def outside(values: npt.NDArray[Any], least: int, end: int) -> int | None:
+    """Return the place of the first value that is not in [least, end), or None."""
+    wrong = (values < least) | (values >= end)
+    return int(wrong.argmax()) if wrong.any() else None
 
 
 def to_array(name: str, values: Any) -> npt.NDArray[Any]:

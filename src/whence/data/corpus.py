@@ -12,11 +12,12 @@ from torch.utils.data import Dataset
 from whence.core.arrays import Ints, Mask
 from whence.core.checks import check_count, check_places, check_share, real_array, shown
 from whence.core.display import displayed
-from whence.data.prompts import Prompts
+from whence.data.text import Prompts
 from whence.errors import InvalidInputError
 
 _TEXT = ("text", "content")
 _PAIR = ("prompt", "completion")
+_BEFORE, _AFTER = 28, 14  # tokens shown around a place
 
 
 class Position(NamedTuple):
@@ -260,3 +261,49 @@ def _parts(number: int, document: Any) -> tuple[str, str]:
             f"Got {shown(document)} as number {number}."
         )
     return "", document
+
+
+class Around(NamedTuple):
+    """A place of a document with the words around it.
+
+    Attributes
+    ----------
+    before, token, after : the text of each, blanks included; … where it is cut
+    """
+
+    before: str
+    token: str
+    after: str
+
+
+def around(corpus: Corpus, index: int) -> Around:
+    """Return the words around a sample of a corpus."""
+    document, place = corpus.position(index)
+    ids = corpus.tokens(document)
+    first, last = max(place - _BEFORE, 0), min(place + 1 + _AFTER, len(ids))
+    before, token, after = cut(corpus.tokenizer, ids[first:last], [place - first, place + 1 - first])
+    return Around(
+        f"… {before.lstrip()}" if first else before, token, after + (" …" if last < len(ids) else "")
+    )
+
+
+def cut(tokenizer: Any, ids: Ints, places: Sequence[int]) -> list[str]:
+    """Write tokens as text in parts, which begin at the first token and at each of some ascending places.
+
+    Parts put together are the text of all tokens, wherever the text of the first tokens is the beginning of
+    that of more. Where it is not, as between the bytes of a character, a part is written for itself.
+    """
+    ends = [*places, len(ids)]
+    texts = [_text(tokenizer, ids[:end]) for end in ends]
+    parts = texts[:1]
+    for i in range(1, len(ends)):
+        follows = texts[i].startswith(texts[i - 1])
+        parts.append(
+            texts[i][len(texts[i - 1]) :] if follows else _text(tokenizer, ids[ends[i - 1] : ends[i]])
+        )
+    return parts
+
+
+def _text(tokenizer: Any, ids: Ints) -> str:
+    text: str = tokenizer.decode(ids.tolist(), clean_up_tokenization_spaces=False)
+    return text

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from whence.data.tokenizer import find_tokenizer
+from whence.data.text import find_tokenizer
 from whence.errors import InvalidInputError, WhenceError
 
 WRITTEN = "as written"

@@ -11,10 +11,12 @@ from typing import Any
 
 import numpy as np
 from torch import Tensor
-from torch.utils.data import Dataset, IterableDataset, TensorDataset
+from torch.utils.data import ConcatDataset, Dataset, IterableDataset, Subset, TensorDataset
 
-from whence.core.checks import check_parts, shown
+from whence.core.arrays import Array
+from whence.core.checks import check_parts, shown, to_array
 from whence.core.naming import needing
+from whence.data.items import LABEL_NAMES
 from whence.errors import InvalidInputError
 
 SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm", ".pgm"})
@@ -169,3 +171,45 @@ class ImageFolder(Dataset[Any]):
 
 def _images(folder: Path) -> list[Path]:
     return sorted(path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES and path.is_file())
+
+
+def data_names(dataset: Any) -> tuple[str, ...] | None:
+    """Find the class names that a dataset carries: features["label"].names, or classes."""
+    if isinstance(dataset, Subset):
+        return data_names(dataset.dataset)
+    if isinstance(dataset, ConcatDataset):
+        found = {data_names(part) for part in dataset.datasets}
+        return found.pop() if len(found) == 1 else None
+    features: Any = getattr(dataset, "features", None)
+    for name in LABEL_NAMES if isinstance(features, dict) else ():
+        names = getattr(features.get(name), "names", None)
+        if names:
+            return tuple(map(str, names))
+    classes = getattr(dataset, "classes", None)
+    return tuple(map(str, classes)) if isinstance(classes, list | tuple) and classes else None
+
+
+def listed_labels(dataset: Any) -> Array | None:
+    """Return all labels of a dataset without reading its samples; None where that cannot be done."""
+    if isinstance(dataset, Subset):
+        known = listed_labels(dataset.dataset)
+        return None if known is None else known[np.asarray(dataset.indices)]
+    if isinstance(dataset, ConcatDataset | Joined):
+        several = (
+            [part.known_labels() for part in dataset.parts]
+            if isinstance(dataset, Joined)
+            else [listed_labels(part) for part in dataset.datasets]
+        )
+        parts = [part for part in several if part is not None]
+        return np.concatenate(parts) if len(parts) == len(several) else None
+    if isinstance(dataset, TensorDataset):
+        return dataset.tensors[-1].numpy(force=True)
+    columns = getattr(dataset, "column_names", None)
+    if isinstance(columns, list):
+        names = [name for name in LABEL_NAMES if name in columns]
+        return np.asarray(dataset[names[0]][:]) if len(names) == 1 else None
+    for name in ("targets", "labels"):
+        labels = getattr(dataset, name, None)
+        if isinstance(labels, list | Tensor | np.ndarray) and len(labels) == len(dataset):
+            return to_array("data", labels)
+    return None

@@ -13,20 +13,19 @@ from torch.utils.data import Dataset
 
 from whence.core.arrays import Array, Ints, Mask
 from whence.core.batches import BATCH_SIZE
-from whence.core.checks import check_places, shown
+from whence.core.checks import check_places
 from whence.core.display import displayed
 from whence.core.fingerprint import Digest, anatomy, notes, without
 from whence.core.naming import asking
 from whence.core.progress import bar
 from whence.data.corpus import Corpus
 from whence.data.items import LABEL_NAMES, Prepare, as_fields, is_array, split
-from whence.data.labels import Labels, data_names, listed_labels
 from whence.data.reading import Batch, OnError, Reading, Workers
-from whence.data.sources import Columns, ImageFolder, Joined, Stream, as_source
-from whence.data.targets import Targets
+from whence.data.sources import Columns, ImageFolder, Joined, Stream, as_source, data_names, listed_labels
 from whence.errors import InvalidInputError, SampleError
+from whence.tasks import Task, find_task
 
-_TELLING = 64  # samples by whose labels the task is told, where it is not told by the first
+_FIRST = 64  # samples by whose labels the task is found, where one is not enough
 _SAMPLED = 64  # samples read one by one whose contents enter a fingerprint
 
 Change = Callable[[Any, np.random.Generator], Any]
@@ -52,7 +51,7 @@ class TrainingSet(Dataset[Any]):
     Attributes
     ----------
     source : where the samples lie
-    targets : what labels are: it turns the user's into those that the model knows
+    task : what labels are
     prepare : makes the model's inputs of samples, of these and of new ones
     batch_size : samples per batch
     workers : processes that read
@@ -64,7 +63,7 @@ class TrainingSet(Dataset[Any]):
     """
 
     source: Any
-    targets: Targets
+    task: Task
     prepare: Prepare
     batch_size: int
     workers: Workers
@@ -81,9 +80,9 @@ class TrainingSet(Dataset[Any]):
         prepare: Prepare | None = None,
         names: Sequence[str] | None = None,
         workers: Workers | None = None,
-        targets: Targets | Callable[[Any], Targets] | None = None,
+        task: Task | None = None,
     ) -> Self:
-        """Take data as they are, without a look at any sample unless its label tells what labels are.
+        """Return data as a training set; samples are read only to find the task by their labels.
 
         See ``as_training_set``.
         """
@@ -92,16 +91,14 @@ class TrainingSet(Dataset[Any]):
         if len(source) == 0:
             raise InvalidInputError("'data' must have at least one sample. Got an empty set.")
         prepare = prepare or Prepare()
-        if not isinstance(targets, Targets | None):
-            targets = _told(targets(_some_labels(source, prepare)))
-        targets = (targets or Labels()).named(names, data_names(data))
-        found = cls(source, targets, prepare, batch_size, workers or Workers())
-        return replace(found, labels=targets.encode(source.labels)) if found._sliced else found
+        task = (task or find_task(_first_labels(source, prepare))).with_names(names, data_names(data))
+        samples = cls(source, task, prepare, batch_size, workers or Workers())
+        return replace(samples, labels=task.encode(source.labels)) if samples._sliced else samples
 
     @property
     def class_names(self) -> tuple[str, ...] | None:
         """One per class, for display; None where nobody names them."""
-        return self.targets.names
+        return self.task.names
 
     @property
     def kind(self) -> str:
@@ -140,7 +137,7 @@ class TrainingSet(Dataset[Any]):
         for mark in self.marks:
             if mark.where[index]:
                 inputs = _changed(mark.change, inputs, np.random.default_rng([mark.seed, place]))
-        if self.labels is not None and self.targets.known(self.labels[[index]])[0]:
+        if self.labels is not None and self.task.known(self.labels[[index]])[0]:
             label = self.labels[index].tolist()
         fields = as_fields(item)
         if fields is None:
@@ -178,7 +175,7 @@ class TrainingSet(Dataset[Any]):
         if known is None:
             return None
         try:
-            return self.targets.encode(known if self.places is None else known[self.places])
+            return self.task.encode(known if self.places is None else known[self.places])
         except InvalidInputError:
             return None
 
@@ -190,7 +187,7 @@ class TrainingSet(Dataset[Any]):
         every = bar(
             "Reading labels", len(self), "samples", parts=range(len(self)), show=show_progress, delay=1
         )
-        return self.targets.encode([split(self[i])[1] for i in every])
+        return self.task.encode([split(self[i])[1] for i in every])
 
     def reading(self, num_workers: int, on_error: OnError) -> Self:
         """Give the same set, read by processes, where their number is not 0, or over what cannot be read."""
@@ -208,7 +205,7 @@ class TrainingSet(Dataset[Any]):
 
     def relabelled(self, labels: Array, class_names: tuple[str, ...] | None) -> Self:
         """Return the set with other labels (N, …), and the names of their classes."""
-        return replace(self, labels=labels, targets=replace(self.targets, names=class_names))
+        return replace(self, labels=labels, task=replace(self.task, names=class_names))
 
     def changed(self, labels: Array | None, *added: Self) -> Self:
         """Return the set with other samples after its own, and labels (N + M, …) of all; None for their own.
@@ -279,7 +276,7 @@ class TrainingSet(Dataset[Any]):
             word = "all" if len(some) == n else "some"
             return {**_labels_print(known), "data items": f"{word} {_digest(*some)}", **code}
         # Only reading every sample tells its label; then its contents cost little more.
-        labels, digest = self.targets.blank(n), Digest()
+        labels, digest = self.task.blank(n), Digest()
         for batch in self.batches():
             labels[batch.indices] = batch.labels
             digest.add(batch)
@@ -292,13 +289,13 @@ class TrainingSet(Dataset[Any]):
     def _collate(self, items: list[Any], indices: list[int]) -> tuple[Any, Array]:
         """Make the model's inputs and labels (B, …) of samples."""
         if not items:
-            return None, self.targets.blank(0)
+            return None, self.task.blank(0)
         inputs, labels = self.prepare.labelled(items)
         if len(labels) != len(items):
             raise InvalidInputError(
                 f"'collate_fn' must keep one label per sample. Got {len(labels)} for {len(items)} samples."
             )
-        return inputs, self.targets.encode(labels, indices)
+        return inputs, self.task.encode(labels, indices)
 
     def _cut(self, rows: slice | Ints, indices: Ints) -> Batch:
         """Return rows of arrays as a batch, of a slice without a copy."""
@@ -321,34 +318,24 @@ class TrainingSet(Dataset[Any]):
         return lines if isinstance(data, Columns | list | tuple) else lines | anatomy(data, "data")
 
 
-def _some_labels(source: Any, prepare: Prepare) -> Any:
-    """Return labels as they lie in a source: all that it lists, or those of the first samples."""
+def _first_labels(source: Any, prepare: Prepare) -> Any:
+    """Return labels as a source has them: all that it lists, or those of the first samples."""
     if isinstance(source, Columns):
         return source.labels
     known = listed_labels(source)
     if known is not None:
         return known
-    found: list[Any] = []
-    for place in range(min(len(source), _TELLING)):
+    labels: list[Any] = []
+    for place in range(min(len(source), _FIRST)):
         try:
             items = [source[place]]
             label = split(items[0] if prepare.collate_fn is None else prepare.collate_fn(items))[1]
         except Exception:  # whoever reads the sample in earnest reports it
             continue
-        found.append(label if prepare.collate_fn is None else label[0])
-        if isinstance(found[0], int | np.integer | str):  # a class, of which one is enough
+        labels.append(label if prepare.collate_fn is None else label[0])
+        if isinstance(labels[0], int | np.integer | str):  # a class, of which one is enough
             break
-    return found
-
-
-def _told(targets: Any) -> Targets:
-    """Return what a function told of labels, or raise where that is no task."""
-    if not isinstance(targets, Targets):
-        raise InvalidInputError(
-            "'task' must be a task, or a function of labels that gives one, such as "
-            f"whence.tasks.task_of_labels. Got a function that gives {shown(targets)}."
-        )
-    return targets
+    return labels
 
 
 def _changed(change: Change, inputs: Any, rng: np.random.Generator) -> Any:

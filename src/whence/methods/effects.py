@@ -12,14 +12,13 @@ import torch
 from torch import Tensor
 
 from whence.attribution.base import Capabilities, register
-from whence.attribution.classifier import Training, task_of
+from whence.attribution.classifier import Training
 from whence.attribution.explainer import Parts, Scored
 from whence.attribution.parameters import one_of, parameter
 from whence.attribution.progress import watched
 from whence.attribution.surrogate_attributor import SurrogateAttributor
 from whence.core import store
 from whence.core.arrays import Array, Doubles
-from whence.data import Targets
 from whence.errors import InvalidInputError
 from whence.explanation import Foretold
 from whence.model.bound import BoundModel
@@ -31,7 +30,7 @@ from whence.surrogate.ridge import RidgeResponse, RidgeSolver
 from whence.surrogate.softmax import SoftmaxSolver
 from whence.surrogate.solutions import SurrogateSolver
 from whence.surrogate.surrogate import Surrogate
-from whence.tasks import Regression, Task
+from whence.tasks import Task
 
 _HELD = 1 << 22  # numbers of pulls at the weights, or of scores, that are held at a time
 
@@ -118,11 +117,10 @@ class Effects(SurrogateAttributor):
 
     @property
     def _of_numbers(self) -> bool:
-        return isinstance(self.task_, Regression)
+        return self.task_.loss == "squared"
 
-    def _check_task(self, targets: Targets) -> None:
-        task = task_of(targets)
-        if not isinstance(task, Regression):
+    def _check_task(self, task: Task) -> None:
+        if task.loss != "squared":
             task.require_classes("The model of Effects")
         elif self.output != "logit":
             raise InvalidInputError(
@@ -279,11 +277,11 @@ class Effects(SurrogateAttributor):
 
     def solver(self, task: Task) -> SurrogateSolver:
         """Return what solves the surrogate of a task."""
-        return RidgeSolver(task, self) if isinstance(task, Regression) else SoftmaxSolver(task, self)
+        return RidgeSolver(task, self) if task.loss == "squared" else SoftmaxSolver(task, self)
 
     def turned(self, labels: Array, before: Array) -> Doubles:
         """Return what other labels (n, …) add to the pull of samples, (n, K), for features as they are."""
-        if isinstance(self.task_, Regression):
+        if self.task_.loss == "squared":
             return self.C_ * (labels - before).reshape(len(labels), self.n_classes_).astype(np.float64)
         found, at = np.zeros((len(labels), self.n_classes_)), np.arange(len(labels))
         found[at, labels] += self.C_

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from whence.attribution.base import Attributor, Capabilities, register, share_options
-from whence.attribution.classifier import Classifier, Training, task_of
+from whence.attribution.classifier import Classifier, Training
 from whence.attribution.parameters import Params, a_seed, one_of, parameter
 from whence.core import store
 from whence.core.checks import check_callable, check_count, shown
@@ -68,7 +68,7 @@ class WeightsAttributor(Attributor):
                 f"{self!r} keeps no gradients that other methods could share, but those of the last layer, "
                 "of checkpoints, or none. Use fit alone."
             )
-        training = Training(bank, task_of(bank.task), self.batch_size)
+        training = Training(bank, bank.task, self.batch_size)
         products = kind.stored(training.classifier, self.memory, self.show_progress)
         return GradientBank(bank, kind, products.training_rows(training, self.show_progress))
 

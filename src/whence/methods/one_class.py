@@ -151,9 +151,9 @@ class OneClass(Attributor):
             return np.zeros(len(labels), np.int64)
         return np.asarray(labels, np.int64) if task.has_classes else None
 
-    def _check_task(self, targets: Any) -> None:
-        super()._check_task(targets)
-        if self.by == "class" and getattr(targets, "speech", "class") == "number":
+    def _check_task(self, task: Task) -> None:
+        super()._check_task(task)
+        if self.by == "class" and task.label_kind == "number":
             raise InvalidInputError(
                 "'by' must be \"whole\" where labels are numbers, which have no classes. Got 'class'."
             )

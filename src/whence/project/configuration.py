@@ -23,8 +23,7 @@ from whence.errors import InvalidInputError, StoreError
 from whence.methods import Attributor
 from whence.model.inputs import check_device
 from whence.model.modules import class_names
-from whence.tasks import Task, Tokens, task_of_labels
-from whence.tasks.task import TASKS
+from whence.tasks import TASKS, Task, Tokens
 
 SUFFIX = ".json"
 """What the name of a configuration has beyond that of the explainer that it lies beside."""
@@ -211,16 +210,16 @@ class Configuration:
         Where no task is given, it is the one that is named, or that the labels tell. Of a language model they
         are documents, and every token of them a sample.
         """
-        told = task or self.chosen_task() or task_of_labels
-        if isinstance(data, Corpus) or isinstance(told, Tokens):
+        task = task or self.chosen_task()
+        if isinstance(data, Corpus) or (task is not None and task.of_documents):
             corpus = self.corpus(data)
-            told = told if isinstance(told, Tokens) else Tokens()
-            return as_training_set(corpus, batch_size, task=told, preprocess=corpus.prompts)
+            task = task if task is not None and task.of_documents else Tokens()
+            return as_training_set(corpus, batch_size, task=task, preprocess=corpus.prompts)
         first = network[0] if isinstance(network, list) else network
         return as_training_set(
             data,
             batch_size,
-            task=told,
+            task=task,
             names=class_names(first),
             preprocess=self.prepare(),
             tokenizer=self.spelling(),

@@ -212,13 +212,13 @@ class Project:
         if isinstance(self.attributor, DualDA):
             rows = as_float32(self.test_bank.features)[self.read_tests(indices)]
             features = torch.from_numpy(rows)
-            said = task.decided(self.attributor.surrogate_.model_logits(features))
+            said = task.predict(self.attributor.surrogate_.model_logits(features))
             return self.attributor.top_k_features(features, k, target), list(
-                map(task.told, said.cpu().numpy())
+                map(task.label_text, said.cpu().numpy())
             )
         x = self.tests.take(self.read_tests(indices))
-        said = task.decided(self.attributor.require_model().read(x, self.attributor.batch_size).logits)
-        return self.attributor.top_k(x, k, target), list(map(task.told, said.cpu().numpy()))
+        said = task.predict(self.attributor.require_model().read(x, self.attributor.batch_size).logits)
+        return self.attributor.top_k(x, k, target), list(map(task.label_text, said.cpu().numpy()))
 
     def spread(self, indices: list[int], target: int | None) -> Tensor | None:
         """Return the spread (test, train) of the scores of some tests over the members of an ensemble."""

@@ -21,7 +21,7 @@ from whence.features.rows import stacked
 from whence.surrogate.solutions import changed_labels
 from whence.surrogate.training import all_features
 from whence.svm.inputs import check_features, squared_norms
-from whence.tasks import Task, Tokens
+from whence.tasks import Task
 
 if TYPE_CHECKING:
     from whence.attribution.surrogate_attributor import SurrogateAttributor
@@ -81,7 +81,7 @@ def changed(
 ) -> Changed:
     """Change the training set of an explainer, which stays as it is; ``DualDA.update`` says what is given."""
     before, task = explainer.labels_, explainer.task_
-    if relabel and isinstance(task, Tokens):
+    if relabel and task.of_documents:
         raise InvalidInputError(
             "'relabel' must be left out where samples are places of documents, whose tokens are what the "
             f"documents say. Got {len(relabel)}. Leave the document out, and add it as it should be."

@@ -203,7 +203,7 @@ def group_effect(
         relabelled=tuple(asked.stays.tolist()),
         output=kind,
         targets=classes.numpy(),
-        names=explainer.task_.called,
+        names=explainer.task_.output_names,
         before=now.cpu().numpy(),
         first_order=_first_order(explainer, asked, f, slopes(kind, logits, classes)),
         exact=(after - now).cpu().numpy(),

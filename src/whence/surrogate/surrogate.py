@@ -183,7 +183,7 @@ class Surrogate:
 
     def classes(self, features: Tensor) -> Tensor:
         """Return the output that the model predicts, or the surrogate where the head is unknown, (B,)."""
-        return self.task.predicted(self.model_logits(features))
+        return self.task.default_target(self.model_logits(features))
 
     def model_logits(self, features: Tensor) -> Tensor:
         """Compute the model's own logits (B, K), or the surrogate's where the head is unknown."""
@@ -191,7 +191,7 @@ class Surrogate:
 
     def self_influence(self) -> Tensor:
         """λ_{i,y_i}‖f_i‖² of every training sample, (N,); of other tasks with Σ_c |λ_ic|, as a rule."""
-        own = self.task.own(self.lam[self.support])
+        own = self.task.label_weights(self.lam[self.support])
         norms = self.stored.squared_norms() + self.constant**2
         out = norms.new_zeros(len(self.labels))
         out[torch.as_tensor(self.support, device=out.device)] = norms * torch.as_tensor(own).to(norms)
@@ -207,7 +207,7 @@ class Surrogate:
         theirs = head_logits(self.head, features) if logits is None else logits
         if self.task.has_classes:
             return faithfulness(self.coef, self.head, self.stored.as_read(features), theirs)
-        agreement, alike = self.task.compared(
+        agreement, alike = self.task.compare_outputs(
             self.logits(features).cpu().numpy(), theirs.double().cpu().numpy()
         )
         weights = self.coef[:, : features.shape[1]], self.head.weight.astype(np.float64)
