@@ -7,7 +7,7 @@ from typing import Any
 
 from whence.app.opening import Saved, as_class, places
 from whence.app.telling import say
-from whence.core.words import plain_line
+from whence.core.display import plain_line
 from whence.explanation import Usual
 from whence.explanation.wording import MADE_OF, OUTPUTS
 from whence.pages.style import signed

@@ -19,9 +19,8 @@ from whence.app.telling import say, show_progress
 from whence.attribution.surrogate_attributor import SurrogateAttributor
 from whence.core.cache import Cache
 from whence.core.checks import check_choice
+from whence.core.display import counted, in_words
 from whence.core.naming import find
-from whence.core.resources import in_words
-from whence.core.words import counted
 from whence.data import Corpus
 from whence.errors import InvalidInputError
 from whence.explanation.bands import Bands

@@ -10,8 +10,8 @@ from whence.app.fit import describe
 from whence.app.opening import Saved, as_class, numbers
 from whence.app.outputs import check_file, write_out
 from whence.app.telling import say
+from whence.core.display import in_words
 from whence.core.naming import find
-from whence.core.resources import in_words
 from whence.errors import InvalidInputError
 from whence.methods import DualDA
 from whence.project import SUFFIX

@@ -16,9 +16,9 @@ from torch import Tensor
 from whence.attribution.classifier import Classifier, Training, check_tests, checked
 from whence.attribution.parameters import Parametrised, check_fields, parameter
 from whence.core.arrays import Array, Ints, Mask
-from whence.core.batches import BATCH_SIZE
 from whence.core.checks import check_count, check_flag, check_names
 from whence.core.display import brief, line, table
+from whence.core.machine import BATCH_SIZE
 from whence.data import OnError, TrainingSet
 from whence.errors import InvalidInputError, NotFittedError
 from whence.features import FeatureBank

@@ -11,8 +11,7 @@ from whence.audit.access import surrogate_of
 from whence.audit.table import plain
 from whence.core.arrays import Doubles, Ints
 from whence.core.checks import check_count
-from whence.core.display import Columns, displayed
-from whence.core.words import cell
+from whence.core.display import Columns, cell, displayed
 from whence.methods import DualDA
 
 _AT_BOUND = 1 - 1e-9

@@ -14,9 +14,8 @@ from whence.audit.rankings import RANKINGS, Evidence
 from whence.audit.table import Table, check_ids, chosen_ids
 from whence.core.arrays import Doubles, Floats, Ints
 from whence.core.checks import check_count
-from whence.core.display import Columns, displayed
+from whence.core.display import Columns, cell, displayed
 from whence.core.progress import bar
-from whence.core.words import cell
 from whence.errors import InvalidInputError
 from whence.methods import DualDA
 from whence.surrogate.training import training_features

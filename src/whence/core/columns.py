@@ -9,10 +9,9 @@ from typing import Any
 
 from whence.core import store
 from whence.core.checks import check_path
-from whence.core.display import Columns
+from whence.core.display import Columns, no_formula
 from whence.core.files import replacing
 from whence.core.naming import needing
-from whence.core.words import no_formula
 
 
 def to_csv(columns: Columns, path: str | PathLike[str]) -> None:

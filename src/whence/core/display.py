@@ -1,15 +1,18 @@
-"""What objects say of themselves: one line in a terminal, a small table in a notebook. Text is escaped."""
+"""Text for terminals, notebooks and spreadsheets: names come from files and must not act there.
+
+Objects print as one line in a terminal and as a small table in a notebook.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import inspect
+import re
+import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from itertools import islice
 from typing import Any, TypeVar
-
-from whence.core.words import number, plain_line
 
 Kind = TypeVar("Kind", bound=type)
 Facts = Mapping[str, Any]
@@ -22,6 +25,7 @@ _ROWS = 10  # of a table
 _LONGEST = 40  # letters of a value on a line
 _WHOLE = 240  # and in a table
 _LINE = "border-bottom: 1px solid rgba(128, 128, 128, 0.35)"
+_FORMULA = re.compile(r"[=+\-@\t\r]")
 _CELL = "padding: 0.15em 0.8em; text-align: left; vertical-align: top; max-width: 40em"
 
 
@@ -149,3 +153,62 @@ def _row(cells: Sequence[str], first: str, others: str = "td") -> str:
 def _table(lines: Sequence[str]) -> str:
     style = "border-collapse: collapse; margin: 0.3em 0; color: inherit"
     return f'<table style="{style}"><tbody>{"".join(lines)}</tbody></table>'
+
+
+def plain(text: str, kept: str = "\n\t") -> str:
+    """Write what a terminal would obey as escapes, and leave what is kept: lines and tabs.
+
+    These are control characters, halves of characters, and characters that turn the direction of text.
+    """
+    return "".join(c if c in kept or _is_harmless(c) else _escape(c) for c in text)
+
+
+def plain_line(text: str) -> str:
+    """Write a name or a message on one line, with what a terminal would obey as escapes."""
+    return plain(text, kept="")
+
+
+def cell(text: str) -> str:
+    """Write a text for a table, where ``|`` ends a cell."""
+    return plain_line(text).replace("|", "\\|")
+
+
+def counted(n: int, thing: str, things: str | None = None) -> str:
+    """Count things in words: 1 sample, 2 samples."""
+    return f"{n:,} {thing if n == 1 else things or thing + 's'}"
+
+
+def no_formula(text: str) -> str:
+    """Put a ' before a text that a spreadsheet would take for a formula."""
+    return f"'{text}" if _FORMULA.match(text) else text
+
+
+def _is_harmless(character: str) -> bool:
+    # Control, surrogate, and the separators of lines and paragraphs; of formats those that turn text around.
+    kind = unicodedata.category(character)
+    turns = kind == "Cf" and unicodedata.bidirectional(character) not in ("BN", "AN", "EN")
+    return kind not in ("Cc", "Cs", "Zl", "Zp") and not turns
+
+
+def _escape(character: str) -> str:
+    return character.encode("unicode_escape", "surrogatepass").decode("ascii")
+
+
+def number(value: float) -> str:
+    """Write a number in four digits, of a large one all before the point."""
+    return f"{value:,.0f}".replace("-", "−") if 1e4 <= abs(value) < 1e12 else f"{value:.4g}".replace("-", "−")
+
+
+def in_words(size: float) -> str:
+    """Print a number of bytes.
+
+    Examples
+    --------
+    >>> in_words(2_048_000_000)
+    '2.05 GB'
+    """
+    for unit in ("bytes", "kB", "MB", "GB"):
+        if size < 1000:
+            return f"{size:.3g} {unit}"
+        size /= 1000
+    return f"{size:.3g} TB"

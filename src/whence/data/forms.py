@@ -16,9 +16,9 @@ from torch.utils.data import (
     default_collate,
 )
 
-from whence.core.batches import BATCH_SIZE
 from whence.core.checks import check_callable, check_count, check_names, shown
 from whence.core.fingerprint import Digest
+from whence.core.machine import BATCH_SIZE
 from whence.data.corpus import Corpus
 from whence.data.items import Prepare, split
 from whence.data.reading import Workers

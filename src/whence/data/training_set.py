@@ -12,10 +12,10 @@ import numpy as np
 from torch.utils.data import Dataset
 
 from whence.core.arrays import Array, Ints, Mask
-from whence.core.batches import BATCH_SIZE
 from whence.core.checks import check_places
 from whence.core.display import displayed
 from whence.core.fingerprint import Digest, anatomy, notes, without
+from whence.core.machine import BATCH_SIZE
 from whence.core.naming import asking
 from whence.core.progress import bar
 from whence.data.corpus import Corpus

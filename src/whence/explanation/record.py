@@ -11,8 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from whence.core.checks import is_integer, shown
-from whence.core.display import line
-from whence.core.words import counted
+from whence.core.display import counted, line
 from whence.errors import InvalidInputError
 from whence.explanation.contribution import Contribution, Foretold, Full, facts
 from whence.explanation.notebook import as_html

@@ -13,11 +13,10 @@ import torch
 from torch import nn
 
 from whence.core import fingerprint
-from whence.core.batches import BATCH_SIZE
 from whence.core.cache import Cache
 from whence.core.checks import check_choice, check_count, check_flag
-from whence.core.processor import REMEDY, bfloat16_works
-from whence.core.words import counted
+from whence.core.display import counted
+from whence.core.machine import BATCH_SIZE, REMEDY, bfloat16_works
 from whence.data import OnError, TrainingSet, as_training_set
 from whence.errors import InvalidInputError
 from whence.features.bank import FeatureBank

@@ -21,9 +21,9 @@ from whence import engine
 from whence.core import fingerprint, progress, store
 from whence.core.arrays import Array
 from whence.core.cache import Cache, Parts, Say, Slot
+from whence.core.display import in_words, plain_line
+from whence.core.machine import free_disk, free_memory
 from whence.core.progress import bar
-from whence.core.resources import free_disk, free_memory, in_words
-from whence.core.words import plain_line
 from whence.data import TrainingSet
 from whence.errors import StoreError
 from whence.features.bank import checksum

@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from whence.core.arrays import Mask
 from whence.core.checks import to_array
-from whence.core.resources import free_memory
+from whence.core.machine import free_memory
 from whence.errors import InvalidInputError, StoreError
 
 Rows = npt.NDArray[np.floating[Any]]

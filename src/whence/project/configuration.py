@@ -15,8 +15,8 @@ from torch import nn
 
 from whence.attribution.base import METHODS
 from whence.core import contents, store
-from whence.core.batches import BATCH_SIZE
 from whence.core.checks import check_callable
+from whence.core.machine import BATCH_SIZE
 from whence.core.naming import find, named, origin
 from whence.data import Corpus, TrainingSet, as_training_set
 from whence.errors import InvalidInputError, StoreError

@@ -12,8 +12,7 @@ import numpy as np
 
 from whence.core import contents
 from whence.core.arrays import Array, Floats
-from whence.core.display import displayed
-from whence.core.words import counted
+from whence.core.display import counted, displayed
 from whence.data import TrainingSet, as_training_set
 from whence.errors import InvalidInputError
 from whence.features import FeatureBank, as_float32, extract

@@ -12,8 +12,7 @@ from scipy.sparse import csr_array
 from torch import Tensor
 
 from whence.core.arrays import Doubles, Ints
-from whence.core.display import Columns, displayed
-from whence.core.words import cell, counted
+from whence.core.display import Columns, cell, counted, displayed
 from whence.errors import InvalidInputError
 from whence.surrogate.faithfulness import new_logits
 from whence.surrogate.outputs import Output, slopes, values

@@ -18,7 +18,7 @@ import numpy as np
 from scipy.sparse import csr_array, vstack
 
 from whence.core.arrays import Array, Doubles, Floats, Ints
-from whence.core.resources import free_memory
+from whence.core.machine import free_memory
 from whence.errors import ConvergenceWarning, LostError, WorkerError
 from whence.svm.crammer_singer import CrammerSinger
 from whence.svm.problem import Makes

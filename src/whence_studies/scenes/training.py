@@ -20,7 +20,6 @@ from whence.core import contents, store
 from whence.core.fingerprint import Digest, source, structure
 from whence.core.naming import called, named
 from whence.core.progress import bar
-from whence.core.tables import Count, Table, ours
 from whence.errors import InvalidInputError
 from whence_studies.scenes import networks
 from whence_studies.scenes.encoder import Encoder
@@ -29,6 +28,7 @@ from whence_studies.scenes.texts import LastBlock, TextClassifier
 from whence_studies.scenes.unfinished import Unfinished
 from whence_studies.scenes.views import View, view
 from whence_studies.scenes.weights import load_weights, save_weights
+from whence_studies.tables import Count, Table, ours
 
 _MODULES = ("loops", "networks", "texts", "training", "views")
 """Whose code a trained network depends on."""

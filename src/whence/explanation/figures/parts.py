@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from whence.core.words import number
+from whence.core.display import number
 from whence.explanation.contribution import Contribution
 from whence.explanation.figures.canvas import Canvas, Line
 from whence.explanation.record import Explanation
