@@ -22,6 +22,19 @@ from whence.errors import InvalidInputError
 _LONGEST = 200  # letters of a value that a message quotes
 
 
+def check_that(holds: Any, name: str, rule: str, got: Any, fix: str = "") -> None:
+    """Raise unless something holds of an argument; ``rule`` begins with a verb.
+
+    Examples
+    --------
+    >>> check_that(2 >= 3, "outputs", "have at least 3 models", 2, "Train more.")
+    Traceback (most recent call last):
+    whence.errors.InvalidInputError: 'outputs' must have at least 3 models. Got 2. Train more.
+    """
+    if not holds:
+        raise InvalidInputError(f"'{name}' must {rule}. Got {shown(got)}.{fix and f' {fix}'}")
+
+
 def check_count(name: str, value: Any, least: int = 1, most: int | None = None, why: str = "") -> int:
     """Return an integer of at least ``least`` and, where it is given, at most ``most``."""
     if is_integer(value) and value >= least and (most is None or value <= most):
@@ -116,10 +129,27 @@ def check_places(name: str, values: Any, n: int) -> npt.NDArray[np.int64]:
     return places
 
 
-def check_shape(name: str, array: Any, shape: tuple[int, ...], rule: str = "") -> None:
-    """Raise unless an array or tensor has a shape; ``rule`` says before it what the array is."""
-    if tuple(array.shape) != shape:
-        raise InvalidInputError(f"'{name}' must be {rule}shape {shape}. Got shape {tuple(array.shape)}.")
+def check_shape(name: str, array: Any, shape: tuple[int | None, ...], rule: str = "have ") -> None:
+    """Raise unless an array or tensor has a shape, in which None is any length above 0.
+
+    ``rule`` begins with a verb and says before the shape what the array is.
+    """
+    given = tuple(array.shape)
+    fits = len(given) == len(shape) and all(
+        m == n or (n is None and m) for m, n in zip(given, shape, strict=True)
+    )
+    if not fits:
+        wanted = ", ".join("any" if n is None else str(n) for n in shape) + "," * (len(shape) == 1)
+        raise InvalidInputError(f"'{name}' must {rule}shape ({wanted}). Got shape {given}.")
+
+
+def check_finite(name: str, array: Any) -> None:
+    """Raise unless all values of an array or tensor are finite; the message names the first that is not."""
+    finite = array.isfinite().cpu().numpy() if hasattr(array, "isfinite") else np.isfinite(array)
+    if not finite.all():
+        place = tuple(np.argwhere(~finite)[0].tolist())
+        value = float(array[place])
+        raise InvalidInputError(f"'{name}' must be finite. Got {value}" + (f" at {place}." if place else "."))
 
 
 def outside(values: npt.NDArray[Any], least: int, end: int) -> int | None:
@@ -165,7 +195,9 @@ def as_int64(name: str, array: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
 def shown(value: Any) -> str:
     """Write a value for a message: short ones as they are, arrays by type and shape, others by type."""
     shape = getattr(value, "shape", None)
-    if shape is not None and np.ndim(shape) == 1 and len(shape):
+    if isinstance(value, np.generic):
+        value = value.item()
+    elif shape is not None and np.ndim(shape) == 1 and len(shape):
         return f"{type(value).__name__} of shape {tuple(shape)}"
     try:
         text = repr(value)

@@ -32,7 +32,7 @@ assert (y @ y == 64).all()
 
 @functools.cache
 def bfloat16_works() -> bool:
-    """Return whether torch multiplies in bfloat16, tried in a child process: some virtual CPUs crash on it."""
+    """Return whether torch multiplies in bfloat16, in a child process: some virtual CPUs crash on it."""
     quiet = subprocess.DEVNULL
     probe = subprocess.run([sys.executable, "-c", _PROBE], stdout=quiet, stderr=quiet, timeout=300)
     return probe.returncode == 0

@@ -10,7 +10,16 @@ import numpy as np
 from torch.utils.data import Dataset
 
 from whence.core.arrays import Ints, Mask
-from whence.core.checks import check_count, check_places, check_share, real_array, shown
+from whence.core.checks import (
+    check_count,
+    check_finite,
+    check_places,
+    check_shape,
+    check_share,
+    check_that,
+    real_array,
+    shown,
+)
 from whence.core.display import displayed
 from whence.data.text import Prompts
 from whence.errors import InvalidInputError
@@ -77,15 +86,11 @@ class Corpus(Dataset[Any]):
         length: int = 512,
         titles: Sequence[str] | None = None,
     ) -> None:
-        if not callable(tokenizer) or not hasattr(tokenizer, "convert_ids_to_tokens"):
-            raise InvalidInputError(
-                f"'tokenizer' must be the model's, of transformers. Got {shown(tokenizer)}. Load it with "
-                "AutoTokenizer.from_pretrained."
-            )
-        if isinstance(documents, str) or not isinstance(documents, Iterable):
-            raise InvalidInputError(
-                f"'documents' must be several texts, such as a list of them. Got {shown(documents)}."
-            )
+        usable = callable(tokenizer) and hasattr(tokenizer, "convert_ids_to_tokens")
+        fix = "Load it with AutoTokenizer.from_pretrained."
+        check_that(usable, "tokenizer", "be the model's, of transformers", tokenizer, fix)
+        several = isinstance(documents, Iterable) and not isinstance(documents, str)
+        check_that(several, "documents", "be several texts, such as a list of them", documents)
         self.prompts, self.length = Prompts(tokenizer), check_count("length", length, 2)
         parts = [_parts(i, one) for i, one in enumerate(documents)]
         tokens, learned = self._read(parts)
@@ -96,10 +101,7 @@ class Corpus(Dataset[Any]):
         places = [np.flatnonzero(mask) for mask in learned]
         self.document = np.repeat(np.arange(len(parts)), [len(some) for some in places])
         self.place = np.concatenate([*places, np.empty(0, np.int64)])
-        if not len(self.place):
-            raise InvalidInputError(
-                f"'documents' must have a token that follows another. Got {len(parts)} without any."
-            )
+        check_that(len(self.place), "documents", "have a token that follows another", self._texts)
         self.labels = self._tokens[self._starts[self.document] + self.place].astype(np.int64)
 
     def _read(self, parts: list[tuple[str, str]]) -> tuple[list[Ints], list[Mask]]:
@@ -138,10 +140,8 @@ class Corpus(Dataset[Any]):
             Of the samples that stay, above 0 and up to 1.
         """
         share, given = check_share("share", share, whole=True), real_array("losses", losses)
-        if given.shape != (len(self),) or not np.isfinite(given).all():
-            raise InvalidInputError(
-                f"'losses' must be {len(self):,} finite numbers, one per sample. Got shape {given.shape}."
-            )
+        check_shape("losses", given, (len(self),), "be one number per sample, ")
+        check_finite("losses", given)
         n = max(1, round(share * len(self)))
         kept = np.sort(np.argsort(-given.astype(np.float64), kind="stable")[:n])
         other = copy.copy(self)
@@ -238,10 +238,10 @@ class Corpus(Dataset[Any]):
 
 def _titles(titles: Any, n: int) -> tuple[str, ...]:
     """Return titles, of which several may be the same, or raise unless they are texts, one per document."""
-    found = () if isinstance(titles, str) or not isinstance(titles, Iterable) else tuple(titles)
-    if len(found) != n or not all(isinstance(title, str) for title in found):
-        raise InvalidInputError(f"'titles' must be {n} texts, one per document. Got {shown(titles)}.")
-    return found
+    texts = () if isinstance(titles, str) or not isinstance(titles, Iterable) else tuple(titles)
+    fits = len(texts) == n and all(isinstance(title, str) for title in texts)
+    check_that(fits, "titles", f"be {n} texts, one per document", titles)
+    return texts
 
 
 def _alike(tokenizer: Any, other: Any) -> bool:

@@ -16,7 +16,7 @@ from torch.utils.data import (
     default_collate,
 )
 
-from whence.core.checks import check_callable, check_count, check_names, shown
+from whence.core.checks import check_callable, check_count, check_names, check_that
 from whence.core.fingerprint import Digest
 from whence.core.machine import BATCH_SIZE
 from whence.data.corpus import Corpus
@@ -106,11 +106,8 @@ def as_training_set(
 
 def check_tokenizer(tokenizer: Any) -> Any:
     """Return a tokeniser, or None, or raise where something else is given."""
-    if tokenizer is not None and not is_tokenizer(tokenizer):
-        raise InvalidInputError(
-            "'tokenizer' must be None or a tokeniser of transformers, which has 'convert_ids_to_tokens'. "
-            f"Got {shown(tokenizer)}."
-        )
+    rule = "be None or a tokenizer of transformers, which has 'convert_ids_to_tokens'"
+    check_that(tokenizer is None or is_tokenizer(tokenizer), "tokenizer", rule, tokenizer)
     return tokenizer
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from whence.core.arrays import Array
+from whence.core.checks import check_that
 from whence.data import Batch
 from whence.errors import HeadError, InvalidInputError
 from whence.features.rows import Rows
@@ -34,10 +35,8 @@ class Forward:
         """Features (B, d), or an error that names the sample."""
         with self._running(batch):
             rows = self.extractor(batch.inputs).float().cpu().numpy()
-        if len(rows) != len(batch.labels):
-            raise InvalidInputError(
-                f"'data' must give one label per input. Got {len(batch.labels)} for {len(rows)} inputs."
-            )
+        rule = f"give one label per input, {len(rows)}"
+        check_that(len(rows) == len(batch.labels), "data", rule, len(batch.labels))
         self.task.check(batch.labels, batch.indices, self.n_outputs, self.extractor.layer)
         self._check_finite(rows, batch, _REMEDY)
         if rows.dtype != self.dtype:

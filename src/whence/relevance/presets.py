@@ -58,10 +58,7 @@ class Rules:
 
     def __post_init__(self) -> None:
         for name in ("layers", "operations"):
-            if not isinstance(getattr(self, name), Mapping):
-                raise InvalidInputError(
-                    f"'{name}' must be a mapping of names to rules. Got {shown(getattr(self, name))}."
-                )
+            check_is(name, getattr(self, name), Mapping, "a mapping of names to rules")
         check_flag("attention", self.attention)
         check_number("epsilon", self.epsilon, 0)
         check_number("relative", self.relative, 0)

@@ -271,7 +271,7 @@ class Task(ABC):
             )
         if places.ndim == 0:
             places = np.broadcast_to(places, n_tests)
-        check_shape(name, places, (n_tests,), f"None, one of {what}, or one per test, ")
+        check_shape(name, places, (n_tests,), f"be None, one of {what}, or one per test, ")
         i = outside(places, 0, K)
         if i is not None:
             raise InvalidInputError(f"'{name}' must lie in [0, {K}), {what}. Got {places[i]} for test {i}.")
@@ -297,7 +297,7 @@ class Task(ABC):
         if self.has_classes:
             return self.check_target(truth, n_tests, "truth").tolist()
         labels = self.encode(truth)
-        rule = f"{self.labels} per test, for {n_tests} tests, "
+        rule = f"be {self.labels} per test, for {n_tests} tests, "
         check_shape("truth", labels, (n_tests, *self.blank(0).shape[1:]), rule)
         return labels.tolist()  # type: ignore[no-any-return]
 
