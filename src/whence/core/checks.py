@@ -135,10 +135,8 @@ def check_shape(name: str, array: Any, shape: tuple[int | None, ...], rule: str 
     ``rule`` begins with a verb and says before the shape what the array is.
     """
     given = tuple(array.shape)
-    fits = len(given) == len(shape) and all(
-        m == n or (n is None and m) for m, n in zip(given, shape, strict=True)
-    )
-    if not fits:
+    pairs = zip(given, shape, strict=False)
+    if len(given) != len(shape) or not all(m == n or (n is None and m > 0) for m, n in pairs):
         wanted = ", ".join("any" if n is None else str(n) for n in shape) + "," * (len(shape) == 1)
         raise InvalidInputError(f"'{name}' must {rule}shape ({wanted}). Got shape {given}.")
 
