@@ -190,7 +190,7 @@ def test_a_label_without_a_class_is_named(tokeniser: Any) -> None:
 
 def test_a_tokeniser_needs_one_column_of_text(tokeniser: Any) -> None:
     data = [{"premise": "a cat", "hypothesis": "a dog", "label": 0}]
-    with pytest.raises(InvalidInputError, match=r"'preprocess' cannot tell its column.*lambda"):
+    with pytest.raises(InvalidInputError, match=r"'preprocess' must have one column to read.*lambda"):
         list(as_training_set(data, preprocess=tokeniser).batches())
 
 

@@ -1,7 +1,7 @@
-"""Checks of arguments that all rooms share: integers, numbers, words, flags, and arrays of any origin.
+"""Checks of arguments that all packages share: integers, numbers, words, flags, and arrays of any origin.
 
-Each gives the value in its plain form or raises ``InvalidInputError``, which names the argument, the rule and
-the value.
+Each returns the value in its plain form or raises ``InvalidInputError``, which names the argument, the rule
+and the value.
 """
 
 from __future__ import annotations
@@ -96,17 +96,17 @@ def check_callable(name: str, value: Any, what: str) -> Any:
 def check_names(name: str, values: Any, n: int | None = None) -> tuple[str, ...]:
     """Return the names of classes, each of them once; where ``n`` is given, so many."""
     plain = isinstance(values, Sequence | np.ndarray) and not isinstance(values, str | bytes)
-    found = tuple(values) if plain else ()
-    if not found or not all(isinstance(each, str) for each in found):
+    names = tuple(values) if plain else ()
+    if not names or not all(isinstance(text, str) for text in names):
         raise InvalidInputError(
             f'\'{name}\' must be names, one per class, such as ["cat", "dog"]. Got {shown(values)}.'
         )
-    twice = next((each for i, each in enumerate(found) if each in found[:i]), None)
+    twice = next((text for i, text in enumerate(names) if text in names[:i]), None)
     if twice is not None:
         raise InvalidInputError(f"'{name}' must be different names. Got {str(twice)!r} twice.")
-    if n is not None and len(found) != n:
-        raise InvalidInputError(f"'{name}' must be {n} names, one per class of the model. Got {len(found)}.")
-    return tuple(map(str, found))
+    if n is not None and len(names) != n:
+        raise InvalidInputError(f"'{name}' must be {n} names, one per class of the model. Got {len(names)}.")
+    return tuple(map(str, names))
 
 
 def check_path(name: str, value: Any) -> Path:
@@ -191,7 +191,7 @@ def as_int64(name: str, array: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
 
 
 def shown(value: Any) -> str:
-    """Write a value for a message: short ones as they are, arrays by type and shape, others by type."""
+    """Write a value for a message: short ones whole, arrays by type and shape, others by type."""
     shape = getattr(value, "shape", None)
     if isinstance(value, np.generic):
         value = value.item()

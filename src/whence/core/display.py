@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 Kind = TypeVar("Kind", bound=type)
 Facts = Mapping[str, Any]
-"""What is told of an object, by name."""
+"""What is shown of an object, by name."""
 
 Columns = Mapping[str, Sequence[Any]]
 """Rows of a table, column by column, by name."""
@@ -30,12 +30,12 @@ _CELL = "padding: 0.15em 0.8em; text-align: left; vertical-align: top; max-width
 
 
 def displayed(*names: str, rows: str = "") -> Callable[[Kind], Kind]:
-    """Make a class whose objects tell what they are: ``repr`` is one line, notebooks show a small table.
+    """Make a class whose objects show what they are: ``repr`` is one line, notebooks show a small table.
 
     Parameters
     ----------
     names
-        The attributes that are told, methods by what they give; none for all fields of a dataclass or named
+        Attributes to show, methods by what they return; none for all fields of a dataclass or named
         tuple.
     rows
         The method that gives what the table lists, column by column.
@@ -55,8 +55,8 @@ def displayed(*names: str, rows: str = "") -> Callable[[Kind], Kind]:
     """
 
     def facts(thing: Any) -> Facts:
-        told = {name: _value(thing, name) for name in names or _fields(thing)}
-        return {"n" if name == "__len__" else name: value for name, value in told.items()}
+        shown = {name: _value(thing, name) for name in names or _fields(thing)}
+        return {"n" if name == "__len__" else name: value for name, value in shown.items()}
 
     def _repr(self: Any) -> str:
         return line(type(self).__name__, facts(self))
@@ -82,20 +82,20 @@ def _fields(thing: Any) -> Sequence[str]:
 
 
 def line(title: str, facts: Facts) -> str:
-    """Write what is told of an object on one line."""
+    """Write the facts of an object on one line."""
     return f"{title}({', '.join(f'{name}={brief(value)}' for name, value in facts.items())})"
 
 
 def table(title: str, facts: Facts, rows: Columns | None = None) -> str:
-    """Write what is told of an object as HTML, which takes its colours from the page: light or dark."""
+    """Write the facts of an object as HTML, which takes its colours from the page: light or dark."""
     lines = [_row([_words(name), brief(value, quoted=False)], "th") for name, value in facts.items()]
     parts = [f"<strong>{escape(plain_line(title))}</strong>", _table(lines)] if lines else []
     if rows:
         n = max(map(len, rows.values()))
         heads = _row([_words(name) for name in rows], "th", "th")
-        some = islice(zip(*rows.values(), strict=True), _ROWS)
-        each = [_row([brief(value, quoted=False) for value in row], "td") for row in some]
-        parts.append(_table([heads, *each]))
+        first = islice(zip(*rows.values(), strict=True), _ROWS)
+        lines = [_row([brief(value, quoted=False) for value in row], "td") for row in first]
+        parts.append(_table([heads, *lines]))
         if n > _ROWS:
             parts.append(f"<small>… {n - _ROWS:,} more</small>")
     return f'<div style="font-size: 0.9em; color: inherit; overflow-x: auto">{"".join(parts)}</div>'
@@ -125,7 +125,7 @@ _LISTS = {kind.__repr__ for kind in (dict, list, tuple, set, frozenset)}
 
 
 def _listed(values: Any, quoted: bool) -> str:
-    """Write a short list as it is, a long one by its length."""
+    """Write a short list whole, a long one by its length."""
     if not values:
         return "–"
     held = values.values() if isinstance(values, Mapping) else values
@@ -156,7 +156,7 @@ def _table(lines: Sequence[str]) -> str:
 
 
 def plain(text: str, kept: str = "\n\t") -> str:
-    """Write what a terminal would obey as escapes, and leave what is kept: lines and tabs.
+    """Write what a terminal would obey as escapes, and leave lines and tabs.
 
     These are control characters, halves of characters, and characters that turn the direction of text.
     """

@@ -18,7 +18,7 @@ from whence.errors import InvalidInputError, WhenceError
 def find(argument: str, name: str, folder: Path | None = None, **offered: Any) -> Any:
     """Import ``module:name``, and call it when it is a function, with what it takes of what is offered."""
     thing = named(argument, name)
-    # Only what is a recipe is called: a torch model can be called too, and is meant as it is.
+    # Only functions are called: a torch model is callable too, and is used unchanged.
     if isinstance(thing, type):
         return thing()
     recipe = isinstance(thing, functools.partial) or inspect.isroutine(thing)
@@ -27,7 +27,7 @@ def find(argument: str, name: str, folder: Path | None = None, **offered: Any) -
 
 @contextmanager
 def needing(message: str) -> Iterator[None]:
-    """Say in our words that a package is missing which is imported inside."""
+    """Raise InvalidInputError with a message where an import inside fails."""
     try:
         yield
     except ImportError as error:
@@ -36,7 +36,7 @@ def needing(message: str) -> Iterator[None]:
 
 @contextmanager
 def asking(what: str) -> Iterator[None]:
-    """Say of an error in the user's own code what was asked of it; errors of ours stay as they are."""
+    """Name what was asked in an error of the user's code; errors of whence stay unchanged."""
     try:
         yield
     except WhenceError:
@@ -55,7 +55,7 @@ def called(function: Any, *given: Any, **offered: Any) -> Any:
 
 
 def origin(name: str) -> str:
-    """Say where ``module:name`` would be imported from, without importing anything."""
+    """Return where ``module:name`` would be imported from, without importing anything."""
     top = name.partition(":")[0].partition(".")[0]
     # By the top package only: to find a module inside it, Python would import it.
     spec = PathFinder.find_spec(top, ["", *sys.path]) if top.isidentifier() else None
@@ -71,7 +71,7 @@ def named(argument: str, name: str) -> Any:
     if "" not in sys.path:
         sys.path.insert(0, "")
     try:
-        found = importlib.import_module(module)
+        imported = importlib.import_module(module)
     except ModuleNotFoundError as error:
         if error.name is None or not module.startswith(error.name):
             raise  # the module is there, and something that it imports is not
@@ -80,6 +80,6 @@ def named(argument: str, name: str) -> Any:
             f"Got {name!r} ({error})."
         ) from error
     try:
-        return getattr(found, attribute)
+        return getattr(imported, attribute)
     except AttributeError as error:
         raise InvalidInputError(f"'{argument}': the module {module!r} has no {attribute!r}.") from error

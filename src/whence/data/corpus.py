@@ -99,13 +99,13 @@ class Corpus(Dataset[Any]):
         self.titles = None if titles is None else _titles(titles, len(parts))
         self._texts = ["".join(part) for part in parts]
         places = [np.flatnonzero(mask) for mask in learned]
-        self.document = np.repeat(np.arange(len(parts)), [len(some) for some in places])
+        self.document = np.repeat(np.arange(len(parts)), list(map(len, places)))
         self.place = np.concatenate([*places, np.empty(0, np.int64)])
         check_that(len(self.place), "documents", "have a token that follows another", self._texts)
         self.labels = self._tokens[self._starts[self.document] + self.place].astype(np.int64)
 
     def _read(self, parts: list[tuple[str, str]]) -> tuple[list[Ints], list[Mask]]:
-        """Return each document's tokens, and which of them were learned."""
+        """Return corpus document's tokens, and which of them were learned."""
         tokens, learned = [], []
         for prompt, text in parts:
             ids, first = self.prompts.continued(prompt, text) if prompt else (self.prompts.tokens(text), 0)
@@ -127,7 +127,7 @@ class Corpus(Dataset[Any]):
         return self._tokens[start + seen : start + place].astype(np.int64), int(self.labels[index])
 
     def hardest(self, losses: Any, share: float) -> Self:
-        """Return the corpus with a share of its places alone: those where the next token was hardest to tell.
+        """Return the corpus with only a share of its places: those with the least likely next tokens.
 
         What is left out is context still, but no sample. Losses of the model *before* it was tuned keep what
         tuning had to teach; those of the tuned model would leave out what it learned best.
@@ -149,7 +149,7 @@ class Corpus(Dataset[Any]):
         return other
 
     def more(self, documents: Any) -> Corpus:
-        """Return other documents as a corpus that is read as this one; a corpus as it is."""
+        """Return other documents as a corpus that is read as this one; a corpus unchanged."""
         return (
             documents
             if isinstance(documents, Corpus)
@@ -159,7 +159,7 @@ class Corpus(Dataset[Any]):
     @classmethod
     def joined(cls, corpora: Sequence[Corpus]) -> Corpus:
         """Return several corpora as one, whose samples and documents come one after the other."""
-        given = isinstance(corpora, Sequence) and all(isinstance(each, Corpus) for each in corpora)
+        given = isinstance(corpora, Sequence) and all(isinstance(corpus, Corpus) for corpus in corpora)
         if not given or not corpora:
             raise InvalidInputError(f"'corpora' must be a list of one Corpus or more. Got {corpora!r:.80}.")
         first = corpora[0]
@@ -168,25 +168,25 @@ class Corpus(Dataset[Any]):
         for other in corpora[1:]:
             if other.length != first.length or not _alike(first.tokenizer, other.tokenizer):
                 raise InvalidInputError(
-                    "Corpora that are put together must have the same tokeniser and length. Got lengths "
+                    "Corpora that are put together must have the same tokenizer and length. Got lengths "
                     f"{first.length} and {other.length}, vocabularies of {len(first.tokenizer):,} and "
                     f"{len(other.tokenizer):,} tokens. Make the second by first.more(documents)."
                 )
-        made, before = copy.copy(first), np.cumsum([0, *(each.n_documents for each in corpora)])
-        ends = np.cumsum([0, *(len(each._tokens) for each in corpora)])
-        made._tokens = np.concatenate([each._tokens for each in corpora])
+        made, before = copy.copy(first), np.cumsum([0, *(corpus.n_documents for corpus in corpora)])
+        ends = np.cumsum([0, *(len(corpus._tokens) for corpus in corpora)])
+        made._tokens = np.concatenate([corpus._tokens for corpus in corpora])
         made._starts = np.concatenate(
-            [[0], *(n + each._starts[1:] for n, each in zip(ends[:-1], corpora, strict=True))]
+            [[0], *(n + corpus._starts[1:] for n, corpus in zip(ends[:-1], corpora, strict=True))]
         )
-        made._texts = [text for each in corpora for text in each._texts]
+        made._texts = [text for corpus in corpora for text in corpus._texts]
         made.document = np.concatenate(
-            [n + each.document for n, each in zip(before[:-1], corpora, strict=True)]
+            [n + corpus.document for n, corpus in zip(before[:-1], corpora, strict=True)]
         )
         made.place, made.labels = (
-            np.concatenate([getattr(each, name) for each in corpora]) for name in ("place", "labels")
+            np.concatenate([getattr(corpus, name) for corpus in corpora]) for name in ("place", "labels")
         )
-        if any(each.titles is not None for each in corpora):
-            made.titles = tuple(each.title(i) for each in corpora for i in range(each.n_documents))
+        if any(corpus.titles is not None for corpus in corpora):
+            made.titles = tuple(corpus.title(i) for corpus in corpora for i in range(corpus.n_documents))
         return made
 
     @property
@@ -196,7 +196,7 @@ class Corpus(Dataset[Any]):
 
     @property
     def tokenizer(self) -> Any:
-        """The model's tokeniser."""
+        """The model's tokenizer."""
         return self.prompts.tokenizer
 
     def text(self, document: int) -> str:
@@ -212,7 +212,7 @@ class Corpus(Dataset[Any]):
         return line if len(line) <= 80 else f"{line[:79].rstrip()}…"
 
     def firsts(self) -> Ints:
-        """Return for each document (documents,) the first that has the same text, mostly itself."""
+        """Return for corpus document (documents,) the first that has the same text, mostly itself."""
         seen: dict[str, int] = {}
         return np.array([seen.setdefault(text, i) for i, text in enumerate(self._texts)], np.int64)
 
@@ -227,9 +227,9 @@ class Corpus(Dataset[Any]):
         return Position(int(self.document[index]), int(self.place[index]))
 
     def of_documents(self, documents: Sequence[int] | Ints) -> Ints:
-        """Return the samples that lie in some documents, ascending."""
-        some = check_places("documents", documents, self.n_documents)
-        return np.flatnonzero(np.isin(self.document, some))
+        """Return the samples that lie in these documents, ascending."""
+        wanted = check_places("documents", documents, self.n_documents)
+        return np.flatnonzero(np.isin(self.document, wanted))
 
     def _known(self, document: int) -> int:
         """Return the number of a document, or raise where there is none."""
@@ -245,7 +245,7 @@ def _titles(titles: Any, n: int) -> tuple[str, ...]:
 
 
 def _alike(tokenizer: Any, other: Any) -> bool:
-    """Whether two tokenisers have the same tokens."""
+    """Whether two tokenizers have the same tokens."""
     return tokenizer is other or tokenizer.get_vocab() == other.get_vocab()
 
 
@@ -288,7 +288,7 @@ def around(corpus: Corpus, index: int) -> Around:
 
 
 def cut(tokenizer: Any, ids: Ints, places: Sequence[int]) -> list[str]:
-    """Write tokens as text in parts, which begin at the first token and at each of some ascending places.
+    """Write tokens as text in parts, which begin at the first token and at each of ascending places.
 
     Parts put together are the text of all tokens, wherever the text of the first tokens is the beginning of
     that of more. Where it is not, as between the bytes of a character, a part is written for itself.

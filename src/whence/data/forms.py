@@ -64,7 +64,7 @@ def as_training_set(
     names
         The model's names of the classes, in order.
     preprocess
-        Makes the model's inputs of a batch of inputs: a tokeniser, an image processor, or any function.
+        Makes the model's inputs of a batch of inputs: a tokenizer, an image processor, or any function.
     collate_fn
         Makes a batch of a list of samples, as in a ``DataLoader``.
     tokenizer
@@ -92,8 +92,8 @@ def as_training_set(
     workers = Workers()
     if isinstance(data, DataLoader):
         workers = Workers(data.num_workers, data.worker_init_fn, data.multiprocessing_context)
-        loader, (data, own) = data, of_loader(data)
-        collate_fn = collate_fn or own
+        loader, (data, default) = data, of_loader(data)
+        collate_fn = collate_fn or default
         assert loader.batch_size is not None
         batch_size = loader.batch_size
     if isinstance(data, Corpus):
@@ -105,7 +105,7 @@ def as_training_set(
 
 
 def check_tokenizer(tokenizer: Any) -> Any:
-    """Return a tokeniser, or None, or raise where something else is given."""
+    """Return a tokenizer, or None, or raise where something else is given."""
     rule = "be None or a tokenizer of transformers, which has 'convert_ids_to_tokens'"
     check_that(tokenizer is None or is_tokenizer(tokenizer), "tokenizer", rule, tokenizer)
     return tokenizer
@@ -184,7 +184,7 @@ class NewSamples:
         return len(self.places)
 
     def __getitem__(self, rows: slice) -> Self:
-        """Return some of the samples."""
+        """Return the samples of these rows."""
         return replace(self, places=self.places[rows])
 
     def inputs(self, prepare: Prepare) -> Any:
@@ -211,7 +211,7 @@ class NewSamples:
 
 
 def as_new(x: Any) -> Any:
-    """Return a data set or loader as new samples; a batch of inputs, or what is none, stays as it is.
+    """Return a data set or loader as new samples; a batch of inputs stays unchanged.
 
     Sample i is the data set's own, whatever a loader shuffles or drops.
     """

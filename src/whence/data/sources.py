@@ -1,4 +1,4 @@
-"""Where samples lie: in columns, a dataset, a stream, folders. Each gives them by index, as they are."""
+"""Where samples lie: in columns, a dataset, a stream, folders. Each gives them by index, unchanged."""
 
 from __future__ import annotations
 
@@ -145,15 +145,15 @@ class ImageFolder(Dataset[Any]):
                 f"'data' must be a folder with a subfolder of images per class. Got '{root}', which {what}."
             )
         folders = sorted(path for path in root.iterdir() if path.is_dir() and not path.name.startswith("."))
-        found = [(path, folder.name) for folder in folders for path in _images(folder)]
-        if not found:
+        images = [(path, folder.name) for folder in folders for path in _images(folder)]
+        if not images:
             raise InvalidInputError(
                 f"'data' must be a folder with a subfolder of images per class. Got '{root}' with "
                 f"{len(folders)} subfolders and no image in them ({', '.join(sorted(SUFFIXES))})."
             )
         self.classes = [folder.name for folder in folders]
-        self.paths = [path for path, _ in found]
-        self.labels = [label for _, label in found]
+        self.paths = [path for path, _ in images]
+        self.labels = [label for _, label in images]
 
     def __len__(self) -> int:
         return len(self.paths)
@@ -178,13 +178,13 @@ def data_names(dataset: Any) -> tuple[str, ...] | None:
     if isinstance(dataset, Subset):
         return data_names(dataset.dataset)
     if isinstance(dataset, ConcatDataset):
-        found = {data_names(part) for part in dataset.datasets}
-        return found.pop() if len(found) == 1 else None
+        names = {data_names(part) for part in dataset.datasets}
+        return names.pop() if len(names) == 1 else None
     features: Any = getattr(dataset, "features", None)
     for name in LABEL_NAMES if isinstance(features, dict) else ():
-        names = getattr(features.get(name), "names", None)
-        if names:
-            return tuple(map(str, names))
+        listed = getattr(features.get(name), "names", None)
+        if listed:
+            return tuple(map(str, listed))
     classes = getattr(dataset, "classes", None)
     return tuple(map(str, classes)) if isinstance(classes, list | tuple) and classes else None
 

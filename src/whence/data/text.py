@@ -17,17 +17,17 @@ from whence.core.arrays import Ints
 from whence.core.fingerprint import code
 from whence.errors import InvalidInputError
 
-_DEEP = 4  # steps from a function to the tokeniser: what it calls, what that encloses, and so on
+_DEEP = 4  # steps from a function to the tokenizer: what it calls, what that encloses, and so on
 _WIDE = 500  # things that are looked at
 
 
 def is_tokenizer(thing: Any) -> bool:
-    """Whether a thing is a tokeniser of transformers, by what is asked of one here."""
+    """Whether a thing is a tokenizer of transformers, by what is asked of one here."""
     return not isinstance(thing, type) and callable(getattr(thing, "convert_ids_to_tokens", None))
 
 
 def find_tokenizer(*things: Any) -> Any:
-    """Find a tokeniser among things or inside them; None where there is none.
+    """Find a tokenizer among things or inside them; None where there is none.
 
     Looked into are attributes, partial functions, methods, what functions enclose, take as defaults and use
     of their module, and what a function that keeps its one result has already made. No code of the user's is
@@ -48,7 +48,7 @@ def find_tokenizer(*things: Any) -> Any:
 
 
 def _inside(thing: Any) -> Iterator[Any]:
-    """Return what a thing is made of, as far as a tokeniser may be in it."""
+    """Return what a thing is made of, as far as a tokenizer may be in it."""
     if isinstance(thing, functools.partial):
         yield from (thing.func, *thing.args, *thing.keywords.values())
     elif isinstance(thing, types.MethodType):
@@ -102,7 +102,7 @@ class Prompts:
         return {"input_ids": ids, "attention_mask": (torch.arange(ids.shape[1]) < lengths[:, None]).long()}
 
     def tokens(self, text: Any, special: bool = True) -> Ints:
-        """Return the tokens of a text, with those that the tokeniser puts before it; tokens as they are."""
+        """Return the tokens of a text, with those that the tokenizer puts before it; tokens unchanged."""
         if isinstance(text, str):
             text = self.tokenizer(text, add_special_tokens=special)["input_ids"]
         return np.asarray(text, dtype=np.int64)
@@ -118,7 +118,7 @@ class Prompts:
         return whole, len(first)
 
     def names(self, n: int) -> tuple[str, ...]:
-        """Name n tokens: the text they stand for, or what the tokeniser calls them where others have it."""
+        """Name n tokens: the text they stand for, or what the tokenizer calls them where others have it."""
         known = min(n, len(self.tokenizer))
         pieces = self.tokenizer.convert_ids_to_tokens(list(range(known)))
         texts = self.tokenizer.batch_decode([[i] for i in range(known)])

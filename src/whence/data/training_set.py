@@ -33,7 +33,7 @@ Change = Callable[[Any, np.random.Generator], Any]
 
 
 class Mark(NamedTuple):
-    """A change of some samples' inputs, with a mask (N,) of these and the seed of what is random about it."""
+    """A change of samples' inputs, with a mask (N,) of these and the seed of what is random about it."""
 
     change: Change
     where: Mask
@@ -145,11 +145,11 @@ class TrainingSet(Dataset[Any]):
         return {**inputs, next(name for name in LABEL_NAMES if name in fields): label}
 
     def take(self, indices: Sequence[int]) -> Any:
-        """Return the model's inputs of some samples, as one batch."""
+        """Return the model's inputs of samples, as one batch."""
         return self.read(indices).inputs
 
     def read(self, indices: Sequence[int]) -> Batch:
-        """Return some samples, as one batch."""
+        """Return samples, as one batch."""
         rows = check_places("indices", indices, len(self))
         if not len(rows):
             raise InvalidInputError("'indices' must name at least one sample. Got none.")
@@ -158,11 +158,11 @@ class TrainingSet(Dataset[Any]):
     def batches(self, start: int = 0, stop: int | None = None) -> Iterator[Batch]:
         """Return batches from sample ``start`` to the one before ``stop``, or to the last."""
         stop = len(self) if stop is None else min(stop, len(self))
-        some = [range(a, min(a + self.batch_size, stop)) for a in range(start, stop, self.batch_size)]
+        spans = [range(a, min(a + self.batch_size, stop)) for a in range(start, stop, self.batch_size)]
         if self._sliced:
-            yield from (self._cut(slice(rows.start, rows.stop), np.array(rows)) for rows in some)
+            yield from (self._cut(slice(rows.start, rows.stop), np.array(rows)) for rows in spans)
         else:
-            yield from self._reading.batches(some)
+            yield from self._reading.batches(spans)
 
     def known_labels(self) -> Array | None:
         """Return the labels (N, …) as the set lists them, if it does, without reading samples.
@@ -180,7 +180,7 @@ class TrainingSet(Dataset[Any]):
             return None
 
     def every_label(self, show_progress: bool = True) -> Array:
-        """Give the labels (N, …) as the set lists them or, where it does not, after reading every sample."""
+        """Return the labels (N, …) as the set lists them, or after reading every sample."""
         known = self.known_labels()
         if known is not None:
             return known
@@ -190,12 +190,12 @@ class TrainingSet(Dataset[Any]):
         return self.task.encode([split(self[i])[1] for i in every])
 
     def reading(self, num_workers: int, on_error: OnError) -> Self:
-        """Give the same set, read by processes, where their number is not 0, or over what cannot be read."""
+        """Return the same set with processes that read it, and what to do with samples that cannot be read."""
         workers = replace(self.workers, number=num_workers or self.workers.number)
         return replace(self, workers=workers, on_error=on_error)
 
     def subset(self, indices: Ints) -> Self:
-        """Return the set of some samples, in the order given."""
+        """Return the set of these samples, in the order given."""
         return replace(
             self,
             places=self._place(indices),
@@ -230,7 +230,7 @@ class TrainingSet(Dataset[Any]):
         return Corpus.joined(sources) if whole else None
 
     def marked(self, mark: Mark) -> Self:
-        """Return the set with a change of some samples' inputs, after those that it has."""
+        """Return the set with a change of samples' inputs, after those that it has."""
         return replace(self, marks=(*self.marks, mark))
 
     def contents(self) -> str:
@@ -264,17 +264,17 @@ class TrainingSet(Dataset[Any]):
             assert self.labels is not None
             return {**_labels_print(self.labels), "data items": f"all {_digest(self.source.inputs)}", **code}
         before = self._anatomy()
-        # What the code makes of some samples is looked at too: code does not say all that it does.
-        some = [self.read([i]) for i in _choice(n)]
+        # What the code makes of samples is looked at too: code does not say all that it does.
+        chosen = [self.read([i]) for i in _choice(n)]
         after = self._anatomy()
         code |= without(after, notes(before, after))
         if isinstance(self.source, Columns):
-            items = f"all {_digest(self.source.inputs, *some)}"
+            items = f"all {_digest(self.source.inputs, *chosen)}"
             return {**_labels_print(self.every_label(False)), "data items": items, **code}
         known = self.known_labels()
-        if known is not None and all(np.array_equal(batch.labels, known[batch.indices]) for batch in some):
-            word = "all" if len(some) == n else "some"
-            return {**_labels_print(known), "data items": f"{word} {_digest(*some)}", **code}
+        if known is not None and all(np.array_equal(batch.labels, known[batch.indices]) for batch in chosen):
+            word = "all" if len(chosen) == n else "some"
+            return {**_labels_print(known), "data items": f"{word} {_digest(*chosen)}", **code}
         # Only reading every sample tells its label; then its contents cost little more.
         labels, digest = self.task.blank(n), Digest()
         for batch in self.batches():
