@@ -190,7 +190,7 @@ class TrainingSet(Dataset[Any]):
         return self.task.encode([split(self[i])[1] for i in every])
 
     def reading(self, num_workers: int, on_error: OnError) -> Self:
-        """Return the same set with processes that read it, and what to do with samples that cannot be read."""
+        """Return the same set with processes that read it, and what to do with samples they cannot read."""
         workers = replace(self.workers, number=num_workers or self.workers.number)
         return replace(self, workers=workers, on_error=on_error)
 

@@ -110,7 +110,7 @@ class Regression(Task):
         if array.shape[1:] == (1,):
             array = array[:, 0]
         refuse_sample(
-            ~np.isfinite(array.reshape(len(array), -1)).all(axis=1),
+            np.asarray(~np.isfinite(array.reshape(len(array), -1)).all(axis=1)),
             indices,
             lambda i: f"its label must be finite; it is {array[i]}",
             "Fix it, or leave the sample out.",
