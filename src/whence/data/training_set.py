@@ -233,25 +233,6 @@ class TrainingSet(Dataset[Any]):
         """Return the set with a change of samples' inputs, after those that it has."""
         return replace(self, marks=(*self.marks, mark))
 
-    def contents(self) -> str:
-        """Identify the inputs in ``source``: all of columns, a seeded choice of what is read one by one."""
-        if isinstance(self.source, Columns):
-            return _digest(self.source.inputs)
-        n = len(self.source)
-        return _digest([n, *(split(self.source[i])[0] for i in _choice(n))])
-
-    def fingerprint(self, contents: str | None = None) -> str:
-        """Identify samples, labels and marks: equal for equal sets, whoever made them.
-
-        Parameters
-        ----------
-        contents
-            What ``contents`` gave for the same source, where it is known: it takes longest.
-        """
-        places = np.arange(len(self)) if self.places is None else self.places
-        labels = self.every_label(show_progress=False)
-        return _digest([contents or self.contents(), places, labels], *map(list, self.marks))
-
     def prints(self) -> dict[str, str]:
         """Fingerprint the labels of all samples, the contents of all or of a seeded choice, and the code.
 
@@ -265,7 +246,7 @@ class TrainingSet(Dataset[Any]):
             return {**_labels_print(self.labels), "data items": f"all {_digest(self.source.inputs)}", **code}
         before = self._anatomy()
         # What the code makes of samples is looked at too: code does not say all that it does.
-        chosen = [self.read([i]) for i in _choice(n)]
+        chosen = [self.read([i]) for i in choose_samples(n)]
         after = self._anatomy()
         code |= without(after, notes(before, after))
         if isinstance(self.source, Columns):
@@ -343,8 +324,8 @@ def _changed(change: Change, inputs: Any, rng: np.random.Generator) -> Any:
         return change(inputs, rng)
 
 
-def _choice(n: int) -> list[int]:
-    """Choose some of n samples, the same ones each time."""
+def choose_samples(n: int) -> list[int]:
+    """Choose up to 64 of n samples for a fingerprint, the same ones each time."""
     chosen = np.random.default_rng(0).choice(n, min(n, _SAMPLED), replace=False)
     return [int(i) for i in np.sort(chosen)]
 
