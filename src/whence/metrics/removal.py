@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -73,7 +73,7 @@ class Removable:
         units = torch.where(removable, removable.cumsum(0) - 1, -1)
         if not removable.any():
             raise InvalidInputError("'keep' must leave tokens that can be removed. Got a text with none.")
-        return cls(inputs, name, tokens, torch.full_like(tokens, baseline), units, shown)
+        return cls(inputs, name, tokens, torch.full_like(tokens, cast(int, baseline)), units, shown)
 
     @cached_property
     def n_units(self) -> int:
