@@ -20,7 +20,7 @@ from whence.attribution.surrogate_attributor import SurrogateAttributor
 from whence.core.cache import Cache
 from whence.core.checks import check_choice
 from whence.core.display import counted, in_words
-from whence.core.naming import find
+from whence.core.naming import make_named
 from whence.data import Corpus
 from whence.errors import InvalidInputError
 from whence.explanation.bands import Bands
@@ -131,10 +131,12 @@ def run(
     folder = out.resolve().parent
     network = configuration.network(folder)
     several = "+" in configuration.data
-    samples = configuration.training(network, folder) if several else find("data", configuration.data, folder)
+    samples = (
+        configuration.training(network, folder) if several else make_named("data", configuration.data, folder)
+    )
     if (task := configuration.chosen_task()) is not None and task.of_documents:
         samples = samples.corpus if several else configuration.corpus(samples)
-    tests = None if configuration.test is None else find("test", configuration.test, folder)
+    tests = None if configuration.test is None else make_named("test", configuration.test, folder)
     reading = configuration.reading
     form = {} if several else {"preprocess": configuration.prepare(), "tokenizer": configuration.spelling()}
     if isinstance(samples, Corpus):

@@ -8,7 +8,7 @@ from operator import attrgetter
 from pkgutil import walk_packages
 from typing import Any, Generic, TypeVar
 
-from whence.core.naming import named
+from whence.core.naming import import_named
 from whence.errors import InvalidInputError
 
 T = TypeVar("T")
@@ -80,7 +80,7 @@ class Registry(Generic[T]):
         if isinstance(name, str) and name.casefold() in self._things:
             return self._things[name.casefold()]
         if isinstance(name, str) and all(name.partition(":")):
-            thing = named(argument, name)
+            thing = import_named(argument, name)
             if not self.accepts(thing):
                 raise InvalidInputError(
                     f"'{argument}' must name a{'n' * (self.kind[:1] in 'aeiou')} {self.kind}. "

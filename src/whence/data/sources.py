@@ -15,7 +15,7 @@ from torch.utils.data import ConcatDataset, Dataset, IterableDataset, Subset, Te
 
 from whence.core.arrays import Array
 from whence.core.checks import check_parts, shown, to_array
-from whence.core.naming import needing
+from whence.core.naming import optional_import
 from whence.data.items import LABEL_NAMES
 from whence.errors import InvalidInputError
 
@@ -159,7 +159,9 @@ class ImageFolder(Dataset[Any]):
         return len(self.paths)
 
     def __getitem__(self, index: int) -> tuple[Any, str]:
-        with needing("'data' is a folder of images, which needs Pillow. Run: pip install 'whence[images]'"):
+        with optional_import(
+            "'data' is a folder of images, which needs Pillow. Run: pip install 'whence[images]'"
+        ):
             from PIL import Image
         path = self.paths[index]
         try:

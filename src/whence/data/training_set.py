@@ -16,7 +16,7 @@ from whence.core.checks import check_places
 from whence.core.display import displayed
 from whence.core.fingerprint import Digest, anatomy, notes, without
 from whence.core.machine import BATCH_SIZE
-from whence.core.naming import asking
+from whence.core.naming import name_errors
 from whence.core.progress import bar
 from whence.data.corpus import Corpus
 from whence.data.items import LABEL_NAMES, Prepare, as_fields, is_array, split
@@ -320,7 +320,7 @@ def _first_labels(source: Any, prepare: Prepare) -> Any:
 
 
 def _changed(change: Change, inputs: Any, rng: np.random.Generator) -> Any:
-    with asking("'shortcut' must be a function of a sample's inputs and a random generator. It"):
+    with name_errors("'shortcut' must be a function of a sample's inputs and a random generator. It"):
         return change(inputs, rng)
 
 

@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from whence.attribution.classifier import Classifier
 from whence.core.checks import shown
-from whence.core.naming import asking
+from whence.core.naming import name_errors
 from whence.errors import InvalidInputError, ModelError
 from whence.features import teller
 from whence.gradients.samplewise import NotMappedError, map_samples
@@ -185,7 +185,7 @@ class Gradients:
         with gradients enabled. ``weights`` replaces the frozen parameters and the buffers.
         """
         logits = self.logits(parameters, inputs, weights)
-        with asking("'loss' must be a function of logits (B, K) and classes (B,). It"):
+        with name_errors("'loss' must be a function of logits (B, K) and classes (B,). It"):
             values = self.scalar(logits, classes)
         return _checked(values, len(classes))
 

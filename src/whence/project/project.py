@@ -14,7 +14,7 @@ from whence.attribution.explaining import Explains
 from whence.attribution.pairs import PairAttributor
 from whence.attribution.usual import usual_of
 from whence.core.checks import check_places
-from whence.core.naming import find
+from whence.core.naming import make_named
 from whence.core.progress import bar
 from whence.data import TrainingSet
 from whence.errors import InvalidInputError, StoreError
@@ -80,7 +80,7 @@ class Project:
             attributor.take_data(configuration.training(model, folder, attributor.task_))
         tests = None
         if configuration.test is not None:
-            raw = find("test", configuration.test, folder)
+            raw = make_named("test", configuration.test, folder)
             tests = configuration.samples(raw, model, attributor.batch_size, attributor.task_)
         return cls(path, configuration, attributor, tests)
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import torch
 from torch import Tensor
 
-from whence.core.naming import named
+from whence.core.naming import import_named
 from whence.errors import ModelError
 from whence.model.extractor import Extractor
 from whence.relevance.captum import Attributed, Captum
@@ -47,7 +47,7 @@ class PairMaps(NamedTuple):
 def start(extractor: Extractor, inputs: Any, method: Method) -> Backward:
     """Run the extractor on a batch such that relevance can be brought back by a method."""
     if isinstance(method, str) and ":" in method:
-        method = named("method", method)
+        method = import_named("method", method)
     if callable(method) and not RULES.accepts(method):
         method = Captum(method)
     if isinstance(method, Captum):
