@@ -12,8 +12,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from whence.core.naming import name_errors
 from whence.data.text import find_tokenizer
-from whence.errors import InvalidInputError, WhenceError
+from whence.errors import InvalidInputError
 
 WRITTEN = "as written"
 """Under this name a batch of tokens keeps the texts that they were made of. It is no name of an argument, so
@@ -191,15 +192,9 @@ def _numeric(value: Any) -> bool:
 
 
 def _result(name: str, function: Callable[[Any], Any], batch: Any) -> Any:
-    """Call a user's function; what goes wrong in it says which one it was, and on what."""
-    try:
+    """Call a user's function; what goes wrong in it names the function and the batch."""
+    with name_errors(f"'{name}' must make a batch of {described(batch)}. It"):
         return function(batch)
-    except WhenceError:
-        raise
-    except Exception as error:
-        raise InvalidInputError(
-            f"'{name}' must make a batch of {described(batch)}. It failed: {type(error).__name__}: {error}."
-        ) from error
 
 
 def _called(preprocess: Callable[..., Any], batch: Any) -> Any:
